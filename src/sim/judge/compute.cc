@@ -75,12 +75,15 @@ Passes layer_passes(const models::Model& m, const Software& software, const Devi
   const double host =
       passes / 4 * software.layer_launch_s + reduces * 2 * (tp - 1) * software.step_wait_s;
   const double all = both_limits(computes + reduces * allreduce_s, host, software.limits_exponent);
-  return {all / passes, all - all / passes};
+  // Each weight's gradient is one more product; attention itself has no weights.
+  const double device_s = computes + reduces * allreduce_s;
+  const double share = device_s > 0 ? device.slowness * products / device_s : 0;
+  return {all / passes, all - all / passes, all * share};
 }
 
 Passes embedding_passes(const Software& software) {
   const double all = software.head_launch_s / 4;
-  return {all / 3, all - all / 3};
+  return {all / 3, all - all / 3, all - all / 3};  // there is no input to differentiate
 }
 
 Passes head_passes(const models::Model& m, const Software& software, const Device& device,
@@ -92,7 +95,7 @@ Passes head_passes(const models::Model& m, const Software& software, const Devic
   const double traffic = tokens * columns * software.logit_bytes / device.gpu.hbm_bytes_per_s;
   const double all = both_limits(device.slowness * (products + traffic), software.head_launch_s,
                                  software.limits_exponent);
-  return {all / 3, all - all / 3};
+  return {all / 3, all - all / 3, all / 3};
 }
 
 double update_s(double parameters, const Software& software, const cluster::GpuType& gpu) {

@@ -11,9 +11,11 @@ namespace swell::sim::judge {
 struct Passes {
   double forward_s = 0;
   double backward_s = 0;
+  double weights_s = 0;  ///< part of backward_s: the gradients of the weights, which may be put off
   Passes& operator+=(const Passes& other) {
     forward_s += other.forward_s;
     backward_s += other.backward_s;
+    weights_s += other.weights_s;
     return *this;
   }
 };

@@ -2,33 +2,16 @@
 #include "sim/judge/judge.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <queue>
 
+#include "core/schedule/named.h"
 #include "sim/judge/collectives.h"
 #include "sim/judge/compute.h"
 
 namespace swell::sim::judge {
 
 namespace {
-
-/// A pass of a stage in 1F1B order: stage i runs as many forward passes ahead as there are stages
-/// behind it, then one backward pass for each forward pass.
-struct Step {
-  bool backward;
-  int micro_batch;
-};
-
-std::vector<Step> one_forward_one_backward(int stage, int stages, int micro_batches) {
-  std::vector<Step> order;
-  const int ahead = std::min(stages - stage - 1, micro_batches);
-  int forward = 0, backward = 0;
-  while (forward < ahead) order.push_back({false, forward++});
-  while (backward < micro_batches) {
-    if (forward < micro_batches) order.push_back({false, forward++});
-    order.push_back({true, backward++});
-  }
-  return order;
-}
 
 /// Samples [first, last) of each micro-batch that a group computes.
 struct Range {
@@ -38,36 +21,30 @@ struct Range {
 
 class Executor {
  public:
-  Executor(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware,
-           bool record)
+  Executor(const plan::Layout& layout, const Pipeline& pipeline, const cluster::Cluster& cluster,
+           const Hardware& hardware, bool record)
       : layout_(layout),
+        pipeline_(pipeline),
+        shape_(pipeline.schedule.shape),
+        splits_(pipeline.schedule.splits_weights()),
         cluster_(cluster),
         hardware_(hardware),
         record_(record),
         leaving_(cluster.nodes().size(), 0),
         arriving_(leaving_) {
+    const std::size_t chunks = static_cast<std::size_t>(shape_.chunks);
+    const std::size_t passes = chunks * static_cast<std::size_t>(layout.micro_batches);
     for (int i = 0; i < layout.pp(); ++i) {
       const plan::StageLayout& stage = stage_at(i);
       int next = 0;
       first_worker_.push_back(static_cast<int>(workers_.size()));
       for (std::size_t j = 0; j < stage.groups.size(); ++j) {
         const plan::GroupLayout& group = stage.groups[j];
-        Worker worker{i,
-                      static_cast<int>(j),
-                      one_forward_one_backward(i, layout.pp(), layout.micro_batches),
-                      {next, next + group.local_batch},
-                      0,
-                      0,
-                      0,
-                      {},
-                      {},
-                      false};
+        Worker worker{i, static_cast<int>(j), {next, next + group.local_batch}, kind_of(i, group)};
         next += group.local_batch;
-        const Passes passes = passes_of(i, group);
-        worker.forward_s = passes.forward_s;
-        worker.backward_s = passes.backward_s;
-        worker.inputs.assign(static_cast<std::size_t>(layout.micro_batches), 0);
-        worker.gradients.assign(static_cast<std::size_t>(layout.micro_batches), 0);
+        worker.inputs.assign(passes, 0);
+        worker.gradients.assign(passes, 0);
+        worker.last.assign(chunks, {});
         workers_.push_back(std::move(worker));
       }
     }
@@ -93,27 +70,30 @@ class Executor {
   }
 
  private:
+  struct Span {
+    double begin_s = 0, end_s = 0;
+  };
   /// One TP group, whose GPUs act as one.
   struct Worker {
     int stage, group;
-    std::vector<Step> order;
     Range samples;
-    double forward_s, backward_s;
-    std::size_t done;
-    /// Samples of each micro-batch that have arrived from the stage in front, and from the stage
-    /// behind.
-    std::vector<int> inputs;
-    std::vector<int> gradients;
-    bool busy;
-    double busy_s = 0, last_begin_s = 0, last_end_s = 0;
+    std::size_t kind;  ///< of its passes
+    /// Samples that have arrived from the chunk in front, and from the one behind, by chunk and
+    /// micro-batch.
+    std::vector<int> inputs{}, gradients{};
+    /// By chunk: the pass that completed its gradients.
+    std::vector<Span> last{};
+    std::size_t done = 0;
+    bool busy = false;
+    double busy_s = 0;
   };
   struct Event {
     double at_s;
     long number;  ///< orders events of equal time by their creation
     bool arrival;
     std::size_t worker;
-    bool backward;
-    int micro_batch, samples;
+    schedule::Operation pass;  ///< an arrival: the one that gets the samples
+    int samples;
     bool operator<(const Event& other) const {
       return at_s != other.at_s ? at_s > other.at_s : number > other.number;
     }
@@ -126,24 +106,45 @@ class Executor {
     return stage_at(worker.stage).groups[static_cast<std::size_t>(worker.group)];
   }
 
-  /// Passes of one micro-batch in a group: all its layers, and what the first and last stage have
-  /// besides.
-  Passes passes_of(int i, const plan::GroupLayout& group) {
+  /// Number of the passes, by chunk, of a group of stage `i`: its layers, and what the first and
+  /// last chunk of the model have besides. Groups of one kind take equally long.
+  std::size_t kind_of(int i, const plan::GroupLayout& group) {
     const plan::StageLayout& stage = stage_at(i);
     const double slowness = hardware_.of_type(group.type) * hardware_.of_node(group.node);
     const Kind kind{i, group.type, group.local_batch, slowness};
-    if (kind == known_kind_) return known_passes_;
+    if (kind == known_kind_) return passes_.size() - 1;
+    known_kind_ = kind;
     const models::Model& model = hardware_.model;
     const Device device{cluster_.type(group.type), stage.tp, slowness};
     const double reduce =
         group_allreduce_s(group, stage.tp, activation_bytes() * group.local_batch, cluster_);
     const Passes layer = layer_passes(model, hardware_.software, device, group.local_batch, reduce);
-    Passes all{layer.forward_s * stage.layers, layer.backward_s * stage.layers};
-    if (i == 0) all += embedding_passes(hardware_.software);
-    if (i == layout_.pp() - 1)
-      all += head_passes(model, hardware_.software, device, group.local_batch);
-    known_kind_ = kind;
-    return known_passes_ = all;
+    std::vector<Passes>& by_chunk = passes_.emplace_back();
+    for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+      const int layers = layers_of(i, chunk);
+      Passes all{layer.forward_s * layers, layer.backward_s * layers, layer.weights_s * layers};
+      if (i == 0 && chunk == 0) all += embedding_passes(hardware_.software);
+      if (i == layout_.pp() - 1 && chunk == shape_.chunks - 1)
+        all += head_passes(model, hardware_.software, device, group.local_batch);
+      by_chunk.push_back(all);
+    }
+    return passes_.size() - 1;
+  }
+
+  int layers_of(int i, int chunk) const {
+    return pipeline_.layers[static_cast<std::size_t>(i)][static_cast<std::size_t>(chunk)];
+  }
+
+  double seconds_of(const Worker& worker, const schedule::Operation& pass) const {
+    const Passes& all = passes_[worker.kind][static_cast<std::size_t>(pass.chunk)];
+    if (pass.kind == schedule::Kind::forward) return all.forward_s;
+    if (pass.kind == schedule::Kind::weights) return all.weights_s;
+    return splits_ ? all.backward_s - all.weights_s : all.backward_s;
+  }
+
+  std::size_t place_of(const schedule::Operation& pass) const {
+    return static_cast<std::size_t>(pass.chunk) * static_cast<std::size_t>(layout_.micro_batches) +
+           static_cast<std::size_t>(pass.micro_batch);
   }
 
   double activation_bytes() const {
@@ -174,22 +175,24 @@ class Executor {
 
   void start_if_ready(std::size_t w, double now) {
     Worker& worker = workers_[w];
-    if (worker.busy || worker.done == worker.order.size()) return;
-    const Step step = worker.order[worker.done];
-    const std::size_t m = static_cast<std::size_t>(step.micro_batch);
+    const schedule::Order& order =
+        pipeline_.schedule.orders[static_cast<std::size_t>(worker.stage)];
+    if (worker.busy || worker.done == order.size()) return;
+    const schedule::Operation& pass = order[worker.done];
     const int needed = worker.samples.last - worker.samples.first;
-    const bool waits = step.backward
-                           ? worker.stage + 1 < layout_.pp() && worker.gradients[m] < needed
-                           : worker.stage > 0 && worker.inputs[m] < needed;
-    if (waits) return;
-    const double takes = step.backward ? worker.backward_s : worker.forward_s;
+    const std::vector<int>& come =
+        pass.kind == schedule::Kind::forward ? worker.inputs : worker.gradients;
+    if (schedule::need_of(shape_, worker.stage, pass).any && come[place_of(pass)] < needed) return;
+    const double takes = seconds_of(worker, pass);
     worker.busy = true;
     worker.busy_s += takes;
-    worker.last_begin_s = now;
-    worker.last_end_s = now + takes;
-    note(step.backward ? Operation::Kind::backward : Operation::Kind::forward, worker,
-         step.micro_batch, now, now + takes);
-    events_.push({now + takes, ++events_made_, false, w, step.backward, step.micro_batch, 0});
+    if (pass.kind == (splits_ ? schedule::Kind::weights : schedule::Kind::backward))
+      worker.last[static_cast<std::size_t>(pass.chunk)] = {now, now + takes};
+    note(pass.kind == schedule::Kind::forward    ? Operation::Kind::forward
+         : pass.kind == schedule::Kind::backward ? Operation::Kind::backward
+                                                 : Operation::Kind::weights,
+         worker, pass, now, now + takes);
+    events_.push({now + takes, ++events_made_, false, w, pass, 0});
   }
 
   void complete(const Event& event) {
@@ -197,13 +200,31 @@ class Executor {
     worker.busy = false;
     ++worker.done;
     end_s_ = std::max(end_s_, event.at_s);
-    const int other = worker.stage + (event.backward ? -1 : 1);
-    if (other >= 0 && other < layout_.pp()) send(worker, other, event);
+    if (event.pass.kind != schedule::Kind::weights) hand_on(worker, event);
     start_if_ready(event.worker, event.at_s);
   }
 
+  /// Gives the result of a pass to the chunk behind, or of a backward pass to the one in front.
+  void hand_on(Worker& worker, const Event& event) {
+    const int step = event.pass.kind == schedule::Kind::forward ? 1 : -1;
+    schedule::Operation to = event.pass;
+    int other = worker.stage + step;
+    if (other < 0 || other == layout_.pp()) {
+      to.chunk = static_cast<std::int16_t>(to.chunk + step);
+      if (to.chunk < 0 || to.chunk == shape_.chunks) return;
+      other = step > 0 ? 0 : layout_.pp() - 1;
+    }
+    if (other == worker.stage) come(worker, to) = worker.samples.last - worker.samples.first;
+    else send(worker, other, to, event);
+  }
+
+  int& come(Worker& worker, const schedule::Operation& pass) {
+    return (pass.kind == schedule::Kind::forward ? worker.inputs
+                                                 : worker.gradients)[place_of(pass)];
+  }
+
   /// Sends the samples of `event` to every group of stage `other` that computes some of them.
-  void send(const Worker& worker, int other, const Event& event) {
+  void send(const Worker& worker, int other, const schedule::Operation& pass, const Event& event) {
     const int first = first_worker_[static_cast<std::size_t>(other)];
     for (int j = 0; j < stage_at(other).dp(); ++j) {
       const Worker& to = workers_[static_cast<std::size_t>(first + j)];
@@ -214,32 +235,48 @@ class Executor {
       const double bytes = samples * activation_bytes();
       const double arrived = shared_network(a.node, b.node, bytes, event.at_s,
                                             event.at_s + send_s(a, b, bytes, cluster_));
-      note(Operation::Kind::send, worker, event.micro_batch, event.at_s, arrived);
-      events_.push({arrived, ++events_made_, true, static_cast<std::size_t>(first + j),
-                    event.backward, event.micro_batch, samples});
+      note(Operation::Kind::send, worker, event.pass, event.at_s, arrived);
+      events_.push(
+          {arrived, ++events_made_, true, static_cast<std::size_t>(first + j), pass, samples});
     }
   }
 
   void arrive(const Event& event) {
-    Worker& worker = workers_[event.worker];
-    (event.backward ? worker.gradients
-                    : worker.inputs)[static_cast<std::size_t>(event.micro_batch)] += event.samples;
+    come(workers_[event.worker], event.pass) += event.samples;
     start_if_ready(event.worker, event.at_s);
   }
 
-  /// Reduces each stage's gradients from the begin of its last backward pass on, layer by layer
-  /// from the rear; then each group updates its parameters.
+  /// By chunk, in order of time: the pass of the slowest group that completed its gradients.
+  std::vector<std::pair<Span, int>> last_passes(int i) const {
+    std::vector<std::pair<Span, int>> all;
+    const std::size_t first = static_cast<std::size_t>(first_worker_[static_cast<std::size_t>(i)]);
+    for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+      Span slowest;
+      for (int j = 0; j < stage_at(i).dp(); ++j) {
+        const Span& own =
+            workers_[first + static_cast<std::size_t>(j)].last[static_cast<std::size_t>(chunk)];
+        slowest.begin_s = std::max(slowest.begin_s, own.begin_s);
+        slowest.end_s = std::max(slowest.end_s, own.end_s);
+      }
+      all.emplace_back(slowest, chunk);
+    }
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return a.first.begin_s < b.first.begin_s;
+    });
+    return all;
+  }
+
+  /// Reduces each stage's gradients from the begin of the first pass that completes some on, layer
+  /// by layer from the rear; then each group updates its parameters.
   void finish_stages() {
     for (int i = 0; i < layout_.pp(); ++i) {
       const plan::StageLayout& stage = stage_at(i);
       const std::size_t first =
           static_cast<std::size_t>(first_worker_[static_cast<std::size_t>(i)]);
-      double begin = 0, end = 0;
-      for (int j = 0; j < stage.dp(); ++j) {
-        const Worker& worker = workers_[first + static_cast<std::size_t>(j)];
-        begin = std::max(begin, worker.last_begin_s);
-        end = std::max(end, worker.last_end_s);
-      }
+      const auto passes = last_passes(i);
+      const double begin = passes.front().first.begin_s;
+      double end = 0;
+      for (const auto& [span, chunk] : passes) end = std::max(end, span.end_s);
       const Software& software = hardware_.software;
       double reduced = end;
       if (stage.dp() > 1) {
@@ -248,9 +285,12 @@ class Executor {
         const double all = stage_allreduce_s(stage, bytes, cluster_, software);
         const double early = software.overlapped_share * all / stage.layers;
         double wire = begin;
-        for (int layer = 1; layer <= stage.layers; ++layer) {
-          const double ready = begin + (end - begin) * layer / stage.layers;
-          wire = std::max(wire, ready) + early;
+        for (const auto& [span, chunk] : passes) {
+          const int layers = layers_of(i, chunk);
+          for (int layer = 1; layer <= layers; ++layer) {
+            const double ready = span.begin_s + (span.end_s - span.begin_s) * layer / layers;
+            wire = std::max(wire, ready) + early;
+          }
         }
         reduced = ring_done(stage, bytes, end,
                             std::max(wire, end) + (1 - software.overlapped_share) * all);
@@ -259,8 +299,8 @@ class Executor {
         const Worker& worker = workers_[first + static_cast<std::size_t>(j)];
         const double updated = reduced + update_s(parameters_of(i) / stage.tp, software,
                                                   cluster_.type(group_of(worker).type));
-        if (stage.dp() > 1) note(Operation::Kind::gradients, worker, 0, begin, reduced);
-        note(Operation::Kind::optimizer, worker, 0, reduced, updated);
+        if (stage.dp() > 1) note(Operation::Kind::gradients, worker, {}, begin, reduced);
+        note(Operation::Kind::optimizer, worker, {}, reduced, updated);
         end_s_ = std::max(end_s_, updated);
       }
     }
@@ -280,14 +320,19 @@ class Executor {
     return done;
   }
 
-  void note(Operation::Kind kind, const Worker& worker, int micro_batch, double begin, double end) {
-    if (record_) operations_.push_back({kind, worker.stage, worker.group, micro_batch, begin, end});
+  void note(Operation::Kind kind, const Worker& worker, const schedule::Operation& pass,
+            double begin, double end) {
+    if (record_)
+      operations_.push_back(
+          {kind, worker.stage, worker.group, pass.micro_batch, begin, end, pass.chunk});
   }
 
   const plan::Layout& layout_;
+  const Pipeline& pipeline_;
+  const schedule::Shape shape_;
+  const bool splits_;  ///< weight gradients are passes of their own
   const cluster::Cluster& cluster_;
   const Hardware& hardware_;
-  /// Groups of one kind take equally long.
   struct Kind {
     int stage = -1, type = 0, samples = 0;
     double slowness = 0;
@@ -297,7 +342,7 @@ class Executor {
   /// Times at which each node's network is free in that direction.
   std::vector<double> leaving_, arriving_;
   Kind known_kind_;
-  Passes known_passes_;
+  std::vector<std::vector<Passes>> passes_;  ///< by kind, then by chunk
   std::vector<Worker> workers_;
   std::vector<int> first_worker_;
   std::priority_queue<Event> events_;
@@ -308,9 +353,53 @@ class Executor {
 
 }  // namespace
 
+Pipeline Pipeline::one_chunk(const plan::Layout& layout) {
+  return even_chunks(layout,
+                     schedule::one_forward_one_backward({layout.pp(), 1, layout.micro_batches}));
+}
+
+Pipeline Pipeline::even_chunks(const plan::Layout& layout, schedule::Schedule schedule) {
+  const int chunks = schedule.shape.chunks;
+  Pipeline pipeline{std::move(schedule), {}};
+  for (const plan::StageLayout& stage : layout.stages) {
+    std::vector<int>& layers = pipeline.layers.emplace_back();
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      layers.push_back(stage.layers / chunks + (chunk < stage.layers % chunks ? 1 : 0));
+  }
+  return pipeline;
+}
+
+Result<void> Pipeline::check(const plan::Layout& layout) const {
+  const schedule::Shape& own = schedule.shape;
+  if (const auto valid = schedule::check(schedule, {layout.pp(), own.chunks, layout.micro_batches});
+      !valid)
+    return valid;
+  if (layers.size() != layout.stages.size())
+    return Error(
+        fmt::format("chunks are given for {} stages, the plan has {}", layers.size(), layout.pp()));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    int sum = 0;
+    for (const int count : layers[i]) {
+      if (count < 0) return Error(fmt::format("stage {}: a chunk of {} layers", i, count));
+      sum += count;
+    }
+    if (layers[i].size() != static_cast<std::size_t>(own.chunks) || sum != layout.stages[i].layers)
+      return Error(
+          fmt::format("stage {}: its {} chunks have {} layers; the schedule has {} chunks, "
+                      "and the stage {} layers",
+                      i, layers[i].size(), sum, own.chunks, layout.stages[i].layers));
+  }
+  return {};
+}
+
+Iteration execute(const plan::Layout& layout, const Pipeline& pipeline,
+                  const cluster::Cluster& cluster, const Hardware& hardware, bool record) {
+  return Executor(layout, pipeline, cluster, hardware, record).run();
+}
+
 Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster,
                   const Hardware& hardware, bool record) {
-  return Executor(layout, cluster, hardware, record).run();
+  return execute(layout, Pipeline::one_chunk(layout), cluster, hardware, record);
 }
 
 }  // namespace swell::sim::judge

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <vector>
+
+#include "core/schedule/schedule.h"
+
+namespace swell::schedule {
+
+/// What a node of the graph does. The first three are computation, as Kind.
+enum class NodeKind : std::uint8_t {
+  forward,
+  backward,
+  weights,
+  send_forward,
+  receive_forward,
+  send_backward,
+  receive_backward
+};
+inline constexpr int kNodeKinds = 7;
+inline bool computes(NodeKind kind) noexcept { return kind <= NodeKind::weights; }
+
+/// One operation of one micro-batch, with its edges. `previous`: the node before it on its stage,
+/// of computation; what a stage made itself always stands there. `needs`: for a pass, the message
+/// that brings its input; for a send the pass that made it, and for a receive its send. -1: none.
+struct Node {
+  NodeKind kind = NodeKind::forward;
+  std::int16_t stage = 0, chunk = 0;
+  std::int32_t micro_batch = 0;
+  std::int32_t previous = -1, needs = -1;
+};
+
+/// The directed acyclic graph of one iteration under a schedule (FlexTrain, 4.2). Each node stands
+/// behind all that its edges point at. Stages of one pipeline only: data parallel groups of a stage
+/// act as one.
+class Graph {
+ public:
+  /// An error where the schedule is not valid, as check() says it.
+  static Result<Graph> of(const Schedule& schedule);
+  /// The same for orders that are known to be valid each by itself; quicker. REQUIRES:
+  /// check_orders(schedule).
+  static Result<Graph> of_orders(const Schedule& schedule);
+  const Shape& shape() const noexcept { return shape_; }
+  /// Whether weight gradients are nodes of their own.
+  bool splits_weights() const noexcept { return splits_; }
+  const std::vector<Node>& nodes() const noexcept { return nodes_; }
+
+ private:
+  Shape shape_;
+  bool splits_ = false;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace swell::schedule
