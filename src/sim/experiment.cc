@@ -21,13 +21,26 @@ constexpr int kXlGpus = 512;
 
 bool lends_nothing(const std::string& name) { return name == "fifo" || name == "sjf"; }
 
+/// REQUIRES: check_policies() knows the name.
+bool honours_consent(const std::string& name) {
+  return !lends_nothing(name) &&
+         (*policy::make_simulated_policy(name))->simulation_traits().honours_consent;
+}
+
 /// One simulation to run, and its outcome.
 struct Task {
   std::string policy;
   const Workload* workload;
   std::uint64_t seed;
-  std::optional<Result<Outcome>> outcome;
+  bool without_consent = false;
+  std::optional<Result<Outcome>> outcome = std::nullopt;
 };
+
+/// The same jobs, none of which consents to fewer GPUs.
+Workload without_consent(Workload workload) {
+  for (JobSpec& job : workload.jobs) job.consents = false;
+  return workload;
+}
 
 Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   Setup setup;
@@ -59,6 +72,7 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.remaining_known = experiment.remaining_known;
   setup.profiled_before = experiment.profiled_before;
   setup.prediction_error = experiment.prediction_error;
+  setup.reporting = experiment.reporting;
   setup.failures_per_day = experiment.failures_per_day;
   setup.max_factor = experiment.max_factor;
   setup.redeployment = experiment.redeployment;
@@ -149,44 +163,54 @@ Result<Results> run(const Experiment& experiment) {
   results.policies = experiment.policies;
   results.types = *types;
   const auto seeds = static_cast<std::size_t>(experiment.seeds);
-  std::vector<Workload> workloads;
+  const bool anybody_consents = experiment.workload.consent_share > 0;
+  std::vector<Workload> workloads, plain;
   std::vector<Task> tasks;
   workloads.reserve(seeds);
+  plain.reserve(seeds);
   for (std::size_t seed = 0; seed < seeds; ++seed) {
     const std::uint64_t number = static_cast<std::uint64_t>(experiment.first_seed) + seed;
     auto workload = workload_for(given, *types, number);
     if (!workload) return workload.error();
     workloads.push_back(std::move(*workload));
-    tasks.push_back({"fifo", &workloads.back(), number, std::nullopt});
+    tasks.push_back({"fifo", &workloads.back(), number});
     for (const std::string& name : experiment.policies)
-      if (name != "fifo") tasks.push_back({name, &workloads.back(), number, std::nullopt});
+      if (name != "fifo") tasks.push_back({name, &workloads.back(), number});
+    if (!anybody_consents) continue;
+    plain.push_back(without_consent(workloads.back()));
+    for (const std::string& name : experiment.policies)
+      if (honours_consent(name)) tasks.push_back({name, &plain.back(), number, true});
   }
   results.workload = workloads.front();
   results.jobs = static_cast<int>(workloads.front().jobs.size());
   run_all(tasks, given);
 
-  const std::size_t each = tasks.size() / seeds;
-  for (std::size_t seed = 0; seed < seeds; ++seed)
-    for (std::size_t i = seed * each; i < (seed + 1) * each; ++i)
-      if (!*tasks[i].outcome)
-        return tasks[i].outcome->error().while_doing(
-            fmt::format("policy {}, seed {}", tasks[i].policy, tasks[i].seed));
-  for (std::size_t seed = 0; seed < seeds; ++seed)
-    results.fifo.push_back(**tasks[seed * each].outcome);
+  for (const Task& task : tasks)
+    if (!*task.outcome)
+      return task.outcome->error().while_doing(
+          fmt::format("policy {}, seed {}", task.policy, task.seed));
+  // The outcomes of one policy, by seed; a policy that is named twice has run twice.
+  const auto outcomes_of = [&](const std::string& name, bool without) {
+    std::vector<Outcome> mine;
+    std::optional<std::uint64_t> last;
+    for (const Task& task : tasks)
+      if (task.policy == name && task.without_consent == without && task.seed != last) {
+        mine.push_back(**task.outcome);
+        last = task.seed;
+      }
+    return mine;
+  };
+  results.fifo = outcomes_of("fifo", false);
   std::vector<const Outcome*> fifo;
   for (const Outcome& outcome : results.fifo) fifo.push_back(&outcome);
   for (const std::string& name : experiment.policies) {
-    std::vector<Outcome> mine;
-    for (std::size_t seed = 0; seed < seeds; ++seed)
-      for (std::size_t i = seed * each; i < (seed + 1) * each; ++i)
-        if (tasks[i].policy == name) {
-          mine.push_back(**tasks[i].outcome);
-          break;
-        }
-    results.outcomes.push_back(std::move(mine));
+    results.outcomes.push_back(outcomes_of(name, false));
     std::vector<const Outcome*> pointers;
     for (const Outcome& outcome : results.outcomes.back()) pointers.push_back(&outcome);
     results.metrics.push_back(measure(pointers, fifo));
+    results.consent.emplace_back();
+    if (anybody_consents && honours_consent(name))
+      results.consent.back() = consent_cost(results.outcomes.back(), outcomes_of(name, true));
   }
   const auto swell = std::find(results.policies.begin(), results.policies.end(), "swell");
   if (swell != results.policies.end())

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/policy/trust.h"
+#include "sim/consent.h"
 #include "sim/metrics.h"
 #include "sim/settings.h"
 #include "sim/simulation.h"
@@ -32,6 +33,7 @@ struct Experiment {
   bool remaining_known = false;
   bool profiled_before = true;  ///< Setup::profiled_before
   double prediction_error = 0;
+  Reporting reporting;                                  ///< Setup::reporting
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Setup::max_shortfall
   double failures_per_day = 0;
   /// As --elastic's max=Fx; 0: no max=, so that planned jobs have no limit.
@@ -58,14 +60,18 @@ struct Results {
   std::vector<Metrics> metrics;  ///< by policy
   /// By policy: its completion times over swell's; empty where swell is not among them.
   std::vector<PairedRatios> to_swell;
+  /// By policy: what consent costs under it; none where it does not honour consent or nobody gives
+  /// it.
+  std::vector<std::optional<ConsentCost>> consent;
   std::vector<JobType> types;
   Workload workload;  ///< of the first seed
   int jobs = 0;       ///< in the first seed
   double wall_s = 0;
 };
 
-/// Runs every policy on every seed, `threads` simulations at a time; the number of threads does not
-/// change the results. The error is the first by seed, then by policy.
+/// Runs every policy on every seed, those that honour consent also as if nobody consented,
+/// `threads` simulations at a time; the number of threads does not change the results. The error is
+/// the first by seed, then by policy.
 Result<Results> run(const Experiment& experiment);
 
 /// Whether all names are of known policies and all settings are theirs; the error names one that is

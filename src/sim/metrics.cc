@@ -28,17 +28,19 @@ double mean(const std::vector<double>& values) {
 
 struct PerSeed {
   std::vector<double> jct, wjct, p50, p99, makespan, utilization, queue, queue_rigid, delay, moves,
-      lost, error, memory, migrations, given_back;
+      lost, error, memory, migrations, given_back, slower;
 };
 
 void add(PerSeed& all, const Outcome& outcome, const Outcome& fifo) {
   std::vector<double> jct, queue, queue_rigid;
   double weighted = 0, weights = 0, delay = 0;
+  int slower = 0;
   for (std::size_t i = 0; i < outcome.jobs.size(); ++i) {
     const JobOutcome& job = outcome.jobs[i];
     jct.push_back(job.jct_s());
     queue.push_back(job.waited_s);
     if (!job.elastic) queue_rigid.push_back(job.waited_s);
+    if (job.basic_s > 0 && job.end_s - job.start_s > kSlower * job.basic_s) ++slower;
     weighted += job.basic_gpus * job.jct_s();
     weights += job.basic_gpus;
     delay = std::max(delay, job.end_s - fifo.jobs[i].end_s);
@@ -58,6 +60,7 @@ void add(PerSeed& all, const Outcome& outcome, const Outcome& fifo) {
   all.memory.push_back(outcome.out_of_memory);
   all.migrations.push_back(outcome.migrations);
   all.given_back.push_back(outcome.given_back);
+  all.slower.push_back(slower);
   all.error.push_back(mean(outcome.prediction_errors));
 }
 
@@ -125,6 +128,7 @@ Metrics measure(const std::vector<const Outcome*>& outcomes,
   metrics.out_of_memory = estimate(all.memory);
   metrics.migrations = estimate(all.migrations);
   metrics.given_back = estimate(all.given_back);
+  metrics.slower_than_basic = estimate(all.slower);
   metrics.decisions = static_cast<int>(decisions.size());
   metrics.decision_p50_s = quantile(decisions, 0.5);
   metrics.decision_p90_s = quantile(decisions, 0.9);
@@ -151,6 +155,7 @@ Json to_json(const Metrics& metrics, bool with_decision_times) {
       {"out_of_memory", &metrics.out_of_memory},
       {"migrations", &metrics.migrations},
       {"given_back", &metrics.given_back},
+      {"slower_than_basic", &metrics.slower_than_basic},
   };
   for (const auto& [name, value] : estimates) {
     json.set(name, value->mean);

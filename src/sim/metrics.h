@@ -33,6 +33,10 @@ PairedRatios paired_ratios(const std::vector<Outcome>& one, const std::vector<Ou
 /// The `q` quantile of the values; 0 where there are none.
 double quantile(std::vector<double> values, double q);
 
+/// Time from start to end over JobOutcome::basic_s up to which a job counts as not slowed down: a
+/// slow node takes a tenth longer, which no policy is to blame for.
+inline constexpr double kSlower = 1.1;
+
 /// Reported figures of a policy. Times in seconds.
 struct Metrics {
   Estimate avg_jct_s, avg_wjct_s;  ///< the latter weighted by basic GPUs (Suika, 5.1)
@@ -42,6 +46,8 @@ struct Metrics {
   Estimate max_delay_vs_fifo_s;  ///< largest delay of any job against fifo without elasticity
   Estimate reconfigurations, lost_gpu_s, prediction_error;
   Estimate out_of_memory, migrations, given_back;  ///< see Outcome
+  /// Jobs that took over kSlower times as long, from start to end, as on their basic demand.
+  Estimate slower_than_basic;
   /// Quantiles of the time that a decision takes, over all seeds.
   double decision_p50_s = 0, decision_p90_s = 0, decision_p99_s = 0, decision_max_s = 0;
   int decisions = 0;

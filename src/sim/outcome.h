@@ -17,6 +17,9 @@ struct JobOutcome {
   double end_s = 0;
   double waited_s = 0;  ///< total time without GPUs, after requeues too
   int reconfigurations = 0;
+  bool consents = false;  ///< was submitted for fewer GPUs
+  /// Its training time on the basic demand that it was submitted with; 0: not known.
+  double basic_s = 0;
   double jct_s() const noexcept { return end_s - submit_s; }
 };
 

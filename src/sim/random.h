@@ -56,7 +56,8 @@ enum Purpose : std::uint64_t {
   kFailures,
   kTests,
   kStragglers,
-  kConsent
+  kConsent,
+  kLies
 };
 
 }  // namespace swell::sim

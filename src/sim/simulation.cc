@@ -62,7 +62,8 @@ class Simulation {
         if (job->rate <= 0) return;  // it stands still, and reports of the plan that it changes to
         job->current_seen = true;
         job->basic_seen = job->basic_seen || job->current == job->basic_plan;
-        job->coefficients = job->truth.profile(job->current, state_.setup.prediction_error);
+        job->coefficients =
+            job->truth.profile(job->current, state_.setup.prediction_error, state_.setup.reporting);
         state_.to_decide = true;
         return;
       case Kind::report:

@@ -8,8 +8,8 @@ namespace swell::sim {
 
 namespace {
 
-// Iterations until the coefficients are stable: a window of five sets after some warm-up.
-constexpr double kProfileIterations = 10;
+// Iterations until a speed is stable: a window of five sets after some warm-up.
+constexpr double kReportIterations = 10;
 constexpr double kCheckpoint_s = 1800;  // seconds between checkpoints of a training program
 
 /// Plan of `type` where a cluster that is empty would start it.
@@ -53,12 +53,14 @@ State::State(const Setup& its_setup)
     const JobType& traced = setup.workload->type_of(spec);
     const bool fewer = spec.consents && traced.least && honours_consent();
     Job& job = jobs.emplace_back(spec, fewer ? *traced.least : traced, cluster, setup.seed);
-    job.outcome = {spec.id, spec.type, traced.gpus, spec.elastic, spec.submit_s, 0, 0, 0, 0};
+    job.outcome = {spec.id, spec.type, traced.gpus, spec.elastic, spec.submit_s};
+    job.outcome.consents = fewer;
     const plan::Layout plan = first_plan(spec, traced, cluster);
     job.wanted_gpus = traced.gpus;
     job.limit_s = spec.limit_s;
     job.iterations = job.left = job.saved_left = spec.basic_s / job.truth.iteration_s(plan);
     job.basic_plan = fewer ? first_plan(spec, job.type, cluster) : plan;
+    job.outcome.basic_s = job.iterations * job.truth.iteration_s(job.basic_plan);
     // Its user knows that it takes longer where it gets no more.
     if (fewer) job.limit_s *= job.truth.iteration_s(job.basic_plan) / job.truth.iteration_s(plan);
     plan_event(spec.submit_s, Event::Kind::submission, spec.id);
@@ -97,7 +99,7 @@ void State::make_pending(Job& job) {
   changed = true;
   // Profiled beforehand: that time is not counted (Suika, footnote 8).
   if (replaces() && setup.profiled_before && !job.coefficients)
-    job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error);
+    job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error, setup.reporting);
 }
 
 void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
@@ -144,14 +146,13 @@ void State::start_anew(Job& job, plan::Layout plan) {
 
 void State::plan_profile(Job& job) {
   if (job.coefficients || !setup.policy) return;
-  job.profiled_s = now_s + kProfileIterations / job.rate;
+  job.profiled_s = now_s + setup.reporting.steps / job.rate;
   plan_event(job.profiled_s, Event::Kind::profile, job.spec.id);
 }
 
 void State::plan_report(Job& job) {
   if (setup.policy && !replaces() && job.rate > 0)
-    plan_event(now_s + kProfileIterations / job.rate, Event::Kind::report, job.spec.id,
-               job.version);
+    plan_event(now_s + kReportIterations / job.rate, Event::Kind::report, job.spec.id, job.version);
 }
 
 bool State::lends_without_profile(const Job& job) const noexcept {

@@ -129,6 +129,7 @@ struct Setup {
   /// nothing, as published; else ten iterations after its start, as those that lend.
   bool profiled_before = true;
   double prediction_error = 0;  ///< relative error injected into coefficients
+  Reporting reporting;
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Trust::heard()
   double failures_per_day = 0;                          ///< failures of each node
   /// A job has up to so many times its GPUs; 0: no limit where it is planned for.

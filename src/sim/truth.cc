@@ -75,7 +75,7 @@ bool Truth::fits(const plan::Layout& layout) const {
   return judge::fits(layout, cluster_, hardware_.model, hardware_.software);
 }
 
-perf::Profile Truth::observed(const plan::Layout& layout) const {
+perf::Profile Truth::observed(const plan::Layout& layout, const Reporting& reporting) const {
   Random noise{seed_, kNoise, job_};
   perf::Profile profile = judge::profile_of(layout, cluster_, hardware_);
   for (auto& seen : profile.groups)
@@ -86,12 +86,20 @@ perf::Profile Truth::observed(const plan::Layout& layout) const {
         sum += *time * (1 + kProfileNoise * noise.normal());
       *time = sum / kProfileIterations;
     }
+  const bool lies =
+      reporting.lying_share > 0 && Random{seed_, kLies, job_}.uniform() < reporting.lying_share;
+  if (reporting.a2_only || lies) {
+    profile.layer_launch_s = 0;
+    for (auto& seen : profile.groups) seen.head_fwd_s = seen.head_bwd_s = 0;
+  }
+  if (lies)
+    for (auto& seen : profile.groups) seen.fwd_commu_s = seen.commu_extra_s = 0;
   return profile;
 }
 
-std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& layout,
-                                                         double error) const {
-  auto solved = perf::solve(observed(layout), cluster_);
+std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& layout, double error,
+                                                         const Reporting& reporting) const {
+  auto solved = perf::solve(observed(layout, reporting), cluster_);
   if (!solved) return nullptr;
   if (error > 0) {
     solved->plan_error = error;

@@ -29,16 +29,17 @@ struct Options {
   std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib",
               base = "fifo", mix = "3:1:1";
   std::string decision_time = "measured", remaining = "unknown", profiles = "before",
-              backfill = "on", clocks = "on", redeployment = "suika", json, csv, speeds, report;
+              profile_detail = "full", backfill = "on", clocks = "on", redeployment = "suika", json,
+              csv, speeds, report;
   std::vector<std::string> policies, settings;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 0, aggressiveness = -1,
          fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490,
-         consent_share = 0, least_share = 0.5,
+         consent_share = 0, least_share = 0.5, lying_share = 0,
          growth_interval = control::SwellConf{}.growth_interval_s,
          grant_expiry = control::SwellConf{}.grant_expiry_s,
          profile_wait = control::SwellConf{}.profile_wait_s;
-  int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
+  int seeds = 1, first_seed = 1, jobs = 0, threads = 0, profile_steps = sim::Reporting{}.steps;
   bool whole = false, leave_out_large = false;
 };
 
@@ -122,6 +123,7 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.remaining_known = options.remaining == "known";
   made.profiled_before = options.profiles == "before";
   made.prediction_error = options.prediction_error;
+  made.reporting = {options.profile_steps, options.profile_detail == "a2", options.lying_share};
   made.max_shortfall = options.max_shortfall;
   made.failures_per_day = options.failures;
   made.max_factor = options.max_factor;
@@ -188,6 +190,7 @@ void print_table(const sim::Results& results) {
       {"queue [s]", Align::right},
       {"most delay [s]", Align::right},
       {"moves", Align::right},
+      {"slowed jobs", Align::right},
       {"p90 decision [ms]", Align::right},
       {fmt::format("JCT {}/this", results.policies.front()), Align::right}};
   if (!results.to_swell.empty()) columns.push_back({"JCT this/swell [95 %]", Align::right});
@@ -204,6 +207,7 @@ void print_table(const sim::Results& results) {
         fmt::format("{:.0f}", one.avg_queue_s.mean),
         fmt::format("{:.0f}", one.max_delay_vs_fifo_s.mean),
         fmt::format("{:.0f}", one.reconfigurations.mean),
+        fmt::format("{:.1f}", one.slower_than_basic.mean),
         fmt::format("{:.1f}", 1e3 * one.decision_p90_s),
         fmt::format("{:.2f}x", first.avg_jct_s.mean / one.avg_jct_s.mean)};
     if (!results.to_swell.empty()) {
@@ -215,6 +219,36 @@ void print_table(const sim::Results& results) {
     table.add(std::move(row));
   }
   write_text(table.text());
+}
+
+std::string with_bounds(const sim::Ratio& ratio) {
+  return ratio.low < ratio.high
+             ? fmt::format("{:.3f} [{:.3f}, {:.3f}]", ratio.mean, ratio.low, ratio.high)
+             : fmt::format("{:.3f}", ratio.mean);
+}
+
+/// Prints what consent to fewer GPUs costs, where any job gave it and a policy honours it.
+void print_consent(const sim::Results& results) {
+  using Align = TextTable::Align;
+  TextTable table({{"JCT with consent / without"},
+                   {"consenting jobs", Align::right},
+                   {"mean [95 %]", Align::right},
+                   {"weighted [95 %]", Align::right},
+                   {"each: median", Align::right},
+                   {"95 %", Align::right},
+                   {"worst 5 %", Align::right},
+                   {"worst", Align::right}});
+  bool any = false;
+  for (std::size_t i = 0; i < results.policies.size(); ++i) {
+    const auto& cost = results.consent[i];
+    if (!cost) continue;
+    any = true;
+    table.add({results.policies[i], fmt::format("{}", cost->jobs.size()),
+               with_bounds(cost->all.jct), with_bounds(cost->all.wjct),
+               fmt::format("{:.2f}", cost->median), fmt::format("{:.2f}", cost->p95),
+               fmt::format("{:.2f}", cost->worst_twentieth), fmt::format("{:.2f}", cost->worst)});
+  }
+  if (any) write_text("\n" + table.text());
 }
 
 int run(const Options& options) {
@@ -234,6 +268,7 @@ int run(const Options& options) {
         experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
         options.seeds == 1 ? "" : "s");
     print_table(*results);
+    print_consent(*results);
   }
   const bool repeatable = experiment->fixed_decision_time;
   if (!options.json.empty())
@@ -362,6 +397,19 @@ Action add_sim(CLI::App& app) {
                   "When rivals that replace the scheduler have a job's profile: before it is "
                   "submitted, for nothing, or once it has run, as policies that lend")
       ->check(CLI::IsMember({"before", "running"}))
+      ->capture_default_str();
+  sub->add_option("--profile-steps", options->profile_steps,
+                  "Iterations on one plan after which a job's profile is there")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  sub->add_option(
+         "--profile-detail", options->profile_detail,
+         "What programs report: all that they do, or what Suika's appendix A.2 needs alone")
+      ->check(CLI::IsMember({"full", "a2"}))
+      ->capture_default_str();
+  sub->add_option("--lying-share", options->lying_share,
+                  "Share of jobs whose profile hides what more GPUs would cost them")
+      ->check(share_check(true))
       ->capture_default_str();
   sub->add_option("--clocks", options->clocks,
                   "Whether swell.conf's clocks hold for the policies that slurmctld runs, and they "

@@ -174,3 +174,15 @@ Test(clocks, a_job_that_was_lent_gpus_without_a_profile_reports_one_of_its_new_p
   cr_assert(near(first_lent_s(outcome, 1), kDecision_s));
   cr_assert(watch.knew);
 }
+
+Test(clocks, a_profile_comes_after_as_many_steps_as_programs_need) {
+  const policy::Swell swell;
+  const auto lent_s = [&](int steps) {
+    GivenWorld world(1, {{4, 0, 3600}});
+    world.setup.policy = &swell;
+    world.setup.clocks = Clocks{.profile_wait_s = 3000};
+    world.setup.reporting.steps = steps;
+    return first_lent_s(world.run(), 1) - kDecision_s;
+  };
+  cr_assert(near(lent_s(60), 6 * lent_s(10), 1e-6), "%g and %g", lent_s(60), lent_s(10));
+}

@@ -107,3 +107,50 @@ Test(metrics, weighted_times_count_gpus) {
   cr_assert_eq(metrics.avg_queue_s.mean, 20);
   cr_assert_eq(metrics.avg_queue_rigid_s.mean, 40);
 }
+
+Test(metrics, counts_jobs_that_took_longer_than_on_their_basic_demand) {
+  Outcome outcome;
+  // Waiting counts for nothing; up to a tenth is what a slow node costs.
+  outcome.jobs = {{.id = 1, .start_s = 50, .end_s = 150, .basic_s = 100},
+                  {.id = 2, .end_s = 109, .basic_s = 100},
+                  {.id = 3, .end_s = 111, .basic_s = 100}};
+  cr_assert_eq(measure({&outcome}, {&outcome}).slower_than_basic.mean, 1);
+}
+
+Test(consent, compares_each_job_that_consents_with_itself) {
+  Outcome with, without;
+  for (std::uint32_t id = 1; id <= 40; ++id) {
+    with.jobs.push_back({.id = id, .basic_gpus = 4, .end_s = 100.0 + id, .consents = id > 20});
+    without.jobs.push_back({.id = id, .basic_gpus = 4, .end_s = 100});
+  }
+  with.jobs.back().end_s = 300;
+  const ConsentCost cost = consent_cost({with}, {without});
+  cr_assert_eq(cost.jobs.size(), 20);
+  cr_assert_eq(cost.jobs[0].job, 21);
+  cr_assert(near(cost.jobs[0].ratio(), 1.21));
+  cr_assert(near(cost.median, 1.305));
+  cr_assert(near(cost.worst, 3) && near(cost.worst_twentieth, 3), "one of twenty");
+  cr_assert_gt(cost.all.jct.mean, 1, "the mean of all jobs, consenting or not");
+  cr_assert(consent_cost({without}, {without}).jobs.empty());
+}
+
+Test(consent, is_compared_with_a_run_in_which_nobody_consents) {
+  Experiment experiment = small();
+  experiment.seeds = 2;
+  experiment.policies = {"fewest-first", "sjf"};
+  const auto usual = sim::run(experiment);
+  experiment.workload.consent_share = 1;
+  const auto results = sim::run(experiment);
+  cr_assert(usual.ok() && results.ok());
+  cr_assert_not(usual->consent[0].has_value(), "nobody consents");
+  cr_assert_not(results->consent[1].has_value(), "it does not honour consent");
+  const ConsentCost& cost = results->consent[0].value();
+  cr_assert_gt(cost.jobs.size(), 4);
+  for (const ConsentPair& pair : cost.jobs) {
+    cr_assert_eq(pair.without_s, usual->outcomes[0][pair.seed].jobs[pair.job - 1].jct_s());
+    cr_assert_eq(pair.with_s, results->outcomes[0][pair.seed].jobs[pair.job - 1].jct_s());
+  }
+  const std::string json = results_json(*results, true).dump();
+  for (const char* word : {"\"worst_twentieth\"", "\"jct_without_s\"", "\"slower_than_basic\""})
+    cr_assert_neq(json.find(word), std::string::npos, "%s", word);
+}
