@@ -180,6 +180,24 @@ fast_interface() {
 check 'over a fast one the same job gains what was predicted, and keeps them' fast_interface
 clear_queue
 
+# Without max= a job of one GPU has all eight, as its profile says that they pay; half of them go to the first job that needs a node.
+planned_without_limit() {
+  export PROGRAM_ARGS='8 8 1000 4'
+  job=$(sbatch --parsable --output="$work/%j.out" --elastic=mode=live,grace=20 --gres=gpu:1 "$work/planned_job.sh") && out=$work/$job
+}
+# Slurm preempts a companion by itself where it comes before the controller's decision.
+taken_back() { jq -c --argjson job "$1" 'select(.job == $job and (.event == "reclaim" or .event == "companion-preempted"))' "$events"; }
+gives_back_for_a_newcomer() {
+  planned_without_limit && within $patience is_lent "$job" 7 && within $patience word_is "$job" state ACTIVE || return
+  rigid --gres=gpu:4 && within $patience in_state "$rigid_job" RUNNING || return
+  taken_back "$job" > "$work/taken_back" || return
+  # All that the newcomer needs is asked for at once, and has left before what does not leave is cancelled.
+  jq -es 'length > 0 and (map(.time) | max - min) < 1' "$work/taken_back" && ! grep "\"event\":\"cancel\",\"job\":$job," "$events" &&
+    within $patience is_lent "$job" 3 || { cat "$work/taken_back"; swell jobs "$job"; return 1; }
+}
+check 'a job without max= gives half of the cluster back for a newcomer, all at once' gives_back_for_a_newcomer
+clear_queue
+
 false_profile() {
   attackers_job backup mode=live,max=8 || return
   { hello_of "$mine" 2

@@ -38,7 +38,63 @@ ClusterView slow_to_move(double age_s) {
   return view;
 }
 
+/// An old job without a limit that has all of four nodes, but for the 4 GPUs on which a second one
+/// has just started where `newcomer`, and which are idle otherwise.
+ClusterView one_has_four_nodes(bool newcomer) {
+  ClusterView view = idle_cluster(4);
+  know_machines(view);
+  view.now_s = 10000;
+  view.jobs.reserve(2);
+  ElasticJobView& large = add_job(view, 1, 0, 8);
+  large.max_gpus = 32;
+  for (NodeIndex node : {1, 2}) lend(view, large, static_cast<JobId>(10 + node), node, 8);
+  lend(view, large, 13, 3, 4);
+  profile(large, small_model(), light_coefficients());
+  if (newcomer) {
+    ElasticJobView& young = add_job(view, 2, 3, 4);
+    young.max_gpus = 32;
+    young.started_s = 9990;
+    profile(young, small_model(), light_coefficients());
+  }
+  return view;
+}
+
+int reclaimed(const ClusterView& view, const Decisions& decisions, JobId needed_by) {
+  int gpus = 0;
+  for (const Reclaim& reclaim : decisions.reclaims)
+    for (const CompanionView& companion : view.jobs[0].companions)
+      if (companion.id == reclaim.companion && reclaim.needed_by == needed_by)
+        gpus += companion.held.gpus;
+  return gpus;
+}
+
 }  // namespace
+
+Test(swell, a_job_without_a_limit_gives_back_for_a_newcomer_in_one_decision) {
+  ClusterView view = one_has_four_nodes(true);
+  const Decisions decisions = decide(view);
+  cr_assert_geq(reclaimed(view, decisions, 0), 4, "enough to double the newcomer");
+  // Once the grace is over they are idle, and the next decision lends them to the newcomer.
+  for (const Reclaim& reclaim : decisions.reclaims)
+    std::erase_if(view.jobs[0].companions, [&](const CompanionView& companion) {
+      if (companion.id != reclaim.companion) return false;
+      NodeView& node = view.nodes[static_cast<std::size_t>(companion.node)];
+      node.free += companion.held;
+      node.free_gpus |= companion.gpus;
+      return true;
+    });
+  profile(view.jobs[0], small_model(), light_coefficients());
+  view.jobs[0].may_grow = false;  // for GrowthInterval after a loss
+  cr_assert_geq(granted(decide(view), 2), 4);
+}
+
+Test(swell, a_job_without_a_limit_gives_all_that_a_pending_job_needs_in_one_decision) {
+  ClusterView view = one_has_four_nodes(false);
+  view.queue.push_back(pending(9, 2, 8));
+  cr_assert_geq(reclaimed(view, decide(view), 9), 12, "4 of the 16 are idle");
+  view.queue[0] = pending(9, 3, 8);
+  cr_assert_geq(reclaimed(view, decide(view), 9), 20);
+}
 
 Test(swell, idle_gpus_are_lent_though_they_bring_less_than_tau) {
   ClusterView view = idle_cluster(2);
