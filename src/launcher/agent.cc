@@ -142,7 +142,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   }
   sigset_t handled;
   sigemptyset(&handled);
-  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
     sigaddset(&handled, each);
   agent->signals_ = control::Fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!agent->signals_ || agent->wake_.fd() < 0) return Error("too many open files");
@@ -249,7 +249,26 @@ void Agent::wait() {
 void Agent::take_signals() {
   signalfd_siginfo info;
   while (::read(signals_.get(), &info, sizeof info) == sizeof info)
-    if (info.ssi_signo != SIGCHLD) machine_.signalled(now(), static_cast<int>(info.ssi_signo));
+    if (info.ssi_signo == SIGTSTP) prepare_to_stop(info.ssi_code == SI_USER);
+    else if (info.ssi_signo != SIGCHLD) machine_.signalled(now(), static_cast<int>(info.ssi_signo));
+}
+
+/// Gives all companions back where Slurm suspends the job: it sends TSTP to each process and stops
+/// it 2 s later. A srun that is stopped keeps Slurm from ending its step for longer than
+/// UnkillableStepTimeout, at which Slurm drains the node: those of companions are killed before.
+void Agent::prepare_to_stop(bool is_slurm) {
+  if (!is_slurm) {  // a terminal's ^Z
+    raise(SIGSTOP);
+    return;
+  }
+  control::Shrink all;
+  for (const auto& [pid, step] : steps_)
+    if (step.job != setup_.hello.job) all.companions.push_back(step.job);
+  if (all.companions.empty()) return;
+  all.reason = "Slurm suspends the job";
+  machine_.shrink(now(), all);
+  for (const auto& [pid, step] : steps_)
+    if (step.job != setup_.hello.job) children_.signal(pid, SIGKILL);
 }
 
 void Agent::take_server_events() {

@@ -81,6 +81,7 @@ class Agent {
   explicit Agent(Setup setup, EpochMachine::Settings settings);
   void wait();
   void take_signals();
+  void prepare_to_stop(bool is_slurm);
   void take_server_events();
   void take_controller_messages();
   void tell(control::Message message);

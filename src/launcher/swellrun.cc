@@ -250,7 +250,7 @@ int run_srun(const Options& options) {
 void block_signals(bool block) {
   sigset_t handled;
   sigemptyset(&handled);
-  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
     sigaddset(&handled, each);
   sigprocmask(block ? SIG_BLOCK : SIG_UNBLOCK, &handled, nullptr);
 }

@@ -154,11 +154,14 @@ other_ways_to_end() {
 }
 check 'so it is on a node that is to be rebooted, or is failing' other_ways_to_end
 
+# A srun that is stopped would keep companions in COMPLETING for more than a minute, after which Slurm drains their nodes.
 suspended() {
-  scontrol suspend "$job" && within 30 none_runs && scontrol resume "$job" && within 90 is_lent "$job" 10 && goes_on "$job"
+  scontrol suspend "$job" && within 10 lent_ones_are_gone && rigid --gres=gpu:4 -w node2 && within 10 in_state "$rigid_job" RUNNING &&
+    scancel "$rigid_job" && within 30 ended "$rigid_job" && [[ -z $(sinfo -h -t drain -o %N) ]] || { sinfo -N -o '%N %T %E'; return 1; }
+  scontrol resume "$job" && within 90 is_lent "$job" 10 && goes_on "$job"
 }
-none_runs() { [[ -z $(squeue -h --states=RUNNING -o %i) ]]; }
-check 'what is lent to a suspended job is cancelled after its grace, and it grows again once it is resumed' suspended
+lent_ones_are_gone() { [[ -z $(squeue --all -h --states=RUNNING,COMPLETING -o %i) ]]; }
+check 'others have what is lent to a suspended job after its grace, and it grows again once it is resumed' suspended
 clear_queue
 
 refusals() { grep -c '"grant-refused"' "$events"; }
