@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "control/client.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr auto kConnectTime = std::chrono::seconds(5);
 constexpr auto kAnswerTime = std::chrono::seconds(10);
+constexpr auto kComeBackPause = std::chrono::milliseconds(20);
 
 /// Whom to ask, and as whom it must speak.
 Result<control::Client::Options> controller_of(const slurm::ControllerConfig& slurm) {
@@ -33,21 +35,29 @@ Result<control::Client::Options> controller_of(const slurm::ControllerConfig& sl
 }
 
 Result<control::Answer> asked_at(const control::Client::Options& where, const control::Ask& ask) {
-  auto client = control::Client::connect(where, kConnectTime);
-  if (!client)
-    return Error(
-        fmt::format("{}; Swell's controller does not run, or cannot be reached from here; "
-                    "an admin finds out why with: swell doctor",
-                    client.error().message()));
-  if (const auto sent = (*client)->send(ask); !sent) return sent.error();
-  auto message = (*client)->receive(kAnswerTime);
-  if (!message) return message.error();
-  if (!*message)
-    return Error(fmt::format("{}:{} does not answer: ask again", where.host, where.port));
-  if (const auto* refused = std::get_if<control::Refused>(&**message))
-    return Error(refused->reason);
-  if (auto* answer = std::get_if<control::Answer>(&**message)) return std::move(*answer);
-  return Error(fmt::format("{}:{} is no controller", where.host, where.port));
+  const auto deadline = std::chrono::steady_clock::now() + kAnswerTime;
+  for (;;) {
+    auto client = control::Client::connect(where, kConnectTime);
+    if (!client)
+      return Error(
+          fmt::format("{}; Swell's controller does not run, or cannot be reached from here; "
+                      "an admin finds out why with: swell doctor",
+                      client.error().message()));
+    const auto sent = (*client)->send(ask);
+    auto message = sent ? (*client)->receive(kAnswerTime) : sent.error();
+    // Strangers that connect without end take places of peers that have not been heard yet.
+    if (!message && (*client)->is_crowded_out() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kComeBackPause);
+      continue;
+    }
+    if (!message) return message.error();
+    if (!*message)
+      return Error(fmt::format("{}:{} does not answer: ask again", where.host, where.port));
+    if (const auto* refused = std::get_if<control::Refused>(&**message))
+      return Error(refused->reason);
+    if (auto* answer = std::get_if<control::Answer>(&**message)) return std::move(*answer);
+    return Error(fmt::format("{}:{} is no controller", where.host, where.port));
+  }
 }
 
 }  // namespace
