@@ -163,7 +163,7 @@ def test_random_weights_are_drawn_as_the_family_says():
     (lambda: models.PLANS["dp2"].check(4, 12, 3), "is for 2 workers, there are 3"),
     (lambda: models.plan(1, (3, 1, [12])).check(4, 12, 1), "has 3 layers, the model 4"),
     (lambda: models.plan(1, (2, 1, [12]), (2, 1, [6, 5])).check(4, 12, 3), "stage 1 computes 11 samples"),
-    (lambda: schedule.check([[schedule.Pass(True, 0), schedule.Pass(False, 0)]], 1, 1), "never ends: stage 0"),
+    (lambda: schedule.check([[schedule.Pass(True, 0), schedule.Pass(False, 0)]], 1, 1), "stage 0: B .* stands before its F"),
 ])
 def test_errors_name_the_value(make, words):
     with pytest.raises(ValueError, match=words):

@@ -64,7 +64,7 @@ class Engine:
     directory: for checkpoints; one that all workers see, and no other run uses. checkpoint_every: steps; 0: by save() alone.
     log: file for a line of JSON a step. peak_flops: of one accelerator, for the utilisation in it.
     description: of a model that transformers does not describe, see docs/engine.md.
-    schedule: of passes, by stage, see swell.engine.schedule; 1F1B where not given.
+    schedule: of passes, by stage, or its text, see swell.engine.schedule; 1F1B where not given. One chunk a stage, and whole backward passes.
     profile: take the times of a step's parts also where nobody asks for them (live mode does); profile() says them.
 
     With SWELL_PACED in the environment the parts of a step take as long as stated accelerators would: swell.engine.paced.
@@ -75,7 +75,7 @@ class Engine:
                  max_grad_norm: float | None = None, dtype: torch.dtype = torch.float32, autocast: torch.dtype | None = None,
                  recompute: bool = False, seed: int = 0, directory: str | os.PathLike[str] | None = None, checkpoint_every: int = 0,
                  log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
-                 description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | None = None, profile: bool = False) -> None:
+                 description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | str | None = None, profile: bool = False) -> None:
         here = _request.place()
         self.steps = 0
         self.device = _start(here.world)
@@ -83,7 +83,8 @@ class Engine:
         self.config, self.seed, self.global_batch, self.dtype, self.autocast = source.config, seed, global_batch, dtype, autocast
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self._description, self._given, self._micro_batch, self._recompute = description, plan, micro_batch, recompute
-        self._factory, self._make_scheduler, self._order, self._directory = optimizer, scheduler, schedule, directory
+        self._factory, self._make_scheduler, self._directory = optimizer, scheduler, directory
+        self._order = schedules.parse(schedule) if isinstance(schedule, str) else schedule
         self._log_path, self._peak_flops = log, peak_flops
         standing = self._stand(here.rank, here.world)
         stays = _staying.other_groups(int(dist.is_initialized())) == 0
@@ -136,6 +137,8 @@ class Engine:
             standing.shards.group = self._links.tp
         order = self._order or schedules.one_forward_one_backward(self.plan.pp, self.plan.micro_batches)
         schedules.check(order, self.plan.pp, self.plan.micro_batches)
+        if any(one.weights for passes in order for one in passes):
+            raise ValueError("the schedule has passes of weight gradients; the engine makes whole backward passes, so leave W out")
         self._executor = Executor(self._stage, self.plan, self.place, self._links, order, width=self.config.hidden_size, wire=self.dtype,
                                   device=self.device, regions=self._regions, around=self._around)
         self._totals = reduce.Totals(standing.skeleton, self.plan, self.place, self.device)
