@@ -72,7 +72,10 @@ class Agent:
 
     def __init__(self):
         self.link = socket.create_connection(("127.0.0.1", int(os.environ["HOSTILE_PORT"])), timeout=10)
-        self.nonce = self.body().decode().split(" ", 1)[1]
+        greeting = self.body().decode()
+        if not greeting.startswith("SWELL1 "):
+            raise OSError(greeting)
+        self.nonce = greeting.split(" ", 1)[1]
         self.number = 0
 
     def body(self):
@@ -117,12 +120,26 @@ class Agent:
         self.link.settimeout(10)
 
 
-def on_a_job(body, elastic="max=8", options=()):
-    job = submit("--elastic=" + elastic, "--gres=gpu:1", "--mem=100M", *options)
+def on_a_job(end, act, host="evil", options=()):
+    """Does it again and again as the agent of a job, which connects anew where it was made to give way. Returns how often."""
+    job = submit("--elastic=max=8", "--gres=gpu:1", "--mem=100M", *options)
+    agent, count = None, 0
     try:
-        return body(job) if running(job) else 0
+        while running(job) and time.time() < end:
+            try:
+                if agent is None:
+                    agent = Agent()
+                    agent.hello(job, host=host)
+                for _ in range(20):
+                    if time.time() < end:
+                        act(agent, job, count)
+                        agent.hear()
+                        count += 1
+            except OSError:
+                agent = None
     finally:
         run("scancel", str(job))
+    return count
 
 
 def lines_of(path):
@@ -144,7 +161,7 @@ def silent(end, arguments):
                 one.close()
         for port in ports:
             mine = held.setdefault(port, [])
-            for _ in range(40):
+            for _ in range(80):
                 one = socket.socket()
                 one.settimeout(0.2)
                 try:
@@ -229,14 +246,15 @@ def profiles(end, _):
     try:
         if not all(running(job) for job in jobs):
             return 0
-        agents = [liar(job, 24, explained) for job, explained in zip(jobs, [0.55, 1.45, 0.55, 1.45, 0.55])]
-        sent = len(agents)
+        agents = []
         while time.time() < end:
             try:
-                agents.append(liar(jobs[sent % 5], random.choice([1 << 20, 4096, 24]), random.choice([0.55, 1.45])))
+                agents.append(liar(jobs[sent % 5], 24 if sent < 5 else random.choice([1 << 20, 4096, 24]), 0.55 if sent % 2 == 0 else 1.45))
                 sent += 1
             except OSError:
                 pass
+            if sent < 5:
+                continue
             for agent in agents:
                 agent.hear()
             for agent in agents[5:-5]:
@@ -258,20 +276,24 @@ def honest(end, _):
             return 0
         time.sleep(max(0, end - time.time() - 50))   # liars have reported by then
         node, indexes = gpus_of(job)
-        agent = Agent()
-        agent.hello(job, workers=len(indexes))
-        agent.say(type="status", state="ACTIVE", epoch=1, workers=len(indexes), stopped_s=0)
         said, step_s = profile(node, indexes, 24, 4, 4, 0.1, 2e8, 0.005, 1e6)
-        agent.say(type="profile", epoch=1, companions=[], step_s=step_s, profile=said)
-        agent.link.settimeout(5)
+        agent = None
         while time.time() < end and offered == 0:
             try:
+                if agent is None:
+                    agent = Agent()
+                    agent.hello(job, workers=len(indexes))
+                    agent.say(type="status", state="ACTIVE", epoch=1, workers=len(indexes), stopped_s=0)
+                    agent.say(type="profile", epoch=1, companions=[], step_s=step_s, profile=said)
+                    agent.link.settimeout(5)
                 message = unseal(agent.body())
-            except socket.timeout:
-                agent.say(type="status", state="ACTIVE", epoch=1, workers=len(indexes), stopped_s=0)
-                continue
-            if message["type"] == "grow":
-                offered = sum(offer["gpus"] for offer in message["offers"])
+                if message["type"] == "grow":
+                    offered = sum(offer["gpus"] for offer in message["offers"])
+            except OSError as error:
+                if agent is None or not isinstance(error, socket.timeout):
+                    agent = None
+                else:
+                    agent.say(type="status", state="ACTIVE", epoch=1, workers=len(indexes), stopped_s=0)
         print(run("swell", "why", str(job)).stdout, file=sys.stderr)
     finally:
         run("scancel", str(job))
@@ -282,12 +304,18 @@ def updates(end, _):
     """Jobs that consent to fewer GPUs, and shrink themselves while they are held."""
     done = 0
     while time.time() < end:
-        job = submit("--hold", "-N2", "--gres=gpu:4", "--elastic=min=4", "--mem=100M")
+        job = submit("--hold", "-N12", "--gres=gpu:8", "--elastic=min=16,max=96", "--mem=100M")
         for change in ("numnodes=1", "gres=gpu:1", "NumTasks=1", "AdminComment=swell[elastic=max=999", "qos=expansion"):
             run("scontrol", "update", f"job={job}", change)
             done += 1
         run("scontrol", "release", str(job))
-        time.sleep(2)
+        if running(job, 10):
+            time.sleep(2)
+            said = run("scontrol", "-o", "show", "job", str(job)).stdout
+            basic, wanted = re.search(r" basic=(\d+)", said), re.search(r" wanted=(\d+)", said)
+            if wanted and int(wanted.group(1)) > 8 * int(basic.group(1)):
+                print(f"updates: stopped: owed {wanted.group(1)} GPUs for {basic.group(1)}")
+                return 0
         run("scancel", str(job))
     return done
 
@@ -330,12 +358,15 @@ def agents(end, arguments):
             return 0
         links = []
         while time.time() < end:
-            while len(links) < each * len(jobs):
-                agent = Agent()
-                agent.hello(jobs[len(links) % len(jobs)])
-                agent.link.settimeout(0)
-                agent.left = b""
-                links.append(agent)
+            try:
+                while len(links) < each * len(jobs) and time.time() < end:
+                    agent = Agent()
+                    agent.hello(jobs[len(links) % len(jobs)])
+                    agent.link.settimeout(0)
+                    agent.left = b""
+                    links.append(agent)
+            except OSError:
+                pass
             for agent in list(links):
                 try:
                     if not agent.left:
@@ -358,40 +389,29 @@ def agents(end, arguments):
 def escapes(end, _):
     """Names, hosts and reasons that command a terminal and forge lines."""
 
-    def body(job):
-        agent, sent = Agent(), 0
-        agent.hello(job, host="h" + ESCAPES)
-        while time.time() < end:
-            agent.status(no_growth="%d%s" % (sent, ESCAPES), switched=ESCAPES)
-            sent += 1
-            agent.hear()
-            time.sleep(0.3)
-        return sent
+    def act(agent, _, count):
+        agent.status(no_growth="%d%s" % (count, ESCAPES), switched=ESCAPES)
+        time.sleep(0.3)
 
-    return on_a_job(body, options=("-J", "n" + ESCAPES))
+    return on_a_job(end, act, host="h" + ESCAPES, options=("-J", "n" + ESCAPES))
 
 
 def floods(end, _):
     """Reasons that change with every message, and questions without end."""
 
-    def body(job):
-        agent, sent = Agent(), 0
-        agent.hello(job)
-        while time.time() < end:
-            agent.status(no_growth="%d" % sent + "y" * 4000)
-            try:
-                asking = Agent()
-                asking.say(type="ask", job=job, version=2, what=random.choice(["why", "history", "max", "pause", "resume", "metrics"]),
-                           number=2 + sent % 6)
-                asking.hear()
-                asking.link.close()
-            except OSError:
-                pass
-            agent.hear()
-            sent += 1
-        return sent
+    def act(agent, job, count):
+        for part in range(30):
+            agent.status(no_growth="%d.%d" % (count, part) + "y" * 4000)
+        try:
+            asking = Agent()
+            asking.say(type="ask", job=job, version=2, what=random.choice(["why", "history", "max", "pause", "resume", "metrics"]),
+                       number=2 + count % 6)
+            asking.hear()
+            asking.link.close()
+        except OSError:
+            pass
 
-    return on_a_job(body)
+    return on_a_job(end, act)
 
 
 def mutated(end, _):
@@ -423,7 +443,7 @@ def holder(end, arguments):
     job = submit("--elastic=max=8,grace=86400", "--gres=gpu:1", "--mem=100M",
                  wrap="exec swellrun bash -c 'trap \"((SWELL_EPOCH > 0)) || exit 0\" USR1; trap : TERM INT; while :; do sleep 1; done'")
     held = 0
-    while time.time() < end:
+    while time.time() < end and not (arguments and os.path.exists(arguments[0])):
         held = max(held, run("squeue", "--all", "-h", "-n", "swell-%d" % job, "-o", "%i").stdout.count("\n"))
         time.sleep(0.5)
     run("scancel", "--signal=KILL", str(job))
