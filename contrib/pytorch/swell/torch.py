@@ -18,7 +18,7 @@ from swell import _identity, _native, _request, _staying, data
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._profile import Profile
 from swell._share import say_what_depends
-from swell._stream import Stream, is_stream
+from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import Checkpoints, Unreadable, readable
 from swell.engine import Engine
 from swell.live import LiveState, join
@@ -214,6 +214,8 @@ class Elastic:
         sampler = self._sampler = self._sampler_of(dataset, shuffle, drop_last, loader)
         if self._data is not None:
             sampler.load_state_dict(self._data)
+        elif isinstance(sampler, Stream):
+            sampler.check()
 
         def over() -> bool:
             return (epochs is not None and sampler.epoch >= epochs) or (steps is not None and self.steps >= steps)
@@ -259,16 +261,8 @@ class Elastic:
                 continue
             if not is_compared:
                 is_compared = True
-                self._compare(stream)
+                compare(stream, self._checkpoints.group)
             yield from self._global_batch(iter(stream.share()))
-
-    def _compare(self, stream: Stream) -> None:
-        """Raises where workers do not read the same samples: a start over others would lose and repeat some."""
-        digests = [""] * self.world
-        dist.all_gather_object(digests, stream.digest(), group=self._checkpoints.group)
-        if len(set(digests)) > 1:
-            raise ValueError(f"{type(stream.source).__name__} gives other samples on rank {next(at for at, each in enumerate(digests) if each != digests[0])} "
-                             "than on rank 0; give every worker the whole stream in the same order: Elastic shares it out")
 
     def _global_batch(self, batches: Iterator[Any]) -> Iterator[Any]:
         """This worker's batches of the next global batch."""

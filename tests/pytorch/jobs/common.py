@@ -69,8 +69,8 @@ def regression():
 class Streamed(torch.utils.data.IterableDataset):
     """Samples one after the other, from a place that its state names."""
 
-    def __init__(self, samples, begin=0):
-        self.samples, self.begin, self.at = samples, begin, begin
+    def __init__(self, samples):
+        self.samples, self.begin, self.at = samples, 0, 0
 
     def __iter__(self):
         begin, self.begin = self.begin, 0

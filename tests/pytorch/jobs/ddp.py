@@ -105,7 +105,7 @@ def main(arguments):
             time.sleep(0.01)
     samples, options = common.regression(), {"num_workers": 1} if "average" in arguments else {}
     if "stream" in arguments:
-        samples = common.Streamed(samples, dist.get_rank() if "by-rank" in arguments else 0)
+        samples = common.Streamed(torch.utils.data.Subset(samples, range(dist.get_rank() if "by-rank" in arguments else 0, len(samples))))
     if "loader" in arguments:
         samples = common.StatefulLoader(samples, batch_size=3)
     for x, y in elastic.batches(samples, steps=common.steps(), **options):

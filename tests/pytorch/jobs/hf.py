@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `fsdp`: by FSDP2; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`fewer`: another data set."""
+`fewer`: another data set; `streamed`: it is read one sample after the other."""
 
 import os
 import sys
@@ -63,7 +63,8 @@ def main(arguments):
         eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False,
         **({"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["GPT2Block"]}} if "fsdp" in arguments else {}))
     log = Log()
-    trainer = transformers.Trainer(model, args, train_dataset=Texts(60 if "fewer" in arguments else common.SAMPLES), eval_dataset=Texts(12), callbacks=[log])
+    texts = Texts(60 if "fewer" in arguments else common.SAMPLES)
+    trainer = transformers.Trainer(model, args, train_dataset=common.Streamed(texts) if "streamed" in arguments else texts, eval_dataset=Texts(12), callbacks=[log])
     elastic = SwellCallback.attach(trainer)
     if "profile" in arguments:
         log.elastic = elastic

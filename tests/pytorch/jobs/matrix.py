@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A training in each framework with all that a resize may lose, for test_matrix.py. Arguments: the framework, and moments at which the
-job is asked to leave, as evaluation@6.
+"""A training in each framework with all that a resize may lose, for test_matrix.py. Arguments: the framework, "streamed" where its samples
+come from a stream, and moments at which the job is asked to leave, as evaluation@6.
 
 Each start makes other weights: what is not gone on with shows. At the end rank 0 writes to `end` what every resize must leave as it is."""
 
@@ -69,6 +69,31 @@ class Net(nn.Module):
         return self.layers(x) * self.scale
 
 
+class Stream(torch.utils.data.IterableDataset):
+    """Samples one after the other, each epoch from another on; its state names the place."""
+
+    def __init__(self, made):
+        self.made, self.begin, self.at, self.epoch = made, 0, 0, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        begin, self.begin = self.begin, 0
+        for self.at in range(begin + 1, len(self.made) + 1):
+            yield self.made[(self.at - 1 + 5 * self.epoch) % len(self.made)]
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.begin = state["at"]
+
+
+def streaming(streamed, made):
+    return Stream(made) if streamed else made
+
+
 def draw(step):
     """A random number of this step's, by rank 0."""
     number = random.random()
@@ -107,7 +132,7 @@ def finish(model, optimizer, **more):
 # ---- the frameworks
 
 
-def sft(transformers, options):
+def sft(transformers, options, streamed):
     """The parts of an SFTTrainer, over sequences of unequal lengths."""
     import datasets
     import trl
@@ -118,11 +143,13 @@ def sft(transformers, options):
         bos_token_id=63, eos_token_id=63, pad_token_id=62))
     texts = [row[:12 + at % 13].tolist() for at, row in enumerate(trl_sft.Texts(SAMPLES + 12).rows)]
     train, evaluated = (datasets.Dataset.from_dict({"input_ids": part}) for part in (texts[:SAMPLES], texts[SAMPLES:]))
+    if streamed:
+        train = train.to_iterable_dataset(num_shards=3).shuffle(seed=4, buffer_size=5)
     args = trl.SFTConfig(**options, bf16=False, activation_checkpointing=False, max_length=24)
     return lambda callbacks: trl.SFTTrainer(model, args, train_dataset=train, eval_dataset=evaluated, processing_class=trl_sft.tokenizer(), callbacks=callbacks)
 
 
-def trainer(moments, kind):
+def trainer(moments, kind, streamed):
     """kind: FSDP2, LoRA, SFT of TRL, or nothing."""
     import transformers
     from transformers.trainer_callback import ExportableState
@@ -185,7 +212,7 @@ def trainer(moments, kind):
         seed=5)
     callbacks = [counts := Counts(), stopping := transformers.EarlyStoppingCallback(20)]
     if kind == "SFT":
-        made = sft(transformers, options)(callbacks)
+        made = sft(transformers, options, streamed)(callbacks)
     else:
         if kind == "FSDP2":
             options |= {"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["Net"]}}
@@ -198,7 +225,7 @@ def trainer(moments, kind):
             model = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["0", "2"]))
         else:
             model = Model()
-        made = transformers.Trainer(model, transformers.TrainingArguments(**options), train_dataset=Rows(rows(SAMPLES)), eval_dataset=Rows(rows(12, 2)),
+        made = transformers.Trainer(model, transformers.TrainingArguments(**options), train_dataset=streaming(streamed, Rows(rows(SAMPLES))), eval_dataset=Rows(rows(12, 2)),
                                     callbacks=callbacks)
     if kind != "FSDP2":
         made.accelerator.scaler = scaler()      # fp16=True gives it one on a GPU alone
@@ -215,7 +242,7 @@ def trainer(moments, kind):
               "loggers": [[entry.get(name, 0) for name in kept] for entry in state.log_history if "loss" in entry or "eval_loss" in entry]})
 
 
-def lightning(moments):
+def lightning(moments, streamed):
     import lightning.pytorch as pl
     from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
     from lightning.pytorch.loggers import CSVLogger
@@ -265,7 +292,7 @@ def lightning(moments):
 
     class Data(pl.LightningDataModule):
         def train_dataloader(self):
-            return elastic.loader(rows(SAMPLES), global_batch=GLOBAL_BATCH // 2, drop_last=False)
+            return elastic.loader(streaming(streamed, rows(SAMPLES)), global_batch=GLOBAL_BATCH // 2, drop_last=False)
 
         def val_dataloader(self):
             return torch.utils.data.DataLoader(rows(12, 2), batch_size=2)
@@ -290,7 +317,7 @@ def lightning(moments):
               "loggers": sorted(logged)})
 
 
-def elastic_loop(moments, kind):
+def elastic_loop(moments, kind, streamed):
     from swell.torch import Elastic
     model = Net()
     options = {"directory": common.path("checkpoints"), "global_batch": GLOBAL_BATCH, "micro_batch": 3, "checkpoint_every": 5}
@@ -318,7 +345,7 @@ def elastic_loop(moments, kind):
         schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: min(1, (step + 1) / 20))
         elastic = Elastic(model, inner, scheduler=schedule, scaler=scaler() if has_scaler else None, **options)
     first = True
-    for x, y in elastic.batches(rows(SAMPLES), steps=common.steps()):
+    for x, y in elastic.batches(streaming(streamed, rows(SAMPLES)), steps=common.steps()):
         step = elastic.steps + 1
         for each in ("first", "smaller", "last") if first else ("accumulation",):
             moments.at(each, step)
@@ -335,7 +362,7 @@ def elastic_loop(moments, kind):
                        "schedule": [schedule.last_epoch, inner.param_groups[0]["lr"]]}, file)
 
 
-def engine_loop(moments):
+def engine_loop(moments, streamed):
     """Over the number of workers by data, layers or shards."""
     import transformers
 
@@ -363,7 +390,7 @@ def engine_loop(moments):
         for each in kind if passes == 1 else ("accumulation",) if "first" in kind else ():
             moments.at(each, engine.steps if kind == ("evaluation",) else engine.steps + 1)
     torch.nn.modules.module.register_module_forward_pre_hook(passed)
-    for batch in engine.batches(Rows(), epochs=common.steps() // (SAMPLES // GLOBAL_BATCH)):
+    for batch in engine.batches(streaming(streamed, Rows()), epochs=common.steps() // (SAMPLES // GLOBAL_BATCH)):
         passes = 0
         engine.step(batch)
         common.pace()
@@ -387,13 +414,16 @@ def engine_loop(moments):
 
 def main(arguments):
     framework, *words = arguments
+    streamed = "streamed" in words
+    if streamed:
+        words.remove("streamed")
     begin()
     moments = Moments(words)
     if framework.startswith(("Trainer", "TRL")):
-        trainer(moments, framework.partition(" ")[2])
+        trainer(moments, framework.partition(" ")[2], streamed)
     elif framework == "Engine":
-        engine_loop(moments)
+        engine_loop(moments, streamed)
     elif framework == "Lightning":
-        lightning(moments)
+        lightning(moments, streamed)
     else:
-        elastic_loop(moments, framework.removeprefix("Elastic "))
+        elastic_loop(moments, framework.removeprefix("Elastic "), streamed)

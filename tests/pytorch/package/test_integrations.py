@@ -230,7 +230,7 @@ def streamed_or_short(small):
     return [0.0] * 3 if small else Stream()
 
 
-@pytest.mark.parametrize("small, error, says", [(False, TypeError, "Stream has no length, and the position of a sample in it is not known"),
+@pytest.mark.parametrize("small, error, says", [(False, TypeError, r"Stream has no length and no state_dict\(\).*ElasticIterable"),
                                                 (True, ValueError, "the dataset has 3 samples, global_batch=12 needs as many")])
 def test_Lightning_s_loader_refuses_data_before_sizes_are_offered(small, error, says, monkeypatch):
     from swell import _request
@@ -241,12 +241,33 @@ def test_Lightning_s_loader_refuses_data_before_sizes_are_offered(small, error, 
 
 
 @apart
-def test_attach_refuses_a_stream(tmp_path):
+def test_attach_refuses_a_stream_that_no_start_could_go_on_in(tmp_path, monkeypatch):
+    from swell import _request
+    from swell.data import ElasticIterable
+
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
             yield {"input_ids": [1]}
 
+    class Random(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter([{"input_ids": [number]} for number in torch.randperm(50).tolist()])
+
+    monkeypatch.setattr(_request, "can_run_with", lambda *_: pytest.fail("sizes were offered"))
     args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], max_steps=2)
-    trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=Stream())
-    with pytest.raises(TypeError, match="train_dataset is a Stream"):
-        SwellCallback.attach(trainer)
+    for stream, error, says in ((Stream(), TypeError, r"Stream has no length and no state_dict\(\)"),
+                                (ElasticIterable(Random(), 8), ValueError, "Random gives other samples when it is read again.*give its shuffling a seed")):
+        trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=stream)
+        with pytest.raises(error, match=says):
+            SwellCallback.attach(trainer)
+
+
+@pytest.mark.parametrize("before, after", [("streamed", ""), ("", "streamed")])
+def test_a_Trainer_refuses_a_stream_in_place_of_data_with_a_length_and_the_other_way_round(before, after, tmp_path):
+    run = Run(tmp_path / "other", "hf", before, steps=3).fast().start(1).leave_well()
+    run.arguments, run.steps = (after,), 5
+    try:
+        assert run.start(1).leave() != [0]
+    finally:
+        run.end()
+    assert ("names no position in a stream" if after else "the checkpoint's data has stream True, here it is False") in run.said()

@@ -26,6 +26,7 @@ STEPS = 10      # three an epoch, of which the last has 5 of 12 samples
 # Lightning leaves that rest out, and has two steps an epoch.
 MOMENTS = {"first": 1, "accumulation": 2, "evaluation": 4, "smaller": 6, "last": STEPS}
 FRAMEWORKS = ["Elastic DDP", "Elastic FSDP2", "Engine", "Trainer", "Trainer FSDP2", "Trainer LoRA", "TRL SFT", "Accelerate", "Lightning"]
+STREAMED = [f"{each}, streamed" for each in FRAMEWORKS]     # two steps an epoch, each of which has another order
 COLUMNS = ["loss of each step", "weights", "buffers", "moments", "schedule", "scaler", "RNG", "callback state", "best model", "counters", "early stopping", "loggers"]
 NEEDS = {"Trainer LoRA": "peft", "TRL SFT": "trl"}
 EVALUATES = ("Engine", "Trainer", "TRL", "Lightning")
@@ -38,7 +39,7 @@ def reference(tmp_path_factory):
     made = {}
 
     def of(framework):
-        needed = NEEDS.get(framework)
+        needed = NEEDS.get(framework.partition(",")[0])
         if needed and importlib.util.find_spec(needed) is None:
             assert os.environ.get("CI") != "true", f"contrib/setup --frameworks installs {needed}"
             pytest.skip(f"{needed} is not installed; contrib/setup --frameworks does")
@@ -46,7 +47,7 @@ def reference(tmp_path_factory):
             if name:
                 importlib.import_module(name)       # once, for all workers
         if framework not in made:
-            run = Run(tmp_path_factory.mktemp("reference"), "matrix", framework, steps=STEPS).fast().start(1).leave_well()
+            run = Run(tmp_path_factory.mktemp("reference"), "matrix", *words(framework), steps=STEPS).fast().start(1).leave_well()
             made[framework] = end(run), run.curve()
         return made[framework]
     yield of
@@ -56,6 +57,11 @@ def reference(tmp_path_factory):
     if os.environ.get("SWELL_MATRIX"):
         with open(os.environ["SWELL_MATRIX"], "w") as file:
             file.write("\n".join(lines) + "\n")
+
+
+def words(framework):
+    """What jobs/matrix.py calls it."""
+    return framework.split(", ")
 
 
 def end(run):
@@ -88,6 +94,7 @@ def compare(row, run, reference, *, leaves_out=()):
 
 
 def moments_of(framework):
+    """Of a stream, too: what is left of an epoch is left out, so that step 6 is the last one of an epoch, and not a smaller one."""
     return {kind: step for kind, step in MOMENTS.items() if kind != "evaluation" or framework.startswith(EVALUATES)}
 
 
@@ -98,13 +105,14 @@ def resized_by_restarts(run, worlds):
 
 # Elastic draws its own numbers after a restart.
 SEEDED = {"Elastic DDP": ("RNG",), "Elastic FSDP2": ("RNG",), "Accelerate": ("RNG",)}
-CUT = ("Engine", "Trainer", "Trainer LoRA", "TRL SFT", "Lightning")
+SEEDED |= {f"{each}, streamed": columns for each, columns in SEEDED.items()}
+CUT = ("Engine", "Trainer", "Trainer LoRA", "TRL SFT", "Lightning", "Trainer, streamed", "TRL SFT, streamed", "Lightning, streamed")
 
 
-@pytest.mark.parametrize("framework", [pytest.param(each, marks=() if each in CUT else pytest.mark.slow) for each in FRAMEWORKS])
+@pytest.mark.parametrize("framework", [pytest.param(each, marks=() if each in CUT else pytest.mark.slow) for each in FRAMEWORKS + STREAMED])
 def test_a_run_that_is_resized_at_every_awkward_moment_is_the_same(framework, tmp_path, reference):
     expected, moments = reference(framework), moments_of(framework)
-    run = Run(tmp_path / "run", "matrix", framework, *(f"{kind}@{step}" for kind, step in moments.items()), steps=STEPS).fast()
+    run = Run(tmp_path / "run", "matrix", *words(framework), *(f"{kind}@{step}" for kind, step in moments.items()), steps=STEPS).fast()
     try:
         resized_by_restarts(run, [1, 2, 3, 1, 2, 1][:len(moments) + 1])
     finally:
@@ -120,7 +128,7 @@ def test_a_run_that_is_resized_at_one_moment_is_the_same(framework, kind, tmp_pa
     if kind not in moments_of(framework):
         pytest.skip("evaluates in a loop of its own")
     expected = reference(framework)
-    run = Run(tmp_path / "run", "matrix", framework, f"{kind}@{MOMENTS[kind]}", steps=STEPS).fast()
+    run = Run(tmp_path / "run", "matrix", *words(framework), f"{kind}@{MOMENTS[kind]}", steps=STEPS).fast()
     try:
         resized_by_restarts(run, [1, 2])
     finally:
@@ -131,12 +139,12 @@ def test_a_run_that_is_resized_at_one_moment_is_the_same(framework, kind, tmp_pa
 @needs_live_host
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["first", "accumulation", "evaluation", "smaller"])
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", FRAMEWORKS + STREAMED)
 def test_a_run_that_is_resized_live_is_the_same(framework, kind, tmp_path, reference):
     if kind not in moments_of(framework):
         pytest.skip("evaluates in a loop of its own")
     expected = reference(framework)
-    run = LiveRun(tmp_path / "run", "matrix", framework, f"{kind}@{MOMENTS[kind]}", steps=STEPS).fast()
+    run = LiveRun(tmp_path / "run", "matrix", *words(framework), f"{kind}@{MOMENTS[kind]}", steps=STEPS).fast()
     try:
         run.start(1).until(lambda: os.path.exists(os.path.join(run.folder, f"moment.{kind}.{MOMENTS[kind]}")), kind)
         report = run.switch(2)

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from forked import Run, apart, deviation
-from swell._stream import Stream
+from swell._stream import Stream, packed, unpacked
 from swell.data import ElasticIterable
 from swell.torch import Elastic
 
@@ -69,6 +69,11 @@ class Loader(DataLoader):
         self.next = state["given"]
 
 
+class DataLoaderWithState(Loader):
+    def __init__(self, dataset, **options):
+        DataLoader.__init__(self, dataset, **options)
+
+
 class Tar(IterableDataset):
     """As webdataset.WebDataset: an order of its own, and no state."""
 
@@ -76,12 +81,72 @@ class Tar(IterableDataset):
         return iter(range(100, 0, -1))
 
 
+class Buffered(Shards):
+    """Shuffles by a buffer, which its state leaves out."""
+
+    def __iter__(self):
+        chance, held = random.Random(self.epoch), []
+        for sample in super().__iter__():
+            held.append(sample)
+            if len(held) > 9:
+                yield held.pop(chance.randrange(len(held)))
+        yield from held
+
+
+def of_datasets(make):
+    """make: gives a streamed dataset of Hugging Face's, from that package and one of 100 rows "n" in five shards."""
+    def made():
+        datasets = pytest.importorskip("datasets")
+        return make(datasets, datasets.IterableDataset.from_generator(rows_of, gen_kwargs={"shards": list(range(5))}))
+    return made
+
+
+def rows_of(shards):
+    for shard in shards:
+        for number in range(20):
+            yield {"n": 20 * shard + number}
+
+
+def of_torchdata(make):
+    """make: gives a loader by torchdata's StatefulDataLoader."""
+    return lambda: make(pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader)
+
+
+def peeked(dataset):
+    next(iter(dataset))     # as scripts look at a first sample
+    return dataset
+
+
 SOURCES = {"datasets": Shards, "shorter": lambda: Shards(length=30, shards=3), "torchdata": lambda: Loader(list(range(100)), 3),
-           "torchdata, uneven": lambda: Loader(list(range(99)), 4), "webdataset": lambda: ElasticIterable(Tar(), BATCH)}
+           "torchdata, uneven": lambda: Loader(list(range(99)), 4), "webdataset": lambda: ElasticIterable(Tar(), BATCH), "buffer": Buffered,
+           "hf": of_datasets(lambda _, one: one), "hf, peeked": of_datasets(lambda _, one: peeked(one)),
+           "hf, shuffle": of_datasets(lambda _, one: one.shuffle(seed=3, buffer_size=20)),
+           "hf, mapped": of_datasets(lambda _, one: one.map(lambda row: {"n": [number for each in row["n"] for number in (each, each + 1000)]},
+                                                            batched=True, batch_size=7).filter(lambda row: row["n"] % 3)),
+           "hf, interleaved": of_datasets(lambda datasets, one: datasets.interleave_datasets(
+               [one, one.map(lambda row: {"n": row["n"] + 1000})], probabilities=[0.7, 0.3], seed=4)),
+           "hf, skip and take": of_datasets(lambda _, one: one.skip(5).take(60)),
+           "StatefulDataLoader": of_torchdata(lambda loader: loader(list(range(100)), batch_size=3)),
+           "StatefulDataLoader, shuffled": of_torchdata(lambda loader: loader(list(range(100)), batch_size=3, shuffle=True,
+                                                                              generator=torch.Generator().manual_seed(4))),
+           "StatefulDataLoader of hf": of_torchdata(lambda loader: loader(SOURCES["hf"](), batch_size=3)),
+           "StatefulDataLoader of hf, shuffle": of_torchdata(lambda loader: loader(SOURCES["hf, shuffle"](), batch_size=3))}
+
+
+def stream_of(name, micro=BATCH, rank=0, world=1):
+    source = SOURCES[name]()
+    return Stream(source, BATCH, micro_batch=micro, rank=rank, world=world, collate=None if hasattr(source, "batch_size") else list)
+
+
+def numbers(batch):
+    """The samples of a batch."""
+    if isinstance(batch, dict):
+        batch = batch["n"]
+    return [int(each["n"] if isinstance(each, dict) else each) for each in batch]
 
 
 def taken(workers, steps, epochs):
-    """The samples of the next steps, as all workers count them, step by step; fewer where the epochs are over."""
+    """The samples of the next steps, as all workers count them, step by step; fewer where the epochs are over. As Elastic, Trainer and Engine do it."""
     found = []
     while len(found) < steps and workers[0].epoch < epochs:
         pulled = [worker.pull() for worker in workers]
@@ -90,16 +155,40 @@ def taken(workers, steps, epochs):
             continue
         assert len({worker.digest() for worker in workers}) == 1
         parts = [(piece, batch) for worker in workers for piece, batch in zip(worker.pieces_at(worker.samples), worker.share(), strict=True)]
-        found.append([int(each) for piece, batch in parts if piece.counted for each in batch])
+        found.append([each for piece, batch in parts if piece.counted for each in numbers(batch)])
         for worker in workers:
             worker.advance()
     return found
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_20_random_sequences_of_resizes_lose_and_repeat_no_sample(name):
-    epochs = 3
-    reference = taken([Stream(SOURCES[name](), BATCH, micro_batch=BATCH, rank=0, world=1)], 10 ** 6, epochs)
+def taken_ahead(workers, steps, epochs):
+    """The same from loaders that read ahead of the steps, and are begun anew now and then. As Lightning does it."""
+    found = []
+    while len(found) < steps and workers[0].epoch < epochs:
+        epoch, loaders = workers[0].epoch, [worker.joined_shares() for worker in workers]
+        read = [next(loader) for loader in loaders]
+        while len(found) < steps and read:
+            now, read = read, [batch for batch in (next(loader, None) for loader in loaders) if batch is not None]
+            found.append([each for batch in now for each in numbers(batch)])
+            for worker in workers:
+                worker.advance()
+            if len(found) % 3 == 0 and read:
+                break
+        assert read or len(found) == steps or workers[0].epoch == epoch + 1
+    return found
+
+
+def is_made_slowly(name):
+    return name.startswith(("hf", "Stateful"))
+
+
+@pytest.mark.parametrize("name, take", [pytest.param(name, take, marks=pytest.mark.slow if is_made_slowly(name) and (take is taken_ahead or name.endswith(("take", "of hf"))) else ())
+                                        for take in (taken, taken_ahead) for name in SOURCES])
+def test_20_random_sequences_of_resizes_lose_and_repeat_no_sample(name, take):
+    epochs, is_slow = 3, is_made_slowly(name)
+    first = stream_of(name)
+    first.check()
+    reference = taken([first], 10 ** 6, epochs)
     per_epoch = len(reference) // epochs
     for epoch in range(epochs):
         one = [sample for step in reference[epoch * per_epoch:(epoch + 1) * per_epoch] for sample in step]
@@ -107,14 +196,86 @@ def test_20_random_sequences_of_resizes_lose_and_repeat_no_sample(name):
     for seed in range(20):
         chance, state, seen = random.Random(seed), None, []
         while len(seen) < len(reference):
-            world, micro = chance.randint(1, BATCH + 2), chance.randint(1, BATCH)
-            workers = [Stream(SOURCES[name](), BATCH, micro_batch=micro, rank=rank, world=world) for rank in range(world)]
+            most = 2 if is_slow else 3 if take is taken else first.units
+            world = chance.choice([each for each in range(1, most + 1) if first.units % each == 0])
+            micro = chance.randint(1, BATCH) if take is taken else BATCH
+            workers = [stream_of(name, micro, rank, world) for rank in range(world)]
             for worker in workers:
                 if state:
-                    worker.load_state_dict(state)
-            seen += taken(workers, chance.randint(1, 5), epochs)
-            state = workers[chance.randrange(world)].state_dict()
+                    worker.load_state_dict(unpacked(state))
+                else:
+                    worker.check()
+            seen += take(workers, chance.randint(3, 9) if is_slow else chance.randint(1, 5), epochs)
+            state = packed(workers[chance.randrange(world)].state_dict())
         assert seen == reference, f"seed {seed}"
+
+
+def test_a_position_may_be_asked_for_after_the_next_global_batch_was_read():
+    ahead, plain = Stream(Shards(), BATCH, micro_batch=BATCH, rank=0, world=1), Stream(Shards(), BATCH, micro_batch=BATCH, rank=0, world=1)
+    for stream in (ahead, plain):
+        taken([stream], 3, 9)
+    ahead.pull()
+    assert ahead.state_dict() == plain.state_dict()
+
+
+def test_the_end_of_an_epoch_is_known_before_its_last_step_is_left():
+    stream = Stream(Shards(length=30), BATCH, micro_batch=BATCH, rank=0, world=1)
+    ends = []
+    while stream.epoch < 2:
+        if stream.pull():
+            stream.advance()
+            ends.append((stream.samples, stream.is_at_end()))
+    assert ends == [(12, False), (24, True), (36, False), (48, True)]
+
+
+class Moved(Shards):
+    """Another stream, of the same form."""
+
+    def __iter__(self):
+        return (sample + 1 for sample in super().__iter__())
+
+
+def test_a_stream_that_has_changed_since_the_checkpoint_is_refused():
+    before = Stream(Shards(), BATCH, micro_batch=BATCH, rank=0, world=1)
+    taken([before], 4, 9)
+    after = Stream(Moved(), BATCH, micro_batch=BATCH, rank=0, world=1)
+    after.load_state_dict(before.state_dict())
+    with pytest.raises(ValueError, match="Moved gives other samples up to step 4 than the run so far has trained on: give the same stream"):
+        after.pull()
+
+
+class Unseeded(IterableDataset):
+    def __iter__(self):
+        return iter(random.sample(range(100), 100))
+
+
+class Fresh(Shards):
+    """Takes a state back, and does not begin anew."""
+
+    def load_state_dict(self, state):
+        self.loaded = {**(state or {"shard": 1, "place": 0}), "epoch": self.epoch}
+
+
+@pytest.mark.parametrize("make, says", [
+    (lambda: ElasticIterable(Unseeded(), BATCH), "Unseeded gives other samples when it is read again, so that no start could go on.*give its shuffling a seed"),
+    (lambda: ElasticIterable(iter(range(100)), BATCH), "range_iterator can be read once alone: give what begins anew"),
+    (lambda: of_datasets(lambda _, one: one.shuffle(buffer_size=20))(), "shuffled by shuffle.. without seed="),
+    (lambda: DataLoaderWithState(list(range(100)), batch_size=3, shuffle=True), "shuffled without generator="),
+    (lambda: of_torchdata(lambda loader: loader(list(range(100)), batch_size=3, shuffle=True))(), "StatefulDataLoader is shuffled without generator="),
+    (Fresh, "Fresh does not begin anew with the state that it had before it was read")])
+def test_a_source_in_which_no_start_could_go_on_is_refused_before_a_step(make, says):
+    source = make()
+    with pytest.raises(ValueError, match=says):
+        Stream(source, BATCH, micro_batch=BATCH, rank=0, world=1, collate=None).check()
+
+
+def test_a_source_is_looked_at_without_moving_it_or_the_random_numbers(capfd):
+    source = Shards()
+    stream, kept = Stream(source, BATCH, micro_batch=BATCH, rank=0, world=1), random.getstate()
+    stream.check()
+    assert random.getstate() == kept and taken([stream], 1, 1)[0] == taken([Stream(Shards(), BATCH, micro_batch=BATCH, rank=0, world=1)], 1, 1)[0]
+    Stream(Buffered(), BATCH, micro_batch=BATCH, rank=0, world=1).check()
+    assert "state_dict() of Buffered does not restore its position exactly" in capfd.readouterr().err
 
 
 def test_what_cannot_be_gone_on_with_is_refused_with_what_to_use():

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
+from swell._stream import Stream, compare
 from swell.data import ElasticSampler
 from swell.engine.executor import MicroBatch
 from swell.engine.plan import Place, Plan
 
-__all__ = ["Batch", "batches"]
+__all__ = ["Batch", "batches", "streamed"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,19 @@ def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sam
             found.append(_collated([dataset[index] for index in order[begin + mine.start:begin + mine.stop]], device, last))
         yield Batch(found)
         sampler.advance()
+
+
+def streamed(stream: Stream, plan: Plan, place: Place, device: torch.device, *, group: dist.ProcessGroup | None, epochs: int | None) -> Iterator[Batch]:
+    """Global batches of a stream from its position on; whoever trains on one says so to the stream. group: all workers, on the CPU."""
+    mine, size, last, is_compared = plan.samples(place.stage, place.group), plan.micro_batch_samples, place.stage == plan.pp - 1, False
+    while epochs is None or stream.epoch < epochs:
+        if not stream.pull():
+            continue
+        if not is_compared:
+            is_compared = True
+            compare(stream, group)
+        samples = stream.whole()
+        yield Batch([_collated(samples[number * size + mine.start:number * size + mine.stop], device, last) for number in range(plan.micro_batches)])
 
 
 def _collated(samples: Sequence[Mapping[str, Any]], device: torch.device, last: bool) -> MicroBatch:

@@ -17,6 +17,7 @@ from swell import _native, _request, _staying
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._lock import FolderLock
 from swell._plain import Unreadable
+from swell._stream import Stream, is_stream
 from swell.checkpoint import readable
 from swell.data import ElasticSampler
 from swell.engine import batches, export, live, log, memory, paced, reduce, sources
@@ -94,6 +95,7 @@ class Engine:
         self._next: tuple[Standing, _native.Session, live.NativeArena] | None = None
         self._length = 0
         self._data: dict[str, Any] | None = None        # what the order of batches() depends on
+        self._stream: Stream | None = None      # that batches() reads
         self._lock = FolderLock(directory) if directory is not None else None
         self._agreement: Agreement | None = None        # where GPUs are given back by checkpoints
         self._save_fails = ""       # why the newest save failed
@@ -181,8 +183,13 @@ class Engine:
     def batches(self, dataset: Any, *, epochs: int | None = None, shuffle: bool = True) -> Iterator[batches.Batch]:
         """Global batches from where training stands, each for one step(): the same samples in the same order under every plan.
 
-        dataset: with a length, of mappings with "input_ids" of one length, and "labels" if they differ. epochs: None: without end.
+        dataset: of mappings with "input_ids" of one length, and "labels" if they differ; with a length, or a stream that every worker reads whole, as
+        swell.torch.Elastic.batches() takes it, in an order of its own. epochs: None: without end.
         """
+        if is_stream(dataset):
+            yield from self._streamed(dataset, epochs)
+            self._finish()
+            return
         stage = None
         while stage is not self._stage:     # in another plan this worker has other samples
             stage = self._stage
@@ -195,6 +202,24 @@ class Engine:
                 if stage is not self._stage:
                     break
         self._finish()
+
+    def _streamed(self, dataset: Any, epochs: int | None) -> Iterator[Any]:
+        stream = Stream(dataset, self.global_batch, micro_batch=self.global_batch, rank=self.rank, world=1)
+        if self.steps and self._data is None:
+            raise ValueError(f"the {self.steps} steps so far were not over a stream: where {type(dataset).__name__} goes on is not known; give the dataset that "
+                             "they were over, or another directory")
+        if self._data is not None:
+            stream.load_state_dict(self._data)
+        else:
+            stream.check()
+        self._stream, self._data, stage = stream, stream.state_dict(), None
+        while stage is not self._stage:     # in another plan this worker has other samples
+            stage = self._stage
+            for batch in batches.streamed(stream, self.plan, self.place, self.device, group=self._links.host, epochs=epochs):
+                yield batch
+                if stage is not self._stage:
+                    break
+        self._stream = None
 
     def step(self, batch: GlobalBatch) -> float:
         """One optimizer step over the global batch. Returns its loss, the same on every worker.
@@ -218,6 +243,9 @@ class Engine:
         if self.scheduler is not None:
             self.scheduler.step()
         self.steps += 1
+        if self._stream is not None and isinstance(batch, batches.Batch):
+            self._stream.advance()
+            self._data = self._stream.state_dict()
         if self._log.writes:
             self._log.step(self.steps, loss, self.global_batch * self._length, log.flops_of_a_token(self._stage.skeleton, self._length),
                            lr=self.optimizer.param_groups[0].get("lr"), norm=norm,

@@ -17,7 +17,7 @@ from transformers.trainer_callback import ExportableState, TrainerControl
 from transformers.trainer_utils import rotate_checkpoints
 
 from swell import _plain, data
-from swell.integrations._generators import generators, restore_generators
+from swell._generators import generators, restore_generators
 
 __all__ = ["STATE", "Folder", "Moment", "Shares", "callback_states", "make_readable", "name_generators", "restore_callbacks"]
 

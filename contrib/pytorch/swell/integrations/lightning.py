@@ -22,8 +22,9 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from swell import _identity, _native, _request, data
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded
+from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import on_all, why_unsaved
-from swell.integrations._generators import generators, restore_generators
+from swell._generators import generators, restore_generators
 from swell.integrations._leaving import Departure
 
 __all__ = ["LightningElastic"]
@@ -54,7 +55,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def __init__(self, directory: str | os.PathLike[str], *, every: int = 1000, keep: int = 2) -> None:
         self.directory, self.every, self.keep = os.fspath(directory), every, keep
         self._departure = Departure()
-        self._sampler: _StepSampler | None = None
+        self._sampler: _StepSampler | Stream | None = None
         self._loaded: dict[str, Any] = {}       # what a checkpoint, or the workers before, say of this callback
         self._saved = -1
         self._save_fails = ""       # why the newest save failed
@@ -89,15 +90,18 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         return self._path(steps[0]) if steps else None
 
     def loader(self, dataset: Any, global_batch: int, *, shuffle: bool = True, seed: int = 0, drop_last: bool = True,
-               **loader: Any) -> torch.utils.data.DataLoader[Any]:
+               **loader: Any) -> Any:
         """The loader to train from: samples in the same order at any number of workers.
 
-        dataset: of map style. global_batch: samples of one batch over all workers; Trainer(accumulate_grad_batches=...)
+        dataset: of map style; or a stream that every worker reads whole, as swell.torch.Elastic.batches() takes it, for which shuffle, seed and
+        drop_last have no meaning, and which is read in this process. global_batch: samples of one batch over all workers; Trainer(accumulate_grad_batches=...)
         takes so many times more for an optimizer step. drop_last=False leaves out, too, what is left of an epoch and does not
         divide over every number of workers: the mean of their losses would not be that of the samples. loader: further arguments of
         DataLoader.
         """
         here = _request.place()
+        if is_stream(dataset):
+            return self._stream_loader(dataset, global_batch, loader)
         data.ElasticSampler(dataset, global_batch, drop_last=drop_last)     # whether these go together, before anything is lent
         self._departure.listen(global_batch)
         if global_batch % here.world:
@@ -113,6 +117,24 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if before:
             self._sampler.load_state_dict(before)
         return torch.utils.data.DataLoader(dataset, batch_sampler=self._sampler, **loader)
+
+    def _stream_loader(self, dataset: Any, global_batch: int, loader: dict[str, Any]) -> _StreamLoader:
+        here = _request.place()
+        if others := sorted(set(loader) - {"collate_fn"}):
+            raise ValueError(f"{', '.join(others)}: {type(dataset).__name__} is read in this process; for readers beside it give a loader with state_dict(), "
+                             "such as torchdata's StatefulDataLoader")
+        stream = Stream(dataset, global_batch, micro_batch=global_batch, rank=here.rank, world=here.world, collate=loader.get("collate_fn"))
+        before = self._sampler.state_dict() if self._sampler is not None else self._loaded.get("data")
+        if before:
+            stream.load_state_dict(before)
+        elif here.epoch == 0 and not self._steps():
+            stream.check()
+        self._departure.listen(stream.units)
+        if stream.units % here.world:
+            raise ValueError(f"global_batch={global_batch}, in batches of {stream.unit}, does not divide over {here.world} workers; submit with --elastic=sizes="
+                             f"{'/'.join(map(str, data.sizes(stream.units, here.basic_workers)))}")
+        self._sampler = stream
+        return _StreamLoader(stream, self._departure)
 
     # ---- Lightning's hooks
 
@@ -211,6 +233,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         progress = loop.batch_progress
         if progress.total.ready > progress.total.completed:
             progress.total.reset_on_restart()
+            progress.is_last_batch = False
             if not loop._should_accumulate():
                 loop._batches_that_stepped -= 1     # Lightning adds one to what a checkpoint of its own would say
         if self._is_due:
@@ -228,7 +251,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """What every start of this run has alike."""
         assert self._sampler is not None
         one = len(trainer.optimizers) == 1
-        return {"data": self._sampler.state_dict(), **({"trained": _identity.trained(trainer.lightning_module, trainer.optimizers[0])} if one else {})}
+        where = self._sampler.numbers() if isinstance(self._sampler, Stream) else {**self._sampler.state_dict(), "stream": False}
+        return {"data": where, **({"trained": _identity.trained(trainer.lightning_module, trainer.optimizers[0])} if one else {})}
 
     def state_dict(self) -> dict[str, Any]:
         if self._sampler is None:
@@ -442,3 +466,17 @@ class _StepSampler(data.ElasticSampler):
 
     def __len__(self) -> int:
         return self.steps_per_epoch
+
+
+class _StreamLoader:
+    """Global batches of a stream to the end of an epoch, one a batch of Lightning's, which reads one ahead of the steps."""
+
+    def __init__(self, stream: Stream, departure: Departure) -> None:
+        self.dataset, self._stream, self._departure, self._is_compared = stream.source, stream, departure, False
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._stream.joined_shares():
+            if not self._is_compared:
+                self._is_compared = True
+                compare(self._stream, self._departure.group)
+            yield batch

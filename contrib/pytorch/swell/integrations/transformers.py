@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from transformers.trainer_utils import SaveStrategy
 
 from swell import _identity, _native, _request, data
 from swell._lock import run_name
+from swell._stream import Stream, compare, is_stream, packed, unpacked
 from swell.checkpoint import on_all, why_unsaved
 from swell.integrations._leaving import Departure
 from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks
@@ -32,10 +33,7 @@ class _Over(Exception):
 
 def _refuse(trainer: Any, global_batch: int) -> None:
     """Raises, before anything is lent, where a resized run would not be the same run."""
-    args, dataset = trainer.args, trainer.train_dataset
-    if isinstance(dataset, torch.utils.data.IterableDataset) or (dataset is not None and not data.has_length(dataset)):
-        raise TypeError(f"SwellCallback needs a dataset of map style, one with a length; train_dataset is a {type(dataset).__name__}, in which the "
-                        "position of a sample is not known: load it into memory or onto a disk")
+    args = trainer.args
     kind = type(trainer)
     own = next((name for name in ("_get_train_sampler", "get_train_dataloader") if getattr(kind, name) is not getattr(transformers.Trainer, name)), "")
     if own:
@@ -73,8 +71,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self.trainer = trainer
         self.global_batch = global_batch    # samples of one optimizer step, over all workers
         self.folder = Folder(trainer.args.output_dir)
+        self._stream = self._streamed()
         self._departure = Departure()
         self._departure.listen(global_batch)
+        self._sampler: _EpochSampler | None = None      # of data with a length
         self._shares = Shares(trainer)
         self._leaving = False
         self._due: set[str] = set()         # put off by workers that left: "evaluation", "save"
@@ -107,7 +107,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         made = cls(trainer, batch)
         trainer.add_callback(made)
         loader = trainer.get_train_dataloader
-        trainer.get_train_dataloader = lambda: made._loader(loader())
+        trainer.get_train_dataloader = lambda: made._loader(loader()) if made._stream is None else made._stream_loader(made._stream)
         if _native.is_live():
             made._live = _Live(made)
         for name in ("train", "_run_epoch", "_evaluate", "_save_checkpoint", "_load_rng_state"):
@@ -130,10 +130,40 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
                                 rank=args.process_index, world=args.world_size)
         if self._path is not None:
             sampler.order_version = _order_of(self._resumed)
-        self._shares.sampler = sampler
+        self._sampler = self._shares.sampler = sampler
         return _Loader(made.dataset, batch_sampler=sampler, collate_fn=made.collate_fn, num_workers=made.num_workers,
                        pin_memory=made.pin_memory, prefetch_factor=made.prefetch_factor,
                        persistent_workers=made.persistent_workers)
+
+    def _streamed(self) -> Stream | None:
+        """Shares out a dataset that is read in an order of its own; None for another. Raises where a start could not go on in it."""
+        trainer, args, dataset = self.trainer, self.trainer.args, self.trainer.train_dataset
+        if dataset is None or not (is_stream(dataset) or not data.has_length(dataset)):
+            return None
+        if args.dataloader_num_workers and _request.place().rank == 0:
+            print(f"swell: dataloader_num_workers={args.dataloader_num_workers}: {type(dataset).__name__} is read in the process that trains", file=sys.stderr,
+                  flush=True)
+        stream = Stream(dataset, self.global_batch, micro_batch=args.per_device_train_batch_size, rank=args.process_index, world=args.world_size,
+                        collate=trainer._get_collator_with_removed_columns(trainer.data_collator, description="Training"))
+        if stream.is_of_batches:
+            raise TypeError(f"train_dataset is a {type(dataset).__name__}, which makes batches; give the Trainer its dataset")
+        if _request.place().epoch == 0 and self.newest() is None:
+            stream.check()
+        args.ignore_data_skip = True        # it is at its position already
+        return stream
+
+    def _stream_loader(self, stream: Stream) -> Any:
+        if self._path is not None:
+            self._go_on_in(stream)
+        return _StreamLoader(stream, self._departure)
+
+    def _go_on_in(self, stream: Stream) -> None:
+        """The stream goes on at the position that the checkpoint, or the workers before, name."""
+        text = self._resumed.get("stream")
+        if text is None:
+            raise ValueError(f"{self._path or 'the run so far'} names no position in a stream, and train_dataset is a {type(stream.source).__name__}: give "
+                             "the dataset that it was trained on, or another output_dir")
+        stream.load_state_dict(unpacked(text))
 
     # ---- resuming
 
@@ -228,8 +258,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         try:
             run_epoch(**options)
         except _Over:
-            assert self._shares.sampler is not None
-            if trainer.state.global_step % self._shares.sampler.steps_per_epoch:    # within an epoch, which ends then
+            if self._is_within_an_epoch():      # which ends then
                 trainer.control = trainer.callback_handler.on_epoch_end(trainer.args, trainer.state, trainer.control)
                 trainer._maybe_log_save_evaluate(trainer._tr_loss, None, options["model"], options["trial"], options["epoch"],
                                                  options["ignore_keys_for_eval"], options["start_time"])
@@ -263,15 +292,28 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         asked = self._departure.agreed()
-        assert self._shares.sampler is not None
-        steps = self._shares.sampler.steps_per_epoch
-        state.epoch = state.global_step / steps     # the Trainer counts passes, of which there are more or fewer with other workers
+        # The Trainer counts passes, of which there are more or fewer with other workers.
+        if self._stream is not None:
+            self._stream.advance()
+            state.epoch = self._stream.epoch + self._stream.steps_of_epoch / state.max_steps
+            ends_epoch = state.global_step < state.max_steps and self._stream.is_at_end()
+        else:
+            assert self._sampler is not None
+            state.epoch = state.global_step / self._sampler.steps_per_epoch
+            ends_epoch = state.global_step % self._sampler.steps_per_epoch == 0
         if not asked or control.should_training_stop or state.global_step >= state.max_steps:
             return      # where training ends, a request comes too late
         self._leaving = True
         self._put_off(control)
-        if state.global_step % steps:
+        if not ends_epoch:
             control.should_save = control.should_training_stop = True
+
+    def _is_within_an_epoch(self) -> bool:
+        if self._stream is not None:
+            return self._stream.steps_of_epoch > 0
+        assert self._sampler is not None
+        step: int = self.trainer.state.global_step
+        return step % self._sampler.steps_per_epoch > 0
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._leaving:       # after an epoch's last step: what is due at its end is known now
@@ -399,15 +441,18 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """What goes beside the Trainer's state. Every worker calls it."""
         return {"evaluation_due": "evaluation" in self._due, "save_due": "save" in self._due, "between": self._is_between(),
                 "whole": self._whole, "between_step": self._between, "stopped": self._has_stopped(), "loss": self._mean_so_far(),
-                "counts": counts(self.trainer), "order": self._numbers_of_data()["order"]}
+                "counts": counts(self.trainer), "order": self._numbers_of_data().get("order"),
+                **({"stream": packed(self._stream.state_dict())} if self._stream is not None else {})}
 
     def _optimizer(self) -> torch.optim.Optimizer:
         optimizer: torch.optim.Optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
         return optimizer
 
     def _numbers_of_data(self) -> dict[str, Any]:
-        assert self._shares.sampler is not None
-        return self._shares.sampler.state_dict()
+        if self._stream is not None:
+            return self._stream.numbers()
+        assert self._sampler is not None
+        return {**self._sampler.state_dict(), "stream": False}
 
     def _numbers(self) -> dict[str, Any]:
         """What every start of this run has alike."""
@@ -501,7 +546,10 @@ class _Live:
             return begins
         self._is_taken = True
         self.callback._resumed, self.callback._path = taken["about"], None
-        self._loader.batch_sampler.order_version = _order_of(taken["about"])
+        if self.callback._stream is not None:
+            self.callback._go_on_in(self.callback._stream)
+        else:
+            self._loader.batch_sampler.order_version = _order_of(taken["about"])
         self._write({**taken["state"], "train_batch_size": trainer._train_batch_size})
         return self._init(max_steps, steps_per_epoch, epochs, self._folder.name, trial)
 
@@ -533,3 +581,17 @@ class _Loader(torch.utils.data.DataLoader[Any]):
         """The Trainer calls this at the beginning of each epoch."""
         assert isinstance(self.batch_sampler, _EpochSampler)
         self.batch_sampler.set_epoch(epoch)
+
+
+class _StreamLoader:
+    """The passes of one epoch of a stream. A step is said to be done before the next one's are asked for."""
+
+    def __init__(self, stream: Stream, departure: Departure) -> None:
+        self.dataset, self._stream, self._departure, self._is_compared = stream.source, stream, departure, False
+
+    def __iter__(self) -> Iterator[Any]:
+        while self._stream.pull():
+            if not self._is_compared:
+                self._is_compared = True
+                compare(self._stream, self._departure.group)
+            yield from self._stream.share()
