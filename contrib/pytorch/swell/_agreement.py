@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 
-from swell import _request
+from swell import _native, _request
 from swell._lock import FolderLock
 
-__all__ = ["Agreement", "cpu_group", "leave", "leave_with_checkpoint"]
+__all__ = ["Agreement", "adopt", "cpu_group", "leave", "leave_with_checkpoint"]
 
 
 class Agreement:
@@ -64,6 +65,16 @@ def leave() -> NoReturn:
     if dist.is_initialized():
         dist.destroy_process_group()
     _request.leave()
+
+
+def adopt(session: _native.Session) -> _native.Epoch:
+    """Take over what was registered once this epoch begins. Leaves where the switch is called off: those who train go on."""
+    try:
+        return session.adopt()
+    except _native.NativeError as error:
+        if error.errno == errno.ECANCELED:
+            leave()
+        raise
 
 
 def leave_with_checkpoint(step: int, lock: FolderLock | None) -> NoReturn:

@@ -22,7 +22,8 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from swell import _native, _request
+from swell import _native
+from swell._agreement import adopt
 from swell._native import Action, Epoch, Kind, NativeError, Session
 from swell._slots import LAYER, Fixed, Kept, Unsupported, like, plain, share_of
 
@@ -226,7 +227,7 @@ class LiveState:
 
     def adopt(self) -> Epoch:
         """Take the state over, or begin with what model and optimizer are. Blocks until this epoch begins."""
-        epoch = self.session.adopt()
+        epoch = adopt(self.session)
         self.boundaries = epoch.step
         with torch.no_grad():
             for each in [*self._fixed, *self._kept]:
@@ -255,12 +256,7 @@ class LiveState:
 
     def take_over(self) -> tuple[Any, bool] | None:
         """adopt(), then taken(); None where the state is new. Where the switch is called off this program leaves."""
-        try:
-            epoch = self.adopt()
-        except NativeError as error:
-            if error.errno == errno.ECANCELED:      # those who train go on
-                sys.exit(_request.leave_code())
-            raise
+        epoch = self.adopt()
         return None if epoch.fresh else self.taken()
 
     def taken(self) -> tuple[Any, bool]:

@@ -60,3 +60,34 @@ def test_a_launcher_between_swellrun_and_the_program_is_refused(changed):
 def test_what_swellrun_gave_is_not_refused(environment):
     done = subprocess.run([sys.executable, "-c", LISTENS], env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "trains\n")
+
+
+CALLED_OFF = """
+import errno, tempfile
+import torch, torch.distributed as dist
+from swell import live
+from swell._native import NativeError
+from swell.engine.live import NativeArena
+
+class Session:
+    def adopt(self):
+        raise NativeError(errno.ECANCELED, "called off")
+
+    def register(self, *_, **__):
+        pass
+
+dist.init_process_group("gloo", init_method=f"file://{tempfile.mktemp()}", rank=0, world_size=1)
+state = object.__new__(live.LiveState)
+state.session = Session()
+try:
+    TAKE
+finally:
+    print("groups" if dist.is_initialized() else "no groups")
+"""
+
+
+@pytest.mark.parametrize("take", ["state.take_over()", "NativeArena(Session()).take([], torch.device('cpu'))"])
+def test_a_new_worker_whose_switch_is_called_off_ends_its_process_groups_and_leaves(take):
+    done = subprocess.run([sys.executable, "-c", CALLED_OFF.replace("TAKE", take)], env={**os.environ, "SWELL_LEAVE_CODE": "3"}, capture_output=True,
+                          text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "no groups\n"), done.stderr

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from swell._agreement import adopt
 from swell._native import Action, Epoch, Kind, NativeError, Region, Session
 from swell._slots import gpu_of
 from swell.engine.arena import Ordinary, Request
@@ -52,7 +53,7 @@ class NativeArena:
         """See swell.engine.arena.Arena."""
         if not self._is_registered:
             self.register(requests, device)
-        self.epoch = self._session.adopt()
+        self.epoch = adopt(self._session)
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
         on_host = {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests if one.name not in self._on_gpu}
         return {**self._on_gpu, **on_host}, self.epoch.fresh
