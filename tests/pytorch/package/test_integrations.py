@@ -147,6 +147,26 @@ def test_weights_that_checkpoints_leave_to_the_script_are_compared():
     assert found and frozen_weights(model) not in ("", found)
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_Trainer_whose_own_save_fails_trains_on_with_the_checkpoint_before(world, tmp_path):
+    run = Run(tmp_path / "full", "hf", steps=34).start(world).reach(11)
+    full = tmp_path / "full" / "full"
+    try:
+        full.touch()
+        run.reach(22)       # past the one of step 20
+        assert os.path.exists(tmp_path / "full" / "out" / "checkpoint-10" / "swell.json")
+        assert not os.path.exists(tmp_path / "full" / "out" / "checkpoint-20")
+        full.unlink()
+        run.fast().leave_well()
+    finally:
+        run.end()
+    said = [line for line in run.said().splitlines() if "could not be written" in line]
+    assert len(said) == 1 and "the checkpoint of step 20 could not be written" in said[0] and said[0].endswith(
+        "; the one before, of step 10, is whole; training goes on")
+    assert [line["step"] for line in run.lines()] == list(range(1, 35))
+    assert os.path.exists(tmp_path / "full" / "out" / "checkpoint-30" / "swell.json")
+
+
 def test_a_finished_Trainer_is_extended_and_says_so(tmp_path):
     run = Run(tmp_path / "finished", "hf", steps=5).fast().start(1).leave_well()
     try:

@@ -87,6 +87,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._call: tuple[Any, Any] = (None, None)      # trial and ignored keys of train()
         self._live: _Live | None = None
         self._unsaved = False       # workers were to leave, and could not save
+        self._is_written = False    # whether the newest save succeeded
+        self._save_fails = ""       # why it did not
         self._frozen: str | None = None     # a digest of what checkpoints leave to the script
 
     @classmethod
@@ -377,32 +379,55 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             args.save_only_model = False    # it is there to go on from
         if best is not None and best == self._between:
             state.best_global_step = None   # the run that is not resized has no such checkpoint
-        why = make_readable(self._optimizer(), self.trainer.lr_scheduler)
+        before = self._whole, self._between, state.best_model_checkpoint
         try:
-            if self._leaving:
-                self._save_to_leave(lambda: save(model, trial), why)
-            else:
-                save(model, trial)
+            unreadable = make_readable(self._optimizer(), self.trainer.lr_scheduler)
+            why = self._write(lambda: save(model, trial), unreadable if self._leaving else "")
         finally:
             args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
+        self._is_written = not why
+        if not why:
+            self._save_fails = ""
+            return
+        self._whole, self._between, state.best_model_checkpoint = before
+        if state.is_world_process_zero:
+            shutil.rmtree(self.folder.of_step(state.global_step), ignore_errors=True)
+            if not self._leaving and not self._save_fails:
+                print(f"swell: {why}; training goes on", file=sys.stderr, flush=True)
+        if self._leaving:
+            self._leaving, self._unsaved = False, True
+            self._departure.decline(why)
+        self._save_fails = why
 
-    def _save_to_leave(self, save: Callable[[], None], why: str) -> None:
-        """Save, or train on where that fails on any worker."""
-        trainer, state, group = self.trainer, self.trainer.state, self._departure.group
+    def _write(self, save: Callable[[], None], why: str) -> str:
+        """Save, and say what makes it whole. Returns why that failed on any worker, the same on all; empty: it did not."""
+        trainer, group, before = self.trainer, self._departure.group, self._whole
         save_model = trainer.save_model
         trainer.save_model = lambda *arguments, **options: on_all(group, lambda: save_model(*arguments, **options))    # a barrier follows
         try:
             if not why:
                 on_all(group, save)
-                return
+                self._mark()
         except Exception as error:      # safetensors, torch and json have errors of their own
-            why = why_unsaved(self.folder.path, state.global_step, self._whole, error)
+            why = why_unsaved(self.folder.path, trainer.state.global_step, before, error)
         finally:
             trainer.save_model = save_model
-        if state.is_world_process_zero:
-            shutil.rmtree(self.folder.of_step(state.global_step), ignore_errors=True)
-        self._leaving, self._unsaved = False, True
-        self._departure.decline(why)
+        return why
+
+    def _mark(self) -> None:
+        """The checkpoint of this step is whole, if a start can go on from it."""
+        trainer, state = self.trainer, self.trainer.state
+        if trainer.args.save_only_model:
+            return
+        self._whole, self._between = state.global_step, state.global_step if self._is_between() else None
+        about = {**self._about(), "identity": _identity.record(state.global_step, **self._numbers())}
+        folder = self.folder.of_step(state.global_step)
+
+        def write() -> None:
+            name_generators(folder)
+            save_buffers(trainer.model, folder)
+            self.folder.mark(state.global_step, about)
+        on_all(self._departure.group, write if state.is_world_process_zero and os.path.isdir(folder) else None)
 
     def _train_on(self, control: Any) -> None:
         """Workers could not leave: what they have put off is done now."""
@@ -419,21 +444,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if self._unsaved:
             self._train_on(control)
             return
-        is_whole = not args.save_only_model or self._leaving or self._is_between()
-        if is_whole:
-            self._whole, self._between = state.global_step, state.global_step if self._is_between() else None
-        about = {**self._about(), "identity": _identity.record(state.global_step, **self._numbers())}
-        if dist.is_initialized():
-            dist.barrier()
-        folder = self.folder.of_step(state.global_step)
-        if is_whole and state.is_world_process_zero and os.path.isdir(folder):
-            name_generators(folder)
-            save_buffers(self.trainer.model, folder)
-            self.folder.mark(state.global_step, about)
-        if is_whole:
+        if self._is_written and self._whole == state.global_step:
             self._departure.saved()
-        if is_whole and args.should_save:
-            self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint)
+            if args.should_save:
+                self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint)
         if self._leaving:
             self._departure.leave(state.global_step)
 
