@@ -157,8 +157,11 @@ class Checkpoints:
         self._newest = step
         whole = {**rest, "identity": _identity.record(step, data=data, trained=self.trained(), **numbers)}
         self._writing(lambda: on_all(self.group, (lambda: write_rest(os.path.join(path, _REST), whole)) if self._leads() else None))
-        state: dict[str, Any] = {"model": get_model_state_dict(self.model),
-                                 "optimizer": get_optimizer_state_dict(self.model, self.optimizer)}
+        state: dict[str, Any] = {}
+
+        def collect() -> None:
+            state.update(model=get_model_state_dict(self.model), optimizer=get_optimizer_state_dict(self.model, self.optimizer))
+        self._writing(lambda: on_all(self.group, collect))      # else the others would wait for one that has failed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if wait:

@@ -4,7 +4,8 @@ takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
 has; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
 `hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `average`: of the weights,
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
-each worker). `unfreezes`: its first layer is trained from step 5 on; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped. While there is a file
+each worker). `unfreezes`: its first layer is trained from step 5 on; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
+as it collects the state of the second checkpoint. While there is a file
 `full` no checkpoint can be written. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
 import json
@@ -18,6 +19,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.checkpoint import FileSystemWriter
 
 import common
+import swell.checkpoint
 from swell.torch import Elastic
 
 
@@ -49,6 +51,18 @@ def hold_saves():
     FileSystemWriter.write_data = held
 
 
+def fail_once():
+    """Rank 1 fails as it collects what the optimizer keeps, the second time."""
+    collect, collected = swell.checkpoint.get_optimizer_state_dict, []
+
+    def failing(*arguments):
+        collected.append(True)
+        if len(collected) == 2 and dist.get_rank() == 1:
+            raise RuntimeError("out of memory")
+        return collect(*arguments)
+    swell.checkpoint.get_optimizer_state_dict = failing
+
+
 class Heavy:
     """Keeps more than is handed over beside tensors."""
 
@@ -63,6 +77,8 @@ def main(arguments):
     dist.init_process_group("gloo")
     if "held-saves" in arguments:
         hold_saves()
+    if "fails-once" in arguments:
+        fail_once()
     model = common.network()
     if "paced" in arguments:
         model.append(common.Paced())

@@ -147,6 +147,14 @@ def test_a_periodic_checkpoint_that_fails_ends_nothing_and_is_said_once(runs):
     assert "continues from step 10, " in run.said()
 
 
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_worker_that_fails_within_a_save_keeps_nobody_waiting(runs, kind):
+    run = runs(Run, "fails", "ddp", *(["fsdp"] if kind == "fsdp" else []), "fails-once", steps=32).fast().start(2).leave_well()
+    said = [line for line in run.said().splitlines() if "could not be written" in line]
+    assert len(said) == 1 and "step 20" in said[0] and "out of memory; the one before, of step 10, is whole; training goes on" in said[0]
+    assert len(run.curve()) == 32 and os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000030", ".metadata"))
+
+
 def test_what_a_start_would_not_train_is_no_reason_to_leave(runs):
     run = runs(Run, "changed", "ddp", "unfreezes", steps=20).start(1).reach(7)
     run.ask().reach(12).fast().leave_well()
