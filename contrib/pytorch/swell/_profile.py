@@ -34,10 +34,13 @@ class Profile:
         self._order: list[torch.nn.Parameter] = []
         self._hooks: list[Any] = []
         self._has_role = False
+        # Of fully_shard the profiler counts shards as whole tensors: no peak goes with them.
+        self._is_whole = not any(hasattr(module, "_get_fsdp_state") for module in model.modules())
+        self._measures = False      # whether the device's peak is that of the present step
         self._seen: tuple[str, tuple[int, ...]] | None = None       # a layer's activation of one sample
         if sees_forward:
             model.register_forward_pre_hook(self._sees_input, prepend=True)
-            model.register_forward_hook(self._sees_output)
+            model.register_forward_hook(self._sees_output, always_call=True)     # where a pass fails, too
         self._watch_layer(model)
         if isinstance(model, DistributedDataParallel):
             self._hooks = [_on_gradient(parameter, self._has_gradient) for parameter in model.parameters() if parameter.requires_grad]
@@ -70,6 +73,8 @@ class Profile:
 
     def begin_forward(self) -> None:
         """A training pass begins, where no hook of the model's sees it."""
+        if not self._has_role:
+            self._measure()
         self._forward = self.begin(Region.FORWARD)
 
     def end_forward(self) -> None:
@@ -138,7 +143,7 @@ class Profile:
 
     def go_on(self, session: Session, *, rank: int) -> None:
         """This worker is of another epoch: its regions and its role are of that epoch's session."""
-        self.session, self.rank, self._has_role = session, rank, False
+        self.session, self.rank, self._has_role, self._measures = session, rank, False, False
 
     def boundary(self, samples: float) -> None:
         """A step may be done, whose passes had so many samples of this worker's each. After the first one its role is known.
@@ -149,13 +154,21 @@ class Profile:
         if self._has_role or not passes:
             return
         self._has_role = True
+        if self._measures:
+            self.session.memory(torch.cuda.max_memory_allocated())
         batch = max(1, round(samples))
         dtype, shape = self._seen or ("float32", (1,))
         try:
-            # Of what a layer keeps any part may be called whole: it matters to tensor parallelism alone.
+            # Of what a layer keeps any part may be called whole: it matters to tensor parallelism alone. The rest follows from the peak.
             self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=1.0)
         except (NativeError, TypeError):
             self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch)     # a profile, but no coefficients
+
+    def _measure(self) -> None:
+        """Of the first step in an epoch: the device's peak, without that of a plan before."""
+        if self._is_whole and not self._measures and torch.cuda.is_initialized():      # type: ignore[no-untyped-call]
+            torch.cuda.reset_peak_memory_stats()
+            self._measures = True
 
 
 def _on_gradient(parameter: torch.Tensor, hook: Any) -> Any:

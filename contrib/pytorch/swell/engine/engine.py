@@ -274,9 +274,10 @@ class Engine:
                 losses = self.backward(batch)
             peak_bytes = self._state.bytes + peak.most
         else:
-            self._whole = memory.WholeActivations(self._stage)
-            losses = self.backward(batch)
-            peak_bytes = torch.cuda.max_memory_allocated(self.device)
+            with memory.DevicePeak(self.device) as device_peak:
+                self._whole = memory.WholeActivations(self._stage)
+                losses = self.backward(batch)
+            peak_bytes = device_peak.most
         samples, length = mine[0].shape
         activation = length * self.config.hidden_size * torch.empty(0, dtype=self.dtype).element_size()
         whole = self._whole.kept_bytes / (samples * self.plan.stages[self.place.stage].layers * activation)

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_iter
 
 from swell.engine.stage import StageModel
 
-__all__ = ["Peak", "WholeActivations"]
+__all__ = ["DevicePeak", "Peak", "WholeActivations"]
 
 
 class Peak(TorchDispatchMode):
@@ -44,6 +44,20 @@ class Peak(TorchDispatchMode):
         self._alive[key] = weakref.ref(storage, gone)
         self._now += size
         self.most = max(self.most, self._now)
+
+
+class DevicePeak:
+    """The most that a GPU's allocator has had at one time while it is entered, whatever it had before, under another plan. most: in bytes."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self.most = device, 0
+
+    def __enter__(self) -> DevicePeak:
+        torch.cuda.reset_peak_memory_stats(self._device)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.most = torch.cuda.max_memory_allocated(self._device)
 
 
 class WholeActivations:
