@@ -194,6 +194,12 @@ Test(schedule_evaluate, no_schedule_is_below_equation_5_and_interleaved_reaches_
   cr_assert_gt(seen, 1000);
 }
 
+Test(schedule_evaluate, a_last_group_smaller_than_the_pipeline_is_deep_costs_time) {
+  const Shape shape{4, 2, 6};
+  const double uneven = predict(interleaved_in_groups(shape, {4, 2}, 6 + 4), cost(1, 2)).seconds;
+  cr_assert(near(uneven, 55) && near(predict(interleaved(shape), cost(1, 2)).seconds, 45));
+}
+
 // The closed forms of src/core/perf stay as the fast path of one chunk.
 Test(schedule_evaluate, pipeline_sum_is_the_evaluator_for_equal_stages) {
   for (const int p : {1, 2, 4, 7})
