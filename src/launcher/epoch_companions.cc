@@ -20,8 +20,8 @@ void EpochMachine::grow(double now, const control::Grow& grow) {
     for (const control::Offer& offer : grow.offers) done.results.push_back({offer.nonce, 0, why});
     return act(action::Tell{std::move(done)});
   }
-  if (allocating_++ == 0) offered_at_ = now;
-  was_offered_ = true;
+  if (offered_.under_way++ == 0) offered_.since = now;
+  offered_.ever = true;
   want(grow.plan);
   if (!grow.reason.empty()) say("GPUs are offered: " + grow.reason);
   act(action::Allocate{grow});
@@ -29,7 +29,7 @@ void EpochMachine::grow(double now, const control::Grow& grow) {
 }
 
 void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
-  allocating_ = std::max(0, allocating_ - 1);
+  offered_.under_way = std::max(0, offered_.under_way - 1);
   control::GrowDone done;
   for (const Granted& result : results)
     done.results.push_back({result.nonce, result.job, result.reason});
@@ -62,8 +62,8 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
 
 /// Whether GPUs that were offered are on the way.
 bool EpochMachine::is_warming() const {
-  return allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(),
-                                        [](const HeldCompanion& each) { return !each.up; });
+  return offered_.under_way > 0 || std::any_of(companions_.begin(), companions_.end(),
+                                               [](const HeldCompanion& each) { return !each.up; });
 }
 
 void EpochMachine::shrink(double now, const control::Shrink& shrink) {
@@ -218,7 +218,7 @@ void EpochMachine::released(double, JobId job) {
 /// Whether a restart would bring in workers, and nobody who is still on the way is worth waiting
 /// for.
 bool EpochMachine::joiners_wait() const {
-  if (allocating_ > 0 || !no_growth().empty()) return false;
+  if (offered_.under_way > 0 || !no_growth().empty()) return false;
   for (const HeldCompanion& each : companions_)
     if (!each.up && !each.reclaimed) return false;
   const auto trains = [this](const Seat& next) {

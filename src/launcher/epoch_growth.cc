@@ -61,7 +61,7 @@ void EpochMachine::tell_no_growth() {
 
 /// When a companion that was allocated for the newest offers must have become part of the training.
 double EpochMachine::grown_by() const {
-  return settings_.grow_s > 0 ? offered_at_ + settings_.grow_s : kNever;
+  return settings_.grow_s > 0 ? offered_.since + settings_.grow_s : kNever;
 }
 
 std::string EpochMachine::took_too_long() const {

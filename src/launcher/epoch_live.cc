@@ -35,6 +35,7 @@ void EpochMachine::begun(double now, int epoch, const std::string& why,
   }
   running->has_begun = tries_snapshots_ = true;
   running->awaits_runtime = false;
+  pace_.began(now - running->since);
   note("live-begun", Json::object({{"snapshot_step", static_cast<std::int64_t>(snapshot_step)}}));
   if (snapshot_step != 0)
     say(fmt::format("live: {} workers go on from the snapshot of step {}", seating_.seats.size(),
@@ -51,6 +52,7 @@ void EpochMachine::begin_switch(double now, Purpose purpose, double by, double h
   drop_unfit_plan(one.next);
   one.epoch = ++last_epoch_;
   one.to_grow = purpose == Purpose::grow;
+  one.since = now;
   one.by = by;
   one.hard_by = hard_by;
   action::StartWorkers start = start_of(one.epoch, one.next);
@@ -110,7 +112,7 @@ void EpochMachine::refuse_plan(const std::string& why) {
   act(action::Tell{status()});
 }
 
-void EpochMachine::switching(double, int epoch, const std::string& phase) {
+void EpochMachine::switching(double now, int epoch, const std::string& phase) {
   Switching* one = in<Switching>();
   if (one == nullptr || one->epoch != epoch) return;
   if (phase == "commit" && std::exchange(one->is_committing, true)) return;
@@ -118,6 +120,8 @@ void EpochMachine::switching(double, int epoch, const std::string& phase) {
   one->is_secured = one->is_secured || phase == "secure";
   one->is_old_gone = one->is_old_gone || (phase == "move" && one->is_secured);
   if (std::exchange(one->is_prepared, phase != "prepare") || phase == "prepare") return;
+  one->prepared_at = now;
+  pace_.started(now - one->since);
   if (one->to_grow) set_state(JobState::switching);
 }
 
@@ -221,6 +225,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     }
     running.since = now;
     progress_.begin(now);
+    if (one.is_prepared) pace_.moved(now - one.prepared_at);
     stopped_s_ = outcome.stopped_s;
     switched_ = outcome.brief;
     say(fmt::format("live: from {} to {} workers, {}", workers, seating_.seats.size(),
@@ -228,6 +233,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     note("switch-committed", std::move(details));
   } else {
     progress_.rest(now);
+    if (one.is_late && !one.is_prepared) pace_.started(now - one.since);
     details.set("phase", outcome.phase);
     note("switch-aborted", std::move(details));
     switched_ = outcome.brief;
@@ -271,7 +277,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
   // training's end. An outdated switch is followed by another, once its programs have left.
   if (!outcome.committed && !one.to_grow && is<Running>() && (!one.is_outdated || is_silent) &&
       (all_train() || (is_failing() && shims_are_there()))) {
-    reclaim_by_leaving(now);
+    reclaim_by_leaving(now, "there is no time for another switch");
     if (is<Leaving>()) code_ = 0;  // who failed is started again, too
   }
   advance(now);
@@ -295,18 +301,23 @@ std::optional<double> EpochMachine::drain_by() const {
   return by;
 }
 
-/// Gives GPUs back: by a switch to the others where there is time for it, else by leaving.
+/// Gives GPUs back: by a switch to the others where that is expected to end in time, else by
+/// leaving at once, so that nobody waits for a switch that fails.
 void EpochMachine::leave_live(double now) {
-  const double by = *drain_by(), left = by - now;
-  if (left < settings_.min_live_s) return reclaim_by_leaving(now);
-  begin_switch(now, Purpose::give_back, now + left * settings_.live_share, by);
+  const double by = *drain_by(), left = by - now, limit = left * settings_.live_share;
+  const auto expected = pace_.expected_s();
+  if (left < settings_.min_live_s) return reclaim_by_leaving(now, "there is no time for a switch");
+  if (expected && *expected > limit)
+    return reclaim_by_leaving(
+        now, fmt::format("a switch takes about {:.1f} s and has {:.1f} s", *expected, limit));
+  begin_switch(now, Purpose::give_back, now + limit, by);
 }
 
 /// As in restart mode. REQUIRES: the phase is Running.
-void EpochMachine::reclaim_by_leaving(double now) {
+void EpochMachine::reclaim_by_leaving(double now, const std::string& why) {
   const auto by = drain_by();
   if (!by) return;
-  say("live mode: there is no time for another switch; the workers are asked to leave");
+  say(fmt::format("live mode: {}; the workers are asked to leave", why));
   begin_leaving(now, JobState::draining, *by);
 }
 
@@ -367,7 +378,8 @@ void EpochMachine::tick_live(double now) {
   }
   // Old programs that keep GPUs from going back are not waited for long.
   const auto drain = drain_by();
-  if (is_live() && drain && now >= *drain - settings_.min_live_s) reclaim_by_leaving(now);
+  if (is_live() && drain && now >= *drain - settings_.min_live_s)
+    reclaim_by_leaving(now, "there is no time for another switch");
   for (auto& [program, by] : others_) {
     if (now < by) continue;
     by = now + settings_.end_timeout_s;

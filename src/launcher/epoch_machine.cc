@@ -97,11 +97,11 @@ void EpochMachine::advance(double now) {
 /// Whether the first epoch does not begin yet, since GPUs that were offered before are on the way,
 /// or may be offered at once.
 bool EpochMachine::waits_for_lent(double now) {
-  if (epoch_ >= 0 || (was_offered_ && !is_warming())) return false;
+  if (epoch_ >= 0 || (offered_.ever && !is_warming())) return false;
   Gathering& gathering = *in<Gathering>();
   if (!gathering.up_since) gathering.up_since = now;
   gathering.begins_by =
-      *gathering.up_since + (was_offered_ ? settings_.first_wait_s : settings_.first_offer_s);
+      *gathering.up_since + (offered_.ever ? settings_.first_wait_s : settings_.first_offer_s);
   return now < *gathering.begins_by;
 }
 

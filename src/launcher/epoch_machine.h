@@ -16,6 +16,7 @@
 #include "launcher/action.h"
 #include "launcher/exit.h"
 #include "launcher/growth.h"
+#include "launcher/live_pace.h"
 #include "launcher/progress.h"
 #include "launcher/seating.h"
 #include "launcher/worker_environment.h"
@@ -212,8 +213,10 @@ class EpochMachine {
     Seating next;
     int epoch = 0;
     bool to_grow = false;
-    double by = 0;       ///< to be called off
-    double hard_by = 0;  ///< no answer is waited for any more
+    double since = 0;
+    double prepared_at = 0;  ///< where is_prepared
+    double by = 0;           ///< to be called off
+    double hard_by = 0;      ///< no answer is waited for any more
     /// All shims are told to commit; from then on nothing calls it off.
     bool is_committing = false;
     bool is_called_off = false;
@@ -287,6 +290,13 @@ class EpochMachine {
     double before_s = -1;           ///< the workers leave so long before; negative: not known yet
   };
 
+  /// GPUs that the controller has offered.
+  struct Offered {
+    int under_way = 0;  ///< Allocate actions
+    double since = 0;   ///< the first of them
+    bool ever = false;
+  };
+
   /// A program has failed and was started again; it is not known to be ready yet.
   struct Recovery {
     double by = 0;               ///< for lent GPUs to wait for it
@@ -348,7 +358,7 @@ class EpochMachine {
   void call_off(const std::string& why, bool blames_growth = false);
   void make_way(double by);
   void leave_live(double now);
-  void reclaim_by_leaving(double now);
+  void reclaim_by_leaving(double now, const std::string& why);
   void ask_to_leave(double now, double within_s, bool live);
   bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);
   void tick_live(double now);
@@ -438,9 +448,8 @@ class EpochMachine {
   std::string switched_;
   bool tries_snapshots_ = false;  ///< some epoch has begun, which may have left some
   int next_node_ = 0;
-  int allocating_ = 0;     ///< Allocate actions under way
-  double offered_at_ = 0;  ///< the first of them
-  bool was_offered_ = false;
+  Offered offered_;
+  LivePace pace_;
   double stopped_s_ = 0;
   std::optional<double> paused_since_;  ///< until workers that were started since are ready
   int code_ = 0;

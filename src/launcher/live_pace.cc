@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/live_pace.h"
+
+#include <algorithm>
+
+namespace swell::launcher {
+
+namespace {
+
+constexpr std::size_t kKept = 3;
+
+double longest(const std::deque<double>& list) {
+  return list.empty() ? 0 : *std::max_element(list.begin(), list.end());
+}
+
+}  // namespace
+
+std::optional<double> LivePace::expected_s() const {
+  if (starts_s_.empty()) return first_start_s_;
+  return longest(starts_s_) + longest(moves_s_);
+}
+
+void LivePace::remember(std::deque<double>& list, double seconds) {
+  list.push_back(std::max(0.0, seconds));
+  if (list.size() > kKept) list.pop_front();
+}
+
+}  // namespace swell::launcher
