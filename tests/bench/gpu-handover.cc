@@ -5,8 +5,9 @@
 // one imports and maps all of it. No copy is made: what the new one writes is seen through a second
 // import, and the GPU's free memory stays what it was. Then it moves a part of the state into
 // memory of its own, chunk by chunk, and gives each chunk of the source back before it takes the
-// next. usage: gpu-handover [GIB [SLAB_MIB [GPU [COPY_GIB]]]] (40, 256, 0, 4). Exits with 77 where
-// no GPU is. Last line: JSON.
+// next. usage: gpu-handover [GIB [SLAB_MIB [GPU [COPY_GIB [HOLD_S]]]]] (40, 256, 0, 4, 0); for
+// HOLD_S seconds no process has CUDA open, and the descriptors alone hold the memory. Exits with 77
+// where no GPU is. Last line: JSON.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -36,6 +37,7 @@ struct Sizes {
   std::uint64_t bytes = std::uint64_t{40} << 30, slab_bytes = 256 * kMiB,
                 copy_bytes = std::uint64_t{4} << 30;
   int gpu = 0;
+  unsigned hold_s = 0;
   std::uint64_t slabs() const { return (bytes + slab_bytes - 1) / slab_bytes; }
 };
 
@@ -199,6 +201,7 @@ int main(int argc, char** argv) {
   if (argc > 2) sizes.slab_bytes = number(argv[2], "SLAB_MIB") * kMiB;
   if (argc > 3) sizes.gpu = static_cast<int>(number(argv[3], "GPU"));
   if (argc > 4) sizes.copy_bytes = number(argv[4], "COPY_GIB") << 30;
+  if (argc > 5) sizes.hold_s = static_cast<unsigned>(number(argv[5], "HOLD_S"));
   if (sizes.bytes == 0 || sizes.slab_bytes == 0 || sizes.copy_bytes == 0)
     die("sizes are 1 or more");
   Channel old_one, new_one;
@@ -216,6 +219,7 @@ int main(int argc, char** argv) {
   }
   kill(first, SIGKILL);
   waitpid(first, nullptr, 0);
+  sleep(sizes.hold_s);
   const pid_t second = start(new_one, [&](Channel& in) { second_program(in, sizes); });
   int status = 0;
   if (new_one.receive().ok()) {

@@ -11,6 +11,10 @@
 //   profile RANKS           {"profile": what perf::solve() takes, "launch_s", "comp_s": of the
 //                           coefficients that it gives}; waits until the programs of the first
 //                           keepers have reported
+//   predict M SAMPLES LAYERS  {"step_s", "peak_bytes"}: what the coefficients of the last profile
+//   say of
+//                           one worker with LAYERS layers and M micro-batches of SAMPLES samples
+//   verify 0|1              {}; whether later switches hash the bytes that they move (1)
 //   hold PHASE FILE         {}; from now on that phase of a switch begins when FILE is gone, and
 //                           FILE.reached says that it would begin
 // RANKS is how many, the first of the keepers; FROM and TO are keepers, "0,1,2" in the order of
@@ -27,6 +31,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -34,6 +39,8 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/models/model.h"
+#include "core/perf/peak_memory.h"
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
 #include "profiler/assemble.h"
@@ -108,11 +115,32 @@ class Host {
     if (!plan) return why(plan.error().message());
     const auto profile = profiler::assemble(*plan, seen);
     if (!profile) return why(profile.error().message());
-    const auto solved = perf::solve(*profile, machines);
+    auto solved = perf::solve(*profile, machines);
     if (!solved) return why(solved.error().message());
+    solved_ = *solved;
     return Json::object({{"profile", perf::to_json(*profile)},
                          {"launch_s", solved->types.front().launch_s},
                          {"comp_s", solved->types.front().comp_s}});
+  }
+
+  Json predict(int micro_batches, int samples, int layers) const {
+    if (!solved_) return why("there is no profile");
+    models::Model model{};
+    model.layers = layers;
+    model.global_batch = micro_batches * samples;
+    plan::StageLayout stage{layers, 1, {}};
+    stage.groups.push_back({0, 0, samples, plan::GpuMask{1}});
+    const plan::Layout layout{micro_batches, {stage}};
+    const cluster::Cluster machines = support::host_cluster(1, 8);
+    const perf::PerformanceModel predictor(model, machines, *solved_);
+    const perf::PeakMemory peak = perf::MemoryModel(predictor).stage_peak(layout, 0);
+    return Json::object({{"step_s", predictor.iteration_time(layout).total()},
+                         {"peak_bytes", peak.total() - peak.overhead}});
+  }
+
+  Json verify(bool hashes) {
+    verifies_ = hashes;
+    return Json::object({});
   }
 
   Json hold(std::string phase, std::string file) {
@@ -159,6 +187,7 @@ class Host {
   runtime::Coordinator coordinator(std::chrono::seconds limit) {
     runtime::Coordinator::Options limits;
     limits.prepare_limit = limit;
+    limits.verify = verifies_;
     limits.on_phase = [this](runtime::SwitchMachine::Phase phase) {
       begins(runtime::SwitchMachine::to_text(phase));
     };
@@ -174,6 +203,8 @@ class Host {
   std::condition_variable has_reported_;
   std::array<std::string, 16> reported_;  ///< by keeper, what its program reported last
   std::vector<std::unique_ptr<runtime::Keeper>> keepers_;
+  std::optional<perf::Coefficients> solved_;  ///< from the last profile
+  bool verifies_ = true;
   std::pair<std::string, std::string> held_;                      ///< phase and file
   std::vector<std::pair<std::string, Clock::time_point>> began_;  ///< of the last switch
 };
@@ -206,6 +237,9 @@ int main() {
     else if (what == "hold" && !folder.empty()) answer = host.hold(phase, folder);
     else if (what == "begin" && words >> ranks) answer = host.begin(number, ranks);
     else if (what == "profile") answer = host.profile(number);
+    else if (what == "verify") answer = host.verify(number != 0);
+    else if (int samples = 0, layers = 0; what == "predict" && words >> samples >> layers)
+      answer = host.predict(static_cast<int>(number), samples, layers);
     else if (what == "withdraw") answer = host.withdraw(number);
     else if (what == "switch" && words >> from >> to >> limit_s)
       answer = host.change(number, numbers(from), numbers(to), std::chrono::seconds(limit_s));
