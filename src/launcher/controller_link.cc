@@ -59,7 +59,7 @@ Greeting greet(const ControllerAddress& address, const control::Hello& hello) {
       greeting.client = std::move(*client);
       return greeting;
     } else {
-      failed(Error(fmt::format("{}:{} is no controller", host, address.port)));
+      failed(Error(fmt::format("{}:{} is not a controller of Swell", host, address.port)));
     }
   }
   return greeting;

@@ -22,11 +22,11 @@ struct ConsentPair {
   double ratio() const noexcept { return with_s / without_s; }
 };
 
-/// What consent to fewer GPUs costs the jobs that give it, under one policy.
+/// The cost of consent to fewer GPUs for the jobs that give it, under one policy.
 struct ConsentCost {
   PairedRatios all;               ///< completion times of all jobs, with consent over without
   std::vector<ConsentPair> jobs;  ///< consenting ones, by seed and number
-  /// Of the ratios of consenting jobs; the third is the mean of the worst twentieth.
+  /// Ratios of consenting jobs; the third is the mean of the worst twentieth.
   double median = 1, p95 = 1, worst_twentieth = 1, worst = 1;
 };
 

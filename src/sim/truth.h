@@ -13,7 +13,7 @@
 
 namespace swell::sim {
 
-/// What programs report of themselves.
+/// The part of a profile that programs report of themselves.
 struct Reporting {
   int steps = 10;  ///< iterations on one plan after which its profile is there
   /// Neither launches nor the head are observed, so that solve() finds the coefficients of A.2.

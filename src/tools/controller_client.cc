@@ -56,7 +56,7 @@ Result<control::Answer> asked_at(const control::Client::Options& where, const co
     if (const auto* refused = std::get_if<control::Refused>(&**message))
       return Error(refused->reason);
     if (auto* answer = std::get_if<control::Answer>(&**message)) return std::move(*answer);
-    return Error(fmt::format("{}:{} is no controller", where.host, where.port));
+    return Error(fmt::format("{}:{} is not a controller of Swell", where.host, where.port));
   }
 }
 

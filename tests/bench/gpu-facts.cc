@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What Swell reads of this machine's GPUs from sysfs and NVIDIA's driver library, for a comparison
-// with NVIDIA's own tools. Last line: JSON.
+// Prints what Swell reads of this machine's GPUs from sysfs and NVIDIA's driver library, for a
+// comparison with NVIDIA's own tools. Last line: JSON.
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What Swell does on one GPU: stages of at most 8 minutes, each prediction beside its measurement.
+# Measures Swell on one GPU, in stages of at most 8 minutes, each prediction beside its measurement.
 #
 #   tests/gpu/run.sh [--stand-in] [--out DIR] [--seconds N] [STAGE...]
 #

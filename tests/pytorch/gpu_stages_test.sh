@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What runs on a GPU in its first half hour (tests/gpu), from its bundle and over the stand-ins: each stage ends well, and measures.
+# The stages of the first half hour on a GPU (tests/gpu), from their bundle and over the stand-ins: each ends well, and measures.
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
 # shellcheck source=tests/support/tap.sh

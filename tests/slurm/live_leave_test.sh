@@ -32,7 +32,7 @@ leaves() {
 }
 check 'where a reclaim finds no time for a switch all ranks leave at one step, and the others lose none' leaves
 
-# Of a minute, in which Slurm counts, half is left to leave in. As the user's guide has it, but for the copy in the log.
+# Slurm counts in minutes; half of one is left to leave in. As the user's guide has it, but for the copy in the log.
 cat > "$work/saved_job.sh" << 'EOJ'
 #!/bin/bash
 rm -f "$OUT"/steps.*

@@ -34,7 +34,7 @@ class Profile:
         self._order: list[torch.nn.Parameter] = []
         self._hooks: list[Any] = []
         self._has_role = False
-        # Of fully_shard the profiler counts shards as whole tensors: no peak goes with them.
+        # The profiler counts shards of fully_shard as whole tensors: no peak goes with them.
         self._is_whole = not any(hasattr(module, "_get_fsdp_state") for module in model.modules())
         self._measures = False      # whether the device's peak is that of the present step
         self._seen: tuple[str, tuple[int, ...]] | None = None       # a layer's activation of one sample
@@ -159,7 +159,7 @@ class Profile:
         batch = max(1, round(samples))
         dtype, shape = self._seen or ("float32", (1,))
         try:
-            # Of what a layer keeps any part may be called whole: it matters to tensor parallelism alone. The rest follows from the peak.
+            # Any part of what a layer keeps may be called whole: it matters to tensor parallelism alone. The rest follows from the peak.
             self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=1.0)
         except (NativeError, TypeError):
             self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch)     # a profile, but no coefficients

@@ -108,7 +108,7 @@ class Search {
     return all;
   }
 
-  /// What list scheduling makes of each of `bases`, with the costs as they are.
+  /// Returns what list scheduling makes of each of `bases`, with the costs as they are.
   std::vector<Candidate> list_candidates(const std::vector<Candidate>& bases) const {
     struct Piece {
       const Candidate* base;

@@ -9,7 +9,7 @@
 
 namespace swell::planner {
 
-/// What a schedule is searched for.
+/// The input of a search for a schedule.
 struct ScheduleProblem {
   /// One for each possible number of chunks: the costs of the plan so divided.
   std::vector<schedule::Costs> choices;

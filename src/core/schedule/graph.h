@@ -7,7 +7,7 @@
 
 namespace swell::schedule {
 
-/// What a node of the graph does. The first three are computation, as Kind.
+/// The work of one node of the graph. The first three are computation, as Kind.
 enum class NodeKind : std::uint8_t {
   forward,
   backward,

@@ -32,8 +32,8 @@ std::string to_string(const Operation& operation);
 /// Passes of one stage, first to last.
 using Order = std::vector<Operation>;
 
-/// What a schedule is for. Chunk c of stage s stands before chunk c of stage s + 1; chunk c + 1 of
-/// stage 0 stands behind chunk c of the last stage.
+/// The pipeline that a schedule is for. Chunk c of stage s stands before chunk c of stage s + 1;
+/// chunk c + 1 of stage 0 stands behind chunk c of the last stage.
 struct Shape {
   int stages = 1;
   int chunks = 1;  ///< of each stage: virtual stages
@@ -65,7 +65,7 @@ Result<void> check_shape(const Shape& shape);
 /// for.
 Result<void> check(const Schedule& schedule);
 
-/// What check() asks of each order by itself: all but that no stage waits for ever.
+/// Checks each order by itself, as check() does: all but that no stage waits for ever.
 Result<void> check_orders(const Schedule& schedule);
 
 /// The same as check(), and that the schedule is for `shape`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What makes a schedule valid, and what is said of one that is not.
+// Which schedules are valid, and what is said of one that is not.
 #include <criterion/criterion.h>
 
 #include "core/schedule/named.h"
@@ -9,7 +9,7 @@ using namespace swell::schedule;
 
 namespace {
 
-/// What check() says of `schedule`; "" where it is valid.
+/// Returns what check() says of `schedule`; "" where it is valid.
 std::string said_of(const Schedule& schedule) {
   const auto valid = check(schedule);
   return valid ? "" : valid.error().message();
