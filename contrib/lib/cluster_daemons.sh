@@ -47,6 +47,9 @@ daemon_pid() {
   [[ $pid =~ ^[0-9]+$ ]] && is_ours "$pid" && printf '%s\n' "$pid"
 }
 
+# has_ended DAEMON: at two looks, since a process that executes another program has no environment for a moment.
+has_ended() { ! daemon_pid "$1" > /dev/null && sleep 0.5 && ! daemon_pid "$1" > /dev/null; }
+
 is_ours() { grep -qszxF -- "SWELL_CLUSTER_DAEMON=$dir" "/proc/$1/environ"; }
 
 launch_daemon() {
@@ -108,7 +111,7 @@ database() { as_user "$slurm_user" mariadb --no-defaults --socket="$dir/db/sock"
 # await DAEMON: until it answers; false where it ended or the deadline passed, with the reason in why.
 await() {
   until answers "$1"; do
-    if ! daemon_pid "$1" > /dev/null; then
+    if has_ended "$1"; then
       why="$1 ended by itself"
       return 1
     fi

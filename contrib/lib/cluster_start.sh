@@ -155,9 +155,9 @@ await_nodes() {
     idle=$(client sinfo -a -h -N -t idle -o '%N %t' 2> /dev/null | sort -u | grep -c ' idle$')
     ((idle >= slurmds)) && return 0
     for ((i = 1; i <= slurmds; i++)); do
-      daemon_pid "slurmd.node$i" > /dev/null || fail "slurmd.node$i" "slurmd.node$i ended by itself"
+      ! has_ended "slurmd.node$i" || fail "slurmd.node$i" "slurmd.node$i ended by itself"
     done
-    daemon_pid slurmctld > /dev/null || fail slurmctld 'slurmctld ended by itself'
+    ! has_ended slurmctld || fail slurmctld 'slurmctld ended by itself'
     (($(now_ms) <= deadline_ms)) || fail slurmctld "only $idle of $slurmds nodes became idle in time (--timeout)"
     sleep 0.03
   done
