@@ -148,7 +148,7 @@ uses_the_signal() {
 on_signal() { echo "a dump of epoch $SWELL_EPOCH"; }
 END
   lends_nothing && MINE=./dumps.sh own max=8,grace=2 && within 20 runs 2 && swell drain --undo || return
-  within 40 says_so 'workers did not leave within 2 s of USR1' && within 20 has_no_companions "$job" && runs 2 && within 10 is_lent "$job" 0 || return
+  within 90 says_so 'workers did not leave within 2 s of USR1' && within 20 has_no_companions "$job" && runs 2 && within 10 is_lent "$job" 0 || return
   grep -q 'a dump of epoch 0' "$job.out" && ! grep 'killed\|epoch 1' "$job.out" && finishes
 }
 check 'a growth kills no program that uses the signal for something else, and swell why says why' uses_the_signal
@@ -160,7 +160,7 @@ END
   lends_nothing && MINE=./deaf.sh own max=8,grace=2 && within 20 runs 2 && swell drain --undo && within 40 runs 8 || return
   rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 4 && scancel "$rigid_job" || return
   # They were killed for the reclaim alone. What is idle again is offered once, and goes back.
-  within 30 says_so 'workers did not leave within 2 s of USR1' && within 20 in_state "$rigid_job" CANCELLED || return
+  within 90 says_so 'workers did not leave within 2 s of USR1' && within 20 in_state "$rigid_job" CANCELLED || return
   sleep 3 # several rounds of the controller
   is_lent "$job" 2 && finishes
 }
