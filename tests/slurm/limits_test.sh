@@ -129,7 +129,7 @@ clear_queue
 shrunk_by_scontrol() {
   job=$(sbatch --parsable --hold --output="$work/%j.out" -N3 --gres=gpu:4 --elastic=min=4,grace=5 "$work/trainer_job.sh" 2> /dev/null) || return
   scontrol update job="$job" numnodes=1 && scontrol update job="$job" gres=gpu:1 && scontrol update job="$job" NumTasks=1 NumCPUs=1 && scontrol release "$job" &&
-    within 60 word_is "$job" basic 1 && within 10 word_is "$job" wanted 8
+    within 60 word_is "$job" basic 1 && within 30 word_is "$job" wanted 8
 }
 check 'a job that makes itself smaller after its submission is owed eight times what it holds, no more' shrunk_by_scontrol
 clear_queue
@@ -145,7 +145,7 @@ check 'what is lent on a node that is drained goes back, and returns with the no
 # asked_to_end WORDS...: scontrol is given them for node2. A rigid job keeps the node from what it is asked for, and undone_by mends that.
 asked_to_end() {
   scontrol "$@" && within 20 lent_on "$job" node1 node3 && within 20 drain_is_said && in_state "$rigid_job" RUNNING && goes_on "$job" || return
-  scontrol ${undone_by:-update nodename=node2 state=resume} && within 60 lent_on "$job" node1 node2 node3 && is_lent "$job" 9
+  scontrol ${undone_by:-update nodename=node2 state=resume} && within 60 lent_on "$job" node1 node2 node3 && within 20 is_lent "$job" 9
 }
 other_ways_to_end() {
   rigid --gres=gpu:1 -w node2 && within 30 in_state "$rigid_job" RUNNING && within 60 is_lent "$job" 9 || return
@@ -156,7 +156,7 @@ check 'so it is on a node that is to be rebooted, or is failing' other_ways_to_e
 
 # A srun that is stopped would keep companions in COMPLETING for more than a minute, after which Slurm drains their nodes.
 suspended() {
-  scontrol suspend "$job" && within 10 lent_ones_are_gone && rigid --gres=gpu:4 -w node2 && within 10 in_state "$rigid_job" RUNNING &&
+  scontrol suspend "$job" && within 30 lent_ones_are_gone && rigid --gres=gpu:4 -w node2 && within 30 in_state "$rigid_job" RUNNING &&
     scancel "$rigid_job" && within 30 ended "$rigid_job" && [[ -z $(sinfo -h -t drain -o %N) ]] || { sinfo -N -o '%N %T %E'; return 1; }
   scontrol resume "$job" && within 90 is_lent "$job" 10 && goes_on "$job"
 }
