@@ -6,7 +6,7 @@
 #   tests/gpu/pack.sh DIR
 #
 # DIR is made: programs with their libraries, the Python package and the stages. Copy it there and run DIR/tests/gpu/run.sh. The
-# target needs the driver, Python 3.11 or 3.12 with PyTorch, and a C library as new as the one named in DIR/glibc.
+# target needs the driver, Python 3.11 or 3.12 with PyTorch, and C and C++ libraries as new as those named in DIR/glibc.
 # SWELL_STAGE names an installed build (BUILD/stage); without it Swell is built in build-gpu.
 set -eu -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -34,8 +34,8 @@ for program in "${programs[@]}"; do
 done
 for library in libswell.so.1 libswell-nccl-profiler.so; do strip --strip-unneeded -o "$dir/build/stage/lib/$library" "$(readlink -f "$build/stage/lib/$library")"; done
 strip --strip-unneeded -o "$dir/build/tests/unit/.libs/libcuda.so.1" "$(readlink -f "$build/tests/unit/.libs/libcuda.so.1")"
-# All but what each Linux has with its C library.
-ldd "$dir"/build/tests/{unit/live_host,bench/gpu-*} "$dir/build/stage/lib/libswell.so.1" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt|libcuda)\.so/ { print $3 }' | sort -u |
+# All but the C and C++ libraries: Debian's libstdc++ wants a newer C library than the programs do, and PyTorch has one loaded.
+ldd "$dir"/build/tests/{unit/live_host,bench/gpu-*} "$dir/build/stage/lib/libswell.so.1" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt|libstdc[+][+]|libgcc_s|libcuda)\.so/ { print $3 }' | sort -u |
   while read -r library; do cp -L "$library" "$dir/build/lib/"; done
 mkdir -p "$dir"/contrib "$dir"/tests/pytorch
 cp -r "$top/contrib/pytorch" "$top/contrib/lib" "$dir/contrib/"
@@ -43,7 +43,8 @@ cp -r "$top/tests/gpu" "$dir/tests/"
 cp -r "$top"/tests/pytorch/{*.py,jobs,engine} "$dir/tests/pytorch/"
 find "$dir" -name __pycache__ -prune -exec rm -rf {} +
 git -C "$top" rev-parse --short HEAD > "$dir/commit" 2> /dev/null || printf 'unknown\n' > "$dir/commit"
-objdump -T "$dir"/build/tests/*/* "$dir"/build/stage/lib/* "$dir"/build/lib/* 2> /dev/null | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1 > "$dir/glibc"
+objdump -T "$dir"/build/tests/*/* "$dir"/build/stage/lib/* "$dir"/build/lib/* 2> /dev/null | grep -oE 'GLIBC(XX)?_[0-9.]+' |
+  sort -uV | awk -F_ '{ newest[$1] = $0 } END { print newest["GLIBC"], newest["GLIBCXX"] }' > "$dir/glibc"
 mib=$(du -sm "$dir" | cut -f1)
-printf '%s: %s MiB, C library from %s on\n' "$dir" "$mib" "$(cat "$dir/glibc")"
+printf '%s: %s MiB, with %s or newer\n' "$dir" "$mib" "$(cat "$dir/glibc")"
 ((mib <= 60)) || { printf 'pack.sh: the bundle has %s MiB; 60 is the most\n' "$mib" >&2; exit 1; }
