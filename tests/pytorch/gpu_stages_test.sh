@@ -12,7 +12,7 @@ work=$(mktemp -d /tmp/swell-test-XXXXXX) || exit 1
 trap 'rm -rf -- "$work"' EXIT
 trap 'exit 1' INT TERM HUP
 
-check 'the bundle has at most 60 MB, and all that its programs load' "$top/tests/gpu/pack.sh" "$work/bundle"
+check 'the bundle has at most 60 MB, and its programs are in it' "$top/tests/gpu/pack.sh" "$work/bundle"
 ((failures == 0)) || finish_tests
 # Nothing of this checkout or its build may be used from here on.
 stage() { env -u SWELL_STAGE -u SWELL_LIBRARY "$work/bundle/tests/gpu/run.sh" --stand-in --out "$work/results" "$1" || { tail -n 30 "$work/results/$1.log"; return 1; }; }
