@@ -36,14 +36,14 @@ CONFIGS = {
 
 
 def plan(micro_batches, *stages):
-    """Stages as (layers, tp, [local batches])."""
+    """Stages as (layers, tp, [local batches]), and numbers of units of chunks."""
     made, gpu = [], 0
-    for layers, tp, batches in stages:
+    for layers, tp, batches, *chunks in stages:
         groups = []
         for local in batches:
             groups.append(Group("node", "type", tuple(range(gpu, gpu + tp)), local))
             gpu += tp
-        made.append(Stage(layers, tp, tuple(groups)))
+        made.append(Stage(layers, tp, tuple(groups), tuple(chunks)))
     return Plan(micro_batches, tuple(made))
 
 
@@ -63,6 +63,16 @@ PLANS = {
     "tp by stage: 2, 1": plan(3, (3, 2, [4]), (1, 1, [4])),
     "tp and dp by stage: 2x1, 1x3": plan(2, (2, 2, [6]), (2, 1, [2, 1, 3])),
     "three stages, all different": plan(3, (1, 1, [1, 3]), (2, 2, [4]), (1, 1, [2, 2])),
+}
+# Plans of several chunks a stage, some with a No-Op, an embedding or a head alone.
+CHUNKS = {
+    "one stage, three chunks": plan(3, (4, 1, [4], 1, 0, 3)),
+    "pp2, two chunks, embedding apart": plan(6, (2, 1, [2], 1, 2), (2, 1, [2], 2, 1)),
+    "pp2, No-Ops at both ends": plan(3, (3, 1, [4], 0, 3), (1, 1, [4], 1, 0)),
+    "pp3, two chunks": plan(4, (1, 1, [3], 1, 0), (2, 1, [3], 1, 1), (1, 1, [3], 1, 0)),
+    "pp2 tp2, two chunks": plan(3, (2, 2, [4], 1, 1), (2, 2, [4], 1, 1)),
+    "two chunks, dp by stage: 2, 3": plan(2, (2, 1, [3, 3], 1, 1), (2, 1, [2, 1, 3], 1, 1)),
+    "two chunks, tp and dp by stage: 2x1, 1x2, 1x1": plan(3, (1, 2, [4], 1, 0), (2, 1, [1, 3], 1, 1), (1, 1, [4], 1, 0)),
 }
 
 

@@ -19,6 +19,7 @@ class Messages:
         self._real = {name: getattr(dist, name) for name in ("isend", "irecv", "new_group")}
         self._met, self._groups, self._on_host, self._made = set(), {}, set(), 0
         self.order = []     # meetings of this worker
+        self.senders = {}   # by group and pair: who sent, message by message
 
     def new_group(self, *arguments, **options):
         made = self._real["new_group"](*arguments, **options)
@@ -41,6 +42,8 @@ class Messages:
         return self._real["irecv"](tensor, peer, group=group)
 
     def _meet(self, group, sender, receiver, role):
+        # NCCL makes the messages of a pair one after the other: where the ends disagree on the next one, both wait for ever.
+        self.senders.setdefault((self._groups.get(id(group)), *sorted((sender, receiver))), []).append(sender)
         name = f"group {self._groups.get(id(group), 'of all')}, {sender} to {receiver}"
         if name in self._met:
             return

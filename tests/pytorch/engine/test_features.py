@@ -9,13 +9,13 @@ import pytest
 import torch
 import transformers
 
-from swell.engine import Engine, arena, families, schedule, state
+from swell.engine import Engine, Plan, arena, families, schedule, state
 from swell.engine.skeleton import Skeleton
 from swell.engine.standing import Standing
 
 WHOLE = models.plan(3, (4, 1, [4]))
-PLANS = {name: models.PLANS[name] for name in ("one worker", "dp2", "pp2 dp2", "dp by stage: 1, 2", "tp by stage: 2, 1",
-                                               "three stages, all different")}
+PLANS = {name: {**models.PLANS, **models.CHUNKS}[name] for name in (
+    "one worker", "dp2", "pp2 dp2", "dp by stage: 1, 2", "two chunks, tp and dp by stage: 2x1, 1x2, 1x1", "three stages, all different")}
 
 
 def adamw(parameters):
@@ -75,8 +75,8 @@ class Tokens(torch.utils.data.Dataset):
 @pytest.mark.parametrize("options, place", [({}, "cpu"), ({"foreach": True}, "cpu"), ({"fused": True}, "meta")])
 def test_the_number_of_a_step_stands_where_the_optimizer_reads_it(options, place):
     plan = models.PLANS["one worker"]
-    stage = Standing(Skeleton(config("llama")), plan, 0, seed=0, device=torch.device("cpu"), recompute=False, timed=None).stage
-    requests = list(state.wanted(stage, plan.place(0), lambda parameters: torch.optim.AdamW(parameters, **options)))
+    share = Standing(Skeleton(config("llama")), plan, 0, seed=0, device=torch.device("cpu"), recompute=False, timed=None).share
+    requests = list(state.wanted(share, plan.place(0), lambda parameters: torch.optim.AdamW(parameters, **options)))
     tensors, _ = arena.Ordinary().take(requests, torch.device("meta"))      # in place of a GPU
     assert {tensors[one.name].device.type for one in requests if one.kind == "step"} == {place}
     assert {tensors[one.name].device.type for one in requests if one.kind != "step"} == {"meta"}
@@ -127,7 +127,7 @@ def test_a_folder_with_weights_is_read_in_parts(tmp_path):
 
 def share(rank, plan):
     engine = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=plan)
-    return sum(one.numel() for one in engine._stage.model.parameters()), [one.shape for one in engine._state.tensors.values()]
+    return sum(one.numel() for one in engine._share.parameters.values()), [one.shape for one in engine._state.tensors.values()]
 
 
 def test_no_worker_holds_more_than_its_share(tmp_path):
@@ -163,6 +163,13 @@ def test_random_weights_are_drawn_as_the_family_says():
     (lambda: models.PLANS["dp2"].check(4, 12, 3), "is for 2 workers, there are 3"),
     (lambda: models.plan(1, (3, 1, [12])).check(4, 12, 1), "has 3 layers, the model 4"),
     (lambda: models.plan(1, (2, 1, [12]), (2, 1, [6, 5])).check(4, 12, 3), "stage 1 computes 11 samples"),
+    (lambda: models.plan(1, (2, 1, [12], 1, 1), (2, 1, [12], 2)).check(4, 12, 2), "stage 1 has 1 chunks, another one 2; give every stage as many"),
+    (lambda: models.plan(1, (4, 1, [12], 2, 3)).check(4, 12, 1), "the chunks have 5 units; embedding, 4 layers and head are 6, so give that many, or 4"),
+    (lambda: models.plan(1, (4, 1, [12], 3, 3), (0, 1, [12], 0, 0)).check(4, 12, 2), "stage 1 has no unit in any of its chunks"),
+    (lambda: models.plan(1, (4, 1, [12], *[1] * 7)).check(4, 12, 1), "each stage has 7 chunks, more than the 6 units of the model; give fewer"),
+    (lambda: models.plan(1, (3, 1, [12], 3, 0), (1, 1, [12], 0, 3)).check(4, 12, 2), "stage 0 has 3 layers, its chunks hold 2"),
+    (lambda: Plan.from_json({"micro_batches": 1, "stages": [{"layers": 4, "tp": 1, "groups": [], "chunks": [3, -1]}]}),
+     r'stage 0 has "chunks": \[3, -1\]; give a list of numbers of units'),
     (lambda: schedule.check([[schedule.Pass(True, 0), schedule.Pass(False, 0)]], 1, 1), "stage 0: B .* stands before its F"),
 ])
 def test_errors_name_the_value(make, words):

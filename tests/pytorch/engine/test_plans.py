@@ -75,3 +75,16 @@ def test_a_run_of_equal_groups_reads_as_its_groups() -> None:
     value["stages"][0]["groups"][0]["gpus"] = [0, 1, 4]  # type: ignore[index]
     with pytest.raises(ValueError, match="3 GPUs of each node.*a multiple of tp=2 is needed"):
         Plan.from_json(value)
+
+
+def test_chunks_are_units_or_layers_alone() -> None:
+    plan = models.plan(3, (1, 1, [4], 1, 0), (3, 1, [4], 1, 2))
+    assert [stage.chunks for stage in plan.stages] == [(2, 0), (1, 3)], "the embedding is with the first chunk, the head with the last one"
+    assert [[(part.embedding, list(part.layers), part.head) for part in parts] for parts in plan.parts] == [
+        [(True, [0], False), (False, [], False)], [(False, [1], False), (False, [2, 3], True)]]
+    assert plan.layers(1) == [1, 2, 3] and plan.summary() == "1L in 2+0 dp1 tp1 | 3L in 1+3 dp1 tp1"
+    for one in (plan, *models.CHUNKS.values(), *models.PLANS.values()):
+        one.check(models.LAYERS, models.BATCH, one.world)
+        assert Plan.from_json(one.to_json()) == one
+        assert sorted(layer for stage in range(one.pp) for layer in one.layers(stage)) == list(range(models.LAYERS))
+    assert "chunks" not in models.PLANS["pp2"].to_json()["stages"][0]

@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Schedules as data: the rules and the text of the core (docs/schedules.md)."""
 
+import os
+import re
+
 import models
+import pool
 import pytest
 import torch
 
-from swell.engine import Engine, schedule
-from swell.engine.schedule import Pass, check, one_forward_one_backward, parse, to_text
+from swell.engine import Engine
+from swell.engine.named_schedules import named
+from swell.engine.schedule import Pass, check, parse, to_text
 
+# Cases that the core's tests read too.
+with open(os.path.join(pool.HERE, "..", "..", "unit", "core", "schedule", "cases.inc")) as file:
+    CASES = [(kind, text, tuple(map(int, shape.split(", "))), words)
+             for kind, text, shape, words in re.findall(r'^(NAMED|REFUSED)\("(.*)", (\d+, \d+, \d+), "(.*)"\)$', file.read(), re.MULTILINE)]
 # As the core writes them: tests/unit/core/schedule/text_test.cc.
 TEXTS = {
     "F*4(BF)*4B*4\nFF(FB)*6BB\nF(FB)*7B\n(FB)*8\n": (4, 8, 1),
@@ -25,20 +34,33 @@ def test_a_text_reads_and_writes_as_the_core_does(text):
     assert to_text(read) == text
 
 
-def test_1f1b_as_text():
-    assert to_text(one_forward_one_backward(4, 8)) == next(iter(TEXTS))
-    assert parse("# four stages\n F *4 (B F)*4 B*4; FF(FB)*6BB\n\nF(FB)*7B # third\n(FB)*8") == one_forward_one_backward(4, 8)
+def test_schedules_by_name_are_those_of_the_core():
+    cases = [(name, shape, text) for kind, name, shape, text in CASES if kind == "NAMED"]
+    assert len(cases) > 40
+    for name, (stages, chunks, micro_batches), text in cases:
+        made = named(name, stages, micro_batches, chunks)
+        assert to_text(made).replace("\n", ";") == text, f"{name} of {stages}, {chunks}, {micro_batches}"
+        check(made, stages, micro_batches, chunks)
+
+
+@pytest.mark.parametrize("text, shape, words", [case[1:] for case in CASES if case[0] == "REFUSED"])
+def test_what_the_core_refuses_is_refused_with_its_words(text, shape, words):
+    stages, chunks, micro_batches = shape
+    with pytest.raises(ValueError, match=re.escape(words)):
+        check(parse(text), stages, micro_batches, chunks)
+
+
+def test_blanks_and_comments_are_skipped():
+    assert to_text(named("1f1b", 4, 8)) == next(iter(TEXTS))
+    assert parse("# four stages\n F *4 (B F)*4 B*4; FF(FB)*6BB\n\nF(FB)*7B # third\n(FB)*8") == named("1f1b", 4, 8)
 
 
 @pytest.mark.parametrize("text, words", [
-    ("", "the schedule is empty"),
-    ("FB\nFXB", r"line 2 of the schedule: column 2: 'X' is not F, B, W"),
     ("F*0B", r"behind \* a number"),
     ("F*", r"behind \* a number"),
     ("*3FB", "stands behind nothing"),
     ("(FB", r"a \( without its \)"),
     ("FB)", r"a \) without its \("),
-    ("F1024B1024", "a chunk is not 0 to 1023"),
     ("(" * 40 + "FB" + ")" * 40, "more brackets"),
     ("(((F*60000)*60000)*60000)B", "more than 2097152 operations"),
 ])
@@ -47,40 +69,45 @@ def test_wrong_text_is_refused_by_line_and_column(text, words):
         parse(text)
 
 
-@pytest.mark.parametrize("text, shape, words", [
-    ("FB", (2, 1), "is for 1 stages, the plan has 2"),
-    ("FB;FF", (2, 2), "stage 0: the order lacks F of chunk 0, micro-batch 1"),
-    ("FB;FFBB", (2, 1), "stage 1: F of chunk 0, micro-batch 1 is not a pass of 1 chunks and 1 micro-batches"),
-    ("FBW;FB", (2, 1), "stage 1: the order lacks W .* and W by all stages or by none"),
-    ("FB1;FB", (2, 1), "stage 0: B of chunk 1, micro-batch 0 is not a pass of 1 chunks"),
-    ("FWB", (1, 1), "stage 0: W of chunk 0, micro-batch 0 stands before its B"),
-    ("FBFB;FFBB", (2, 2), "the schedule deadlocks: stage 0 waits at its operation 1, B of chunk 0, micro-batch 0, for B of chunk 0, "
-                          "micro-batch 0 on stage 1"),
-    ("FF1B1B;F1FB1B", (2, 1, 2), "stage 0 waits at its operation 1, F of chunk 1, micro-batch 0, for F of chunk 0, micro-batch 0 on stage 1"),
-])
-def test_an_invalid_schedule_is_refused_by_stage_and_operation(text, shape, words):
-    with pytest.raises(ValueError, match=words):
-        check(parse(text), *shape)
-
-
 def test_micro_batches_rise_within_a_chunk_and_no_pass_is_made_twice():
     with pytest.raises(ValueError, match="stage 0: F of chunk 0, micro-batch 1 stands before micro-batch 0"):
         check([[Pass(False, 1), Pass(False, 0), Pass(True, 0), Pass(True, 1)]], 1, 2)
     with pytest.raises(ValueError, match="stage 0: the order repeats B of chunk 0, micro-batch 0"):
         check([[Pass(False, 0), Pass(True, 0), Pass(True, 0)]], 1, 1)
+    with pytest.raises(ValueError, match="at most 2097152 are possible, so use fewer chunks or micro-batches"):
+        named("gpipe", 1024, 1024, 2)
 
 
-def test_the_engine_refuses_what_it_cannot_run():
-    def engine(text, micro_batches):
-        plan = models.plan(micro_batches, (models.LAYERS, 1, [models.BATCH // micro_batches]))
-        return Engine(models.CONFIGS["llama"](), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), global_batch=models.BATCH, plan=plan,
-                      schedule=text)
+def engine(order, plan):
+    return Engine(models.CONFIGS["llama"](), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), global_batch=models.BATCH, plan=plan,
+                  schedule=order)
 
-    with pytest.raises(ValueError, match="weight gradients; the engine makes whole backward passes, so leave W out"):
-        engine("FBWFBW", 2)
-    with pytest.raises(ValueError, match="line 1 of the schedule: column 1"):
-        engine("interleaved", 2)
-    with pytest.raises(ValueError, match="is not a pass of 1 chunks"):
-        engine("FF1B1B", 1)
-    losses = {engine(text, 2).step(models.batch()) for text in ("FFBB", "FBFB")}
-    assert len(losses) == 1, "both sum gradients in the order of the micro-batches"
+
+def test_the_engine_says_what_is_wrong_with_a_schedule(tmp_path):
+    whole = models.plan(2, (models.LAYERS, 1, [6]))
+    chunks = models.plan(2, (models.LAYERS, 1, [6], 2, 2))
+    (tmp_path / "orders").write_text("FB\nFQ\n")
+    for order, plan, words in [
+            ("fastest", whole, 'no schedule is called "fastest", and no file; use 1f1b, gpipe, interleaved'),
+            ("1f1b", chunks, "1f1b runs one chunk on each stage, the plan has 2; use interleaved"),
+            ("FBFB", chunks, "1 stages of 1 chunks and 2 micro-batches, the plan has 1 of 2 and 2; use a schedule of this plan"),
+            (str(tmp_path / "orders"), whole, "orders: line 2 of the schedule: column 2: 'Q' is not F, B, W")]:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            engine(order, plan)
+
+
+def rescheduled(rank, file):
+    made = engine(None, models.plan(2, (models.LAYERS, 1, [6], 2, 2)))
+    kept = engine("gpipe", models.plan(2, (models.LAYERS, 1, [6])))
+    for number, order in enumerate(("zero-bubble", file, "FF1B1W1BWFF1B1BW1W", "memory-minimised", None)):
+        made.reschedule(order)
+        with pytest.raises(ValueError, match="use a schedule of this plan"):
+            made.reschedule("FB")
+        assert made.step(models.batch(seed=number)) == kept.step(models.batch(seed=number)), order
+    assert all(torch.equal(tensor, made._state.tensors[name]) for name, tensor in kept._state.tensors.items())
+
+
+def test_a_training_goes_from_one_schedule_to_another_between_two_steps(tmp_path):
+    (tmp_path / "orders").write_text("# all forward\nF*2F1*2B1*2B*2\n")
+    models.model(models.CONFIGS["llama"]())
+    pool.run(tmp_path / "pool", [(1, rescheduled, (str(tmp_path / "orders"),))])

@@ -23,9 +23,9 @@ import nccl  # noqa: E402
 from swell.torch import Engine  # noqa: E402
 
 transformers.utils.logging.set_verbosity_error()
-ANY = {1: models.plan(3, (4, 1, [4])), 2: models.plan(3, (4, 2, [4])), 3: models.plan(3, (1, 1, [4]), (3, 1, [1, 3])),
+ANY = {1: models.plan(3, (4, 1, [4], 1, 3)), 2: models.plan(3, (4, 2, [4])), 3: models.plan(3, (1, 1, [4]), (3, 1, [1, 3])),
        4: models.plan(3, (1, 2, [4]), (3, 1, [2, 2])), 5: models.plan(3, (2, 1, [1, 3]), (1, 2, [4]), (1, 1, [4]))}
-PIPELINE = {1: ANY[1], 2: models.plan(3, (3, 1, [4]), (1, 1, [4])), 3: models.plan(3, (1, 1, [4]), (2, 1, [4]), (1, 1, [4])),
+PIPELINE = {1: ANY[1], 2: models.plan(3, (3, 1, [4]), (1, 1, [4])), 3: models.plan(3, (1, 1, [4], 1, 1), (2, 1, [4], 0, 2), (1, 1, [4], 1, 1)),
             4: models.plan(3, *[(1, 1, [4])] * 4)}
 
 

@@ -49,34 +49,40 @@ def targets(plan: Plan, place: Place, stage: int) -> list[Piece]:
 
 
 def tied_peers(plan: Plan, place: Place) -> tuple[list[int], int]:
-    """Returns the ranks that a worker of the first or last stage sends its gradient of a tied matrix to, and the one it receives from."""
-    other = [one.rank for one in plan.places() if one.stage == (0 if place.stage else plan.pp - 1)]
+    """Returns the ranks that a worker at one end of the model sends its gradient of a tied matrix to, and the one it receives from."""
+    other_end = plan.head_stage if place.stage == plan.embedding_stage else plan.embedding_stage
+    other = [one.rank for one in plan.places() if one.stage == other_end]
     mine = [one.rank for one in plan.places() if one.stage == place.stage]
     at = mine.index(place.rank)
     return other[at::len(mine)], other[at % len(other)]
 
 
-def _messages(plan: Plan, place: Place, tied: bool) -> list[tuple[bool, int, int]]:
-    """Returns every kind of message of a worker as (goes back, sender, receiver), each once, in an order that is the same on all workers."""
+def _messages(plan: Plan, place: Place, tied: bool) -> list[tuple[int, int, int]]:
+    """Returns every kind of message of a worker as (group, sender, receiver), each once, in an order that is the same on all workers. group: as
+    in Links.groups()."""
     rank, last = place.rank, plan.pp - 1
-    found: set[tuple[bool, int, int]] = set()
-    if place.stage > 0:
-        found |= {(False, piece.rank, rank) for piece in sources(plan, place, place.stage - 1)}
-        found |= {(True, rank, piece.rank) for piece in targets(plan, place, place.stage - 1)}
-    if place.stage < last:
-        found |= {(True, piece.rank, rank) for piece in sources(plan, place, place.stage + 1)}
-        found |= {(False, rank, piece.rank) for piece in targets(plan, place, place.stage + 1)}
-    if tied and last > 0 and place.stage in (0, last):
+    found: set[tuple[int, int, int]] = set()
+    for stage, other, around in [(place.stage, place.stage + 1, 0), *([(last, 0, 2)] if place.stage == last and plan.chunks > 1 else [])]:
+        if 0 <= other <= last and stage != other:
+            found |= {(around + 1, piece.rank, rank) for piece in sources(plan, place, other)}
+            found |= {(around, rank, piece.rank) for piece in targets(plan, place, other)}
+    for stage, other, around in [(place.stage, place.stage - 1, 0), *([(0, last, 2)] if place.stage == 0 and plan.chunks > 1 else [])]:
+        if 0 <= other <= last and stage != other:
+            found |= {(around, piece.rank, rank) for piece in sources(plan, place, other)}
+            found |= {(around + 1, rank, piece.rank) for piece in targets(plan, place, other)}
+    begins, ends = place.stage == plan.embedding_stage, place.stage == plan.head_stage
+    if tied and begins != ends:
         receivers, sender = tied_peers(plan, place)
-        found |= {(place.stage == last, rank, receiver) for receiver in receivers} | {(place.stage == 0, sender, rank)}
-    return sorted(found, key=lambda one: (one[0], min(one[1:]), max(one[1:])))
+        found |= {(int(ends), rank, receiver) for receiver in receivers} | {(int(begins), sender, rank)}
+    return sorted(found, key=lambda one: (one[0], min(one[1:]), max(one[1:]), one[1]))
 
 
 class Links:
     """The process groups of a worker. Made by all workers at the same time.
 
     tp: its tensor parallel group. dp: the same shard of all groups of its stage. ahead, back: activations and their
-    gradients; of their own, so that the two directions never wait for each other. host: all workers, on the CPU.
+    gradients between neighbouring stages; around, around_back: between the last stage and the first one, where there are several chunks. Each of
+    its own, so that the directions never wait for each other, with two stages either. host: all workers, on the CPU.
     None where there is nobody else.
     """
 
@@ -85,6 +91,8 @@ class Links:
         self.dp: dist.ProcessGroup | None = None
         self.ahead: dist.ProcessGroup | None = None
         self.back: dist.ProcessGroup | None = None
+        self.around: dist.ProcessGroup | None = None
+        self.around_back: dist.ProcessGroup | None = None
         for stage, one in enumerate(plan.stages):
             if one.tp > 1:
                 for group in range(len(one.groups)):
@@ -100,25 +108,31 @@ class Links:
                         self.dp = made
         if plan.pp > 1:
             self.ahead, self.back = dist.new_group(), dist.new_group()
+            if plan.chunks > 1:
+                self.around, self.around_back = dist.new_group(), dist.new_group()
         self.host = dist.new_group(backend="gloo") if plan.world > 1 else None
+
+    def groups(self) -> tuple[dist.ProcessGroup | None, ...]:
+        """Those of messages between stages: ahead, back, around, around_back."""
+        return self.ahead, self.back, self.around, self.around_back
 
     def connect(self, plan: Plan, place: Place, tied: bool, device: torch.device) -> None:
         """Make the connection of each message's sender and receiver. All workers call it before their first message.
 
         NCCL connects two workers in their first operation, and blocks each of them until the other comes to it. Passes meet others in an
-        order of their own, so that each would wait for another; here all go through the pairs in one order. tied: the ends of the pipeline
+        order of their own, so that each would wait for another; here all go through the pairs in one order. tied: the ends of the model
         exchange gradients.
         """
         token = torch.zeros(1, device=device)
-        for back, sender, receiver in _messages(plan, place, tied):
-            group = self.back if back else self.ahead
+        for number, sender, receiver in _messages(plan, place, tied):
+            group = self.groups()[number]
             work = dist.isend(token, receiver, group=group) if sender == place.rank else dist.irecv(token, sender, group=group)
             assert work is not None
             work.wait()
 
     def count(self) -> int:
         """Process groups of this worker, the default one with them."""
-        return sum(one is not None for one in (dist.group.WORLD, self.tp, self.dp, self.ahead, self.back, self.host))
+        return sum(one is not None for one in (dist.group.WORLD, self.tp, self.dp, *self.groups(), self.host))
 
 
 # Its name from PyTorch 2.13 on, which warns of the other one.

@@ -20,7 +20,7 @@ from swell._plain import Unreadable
 from swell._stream import Stream, is_stream
 from swell.checkpoint import readable
 from swell.data import ElasticSampler
-from swell.engine import batches, export, live, log, memory, paced, reduce, sources
+from swell.engine import batches, export, live, log, memory, named_schedules, paced, reduce, sources
 from swell.engine import optimizer as optimizers
 from swell.engine import schedule as schedules
 from swell.engine.arena import Arena, Ordinary
@@ -65,7 +65,8 @@ class Engine:
     directory: for checkpoints; one that all workers see, and no other run uses. checkpoint_every: steps; 0: by save() alone.
     log: file for a line of JSON a step. peak_flops: of one accelerator, for the utilisation in it.
     description: of a model that transformers does not describe, see docs/engine.md.
-    schedule: of passes, by stage, or its text, see swell.engine.schedule; 1F1B where not given. One chunk a stage, and whole backward passes.
+    schedule: of passes: a name ("1f1b", "gpipe", "interleaved", "zero-bubble", "memory-minimised"), which each plan makes anew; a text, a file with one, or
+        passes by stage, see swell.engine.schedule. None: interleaved, which is 1F1B where stages have one chunk.
     profile: take the times of a step's parts also where nobody asks for them (live mode does); profile() says them.
 
     With SWELL_PACED in the environment the parts of a step take as long as stated accelerators would: swell.engine.paced.
@@ -85,7 +86,7 @@ class Engine:
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self._description, self._given, self._micro_batch, self._recompute = description, plan, micro_batch, recompute
         self._factory, self._make_scheduler, self._directory = optimizer, scheduler, directory
-        self._order = schedules.parse(schedule) if isinstance(schedule, str) else schedule
+        self._schedule = _read(schedule)
         self._log_path, self._peak_flops = log, peak_flops
         standing = self._stand(here.rank, here.world)
         stays = _staying.other_groups(int(dist.is_initialized())) == 0
@@ -130,22 +131,17 @@ class Engine:
 
     def _begin(self, standing: Standing, session: _native.Session | None, arena: Arena, source: sources.Source) -> None:
         """Begin an epoch, with all of its workers: groups, memory, and the state that the training has come to."""
-        self.plan, self.place, self._stage, self._dropout = standing.plan, standing.place, standing.stage, standing.dropout
+        self.plan, self.place, self._share, self._dropout = standing.plan, standing.place, standing.share, standing.dropout
         self.rank, self.world, self._session, self._arena = standing.place.rank, standing.plan.world, session, arena
         self._regions = self._timed()
         self._links = Links(self.plan, self.place)
         self._links.connect(self.plan, self.place, bool(standing.skeleton.tied), self.device)
         if standing.shards is not None:
             standing.shards.group = self._links.tp
-        order = self._order or schedules.one_forward_one_backward(self.plan.pp, self.plan.micro_batches)
-        schedules.check(order, self.plan.pp, self.plan.micro_batches)
-        if any(one.weights for passes in order for one in passes):
-            raise ValueError("the schedule has passes of weight gradients; the engine makes whole backward passes, so leave W out")
-        self._executor = Executor(self._stage, self.plan, self.place, self._links, order, width=self.config.hidden_size, wire=self.dtype,
-                                  device=self.device, regions=self._regions, around=self._around)
+        self._executor = self._executing()
         self._totals = reduce.Totals(standing.skeleton, self.plan, self.place, self.device)
         self._checkpoints = Checkpoints(self._lock, self._links.host) if self._lock is not None else None
-        self._state = State(self._stage, self.place, source, self._factory, self.seed, arena=arena, checkpoints=self._checkpoints,
+        self._state = State(self._share, self.plan, self.place, source, self._factory, self.seed, arena=arena, checkpoints=self._checkpoints,
                             device=self.device)
         self.optimizer = self._state.optimizer
         if session is not None and isinstance(arena, Ordinary):
@@ -159,9 +155,33 @@ class Engine:
         self._is_observed = session is None     # whether this worker's role and memory are known
         self.observed_role: dict[str, float | None] = {}        # what of them the profiler was told
 
+    def _executing(self) -> Executor:
+        plan = self.plan
+        if isinstance(self._schedule, str):
+            order: schedules.Schedule = named_schedules.named(self._schedule, plan.pp, plan.micro_batches, plan.chunks)
+        else:
+            order = self._schedule
+            schedules.check(order, plan.pp, plan.micro_batches, plan.chunks)
+        return Executor(self._share, plan, self.place, self._links, order, width=self.config.hidden_size, wire=self.dtype,
+                        device=self.device, regions=self._regions, around=self._around)
+
+    def reschedule(self, schedule: schedules.Schedule | str | None) -> None:
+        """Train on under another schedule of this plan, from the next step on. Every worker calls it, between the same two steps.
+
+        Losses and weights stay bitwise what they are. Raises ValueError, and keeps the schedule, where it is invalid or of another plan.
+        """
+        before, self._schedule = self._schedule, _read(schedule)
+        try:
+            made = self._executing()
+        except ValueError:
+            self._schedule = before
+            raise
+        self._executor.end()
+        self._executor = made
+
     def _timed(self) -> Regions:
         """What takes, or gives, the times of a step's parts."""
-        regions = live.NativeRegions(self._session, self.device, self.plan.layers(self.place.stage)) if self._session is not None else Regions()
+        regions = live.NativeRegions(self._session, self.device, [part.layers for part in self.plan.parts[self.place.stage]]) if self._session is not None else Regions()
         if not os.environ.get("SWELL_PACED"):
             return regions
         if self.device.type != "cpu":
@@ -173,10 +193,11 @@ class Engine:
         return paced.Paced(regions, device, self.plan, self.place, self._work)
 
     def _work(self) -> paced.Work:
-        layers_flops, head_flops = log.forward_flops_of_a_token(self._stage.skeleton, self._length)
-        share = self.plan.stages[self.place.stage].layers / self._stage.skeleton.layers
-        return paced.Work(layers_flops * self._length * share, head_flops * self._length if self._stage.last else 0.0, self._state.bytes,
-                          self._recompute)
+        layers_flops, head_flops = log.forward_flops_of_a_token(self._share.skeleton, self._length)
+        parts, layers = self.plan.parts[self.place.stage], self.plan.stages[self.place.stage].layers
+        return paced.Work(layers_flops * self._length * layers / self._share.skeleton.layers, head_flops * self._length if self._share.last else 0.0,
+                          self._state.bytes, self._recompute, tuple(len(part.layers) / max(layers, 1) for part in parts),
+                          next((number for number, part in enumerate(parts) if part.head), 0))
 
     # ---- training
 
@@ -190,16 +211,16 @@ class Engine:
             yield from self._streamed(dataset, epochs)
             self._finish()
             return
-        stage = None
-        while stage is not self._stage:     # in another plan this worker has other samples
-            stage = self._stage
+        share = None
+        while share is not self._share:     # in another plan this worker has other samples
+            share = self._share
             sampler = ElasticSampler(dataset, self.global_batch, shuffle=shuffle, seed=self.seed, drop_last=True, rank=0, world=1)
             if self.steps:      # checkpoints that name no order are of the first one
                 sampler.load_state_dict({**(self._data or {"order": 1}), "samples": self.steps * self.global_batch})
             self._data = {name: value for name, value in sampler.state_dict().items() if name != "samples"}
             for batch in batches.batches(dataset, self.plan, self.place, self.device, sampler=sampler, epochs=epochs):
                 yield batch
-                if stage is not self._stage:
+                if share is not self._share:
                     break
         self._finish()
 
@@ -212,12 +233,12 @@ class Engine:
             stream.load_state_dict(self._data)
         else:
             stream.check()
-        self._stream, self._data, stage = stream, stream.state_dict(), None
-        while stage is not self._stage:     # in another plan this worker has other samples
-            stage = self._stage
+        self._stream, self._data, share = stream, stream.state_dict(), None
+        while share is not self._share:     # in another plan this worker has other samples
+            share = self._share
             for batch in batches.streamed(stream, self.plan, self.place, self.device, group=self._links.host, epochs=epochs):
                 yield batch
-                if stage is not self._stage:
+                if share is not self._share:
                     break
         self._stream = None
 
@@ -247,7 +268,7 @@ class Engine:
             self._stream.advance()
             self._data = self._stream.state_dict()
         if self._log.writes:
-            self._log.step(self.steps, loss, self.global_batch * self._length, log.flops_of_a_token(self._stage.skeleton, self._length),
+            self._log.step(self.steps, loss, self.global_batch * self._length, log.flops_of_a_token(self._share.skeleton, self._length),
                            lr=self.optimizer.param_groups[0].get("lr"), norm=norm,
                            **({"paced_late_s": round(self._regions.late_s, 6)} if isinstance(self._regions, paced.Paced) else {}))
         self._boundary()
@@ -256,7 +277,7 @@ class Engine:
     def backward(self, batch: GlobalBatch) -> list[torch.Tensor]:
         """The passes of a step and the sums of its gradients, without the optimizer; step() calls it.
 
-        Returns losses of this worker's samples, by micro-batch, on the last stage.
+        Returns losses of this worker's samples, by micro-batch, where the head is.
         """
         mine = self._mine(batch)
         losses = self._executor.train(mine, self._tokens(batch, mine))
@@ -268,27 +289,28 @@ class Engine:
         self._is_observed = True
         assert self._session is not None
         mine = self._mine(batch)
+        watched = next((memory.WholeActivations(chunk) for chunk in self._share.models() if chunk.layers), None)
         if self.device.type == "cpu":
             with memory.Peak(self._state.all()) as peak:
-                self._whole = memory.WholeActivations(self._stage)
+                self._whole = watched
                 losses = self.backward(batch)
             peak_bytes = self._state.bytes + peak.most
         else:
             with memory.DevicePeak(self.device) as device_peak:
-                self._whole = memory.WholeActivations(self._stage)
+                self._whole = watched
                 losses = self.backward(batch)
             peak_bytes = device_peak.most
         samples, length = mine[0].shape
         activation = length * self.config.hidden_size * torch.empty(0, dtype=self.dtype).element_size()
-        whole = self._whole.kept_bytes / (samples * self.plan.stages[self.place.stage].layers * activation)
+        whole = watched.kept_bytes / (samples * len(watched.stage.layers) * activation) if watched is not None else 0.0
         self._whole = None
         self._session.memory(peak_bytes)
-        last = 12.0 * length * self.config.vocab_size if self._stage.last else None     # probabilities, their gradient, the logits'
+        last = 12.0 * length * self.config.vocab_size if self._share.last else None     # probabilities, their gradient, the logits'
         self.observed_role = {"peak_bytes": peak_bytes, "whole": whole, "last_activation_bytes": last}
         self._session.set_role(stage=self.place.stage, group=self.place.group, layers=self.plan.stages[self.place.stage].layers,
                                local_batch=len(self.plan.samples(self.place.stage, self.place.group)), activation=self.dtype,
                                activation_shape=(length, self.config.hidden_size), whole_activations=whole, last_activation_bytes=last,
-                               tied_embedding=bool(self._stage.skeleton.tied))
+                               tied_embedding=bool(self._share.skeleton.tied))
         return losses
 
     def profile(self) -> _native.Times | None:
@@ -299,13 +321,13 @@ class Engine:
         """The loss of a global batch, without dropout and gradients; the same on every worker."""
         mine = self._mine(batch)
         tokens = self._tokens(batch, mine)
-        self._stage.model.eval()
+        self._share.train(False)
         if self._dropout is not None:
             self._dropout.training = False
         try:
             losses = [loss / tokens for loss in self._executor.evaluate(mine)]
         finally:
-            self._stage.model.train()
+            self._share.train(True)
             if self._dropout is not None:
                 self._dropout.training = True
         return self._totals.over(losses, None)[0]
@@ -315,10 +337,10 @@ class Engine:
         return {name: parameter.grad for name, parameter in self._state.trained.items() if parameter.grad is not None}
 
     def _sum_gradients(self) -> None:
-        stage = self._stage
+        share = self._share
         if self._links.tp is not None:
             partial = [parameter.grad for name, parameter in self._state.trained.items()
-                       if stage.skeleton.summed_over_shards(name) and parameter.grad is not None]
+                       if share.skeleton.summed_over_shards(name) and parameter.grad is not None]
             if partial:
                 reduce.add_gradients(partial, self._links.tp)
         if self._links.dp is not None:
@@ -326,7 +348,7 @@ class Engine:
             gradients = self._state.gradients
             with self._regions.region("dp", None, sum(one.numel() * one.element_size() for one in gradients)):
                 reduce.add_gradients(gradients, self._links.dp)
-        reduce.add_tied(stage, self.plan, self.place, self._links)
+        reduce.add_tied(share, self.plan, self.place, self._links)
 
     def _mine(self, batch: GlobalBatch) -> list[MicroBatch]:
         if isinstance(batch, batches.Batch):
@@ -339,15 +361,15 @@ class Engine:
             for number in range(self.plan.micro_batches):
                 part = {name: tensor[number * size + mine.start:number * size + mine.stop].to(self.device) for name, tensor in batch.items()}
                 labels = part.pop("labels")
-                found.append(MicroBatch(part, labels if self._stage.last else None))
+                found.append(MicroBatch(part, labels if self._share.last else None))
         self._length = found[0].shape[1]
         return found
 
     def _tokens(self, batch: GlobalBatch, mine: list[MicroBatch]) -> int:
-        """Tokens that the whole global batch predicts; the last stage's workers ask each other where they do not see all."""
+        """Tokens that the whole global batch predicts; those with the head ask each other where they do not see all."""
         if not isinstance(batch, batches.Batch):
             return int((batch["labels"][:, 1:] != -100).sum())
-        if not self._stage.last:
+        if not self._share.last:
             return 0
         count = sum((one.labels[:, 1:] != -100).sum() for one in mine if one.labels is not None)
         assert isinstance(count, torch.Tensor)
@@ -355,13 +377,13 @@ class Engine:
             dist.all_reduce(count, group=self._links.dp)
         return int(count)
 
-    def _around(self, micro_batch: int) -> AbstractContextManager[Any]:
+    def _around(self, micro_batch: int, chunk: int) -> AbstractContextManager[Any]:
         stack = ExitStack()
-        if self._whole is not None and not self._whole.is_done:
+        if self._whole is not None and self._whole.stage is self._share.chunks[chunk] and not self._whole.is_done:
             stack.enter_context(self._whole.watched())
         if self.autocast is not None:
             stack.enter_context(torch.autocast(self.device.type, self.autocast))
-        if self._dropout is not None and self._stage.model.training:
+        if self._dropout is not None and self._dropout.training:
             mine = self.plan.samples(self.place.stage, self.place.group)
             first = micro_batch * self.plan.micro_batch_samples
             stack.enter_context(self._dropout.at(self.steps, range(first + mine.start, first + mine.stop)))
@@ -406,7 +428,7 @@ class Engine:
                 decided = ""        # this epoch's: the next one has none
             standing = self._stand(int(session.variable("RANK") or 0), world, decided)
             arena = live.NativeArena(session)
-            arena.register(list(wanted(standing.stage, standing.place, self._factory)), self.device)
+            arena.register(list(wanted(standing.share, standing.place, self._factory)), self.device)
             session.offer()
             return standing, session, arena
         except (ValueError, LookupError, OSError) as error:
@@ -418,7 +440,7 @@ class Engine:
         """Train on under the next epoch's plan, in this process."""
         self._next = None
         self._state.gradients.clear()       # modules with hooks refer to themselves: what they hold is freed late
-        for parameter in self._stage.parameters.values():
+        for parameter in self._share.parameters.values():
             parameter.grad = None
         _staying.regroup(session, self.device)
         self._begin(standing, session, arena, sources.read(self.config))
@@ -481,10 +503,21 @@ class Engine:
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the model as a plain transformers folder, for from_pretrained(). Every worker calls it; rank 0 takes the
         host's memory of the whole model."""
-        skeleton = self._stage.skeleton
-        whole = export.gathered(skeleton, self.plan, self.place, {name: self._state.tensors[name] for name in self._stage.own})
+        skeleton = self._share.skeleton
+        whole = export.gathered(skeleton, self.plan, self.place, {name: self._state.tensors[name] for name in self._share.own})
         if whole is not None:
             export.save_pretrained(folder, self.config, self.dtype, skeleton, whole)
+
+
+def _read(schedule: schedules.Schedule | str | None) -> schedules.Schedule | str:
+    """A name stays what it is, since it fits every plan."""
+    if schedule is None:
+        return "interleaved"
+    if not isinstance(schedule, str):
+        return schedule
+    if schedule in named_schedules.NAMES:
+        return schedule
+    return schedules.read(schedule)
 
 
 def _start(world: int) -> torch.device:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a schedule on one stage: passes, and what is sent and received between them."""
+"""Runs a schedule on one stage: passes over its chunks, and what is sent and received between them."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ import torch.distributed as dist
 
 from swell.engine.comm import Links, Piece, sources, targets
 from swell.engine.plan import Place, Plan
+from swell.engine.put_off import PutOff
 from swell.engine.schedule import Pass, Schedule
-from swell.engine.stage import StageModel
+from swell.engine.stage import Share
 
 __all__ = ["Executor", "MicroBatch", "Regions"]
 
@@ -41,9 +43,9 @@ class Regions:
 
     stamps = False      # whether messages say when they have arrived
 
-    def region(self, kind: str, micro_batch: int | None = None, size: int = 0) -> AbstractContextManager[Any]:
-        """What stands around a part. kind: "forward", "backward", "head" and "head backward" within them, "optimizer", "tp", "dp",
-        "send", "receive"; size: in bytes."""
+    def region(self, kind: str, micro_batch: int | None = None, size: int = 0, chunk: int = 0) -> AbstractContextManager[Any]:
+        """What stands around a part. kind: "forward", "backward" (or "inputs" and "weights": gradients of these alone), "head" and, within
+        a backward pass, "head backward" or "head inputs", "optimizer", "tp", "dp", "send", "receive"; size: in bytes."""
         return nullcontext()
 
     def meet(self, group: dist.ProcessGroup | None) -> None:
@@ -70,112 +72,181 @@ class _Flight:
             work.wait()
 
 
+@dataclass(frozen=True)
+class _Route:
+    """Messages of one direction between this stage and another one. back: gradients."""
+
+    stage: int
+    pieces: list[Piece]
+    group: dist.ProcessGroup | None
+    back: bool
+
+
 class Executor:
     """Makes one stage's passes of a step.
 
-    width: of the hidden states; wire: their dtype between stages. around: stands around each pass (autocast, dropout's numbers).
+    width: of the hidden states; wire: their dtype between chunks. around: stands around each pass (autocast, dropout's numbers), told the
+    micro-batch and the chunk.
     """
 
-    def __init__(self, stage: StageModel, plan: Plan, place: Place, links: Links, schedule: Schedule, *, width: int, wire: torch.dtype,
-                 device: torch.device, regions: Regions, around: Callable[[int], AbstractContextManager[Any]]) -> None:
-        self._stage, self._links, self._passes = stage, links, list(schedule[place.stage])
+    def __init__(self, share: Share, plan: Plan, place: Place, links: Links, schedule: Schedule, *, width: int, wire: torch.dtype,
+                 device: torch.device, regions: Regions, around: Callable[[int, int], AbstractContextManager[Any]]) -> None:
+        self._share, self._plan, self._links, self._passes = share, plan, links, list(schedule[place.stage])
         self._width, self._wire, self._device, self._regions, self._around = width, wire, device, regions, around
-        before, behind = place.stage - 1, place.stage + 1
-        self._from_before: list[Piece] = sources(plan, place, before) if not stage.first else []
-        self._to_behind: list[Piece] = targets(plan, place, behind) if not stage.last else []
-        self._from_behind: list[Piece] = sources(plan, place, behind) if not stage.last else []
-        self._to_before: list[Piece] = targets(plan, place, before) if not stage.first else []
-        # What stage `before` sends of a micro-batch says which gradients it has taken by then.
-        self._taken: dict[int, set[int]] = {}
-        taken: set[int] = set()
-        for one in schedule[before] if not stage.first else ():
-            if one.backward:
-                taken.add(one.micro_batch)
-            else:
-                self._taken[one.micro_batch], taken = taken, set()
+        self._at = place.stage
+        flat = [(part.embedding, part.head) for chunk in range(plan.chunks) for part in (parts[chunk] for parts in plan.parts)]
+        self._begin, self._end = next(at for at, one in enumerate(flat) if one[0]), next(at for at, one in enumerate(flat) if one[1])
+        self._splits = any(one.weights for one in self._passes)
+        self._put_off = {chunk: PutOff(model) for chunk, model in enumerate(share.chunks) if model is not None} if self._splits else {}
+        last, several = plan.pp - 1, plan.pp > 1
+        before, behind = (self._at or plan.pp) - 1, 0 if self._at == last else self._at + 1
+        ahead, back = (links.around, links.around_back) if self._at == 0 else (links.ahead, links.back)
+        onward, returning = (links.around, links.around_back) if self._at == last else (links.ahead, links.back)
+        self._in = {back_: _Route(stage, sources(plan, place, stage), group, back_)
+                    for back_, stage, group in ((False, before, ahead), (True, behind, returning))} if several else {}
+        self._out = {back_: _Route(stage, targets(plan, place, stage), group, back_)
+                     for back_, stage, group in ((False, behind, onward), (True, before, back))} if several else {}
+        # Messages of one direction are received in the order in which they are sent: NCCL knows no tags.
+        self._sent: dict[bool, list[Pass]] = {False: [], True: []}
+        # What another stage sends says which messages it has taken by then.
+        self._taken: dict[Pass, list[Pass]] = {}
+        for stage in sorted({before, behind}) if several else ():
+            taken: list[Pass] = []
+            for one in schedule[stage]:
+                its = self._giver(stage, one)
+                if its is not None and its[0] == self._at:
+                    taken.append(its[1])
+                its = self._taker(stage, one)
+                if its is not None and its[0] == self._at:
+                    self._sent[one.backward].append(its[1])
+                    self._taken[its[1]], taken = taken, []
+        receiving: Pass | None = None
+        self._following: list[Pass | None] = []     # by pass: the next one that needs a message
+        for one in reversed(self._passes):
+            self._following.append(receiving)
+            receiving = one if several and self._giver(self._at, one) is not None else receiving
+        self._following.reverse()
         self._head: AbstractContextManager[Any] | None = None       # the region that is open
         self._number = 0        # of the micro-batch under way
-        if stage.last:
-            stage.head().register_forward_pre_hook(self._before_head)
+        self._unposted: dict[bool, deque[Pass]] = {}
+        self._coming: dict[Pass, _Flight] = {}
+        self._going: dict[Pass, _Flight] = {}
+        self._here: dict[Pass, torch.Tensor] = {}       # of one chunk for another of the same stage, by the pass that takes it
+        self._hooks = [model.head().register_forward_pre_hook(self._before_head) for model in share.models() if model.last]
 
-    def train(self, batches: Sequence[MicroBatch], tokens: int | torch.Tensor, last_backward: Callable[[], None] = lambda: None
-              ) -> list[torch.Tensor]:
+    def end(self) -> None:
+        """Leave the modules to another executor."""
+        for hook in self._hooks:
+            hook.remove()
+        for one in self._put_off.values():
+            one.end()
+
+    def train(self, batches: Sequence[MicroBatch], tokens: int | torch.Tensor) -> list[torch.Tensor]:
         """Forward and backward of all micro-batches. Gradients are added to the parameters'.
 
-        tokens: that the whole global batch predicts; the sum of all losses is over them. last_backward: called before the last one.
-        Returns the loss of each micro-batch's samples here, on the last stage.
+        tokens: that the whole global batch predicts; the sum of all losses is over them.
+        Returns the loss of each micro-batch's samples here, where the head is.
         """
         losses: dict[int, torch.Tensor] = {}
-        kept: dict[int, tuple[torch.Tensor | None, torch.Tensor]] = {}
-        coming: dict[Pass, _Flight] = {}
-        going: dict[Pass, _Flight] = {}
-        for at, one in enumerate(self._passes):
-            self._expect(one, batches, coming)
-            following = next((later for later in self._passes[at + 1:] if self._receives(later)), None)
-            if following is not None:
-                self._expect(following, batches, coming)
-            number = one.micro_batch
+        kept: dict[tuple[int, int], tuple[torch.Tensor | None, torch.Tensor]] = {}
+        self._unposted = {back: deque(sent) for back, sent in self._sent.items()}
+        for one, following in zip(self._passes, self._following, strict=True):
+            if one.weights:
+                self._weights(one)
+                continue
+            if self._in:
+                self._expect(one, batches)
+                if following is not None:
+                    self._expect(following, batches)
             if not one.backward:
-                kept[number] = self._forward(number, batches[number], tokens, coming, going, losses)
+                kept_now = self._forward(one, batches[one.micro_batch], tokens, losses)
+                if kept_now is not None:
+                    kept[one.chunk, one.micro_batch] = kept_now
             else:
-                if at == len(self._passes) - 1:
-                    last_backward()
-                self._backward(number, *kept.pop(number), coming, going)
-        for flight in going.values():
-            flight.wait()
+                self._backward(one, kept.pop((one.chunk, one.micro_batch), None))
+        self._land()
         return [losses[number] for number in sorted(losses)]
 
     def evaluate(self, batches: Sequence[MicroBatch]) -> list[torch.Tensor]:
-        """Forward passes alone, in order. Returns sums of losses, on the last stage."""
+        """The forward passes alone, in the schedule's order. Returns sums of losses, where the head is."""
         losses: dict[int, torch.Tensor] = {}
-        going: dict[Pass, _Flight] = {}
+        self._unposted = {False: deque(self._sent[False])}
         with torch.no_grad():
-            for number, batch in enumerate(batches):
-                coming: dict[Pass, _Flight] = {}
-                self._expect(Pass(False, number), batches, coming)
-                self._forward(number, batch, 1, coming, going, losses)
-        for flight in going.values():
-            flight.wait()
+            for one in self._passes:
+                if not one.backward:
+                    if self._in:
+                        self._expect(one, batches)
+                    self._forward(one, batches[one.micro_batch], 1, losses)
+        self._land()
         return [losses[number] for number in sorted(losses)]
+
+    # ---- what a pass takes, and who takes what it makes
+
+    def _giver(self, stage: int, one: Pass) -> tuple[int, Pass] | None:
+        """The stage and the pass that make what a pass of a stage takes; None: it takes nothing of another chunk."""
+        return self._neighbour(stage, one, 1 if one.backward else -1)
+
+    def _taker(self, stage: int, one: Pass) -> tuple[int, Pass] | None:
+        """The stage and the pass that take what a pass of a stage makes; None: nobody does."""
+        return self._neighbour(stage, one, -1 if one.backward else 1)
+
+    def _neighbour(self, stage: int, one: Pass, step: int) -> tuple[int, Pass] | None:
+        at = one.chunk * self._plan.pp + stage
+        if one.weights or not self._begin <= min(at, at + step) < self._end:
+            return None
+        chunk, there = divmod(at + step, self._plan.pp)
+        return there, Pass(one.backward, one.micro_batch, chunk)
 
     # ---- passes
 
-    def _forward(self, number: int, batch: MicroBatch, tokens: int | torch.Tensor, coming: dict[Pass, _Flight], going: dict[Pass, _Flight],
-                 losses: dict[int, torch.Tensor]) -> tuple[torch.Tensor | None, torch.Tensor]:
-        received = None
-        if not self._stage.first:
-            received = self._arrived(Pass(False, number), coming)
-            for taken in self._taken[number]:
-                if Pass(True, taken) in going:
-                    going.pop(Pass(True, taken)).wait()
-            if torch.is_grad_enabled():
-                received.requires_grad_()
+    def _forward(self, one: Pass, batch: MicroBatch, tokens: int | torch.Tensor, losses: dict[int, torch.Tensor]
+                 ) -> tuple[torch.Tensor | None, torch.Tensor] | None:
+        received = self._arrived(one) if self._giver(self._at, one) is not None else None
+        model, number = self._share.chunks[one.chunk], one.micro_batch
+        if model is None:
+            if received is not None:
+                self._send(received, one)
+            return None
+        if received is not None and torch.is_grad_enabled():
+            received.requires_grad_()
         self._number = number
-        with self._regions.region("forward", number), self._around(number):
-            made = self._stage.forward(batch.inputs, received)
-            if self._stage.last:
+        with self._regions.region("forward", number, 0, one.chunk), self._around(number, one.chunk):
+            made = model.forward(batch.inputs, received)
+            if model.last:
                 assert batch.labels is not None
                 made = _loss(made, batch.labels) / tokens
                 losses[number] = made.detach()
                 self._close_head()
-        if not self._stage.last:
-            self._send(made.detach(), self._to_behind, self._links.ahead, number, going)
+        if not model.last:
+            self._send(made.detach(), one)
         return received, made
 
-    def _backward(self, number: int, received: torch.Tensor | None, made: torch.Tensor, coming: dict[Pass, _Flight],
-                  going: dict[Pass, _Flight]) -> None:
-        gradient = None
-        if not self._stage.last:
-            gradient = self._arrived(Pass(True, number), coming).to(made.dtype)
-            going.pop(Pass(False, number)).wait()       # long there: its memory is given back
-        with self._regions.region("backward", number), self._around(number):
-            if self._stage.last:
-                self._open_head("head backward", number)
+    def _backward(self, one: Pass, kept: tuple[torch.Tensor | None, torch.Tensor] | None) -> None:
+        gradient = self._arrived(one) if self._giver(self._at, one) is not None else None
+        model, number = self._share.chunks[one.chunk], one.micro_batch
+        if model is None:
+            if gradient is not None:
+                self._send(gradient, one)
+            return
+        assert kept is not None
+        received, made = kept
+        if gradient is not None:
+            gradient = gradient.to(made.dtype)
+        with self._regions.region("inputs" if self._splits else "backward", number, 0, one.chunk), self._around(number, one.chunk):
+            if model.last:
+                self._open_head("head inputs" if self._splits else "head backward", number)
             torch.autograd.backward(made, gradient)
             self._close_head()
+        if self._splits:
+            self._put_off[one.chunk].made(number)
         if received is not None:
             assert received.grad is not None
-            self._send(received.grad, self._to_before, self._links.back, number, going)
+            self._send(received.grad, one)
+
+    def _weights(self, one: Pass) -> None:
+        if one.chunk in self._put_off:
+            with self._regions.region("weights", one.micro_batch, 0, one.chunk):
+                self._put_off[one.chunk].add(one.micro_batch)
 
     # ---- output projection and loss: a part of a pass
 
@@ -195,54 +266,74 @@ class Executor:
 
     # ---- messages
 
-    def _receives(self, one: Pass) -> bool:
-        return bool(self._from_behind if one.backward else self._from_before)
-
-    def _expect(self, one: Pass, batches: Sequence[MicroBatch], coming: dict[Pass, _Flight]) -> None:
-        """Say early that a message will be taken, so that it comes while something else is computed."""
-        if one in coming or not self._receives(one):
+    def _expect(self, one: Pass, batches: Sequence[MicroBatch]) -> None:
+        """Say early that a message will be taken, so that it comes while something else is computed; and all that are sent before it."""
+        if one in self._coming or self._giver(self._at, one) is None:
             return
-        samples, length = batches[one.micro_batch].shape
-        flight = _Flight(torch.empty(samples, length, self._width, dtype=self._wire, device=self._device))
-        for piece in self._from_behind if one.backward else self._from_before:
-            work = dist.irecv(flight.buffer[piece.begin:piece.end], piece.rank, group=self._links.back if one.backward else self._links.ahead,
-                              tag=one.micro_batch)
-            assert work is not None
-            flight.works.append(work)
-            if self._regions.stamps:
-                flight.stamps.append(torch.empty(1, dtype=torch.float64))
-                work = dist.irecv(flight.stamps[-1], piece.rank, group=self._links.host, tag=self._stamp(one.backward, one.micro_batch))
+        route, unposted = self._in[one.backward], self._unposted[one.backward]
+        while one not in self._coming:
+            its = unposted.popleft()
+            samples, length = batches[its.micro_batch].shape
+            flight = _Flight(torch.empty(samples, length, self._width, dtype=self._wire, device=self._device))
+            for piece in route.pieces:
+                work = dist.irecv(flight.buffer[piece.begin:piece.end], piece.rank, group=route.group, tag=self._tag(its))
                 assert work is not None
                 flight.works.append(work)
-        coming[one] = flight
+                if self._regions.stamps:
+                    flight.stamps.append(torch.empty(1, dtype=torch.float64))
+                    work = dist.irecv(flight.stamps[-1], piece.rank, group=self._links.host, tag=self._stamp(its))
+                    assert work is not None
+                    flight.works.append(work)
+            self._coming[its] = flight
 
-    def _arrived(self, one: Pass, coming: dict[Pass, _Flight]) -> torch.Tensor:
-        flight = coming.pop(one)
+    def _arrived(self, one: Pass) -> torch.Tensor:
+        if not self._in:
+            return self._here.pop(one)
+        flight = self._coming.pop(one)
         with self._regions.region("receive", one.micro_batch):
             flight.wait()
             for stamp in flight.stamps:
                 self._regions.arrived(float(stamp))
+        for taken in self._taken[one]:      # long there: its memory is given back
+            going = self._going.pop(taken, None)
+            if going is not None:
+                going.wait()
         return flight.buffer
 
-    def _send(self, tensor: torch.Tensor, pieces: Sequence[Piece], group: dist.ProcessGroup | None, number: int, going: dict[Pass, _Flight]) -> None:
+    def _send(self, tensor: torch.Tensor, one: Pass) -> None:
+        """Give what a pass has made to the one that takes it."""
+        taker = self._taker(self._at, one)
+        if taker is None:
+            return
         tensor = tensor.to(self._wire).contiguous()
-        flight = _Flight(tensor)
-        with self._regions.region("send", number, tensor.numel() * tensor.element_size()):
-            for piece in pieces:
+        if not self._out:
+            self._here[taker[1]] = tensor
+            return
+        flight, route = _Flight(tensor), self._out[one.backward]
+        with self._regions.region("send", one.micro_batch, tensor.numel() * tensor.element_size()):
+            for piece in route.pieces:
                 part = tensor[piece.begin:piece.end]
-                work = dist.isend(part, piece.rank, group=group, tag=number)
+                work = dist.isend(part, piece.rank, group=route.group, tag=self._tag(taker[1]))
                 assert work is not None
                 flight.works.append(work)
                 if self._regions.stamps:
                     flight.stamps.append(torch.tensor([self._regions.arrival(piece.rank, part.numel() * part.element_size())], dtype=torch.float64))
-                    work = dist.isend(flight.stamps[-1], piece.rank, group=self._links.host, tag=self._stamp(group is self._links.back, number))
+                    work = dist.isend(flight.stamps[-1], piece.rank, group=self._links.host, tag=self._stamp(taker[1]))
                     assert work is not None
                     flight.works.append(work)
-        going[Pass(group is self._links.back, number)] = flight
+        self._going[one] = flight
 
-    @staticmethod
-    def _stamp(backward: bool, number: int) -> int:
-        return 2 * number + backward
+    def _land(self) -> None:
+        """Wait for what is under way, at the end of a step."""
+        for flight in self._going.values():
+            flight.wait()
+        self._going.clear()
+
+    def _tag(self, taker: Pass) -> int:
+        return taker.chunk * self._plan.micro_batches + taker.micro_batch
+
+    def _stamp(self, taker: Pass) -> int:
+        return 2 * self._tag(taker) + taker.backward
 
 
 def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

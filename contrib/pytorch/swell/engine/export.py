@@ -22,7 +22,7 @@ def gathered(skeleton: Skeleton, plan: Plan, place: Place, held: Mapping[str, to
     for name, one in skeleton.parameters.items():
         stage = next((number for number in range(plan.pp) if one.layer is not None and one.layer in plan.layers(number)), None)
         if stage is None:
-            stage = 0 if any(name.startswith(path + ".") for path in skeleton.input_paths) else plan.pp - 1
+            stage = plan.embedding_stage if any(name.startswith(path + ".") for path in skeleton.input_paths) else plan.head_stage
         tp = plan.stages[stage].tp
         if place.rank == 0:
             whole[name] = torch.empty(one.shape, dtype=one.dtype)

@@ -23,7 +23,7 @@ _KINDS = {"parameter": Kind.PARAMETER, "gradient": Kind.GRADIENT, "moment": Kind
 _REST, _REST_BYTES, _LENGTH = "engine#rest", 1 << 16, 8
 _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer": Region.OPTIMIZER, "tp": Region.TP_ALLREDUCE,
             "dp": Region.DP_SYNC, "send": Region.SEND, "receive": Region.RECEIVE, "head": Region.HEAD,
-            "head backward": Region.HEAD}
+            "head backward": Region.HEAD, "inputs": Region.BACKWARD, "weights": Region.BACKWARD, "head inputs": Region.HEAD}
 
 
 class NativeArena:
@@ -78,14 +78,15 @@ class NativeArena:
 
 
 class NativeRegions(Regions):
-    """Opens the profiler's regions. layers: of this worker's stage, by their number in the model."""
+    """Opens the profiler's regions. layers: of this worker's chunks, by their number in the model."""
 
-    def __init__(self, session: Session, device: torch.device, layers: range) -> None:
-        self._session, self._device, self._layers = session, device, (layers.start, len(layers))
+    def __init__(self, session: Session, device: torch.device, layers: Sequence[range]) -> None:
+        self._session, self._device = session, device
+        self._layers = [(its.start, len(its)) if its else None for its in layers]
 
-    def region(self, kind: str, micro_batch: int | None = None, size: int = 0) -> AbstractContextManager[Any]:
+    def region(self, kind: str, micro_batch: int | None = None, size: int = 0, chunk: int = 0) -> AbstractContextManager[Any]:
         """See Regions."""
-        return self._open(_REGIONS[kind], micro_batch)
+        return self._open(_REGIONS[kind], micro_batch, chunk)
 
     def _stream(self) -> int | None:
         """Returns the stream that work goes to; None: the host computes."""
@@ -94,10 +95,10 @@ class NativeRegions(Regions):
         return torch.cuda.current_stream(self._device).cuda_stream or 1     # 1: CUDA's legacy stream
 
     @contextmanager
-    def _open(self, kind: Region, micro_batch: int | None) -> Iterator[None]:
+    def _open(self, kind: Region, micro_batch: int | None, chunk: int) -> Iterator[None]:
         cuda = self._device.type == "cuda"
         # The layers of a pass let the solver find the host's time to launch one layer.
-        layers = self._layers if kind in (Region.FORWARD, Region.BACKWARD) else None
+        layers = self._layers[chunk] if kind in (Region.FORWARD, Region.BACKWARD) else None
         number = self._session.begin_region(kind, micro_batch=micro_batch, layers=layers, stream=self._stream(),
                                             allocated_bytes=torch.cuda.memory_allocated(self._device) if cuda else None)
         try:

@@ -63,11 +63,12 @@ class DevicePeak:
 class WholeActivations:
     """Counts what the layers' forward pass keeps for the backward one and tensor parallelism does not split.
 
+    stage: the chunk whose layers are watched.
     That is all that is kept outside the modules which tensor parallelism takes apart, and what goes into those.
     """
 
     def __init__(self, stage: StageModel) -> None:
-        self._stage, self.kept_bytes, self.is_done = stage, 0, False
+        self.stage, self.kept_bytes, self.is_done = stage, 0, False
         self._layer = self._split = 0       # how deep in layers, and in modules that are taken apart
         self._seen: set[int] = set()
         self._whole: set[int] = set()
@@ -77,12 +78,12 @@ class WholeActivations:
         """Stands around one forward pass, after which it is done."""
         self.is_done = True
         hooks = []
-        for number in self._stage.layers:
-            layer = self._stage.layer(number)
+        for number in self.stage.layers:
+            layer = self.stage.layer(number)
             hooks += [layer.register_forward_pre_hook(self._enter), layer.register_forward_hook(self._leave)]
-            for module in self._taken_apart(layer, f"{self._stage.skeleton.layers_path}.{number}"):
+            for module in self._taken_apart(layer, f"{self.stage.skeleton.layers_path}.{number}"):
                 hooks += [module.register_forward_pre_hook(self._enter_split, with_kwargs=True), module.register_forward_hook(self._leave_split)]
-        self._seen = {parameter.untyped_storage().data_ptr() for parameter in self._stage.parameters.values()}
+        self._seen = {parameter.untyped_storage().data_ptr() for parameter in self.stage.parameters.values()}
         try:
             with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda one: one):
                 yield
@@ -91,7 +92,7 @@ class WholeActivations:
                 hook.remove()
 
     def _taken_apart(self, layer: nn.Module, path: str) -> list[nn.Module]:
-        family, base = self._stage.skeleton.family, self._stage.skeleton.base_path
+        family, base = self.stage.skeleton.family, self.stage.skeleton.base_path
 
         def is_split(name: str) -> bool:
             style = family.style(f"{path}.{name}".removeprefix(f"{base}."))

@@ -31,7 +31,9 @@ __all__ = ["Device", "Paced", "Work", "device_of", "parse"]
 _H100_FLOPS, _H100 = 989e12, {"memory": 3.35e12, "link": 450e9, "network": 400e9}       # the network: eight cards of 400 Gbit/s
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "": 1.0}
 _ENTRY = re.compile(r"^(?P<name>[\w.-]+):(?P<speed>[\d.eE+-]+)tflops(?P<figures>(?::\w+=[\d.eE+-]+[kMGT]?B/s)*)(?:@(?P<node>[\w.-]+))?$")
-_BACKWARD = 2.0         # of a forward pass: gradients of inputs and of weights
+# Operations over those of a forward pass: gradients of inputs, and of weights.
+_PASSES = {"forward": 1.0, "backward": 2.0, "inputs": 1.0, "weights": 1.0}
+_HEADS = {"head": 1.0, "head backward": 2.0, "head inputs": 1.0}
 _OPTIMIZER_TRAFFIC = 2.0        # state is read once and written once
 
 
@@ -93,12 +95,15 @@ class Work:
     """What a worker has to do, for the length of its parts. Operations are of one sample's forward pass, on all shards together.
 
     layers, head: operations. state: bytes that the optimizer goes through. recompute: passes through the layers are made again.
+    shares: of the layers, by chunk; head_chunk: the one with the head.
     """
 
     layers: float
     head: float
     state: float
     recompute: bool = False
+    shares: tuple[float, ...] = (1.0,)
+    head_chunk: int = 0
 
 
 class Paced(Regions):
@@ -117,38 +122,35 @@ class Paced(Regions):
         self._several_nodes = len(nodes) > 1
         self.stamps = True
 
-    def region(self, kind: str, micro_batch: int | None = None, size: int = 0) -> AbstractContextManager[Any]:
+    def region(self, kind: str, micro_batch: int | None = None, size: int = 0, chunk: int = 0) -> AbstractContextManager[Any]:
         """See Regions."""
-        return self._paced(kind, micro_batch, size)
+        return self._paced(kind, micro_batch, size, chunk)
 
     @contextmanager
-    def _paced(self, kind: str, micro_batch: int | None, size: int) -> Iterator[None]:
-        with self._inner.region(kind, micro_batch, size):
-            if kind in ("forward", "backward"):
+    def _paced(self, kind: str, micro_batch: int | None, size: int, chunk: int) -> Iterator[None]:
+        with self._inner.region(kind, micro_batch, size, chunk):
+            if kind in _PASSES:
                 self._within = 0.0
             began = time.monotonic()
             yield
-            stated = self._stated(kind, size)
+            stated = self._stated(kind, size, chunk)
             if stated is None:
                 return
             if kind == "tp":
                 self._within += stated
-            elif kind in ("forward", "backward"):
+            elif kind in _PASSES:
                 stated += self._within
             self._until(began + stated)
 
-    def _stated(self, kind: str, size: int) -> float | None:
+    def _stated(self, kind: str, size: int, chunk: int) -> float | None:
         work = self._known = self._known or self._work()
         stage, device = self._plan.stages[self._place.stage], self.device
-        if kind == "forward":
-            return self._samples * (work.layers / stage.tp + work.head) / device.flops
-        if kind == "head":
-            return self._samples * work.head / device.flops
-        if kind == "head backward":
-            return self._samples * work.head * _BACKWARD / device.flops
-        if kind == "backward":
-            layers = work.layers * (_BACKWARD + work.recompute)
-            return self._samples * (layers / stage.tp + work.head * _BACKWARD) / device.flops
+        if kind in _PASSES:
+            times, again = _PASSES[kind], work.recompute and kind in ("backward", "inputs")
+            head = work.head * times if chunk == work.head_chunk else 0.0
+            return self._samples * (work.layers * work.shares[chunk] * (times + again) / stage.tp + head) / device.flops
+        if kind in _HEADS:
+            return self._samples * work.head * _HEADS[kind] / device.flops
         if kind == "optimizer":
             return work.state * _OPTIMIZER_TRAFFIC / device.memory
         if kind == "tp":        # a ring: each part goes round twice, but for its own

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
-__all__ = ["Group", "Place", "Plan", "Stage"]
+__all__ = ["Group", "Part", "Place", "Plan", "Stage"]
+
+MAX_CHUNKS = 1024       # of a stage, as in src/core/schedule
 
 
 def _spread(whole: int, parts: int) -> list[int]:
@@ -49,11 +51,29 @@ class Group:
 
 @dataclass(frozen=True)
 class Stage:
-    """A pipeline stage: data parallel groups of one tensor parallel degree."""
+    """A pipeline stage: data parallel groups of one tensor parallel degree.
+
+    chunks: numbers of units, see Plan; none: one chunk of `layers`, with the embedding on the first stage and the head on the last one.
+    """
 
     layers: int
     tp: int
     groups: tuple[Group, ...]
+    chunks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a chunk holds of the model. layers: by their number in the model. A chunk without any unit passes on what it gets (a No-Op)."""
+
+    embedding: bool
+    layers: range
+    head: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no unit."""
+        return not (self.embedding or self.layers or self.head)
 
 
 @dataclass(frozen=True)
@@ -81,16 +101,38 @@ def _groups(item: Mapping[str, Any], tp: int) -> Iterator[Group]:
             yield Group(str(node), kind, gpus[first:first + tp], local_batch)
 
 
+def _chunks(number: int, stage: Mapping[str, Any]) -> tuple[int, ...]:
+    """Reads "chunks" of a stage."""
+    given = stage.get("chunks", ())
+    if not isinstance(given, (list, tuple)) or not all(type(one) is int and one >= 0 for one in given) or ("chunks" in stage and not given):
+        raise ValueError(f"stage {number} has \"chunks\": {json.dumps(given)}; give a list of numbers of units, 0 for a chunk that has none")
+    return tuple(given)
+
+
 @dataclass(frozen=True)
 class Plan:
     """A PP-DP-TP plan, possibly asymmetric: Suika, appendix A.1.
 
     Ranks go over it in its order: stage by stage, group by group, GPU by GPU.
     micro_batches: of one optimizer step.
+
+    Units of the model are the embedding, each layer, and norm with head and loss. Chunk c of stage s stands before chunk c of stage s + 1;
+    chunk c + 1 of stage 0 stands behind chunk c of the last stage. Chunks that sum to the layers are read as layers alone: the first of
+    them that is not empty has the embedding too, the last one the head.
     """
 
     micro_batches: int
     stages: tuple[Stage, ...]
+
+    def __post_init__(self) -> None:
+        flat = [(chunk, stage) for chunk in range(self.chunks) for stage, one in enumerate(self.stages) if chunk < len(one.chunks)]
+        if not flat or sum(sum(one.chunks) for one in self.stages) != sum(one.layers for one in self.stages):
+            return
+        units = [list(one.chunks) for one in self.stages]
+        filled = [(chunk, stage) for chunk, stage in flat if units[stage][chunk]]
+        for chunk, stage in (filled[:1] + filled[-1:]):
+            units[stage][chunk] += 1
+        object.__setattr__(self, "stages", tuple(replace(one, chunks=tuple(its)) for one, its in zip(self.stages, units, strict=True)))
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Plan:
@@ -98,8 +140,8 @@ class Plan:
         try:
             return Plan(int(value["micro_batches"]), tuple(
                 Stage(int(stage["layers"]), int(stage["tp"]), tuple(
-                    group for item in stage["groups"] for group in _groups(item, int(stage["tp"]))))
-                for stage in value["stages"]))
+                    group for item in stage["groups"] for group in _groups(item, int(stage["tp"]))), _chunks(number, stage))
+                for number, stage in enumerate(value["stages"])))
         except (KeyError, TypeError) as error:
             raise ValueError(f"a plan lacks or misstates {error}; it is the JSON that docs/planner.md describes") from error
 
@@ -170,18 +212,49 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """As the core reads it."""
         return {"micro_batches": self.micro_batches, "stages": [
-            {"layers": stage.layers, "tp": stage.tp, "groups": [
+            {"layers": stage.layers, "tp": stage.tp, **({"chunks": list(stage.chunks)} if stage.chunks else {}), "groups": [
                 {"node": group.node, "gpu_type": group.gpu_type, "gpus": list(group.gpus), "local_batch": group.local_batch}
                 for group in stage.groups]} for stage in self.stages]}
 
     def summary(self) -> str:
-        """For logs: "2L dp2 tp1 | 2L dp1 tp2"."""
-        return " | ".join(f"{stage.layers}L dp{len(stage.groups)} tp{stage.tp}" for stage in self.stages)
+        """For logs: "2L dp2 tp1 | 2L dp1 tp2"; with chunks "2L in 2+1 dp1 tp1", by units."""
+        return " | ".join(f"{stage.layers}L{' in ' + '+'.join(map(str, stage.chunks)) if stage.chunks else ''} dp{len(stage.groups)} tp{stage.tp}"
+                          for stage in self.stages)
 
     @property
     def pp(self) -> int:
         """Stages."""
         return len(self.stages)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of each stage."""
+        return max((len(stage.chunks) for stage in self.stages), default=0) or 1
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Part, ...], ...]:
+        """What each stage's chunks hold. REQUIRES: check()."""
+        layers = sum(stage.layers for stage in self.stages)
+        counts = [list(stage.chunks) or [stage.layers + (number == 0) + (number == self.pp - 1)] for number, stage in enumerate(self.stages)]
+        found: list[list[Part]] = [[] for _ in self.stages]
+        at = 0
+        for chunk in range(self.chunks):
+            for its, parts in zip(counts, found, strict=True):
+                end = at + its[chunk]
+                begin_layer, end_layer = (min(max(unit - 1, 0), layers) for unit in (at, end))
+                parts.append(Part(at == 0 < end, range(begin_layer, end_layer), at < end == layers + 2))
+                at = end
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def embedding_stage(self) -> int:
+        """The stage that has the embedding."""
+        return next(stage for stage, parts in enumerate(self.parts) if any(one.embedding for one in parts))
+
+    @cached_property
+    def head_stage(self) -> int:
+        """The stage that has the head and the loss."""
+        return next(stage for stage, parts in enumerate(self.parts) if any(one.head for one in parts))
 
     @property
     def world(self) -> int:
@@ -207,9 +280,8 @@ class Plan:
         if self.global_batch != global_batch:
             raise ValueError(f"the plan has {self.micro_batches} micro-batches of {self.micro_batch_samples} samples, the global batch is "
                              f"{global_batch}")
+        self._check_chunks(layers)
         for number, stage in enumerate(self.stages):
-            if stage.layers < 1:
-                raise ValueError(f"stage {number} has {stage.layers} layers; every stage needs at least 1")
             if sum(group.local_batch for group in stage.groups) != self.micro_batch_samples:
                 raise ValueError(f"stage {number} computes {sum(group.local_batch for group in stage.groups)} samples of a micro-batch, "
                                  f"the first stage {self.micro_batch_samples}")
@@ -217,6 +289,32 @@ class Plan:
                 if len(group.gpus) != stage.tp or group.local_batch < 1:
                     raise ValueError(f"stage {number}, group {at} has {len(group.gpus)} GPUs and {group.local_batch} samples; it needs "
                                      f"{stage.tp} and at least 1")
+
+    def _check_chunks(self, layers: int) -> None:
+        count, units = self.chunks, sum(sum(stage.chunks) for stage in self.stages)
+        for number, stage in enumerate(self.stages):
+            if stage.layers < (not stage.chunks):
+                raise ValueError(f"stage {number} has {stage.layers} layers; every stage needs at least 1")
+            if not any(one.chunks for one in self.stages):
+                continue
+            if len(stage.chunks) != count:
+                raise ValueError(f"stage {number} has {len(stage.chunks)} chunks, another one {count}; give every stage as many, with 0 for one that has "
+                                 "no unit")
+            if min(stage.chunks) < 0:
+                raise ValueError(f"stage {number} has a chunk of {min(stage.chunks)} units; give 0 or more")
+            if not any(stage.chunks):
+                raise ValueError(f"stage {number} has no unit in any of its chunks; every stage needs at least 1")
+            if count > min(layers + 2, MAX_CHUNKS):
+                raise ValueError(f"each stage has {count} chunks, more than the {layers + 2} units of the model; give fewer")
+        if not units:
+            return
+        if units != layers + 2:
+            raise ValueError(f"the chunks have {units} units; embedding, {layers} layers and head are {layers + 2}, so give that many, or {layers} for the "
+                             "layers alone")
+        for number, (stage, parts) in enumerate(zip(self.stages, self.parts, strict=True)):
+            held = sum(len(part.layers) for part in parts)
+            if held != stage.layers:
+                raise ValueError(f"stage {number} has {stage.layers} layers, its chunks hold {held}; let \"layers\" count those of the chunks")
 
     def rank(self, stage: int, group: int, shard: int) -> int:
         """The rank at a place."""
@@ -237,10 +335,9 @@ class Plan:
                 return place
         raise ValueError(f"rank {rank} has no place in a plan of {self.world}")
 
-    def layers(self, stage: int) -> range:
+    def layers(self, stage: int) -> list[int]:
         """Layers of a stage, by their number in the model."""
-        begin = sum(one.layers for one in self.stages[:stage])
-        return range(begin, begin + self.stages[stage].layers)
+        return [number for part in self.parts[stage] for number in part.layers]
 
     def samples(self, stage: int, group: int) -> range:
         """Samples of each micro-batch that a group computes."""

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from swell.engine.comm import Links, add_in_order, tied_peers
 from swell.engine.plan import Place, Plan
 from swell.engine.skeleton import Skeleton
-from swell.engine.stage import StageModel
+from swell.engine.stage import Share
 
 __all__ = ["Totals", "add_gradients", "add_tied"]
 
@@ -58,31 +58,34 @@ def _one_piece(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
     return first.as_strided((end - first.storage_offset(),), (1,), first.storage_offset())
 
 
-def add_tied(stage: StageModel, plan: Plan, place: Place, links: Links) -> None:
+def add_tied(share: Share, plan: Plan, place: Place, links: Links) -> None:
     """Give each end of a tied matrix the sum of both ends' gradients: the embedding's plus the head's, everywhere."""
-    for head, embedding in stage.skeleton.tied.items():
-        if plan.pp == 1:
-            gradient, other_end = stage.parameters[embedding].grad, stage.parameters[head].grad
+    if not share.skeleton.tied or not (share.first or share.last):
+        return
+    parameters = share.parameters
+    for head, embedding in share.skeleton.tied.items():
+        if share.first and share.last:
+            gradient, other_end = parameters[embedding].grad, parameters[head].grad
             assert gradient is not None and other_end is not None
             gradient += other_end
-        elif stage.first or stage.last:
-            own = stage.parameters[head if stage.last else embedding].grad
-            assert own is not None
-            theirs = torch.empty_like(own)
-            works = []
-            receivers, sender = tied_peers(plan, place)
-            send, receive = (links.ahead, links.back) if stage.first else (links.back, links.ahead)
-            sent = own.clone()
-            for rank in receivers:
-                works.append(dist.isend(sent, rank, group=send))
-            works.append(dist.irecv(theirs, sender, group=receive))
-            for work in works:
-                assert work is not None
-                work.wait()
-            if stage.first:
-                own += theirs
-            else:
-                torch.add(theirs, own, out=own)
+            continue
+        own = parameters[head if share.last else embedding].grad
+        assert own is not None
+        theirs = torch.empty_like(own)
+        works = []
+        receivers, sender = tied_peers(plan, place)
+        send, receive = (links.ahead, links.back) if share.first else (links.back, links.ahead)
+        sent = own.clone()
+        for rank in receivers:
+            works.append(dist.isend(sent, rank, group=send))
+        works.append(dist.irecv(theirs, sender, group=receive))
+        for work in works:
+            assert work is not None
+            work.wait()
+        if share.first:
+            own += theirs
+        else:
+            torch.add(theirs, own, out=own)
 
 
 class Totals:
@@ -98,7 +101,7 @@ class Totals:
         losses: of this worker's samples, one a micro-batch. gradients: of what it holds; None: no norm.
         """
         plan, place = self._plan, self._place
-        groups = len(plan.stages[-1].groups)
+        groups = len(plan.stages[plan.head_stage].groups)
         count = len(self._index) if gradients is not None else 0
         numbers = torch.zeros(count + plan.micro_batches * groups, dtype=torch.float64, device=self._device)
         if gradients is not None and place.group == 0:
@@ -113,7 +116,7 @@ class Totals:
     def _norms(self, numbers: torch.Tensor, gradients: Mapping[str, torch.Tensor]) -> None:
         place, tied = self._place, set(self._skeleton.tied.values())
         names = [name for name in gradients
-                 if (place.shard == 0 or self._skeleton.parameters[name].dim is not None) and not (name in tied and place.stage > 0)]
+                 if (place.shard == 0 or self._skeleton.parameters[name].dim is not None) and (place.stage == self._plan.embedding_stage or name not in tied)]
         if names:
             norms = torch.stack(torch._foreach_norm([gradients[name] for name in names])).double().square()
             numbers[torch.tensor([self._index[name] for name in names], device=self._device)] = norms

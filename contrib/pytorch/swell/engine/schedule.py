@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Pass", "Schedule", "check", "one_forward_one_backward", "parse", "to_text"]
+__all__ = ["Pass", "Schedule", "check", "parse", "read", "splits_weights", "to_text"]
 
+MAX_STAGES, MAX_CHUNKS, MAX_MICRO_BATCHES = 1024, 1024, 1 << 16
 MAX_PASSES = 2 << 20        # of all stages, where groups repeat
 MAX_DEPTH = 16              # of brackets
 MAX_PERIOD = 128            # longest group that to_text() looks for
@@ -38,21 +40,30 @@ class Pass:
 Schedule = Sequence[Sequence[Pass]]
 
 
-def one_forward_one_backward(stages: int, micro_batches: int) -> list[list[Pass]]:
-    """1F1B: a stage has at most as many micro-batches under way as there are stages from it on."""
-    schedule = []
-    for stage in range(stages):
-        ahead = min(stages - stage - 1, micro_batches)
-        passes = [Pass(False, number) for number in range(ahead)]
-        for number in range(ahead, micro_batches):
-            passes += [Pass(False, number), Pass(True, number - ahead)]
-        passes += [Pass(True, number) for number in range(micro_batches - ahead, micro_batches)]
-        schedule.append(passes)
-    return schedule
+def splits_weights(schedule: Schedule) -> bool:
+    """Whether weight gradients are passes of their own."""
+    return any(one.weights for passes in schedule for one in passes)
+
+
+def read(text: str) -> list[list[Pass]]:
+    """Reads a schedule's text, or the file of that name."""
+    if not os.path.isfile(text):
+        if re.fullmatch(r"[a-z][\w. /-]*", text):
+            raise ValueError(f"no schedule is called \"{text}\", and no file; use 1f1b, gpipe, interleaved, zero-bubble, memory-minimised, a text such as "
+                             "F*3(FB)*5B*3, or the name of a file with one")
+        return parse(text)
+    try:
+        with open(text, encoding="utf-8") as file:
+            return parse(file.read())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{text}: {error}") from None
 
 
 def parse(text: str) -> list[list[Pass]]:
-    """Reads a schedule: a line for each stage, a letter for each pass (F, B, W), the number of its chunk behind it, `*N` behind what repeats."""
+    """Reads a schedule: a line for each stage, a letter for each pass (F, B, W), the number of its chunk behind it, `*N` behind what repeats.
+
+    Chunks and micro-batches are counted. Raises ValueError with the line, or with what check() finds.
+    """
     schedule: list[list[Pass]] = []
     left = MAX_PASSES
     for number, line in enumerate(text.split("\n"), 1):
@@ -63,10 +74,13 @@ def parse(text: str) -> list[list[Pass]]:
                 names = _names(stage, left)
             except ValueError as error:
                 raise ValueError(f"line {number} of the schedule: {error}") from None
+            if len(schedule) == MAX_STAGES:
+                raise ValueError(f"the schedule has more than {MAX_STAGES} stages")
             left -= len(names)
             schedule.append(_numbered(names))
     if not schedule:
         raise ValueError("the schedule is empty; give each stage a line like F*3(FB)*5B*3")
+    _check(schedule, *_shape_of(schedule))
     return schedule
 
 
@@ -164,11 +178,34 @@ def _folded(items: list[str], period: int) -> list[str]:
 def check(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) -> None:
     """Raises ValueError unless each stage makes each pass once, micro-batches rising, and none waits for ever: the rules of the core.
 
-    Gradients are summed in one order so; and since NCCL ignores tags, a receiver gets messages in the order in which they were sent.
+    Gradients are summed in one order so.
     """
-    if len(schedule) != stages:
-        raise ValueError(f"the schedule is for {len(schedule)} stages, the plan has {stages}")
-    splits = any(one.weights for passes in schedule for one in passes)
+    its = len(schedule), *_shape_of(schedule)
+    if its != (stages, chunks, micro_batches):
+        raise ValueError(f"the schedule is for {its[0]} stages of {its[1]} chunks and {its[2]} micro-batches, the plan has {stages} of {chunks} and "
+                         f"{micro_batches}; use a schedule of this plan")
+    _check(schedule, chunks, micro_batches)
+
+
+def _shape_of(schedule: Schedule) -> tuple[int, int]:
+    """Chunks and micro-batches, as the highest ones say."""
+    return (max((one.chunk for passes in schedule for one in passes), default=0) + 1,
+            max((one.micro_batch for passes in schedule for one in passes), default=0) + 1)
+
+
+def check_shape(stages: int, chunks: int, micro_batches: int) -> None:
+    """Raises ValueError where no schedule is of this shape."""
+    for count, most, what in ((stages, MAX_STAGES, "stages"), (chunks, MAX_CHUNKS, "chunks a stage"), (micro_batches, MAX_MICRO_BATCHES, "micro-batches")):
+        if not 1 <= count <= most:
+            raise ValueError(f"a schedule of {count} {what}; 1 to {most} are possible")
+    if 3 * stages * chunks * micro_batches > MAX_PASSES:
+        raise ValueError(f"{stages} stages of {chunks} chunks and {micro_batches} micro-batches make {3 * stages * chunks * micro_batches} operations; at most "
+                         f"{MAX_PASSES} are possible, so use fewer chunks or micro-batches")
+
+
+def _check(schedule: Schedule, chunks: int, micro_batches: int) -> None:
+    check_shape(len(schedule), chunks, micro_batches)
+    splits = splits_weights(schedule)
     for stage, passes in enumerate(schedule):
         _check_order(stage, passes, micro_batches, chunks, splits)
     _check_ends(schedule, chunks)

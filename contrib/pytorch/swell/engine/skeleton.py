@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,14 +23,13 @@ class Skeleton:
     """
 
     def __init__(self, config: Any, description: Mapping[str, Any] | str | None = None, dtype: torch.dtype = torch.float32) -> None:
-        from transformers import AutoModelForCausalLM
         self.family = families.read(config, description)
         if getattr(config, "output_router_logits", False):
             raise ValueError("output_router_logits=True: the routers' own loss is not supported; set it to False")
         self.config = config
+        self._dtype = dtype
         recorder = weights.Recorder()
-        with torch.device("meta"):
-            self.model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        self.model = self._modules()
         with recorder, torch.no_grad():     # transformers itself leaves it out on meta
             self.model.apply(self.model._init_weights)      # type: ignore[arg-type]
         self.base_path = self.model.base_model_prefix
@@ -46,6 +46,18 @@ class Skeleton:
         self.parameters: dict[str, Parameter] = {}
         self.beginnings: dict[str, weights.Beginning | str] = {}
         self._read(recorder)
+
+    def _modules(self) -> nn.Module:
+        from transformers import AutoModelForCausalLM
+        with torch.device("meta"):
+            made: nn.Module = AutoModelForCausalLM.from_config(self.config, dtype=self._dtype)
+        return made
+
+    def again(self) -> Skeleton:
+        """Returns the same with modules of its own, for another chunk of this worker."""
+        other = copy.copy(self)
+        other.model = self._modules()
+        return other
 
     def _path_of(self, module: nn.Module) -> str:
         return next(str(path) for path, one in self.model.named_modules() if one is module)

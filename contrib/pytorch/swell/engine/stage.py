@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One worker's share of a model: its stage's layers, its shard of them, and nothing else.
+"""One worker's share of a model: its chunks' layers, its shard of them, and nothing else.
 
-The model's own forward pass runs on every stage, so that masks, positions and scales are transformers' own:
-modules of other stages are stand-ins, the stage's first layer takes its input from the stage before, and a
-stage that is not the last ends the pass behind its last layer.
+The model's own forward pass runs in every chunk, so that masks, positions and scales are transformers' own:
+modules of other chunks are stand-ins, the chunk's first layer takes its input from the chunk before, and a
+chunk that is not the last ends the pass behind its last layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,14 +16,14 @@ from torch import nn
 
 from swell.engine import tensor_parallel
 from swell.engine.layout import Parameter
-from swell.engine.plan import Place, Plan
+from swell.engine.plan import Part, Place, Plan
 from swell.engine.skeleton import Skeleton
 
-__all__ = ["StageModel"]
+__all__ = ["Share", "StageModel"]
 
 
 class _Elsewhere(nn.Module):
-    """Stands where a module of another stage is; what it returns is never used."""
+    """Stands where a module of another chunk is; what it returns is never used."""
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         first: torch.Tensor = args[0] if args else next(iter(kwargs.values()))
@@ -31,20 +31,19 @@ class _Elsewhere(nn.Module):
 
 
 class _Done(Exception):
-    """The stage's last layer has its output: the rest of the model is elsewhere."""
+    """The chunk's last layer has its output: the rest of the model is elsewhere."""
 
 
 class StageModel:
-    """A worker's share of the model. Its parameters have no memory before hold().
+    """A worker's shard of one chunk. Its parameters have no memory before hold().
 
-    shards: the tensor parallel group; None where there is but one shard.
+    skeleton: its model becomes this chunk's. shards: the tensor parallel group; None where there is but one shard.
+    first, last: whether it has the embedding, and the head.
     """
 
-    def __init__(self, skeleton: Skeleton, plan: Plan, place: Place, shards: tensor_parallel.Shards | None) -> None:
-        self.skeleton, self.plan, self.place = skeleton, plan, place
-        self.model, self.tp = skeleton.model, plan.stages[place.stage].tp
-        self.first, self.last = place.stage == 0, place.stage == plan.pp - 1
-        self.layers = plan.layers(place.stage)
+    def __init__(self, skeleton: Skeleton, part: Part, tp: int, shards: tensor_parallel.Shards | None) -> None:
+        self.skeleton, self.model, self.tp = skeleton, skeleton.model, tp
+        self.first, self.last, self.layers = part.embedding, part.head, part.layers
         tensor_parallel.check(skeleton.family, skeleton.config, self.tp)
         self.own: dict[str, Parameter] = {name: one for name, one in skeleton.parameters.items() if self._is_own(name)}
         # A tied head is a parameter of its own with a gradient of its own: sums are the same on one stage and on two.
@@ -80,17 +79,19 @@ class StageModel:
             owner = self.model.get_submodule(parent)
             if getattr(owner, leaf, None) is not None:
                 setattr(owner, leaf, _Elsewhere())
+        # A chunk without layers takes its input from a stand-in, or ends at one.
         if not self.first:
-            self.layer(self.layers.start).register_forward_pre_hook(self._take, with_kwargs=True)
+            self.layer(self.layers.start if self.layers else self.skeleton.layers - 1).register_forward_pre_hook(self._take, with_kwargs=True)
         if not self.last:
-            self.layer(self.layers.stop - 1).register_forward_hook(self._stop)
+            ends = self.layer(self.layers.stop - 1 if self.layers else 0)
+            ends.register_forward_hook(self._stop)
 
     def layer(self, number: int) -> nn.Module:
-        """A layer of this stage, by its number in the model."""
+        """A layer of this chunk, by its number in the model."""
         return self.model.get_submodule(f"{self.skeleton.layers_path}.{number}")
 
     def head(self) -> nn.Module:
-        """The output projection, on the last stage."""
+        """The output projection, in the last chunk."""
         return self.model.get_submodule(self.skeleton.head_path)
 
     def _take(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -128,7 +129,7 @@ class StageModel:
             self._set(head, tensors[embedding], gradients[head])
         left = [name for name, one in self.model.named_parameters() if one.is_meta]
         if left:
-            raise ValueError(f"{left[0]} of {self.skeleton.config.model_type} is in no stage; the description must name its module")
+            raise ValueError(f"{left[0]} of {self.skeleton.config.model_type} is in no chunk; the description must name its module")
 
     def _set(self, name: str, tensor: torch.Tensor, gradient: torch.Tensor) -> None:
         path, _, leaf = name.rpartition(".")
@@ -151,10 +152,10 @@ class StageModel:
     # ---- passes
 
     def forward(self, inputs: Mapping[str, torch.Tensor], received: torch.Tensor | None) -> torch.Tensor:
-        """Hidden states for the next stage, or logits.
+        """Hidden states for the next chunk, or logits.
 
         inputs: what the model's forward takes ("input_ids", "attention_mask", "position_ids"), of this worker's samples.
-        received: hidden states of the stage before; None on the first.
+        received: hidden states of the chunk before; None in the first.
         """
         given = dict(inputs)
         if received is not None:
@@ -171,3 +172,42 @@ class StageModel:
         finally:
             self._received = None
         return out.logits   # type: ignore[no-any-return]
+
+
+class Share:
+    """What a worker holds of a model: a StageModel for each chunk of its stage, None for one without units.
+
+    own: the parameters of all. heads: tied heads, by the embedding's name. first, last: whether it has the embedding, and the head.
+    """
+
+    def __init__(self, skeleton: Skeleton, plan: Plan, place: Place, shards: tensor_parallel.Shards | None) -> None:
+        self.skeleton, self.tp, parts = skeleton, plan.stages[place.stage].tp, plan.parts[place.stage]
+        filled = [number for number, part in enumerate(parts) if not part.is_empty]
+        self.chunks: list[StageModel | None] = [
+            None if part.is_empty else StageModel(skeleton if number == filled[0] else skeleton.again(), part, self.tp, shards)
+            for number, part in enumerate(parts)]
+        self.first, self.last = any(part.embedding for part in parts), any(part.head for part in parts)
+        self.own: dict[str, Parameter] = {}
+        self.heads: dict[str, str] = {}
+        for one in self.models():
+            self.own.update(one.own)
+            self.heads.update(one.heads)
+
+    def models(self) -> Iterator[StageModel]:
+        """The chunks that have units."""
+        return (one for one in self.chunks if one is not None)
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """All chunks' parameters, by name."""
+        return {name: parameter for one in self.models() for name, parameter in one.parameters.items()}
+
+    def hold(self, tensors: Mapping[str, torch.Tensor], gradients: Mapping[str, torch.Tensor], device: torch.device) -> None:
+        """Give the share its memory, see StageModel."""
+        for one in self.models():
+            one.hold(tensors, gradients, device)
+
+    def train(self, mode: bool) -> None:
+        """Sets all chunks to training or to evaluation."""
+        for one in self.models():
+            one.model.train(mode)

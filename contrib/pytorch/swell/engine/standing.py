@@ -12,7 +12,7 @@ import torch
 from swell.engine import layers
 from swell.engine.plan import Plan
 from swell.engine.skeleton import Skeleton
-from swell.engine.stage import StageModel
+from swell.engine.stage import Share
 from swell.engine.tensor_parallel import Shards
 
 __all__ = ["Standing"]
@@ -29,8 +29,10 @@ class Standing:
         self.skeleton, self.plan, self.place = skeleton, plan, plan.place(rank)
         tp = plan.stages[self.place.stage].tp
         self.shards = Shards(None, self.place.shard, tp, timed) if tp > 1 else None
-        self.stage = StageModel(skeleton, plan, self.place, self.shards)
+        drops = layers.drops(skeleton.model, skeleton.config)
+        self.share = Share(skeleton, plan, self.place, self.shards)
         whole_heads = skeleton.family.splits_heads()
         self.dropout = layers.Dropout(seed, device, self.place.shard if whole_heads else 0, tp if whole_heads else 1) \
-            if layers.drops(skeleton.model, skeleton.config) else None
-        layers.wrap(self.stage, self.shards, self.dropout, recompute)
+            if drops else None
+        for chunk in self.share.models():
+            layers.wrap(chunk, self.shards, self.dropout, recompute)

@@ -12,17 +12,17 @@ from swell.engine import live, sources
 from swell.engine import optimizer as optimizers
 from swell.engine.arena import Arena, Ordinary, Request
 from swell.engine.checkpoint import Checkpoints
-from swell.engine.plan import Place
-from swell.engine.stage import StageModel
+from swell.engine.plan import Place, Plan
+from swell.engine.stage import Share
 
 __all__ = ["State", "wanted"]
 
 
-def wanted(stage: StageModel, place: Place, factory: optimizers.Factory) -> Iterator[Request]:
-    """What a stage's shard holds: parameters, and what the optimizer keeps of them."""
+def wanted(share: Share, place: Place, factory: optimizers.Factory) -> Iterator[Request]:
+    """What a worker holds: parameters, and what the optimizer keeps of them."""
     kept = optimizers.entries(factory)
-    for name, one in stage.own.items():
-        begin, end = one.block(place.shard, stage.tp)
+    for name, one in share.own.items():
+        begin, end = one.block(place.shard, share.tp)
         yield Request(name, "parameter", one.dtype, one.global_shape, begin, end, one.layer)
         for entry in kept:
             if entry.moment:
@@ -33,17 +33,17 @@ def wanted(stage: StageModel, place: Place, factory: optimizers.Factory) -> Iter
 
 
 class State:
-    """Takes memory for the state of a stage's shard, and fills it: from the epoch before, from a checkpoint, or anew.
+    """Takes memory for the state of a worker's share, and fills it: from the epoch before, from a checkpoint, or anew.
 
     requests: what is held, as blocks of the whole. tensors: they, by name. gradients: of one step, handed over to nobody. trained:
     parameters by their name in the whole model. before: what else the state was, where it is not new.
     """
 
-    def __init__(self, stage: StageModel, place: Place, source: sources.Source, factory: optimizers.Factory, seed: int, *, arena: Arena,
+    def __init__(self, share: Share, plan: Plan, place: Place, source: sources.Source, factory: optimizers.Factory, seed: int, *, arena: Arena,
                  checkpoints: Checkpoints | None, device: torch.device) -> None:
-        self._stage, self._place = stage, place
+        self._share, self._place, self._is_first = share, place, place.stage == plan.embedding_stage
         kept = optimizers.entries(factory)
-        self.requests = list(wanted(stage, place, factory))
+        self.requests = list(wanted(share, place, factory))
         self.tensors, fresh = arena.take(self.requests, device)
         if checkpoints is not None:
             checkpoints.take_folder()
@@ -53,16 +53,17 @@ class State:
             self.before = arena.rest()
         elif saved is not None and checkpoints is not None:
             self.before = checkpoints.load(saved, self.requests, self.tensors)
-        held = {name: self.tensors[name].view(one.local_shape(stage.tp)) for name, one in stage.own.items()}
+        held = {name: self.tensors[name].view(one.local_shape(share.tp)) for name, one in share.own.items()}
         if self.before is None:
-            for name, one in stage.own.items():
-                source.fill(held[name], one, stage.skeleton, place.shard, stage.tp, seed)
+            for name, one in share.own.items():
+                source.fill(held[name], one, share.skeleton, place.shard, share.tp, seed)
         # Gradients are sums within a step: at its end they are worth nothing, and no switch moves them.
-        gradients, _ = Ordinary().take([Request(name, "gradient", one.dtype, one.local_shape(stage.tp), (0,) * len(one.shape),
-                                                one.local_shape(stage.tp)) for name, one in self._with_gradient()], device)
-        stage.hold(held, gradients, device)
-        alias = {embedding: head for head, embedding in stage.heads.items()} if not stage.first else {}
-        self.trained = {name: stage.parameters[alias.get(name, name)] for name in stage.own}
+        gradients, _ = Ordinary().take([Request(name, "gradient", one.dtype, one.local_shape(share.tp), (0,) * len(one.shape),
+                                                one.local_shape(share.tp)) for name, one in self._with_gradient()], device)
+        share.hold(held, gradients, device)
+        alias = {embedding: head for head, embedding in share.heads.items()} if not share.first else {}
+        parameters = share.parameters
+        self.trained = {name: parameters[alias.get(name, name)] for name in share.own}
         self.gradients = list(gradients.values())
         self.optimizer = factory(list(self.trained.values()))
         for name, parameter in self.trained.items():
@@ -80,9 +81,9 @@ class State:
 
     def saved_here(self) -> list[Request]:
         """What this worker writes of a checkpoint, so that each block is written once."""
-        place, tied = self._place, self._stage.skeleton.tied.values()
+        place, tied = self._place, self._share.skeleton.tied.values()
         return [one for one in self.requests if place.group == 0 and (place.shard == 0 or self._is_split(one))
-                and not (place.stage > 0 and one.name.partition("#")[0] in tied)]
+                and (self._is_first or one.name.partition("#")[0] not in tied)]
 
     def rest(self, scheduler: Any, **numbers: int) -> dict[str, Any]:
         """What of the state is no tensor, the same on every worker."""
@@ -104,10 +105,10 @@ class State:
             scheduler.load_state_dict(rest["scheduler"])
 
     def _with_gradient(self) -> list[tuple[str, Any]]:
-        stage = self._stage
-        elsewhere = set(stage.heads.values()) if not stage.first else set()
-        named = [(name, one) for name, one in stage.own.items() if name not in elsewhere]
-        return named + [(head, stage.own[embedding]) for head, embedding in stage.heads.items()]
+        share = self._share
+        elsewhere = set(share.heads.values()) if not share.first else set()
+        named = [(name, one) for name, one in share.own.items() if name not in elsewhere]
+        return named + [(head, share.own[embedding]) for head, embedding in share.heads.items()]
 
     def _is_split(self, request: Request) -> bool:
-        return request.kind != "step" and self._stage.own[request.name.partition("#")[0]].dim is not None
+        return request.kind != "step" and self._share.own[request.name.partition("#")[0]].dim is not None

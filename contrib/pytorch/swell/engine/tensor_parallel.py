@@ -118,16 +118,17 @@ def _copied(tensor: torch.Tensor, shards: Shards) -> torch.Tensor:
     return last[2]
 
 
-def _is_conv1d(module: nn.Module) -> bool:
+def is_conv1d(module: nn.Module) -> bool:
+    """Whether it is GPT-2's linear layer, whose weight is the other way round."""
     return type(module).__name__ == "Conv1D"
 
 
 def dims(module: nn.Module, style: str, leaf: str) -> int | None:
     """Along which dimension a style splits a module's parameter."""
     if style in ("colwise", "colwise_gather_output", "packed_colwise"):
-        return 1 if _is_conv1d(module) and leaf == "weight" else 0
+        return 1 if is_conv1d(module) and leaf == "weight" else 0
     if style in ("rowwise", "rowwise_split_input") and leaf == "weight":
-        return 0 if _is_conv1d(module) else 1
+        return 0 if is_conv1d(module) else 1
     return None
 
 
@@ -136,7 +137,7 @@ def split(module: nn.Module, style: str, shards: Shards) -> None:
     if style == "moe_tp_experts":
         _split_experts(module, shards)
     elif style in ("colwise", "packed_colwise", "colwise_gather_output"):
-        if _is_conv1d(module):
+        if is_conv1d(module):
             module.nf //= shards.count      # type: ignore[operator,assignment]
         elif isinstance(module, nn.Linear):
             module.out_features //= shards.count
@@ -153,8 +154,11 @@ def split(module: nn.Module, style: str, shards: Shards) -> None:
 
 def _rowwise(shards: Shards) -> Callable[[Any, torch.Tensor], torch.Tensor]:
     def forward(self: Any, value: torch.Tensor) -> torch.Tensor:
-        weight = self.weight.t() if _is_conv1d(self) else self.weight
-        total = _apply(_Reduce, nn.functional.linear(value, weight), shards)
+        if "multiply" in self.__dict__:     # swell.engine.put_off
+            product = self.multiply(value, bias=False)
+        else:
+            product = nn.functional.linear(value, self.weight.t() if is_conv1d(self) else self.weight)
+        total = _apply(_Reduce, product, shards)
         return total if self.bias is None else total + self.bias.to(total.dtype)    # once, not once a shard
     return forward
 

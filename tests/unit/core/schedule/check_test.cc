@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Which schedules are valid, and what is said of one that is not.
+#include <algorithm>
 #include <criterion/criterion.h>
 
 #include "core/schedule/named.h"
@@ -161,4 +162,28 @@ Test(schedule_check, a_name_that_is_not_known_is_refused_with_those_that_are) {
   cr_assert(!chunks.ok());
   cr_assert_str_eq(chunks.error().message().c_str(),
                    "1f1b runs one chunk on each stage, the plan has 3; use interleaved");
+}
+
+Test(schedule_check, cases_that_the_engine_reads_too_are_as_they_stand) {
+  const auto named_is = [](std::string_view name, const Shape& shape, std::string text) {
+    std::replace(text.begin(), text.end(), ';', '\n');
+    const auto schedule = named(name, shape);
+    cr_assert(schedule.ok() && to_text(*schedule) == text, "%.*s of %d, %d, %d",
+              static_cast<int>(name.size()), name.data(), shape.stages, shape.chunks,
+              shape.micro_batches);
+  };
+  const auto refused = [](std::string_view text, const Shape& shape, const char* words) {
+    const auto read = parse(text);
+    const swell::Result<void> valid = read ? check(*read, shape) : read.error();
+    cr_assert(!valid.ok(), "%.*s", static_cast<int>(text.size()), text.data());
+    cr_assert(valid.error().message().find(words) != std::string::npos, "wanted \"%s\" in \"%s\"",
+              words, valid.error().message().c_str());
+  };
+#define NAMED(name, stages, chunks, micro_batches, text) \
+  named_is(name, Shape{stages, chunks, micro_batches}, text);
+#define REFUSED(text, stages, chunks, micro_batches, words) \
+  refused(text, Shape{stages, chunks, micro_batches}, words);
+#include "unit/core/schedule/cases.inc"
+#undef NAMED
+#undef REFUSED
 }
