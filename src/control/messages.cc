@@ -271,6 +271,7 @@ void describe(V& v, Grow& m) {
   v.member("expires_s", m.expires_s, 0, kMany);
   v.optional_document("plan", m.plan);
   v.optional("reason", m.reason);
+  v.optional("devices_apart", m.devices_apart);
 }
 template <typename V>
 void describe(V& v, Shrink& m) {

@@ -157,7 +157,8 @@ struct Grow {
   std::vector<Offer> offers;
   int expires_s = 0;  ///< counted from the arrival
   Json plan;  ///< what to run over all GPUs then (core/plan/plan.h); empty: the program says
-  std::string reason;  ///< what it is expected to bring, for people
+  std::string reason;          ///< what it is expected to bring, for people
+  bool devices_apart = false;  ///< a program opens the GPUs of its own allocation alone
 };
 
 /// Give these companions back: checkpoint, leave, cancel them, tell with Released. What is still

@@ -149,7 +149,8 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
   if (!plan) return plan.error().while_doing("the plan");
   const Result<JobGpus> gpus = gpus_of(job);
   if (!gpus) return gpus.error();
-  if (Result<void> fits = job.training.check_plan(*plan, gpus->basic, gpus->held, *gpus->machines);
+  if (Result<void> fits = job.training.check_plan(*plan, gpus->basic, gpus->held, *gpus->machines,
+                                                  gpus->allocations);
       !fits)
     return fits.error().while_doing("the plan");
   sessions_.send(*job.agent, control::Replan{ask.plan, "its owner wants it"});

@@ -125,6 +125,7 @@ class Controller {
   struct JobGpus {
     std::shared_ptr<const cluster::Cluster> machines;
     HeldGpus basic, held;
+    plan::Allocations allocations;
   };
   Result<JobGpus> gpus_of(const ElasticJob& job);
   bool take_report(ElasticJob& job, double now);

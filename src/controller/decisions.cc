@@ -276,6 +276,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
   grow.expires_s = static_cast<int>(std::ceil(parts_.config.grant_expiry_s));
   grow.plan = plan.json;
   grow.reason = plan.reason;
+  grow.devices_apart = view.machines != nullptr && view.machines->devices_apart();
   for (const policy::Grant& each : grants) {
     const policy::NodeView& node = view.nodes[static_cast<std::size_t>(each.node)];
     LiveGrant live;

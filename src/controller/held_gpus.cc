@@ -35,6 +35,18 @@ Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record
   return held;
 }
 
+plan::Allocations allocations_of(const ElasticJob& job, const slurm::JobRecord& record,
+                                 const cluster::Cluster& machines) {
+  plan::Allocations allocations;
+  if (!machines.devices_apart()) return allocations;
+  for (const slurm::GpuAllocation& each : record.gpus)
+    if (const auto node = machines.find_node(each.node)) allocations.add(*node, mask_of(each.gpus));
+  for (const Companion& companion : job.companions)
+    if (const auto node = machines.find_node(companion.node))
+      allocations.add(*node, mask_of(companion.gpus));
+  return allocations;
+}
+
 HeldGpus gpus_of(const plan::Layout& layout) {
   HeldGpus gpus;
   for (const plan::StageLayout& stage : layout.stages)
@@ -45,12 +57,13 @@ HeldGpus gpus_of(const plan::Layout& layout) {
 std::optional<plan::Layout> symmetric_layout(const models::Model& model,
                                              const perf::Coefficients& coefficients,
                                              const HeldGpus& held, int micro_batches,
-                                             const cluster::Cluster& machines) {
+                                             const cluster::Cluster& machines,
+                                             const plan::Allocations& allocations) {
   planner::Islands islands;
   for (const auto& [node, gpus] : held)
     for (plan::GpuMask left = gpus; left != 0; left &= left - 1)
       planner::add_to(islands, node, machines.type_of({node, std::countr_zero(left)}),
-                      left & (~left + 1));
+                      left & (~left + 1), allocations.part_of(node, std::countr_zero(left)));
   const perf::PerformanceModel performance(model, machines, coefficients, perf::Sends::counted);
   planner::Evaluator evaluator(performance, model.global_batch / micro_batches);
   const auto degrees = planner::degrees_for(model.heads, evaluator.micro_batch());

@@ -7,6 +7,7 @@
 #include "core/cluster/cluster.h"
 #include "core/models/model.h"
 #include "core/perf/coefficients.h"
+#include "core/plan/allocations.h"
 #include "core/plan/layout.h"
 #include "core/result.h"
 #include "slurm/records.h"
@@ -23,14 +24,20 @@ using HeldGpus = std::map<int, plan::GpuMask>;
 Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record,
                            const cluster::Cluster& machines, bool with_companions);
 
+/// The job's allocations in the order in which it got them, where `machines` keep their devices
+/// apart; else none.
+plan::Allocations allocations_of(const ElasticJob& job, const slurm::JobRecord& record,
+                                 const cluster::Cluster& machines);
+
 /// GPUs that have a place in the layout.
 HeldGpus gpus_of(const plan::Layout& layout);
 
 /// What a program would run that starts anew over these GPUs: the best symmetric plan with so many
-/// micro-batches. Nothing where none fits.
+/// micro-batches, with its TP groups within `allocations`. Nothing where none fits.
 std::optional<plan::Layout> symmetric_layout(const models::Model& model,
                                              const perf::Coefficients& coefficients,
                                              const HeldGpus& held, int micro_batches,
-                                             const cluster::Cluster& machines);
+                                             const cluster::Cluster& machines,
+                                             const plan::Allocations& allocations = {});
 
 }  // namespace swell::controller

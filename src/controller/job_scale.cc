@@ -26,8 +26,9 @@ std::unique_ptr<planner::Solver> quick_solver() {
                                             solve_budget);
 }
 
-void add(std::vector<cluster::GpuRef>& gpus, int node, plan::GpuMask mask) {
-  for (; mask != 0; mask &= mask - 1) gpus.push_back({node, std::countr_zero(mask)});
+void add(std::vector<cluster::GpuRef>& gpus, const plan::Allocations& allocations, int node,
+         plan::GpuMask mask) {
+  for (; mask != 0; mask &= mask - 1) gpus.push_back(allocations.gpu(node, std::countr_zero(mask)));
 }
 
 bool contains(const auto& list, const auto& item) {
@@ -38,13 +39,15 @@ bool contains(const auto& list, const auto& item) {
 std::vector<cluster::GpuRef> reachable(const policy::ElasticJobView& job,
                                        const policy::ClusterView& view) {
   std::vector<cluster::GpuRef> gpus;
+  const plan::Allocations allocations = policy::allocations_of(job, view);
   for (const policy::CompanionView& companion : job.companions)
-    if (!companion.leaving && companion.node >= 0) add(gpus, companion.node, companion.gpus);
+    if (!companion.leaving && companion.node >= 0)
+      add(gpus, allocations, companion.node, companion.gpus);
   for (const policy::NodeIndex node : view.partitions[static_cast<std::size_t>(job.partition)]) {
     const policy::NodeView& seen = view.nodes[static_cast<std::size_t>(node)];
     if (seen.settling || job.excluded_nodes.contains(node)) continue;
     if (!job.gpu_types.empty() && !contains(job.gpu_types, seen.gpu_type)) continue;
-    add(gpus, node, seen.free_gpus);
+    add(gpus, allocations, node, seen.free_gpus);
   }
   return gpus;
 }

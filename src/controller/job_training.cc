@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -144,15 +145,17 @@ Result<perf::Profile> JobTraining::read(const Json& json, const cluster::Cluster
 }
 
 Result<JobTraining::Solved> JobTraining::solve(const perf::Profile& profile,
-                                               const cluster::Cluster& machines) const {
-  auto coefficients = perf::solve(profile, machines);
+                                               const cluster::Cluster& machines,
+                                               const plan::Allocations& allocations) const {
+  auto coefficients = perf::solve(profile, machines, allocations);
   if (!coefficients) return coefficients.error();
   return Solved{model_of(profile),
                 std::make_shared<const perf::Coefficients>(std::move(*coefficients))};
 }
 
 Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& basic,
-                               const HeldGpus& held, const cluster::Cluster& machines) {
+                               const HeldGpus& held, const cluster::Cluster& machines,
+                               const plan::Allocations& allocations) {
   is_incomplete_ = false;
   if (!(report.step_s >= kMinStep_s))
     return Error(
@@ -184,16 +187,16 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
       decided_->gpu_count() == original->gpu_count() && !cut_alike(*decided_, *original)) {
     own_plans_ = true;
     changed();
-    return take(report, basic, held, machines);
+    return take(report, basic, held, machines, allocations);
   }
   if (report.epoch > decided_in_) awaits_report_ = runs_decided_ = false;
   // How fast it is, is known also where its passes do not say why.
-  speedup_ = lent ? speedup_of(seen, machines) : std::nullopt;
+  speedup_ = lent ? speedup_of(seen, machines, allocations) : std::nullopt;
   changed();
   const double regions_s = seconds_of_regions(*profile);
   is_incomplete_ = explains_too_little(regions_s, report.step_s);
   if (auto good = check_explains(regions_s, report.step_s); !good) return good.error();
-  auto solved = solve(*profile, machines);
+  auto solved = solve(*profile, machines, allocations);
   if (!solved) return solved.error();
   // A set within 2 % of the one before changes nothing: plans and their tables stay good.
   const bool is_same = recent_.add(*solved->coefficients);
@@ -212,14 +215,16 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
 /// By the coefficients of the job's own GPUs: those of a report on lent ones would explain what
 /// went wrong there.
 std::optional<Speedup> JobTraining::speedup_of(const Observed& now,
-                                               const cluster::Cluster& machines) const {
+                                               const cluster::Cluster& machines,
+                                               const plan::Allocations& allocations) const {
   if (!basic_ || !(basic_->rate > 0)) return std::nullopt;
   const auto profile = read(basic_->profile, machines);
   if (!profile) return std::nullopt;
-  const auto solved = solve(*profile, machines);
+  const auto solved = solve(*profile, machines, allocations);
   const auto before = plan::resolve(profile->plan, machines);
-  const auto after = plan::resolve(as_planned(now.plan), machines);
+  auto after = plan::resolve(as_planned(now.plan), machines);
   if (!solved || !before || !after) return std::nullopt;
+  allocations.label(*after);
   const perf::PerformanceModel model(*solved->model, machines, *solved->coefficients,
                                      perf::Sends::counted);
   const double slow = samples_of(basic_->plan) / model.iteration_time(*before).total();
@@ -240,7 +245,8 @@ std::optional<plan::Layout> JobTraining::layout_of(const plan::Plan& plan, const
 }
 
 Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& basic,
-                                     const HeldGpus& held, const cluster::Cluster& machines) const {
+                                     const HeldGpus& held, const cluster::Cluster& machines,
+                                     const plan::Allocations& allocations) const {
   if (own_plans_) return Error("its program was given a plan before, and made its own");
   if (auto good = check_size(plan); !good) return good.error();
   models::Model model;
@@ -256,18 +262,29 @@ Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& bas
     return Error(
         "it is not over the GPUs that the job has: it must use each that is lent, and no "
         "other's; `swell jobs` shows them");
+  for (const plan::StageLayout& stage : layout->stages)
+    for (const plan::GroupLayout& group : stage.groups)
+      for (plan::GpuMask left = group.gpus; left != 0; left &= left - 1)
+        if (allocations.part_of(group.node, std::countr_zero(left)) !=
+            allocations.part_of(group.node, std::countr_zero(group.gpus)))
+          return Error(fmt::format(
+              "its TP group of GPUs on {} is over two allocations of the job, whose programs cannot "
+              "open each other's GPUs there (ConstrainDevices=yes in cgroup.conf); a TP group must "
+              "be within one",
+              machines.node(group.node).name));
   return {};
 }
 
 std::shared_ptr<const policy::Training> JobTraining::seen(
     const HeldGpus& basic, const HeldGpus& all,
-    const std::shared_ptr<const cluster::Cluster>& machines,
-    planner::Consistency consistency) const {
+    const std::shared_ptr<const cluster::Cluster>& machines, planner::Consistency consistency,
+    const plan::Allocations& allocations) const {
   if (!is_known() || machines == nullptr || basic.empty()) return nullptr;
-  if (seen_.is_to(machines, basic, all, version_)) return seen_.get();
+  if (seen_.is_to(machines, basic, all, allocations, version_)) return seen_.get();
   if (solved_.model == nullptr || solved_for_ != machines->types()) {
     const auto profile = read(adopted_, *machines);
-    auto solved = profile ? solve(*profile, *machines) : Result<Solved>(profile.error());
+    auto solved =
+        profile ? solve(*profile, *machines, allocations) : Result<Solved>(profile.error());
     if (!solved) return nullptr;
     solved_ = std::move(*solved);
     solved_for_ = machines->types();
@@ -277,7 +294,8 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   if (basic_) before = layout_of(basic_->plan, basic, basic, *machines);
   const bool before_seen = before.has_value();
   const auto symmetric = [&](const HeldGpus& held) {
-    return symmetric_layout(*solved_.model, *solved_.coefficients, held, micro_batches, *machines);
+    return symmetric_layout(*solved_.model, *solved_.coefficients, held, micro_batches, *machines,
+                            allocations);
   };
   if (!before) before = symmetric(basic);
   if (current_ && !runs_decided_) now = layout_of(current_->plan, basic, all, *machines);
@@ -286,6 +304,7 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   if (!now && all == basic) now = before;
   if (!now) now = symmetric(all);
   if (!before || !now) return nullptr;
+  allocations.label(*now);
   auto training = std::make_shared<policy::Training>();
   training->model = solved_.model;
   training->coefficients = solved_.coefficients;

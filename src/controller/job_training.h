@@ -27,7 +27,7 @@ class JobTraining {
   /// Takes a report of what the GPUs `held` do, of which `basic` are the job's own. What was known
   /// before stays where it is refused; the error is a sentence for the job's owner.
   Result<void> take(const control::Profile& report, const HeldGpus& basic, const HeldGpus& held,
-                    const cluster::Cluster& machines);
+                    const cluster::Cluster& machines, const plan::Allocations& allocations = {});
   /// Whether the last report was refused for explaining too little of its steps, and no more: it
   /// is as good as none, but no false one.
   bool is_incomplete() const noexcept { return is_incomplete_; }
@@ -48,7 +48,8 @@ class JobTraining {
   /// own, as far as is known: without a report its program alone knows how many layers and samples
   /// there are.
   Result<void> check_plan(const plan::Plan& plan, const HeldGpus& basic, const HeldGpus& held,
-                          const cluster::Cluster& machines) const;
+                          const cluster::Cluster& machines,
+                          const plan::Allocations& allocations = {}) const;
 
   /// Whether any report was taken.
   bool is_known() const noexcept { return adopted_.is_object(); }
@@ -56,8 +57,8 @@ class JobTraining {
   /// can be found. The same object as long as nothing changed.
   std::shared_ptr<const policy::Training> seen(
       const HeldGpus& basic, const HeldGpus& all,
-      const std::shared_ptr<const cluster::Cluster>& machines,
-      planner::Consistency consistency) const;
+      const std::shared_ptr<const cluster::Cluster>& machines, planner::Consistency consistency,
+      const plan::Allocations& allocations = {}) const;
 
   /// Of the last report; nothing where the job was never seen on its own GPUs alone, or no GPUs are
   /// lent.
@@ -94,12 +95,14 @@ class JobTraining {
   };
 
   Result<perf::Profile> read(const Json& json, const cluster::Cluster& machines) const;
-  Result<Solved> solve(const perf::Profile& profile, const cluster::Cluster& machines) const;
+  Result<Solved> solve(const perf::Profile& profile, const cluster::Cluster& machines,
+                       const plan::Allocations& allocations) const;
   plan::Plan as_planned(plan::Plan plan) const;
   std::optional<plan::Layout> layout_of(const plan::Plan& plan, const HeldGpus& basic,
                                         const HeldGpus& held,
                                         const cluster::Cluster& machines) const;
-  std::optional<Speedup> speedup_of(const Observed& now, const cluster::Cluster& machines) const;
+  std::optional<Speedup> speedup_of(const Observed& now, const cluster::Cluster& machines,
+                                    const plan::Allocations& allocations) const;
   void changed();
 
   Json adopted_;  ///< the profile that coefficients are solved from
@@ -116,7 +119,7 @@ class JobTraining {
   mutable Solved solved_;
   mutable std::vector<cluster::GpuType> solved_for_;
   mutable LastAnswer<policy::Training, std::shared_ptr<const cluster::Cluster>, HeldGpus, HeldGpus,
-                     long>
+                     plan::Allocations, long>
       seen_;
 };
 

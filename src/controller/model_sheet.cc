@@ -20,14 +20,15 @@ constexpr int kMaxMicroBatches = 4096, kMaxSlower = 3;
 
 std::optional<plan::Layout> fastest(const models::Model& model,
                                     const perf::Coefficients& coefficients, const HeldGpus& held,
-                                    const cluster::Cluster& machines) {
+                                    const cluster::Cluster& machines,
+                                    const plan::Allocations& allocations) {
   const perf::PerformanceModel performance(model, machines, coefficients, perf::Sends::counted);
   std::optional<plan::Layout> best;
   double least_s = std::numeric_limits<double>::infinity();
   int slower = 0;
   for (int count = 1; count <= kMaxMicroBatches && model.global_batch % count == 0; count *= 2) {
     if (model.global_batch / count > kMaxSamples) continue;
-    auto layout = symmetric_layout(model, coefficients, held, count, machines);
+    auto layout = symmetric_layout(model, coefficients, held, count, machines, allocations);
     if (!layout) continue;
     const double seconds = performance.iteration_time(*layout).total();
     if (!(seconds < least_s)) {
@@ -67,18 +68,22 @@ std::string ModelSheet::summary() const {
 
 std::shared_ptr<const policy::Training> ModelSheet::seen(
     const HeldGpus& basic, const HeldGpus& all, const std::optional<plan::Plan>& decided,
-    const std::shared_ptr<const cluster::Cluster>& machines) const {
+    const std::shared_ptr<const cluster::Cluster>& machines,
+    const plan::Allocations& allocations) const {
   if (machines == nullptr || basic.empty()) return nullptr;
-  if (seen_.is_to(machines, basic, all, decided)) return seen_.get();
+  if (seen_.is_to(machines, basic, all, decided, allocations)) return seen_.get();
   auto coefficients =
       std::make_shared<perf::Coefficients>(perf::expected_coefficients(*model_, *machines));
   perf::expect_launches(*coefficients, *model_, *machines);
-  auto before = fastest(*model_, *coefficients, basic, *machines);
+  auto before = fastest(*model_, *coefficients, basic, *machines, allocations);
   if (!before) return nullptr;
   std::optional<plan::Layout> now;
   if (decided) now = layout_of(*decided, *model_, all, *machines);
+  if (now) allocations.label(*now);
   if (!now && all == basic) now = before;
-  if (!now) now = symmetric_layout(*model_, *coefficients, all, before->micro_batches, *machines);
+  if (!now)
+    now = symmetric_layout(*model_, *coefficients, all, before->micro_batches, *machines,
+                           allocations);
   if (!now) return nullptr;
   auto training = std::make_shared<policy::Training>();
   training->model = model_;

@@ -34,13 +34,14 @@ class ModelSheet {
   /// fits. The same object as long as nothing changed.
   std::shared_ptr<const policy::Training> seen(
       const HeldGpus& basic, const HeldGpus& all, const std::optional<plan::Plan>& decided,
-      const std::shared_ptr<const cluster::Cluster>& machines) const;
+      const std::shared_ptr<const cluster::Cluster>& machines,
+      const plan::Allocations& allocations = {}) const;
 
  private:
   std::shared_ptr<const models::Model> model_;
 
   mutable LastAnswer<policy::Training, std::shared_ptr<const cluster::Cluster>, HeldGpus, HeldGpus,
-                     std::optional<plan::Plan>>
+                     std::optional<plan::Plan>, plan::Allocations>
       seen_;
 };
 

@@ -62,15 +62,15 @@ Result<Controller::JobGpus> Controller::gpus_of(const ElasticJob& job) {
   auto basic = held_gpus(job, *record, *nodes, false), held = held_gpus(job, *record, *nodes, true);
   if (!basic) return basic.error();
   if (!held) return held.error();
-  return JobGpus{nodes, std::move(*basic), std::move(*held)};
+  return JobGpus{nodes, std::move(*basic), std::move(*held), allocations_of(job, *record, *nodes)};
 }
 
 /// Whether the job's report is taken. One that is neither taken nor refused yet stays.
 bool Controller::take_report(ElasticJob& job, double now) {
   const Result<JobGpus> gpus = gpus_of(job);
-  const Result<void> taken =
-      gpus ? job.training.take(*job.report, gpus->basic, gpus->held, *gpus->machines)
-           : Result<void>(gpus.error());
+  const Result<void> taken = gpus ? job.training.take(*job.report, gpus->basic, gpus->held,
+                                                      *gpus->machines, gpus->allocations)
+                                  : Result<void>(gpus.error());
   if (!taken && now - job.reported < kReportKept_s) return false;
   if (!taken && !holds_all(job, job.report->companions)) {
     job.report.reset();

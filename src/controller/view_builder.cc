@@ -278,11 +278,15 @@ class Builder {
     const auto basic = held_gpus(job, record, *view_.machines, false),
                all = held_gpus(job, record, *view_.machines, true);
     if (!basic || !all) return nullptr;
-    if (by_sheet) return job.sheet->seen(*basic, *all, job.training.decided_plan(), view_.machines);
+    const plan::Allocations allocations = allocations_of(job, record, *view_.machines);
+    if (by_sheet)
+      return job.sheet->seen(*basic, *all, job.training.decided_plan(), view_.machines,
+                             allocations);
     return job.training.seen(*basic, *all, view_.machines,
                              job.spec.consistency == control::Consistency::exact
                                  ? planner::Consistency::exact
-                                 : planner::Consistency::relaxed);
+                                 : planner::Consistency::relaxed,
+                             allocations);
   }
 
   /// Whether it grows no further than its user asked for. A live job's profile comes soon, if any:

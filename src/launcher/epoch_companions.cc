@@ -22,6 +22,7 @@ void EpochMachine::grow(double now, const control::Grow& grow) {
   }
   if (offered_.under_way++ == 0) offered_.since = now;
   offered_.ever = true;
+  devices_apart_ = devices_apart_ || grow.devices_apart;
   want(grow.plan);
   if (!grow.reason.empty()) say("GPUs are offered: " + grow.reason);
   act(action::Allocate{grow});

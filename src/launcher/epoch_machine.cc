@@ -167,6 +167,7 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
   facts.step = master.step;
   facts.gpus_per_worker = settings_.gpus_per_worker;
   facts.tells_gpus = settings_.tells_gpus;
+  facts.devices_apart = devices_apart_;
   facts.restarts = static_cast<int>(restarts_.size());
   facts.max_restarts = settings_.max_restarts;
   action::StartWorkers start{epoch, {}, false};

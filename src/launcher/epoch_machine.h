@@ -450,6 +450,7 @@ class EpochMachine {
   int next_node_ = 0;
   Offered offered_;
   LivePace pace_;
+  bool devices_apart_ = false;  ///< as Grow says
   double stopped_s_ = 0;
   std::optional<double> paused_since_;  ///< until workers that were started since are ready
   int code_ = 0;

@@ -63,6 +63,20 @@ Environment torchrun_defaults(const Seat& seat) {
   return defaults;
 }
 
+/// The name by which NCCL tells the seat's allocation from another one on the same node; empty: the
+/// job has one allocation there, or the user names hosts.
+std::string nccl_host(const Seat& seat, const RunFacts& facts) {
+  if (!facts.devices_apart || std::getenv("NCCL_HOSTID") != nullptr) return {};
+  const auto own =
+      std::find_if(facts.nodes.begin(), facts.nodes.end(),
+                   [&](const WorkerNode& each) { return each.id == seat.worker.node; });
+  if (own == facts.nodes.end()) return {};
+  const bool shared = std::any_of(
+      facts.nodes.begin(), facts.nodes.end(),
+      [&](const WorkerNode& other) { return other.name == own->name && other.job != own->job; });
+  return shared ? fmt::format("{}.{}", own->name, own->job) : std::string();
+}
+
 /// A name as "node" and "07": what is before its last digits, and those; no digits: it is never
 /// part of a range.
 std::pair<std::string_view, std::string_view> parts(std::string_view name) {
@@ -139,6 +153,7 @@ Environment run_environment(const Seating& seating, const Seat& seat, const RunF
   add("TORCHELASTIC_USE_AGENT_STORE",
       "False");  // rank 0 has the store: no process lives longer than an epoch
   for (auto& [name, value] : torchrun_defaults(seat)) add(name.c_str(), std::move(value));
+  if (std::string host = nccl_host(seat, facts); !host.empty()) add("NCCL_HOSTID", std::move(host));
   add("SLURM_PROCID", std::to_string(seat.rank));
   add("SLURM_NODEID", std::to_string(seat.group));
   add("SLURM_GTIDS", own_ranks);

@@ -32,7 +32,10 @@ struct RunFacts {
   int master_port = 0;
   std::optional<JobId> step;  ///< SLURM_STEP_ID of rank 0
   int gpus_per_worker = 1;
-  bool tells_gpus = false;             ///< the job's own environment has SLURM_GPUS
+  bool tells_gpus = false;  ///< the job's own environment has SLURM_GPUS
+  /// A program opens the GPUs of its own allocation alone: NCCL takes two allocations on one node
+  /// for two hosts, and does not try what is between the GPUs of one.
+  bool devices_apart = false;
   int restarts = 0, max_restarts = 0;  ///< after losses and failures, as torchrun counts
 };
 

@@ -43,8 +43,9 @@ Truth::Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t
 }
 
 std::vector<int> Truth::shape_of(const plan::Layout& layout) const {
-  std::vector<int> nodes, racks;  // in order of appearance
-  auto number = [](std::vector<int>& seen, int one) {
+  std::vector<std::pair<int, int>> nodes;  // with the part of each; in order of appearance
+  std::vector<int> racks;
+  auto number = [](auto& seen, const auto& one) {
     const auto found = std::find(seen.begin(), seen.end(), one);
     if (found != seen.end()) return static_cast<int>(found - seen.begin());
     seen.push_back(one);
@@ -55,10 +56,10 @@ std::vector<int> Truth::shape_of(const plan::Layout& layout) const {
     shape.insert(shape.end(), {-1, stage.layers, stage.tp});
     for (const plan::GroupLayout& group : stage.groups) {
       if (alike_)
-        shape.insert(shape.end(),
-                     {number(nodes, group.node), number(racks, cluster_.node(group.node).rack),
-                      hardware_.of_node(group.node) > 1 ? 1 : 0});
-      else shape.push_back(group.node);
+        shape.insert(shape.end(), {number(nodes, std::pair(group.node, group.part)),
+                                   number(racks, cluster_.node(group.node).rack),
+                                   hardware_.of_node(group.node) > 1 ? 1 : 0});
+      else shape.insert(shape.end(), {group.node, group.part});
       shape.insert(shape.end(), {group.type, group.local_batch});
     }
   }

@@ -14,17 +14,19 @@ namespace {
 // never run out before GPUs.
 constexpr policy::Resources kPerGpu{1, 8, 65536};
 
-std::shared_ptr<const policy::Training> training_of(const State& state, const Job& job) {
+std::shared_ptr<const policy::Training> training_of(const State& state, const Job& job,
+                                                    const plan::Allocations& allocations = {}) {
   auto training = std::make_shared<policy::Training>();
   training->model = job.type.model;
   training->coefficients = job.coefficients;
   training->basic = job.basic_plan;
   if (job.phase == Phase::running) {
     training->current = job.current;
+    allocations.label(training->current);
     const auto measured = [&](const plan::Layout& layout) {
       return job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(layout);
     };
-    if (job.current_seen) training->measured_throughput = measured(job.current);
+    if (job.current_seen) training->measured_throughput = measured(training->current);
     if (job.basic_seen) training->measured_basic = measured(job.basic_plan);
   }
   training->max_gpus_so_far = job.max_gpus_so_far;
@@ -93,7 +95,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
                                companion.benefit});
   // slurmctld knows nothing of a training but its profile.
   if (profiled || state.slurmctld() == policy::SimulationTraits::Slurmctld::none)
-    view.training = training_of(state, job);
+    view.training = training_of(state, job, policy::allocations_of(view, &state.cluster));
   view.submitted_s = job.spec.submit_s;
   view.started_s = job.started_s;
   view.reconfigured_s = job.reconfigured_s;

@@ -2,7 +2,10 @@
 #include "slurm/fabric_source.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
@@ -12,6 +15,7 @@
 
 #include "slurm/live_slurm.h"
 #include "slurm/loaded.h"
+#include "slurm/versions.h"
 
 namespace swell::slurm {
 
@@ -93,9 +97,32 @@ Result<FabricFiles> find_fabric_files() {
   const std::string slurm_conf = conf->slurm_conf != nullptr ? conf->slurm_conf : "";
   const std::string folder = slurm_conf.substr(0, slurm_conf.rfind('/') + 1);
   const bool is_used = plugin == "topology/tree" || plugin == "topology/block";
-  if (folder.empty()) return FabricFiles{"", "", shapes_jobs(plugin, folder)};
+  const bool apart = constrains_devices(*conf);
+  if (folder.empty()) return FabricFiles{"", "", shapes_jobs(plugin, folder), apart};
   return FabricFiles{is_used ? folder + "topology.conf" : "", folder + "swell_calibration.json",
-                     shapes_jobs(plugin, folder)};
+                     shapes_jobs(plugin, folder), apart};
+}
+
+bool devices_apart(std::string_view task_plugin, std::string_view cgroup_conf) {
+  if (task_plugin.find("task/cgroup") == std::string_view::npos) return false;
+  const auto plain = [](std::string_view line) {
+    std::string text;
+    for (const char each : line.substr(0, line.find('#')))
+      if (std::isspace(static_cast<unsigned char>(each)) == 0)
+        text += static_cast<char>(std::tolower(static_cast<unsigned char>(each)));
+    return text;
+  };
+  bool apart = false;
+  while (!cgroup_conf.empty()) {
+    const std::string_view line = cgroup_conf.substr(0, cgroup_conf.find('\n'));
+    cgroup_conf.remove_prefix(std::min(line.size() + 1, cgroup_conf.size()));
+    constexpr std::string_view key = "constraindevices=";
+    if (const std::string text = plain(line); text.starts_with(key)) {
+      const std::string value = text.substr(key.size());
+      apart = value == "yes" || value == "up" || value == "true" || value == "1";
+    }
+  }
+  return apart;
 }
 
 bool shapes_jobs(std::string_view topology_plugin, const std::string& folder) {
@@ -138,6 +165,7 @@ bool FabricSource::files_changed(std::time_t now) {
   std::size_t print = print_of(files_);
   if (cannot_find_) mix(print, 1);
   if (files_.slurm_shapes_jobs) mix(print, 2);
+  if (files_.devices_apart) mix(print, 3);
   return std::exchange(files_print_, print) != print;
 }
 
@@ -153,9 +181,11 @@ std::shared_ptr<const KnownFabric> FabricSource::update(const std::vector<NodeRe
   std::vector<cluster::FabricNode> described = fabric_nodes(nodes, notes);
   SlurmTopology topology = read_topology(files_.topology_conf, notes);
   Calibration calibration = read_calibration(files_.calibration, notes);
+  auto fabric =
+      cluster::Fabric::make(std::move(described), std::move(topology), std::move(calibration));
+  fabric.set_devices_apart(files_.devices_apart);
   known_ = std::make_shared<const KnownFabric>(KnownFabric{
-      cluster::Fabric::make(std::move(described), std::move(topology), std::move(calibration)),
-      std::move(notes), files_.slurm_shapes_jobs || cannot_find_.has_value()});
+      std::move(fabric), std::move(notes), files_.slurm_shapes_jobs || cannot_find_.has_value()});
   return known_;
 }
 

@@ -25,6 +25,7 @@ struct FabricFiles {
   /// reads a topology.yaml, which may do so for a partition: then its choice of nodes must not be
   /// narrowed.
   bool slurm_shapes_jobs = false;
+  bool devices_apart = false;  ///< see devices_apart()
 };
 
 /// Finds the files as slurmctld is configured: topology.conf where TopologyPlugin uses it, and
@@ -42,6 +43,10 @@ struct KnownFabric {
   std::vector<std::string> notes;
   bool slurm_shapes_jobs = false;  ///< as in FabricFiles; true while not known
 };
+
+/// Whether Slurm lets a job's processes open the GPUs of their own allocation alone: TaskPlugin has
+/// task/cgroup, and cgroup.conf, or what slurmctld prints of it, has ConstrainDevices=yes.
+bool devices_apart(std::string_view task_plugin, std::string_view cgroup_conf);
 
 /// Whether Slurm shapes jobs itself under this TopologyPlugin ("topology/ring"), with slurm.conf in
 /// `folder` ("/etc/slurm/").

@@ -26,6 +26,7 @@ struct SiteConfig {
   std::uint32_t preempt_exempt_s = 0;                  ///< PreemptExemptTime of the cluster
   bool preempt_cancels = false;  ///< PreemptMode ends jobs (CANCEL, or REQUEUE where it can)
   bool preempt_off = false;
+  bool devices_apart = false;  ///< as fabric_source.h's devices_apart()
 };
 Result<SiteConfig> load_site_config();
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "slurm/versions.h"
 
+#include <cstdio>
+#include <cstdlib>
+
+#include "slurm/fabric_source.h"
+
 namespace swell::slurm {
 
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
@@ -50,5 +55,20 @@ NodeUse use_of(node_info_t& node) noexcept {
 void free_conf(slurm_conf_t* conf) noexcept { slurm_free_ctl_conf(conf); }
 
 #endif
+
+bool constrains_devices(const slurm_conf_t& conf) {
+  if (conf.cgroup_conf == nullptr || conf.task_plugin == nullptr) return false;
+  // The list's records are not public; what prints them is.
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const out = open_memstream(&text, &size);
+  if (out == nullptr) return false;
+  char title[] = "cgroup";
+  slurm_print_key_pairs(out, conf.cgroup_conf, title);
+  std::fclose(out);
+  const bool apart = devices_apart(conf.task_plugin, {text, size});
+  std::free(text);
+  return apart;
+}
 
 }  // namespace swell::slurm

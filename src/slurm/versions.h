@@ -34,6 +34,10 @@ int kill_job(JobId job, std::uint16_t signal) noexcept;
 /// Calls slurm_load_job(), likewise.
 int load_job(JobId job, job_info_msg_t** message) noexcept;
 
+/// Whether a job's processes open the GPUs of their own allocation alone, as slurmctld is
+/// configured (devices_apart() of fabric_source.h).
+bool constrains_devices(const slurm_conf_t& conf);
+
 /// CPUs and memory in MiB that jobs use on a node.
 struct NodeUse {
   std::uint16_t cpus = 0;

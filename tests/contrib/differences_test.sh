@@ -29,7 +29,7 @@ no_release_elsewhere() {
 check 'what a running Slurm does by its release is asked of src/slurm' no_release_elsewhere
 
 # Cgroups have the job's id in their names up to 24.11, and its SLUID later.
-no_cgroup() { ! grep -rniE 'cgroup' src examples --include='*.cc' --include='*.h' --include='*.c'; }
+no_cgroup() { ! grep -rniE '/sys/fs|/proc/[^ ]*cgroup|cgroup\.(procs|controllers|events|kill)' src examples --include='*.cc' --include='*.h' --include='*.c'; }
 check 'no program looks at the cgroup of a job' no_cgroup
 
 # is_there FILE NAME: a test of that name, in a unit test or a script.

@@ -123,6 +123,11 @@ Result<Cluster> Cluster::with_classes(DistanceClasses classes) && {
   return std::move(*this);
 }
 
+Cluster Cluster::with_devices_apart(bool apart) && {
+  devices_apart_ = apart;
+  return std::move(*this);
+}
+
 std::optional<int> Cluster::find_node(std::string_view name) const {
   const auto found = node_by_name_.find(name);
   if (found == node_by_name_.end()) return std::nullopt;
@@ -138,6 +143,7 @@ std::optional<int> Cluster::find_type(std::string_view name) const {
 /// Bandwidth between two nodes whose ends can send `network` bytes a second; `all_cards`: these are
 /// all the cards they have.
 double Cluster::between(int a, int b, double network, bool all_cards) const noexcept {
+  if (a == b) return network;
   if (!measured_.empty()) {
     const auto found = measured_.find(std::minmax(a, b));
     if (found != measured_.end())
@@ -166,7 +172,7 @@ double Cluster::network_bandwidth(int a, int gpus_a, int b, int gpus_b) const no
 }
 
 double Cluster::effective_bandwidth(GpuRef a, GpuRef b) const noexcept {
-  if (a.node != b.node) return network_bandwidth(a.node, 1, b.node, 1);
+  if (a.node != b.node || a.part != b.part) return network_bandwidth(a.node, 1, b.node, 1);
   return std::min(type(type_of(a)).link_bytes_per_s, type(type_of(b)).link_bytes_per_s);
 }
 

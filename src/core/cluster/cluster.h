@@ -30,10 +30,12 @@ struct Node {
   double link_bytes_per_s = 0;
 };
 
-/// One GPU, by position.
+/// One GPU, by position, and where it matters the allocation of a job that it belongs to
+/// (plan/allocations.h).
 struct GpuRef {
   int node = 0;   ///< index into Cluster::nodes
   int index = 0;  ///< index of the GPU on that node
+  int part = 0;   ///< number of the job's allocation on that node
   friend auto operator<=>(const GpuRef&, const GpuRef&) = default;
 };
 
@@ -70,6 +72,12 @@ class Cluster {
   /// by both nodes' own network.
   Result<Cluster> with_classes(DistanceClasses classes) &&;
 
+  /// This cluster, where a job's programs open only the devices of their own allocation.
+  Cluster with_devices_apart(bool apart) &&;
+  /// Whether two allocations of one job on a node reach each other's GPUs over the network alone,
+  /// since Slurm constrains devices (ConstrainDevices=yes): no TP group is then over both.
+  bool devices_apart() const noexcept { return devices_apart_; }
+
   /// Reads the JSON form of docs/planner.md; `name` is used where the text gives none.
   static Result<Cluster> from_json(const Json& json);
   Json to_json() const;
@@ -101,10 +109,11 @@ class Cluster {
     return from.network_bytes_per_s * (static_cast<double>(gpus) / cards);
   }
   /// Bytes a second between two nodes when only `gpus_a` and `gpus_b` of their GPUs send. With all
-  /// GPUs of both it equals node_bandwidth().
+  /// GPUs of both it equals node_bandwidth(). For a == b: between two allocations of that node that
+  /// do not share devices, through its network cards.
   double network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept;
-  /// Bytes a second between two different GPUs: their node's link, or one network card of each of
-  /// their nodes. Suika's EffectiveBandwidth.
+  /// Bytes a second between two different GPUs: their node's link, or one network card of each,
+  /// where they are on two nodes or of two allocations. Suika's EffectiveBandwidth.
   double effective_bandwidth(GpuRef a, GpuRef b) const noexcept;
   /// Whether bandwidth depends on node and rack alone: nothing was measured and there are no
   /// distance classes.
@@ -121,6 +130,7 @@ class Cluster {
   std::map<std::pair<int, int>, double> measured_;
   DistanceClasses classes_;  ///< no classes where `share` is empty
   double cross_rack_factor_ = 1.0;
+  bool devices_apart_ = false;
   int gpu_count_ = 0;
 };
 

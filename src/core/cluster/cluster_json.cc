@@ -159,8 +159,15 @@ Result<Cluster> Cluster::from_json(const Json& json) {
     if (!bandwidth) return bandwidth.error().while_doing("\"measured\"");
     measured[{ends[0], ends[1]}] = *bandwidth * GB;
   }
+  bool apart = false;
+  if (json.has("devices_apart")) {
+    const auto given = json.bool_at("devices_apart");
+    if (!given) return given.error();
+    apart = *given;
+  }
   auto made =
       make(std::move(name), std::move(types), std::move(nodes), factor, std::move(measured));
+  if (made) made = std::move(*made).with_devices_apart(apart);
   if (!made || !json.has("distance_classes")) return made;
   auto classes = read_classes(json);
   if (!classes) return classes.error();
@@ -219,6 +226,7 @@ Json Cluster::to_json() const {
           {{"share", classes_.share[i]}, {"gbytes_per_s", classes_.measured_bytes_per_s[i] / GB}}));
     json.set("distance_classes", classes);
   }
+  if (devices_apart_) json.set("devices_apart", true);
   return json;
 }
 

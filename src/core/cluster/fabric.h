@@ -50,6 +50,9 @@ class Fabric {
   static Fabric make(std::vector<FabricNode> nodes, SlurmTopology topology = {},
                      Calibration calibration = {});
 
+  /// Whether Slurm constrains devices to allocations; the clusters made of the fabric say it.
+  void set_devices_apart(bool apart) noexcept { devices_apart_ = apart; }
+
   int size() const noexcept { return static_cast<int>(nodes_.size()); }
   const FabricNode& node(int index) const noexcept {
     return nodes_[static_cast<std::size_t>(index)];
@@ -119,6 +122,7 @@ class Fabric {
   std::vector<int> path_;          ///< groups of each node, levels_ of them, lowest level first
   std::vector<Source> placed_by_;  ///< origin of each node's position
   int levels_ = 0;
+  bool devices_apart_ = false;
 };
 
 /// Distance from any node to the nearest of a set of nodes, in constant time each: ranks all nodes

@@ -112,6 +112,7 @@ Result<Cluster> Fabric::make_cluster(std::string name, const std::vector<GpuType
   }
   auto made = Cluster::make(std::move(name), table.take(), std::move(nodes),
                             levels_ == 0 ? 1.0 : assumed_share(2), std::move(pairs));
+  if (made) made = std::move(*made).with_devices_apart(devices_apart_);
   if (!made || (levels_ <= 1 && !measured)) return made;
   return std::move(*made).with_classes(std::move(classes));
 }

@@ -10,7 +10,7 @@ namespace swell::perf {
 
 namespace {
 
-/// The groups of a stage on one node.
+/// The groups of a stage on one node, of one allocation there.
 struct NodeShare {
   int groups = 0;
   double link = std::numeric_limits<double>::infinity();  ///< slowest of their GPU types
@@ -21,32 +21,33 @@ struct NodeShare {
 };
 
 NodeShare share_of(const cluster::Cluster& cluster, const plan::StageLayout& stage,
-                   int node) noexcept {
+                   const plan::GroupLayout& one) noexcept {
   NodeShare share;
   for (const plan::GroupLayout& group : stage.groups)
-    if (group.node == node) share.add(cluster, group);
+    if (plan::together(group, one)) share.add(cluster, group);
   return share;
 }
 
 /// Bandwidth of the slowest pair of groups where Cluster::is_regular(). Linear in the groups where
-/// they stand by rising node.
+/// they stand by rising node and allocation.
 double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
-  const int first_node = stage.groups[0].node;
-  const int first_rack = cluster.node(first_node).rack;
+  const plan::GroupLayout& first = stage.groups[0];
+  const int first_rack = cluster.node(first.node).rack;
   double link = std::numeric_limits<double>::infinity(), network = link;
   bool several_nodes = false, several_racks = false, by_node = true;
   for (std::size_t j = 1; j < stage.groups.size(); ++j)
-    by_node &= stage.groups[j].node >= stage.groups[j - 1].node;
+    by_node &= std::pair(stage.groups[j].node, stage.groups[j].part) >=
+               std::pair(stage.groups[j - 1].node, stage.groups[j - 1].part);
   for (std::size_t j = 0; j < stage.groups.size();) {
-    const int node = stage.groups[j].node;
+    const plan::GroupLayout& one = stage.groups[j];
     NodeShare share;
-    for (; j < stage.groups.size() && stage.groups[j].node == node; ++j)
+    for (; j < stage.groups.size() && plan::together(stage.groups[j], one); ++j)
       share.add(cluster, stage.groups[j]);
-    if (!by_node) share = share_of(cluster, stage, node);
+    if (!by_node) share = share_of(cluster, stage, one);
     if (share.groups > 1) link = std::min(link, stage.tp * share.link);
-    network = std::min(network, cluster.network_reach(node, share.groups * stage.tp));
-    several_nodes |= node != first_node;
-    several_racks |= cluster.node(node).rack != first_rack;
+    network = std::min(network, cluster.network_reach(one.node, share.groups * stage.tp));
+    several_nodes |= !plan::together(one, first);
+    several_racks |= cluster.node(one.node).rack != first_rack;
   }
   if (!several_nodes) return link;
   return std::min(link, several_racks ? network * cluster.cross_rack_factor() : network);
@@ -55,23 +56,23 @@ double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayou
 double pairwise_bandwidth(const cluster::Cluster& cluster,
                           const plan::StageLayout& stage) noexcept {
   double slowest = std::numeric_limits<double>::infinity();
-  const auto repeats = [&](std::size_t j) {  // same node and type as the group before
-    return j > 0 && stage.groups[j].node == stage.groups[j - 1].node &&
+  const auto repeats = [&](std::size_t j) {  // same place and type as the group before
+    return j > 0 && plan::together(stage.groups[j], stage.groups[j - 1]) &&
            stage.groups[j].type == stage.groups[j - 1].type;
   };
   for (std::size_t a = 0; a < stage.groups.size(); ++a) {
     if (repeats(a)) continue;  // its pairs are those of the group before
     const auto& one = stage.groups[a];
-    const int own = share_of(cluster, stage, one.node).groups * stage.tp;
+    const int own = share_of(cluster, stage, one).groups * stage.tp;
     for (std::size_t b = a + 1; b < stage.groups.size(); ++b) {
       if (b > a + 1 && repeats(b)) continue;
       const auto& other = stage.groups[b];
       const double bandwidth =
-          one.node == other.node
+          plan::together(one, other)
               ? stage.tp * std::min(cluster.type(one.type).link_bytes_per_s,
                                     cluster.type(other.type).link_bytes_per_s)
               : cluster.network_bandwidth(one.node, own, other.node,
-                                          share_of(cluster, stage, other.node).groups * stage.tp);
+                                          share_of(cluster, stage, other).groups * stage.tp);
       slowest = std::min(slowest, bandwidth);
     }
   }
@@ -97,7 +98,7 @@ double injected_error(const plan::Layout& layout, double deviation, std::uint64_
     mix(static_cast<std::uint64_t>(stage.layers) << 32 | static_cast<std::uint64_t>(stage.tp));
     for (std::size_t j = 0; j < stage.groups.size(); ++j) {
       const plan::GroupLayout& group = stage.groups[j];
-      const bool next_node = j > 0 && stage.groups[j - 1].node != group.node;
+      const bool next_node = j > 0 && !plan::together(stage.groups[j - 1], group);
       mix(static_cast<std::uint64_t>(group.type) << 33 |
           static_cast<std::uint64_t>(next_node) << 32 |
           static_cast<std::uint64_t>(group.local_batch));

@@ -10,7 +10,7 @@ namespace {
 /// Between a group of `tp_a` GPUs and one of `tp_b`.
 double bandwidth(const plan::GroupLayout& a, int tp_a, const plan::GroupLayout& b, int tp_b,
                  const cluster::Cluster& cluster) noexcept {
-  if (a.node != b.node) return cluster.network_bandwidth(a.node, tp_a, b.node, tp_b);
+  if (!plan::together(a, b)) return cluster.network_bandwidth(a.node, tp_a, b.node, tp_b);
   return std::min(cluster.type(a.type).link_bytes_per_s, cluster.type(b.type).link_bytes_per_s);
 }
 

@@ -108,11 +108,13 @@ StageMeans stage_means(const Profile& profile, const plan::StageLayout& stage, i
 
 }  // namespace
 
-Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster) {
+Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster,
+                           const plan::Allocations& allocations) {
   if (auto good = check(profile, cluster); !good)
     return good.error().while_doing("solving coefficients");
   auto resolved = plan::resolve(profile.plan, cluster);
   if (!resolved) return resolved.error().while_doing("solving coefficients");
+  allocations.label(*resolved);
   const plan::Layout& layout = *resolved;
 
   Coefficients made;

@@ -4,6 +4,7 @@
 #include "core/cluster/cluster.h"
 #include "core/perf/coefficients.h"
 #include "core/perf/profile.h"
+#include "core/plan/allocations.h"
 
 namespace swell::perf {
 
@@ -16,6 +17,8 @@ namespace swell::perf {
 /// Observations that no training can have made (a negative time, communication longer than the pass
 /// it is part of, TP communication without TP, a peak below the state it holds) are errors that
 /// name stage, group and value.
-Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster);
+/// `allocations`: those of the job that ran the plan.
+Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster,
+                           const plan::Allocations& allocations = {});
 
 }  // namespace swell::perf

@@ -19,8 +19,16 @@ struct GroupLayout {
   int type = 0;         ///< index into Cluster::types
   int local_batch = 0;  ///< b_{i,j}
   GpuMask gpus = 0;
+  int part = 0;  ///< number of the job's allocation on that node (allocations.h)
   friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
 };
+
+/// Whether two groups, or islands, are on one node and of one allocation there: only such GPUs
+/// reach each other by the node's links.
+template <typename A, typename B>
+bool together(const A& a, const B& b) noexcept {
+  return a.node == b.node && a.part == b.part;
+}
 
 struct StageLayout {
   int layers = 0;

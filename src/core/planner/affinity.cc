@@ -11,26 +11,27 @@ namespace swell::planner {
 std::vector<cluster::GpuRef> affinity_order(const plan::Layout& current,
                                             std::vector<cluster::GpuRef> free,
                                             const cluster::Cluster& cluster) {
-  // Bandwidth depends on node and type alone: one GPU stands for all equal ones.
-  std::map<std::pair<int, int>, cluster::GpuRef> held;
+  // Bandwidth depends on node, allocation and type alone: one GPU stands for all equal ones.
+  std::map<std::tuple<int, int, int>, cluster::GpuRef> held;
   for (const plan::StageLayout& stage : current.stages)
     for (const plan::GroupLayout& group : stage.groups)
-      held.try_emplace({group.node, group.type},
-                       cluster::GpuRef{group.node, std::countr_zero(group.gpus)});
-  std::map<std::pair<int, int>, double> nearness;
+      held.try_emplace({group.node, group.part, group.type},
+                       cluster::GpuRef{group.node, std::countr_zero(group.gpus), group.part});
+  std::map<std::tuple<int, int, int>, double> nearness;
   auto affinity = [&](cluster::GpuRef gpu) {
-    const auto [found, fresh] = nearness.try_emplace({gpu.node, cluster.type_of(gpu)}, 0.0);
+    const auto [found, fresh] =
+        nearness.try_emplace({gpu.node, gpu.part, cluster.type_of(gpu)}, 0.0);
     if (fresh)
       for (const auto& [kind, one] : held)
         found->second = std::max(found->second, cluster.effective_bandwidth(gpu, one));
     return found->second;
   };
-  std::vector<std::tuple<double, int, int, int>> keys;
+  std::vector<std::tuple<double, int, int, int, int>> keys;
   for (const cluster::GpuRef gpu : free)
-    keys.emplace_back(-affinity(gpu), cluster.node(gpu.node).rack, gpu.node, gpu.index);
+    keys.emplace_back(-affinity(gpu), cluster.node(gpu.node).rack, gpu.node, gpu.part, gpu.index);
   std::sort(keys.begin(), keys.end());
   free.clear();
-  for (const auto& [bandwidth, rack, node, index] : keys) free.push_back({node, index});
+  for (const auto& [bandwidth, rack, node, part, index] : keys) free.push_back({node, index, part});
   return free;
 }
 

@@ -15,7 +15,8 @@ GrowingPlan::GrowingPlan(const Problem& problem, Evaluator& evaluator)
 
 void GrowingPlan::add_gpu(std::size_t i) {
   const cluster::GpuRef gpu = table_.order[i];
-  add_to(gpus, gpu.node, problem_.perf.cluster().type_of(gpu), plan::GpuMask{1} << gpu.index);
+  add_to(gpus, gpu.node, problem_.perf.cluster().type_of(gpu), plan::GpuMask{1} << gpu.index,
+         gpu.part);
   best.why = "nothing better: the new GPUs stay idle";
 }
 

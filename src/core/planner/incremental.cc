@@ -35,12 +35,12 @@ std::vector<Islands> units_of(const std::vector<cluster::GpuRef>& order, int gro
   for (const cluster::GpuRef gpu : order) {
     const int type = cluster.type_of(gpu);
     const bool joins = !units.empty() && in_last < group && units.back().back().type == type &&
-                       (group > kNodeGpus || units.back().back().node == gpu.node);
+                       (group > kNodeGpus || plan::together(units.back().back(), gpu));
     if (!joins) {
       units.emplace_back();
       in_last = 0;
     }
-    add_to(units.back(), gpu.node, type, plan::GpuMask{1} << gpu.index);
+    add_to(units.back(), gpu.node, type, plan::GpuMask{1} << gpu.index, gpu.part);
     ++in_last;
   }
   return units;

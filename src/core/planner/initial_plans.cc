@@ -200,7 +200,7 @@ class InitialPlans {
     while (count(rear) > 1) {
       Island& next = rear.front();
       const plan::GpuMask gpu = next.gpus & (~next.gpus + 1);
-      add_to(front, next.node, next.type, gpu);
+      add_to(front, next.node, next.type, gpu, next.part);
       next.gpus ^= gpu;
       if (next.gpus == 0) rear.erase(rear.begin());
       for (int front_tp : degrees_.tp)
@@ -233,9 +233,9 @@ class InitialPlans {
 /// Splits `gpus` into parts whose islands have equal `key`.
 template <typename Key>
 std::vector<Islands> split_by(const Islands& gpus, const Key& key) {
-  std::vector<std::pair<int, Islands>> parts;
+  std::vector<std::pair<decltype(key(gpus.front())), Islands>> parts;
   for (const Island& island : gpus) {
-    const int mine = key(island);
+    const auto mine = key(island);
     auto part = std::find_if(parts.begin(), parts.end(),
                              [&](const auto& one) { return one.first == mine; });
     if (part == parts.end()) part = parts.insert(parts.end(), {mine, {}});
@@ -251,7 +251,7 @@ Islands rest_of(const Islands& all, const Islands& part) {
   Islands rest;
   for (const Island& island : all)
     if (std::none_of(part.begin(), part.end(), [&](const Island& one) {
-          return one.node == island.node && one.type == island.type;
+          return plan::together(one, island) && one.type == island.type;
         }))
       rest.push_back(island);
   return rest;
@@ -263,7 +263,8 @@ std::vector<Solution> initial_plans(Evaluator& evaluator, const Islands& gpus, i
                                     const Degrees& degrees) {
   InitialPlans starts(evaluator, micro_batches, degrees);
   const auto types = split_by(gpus, [](const Island& island) { return island.type; });
-  const auto nodes = split_by(gpus, [](const Island& island) { return island.node; });
+  const auto nodes =
+      split_by(gpus, [](const Island& island) { return std::pair(island.node, island.part); });
   const bool few = count(gpus) <= kFewGpus;
   // Leaving out a slow type or node may be faster.
   std::vector<Islands> subsets = {gpus};
@@ -281,7 +282,8 @@ std::vector<Solution> initial_plans(Evaluator& evaluator, const Islands& gpus, i
       starts.dealt(subset);
       starts.even_stages(subset);
     }
-    const auto parts = split_by(subset, [](const Island& island) { return island.node; });
+    const auto parts =
+        split_by(subset, [](const Island& island) { return std::pair(island.node, island.part); });
     if (parts.size() > 1 && parts.size() <= kMaxNodes)
       starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
   }

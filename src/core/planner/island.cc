@@ -16,25 +16,27 @@ plan::GpuMask lowest(plan::GpuMask gpus, int count) noexcept {
 
 }  // namespace
 
-void add_to(Islands& islands, int node, int type, plan::GpuMask gpus) {
+void add_to(Islands& islands, int node, int type, plan::GpuMask gpus, int part) {
   if (gpus == 0) return;
   for (Island& island : islands)
-    if (island.node == node && island.type == type) {
+    if (island.node == node && island.type == type && island.part == part) {
       island.gpus |= gpus;
       return;
     }
-  islands.push_back({node, type, gpus});
+  islands.push_back({node, type, gpus, part});
 }
 
 void add_all(Islands& islands, const Islands& more) {
-  for (const Island& island : more) add_to(islands, island.node, island.type, island.gpus);
+  for (const Island& island : more)
+    add_to(islands, island.node, island.type, island.gpus, island.part);
 }
 
 void add_stage(Islands& islands, const plan::StageLayout& stage) {
   for (const plan::GroupLayout& group : stage.groups) {
-    if (!islands.empty() && islands.back().node == group.node && islands.back().type == group.type)
+    if (!islands.empty() && plan::together(islands.back(), group) &&
+        islands.back().type == group.type)
       islands.back().gpus |= group.gpus;
-    else add_to(islands, group.node, group.type, group.gpus);
+    else add_to(islands, group.node, group.type, group.gpus, group.part);
   }
 }
 
@@ -51,7 +53,7 @@ int take_groups(plan::StageLayout& stage, Islands& islands, int tp, int max) {
     if (taken >= max) break;
     for (int left = island.count(); left >= tp && taken < max; left -= tp) {
       const plan::GpuMask gpus = left == tp ? island.gpus : lowest(island.gpus, tp);
-      stage.groups.push_back({island.node, island.type, 0, gpus});
+      stage.groups.push_back({island.node, island.type, 0, gpus, island.part});
       island.gpus ^= gpus;
       ++taken;
     }

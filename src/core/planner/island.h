@@ -8,20 +8,20 @@
 
 namespace swell::planner {
 
-/// GPUs of one type on one node: only such GPUs can form TP groups, since no group spans nodes or
-/// types. The planner counts GPUs by island alone: which GPUs of an island it takes does not
-/// matter.
+/// GPUs of one type on one node, of one allocation there: only such GPUs can form TP groups. The
+/// planner counts GPUs by island alone: which GPUs of an island it takes does not matter.
 struct Island {
   int node = 0;
   int type = 0;
   plan::GpuMask gpus = 0;
+  int part = 0;  ///< as of plan::GroupLayout
   int count() const noexcept { return std::popcount(gpus); }
   friend bool operator==(const Island&, const Island&) = default;
 };
 using Islands = std::vector<Island>;
 
-/// Adds `gpus` to the island of their node and type, made where there is none.
-void add_to(Islands& islands, int node, int type, plan::GpuMask gpus);
+/// Adds `gpus` to the island of their node, type and allocation, made where there is none.
+void add_to(Islands& islands, int node, int type, plan::GpuMask gpus, int part = 0);
 void add_all(Islands& islands, const Islands& more);
 /// Adds the GPUs of `stage`.
 void add_stage(Islands& islands, const plan::StageLayout& stage);

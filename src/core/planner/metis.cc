@@ -137,7 +137,7 @@ class Search {
         island.gpus ^= lowest;
         --wanted;
       }
-      if (taken != 0) mine.push_back({island.node, island.type, taken});
+      if (taken != 0) mine.push_back({island.node, island.type, taken, island.part});
     }
     return mine;
   }

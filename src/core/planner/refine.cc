@@ -160,12 +160,12 @@ class Changes {
 
   /// Drops the groups of stage `i` on one node and of one type: a slow link or type may delay it.
   void drop_node(int i) {
-    for_each_island(at(found_.layout, i), [&](int node, int type) {
+    for_each_island(at(found_.layout, i), [&](const auto& island) {
       plan::Layout& layout = search_.layout();
       Islands& idle = search_.idle();
       std::erase_if(at(layout, i).groups, [&](const plan::GroupLayout& group) {
-        if (group.node != node || group.type != type) return false;
-        add_to(idle, node, type, group.gpus);
+        if (!plan::together(group, island) || group.type != island.type) return false;
+        add_to(idle, group.node, group.type, group.gpus, group.part);
         return true;
       });
       if (at(layout, i).groups.empty()) return;
@@ -176,14 +176,14 @@ class Changes {
   /// Moves groups of stage `from` on one node, enough for one group of `to`, to stage `to`.
   void move_groups(int from, int to) {
     const int wanted = std::max(1, at(found_.layout, to).tp / at(found_.layout, from).tp);
-    for_each_island(at(found_.layout, from), [&](int node, int type) {
+    for_each_island(at(found_.layout, from), [&](const auto& island) {
       plan::Layout& layout = search_.layout();
       Islands& idle = search_.idle();
       auto& groups = at(layout, from).groups;
       int moved = 0;
       for (std::size_t j = groups.size(); j-- > 0 && moved < wanted;)
-        if (groups[j].node == node && groups[j].type == type) {
-          add_to(idle, node, type, groups[j].gpus);
+        if (plan::together(groups[j], island) && groups[j].type == island.type) {
+          add_to(idle, island.node, island.type, groups[j].gpus, island.part);
           groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
           ++moved;
         }
@@ -191,7 +191,8 @@ class Changes {
       plan::StageLayout& receiver = at(layout, to);
       if (take(receiver, idle, receiver.tp) == 0) return;
       std::sort(receiver.groups.begin(), receiver.groups.end(), [](const auto& a, const auto& b) {
-        return std::tuple(a.type, a.node, a.gpus) < std::tuple(b.type, b.node, b.gpus);
+        return std::tuple(a.type, a.node, a.part, a.gpus) <
+               std::tuple(b.type, b.node, b.part, b.gpus);
       });
       search_.try_skeleton(to);
     });
@@ -221,7 +222,7 @@ class Changes {
       const auto& before = whole.groups[cut - 1];
       const auto& behind = whole.groups[cut];
       const bool same_type = before.type == behind.type,
-                 same_node = before.node == behind.node && same_type;
+                 same_node = plan::together(before, behind) && same_type;
       if (!small && cut != dp / 2 && (same_node || (same_type && cut < last + min_apart))) continue;
       last = cut;
       for (int tp : degrees_.tp) {
@@ -261,7 +262,7 @@ class Changes {
   }
 
   struct NodeGroups {
-    int node, type, groups;
+    int node, part, type, groups;
   };
 
   /// Calls `body` for each node and type of the stage. In a stage of more than kManyNodes, only for
@@ -270,8 +271,9 @@ class Changes {
   static void for_each_island(const plan::StageLayout& stage, const Body& body) {
     std::vector<NodeGroups> islands;
     for (const plan::GroupLayout& group : stage.groups) {
-      if (islands.empty() || group.node != islands.back().node || group.type != islands.back().type)
-        islands.push_back({group.node, group.type, 0});
+      if (islands.empty() || !plan::together(group, islands.back()) ||
+          group.type != islands.back().type)
+        islands.push_back({group.node, group.part, group.type, 0});
       ++islands.back().groups;
     }
     const auto alike = [](const NodeGroups& a, const NodeGroups& b) {
@@ -280,7 +282,7 @@ class Changes {
     for (std::size_t i = 0; i < islands.size(); ++i) {
       const bool between = islands.size() > kManyNodes && i > 0 && i + 1 < islands.size() &&
                            alike(islands[i - 1], islands[i]) && alike(islands[i], islands[i + 1]);
-      if (!between) body(islands[i].node, islands[i].type);
+      if (!between) body(islands[i]);
     }
   }
 
@@ -301,6 +303,7 @@ std::uint64_t hash_of(const Solution& one) noexcept {
       mix(static_cast<std::uint64_t>(group.node) << 32 |
           static_cast<std::uint64_t>(group.local_batch));
       mix(group.gpus);
+      mix(static_cast<std::uint64_t>(group.part));
     }
   }
   for (const Island& island : one.idle) {

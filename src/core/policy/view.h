@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cluster/cluster.h"
+#include "core/plan/allocations.h"
 #include "core/plan/layout.h"
 #include "core/policy/node_positions.h"
 #include "core/policy/node_set.h"
@@ -108,6 +109,10 @@ struct ElasticJobView {
   }
 };
 
+/// The job's allocations in the order in which it got them, where `machines` keep the devices of
+/// allocations apart; else none.
+plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Cluster* machines);
+
 /// Basic demand of a pending job. Jobs that could not start whatever is free (held, dependent,
 /// waiting for their begin time, over a limit) are not in the view.
 struct PendingDemand {
@@ -157,5 +162,9 @@ struct ClusterView {
   bool may_migrate = false;   ///< whether Decisions::migrations are carried out
   NodePositions positions;    ///< distances between nodes
 };
+
+inline plan::Allocations allocations_of(const ElasticJobView& job, const ClusterView& view) {
+  return allocations_of(job, view.machines.get());
+}
 
 }  // namespace swell::policy

@@ -46,31 +46,33 @@ double stage_allreduce_s(const plan::StageLayout& stage, double bytes,
                          const cluster::Cluster& cluster, const Software& software) {
   const int ranks = stage.dp();
   if (ranks <= 1) return 0;
-  const auto on_node = [&](int node) {
+  const auto on_node = [&](const plan::GroupLayout& one) {
     int gpus = 0;
-    for (const plan::GroupLayout& group : stage.groups) gpus += group.node == node ? stage.tp : 0;
+    for (const plan::GroupLayout& group : stage.groups)
+      gpus += plan::together(group, one) ? stage.tp : 0;
     return gpus;
   };
   // Time of the slowest wire between neighbours in the ring, each for what a whole group sends.
   double slowest = 0, link = 1e30;
   bool several_nodes = false;
-  int before_from = -1, before_to = -1;
+  std::pair<int, int> before_from{-1, 0}, before_to{-1, 0};
   for (std::size_t j = 0; j < stage.groups.size(); ++j) {
     const plan::GroupLayout& from = stage.groups[j];
     const plan::GroupLayout& to = stage.groups[(j + 1) % stage.groups.size()];
     const double own = cluster.type(from.type).link_bytes_per_s;
     link = std::min(link, own);
-    if (from.node == to.node) {
+    if (plan::together(from, to)) {
       const double wire = stage.tp * std::min(own, cluster.type(to.type).link_bytes_per_s);
       slowest = std::max(slowest, 1 / (wire * link_share(ranks, wire / stage.tp)));
       continue;
     }
     several_nodes = true;
-    if (from.node == before_from && to.node == before_to) continue;
-    before_from = from.node, before_to = to.node;
-    slowest = std::max(slowest,
-                       1 / (kNetworkShare * cluster.network_bandwidth(from.node, on_node(from.node),
-                                                                      to.node, on_node(to.node))));
+    const std::pair<int, int> at{from.node, from.part}, to_at{to.node, to.part};
+    if (at == before_from && to_at == before_to) continue;
+    before_from = at, before_to = to_at;
+    slowest =
+        std::max(slowest, 1 / (kNetworkShare * cluster.network_bandwidth(from.node, on_node(from),
+                                                                         to.node, on_node(to))));
   }
   const double pieces = std::max(1.0, std::ceil(bytes / stage.tp / software.bucket_bytes));
   if (!several_nodes) return pieces * node_allreduce_s(ranks, bytes / stage.tp / pieces, link);
@@ -80,7 +82,7 @@ double stage_allreduce_s(const plan::StageLayout& stage, double bytes,
 
 double send_s(const plan::GroupLayout& from, const plan::GroupLayout& to, double bytes,
               const cluster::Cluster& cluster) {
-  if (from.node == to.node) {
+  if (plan::together(from, to)) {
     const double link =
         std::min(cluster.type(from.type).link_bytes_per_s, cluster.type(to.type).link_bytes_per_s);
     return kSendStart_s + bytes / (link * link_share(2, link));

@@ -161,9 +161,11 @@ class Executor {
 
   /// Arrival time of `bytes`, given that they would arrive at `alone_s` on networks without other
   /// transfers.
-  double shared_network(int a, int b, double bytes, double now, double alone_s) {
-    if (a == b) return alone_s;
-    return std::max({alone_s, queued(leaving_, a, bytes, now), queued(arriving_, b, bytes, now)});
+  double shared_network(const plan::GroupLayout& a, const plan::GroupLayout& b, double bytes,
+                        double now, double alone_s) {
+    if (plan::together(a, b)) return alone_s;
+    return std::max(
+        {alone_s, queued(leaving_, a.node, bytes, now), queued(arriving_, b.node, bytes, now)});
   }
 
   /// Queues `bytes` behind the other transfers of one direction of a node's network; returns the
@@ -233,8 +235,8 @@ class Executor {
                           std::max(worker.samples.first, to.samples.first);
       const plan::GroupLayout &a = group_of(worker), &b = group_of(to);
       const double bytes = samples * activation_bytes();
-      const double arrived = shared_network(a.node, b.node, bytes, event.at_s,
-                                            event.at_s + send_s(a, b, bytes, cluster_));
+      const double arrived =
+          shared_network(a, b, bytes, event.at_s, event.at_s + send_s(a, b, bytes, cluster_));
       note(Operation::Kind::send, worker, event.pass, event.at_s, arrived);
       events_.push(
           {arrived, ++events_made_, true, static_cast<std::size_t>(first + j), pass, samples});
@@ -310,11 +312,11 @@ class Executor {
   double ring_done(const plan::StageLayout& stage, double bytes, double begin, double alone_s) {
     const double moved = 2.0 * (stage.dp() - 1) / stage.dp() * bytes;
     double done = alone_s;
-    int before = -1;
+    const plan::GroupLayout* before = nullptr;
     for (const plan::GroupLayout& group : stage.groups) {
-      if (group.node == before) continue;
-      const bool only = stage.groups.front().node == stage.groups.back().node;
-      before = group.node;
+      if (before != nullptr && plan::together(group, *before)) continue;
+      const bool only = plan::together(stage.groups.front(), stage.groups.back());
+      before = &group;
       if (!only) done = std::max(done, queued(leaving_, group.node, moved, begin));
     }
     return done;

@@ -128,6 +128,18 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
                             site.swell_conf->expansion_partition, max)}));
 }
 
+/// Tells which GPUs of a node a job and what it is lent there share.
+Finding check_devices(const slurm::SiteConfig& config) {
+  return good(
+      "GPUs of one node",
+      config.devices_apart
+          ? "ConstrainDevices=yes in cgroup.conf: a job and its companion on one node cannot "
+            "open each other's GPUs; no TP group is over both, and between them the "
+            "network's bandwidth is planned with"
+          : "devices are not constrained (ConstrainDevices of cgroup.conf, with "
+            "TaskPlugin=task/cgroup): a job and its companion on one node share its links");
+}
+
 /// Tells a site without any limit on lent GPUs how far one job may grow.
 Finding check_lending_limits(const control::SwellConf& conf) {
   const std::string check = "limits on lent GPUs";
@@ -152,6 +164,7 @@ void check_service(const Site& site, Findings& findings) {
   findings.push_back(check_inactive_limit(site));
   findings.push_back(check_preempt_signal(site));
   check_grace_of_jobs(site, findings);
+  findings.push_back(check_devices(site.config));
   if (site.swell_conf) findings.push_back(check_lending_limits(*site.swell_conf));
 }
 

@@ -202,11 +202,11 @@ void gather_configuration(Site& site) {
   if (!site.answers) {
     if (!file) return;
     site.slurmctld = first;
-    site.config = with_file({}, *file);
+    site.config = with_file(slurm::SiteConfig{}, *file, path);
     return;
   }
   // Elsewhere than on slurmctld's host, its own configuration counts, not this host's file.
-  const slurm::SiteConfig site_of_file = file ? with_file(site.config, *file) : site.config;
+  const slurm::SiteConfig site_of_file = file ? with_file(site.config, *file, path) : site.config;
   if (!file || !site.on_controller() || site.slurmctld->slurm_conf != path) return;
   const slurm::ControllerConfig of_file = with_file(*site.slurmctld, *file, path);
   site.not_yet_running = not_yet_running(of_file, *site.slurmctld, site_of_file, site.config);

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "core/number.h"
+#include "slurm/fabric_source.h"
 
 namespace swell::tools::doctor {
 
@@ -54,7 +57,8 @@ slurm::ControllerConfig with_file(slurm::ControllerConfig config, const SlurmCon
   return config;
 }
 
-slurm::SiteConfig with_file(slurm::SiteConfig config, const SlurmConf& file) {
+slurm::SiteConfig with_file(slurm::SiteConfig config, const SlurmConf& file,
+                            const std::string& path) {
   if (const std::string* name = file.find("ClusterName")) config.cluster_name = lower(*name);
   if (!file.hosts.empty()) config.controller_names = file.hosts;
   const std::string* parameters = file.find("PreemptParameters");
@@ -67,6 +71,11 @@ slurm::SiteConfig with_file(slurm::SiteConfig config, const SlurmConf& file) {
   const std::string modes = mode != nullptr ? *mode : "off";
   config.preempt_off = has_word(modes, {"off"});
   config.preempt_cancels = has_word(modes, {"cancel", "requeue"});
+  if (const std::string* task = file.find("TaskPlugin")) {
+    std::ifstream cgroup(path.substr(0, path.rfind('/') + 1) + "cgroup.conf");
+    const std::string text(std::istreambuf_iterator<char>(cgroup), {});
+    config.devices_apart = slurm::devices_apart(*task, text);
+  }
   return config;
 }
 

@@ -17,7 +17,9 @@ using slurm::SlurmConf;
 /// the version).
 slurm::ControllerConfig with_file(slurm::ControllerConfig running, const SlurmConf& file,
                                   const std::string& path);
-slurm::SiteConfig with_file(slurm::SiteConfig running, const SlurmConf& file);
+/// The same, with cgroup.conf of the same folder.
+slurm::SiteConfig with_file(slurm::SiteConfig running, const SlurmConf& file,
+                            const std::string& path);
 
 /// Settings that matter to Swell and differ between the file and the running slurmctld, each as
 /// "Key=value (it runs with value)".

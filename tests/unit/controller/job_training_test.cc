@@ -191,3 +191,26 @@ Test(job_training, a_plan_that_was_refused_says_nothing_of_the_program) {
   cr_assert(decided(true));
   cr_assert_not(decided(false));
 }
+
+Test(job_training, an_owners_plan_with_a_tp_group_over_two_allocations_is_refused) {
+  const JobTraining training = taken(kOnTwo);
+  plan::Allocations allocations;
+  allocations.add(0, 0b11);
+  allocations.add(0, 0b1100);
+  plan::Plan plan = kOnFour.plan();
+  const auto check = [&] {
+    return training.check_plan(plan, kTwo, kFour, *live_machines(), allocations);
+  };
+  cr_assert(check().ok());
+  plan::Stage& stage = plan.stages[0];
+  stage.tp = 2;
+  stage.groups = {stage.groups[0], stage.groups[1]};
+  for (plan::TpGroup& group : stage.groups) group.local_batch *= 2;
+  stage.groups[0].gpus = {0, 1};
+  stage.groups[1].gpus = {2, 3};
+  cr_assert(check().ok(), "%s", check().ok() ? "" : check().error().message().c_str());
+  stage.groups[0].gpus = {0, 2};
+  stage.groups[1].gpus = {1, 3};
+  cr_assert_not(check().ok());
+  cr_assert(has(check().error().message(), "over two allocations"));
+}

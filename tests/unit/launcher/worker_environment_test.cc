@@ -186,3 +186,25 @@ Test(worker_environment, what_no_message_holds_is_left_out_by_name_and_the_rest_
   cr_assert_eq(found.at("SLURM_JOB_USER"), std::string("ann"));
   cr_assert_eq(found.at("SLURM_MIDDLE").size(), 20000u);
 }
+
+Test(worker_environment, nccl_tells_allocations_apart_whose_devices_are_constrained) {
+  const auto host_of = [](bool apart, int rank) {
+    RunFacts facts;
+    facts.job = 5;
+    facts.nodes = {worker_node(0, 5, "node1", 2), worker_node(1, 5, "node2", 1),
+                   worker_node(3, 9, "node1", 2)};
+    facts.devices_apart = apart;
+    const Seating seating = seat_workers(facts.nodes, 1, 5);
+    return as_map(run_environment(seating, seating.seats[static_cast<std::size_t>(rank)],
+                                  facts))["NCCL_HOSTID"];
+  };
+  const std::string own = host_of(true, 0), lent = host_of(true, 4);
+  cr_assert_eq(own, std::string("node1.5"));
+  cr_assert_eq(host_of(true, 1), own);
+  cr_assert_eq(lent, std::string("node1.9"));
+  cr_assert_eq(host_of(true, 2), std::string(), "its node has one allocation");
+  cr_assert_eq(host_of(false, 0), std::string(), "they share devices");
+  setenv("NCCL_HOSTID", "mine", 1);
+  cr_assert_eq(host_of(true, 0), std::string(), "the user's own stays");
+  unsetenv("NCCL_HOSTID");
+}

@@ -139,3 +139,21 @@ Test(fabric_source, as_long_as_the_topology_is_not_known_it_may_shape_jobs) {
   cr_assert_not(source.update(four_nodes(), 1100)->slurm_shapes_jobs);
   cr_assert(source.update(four_nodes(), 1200)->slurm_shapes_jobs);
 }
+
+Test(fabric_source, devices_are_apart_where_the_cgroup_plugin_constrains_them) {
+  using slurm::devices_apart;
+  const char* const kTask = "task/affinity,task/cgroup";
+  cr_assert(devices_apart(kTask, "# our nodes\nConstrainCores=yes\nConstrainDevices=yes\n"));
+  cr_assert(devices_apart(kTask, "constraindevices = YES # of GPUs"));
+  cr_assert(devices_apart(kTask, "ConstrainDevices        = yes\n"), "as scontrol prints it");
+  cr_assert_not(devices_apart(kTask, "#ConstrainDevices=yes\n"));
+  cr_assert_not(devices_apart(kTask, "ConstrainDevices=yes\nConstrainDevices=no\n"));
+  cr_assert_not(devices_apart(kTask, ""));
+  cr_assert_not(devices_apart("task/affinity", "ConstrainDevices=yes"), "nobody looks at it");
+
+  FabricFiles files;
+  FabricSource source([&] { return Result<FabricFiles>(files); });
+  cr_assert_not(source.update(four_nodes(), 1000)->fabric.to_cluster("c")->devices_apart());
+  files.devices_apart = true;
+  cr_assert(source.update(four_nodes(), 1100)->fabric.to_cluster("c")->devices_apart());
+}

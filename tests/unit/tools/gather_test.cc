@@ -168,7 +168,9 @@ Test(gather, slurm_conf_is_read_with_includes_comments_and_continued_lines) {
       "ClusterName=C1\nSlurmctldHost=head.site(10.0.0.1)\nSlurmctldHost=spare\n"
       "schedulertype=sched/swell # ours\n#PreemptType=preempt/none\nPreemptType=\\\npreempt/qos\n"
       "NodeName=n[1-2] Gres=gpu:8\nPartitionName=train Nodes=ALL PreemptMode=OFF\ninclude more.conf\n"
-      "AccountingStorageEnforce=safe,QOS\nPreemptMode=CANCEL\nInactiveLimit=30\n");
+      "AccountingStorageEnforce=safe,QOS\nPreemptMode=CANCEL\nInactiveLimit=30\n"
+      "TaskPlugin=task/cgroup\n");
+  folder.write("cgroup.conf", "ConstrainDevices=yes\n");
   const auto file = SlurmConf::load(path);
   cr_assert(file.ok(), "%s", file.error().message().c_str());
   slurm::ControllerConfig running;
@@ -182,10 +184,11 @@ Test(gather, slurm_conf_is_read_with_includes_comments_and_continued_lines) {
   cr_assert_eq(config.plugin_dir, std::string("/usr/lib/slurm"),
                "what the file does not say is as it runs");
   cr_assert_eq(config.inactive_limit_s, 30);
-  const auto site = with_file(slurm::SiteConfig{}, *file);
+  const auto site = with_file(slurm::SiteConfig{}, *file, path);
   cr_assert(site.enforces_qos && site.enforces_limits && site.preempt_cancels && !site.preempt_off);
   cr_assert_eq(site.controller_names, (std::vector<std::string>{"head", "spare"}));
   cr_assert_eq(site.cluster_name, std::string("c1"));
+  cr_assert(site.devices_apart);
 
   const auto differs = not_yet_running(config, running, site, site);
   cr_assert_eq(differs,

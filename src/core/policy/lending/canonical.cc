@@ -61,7 +61,8 @@ Canonical::Canonical(const Training& training, const plan::Layout& current,
   for (const cluster::GpuRef gpu : free) {
     const int node = number[gpu.node];
     free_.push_back(
-        {node, maps_[static_cast<std::size_t>(node)].number[static_cast<std::size_t>(gpu.index)]});
+        {node, maps_[static_cast<std::size_t>(node)].number[static_cast<std::size_t>(gpu.index)],
+         gpu.part});
   }
   write_key(training);
 }
@@ -105,9 +106,9 @@ void Canonical::write_key(const Training& training) {
   for (const plan::StageLayout& stage : current_.stages) {
     write(stage.layers, stage.tp, stage.groups.size());
     for (const plan::GroupLayout& group : stage.groups)
-      write(group.node, group.type, group.local_batch, group.gpus);
+      write(group.node, group.type, group.local_batch, group.gpus, group.part);
   }
-  for (const cluster::GpuRef gpu : free_) write(gpu.node, gpu.index);
+  for (const cluster::GpuRef gpu : free_) write(gpu.node, gpu.index, gpu.part);
   for (const cluster::GpuType& type : all_.types())
     write(type.memory_bytes, type.link_bytes_per_s, type.link_saturation_bytes, type.bf16_tflops);
   write(all_.cross_rack_factor());
@@ -159,7 +160,7 @@ plan::Layout Canonical::original(const plan::Layout& layout) const {
 
 cluster::GpuRef Canonical::original(cluster::GpuRef gpu) const {
   const NodeMap& map = maps_[static_cast<std::size_t>(gpu.node)];
-  return {map.node, map.gpus[static_cast<std::size_t>(gpu.index)]};
+  return {map.node, map.gpus[static_cast<std::size_t>(gpu.index)], gpu.part};
 }
 
 }  // namespace swell::policy

@@ -77,13 +77,14 @@ Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort, co
 /// GPUs that the job could be lent, node by node.
 std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) const {
   std::vector<cluster::GpuRef> gpus;
+  const plan::Allocations allocations = allocations_of(job, room_.view());
   for (NodeIndex node : room_.view().partitions[static_cast<std::size_t>(job.partition)]) {
     if (idle_[at(node)] == 0 || !room_.may_lend(job, node, job.per_worker)) continue;
     int workers = workers_in(room_.free(node), job.per_worker);
     workers = std::min(workers, std::popcount(idle_[at(node)]) / job.per_worker.gpus);
     for (plan::GpuMask left = lowest(idle_[at(node)], workers * job.per_worker.gpus); left != 0;
          left &= left - 1)
-      gpus.push_back({node, std::countr_zero(left)});
+      gpus.push_back(allocations.gpu(node, std::countr_zero(left)));
   }
   return gpus;
 }
@@ -162,10 +163,11 @@ void Expansions::write(Decisions& decisions) const {
 
 std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room) {
   std::vector<cluster::GpuRef> gpus;
+  const plan::Allocations allocations = allocations_of(job, room.view());
   for (const CompanionView& companion : job.companions) {
     if (companion.leaving || companion.node < 0 || room.is_reclaimed(companion.id)) continue;
     for (plan::GpuMask left = companion.gpus; left != 0; left &= left - 1)
-      gpus.push_back({companion.node, std::countr_zero(left)});
+      gpus.push_back(allocations.gpu(companion.node, std::countr_zero(left)));
   }
   return gpus;
 }
@@ -175,11 +177,12 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
   std::vector<Step> made;
   if (!Expansions::can_plan(job, view)) return made;
   std::vector<cluster::GpuRef> gpus;
+  const plan::Allocations allocations = allocations_of(job, view);
   for (const CompanionView& companion : job.companions) {
     if (companion.leaving || companion.node < 0) continue;
     made.push_back({&companion});
     for (plan::GpuMask left = companion.gpus; left != 0; left &= left - 1)
-      gpus.push_back({companion.node, std::countr_zero(left)});
+      gpus.push_back(allocations.gpu(companion.node, std::countr_zero(left)));
   }
   if (made.empty()) return made;
   std::sort(made.begin(), made.end(),

@@ -141,3 +141,24 @@ Test(sends, a_plan_of_one_stage_has_none) {
   const double send = 4 * k.activ_bytes / kNetwork;
   cr_assert(near(counted.iteration_time(two).warm_up, free.iteration_time(two).warm_up + 2 * send));
 }
+
+Test(sends, two_allocations_on_one_node_reach_each_other_over_the_network) {
+  const cluster::Cluster machines = support::h100_nodes(2, 8, 8 * kNetwork);
+  plan::StageLayout lent = stage_of({{0, 3}});
+  lent.groups[0].part = 1;
+  cr_assert(
+      near(send_s(stage_of({{0, 3}}), stage_of({{0, 3}}), kSample, machines), 3 * kSample / kLink));
+  cr_assert(near(send_s(stage_of({{0, 3}}), lent, kSample, machines), 3 * kSample / kNetwork));
+  cr_assert(near(machines.effective_bandwidth({0, 0}, {0, 1}), kLink));
+  cr_assert(near(machines.effective_bandwidth({0, 0}, {0, 1, 1}), kNetwork));
+
+  const models::Model model = support::small_model();
+  const perf::Coefficients coefficients = support::round_coefficients();
+  const PerformanceModel perf(model, machines, coefficients);
+  plan::StageLayout stage = stage_of({{0, 1}, {0, 1}, {0, 1}, {0, 1}});
+  cr_assert(near(perf.stage_bandwidth(stage), kLink));
+  stage.groups[2].part = stage.groups[3].part = 1;
+  cr_assert(near(perf.stage_bandwidth(stage), 2 * kNetwork), "two cards of each");
+  std::swap(stage.groups[1], stage.groups[2]);
+  cr_assert(near(perf.stage_bandwidth(stage), 2 * kNetwork), "in any order");
+}

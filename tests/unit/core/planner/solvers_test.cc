@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What every solver promises, and the paper's examples.
 #include <algorithm>
+#include <bit>
 #include <criterion/criterion.h>
 
+#include "core/plan/allocations.h"
 #include "core/plan/validate.h"
 #include "core/planner/exhaustive.h"
 #include "core/planner/incremental.h"
@@ -413,4 +415,30 @@ Test(refine, of_many_nodes_that_are_alike_tries_few) {
   cr_assert_lt(some.after_s, some.before_s);
   cr_assert_lt(many.after_s, many.before_s);
   cr_assert_lt(many.evaluated, some.evaluated, "%ld, %ld", many.evaluated, some.evaluated);
+}
+
+Test(solvers, no_tp_group_is_over_two_allocations_of_one_node) {
+  int shared = 0;
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    const auto made = small_case(seed);
+    if (!made) continue;
+    Problem problem = made->problem();
+    plan::Allocations allocations;
+    std::map<int, plan::GpuMask> held;
+    for (const plan::StageLayout& stage : problem.current.stages)
+      for (const plan::GroupLayout& group : stage.groups) held[group.node] |= group.gpus;
+    for (const auto& [node, gpus] : held) allocations.add(node, gpus);
+    for (cluster::GpuRef& gpu : problem.free) {
+      gpu = allocations.gpu(gpu.node, gpu.index);
+      shared += gpu.part > 0 ? 1 : 0;
+    }
+    for (const char* name : {"incremental", "exhaustive", "symmetric", "dp-only", "metis"})
+      for (const ScaleRow& row : make_solver(name).value()->solve(problem, {}).rows)
+        for (const plan::StageLayout& stage : row.layout.stages)
+          for (const plan::GroupLayout& group : stage.groups)
+            for (plan::GpuMask left = group.gpus; left != 0; left &= left - 1)
+              cr_assert_eq(allocations.part_of(group.node, std::countr_zero(left)), group.part,
+                           "seed %u, %s", seed, name);
+  }
+  cr_assert_gt(shared, 20);
 }

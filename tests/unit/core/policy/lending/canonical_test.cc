@@ -90,3 +90,12 @@ Test(canonical, the_part_of_the_cluster_has_just_the_nodes_that_matter) {
   cr_assert_eq(part.gpu_count(), 16);
   cr_assert(support::near(part.node_bandwidth(0, 1), machines.node_bandwidth(5, 1)));
 }
+
+Test(canonical, what_is_of_another_allocation_makes_another_problem) {
+  const cluster::Cluster machines = support::h100_nodes(4);
+  const std::string key = key_of(two_gpus(0), {{0, 2}, {0, 3}}, machines);
+  cr_assert(key != key_of(two_gpus(0), {{0, 2, 1}, {0, 3, 1}}, machines));
+  const Training training = trained();
+  const Canonical canonical(training, two_gpus(2), {{2, 5, 1}}, machines);
+  cr_assert(canonical.original(canonical.free()[0]) == (GpuRef{2, 5, 1}));
+}

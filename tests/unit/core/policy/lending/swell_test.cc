@@ -374,3 +374,25 @@ Test(swell, it_says_for_whom_the_profiles_of_others_lower_what_is_expected) {
   cr_assert_eq(decisions.lowered[0].job, 1u);
   cr_assert(decisions.lowered[0].factor < 1 && decisions.lowered[0].factor > 0.95);
 }
+
+Test(swell, what_is_lent_on_the_jobs_own_node_is_planned_as_of_another_allocation) {
+  for (const bool apart : {false, true}) {
+    ClusterView view = idle_cluster(1);
+    know_machines(view, 8e9);
+    view.machines = std::make_shared<const cluster::Cluster>(
+        cluster::Cluster(*view.machines).with_devices_apart(apart));
+    ElasticJobView& job = add_job(view, 1, 0, 2);
+    profile(job, small_model(), light_coefficients());
+    const Decisions decisions = decide(view);
+    cr_assert_eq(decisions.plans.size(), 1u);
+    int parts = 0;
+    for (const plan::StageLayout& stage : decisions.plans[0].layout.stages)
+      for (const plan::GroupLayout& group : stage.groups) {
+        const bool basic = (group.gpus & 0b11) != 0, lent = (group.gpus & ~0b11U) != 0;
+        cr_assert_not(apart && basic && lent, "a TP group over both");
+        cr_assert_eq(group.part, apart && lent ? 1 : 0);
+        parts |= 1 << group.part;
+      }
+    cr_assert_eq(parts, apart ? 0b11 : 0b1);
+  }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/view.h"
+
+namespace swell::policy {
+
+plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Cluster* machines) {
+  plan::Allocations allocations;
+  if (machines == nullptr || !machines->devices_apart()) return allocations;
+  for (std::size_t i = 0; i < job.basic_nodes.size() && i < job.basic_gpu_masks.size(); ++i)
+    allocations.add(job.basic_nodes[i], job.basic_gpu_masks[i]);
+  for (const CompanionView& companion : job.companions)
+    if (companion.node >= 0) allocations.add(companion.node, companion.gpus);
+  return allocations;
+}
+
+}  // namespace swell::policy
