@@ -309,6 +309,7 @@ void describe(V& v, WorkerHello& m) {
   v.member("port", m.port, 0, 65535);
   v.member("step", m.step);
   v.optional("build", m.build);
+  v.optional("one_program", m.one_program);
 }
 template <typename V>
 void describe(V& v, WorkerNotice& m) {

@@ -214,6 +214,9 @@ struct WorkerHello {
   JobId step = 0;  ///< SLURM_STEP_ID
   /// build() of the worker's swellrun; empty: of before it was said.
   std::string build;
+  /// Live mode: why its GPUs take one program at a time (core/compute_mode.h); empty: they take
+  /// more.
+  std::string one_program;
 };
 
 /// The program of this worker was told something by Slurm that concerns the whole job.

@@ -200,6 +200,7 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   if (!seen_by_askers_) seen_by_askers_ = view(now);
   const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
+  if (!job.switched.empty()) say("live mode: " + job.switched);
   const std::string waits = waits_for(
       job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now, &saved_.health});
   if (!waits.empty()) say("it takes no more now: " + waits);

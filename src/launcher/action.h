@@ -23,6 +23,7 @@ struct StartWorkers {
   int epoch = 0;
   std::vector<std::pair<WorkerId, Environment>> workers;
   bool none_is_new = false;  ///< the epoch before trains on all of them
+  bool live = false;         ///< the programs find Swell's runtime
 };
 
 struct SignalWorkers {

@@ -301,7 +301,7 @@ void Agent::take_server_events() {
       }
       workers_[event.connection] = worker;
       connections_[worker] = event.connection;
-      machine_.hello(now(), worker, hello->host, hello->port, hello->step);
+      machine_.hello(now(), worker, hello->host, hello->port, hello->step, hello->one_program);
     } else if (known == workers_.end()) {
       continue;
     } else if (const auto* notice = std::get_if<control::WorkerNotice>(&event.message)) {

@@ -58,8 +58,12 @@ void Agent::carry_out(const action::StartStep& start) {
     node_job_[node.id] = start.job;
     nodes_[node.id] = node;
   }
-  const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket,
-                         setup_.input->spooled.has_value()};
+  const ShimAddress shim{setup_.shim,
+                         address_,
+                         server_->port(),
+                         setup_.munge_socket,
+                         setup_.input->spooled.has_value(),
+                         driver_ != nullptr};
   bool foreground = !companion;
   const double wait_s = companion ? 0 : knows_nodes_in(setup_.slurmctld_since, std::time(nullptr));
   for (Command& command :
@@ -140,9 +144,12 @@ void Agent::carry_out(const action::StartWorkers& start) {
   for (const auto& [worker, environment] : start.workers) {
     const auto found = connections_.find(worker);
     if (found == connections_.end()) continue;
-    control::WorkerStart message{
-        start.epoch,      setup_.options.restart_signal, key_, ports_of(worker), job_environment_,
-        start.none_is_new};
+    control::WorkerStart message{start.epoch,
+                                 setup_.options.restart_signal,
+                                 start.live ? key_ : "",
+                                 ports_of(worker),
+                                 job_environment_,
+                                 start.none_is_new};
     message.environment.insert(message.environment.end(), environment.begin(), environment.end());
     server_->send(found->second, std::move(message));
   }

@@ -105,6 +105,7 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
     if (!shim.munge_socket.empty())
       command.insert(command.end(), {"--munge-socket", shim.munge_socket});
     if (shim.gives_input) command.insert(command.end(), {"--input", "kept"});
+    if (shim.live) command.insert(command.end(), {"--live", "yes"});
     if (options.switch_network != "auto")
       command.insert(command.end(), {"--switch-network", options.switch_network});
     command.push_back("--");

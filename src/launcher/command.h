@@ -21,6 +21,7 @@ struct ShimAddress {
   int port = 0;
   std::string munge_socket;
   bool gives_input = false;  ///< swellrun's standard input goes to every step: InputPlan
+  bool live = false;         ///< the job is one of live mode
 };
 
 /// The srun commands that start the shims of one allocation, one for all nodes with equally many

@@ -23,7 +23,9 @@ std::string EpochMachine::no_growth() const {
   run.may_start_large = settings_.live;
   run.is_running = is<Running>() && !is_failing();
   run.workers = seating_.seats.size();
-  if (!is_live())
+  // Several live workers can be told a step to leave at, also once they are resized by restarts.
+  const bool are_told = is<Running>() && in<Running>()->has_begun && seating_.seats.size() > 1;
+  if (!is_live() && !are_told)
     for (const auto& [id, worker] : workers_)
       run.deaf += worker.running && worker.listens != epoch_;
   run.has_ended_ones = is<Running>() && !is_failing() && !all_train();

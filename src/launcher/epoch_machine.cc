@@ -32,7 +32,7 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
     code_is_final = code_is_final || before->code_is_final;
     for_requeue = before->for_requeue && signal == SIGTERM;  // as Slurm sends at the time limit
   }
-  if (settings_.live && !is<Ending>()) act(action::CallOffLive{});
+  if ((settings_.live || is<Switching>()) && !is<Ending>()) act(action::CallOffLive{});
   asking_.reset();
   begin_ending({kill_at, code_is_final, for_requeue}, now);
   if (auto workers = running(); signal != 0 && !workers.empty())
@@ -170,7 +170,7 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
   facts.devices_apart = devices_apart_;
   facts.restarts = static_cast<int>(restarts_.size());
   facts.max_restarts = settings_.max_restarts;
-  action::StartWorkers start{epoch, {}, false};
+  action::StartWorkers start{epoch, {}, false, settings_.live};
   for (const Seat& seat : seating.seats) {
     Environment environment = run_environment(seating, seat, facts);
     environment.emplace_back("SWELL_EPOCH", std::to_string(epoch));
@@ -194,7 +194,7 @@ void EpochMachine::begin_leaving(double now, JobState state, double by) {
     leaving->by = std::min(leaving->by, by);
     return;
   }
-  const bool live = is_live();
+  const bool live = in<Running>() != nullptr && in<Running>()->has_begun;
   phase_ = Leaving{by, now, false, false};
   if (!running().empty()) {
     note("signalled",

@@ -119,7 +119,10 @@ class EpochMachine {
 
   void start(double now);
   // workers
-  void hello(double now, WorkerId worker, const std::string& host, int port, JobId step = 0);
+  /// `one_program`: why its GPUs take one program at a time; the job is then resized by restarts
+  /// for good.
+  void hello(double now, WorkerId worker, const std::string& host, int port, JobId step = 0,
+             const std::string& one_program = {});
   /// `epoch`: of the program that has ended; nullopt: of the one that trains.
   void exited(double now, WorkerId worker, Exit exit, std::optional<int> epoch = std::nullopt);
   /// Its program handles the restart signal.
@@ -366,7 +369,9 @@ class EpochMachine {
   void run_ordered(double now);
   void refuse_plan(const std::string& why);
   void lose_silent(double now, const std::vector<WorkerId>& workers);
-  bool is_live() const { return in<Running>() != nullptr && in<Running>()->has_begun; }
+  bool is_live() const {
+    return settings_.live && in<Running>() != nullptr && in<Running>()->has_begun;
+  }
   std::optional<double> drain_by() const;
   // epoch_end.cc: before the job's own end
   std::optional<double> leaves_at() const;
@@ -424,7 +429,7 @@ class EpochMachine {
     actions_.emplace_back(std::move(action));
   }
 
-  const Settings settings_;
+  Settings settings_;
   std::vector<int> program_sizes_;  ///< GPUs in all that the program can run on; empty: any
   const std::vector<WorkerNode> basic_;
   std::vector<HeldCompanion> companions_;

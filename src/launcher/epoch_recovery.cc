@@ -134,7 +134,7 @@ bool EpochMachine::is_ready(bool needs_runtime) const {
 
 /// Whether the program that was started again is, as it was before it failed.
 bool EpochMachine::is_ready_again() const {
-  return recovery_ && is_ready(recovery_->needs_runtime);
+  return recovery_ && is_ready(recovery_->needs_runtime && settings_.live);
 }
 
 /// Training goes on, after a stop in which its programs were started anew.

@@ -11,7 +11,8 @@ namespace swell::launcher {
 
 using control::JobState;
 
-void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step) {
+void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step,
+                         const std::string& one_program) {
   HeldCompanion* companion = companion_of(id.node);
   if (companion == nullptr && !is_basic(id.node)) return;  // it was let go meanwhile
   Worker& worker = workers_[id];
@@ -19,6 +20,16 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
   worker.port = port;
   worker.step = step;
   worker.present = worker.ready = true;
+  if (!one_program.empty() && settings_.live) {
+    settings_.live = false;
+    const std::vector<WorkerNode>& nodes = companion != nullptr ? companion->nodes : basic_;
+    const auto known = std::find_if(nodes.begin(), nodes.end(),
+                                    [&](const WorkerNode& node) { return node.id == id.node; });
+    switched_ = fmt::format("{}: {}; the job is resized by restarts",
+                            known != nodes.end() ? known->name : host, one_program);
+    say("live mode: " + switched_);
+    act(action::Tell{status()});
+  }
   if (companion != nullptr && !companion->up) {
     companion->up = true;
     for (const WorkerNode& node : companion->nodes)

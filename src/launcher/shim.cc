@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "control/printable.h"
+#include "core/compute_mode.h"
 #include "launcher/inner_launcher.h"
 #include "launcher/profile_book.h"
 
@@ -82,6 +83,8 @@ bool Shim::hello() {
   message.host = client_->local_address();
   message.step = own_step();
   message.build = control::build();
+  if (options_.live && options_.local_rank == 0)
+    message.one_program = one_program_text(one_program_gpus());
   // Held until the program has ended, so that nobody else is given the port before it listens.
   if (port_.number() == 0) {
     if (auto port = HeldPort::take()) port_ = std::move(*port);

@@ -35,7 +35,7 @@ constexpr double kInput_s = 30;  // srun has forwarded all of standard input
 struct Arguments {
   std::string host, nodes, munge_socket, network = "auto";
   int port = 0;
-  bool keeps_input = false;
+  bool keeps_input = false, live = false;
   char** program = nullptr;
 };
 
@@ -61,6 +61,8 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
       arguments.network = value;
     } else if (name == "--input") {
       arguments.keeps_input = value == "kept";
+    } else if (name == "--live") {
+      arguments.live = value == "yes";
     }
   }
   if (i + 1 >= argc || arguments.port == 0) return std::nullopt;
@@ -147,7 +149,7 @@ int main(int argc, char** argv) {
     }
     launcher::Shim shim({arguments->program, arguments->network,
                          number_of(arguments->nodes, node != nullptr ? node : host),
-                         number(std::getenv("SLURM_LOCALID")), std::move(input),
+                         number(std::getenv("SLURM_LOCALID")), std::move(input), arguments->live,
                          [&arguments] { return connect(*arguments); }},
                         std::move(*client), std::move(signals));
     end_like(shim.run());

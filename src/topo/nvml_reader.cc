@@ -7,19 +7,17 @@
 #include <memory>
 #include <set>
 
+#include "core/compute_mode.h"
+#include "core/nvml_api.h"
 #include "topo/machine.h"
 
 namespace swell::topo {
 
 namespace {
 
-using Device = struct nvmlDevice_st*;
-struct PciInfo {
-  char legacy[16];
-  unsigned domain, bus, device, ids, subsystem;
-  char bus_id[32];
-};
-constexpr int kSuccess = 0;
+using nvml::Device;
+using nvml::kSuccess;
+using nvml::PciInfo;
 constexpr unsigned kMaxLinks = 18;
 constexpr double kUnknownLink = 25e9;  ///< bytes a second of a link of an unknown version
 
@@ -27,9 +25,9 @@ struct Close {
   void operator()(void* library) const noexcept { dlclose(library); }
 };
 
-class Nvml {
+class Library {
  public:
-  explicit Nvml(void* library) : library_(library) {}
+  explicit Library(void* library) : library_(library) {}
   template <typename Function>
   Function* get(const char* name) const {
     return reinterpret_cast<Function*>(dlsym(library_, name));
@@ -72,18 +70,19 @@ void read_nvml(Machine& machine) {
           "NVIDIA's driver library cannot be loaded: links between GPUs are taken for PCIe");
     return;
   }
-  const Nvml nvml(library.get());
-  const auto init = nvml.get<int()>("nvmlInit_v2");
-  const auto shutdown = nvml.get<int()>("nvmlShutdown");
-  const auto count_of = nvml.get<int(unsigned*)>("nvmlDeviceGetCount_v2");
-  const auto device_of = nvml.get<int(unsigned, Device*)>("nvmlDeviceGetHandleByIndex_v2");
-  const auto pci_of = nvml.get<int(Device, PciInfo*)>("nvmlDeviceGetPciInfo_v3");
-  const auto name_of = nvml.get<int(Device, char*, unsigned)>("nvmlDeviceGetName");
-  const auto link_state = nvml.get<int(Device, unsigned, unsigned*)>("nvmlDeviceGetNvLinkState");
+  const Library found_in(library.get());
+  const auto init = found_in.get<nvml::Init>("nvmlInit_v2");
+  const auto shutdown = found_in.get<nvml::Init>("nvmlShutdown");
+  const auto count_of = found_in.get<nvml::DeviceGetCount>("nvmlDeviceGetCount_v2");
+  const auto device_of =
+      found_in.get<nvml::DeviceGetHandleByIndex>("nvmlDeviceGetHandleByIndex_v2");
+  const auto pci_of = found_in.get<nvml::DeviceGetPciInfo>("nvmlDeviceGetPciInfo_v3");
+  const auto name_of = found_in.get<nvml::DeviceGetName>("nvmlDeviceGetName");
+  const auto link_state = found_in.get<nvml::DeviceGetNvLinkState>("nvmlDeviceGetNvLinkState");
   const auto link_version =
-      nvml.get<int(Device, unsigned, unsigned*)>("nvmlDeviceGetNvLinkVersion");
+      found_in.get<nvml::DeviceGetNvLinkVersion>("nvmlDeviceGetNvLinkVersion");
   const auto link_remote =
-      nvml.get<int(Device, unsigned, PciInfo*)>("nvmlDeviceGetNvLinkRemotePciInfo_v2");
+      found_in.get<nvml::DeviceGetNvLinkRemotePciInfo>("nvmlDeviceGetNvLinkRemotePciInfo_v2");
   if (!init || !shutdown || !count_of || !device_of || !pci_of || !name_of || init() != kSuccess) {
     machine.notes.push_back(
         "NVIDIA's driver library does not answer: links between GPUs are taken for PCIe");
@@ -106,7 +105,8 @@ void read_nvml(Machine& machine) {
       gpu->product = name;
     }
     for (unsigned link = 0; link < kMaxLinks && link_state && link_version && link_remote; ++link) {
-      unsigned active = 0, version = 0;
+      int active = 0;
+      unsigned version = 0;
       PciInfo other{};
       if (link_state(device, link, &active) != kSuccess || active == 0) continue;
       if (link_version(device, link, &version) != kSuccess ||
@@ -121,6 +121,8 @@ void read_nvml(Machine& machine) {
     found.push_back(std::move(links));
   }
   shutdown();
+  if (const std::string one = one_program_text(one_program_gpus()); !one.empty())
+    machine.notes.push_back(one + ": live jobs are resized by restarts here");
   for (const unsigned version : unknown)
     machine.notes.push_back(fmt::format(
         "NVIDIA's driver gives NVLink version {}, which Swell does not know: {:.0f} GB/s a "

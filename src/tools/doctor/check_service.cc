@@ -8,6 +8,7 @@
 
 #include "control/elastic_spec.h"
 #include "control/tag.h"
+#include "core/compute_mode.h"
 #include "slurm/release.h"
 #include "tools/doctor/checks.h"
 
@@ -140,6 +141,14 @@ Finding check_devices(const slurm::SiteConfig& config) {
             "TaskPlugin=task/cgroup): a job and its companion on one node share its links");
 }
 
+/// Checks that GPUs of this host take the second program of a live switch.
+Finding check_compute_mode(const std::vector<int>& gpus) {
+  return warning(
+      "compute mode",
+      one_program_text(gpus) + ": jobs of mode=live are resized by restarts on this host",
+      {"nvidia-smi -c DEFAULT   # Slurm's own constraint on devices keeps jobs apart"});
+}
+
 /// Tells a site without any limit on lent GPUs how far one job may grow.
 Finding check_lending_limits(const control::SwellConf& conf) {
   const std::string check = "limits on lent GPUs";
@@ -165,6 +174,7 @@ void check_service(const Site& site, Findings& findings) {
   findings.push_back(check_preempt_signal(site));
   check_grace_of_jobs(site, findings);
   findings.push_back(check_devices(site.config));
+  if (!site.one_program_gpus.empty()) findings.push_back(check_compute_mode(site.one_program_gpus));
   if (site.swell_conf) findings.push_back(check_lending_limits(*site.swell_conf));
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "control/socket.h"
+#include "core/compute_mode.h"
 #include "core/number.h"
 #include "tools/doctor/child_process.h"
 #include "tools/doctor/elf_symbol.h"
@@ -229,6 +230,7 @@ Result<void> try_for(std::chrono::milliseconds patience,
 Site gather_site() {
   Site site;
   site.host = slurm::short_host_name();
+  site.one_program_gpus = one_program_gpus();
   gather_configuration(site);
   if (!site.slurmctld) return site;
   gather_files(site, *site.slurmctld);

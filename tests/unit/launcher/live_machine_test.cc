@@ -321,3 +321,56 @@ Test(live, a_worker_that_is_lost_before_the_first_program_is_waited_for_without_
   run.tick(run.now + 3);
   cr_assert_gt(*run.machine.deadline(), run.now);
 }
+
+Test(live, gpus_that_take_one_program_at_a_time_are_resized_by_restarts) {
+  Run run(false, false);
+  run.event([&] {
+    run.machine.hello(run.now, {0, 0}, "host", 1, 0, "GPU 0 is in compute mode X");
+  });
+  cr_assert_eq(run.starts.size(), 1u);
+  cr_assert_not(run.starts[0].live, "the program finds no runtime");
+  cr_assert_eq(run.begin.epoch, -1, "none is ordered to begin");
+  cr_assert_eq(run.machine.status().switched,
+               std::string("node1: GPU 0 is in compute mode X; the job is resized by restarts"));
+  run.event([&] { run.machine.listens(run.now, {0, 0}, 0); });
+  run.lend();
+  cr_assert(run.orders.empty());
+  cr_assert(run.has_signalled(SIGUSR1));
+}
+
+Test(live, a_live_training_joins_lent_gpus_that_take_one_program_by_a_restart) {
+  Run run;
+  cr_assert(run.starts[0].live);
+  run.event([&] { run.machine.listens(run.now, {0, 0}, 0); });
+  run.offered();
+  run.allocated(kCompanion);
+  run.event([&] {
+    run.machine.hello(run.now, {1, 0}, "host", 2, 0, "GPU 0 is in compute mode X");
+  });
+  cr_assert(run.orders.empty(), "no program starts beside another");
+  cr_assert(run.has_signalled(SIGUSR1));
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  cr_assert_eq(run.starts.size(), 2u);
+  cr_assert_eq(run.starts[1].workers.size(), 2u);
+  cr_assert_not(run.starts[1].live);
+}
+
+Test(live, a_switch_goes_on_where_other_gpus_turn_out_to_take_one_program) {
+  Run run;
+  run.offered();
+  run.allocated(kCompanion);
+  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
+  cr_assert_eq(run.orders.size(), 1u);
+  run.offered();
+  run.allocated(10);
+  run.event([&] {
+    run.machine.hello(run.now, {2, 0}, "host", 3, 0, "GPU 0 is in compute mode X");
+  });
+  cr_assert_not(run.has_asked_to_leave());
+  run.committed(1);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  cr_assert_eq(run.orders.size(), 1u);
+  cr_assert(run.has_asked_to_leave(), "the third joins by a restart");
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Compares Swell's own declarations of CUDA's driver, CUPTI and NCCL with the real headers, where
-// these are installed: a difference does not compile.
+// Compares Swell's own declarations of CUDA's driver, CUPTI, NCCL and NVML with the real headers,
+// where these are installed: a difference does not compile.
 #include <criterion/criterion.h>
 #include <type_traits>
 
@@ -16,7 +16,12 @@
 #include <nccl.h>
 #define SWELL_HAS_NCCL_H
 #endif
+#if __has_include(<nvml.h>)
+#include <nvml.h>
+#define SWELL_HAS_NVML_H
+#endif
 
+#include "core/nvml_api.h"
 #include "profiler/cuda_events.h"
 #include "profiler/cupti_api.h"
 #include "runtime/cuda_driver.h"
@@ -154,6 +159,29 @@ static_assert(offsetof(cupti::KernelRecord, end) == offsetof(Kernel, end));
 static_assert(offsetof(cupti::KernelRecord, device) == offsetof(Kernel, deviceId));
 static_assert(offsetof(cupti::KernelRecord, stream) == offsetof(Kernel, streamId));
 static_assert(offsetof(cupti::KernelRecord, name) == offsetof(Kernel, name));
+#endif
+
+#ifdef SWELL_HAS_NVML_H
+namespace nvml = swell::nvml;
+#define SWELL_SAME_NVML(own, theirs) static_assert(Same<own*, decltype(&theirs)>::value, #theirs)
+SWELL_SAME_NVML(nvml::Init, nvmlInit_v2);
+SWELL_SAME_NVML(nvml::Init, nvmlShutdown);
+SWELL_SAME_NVML(nvml::DeviceGetCount, nvmlDeviceGetCount_v2);
+SWELL_SAME_NVML(nvml::DeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2);
+SWELL_SAME_NVML(nvml::DeviceGetPciInfo, nvmlDeviceGetPciInfo_v3);
+SWELL_SAME_NVML(nvml::DeviceGetName, nvmlDeviceGetName);
+SWELL_SAME_NVML(nvml::DeviceGetNvLinkState, nvmlDeviceGetNvLinkState);
+SWELL_SAME_NVML(nvml::DeviceGetNvLinkVersion, nvmlDeviceGetNvLinkVersion);
+SWELL_SAME_NVML(nvml::DeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkRemotePciInfo_v2);
+SWELL_SAME_NVML(nvml::DeviceGetComputeMode, nvmlDeviceGetComputeMode);
+static_assert(passed_alike<nvml::PciInfo, nvmlPciInfo_t>());
+static_assert(offsetof(nvml::PciInfo, domain) == offsetof(nvmlPciInfo_t, domain));
+static_assert(offsetof(nvml::PciInfo, bus) == offsetof(nvmlPciInfo_t, bus));
+static_assert(offsetof(nvml::PciInfo, device) == offsetof(nvmlPciInfo_t, device));
+static_assert(offsetof(nvml::PciInfo, bus_id) == offsetof(nvmlPciInfo_t, busId));
+static_assert(nvml::kSuccess == NVML_SUCCESS);
+static_assert(nvml::kProhibited == NVML_COMPUTEMODE_PROHIBITED);
+static_assert(nvml::kExclusiveProcess == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS);
 #endif
 
 #ifdef SWELL_HAS_NCCL_H
