@@ -143,6 +143,17 @@ const Key kKeys[] = {
        c.max_shortfall = *read;
        return std::nullopt;
      }},
+    {"ScaleUpChance",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       const auto read = read_number<double>(v);
+       if (!read || !std::isfinite(*read) || *read < 0 || *read > 1) return "a number from 0 to 1";
+       c.arrivals.chance = *read;
+       return std::nullopt;
+     }},
+    {"ArrivalWindow",
+     [](SwellConf& c, std::string_view v) { return seconds(c.arrivals.window_s, v, 60, 604800); }},
+    {"ArrivalGPUs",
+     [](SwellConf& c, std::string_view v) { return whole(c.arrivals.gpus, v, 1, 1000000); }},
     {"MaxGPUsPerJob",
      [](SwellConf& c, std::string_view v) { return whole(c.max_gpus_per_job, v, 0, 1000000); }},
     {"MaxLentByAccount",

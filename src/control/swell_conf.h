@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "control/lent_limits.h"
+#include "core/policy/submissions.h"
 #include "core/result.h"
 
 namespace swell::control {
@@ -33,6 +34,8 @@ struct SwellConf {
   bool lends_without_profile = true;  ///< LendWithoutProfile: to jobs that nobody can plan for
   /// MaxShortfall: share of a promised gain that may be missing; 1: any
   double max_shortfall = 0.95;
+  /// ScaleUpChance, ArrivalWindow, ArrivalGPUs: of Policy=flextrain
+  policy::ArrivalFilter arrivals;
   int max_gpus_per_job = 0;        ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
   LentLimits max_lent_by_account;  ///< MaxLentByAccount: of the account that a job runs under
   LentLimits max_lent_by_qos;      ///< MaxLentByQOS: of the QOS that a job runs under

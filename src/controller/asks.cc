@@ -197,6 +197,12 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
         "for more GPUs {:.1f} % less is expected than its own profile promises: the profiles of "
         "jobs of other users are far off",
         100 * (1 - job.lowered_by_others)));
+  if (job.unlikely)
+    say(fmt::format(
+        "not grown: {} submissions of {} GPUs or more in {:.3g} h; chance {:.2f} of {:g}",
+        job.unlikely->submissions, parts_.config.arrivals.gpus,
+        parts_.config.arrivals.window_s / 3600, job.unlikely->chance,
+        parts_.config.arrivals.chance));
   if (!seen_by_askers_) seen_by_askers_ = view(now);
   const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
@@ -229,6 +235,7 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                                  {"taken_back", job.taken_back},
                                  {"scale", to_json(job.scale)},
                                  {"waits_for", waits}});
+  if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);
   if (const auto& speedup = job.training.speedup())
     answer.details.set("predicted_speedup", speedup->predicted)
         .set("measured_speedup", speedup->measured);

@@ -54,8 +54,9 @@ Controller::Controller(Parts parts)
       sessions_(*parts_.server) {
   const bool plans = policy::policy_plans(parts_.config.policy);
   Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(
-      parts_.config.policy, {parts_.config.aggressiveness, parts_.config.fairness,
-                             plans ? planning_helpers() : nullptr, solve_budget});
+      parts_.config.policy,
+      {parts_.config.aggressiveness, parts_.config.fairness, plans ? planning_helpers() : nullptr,
+       solve_budget, parts_.config.arrivals});
   if (policy) policy_ = std::move(*policy);
   try {
     if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
@@ -140,6 +141,8 @@ bool Controller::look(double now) {
   // The next look has node records that are newer than these job records, and decides anew.
   if (!snapshot_.just_left.empty()) parts_.slurm->forget();
   const bool is_first = !std::exchange(have_snapshot_, true);
+  const policy::ArrivalFilter& arrivals = parts_.config.arrivals;
+  saved_.submissions.look(snapshot_, arrivals.window_s, arrivals.gpus);
   decide_due_ = true;
   const Reconciled result = reconcile(snapshot_, jobs_, saved_.issued, now);
   for (const auto& [nonce, grant] : result.adopted) {

@@ -119,6 +119,8 @@ policy::ClusterView Controller::view(double now) {
                                         now, fabric(), machines());
   seen.preemption = parts_.preemption;
   saved_.health.apply(seen, snapshot_.taken);
+  seen.submissions = std::make_shared<const std::vector<policy::Submission>>(
+      saved_.submissions.on_clock(now, snapshot_.taken));
   return seen;
 }
 
@@ -172,7 +174,13 @@ void Controller::take_planned(double now, std::chrono::milliseconds patience, bo
 void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
                        double now) {
   parts_.book->set_reclaim_order(decisions.reclaim_order);
-  for (auto& [id, job] : jobs_) job.lowered_by_others = 1;
+  for (auto& [id, job] : jobs_) {
+    job.lowered_by_others = 1;
+    job.unlikely.reset();
+  }
+  for (const policy::Unlikely& unlikely : decisions.unlikely)
+    if (const auto job = jobs_.find(unlikely.job); job != jobs_.end())
+      job->second.unlikely = unlikely;
   for (const policy::Lowered& lowered : decisions.lowered)
     if (const auto job = jobs_.find(lowered.job); job != jobs_.end())
       job->second.lowered_by_others = lowered.factor;

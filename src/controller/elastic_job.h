@@ -17,6 +17,7 @@
 #include "controller/job_training.h"
 #include "controller/model_sheet.h"
 #include "controller/replans.h"
+#include "core/policy/policy.h"
 #include "core/policy/trust.h"
 
 namespace swell::controller {
@@ -53,8 +54,9 @@ struct ElasticJob {
   int refusals = 0;          ///< offers that became no companion
   std::string refused_for;   ///< the kind of the last of them, one word of refusals.h
   double agent_since = 0;    ///< when the agent connected
-  std::optional<double> suspended_since;  ///< Slurm has stopped it
-  double lowered_by_others = 1;           ///< factor of its predicted speed: policy::Lowered
+  std::optional<double> suspended_since;     ///< Slurm has stopped it
+  double lowered_by_others = 1;              ///< factor of its predicted speed: policy::Lowered
+  std::optional<policy::Unlikely> unlikely;  ///< a growth would not pay, by the last decision
 
   JobTraining training;
   std::optional<control::Profile> report;  ///< not taken yet

@@ -125,6 +125,7 @@ policy::Decisions still_good(const Decided& decided, const policy::ClusterView& 
   policy::Decisions good;
   good.reclaim_order = decided.decisions.reclaim_order;
   good.lowered = decided.decisions.lowered;
+  good.unlikely = decided.decisions.unlikely;
   std::map<std::string, policy::NodeIndex> index;
   std::vector<policy::Resources> free;
   for (std::size_t i = 0; i < now.nodes.size(); ++i) {

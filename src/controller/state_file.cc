@@ -135,7 +135,8 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
   const Json json = Json::object({{"version", kVersion},
                                   {"issued", issued},
                                   {"jobs", jobs},
-                                  {"health", state.health.to_json()}});
+                                  {"health", state.health.to_json()},
+                                  {"submissions", state.submissions.to_json()}});
   const std::string fresh = path + ".new";
   if (Result<void> written = write_synced(fresh, json.dump_pretty()); !written) return written;
   if (std::rename(fresh.c_str(), path.c_str()) != 0) return failure(path);
@@ -170,10 +171,16 @@ Result<SavedState> load_state(const std::string& path) {
     if (!job) return job.error().while_doing(fmt::format("{}: job {}", path, *id));
     state.jobs[*id] = std::move(*job);
   }
-  if (!json->has("health")) return state;  // it is newer than the version
-  auto health = NodeHealth::from_json(json->at("health"));
-  if (!health) return health.error().while_doing(path + ": health");
-  state.health = std::move(*health);
+  if (json->has("health")) {  // newer than the version, as what follows
+    auto health = NodeHealth::from_json(json->at("health"));
+    if (!health) return health.error().while_doing(path + ": health");
+    state.health = std::move(*health);
+  }
+  if (json->has("submissions")) {
+    auto submissions = SubmissionLog::from_json(json->at("submissions"));
+    if (!submissions) return submissions.error().while_doing(path + ": submissions");
+    state.submissions = std::move(*submissions);
+  }
   return state;
 }
 

@@ -9,6 +9,7 @@
 #include "control/messages.h"
 #include "controller/job_training.h"
 #include "controller/node_health.h"
+#include "controller/submission_log.h"
 #include "core/result.h"
 
 namespace swell::controller {
@@ -40,13 +41,14 @@ struct SavedJob {
 };
 
 /// What the controller must know after a crash and Slurm does not keep: which grants it issued to
-/// which job, what it learnt of the jobs' training, and where companions failed. With the grants a
-/// companion that started just before the crash is recognised, and one that only claims to be one
-/// is not. Counters live in the jobs' AdminComment.
+/// which job, what it learnt of the jobs' training, where companions failed, and what was submitted
+/// lately. With the grants a companion that started just before the crash is recognised, and one
+/// that only claims to be one is not. Counters live in the jobs' AdminComment.
 struct SavedState {
   IssuedGrants issued;
   std::map<control::JobId, SavedJob> jobs;
   NodeHealth health;
+  SubmissionLog submissions;
 
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };

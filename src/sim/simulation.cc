@@ -55,7 +55,7 @@ class Simulation {
     Job* job = event.job != 0 ? &state_.job(event.job) : nullptr;
     const bool true_still = job && job->phase == Phase::running && event.stamp == job->version;
     switch (event.kind) {
-      case Kind::submission: return state_.make_pending(*job);
+      case Kind::submission: state_.note_submission(*job); return state_.make_pending(*job);
       case Kind::profile:
         if (job->phase != Phase::running || job->coefficients || event.at_s != job->profiled_s)
           return;

@@ -90,6 +90,16 @@ void State::set_training(Job& job, bool trains) {
   if (trains) plan_event(now_s + job.left / job.rate, Event::Kind::end, job.spec.id, job.end_stamp);
 }
 
+void State::note_submission(const Job& job) {
+  std::vector<policy::Submission> all;
+  if (submissions) {
+    const std::size_t kept = std::min(submissions->size(), policy::kMaxSubmissions - 1);
+    all.assign(submissions->end() - static_cast<std::ptrdiff_t>(kept), submissions->end());
+  }
+  all.push_back({job.spec.submit_s, job.wanted_gpus});
+  submissions = std::make_shared<const std::vector<policy::Submission>>(std::move(all));
+}
+
 void State::make_pending(Job& job) {
   job.phase = Phase::pending;
   job.pending_since_s = now_s;

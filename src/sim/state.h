@@ -151,6 +151,8 @@ struct State {
   /// Pending in no particular order; running by start.
   std::vector<policy::JobId> pending, running;
   double now_s = 0;
+  /// As ClusterView::submissions; replaced by a longer list, never changed.
+  std::shared_ptr<const std::vector<policy::Submission>> submissions;
   std::priority_queue<Event> events;
   Outcome outcome;
   policy::JobId next_companion = 1000000;
@@ -180,6 +182,8 @@ struct State {
   /// Sets whether the job trains with its current plan from now on, and plans its end.
   void set_training(Job& job, bool trains);
   void make_pending(Job& job);
+  /// Adds the job to `submissions`.
+  void note_submission(const Job& job);
   void start(Job& job, const GpuSet& gpus, plan::Layout plan);
   /// Replaces the plan of a job that is still starting: its first workers are those of `plan`, and
   /// its progress since the start is void.

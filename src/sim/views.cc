@@ -153,6 +153,7 @@ policy::ClusterView make_view(const State& state, const std::vector<PendingJob>&
   for (const PendingJob& waiting : queue)
     view.queue.push_back(demand_view(state, state.jobs[waiting.id - 1], waiting));
   view.now_s = state.now_s;
+  view.submissions = state.submissions;
   view.machines = state.setup.cluster;
   view.may_migrate = state.setup.policy && state.setup.policy->simulation_traits().migrates;
   return view;

@@ -60,12 +60,21 @@ struct Lowered {
   double factor = 1;  ///< of its predicted speed, below 1
 };
 
+/// Job that is lent nothing now, since idle GPUs are unlikely to stay idle until its change of plan
+/// has paid (FlexTrain, eq. 16).
+struct Unlikely {
+  JobId job = 0;
+  int submissions = 0;  ///< those that ArrivalFilter counts
+  double chance = 0;    ///< see chance_to_pay()
+};
+
 struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
   std::vector<Migration> migrations;
-  std::vector<NewPlan> plans;    ///< at most one a job
-  std::vector<Lowered> lowered;  ///< for their owners to be told
+  std::vector<NewPlan> plans;      ///< at most one a job
+  std::vector<Lowered> lowered;    ///< for their owners to be told
+  std::vector<Unlikely> unlikely;  ///< likewise
   /// Every companion that holds GPUs of a known node, in the order in which the policy would
   /// reclaim them; filled where ClusterView::order_wanted.
   std::vector<JobId> reclaim_order;

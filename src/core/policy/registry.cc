@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/policy/lending/fewest_first.h"
+#include "core/policy/lending/flextrain.h"
 #include "core/policy/lending/marginal_benefit.h"
 #include "core/policy/lending/swell.h"
 
@@ -45,6 +46,15 @@ constexpr Entry kEntries[] = {
        MarginalBenefit::Options its_own;
        its_own.budget = options.budget;
        return with_parameters<MarginalBenefit>(std::move(its_own), with_benefits(options));
+     }},
+    {"flextrain", "fewest-first", false,
+     [](const PolicyOptions& options) {
+       FlexTrain::Options its_own;
+       its_own.chance = options.arrivals.chance;
+       its_own.window_s = options.arrivals.window_s;
+       its_own.arrival_gpus = options.arrivals.gpus;
+       its_own.budget = options.budget;
+       return with_parameters<FlexTrain>(std::move(its_own), options.parameters);
      }},
 };
 

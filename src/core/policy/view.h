@@ -12,6 +12,7 @@
 #include "core/plan/layout.h"
 #include "core/policy/node_positions.h"
 #include "core/policy/node_set.h"
+#include "core/policy/submissions.h"
 #include "core/policy/training.h"
 
 namespace swell::policy {
@@ -155,6 +156,8 @@ struct ClusterView {
   std::vector<ElasticJobView> jobs;
   std::vector<PendingDemand> queue;  ///< highest priority first; see kQueueDepth
   double now_s = 0;                  ///< time of the view, in seconds since any fixed moment
+  /// Recent submissions, in order of time, at most kMaxSubmissions; null: none is known.
+  std::shared_ptr<const std::vector<Submission>> submissions;
   /// The nodes as planners take them, indexed as `nodes`; null where GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;
   Preemption preemption = Preemption::as_reclaimed;

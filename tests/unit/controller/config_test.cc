@@ -18,13 +18,14 @@ std::string said_of(const char* policy) {
 
 Test(config, policies_of_slurmctld_are_loaded_and_no_others) {
   for (const char* name : {"metis", "suika-dp", "magic"}) {
-    cr_assert_eq(said_of(name),
-                 std::string("Policy=") + name +
-                     " is not valid; it must be one of swell, fewest-first, marginal-benefit "
-                     "(the others that swell sim knows are for it alone)");
+    cr_assert_eq(
+        said_of(name),
+        std::string("Policy=") + name +
+            " is not valid; it must be one of swell, fewest-first, marginal-benefit, flextrain "
+            "(the others that swell sim knows are for it alone)");
     cr_assert_not(swell::policy::make_policy(name).ok());
   }
-  for (const char* name : {"swell", "fewest-first", "marginal-benefit"})
+  for (const char* name : {"swell", "fewest-first", "marginal-benefit", "flextrain"})
     cr_assert_eq(said_of(name), std::string());
 }
 

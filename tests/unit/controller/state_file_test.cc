@@ -50,6 +50,19 @@ Test(state_file, is_read_as_it_was_written) {
   planned.health.failed("node1", 10, 1000, 5000, 8, 3600);
   cr_assert(save_state(folder.file(), planned).ok());
   cr_assert(load_state(folder.file()).value() == planned);
+  swell::slurm::Snapshot snapshot;
+  snapshot.taken = 5000;
+  snapshot.jobs.emplace_back();
+  snapshot.jobs[0].id = 3;
+  snapshot.jobs[0].phase = swell::slurm::JobPhase::pending;
+  snapshot.jobs[0].submit_time = 4990;
+  snapshot.jobs[0].gpus_in_all.count = 64;
+  planned.submissions.look(snapshot, 600, 32);
+  cr_assert_eq(planned.submissions.on_clock(0, 5000).size(), 1u);
+  cr_assert(save_state(folder.file(), planned).ok());
+  cr_assert(load_state(folder.file()).value() == planned);
+  folder.put(R"({"version":3,"issued":{},"jobs":{},"submissions":7})");
+  cr_assert_neq(reason(folder).find("submissions: it must be a list"), std::string::npos);
   folder.put(R"({"version":3,"issued":{},"jobs":{},"health":7})");
   cr_assert_neq(reason(folder).find("health: it must be an object"), std::string::npos);
 }

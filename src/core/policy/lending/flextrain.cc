@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/flextrain.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/planner/incremental.h"
+#include "core/planner/micro_batches.h"
+#include "core/policy/lending/belief.h"
+#include "core/policy/lending/expansions.h"
+#include "core/policy/lending/owed.h"
+#include "core/policy/lending/worker_by_worker.h"
+
+namespace swell::policy {
+
+namespace {
+
+/// Limit of plans evaluated in one decision; what it did not reach is planned in a later one.
+constexpr long kMaxEvaluated = 400'000;
+
+/// State of one decision while it is made.
+class Decision {
+ public:
+  Decision(const ClusterView& view, const FlexTrain::Options& options, const ScaleTables& tables)
+      : view_(view),
+        options_(options),
+        filter_{options.window_s, static_cast<int>(options.arrival_gpus), options.chance},
+        counted_(view.submissions ? counted(*view.submissions, filter_, view.now_s) : 0),
+        tables_(tables),
+        belief_(view, tables),
+        room_(view) {}
+
+  Decisions run() {
+    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) {
+      return loss(job, companion);
+    };
+    room_.serve_queue(options_.queue_depth, loss_of, Room::Nodes::by_loss);
+    std::vector<const ElasticJobView*> jobs;
+    for (const ElasticJobView& job : view_.jobs) jobs.push_back(&job);
+    reclaim_for_owed(room_, jobs, loss_of);
+    room_.close();
+    Decisions decisions;
+    decisions.grants = lend_what_is_owed(room_, jobs);
+    write_shrunk(room_, tables_, decisions, &belief_);
+    if (view_.queue.empty()) lend(decisions);
+    decisions.reclaims = room_.reclaims();
+    if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
+    return decisions;
+  }
+
+ private:
+  /// The job that gained most loses least by a reclaim; all lose what they are owed last.
+  double loss(const ElasticJobView& job, const CompanionView& companion) const {
+    const double speedup =
+        belief_.knows(job) ? belief_.now(job) / belief_.basic(job)
+                           : static_cast<double>(room_.total(job)) / std::max(job.basic_gpus, 1);
+    return (is_owed(job, companion) ? kOwed : 0) - speedup;
+  }
+
+  /// Whether the job's growth to `speedup` times its speed is likely to pay; records it if not.
+  bool likely_pays(const ElasticJobView& job, double speedup, double overhead_s,
+                   Decisions& decisions) const {
+    const double chance = chance_to_pay(counted_, filter_, speedup, overhead_s);
+    if (chance > filter_.chance || filter_.chance <= 0) return true;
+    decisions.unlikely.push_back({job.id, counted_, chance});
+    return false;
+  }
+
+  void lend(Decisions& decisions) {
+    const std::vector<Grant> owed = decisions.grants;
+    Expansions expansions(room_, tables_, &effort_, &belief_);
+    for (const Grant& grant : owed) expansions.set_aside(grant.node, grant.lent.gpus);
+    std::vector<Runner*> planned;
+    for (Runner& runner : expansions.runners())
+      if (!gets(owed, *runner.job)) planned.push_back(&runner);
+    std::vector<const ElasticJobView*> others;
+    for (const ElasticJobView& job : view_.jobs)
+      if (!Expansions::can_plan(job, view_) && !gets(owed, job)) others.push_back(&job);
+    std::sort(planned.begin(), planned.end(), [](const Runner* a, const Runner* b) {
+      return std::tuple(a->total, a->job->id) < std::tuple(b->total, b->job->id);
+    });
+    for (Runner* runner : planned) {
+      const std::optional<Expansion> offer = best_of(expansions, *runner);
+      if (!offer) continue;
+      const double overhead_s =
+          redeploy::cost_of(redeploy::Method::local_reuse, *runner->job->training->coefficients,
+                            runner->job->training->current, offer->scaling.layout(offer->row),
+                            *view_.machines)
+              .pause_s;
+      if (likely_pays(*runner->job, offer->throughput / runner->throughput, overhead_s, decisions))
+        expansions.lend(*runner, *offer);
+    }
+    expansions.write(decisions);
+    lend_without_plans(others, decisions);
+  }
+
+  static bool gets(const std::vector<Grant>& grants, const ElasticJobView& job) {
+    return std::any_of(grants.begin(), grants.end(),
+                       [&](const Grant& grant) { return grant.job == job.id; });
+  }
+
+  /// The size of highest throughput that is idle, among the significant rows of the job's table.
+  std::optional<Expansion> best_of(Expansions& expansions, const Runner& runner) const {
+    std::optional<Expansion> best;
+    double last = runner.throughput;
+    for (Expansion& offer : expansions.offers(runner, runner.job->max_gpus)) {
+      if (!(offer.throughput > last * (1 + options_.significant))) continue;
+      last = offer.throughput;
+      best = std::move(offer);
+    }
+    return best;
+  }
+
+  /// Lends to jobs that nobody can plan for, as if they scaled linearly.
+  void lend_without_plans(const std::vector<const ElasticJobView*>& jobs, Decisions& decisions) {
+    for (const Grant& grant : lend_worker_by_worker(room_, jobs, options_.min_growth))
+      found_[grant.job].push_back(grant);
+    for (const auto& [id, grants] : found_) {
+      const auto job = std::find_if(jobs.begin(), jobs.end(),
+                                    [&](const ElasticJobView* one) { return one->id == id; });
+      const int total = room_.total(**job);
+      int more = 0;
+      for (const Grant& grant : grants) more += grant.lent.gpus;
+      const double speedup = static_cast<double>(total + more) / std::max(total, 1);
+      if (likely_pays(**job, speedup, redeploy::kInitialize_s, decisions))
+        decisions.grants.insert(decisions.grants.end(), grants.begin(), grants.end());
+    }
+  }
+
+  const ClusterView& view_;
+  const FlexTrain::Options& options_;
+  ArrivalFilter filter_;
+  int counted_;
+  const ScaleTables& tables_;
+  Belief belief_;
+  Effort effort_{0, kMaxEvaluated};
+  Room room_;
+  std::map<JobId, std::vector<Grant>> found_;
+};
+
+std::unique_ptr<const planner::Solver> solver(const FlexTrain::Options& options) {
+  planner::Incremental::Options incremental;
+  incremental.fresh_gpus = 0;
+  incremental.max_free = 1 << 20;
+  std::unique_ptr<const planner::Solver> made = std::make_unique<planner::FewerMicroBatches>(
+      std::make_unique<planner::Incremental>(incremental));
+  if (!options.budget) return made;
+  return std::make_unique<planner::Limited>(std::move(made), options.budget);
+}
+
+}  // namespace
+
+FlexTrain::FlexTrain(Options options)
+    : options_(std::move(options)), tables_(solver(options_), perf::Sends::counted) {}
+
+Decisions FlexTrain::decide(const ClusterView& view) const {
+  return Decision(view, options_, tables_).run();
+}
+
+}  // namespace swell::policy

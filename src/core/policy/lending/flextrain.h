@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/policy/lending/scale_tables.h"
+#include "core/policy/parameters.h"
+#include "core/policy/policy.h"
+#include "core/policy/submissions.h"
+
+namespace swell::policy {
+
+/// FlexTrain's scaling controller (section 5). Thread-safe; its only state are cached scale tables.
+/// - It lends nothing while any job is pending.
+/// - The job with the fewest GPUs comes first, and gets the idle size of highest throughput in its
+///   scale table, up to its maximum. Rows that bring no significant gain over the row before are
+///   left out of the table (section 4.4.4, rule 3).
+/// - It lends only where idle GPUs are likely to stay idle until the change of plan has paid
+///   (eq. 16): see ArrivalFilter.
+/// - A pending job that cannot start gets GPUs back from the jobs that gained most by them. Nothing
+///   is reclaimed where all lent GPUs would not suffice, and no companion beyond those needed; the
+///   job that keeps some runs its best plan on them (section 5.2).
+/// Not in the paper: a job without a profile is taken to scale linearly, and is lent GPUs worker by
+/// worker where that would pay; GPUs that are owed to jobs that consented to fewer (min=) are lent
+/// first, whoever is pending, since these are basic demand.
+class FlexTrain final : public Policy {
+ public:
+  struct Options {
+    double chance = ArrivalFilter{}.chance;      ///< ScaleUpChance
+    double window_s = ArrivalFilter{}.window_s;  ///< ArrivalWindow
+    double arrival_gpus = ArrivalFilter{}.gpus;  ///< ArrivalGPUs
+    /// Least gain in throughput of a row of the scale table over the last row that is kept.
+    double significant = 0.05;
+    int queue_depth = kQueueDepth;            ///< pending jobs considered, from the head
+    double min_growth = 0.1;                  ///< for jobs without a profile; see FewestFirst
+    std::function<planner::Budget()> budget;  ///< see PolicyOptions
+  };
+  /// What `swell sim --set` knows.
+  static constexpr std::array<Parameter<Options>, 5> kParameters = {
+      {{"chance", &Options::chance, 0, 1},
+       {"window", &Options::window_s, 60, 7 * 86400},
+       {"arrival-gpus", &Options::arrival_gpus, 1},
+       {"significant", &Options::significant, 0, 1},
+       {"min-growth", &Options::min_growth}}};
+  FlexTrain() : FlexTrain(Options{}) {}
+  explicit FlexTrain(Options options);
+  Decisions decide(const ClusterView& view) const override;
+  SimulationTraits simulation_traits() const noexcept override {
+    return {.sends = perf::Sends::counted,
+            .honours_consent = true,
+            .slurmctld = SimulationTraits::Slurmctld::after_profile_wait};
+  }
+
+ private:
+  Options options_;
+  ScaleTables tables_;
+};
+
+}  // namespace swell::policy

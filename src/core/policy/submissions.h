@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace swell::policy {
+
+/// One submission of a job that asks for GPUs. A requeued job counts once in all, companions not at
+/// all.
+struct Submission {
+  double submitted_s = 0;  ///< on the clock of ClusterView::now_s
+  int gpus = 0;            ///< of each task
+  int tasks = 1;           ///< of an array
+  friend bool operator==(const Submission&, const Submission&) = default;
+};
+
+/// Number of submissions that a view holds at most; older ones are dropped first.
+inline constexpr std::size_t kMaxSubmissions = 4096;
+
+/// Selects the submissions that tell whether idle GPUs will stay idle (FlexTrain, section 5.1).
+/// Defaults are those of its evaluation.
+struct ArrivalFilter {
+  double window_s = 8 * 3600;  ///< ArrivalWindow: submissions of the last so many seconds count
+  int gpus = 32;               ///< that ask for at least so many GPUs: these reclaim what is lent
+  double chance = 0.6;         ///< P_th: least probability that a change of plan pays; 0: any
+  friend bool operator==(const ArrivalFilter&, const ArrivalFilter&) = default;
+};
+
+/// Returns how many of `submissions`, in order of time, the filter counts at `now_s`.
+int counted(const std::vector<Submission>& submissions, const ArrivalFilter& filter, double now_s);
+
+/// Returns the probability that idle GPUs stay idle until a change of plan has paid, FlexTrain's
+/// eq. 15: exp(-lambda * speedup / (speedup - 1) * overhead), where lambda is `counted` over the
+/// window. 0 where `speedup` is not above 1. `overhead_s`: the pause of the training, in seconds.
+double chance_to_pay(int counted, const ArrivalFilter& filter, double speedup, double overhead_s);
+
+}  // namespace swell::policy
