@@ -47,12 +47,12 @@ def test_workers_that_do_not_divide_the_samples_train_too(tmp_path):
         assert all(abs(a / b - 1) < 1e-4 for found in result for a, b in zip(found, expected, strict=True))
 
 
-def heard(rank, name, plan):
+def heard(rank, name, plan, order=None):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as shim:
         shim.bind("\0" + name)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SWELL_SHIM", "@" + name)
-            Engine(models.CONFIGS["gpt2"](), sgd, global_batch=models.BATCH, micro_batch=1, plan=plan, directory=tempfile.mkdtemp())
+            Engine(models.CONFIGS["gpt2"](), sgd, global_batch=models.BATCH, micro_batch=1, plan=plan, directory=tempfile.mkdtemp(), schedule=order)
         return shim.recv(65536).decode()
 
 
@@ -61,6 +61,11 @@ def test_swellrun_hears_for_which_numbers_of_workers_there_is_a_plan(tmp_path):
     one = models.plan(3, (4, 1, [4]))
     found = pool.run(tmp_path, [(1, heard, (f"swell-heard-{tmp_path}-{at}", plan)) for at, plan in enumerate((None, one))])
     assert found == [["sizes 1 2 3 4 6 8 9 12 16 18 24 36 48"], ["sizes 1"]]
+    # A text is of one number of stages and micro-batches; a name is made for each plan.
+    found = pool.run(tmp_path / "text", [(1, heard, (f"swell-heard-{tmp_path}-{order}", None, order)) for order in ("gpipe", "F*12B*12")])
+    assert found == [["sizes 1 2 3 4 6 8 9 12 16 18 24 36 48"], ["sizes 1"]]
+    several = {1: models.plan(3, (4, 1, [4], 2, 2)), 2: models.plan(3, (4, 1, [2, 2])), 3: models.plan(3, (4, 1, [2, 1, 1], 2, 2))}
+    assert Plan.sizes(4, 12, 1, several.__getitem__, 9, lambda *shape: shape == (1, 2, 3)) == [1, 3]
     assert Plan.sizes(4, 12, 1, {1: one, 3: one}.__getitem__, 4096) == [1], "the plan for three workers is of one"
 
 

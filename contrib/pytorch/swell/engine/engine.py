@@ -120,12 +120,13 @@ class Engine:
         """
         skeleton = Skeleton(self.config, self._description, self.dtype)
         if _request.is_heard():
-            self._sizes = Plan.sizes(skeleton.layers, self.global_batch, self._micro_batch, self._given, _MAX_SIZES)
+            self._sizes = Plan.sizes(skeleton.layers, self.global_batch, self._micro_batch, self._given, _MAX_SIZES, self._fits)
             if _native.is_live():
                 _request.can_run_with(self._sizes)
         plan = self._given(world) if callable(self._given) else self._given
         plan = plan or Plan.given(skeleton.layers, self.global_batch, self._micro_batch, world, decided)
         plan.check(skeleton.layers, self.global_batch, world)
+        self._order_of(plan)        # before anything is given up for this plan
         return Standing(skeleton, plan, rank, seed=self.seed, device=self.device, recompute=self._recompute,
                         timed=lambda size: self._regions.region("tp", None, size))
 
@@ -155,15 +156,20 @@ class Engine:
         self._is_observed = session is None     # whether this worker's role and memory are known
         self.observed_role: dict[str, float | None] = {}        # what of them the profiler was told
 
-    def _executing(self) -> Executor:
-        plan = self.plan
+    def _fits(self, *shape: int) -> bool:
+        """Whether the schedule is for so many stages, chunks and micro-batches."""
+        return (self._schedule != "1f1b" or shape[1] == 1) if isinstance(self._schedule, str) else schedules.shape_of(self._schedule) == shape
+
+    def _order_of(self, plan: Plan) -> schedules.Schedule:
+        """The schedule of a plan. Raises ValueError where that is of another one."""
         if isinstance(self._schedule, str):
-            order: schedules.Schedule = named_schedules.named(self._schedule, plan.pp, plan.micro_batches, plan.chunks)
-        else:
-            order = self._schedule
-            schedules.check(order, plan.pp, plan.micro_batches, plan.chunks)
-        return Executor(self._share, plan, self.place, self._links, order, width=self.config.hidden_size, wire=self.dtype,
-                        device=self.device, regions=self._regions, around=self._around)
+            return named_schedules.named(self._schedule, plan.pp, plan.micro_batches, plan.chunks)
+        schedules.check(self._schedule, plan.pp, plan.micro_batches, plan.chunks)
+        return self._schedule
+
+    def _executing(self) -> Executor:
+        return Executor(self._share, self.plan, self.place, self._links, self._order_of(self.plan), width=self.config.hidden_size, wire=self.dtype,
+                        device=self.device, regions=self._regions, around=self._around, recompute=self._recompute)
 
     def reschedule(self, schedule: schedules.Schedule | str | None) -> None:
         """Train on under another schedule of this plan, from the next step on. Every worker calls it, between the same two steps.

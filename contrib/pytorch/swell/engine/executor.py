@@ -86,18 +86,18 @@ class Executor:
     """Makes one stage's passes of a step.
 
     width: of the hidden states; wire: their dtype between chunks. around: stands around each pass (autocast, dropout's numbers), told the
-    micro-batch and the chunk.
+    micro-batch and the chunk. recompute: layers compute their activations again in the backward pass.
     """
 
     def __init__(self, share: Share, plan: Plan, place: Place, links: Links, schedule: Schedule, *, width: int, wire: torch.dtype,
-                 device: torch.device, regions: Regions, around: Callable[[int, int], AbstractContextManager[Any]]) -> None:
+                 device: torch.device, regions: Regions, around: Callable[[int, int], AbstractContextManager[Any]], recompute: bool = False) -> None:
         self._share, self._plan, self._links, self._passes = share, plan, links, list(schedule[place.stage])
         self._width, self._wire, self._device, self._regions, self._around = width, wire, device, regions, around
         self._at = place.stage
         flat = [(part.embedding, part.head) for chunk in range(plan.chunks) for part in (parts[chunk] for parts in plan.parts)]
         self._begin, self._end = next(at for at, one in enumerate(flat) if one[0]), next(at for at, one in enumerate(flat) if one[1])
         self._splits = any(one.weights for one in self._passes)
-        self._put_off = {chunk: PutOff(model) for chunk, model in enumerate(share.chunks) if model is not None} if self._splits else {}
+        self._put_off = {chunk: PutOff(model, recompute) for chunk, model in enumerate(share.chunks) if model is not None} if self._splits else {}
         last, several = plan.pp - 1, plan.pp > 1
         before, behind = (self._at or plan.pp) - 1, 0 if self._at == last else self._at + 1
         ahead, back = (links.around, links.around_back) if self._at == 0 else (links.ahead, links.back)

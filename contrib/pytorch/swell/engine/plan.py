@@ -192,21 +192,26 @@ class Plan:
         return Plan.parse(text) if text else Plan.own(layers, global_batch, micro_batch, world)
 
     @staticmethod
-    def sizes(layers: int, global_batch: int, micro_batch: int, plan: Plan | Callable[[int], Plan] | None, most: int) -> list[int]:
+    def sizes(layers: int, global_batch: int, micro_batch: int, plan: Plan | Callable[[int], Plan] | None, most: int,
+              fits: Callable[[int, int, int], bool] = lambda *_: True) -> list[int]:
         """Numbers of workers, up to `most`, for which a program has a plan: the one that it always runs, what it makes of the number, or
-        own()."""
+        own(). fits: whether the program's schedule is for so many stages, chunks and micro-batches."""
         if isinstance(plan, Plan):
             return [plan.world]
-        worlds = range(1, min(most, layers * global_batch) + 1)
-        if plan is None:
-            return [world for world in worlds if _cut(layers, global_batch, micro_batch, world) is not None]
         found = []
-        for world in worlds:
+        for world in range(1, min(most, layers * global_batch) + 1):
+            if plan is None:
+                cut = _cut(layers, global_batch, micro_batch, world)
+                if cut is not None and fits(len(cut[0]), 1, global_batch // cut[1]):
+                    found.append(world)
+                continue
             try:
-                plan(world).check(layers, global_batch, world)
+                made = plan(world)
+                made.check(layers, global_batch, world)
             except (ValueError, LookupError):
                 continue
-            found.append(world)
+            if fits(made.pp, made.chunks, made.micro_batches):
+                found.append(world)
         return found
 
     def to_json(self) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def parse(text: str) -> list[list[Pass]]:
             schedule.append(_numbered(names))
     if not schedule:
         raise ValueError("the schedule is empty; give each stage a line like F*3(FB)*5B*3")
-    _check(schedule, *_shape_of(schedule))
+    _check(schedule, *shape_of(schedule)[1:])
     return schedule
 
 
@@ -180,16 +180,16 @@ def check(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) 
 
     Gradients are summed in one order so.
     """
-    its = len(schedule), *_shape_of(schedule)
+    its = shape_of(schedule)
     if its != (stages, chunks, micro_batches):
         raise ValueError(f"the schedule is for {its[0]} stages of {its[1]} chunks and {its[2]} micro-batches, the plan has {stages} of {chunks} and "
                          f"{micro_batches}; use a schedule of this plan")
     _check(schedule, chunks, micro_batches)
 
 
-def _shape_of(schedule: Schedule) -> tuple[int, int]:
-    """Chunks and micro-batches, as the highest ones say."""
-    return (max((one.chunk for passes in schedule for one in passes), default=0) + 1,
+def shape_of(schedule: Schedule) -> tuple[int, int, int]:
+    """Stages; chunks and micro-batches, as the highest ones say."""
+    return (len(schedule), max((one.chunk for passes in schedule for one in passes), default=0) + 1,
             max((one.micro_batch for passes in schedule for one in passes), default=0) + 1)
 
 
