@@ -24,13 +24,13 @@ def adamw(parameters):
     return torch.optim.AdamW(parameters, lr=1e-3)
 
 
-def trained(rank, plan, paced, steps, with_profile, vocabulary=models.VOCABULARY):
+def trained(rank, plan, paced, steps, with_profile, vocabulary=models.VOCABULARY, order=None):
     os.environ.pop("SWELL_PACED", None)
     if paced:
         os.environ["SWELL_PACED"] = paced
     config = models.CONFIGS["llama"]()
     config.vocab_size = vocabulary
-    engine = Engine(config, adamw, global_batch=models.BATCH, plan=plan, profile=with_profile)
+    engine = Engine(config, adamw, global_batch=models.BATCH, plan=plan, profile=with_profile, schedule=order)
     losses, took = [], []
     for step in range(steps):
         began = time.monotonic()
@@ -89,3 +89,17 @@ def test_the_profile_of_the_engine_is_stable_within_20_steps(tmp_path):
     if not times.stable and (late or os.getloadavg()[0] > 2 * (os.cpu_count() or 1)):
         pytest.skip("true computation took longer than was stated: this machine is too busy to see whether times are stable")
     assert times.stable
+
+
+@needs_library
+def test_chunks_and_weight_gradients_take_what_is_stated_and_are_profiled_as_whole_passes(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    plan = Plan(2, (Stage(4, 1, (Group("n1", "fast", (0,), 6),), (2, 1, 3)),))
+    stated = "fast:0.0002tflops:memory=1GB/s:link=1GB/s"
+    ((_, least, work, times, role, _),), = pool.run(tmp_path / "pool", [(1, trained, (plan, stated, 8, True, 1024, "zero-bubble"))])
+    forward = 6 * (work.layers + work.head) / 0.0002e12
+    assert work.shares == (0.25, 0.25, 0.5) and work.head_chunk == 2
+    assert least >= 0.99 * 2 * 3 * forward, "a step was faster than its passes"
+    assert times.micro_batches == 2 and times.forward_s >= 0.99 * forward and times.backward_s >= 0.99 * 2 * forward
+    assert 2 * (times.forward_s + times.backward_s) < 1.05 * times.step_s, "a pass counts twice"
+    assert role["whole"] > 2 and role["peak_bytes"] > 0

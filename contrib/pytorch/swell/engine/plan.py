@@ -313,6 +313,9 @@ class Plan:
                 raise ValueError(f"each stage has {count} chunks, more than the {layers + 2} units of the model; give fewer")
         if not units:
             return
+        if units > layers + 2 and (units - layers) % 2 == 0:
+            raise ValueError(f"the chunks have {units} units, {(units - layers) // 2 - 1} MTP heads with their losses among them, which the engine does not train; "
+                             f"give a plan of {layers + 2} units")
         if units != layers + 2:
             raise ValueError(f"the chunks have {units} units; embedding, {layers} layers and head are {layers + 2}, so give that many, or {layers} for the "
                              "layers alone")
