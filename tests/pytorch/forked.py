@@ -199,6 +199,11 @@ class Run:
         with open(os.path.join(self.folder, "losses")) as file:
             return [json.loads(line) for line in file]
 
+    def begun(self):
+        """The steps that callbacks have seen begin, in their order."""
+        with open(os.path.join(self.folder, "begun")) as file:
+            return [int(line) for line in file]
+
     def curve(self):
         """Loss by step; a step that was trained twice counts once."""
         return {line["step"]: line["loss"] for line in self.lines()}

@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.state_dict import (get_model_state_dict, get_o
 from swell import _identity
 from swell._lock import FolderLock, InUse, run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded
+from swell._room import make_room
 
 __all__ = ["Checkpoints", "FolderLock", "InUse", "Unreadable", "check_readable", "decoded", "encoded", "lock_together", "on_all", "readable",
            "run_name", "why_unsaved", "write_rest"]
@@ -92,6 +93,10 @@ class Checkpoints:
         steps = [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
         return sorted((step for step in steps if os.path.exists(os.path.join(self._path(step), ".metadata"))), reverse=True)
 
+    def paths(self) -> list[str]:
+        """Paths of the complete checkpoints, newest first."""
+        return [self._path(step) for step in self._complete()]
+
     def _path(self, step: int) -> str:
         return os.path.join(self.folder, f"step-{step:09d}")
 
@@ -156,7 +161,11 @@ class Checkpoints:
         path = self._path(step)
         self._newest = step
         whole = {**rest, "identity": _identity.record(step, data=data, trained=self.trained(), **numbers)}
-        self._writing(lambda: on_all(self.group, (lambda: write_rest(os.path.join(path, _REST), whole)) if self._leads() else None))
+
+        def begin() -> None:
+            make_room(self.paths())
+            write_rest(os.path.join(path, _REST), whole)
+        self._writing(lambda: on_all(self.group, begin if self._leads() else None))
         state: dict[str, Any] = {}
 
         def collect() -> None:
@@ -202,7 +211,10 @@ class Checkpoints:
     def _saved(self) -> None:
         self.whole = self._newest
         if self._leads():
-            self._remove(incomplete=False)
+            try:
+                self._remove(incomplete=False)
+            except OSError as error:    # of this worker alone, and the checkpoint is whole
+                print(f"swell: older checkpoints in {self.folder} cannot be removed: {error.strerror or error}", file=sys.stderr, flush=True)
 
     def _remove(self, incomplete: bool) -> None:
         """Remove complete checkpoints but the newest few; incomplete ones if nobody can be writing."""
@@ -236,6 +248,8 @@ def write_rest(name: str, rest: dict[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         torch.load(name, map_location="cpu", weights_only=True, mmap=True)      # its tensors stay in the file
+    except OSError:
+        raise
     except Exception:
         check_readable({name: value for name, value in rest.items() if name != "state"})
         check_readable({f"state[{name!r}]" if name != "scheduler" else name: value for name, value in rest.get("state", {}).items()})

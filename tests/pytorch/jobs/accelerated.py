@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A loop with Accelerate. Argument: `profile`: what was seen of its steps is written at the end."""
+"""A loop with Accelerate. Arguments: `profile`: what was seen of its steps is written at the end; `saves`: it saves its state itself each 4 steps,
+numbered; EIO: common.fail_with()."""
 
 import sys
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import ProjectConfiguration
 
 import common
 from swell.integrations import AccelerateElastic
 
 
 def main(arguments):
-    accelerator = Accelerator(cpu=True)
+    common.fail_as_told(arguments)
+    accelerator = Accelerator(cpu=True, project_config=ProjectConfiguration(common.path("checkpoints/own"), automatic_checkpoint_naming=True))
     model = common.network()
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=3e-3))
     elastic = AccelerateElastic(accelerator, model, optimizer, directory=common.path("checkpoints"),
@@ -21,6 +24,8 @@ def main(arguments):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
             if "profile" in arguments and elastic.steps == common.steps():
                 common.write_profile(elastic._profile.session)
+            if "saves" in arguments and elastic.steps % 4 == 0:
+                accelerator.save_state()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ has; `starting`: it does not come to its first step; `held-saves`: no checkpoint
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
 each worker). `unfreezes`: its first layer is trained from step 5 on; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
-`full` no checkpoint can be written. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
+`full` no checkpoint can be written; EIO: common.fail_with(). What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
 import json
 import os
@@ -74,6 +74,7 @@ class Heavy:
 
 
 def main(arguments):
+    common.fail_as_told(arguments)
     dist.init_process_group("gloo")
     if "held-saves" in arguments:
         hold_saves()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `fsdp`: by FSDP2; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`fewer`: another data set; `streamed`: it is read one sample after the other."""
+`fewer`: another data set; `streamed`: it is read one sample after the other; EIO: common.fail_with()."""
 
 import os
 import sys
@@ -35,6 +35,9 @@ class Texts(torch.utils.data.Dataset):
 class Log(transformers.TrainerCallback):
     elastic = None      # whose profile is written
 
+    def on_step_begin(self, args, state, control, **_):
+        common.begins(state.global_step + 1)
+
     def on_step_end(self, args, state, control, **_):
         common.fill()
         if self.elastic is not None and state.global_step == common.steps():
@@ -52,6 +55,7 @@ class Log(transformers.TrainerCallback):
 
 
 def main(arguments):
+    common.fail_as_told(arguments)
     transformers.set_seed(5)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
         vocab_size=64, n_positions=24, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))

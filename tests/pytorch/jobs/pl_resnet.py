@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step;
-`profile`: what was seen of its steps is written at the end; `numpy`: with a learning rate and a hyperparameter of numpy's, and a path."""
+`profile`: what was seen of its steps is written at the end; `numpy`: with a learning rate and a hyperparameter of numpy's, and a path; `best`: with a
+ModelCheckpoint beside Swell's checkpoints, and a logger that notes how it ends; `aside`: saves are written beside the training; EIO: common.fail_with()."""
 
 import os
 import pathlib
@@ -10,6 +11,9 @@ import time
 import lightning.pytorch as pl
 import numpy
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from torch import nn
 
 import common
@@ -61,6 +65,19 @@ class ResNet(pl.LightningModule):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
 
 
+class Ends(CSVLogger):
+    def finalize(self, status):
+        if os.environ["RANK"] == "0":
+            with open(common.path("ended"), "a") as file:
+                file.write(f"{status}\n")
+        super().finalize(status)
+
+
+class Begins(pl.Callback):
+    def on_train_batch_start(self, trainer, *_):
+        common.begins(trainer.global_step + 1)
+
+
 def images(count):
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, 1, 8, 8, generator=generator)
@@ -68,11 +85,14 @@ def images(count):
 
 
 def main(arguments):
+    common.fail_as_told(arguments)
     elastic = LightningElastic(common.path("checkpoints"), every=0 if "no-checkpoints" in arguments else 10)
     passes = 2 if "accumulates" in arguments else 1
+    own = [ModelCheckpoint(common.path("checkpoints/own"), every_n_train_steps=3, save_top_k=-1, save_on_exception=True, filename="{step}")]
     trainer = pl.Trainer(
-        accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[elastic],
-        use_distributed_sampler=False, accumulate_grad_batches=passes, max_steps=common.steps(), logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[Begins(), elastic, *(own if "best" in arguments else [])],
+        plugins=[AsyncCheckpointIO()] if "aside" in arguments else None,
+        use_distributed_sampler=False, accumulate_grad_batches=passes, max_steps=common.steps(), logger=Ends(common.path("."), version=elastic.version) if "best" in arguments else False, enable_checkpointing="best" in arguments, enable_progress_bar=False,
         enable_model_summary=False, limit_val_batches=20 if "evaluate" in arguments else 0, num_sanity_val_steps=0,
         default_root_dir=common.path("."))
     model = ResNet()

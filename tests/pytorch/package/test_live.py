@@ -211,6 +211,7 @@ def test_the_trainer_is_resized_live(runs, kind):
         run.reach(run.step() + 3)
     run.fast().leave_well()
     assert [line["step"] for line in run.lines()] == list(range(1, 25)) and len(run.worlds()) == (3 if kind == "ddp" else 2)
+    assert run.begun() == list(range(1, 25)), "callbacks have begun a step twice"
     assert deviation(run.curve(), reference) < SAME
 
 

@@ -29,6 +29,7 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 from swell import _identity
 from swell._lock import FolderLock
 from swell._plain import Unreadable, decoded
+from swell._room import make_room
 from swell.checkpoint import lock_together, on_all, why_unsaved, write_rest
 from swell.engine.arena import Request
 
@@ -131,6 +132,7 @@ class Checkpoints:
 
         def write() -> None:
             shutil.rmtree(path, ignore_errors=True)     # left by one that was killed
+            make_room([self.path(each) for each in self.complete()])
             write_rest(os.path.join(path, _REST), {**rest, "identity": _identity.record(step)})
         try:
             on_all(self._group, write if self._leads else None)

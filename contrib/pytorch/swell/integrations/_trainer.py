@@ -87,6 +87,13 @@ class Folder:
         """What is said of a whole checkpoint is another from now on."""
         self.mark(step, {**(self.about(self.of_step(step)) or {}), **about})
 
+    def tidy(self, act: Callable[[], None]) -> None:
+        """Change what no start depends on; one line says where that fails, as on a disk that is full or broken."""
+        try:
+            act()
+        except OSError as error:
+            print(f"swell: checkpoints in {self.path} cannot be tidied up: {error.strerror or error}", file=sys.stderr, flush=True)
+
     def rotate(self, step: int, limit: int | None, best: str | None) -> None:
         """Remove what the whole checkpoint of a step makes needless."""
         for other in self._steps():

@@ -3,17 +3,60 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import accelerate.accelerator as home
 import torch
 from accelerate import Accelerator
 from accelerate.scheduler import AcceleratedScheduler
 from accelerate.utils import send_to_device
 
+from swell._room import save_beside
 from swell.torch import Elastic
 
 __all__ = ["AccelerateElastic"]
+
+
+class _Saves:
+    """The script's own saves by accelerator.save_state(): those that Accelerate numbers are numbered on over resizes."""
+
+    def __init__(self, elastic: AccelerateElastic) -> None:
+        self._accelerator, self._save = elastic.accelerator, elastic.accelerator.save_state
+        self._goes_on = False
+        elastic.accelerator.save_state = self.save_state
+        for name in ("save_accelerator_state", "save_custom_state"):
+            self._watch(name, elastic)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"iteration": self._accelerator.project_configuration.iteration}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._accelerator.project_configuration.iteration, self._goes_on = state["iteration"], True
+
+    def save_state(self, output_dir: str | None = None, *arguments: Any, **options: Any) -> Any:
+        """Accelerator.save_state(); one of a step that is trained again, as after a kill, takes the place of the one before."""
+        accelerator = self._accelerator
+        if self._goes_on and accelerator.project_configuration.automatic_checkpoint_naming:
+            stale = os.path.join(accelerator.project_dir, "checkpoints", f"checkpoint_{accelerator.save_iteration}")
+            if accelerator.is_main_process:
+                shutil.rmtree(stale, ignore_errors=True)
+            accelerator.wait_for_everyone()
+        return self._save(output_dir, *arguments, **options)
+
+    @staticmethod
+    def _watch(name: str, elastic: AccelerateElastic) -> None:
+        """Saves of the script's end no training for want of the room that this run's checkpoints take."""
+        found = getattr(home, name)
+        write = getattr(found, "swell_writes", found)
+
+        def beside(*arguments: Any, **options: Any) -> Any:
+            folder = os.fspath(arguments[0 if name == "save_accelerator_state" else 1])
+            return save_beside(lambda: write(*arguments, **options), folder, elastic._checkpoints.paths)
+        setattr(beside, "swell_writes", write)
+        setattr(home, name, beside)
 
 
 class AccelerateElastic(Elastic):
@@ -41,6 +84,9 @@ class AccelerateElastic(Elastic):
             options["state"] = {**(options.get("state") or {}), "scaler": accelerator.scaler}
         if isinstance(options.get("scheduler"), AcceleratedScheduler):
             options["scheduler"] = options["scheduler"].scheduler       # the prepared one steps once for each worker
+        self._saves = _Saves(self)
+        if accelerator.project_configuration.automatic_checkpoint_naming:
+            options["state"] = {**(options.get("state") or {}), "saves": self._saves}
         super().__init__(model, optimizer, **options)
 
     def batches(self, dataset: Any, **options: Any) -> Iterator[Any]:

@@ -8,13 +8,15 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
 from lightning.fabric.loggers import csv_logs
+from lightning.fabric.plugins.io import torch_io
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins.io.wrapper import _WrappingCheckpointIO
 from lightning.pytorch.loops.evaluation_loop import RestartStage
 from lightning.pytorch.trainer import call
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -22,6 +24,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from swell import _identity, _native, _request, data
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded
+from swell._room import make_room, save_beside
 from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import on_all, why_unsaved
 from swell._generators import generators, restore_generators
@@ -65,6 +68,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._is_handed_over = False
         self._last_step = -1        # of max_steps
         _keep_rows()
+        _watch_saves(self)
         self._is_due = False        # a validation that workers were asked to leave in is to be made
 
     # ---- what a script asks
@@ -157,7 +161,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         connector = trainer._checkpoint_connector
         taken = self._take_over(trainer, pl_module)
         self._departure.lock(self.directory)
-        self._departure.before_leaving = lambda: [logger.save() for logger in trainer.loggers]
+        self._departure.before_leaving = lambda: _let_go(trainer)
         run = trainer.fit_loop.run
         trainer.fit_loop.run = lambda: self._run(trainer, run)
         if taken is not None:
@@ -181,6 +185,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
 
     def _run(self, trainer: Any, run: Any) -> None:
         """The fit loop, also where nothing is left of it but a validation."""
+        if not any(isinstance(each, _Begins) for each in trainer.callbacks):
+            trainer.callbacks.insert(0, _Begins(self))
         loop = trainer.fit_loop.epoch_loop
         self._last_step, steps = loop.max_steps, loop.global_step
         if self._is_due and 0 <= loop.max_steps <= steps:
@@ -283,7 +289,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._sampler.advance()
         self._accumulating = trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def _batch_begins(self, trainer: Any) -> None:
+        """Before any callback knows of it: whoever trains on from here has them begin the batch."""
         self._restore_generators()
         # Here and not at a batch's end: by now it counts as done, and has been logged.
         if self._accumulating:
@@ -380,20 +387,41 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         checkpoint = trainer._checkpoint_connector.dump_checkpoint(False)
         checkpoint["callbacks"][self.state_key].update({"generators": each, "identity": _identity.record(step, **self._numbers(trainer))})
         on_all(group, lambda: self._write(trainer, checkpoint, path + _UNFINISHED))
-        if trainer.is_global_zero:
-            os.replace(path + _UNFINISHED, path)
+        on_all(group, (lambda: self._finish(trainer, path)) if trainer.is_global_zero else None)
+
+    def _finish(self, trainer: Any, path: str) -> None:
+        os.replace(path + _UNFINISHED, path)
+        try:
             for old in self._steps()[self.keep:]:
                 trainer.strategy.remove_checkpoint(self._path(old))
-        trainer.strategy.barrier()
+        except OSError as error:
+            print(f"swell: older checkpoints in {self.directory} cannot be removed: {error.strerror or error}", file=sys.stderr, flush=True)
+
+    def paths(self) -> list[str]:
+        """Paths of the checkpoints, newest first."""
+        return [self._path(step) for step in self._steps()]
 
     def _write(self, trainer: Any, checkpoint: dict[str, Any], path: str) -> None:
-        trainer.strategy.save_checkpoint(encoded(checkpoint), path)
+        if trainer.is_global_zero:
+            make_room(self.paths())
+        with _at_once(trainer.strategy):
+            trainer.strategy.save_checkpoint(encoded(checkpoint), path)
         if trainer.is_global_zero and os.path.isfile(path):     # else it is of parts, which torch.distributed.checkpoint reads
             try:
                 torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             except Exception:
                 check_readable({f"the checkpoint[{name!r}]": value for name, value in checkpoint.items()})
                 raise
+
+
+class _Begins(pl.Callback):  # type: ignore[misc]
+    """Comes before all other callbacks."""
+
+    def __init__(self, elastic: LightningElastic) -> None:
+        self._elastic = elastic
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._elastic._batch_begins(trainer)
 
 
 class _Validations(pl.Callback):  # type: ignore[misc]
@@ -454,11 +482,53 @@ def _trim(writer: Any, steps: int) -> None:
     with open(writer.metrics_file_path, newline="") as file:
         reader = csv.DictReader(file)
         rows, writer.metrics_keys = [row for row in reader if int(row["step"]) < steps], list(reader.fieldnames or [])
-    with open(writer.metrics_file_path + ".new", "w", newline="") as file:
-        table = csv.DictWriter(file, fieldnames=writer.metrics_keys)
-        table.writeheader()
-        table.writerows(rows)
-    os.replace(file.name, writer.metrics_file_path)
+    new = writer.metrics_file_path + ".new"
+    try:
+        with open(new, "w", newline="") as file:
+            table = csv.DictWriter(file, fieldnames=writer.metrics_keys)
+            table.writeheader()
+            table.writerows(rows)
+        os.replace(new, writer.metrics_file_path)
+    except OSError as error:        # on a full disk: rows stand there twice then, which ends no training
+        print(f"swell: {writer.metrics_file_path} keeps rows of steps that are trained again: {error.strerror or error}", file=sys.stderr, flush=True)
+        with suppress(OSError):
+            os.unlink(new)
+
+
+@contextmanager
+def _at_once(strategy: Any) -> Iterator[None]:
+    """What is saved within this is written when the call returns, also where the script's own saves are made beside the training."""
+    io = strategy._checkpoint_io
+    if isinstance(io, _WrappingCheckpointIO):
+        strategy._checkpoint_io = None      # Lightning's own
+    try:
+        yield
+    finally:
+        strategy._checkpoint_io = io
+
+
+def _watch_saves(elastic: LightningElastic) -> None:
+    """Saves of ModelCheckpoint and of the script end no training for want of the room that this run's checkpoints take."""
+    write = getattr(torch_io._atomic_save, "swell_writes", torch_io._atomic_save)
+
+    def beside(checkpoint: dict[str, Any], path: Any) -> None:
+        if str(path).endswith(_UNFINISHED) or "://" in str(path):
+            write(checkpoint, path)
+        else:
+            save_beside(lambda: write(checkpoint, path), os.fspath(path), elastic.paths)
+    setattr(beside, "swell_writes", write)
+    torch_io._atomic_save = beside
+
+
+def _let_go(trainer: Any) -> None:
+    """Workers leave: loggers write what they have, and neither they nor callbacks take it for a training that has failed."""
+    for logger in trainer.loggers:
+        try:
+            logger.save()
+            logger.finalize("RUNNING")      # "failed" is what Lightning would say
+        except Exception as error:      # of a disk or a server, say: the checkpoint is written
+            print(f"swell: rank {trainer.global_rank}: {type(logger).__name__} could not be saved: {error}", file=sys.stderr, flush=True)
+    call._interrupt = lambda *_: None       # who sees it would save for an exception
 
 
 class _StepSampler(data.ElasticSampler):

@@ -108,6 +108,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         trainer._train_batch_size = args.train_batch_size
         made = cls(trainer, batch)
         trainer.add_callback(made)
+        trainer.callback_handler.callbacks.insert(0, _Begins(made))
         loader = trainer.get_train_dataloader
         trainer.get_train_dataloader = lambda: made._loader(loader()) if made._stream is None else made._stream_loader(made._stream)
         if _native.is_live():
@@ -248,9 +249,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             if args.save_strategy != SaveStrategy.NO and state.best_global_step == state.global_step:
                 state.best_model_checkpoint = self.folder.of_step(state.global_step)
             if state.is_world_process_zero:     # a start from it makes the evaluation again
-                self.folder.change(state.global_step, between=False, between_step=None)
-            if args.should_save:
-                self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint)
+                self.folder.tidy(lambda: self.folder.change(state.global_step, between=False, between_step=None))
+            self._rotate()
 
     def _around_run_epoch(self, run_epoch: Any, **options: Any) -> None:
         trainer = self.trainer
@@ -277,7 +277,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             self.on_save(trainer.args, trainer.state, trainer.control)
             self._due = set()
         elif self._has_stopped() and trainer.state.is_world_process_zero:
-            self.folder.change(trainer.state.global_step, stopped=True)
+            self.folder.tidy(lambda: self.folder.change(trainer.state.global_step, stopped=True))
 
     def _has_stopped(self) -> bool:
         """Whether a callback has ended training before its last step."""
@@ -285,9 +285,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     # ---- leaving
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def step_begins(self) -> None:
+        """Before any callback knows of it: whoever takes the training over here has them begin the step."""
         self._departure.begin()
-        _request.made_step(state.global_step)
+        _request.made_step(self.trainer.state.global_step)
         # Not at a step's end: by now it has been logged, and what was due after it is done.
         if self._live is not None:
             self._live.pass_boundary(self._about)
@@ -372,8 +373,6 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     def _around_save_checkpoint(self, save: Any, model: Any, trial: Any) -> None:
         args, state = self.trainer.args, self.trainer.state
         limit, only, best = args.save_total_limit, args.save_only_model, state.best_global_step
-        if state.is_world_process_zero:
-            self.folder.unmark(state.global_step)
         args.save_total_limit = None        # see on_save(): others are removed once this one is whole
         if self._leaving or self._is_between():
             args.save_only_model = False    # it is there to go on from
@@ -382,7 +381,12 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         before = self._whole, self._between, state.best_model_checkpoint
         try:
             unreadable = make_readable(self._optimizer(), self.trainer.lr_scheduler)
-            why = self._write(lambda: save(model, trial), unreadable if self._leaving else "")
+
+            def begin() -> None:
+                if state.is_world_process_zero:
+                    self.folder.unmark(state.global_step)
+                save(model, trial)
+            why = self._write(begin, unreadable if self._leaving else "")
         finally:
             args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
         self._is_written = not why
@@ -446,10 +450,15 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             return
         if self._is_written and self._whole == state.global_step:
             self._departure.saved()
-            if args.should_save:
-                self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint)
+            self._rotate()
         if self._leaving:
             self._departure.leave(state.global_step)
+
+    def _rotate(self) -> None:
+        """What the checkpoint of this step makes needless is removed."""
+        args, state = self.trainer.args, self.trainer.state
+        if args.should_save:
+            self.folder.tidy(lambda: self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint))
 
     def _about(self) -> dict[str, Any]:
         """What goes beside the Trainer's state. Every worker calls it."""
@@ -494,6 +503,16 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._departure.end()
+
+
+class _Begins(transformers.TrainerCallback):  # type: ignore[misc]
+    """Comes before all other callbacks, as SwellCallback comes after them."""
+
+    def __init__(self, elastic: SwellCallback) -> None:
+        self._elastic = elastic
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._elastic.step_begins()
 
 
 def _is_of_this_run(about: dict[str, Any]) -> bool:
