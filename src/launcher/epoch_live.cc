@@ -66,6 +66,7 @@ void EpochMachine::begin_switch(double now, Purpose purpose, double by, double h
   action::SwitchLive order{one.epoch, workers_of(seating_), workers_of(one.next),
                            purpose == Purpose::give_back ? by - now : 0};
   note("switch-prepare", Json::object({{"next", one.epoch}, {"to", order.to.size()}}));
+  one.to_running = start.none_is_new;
   phase_ = std::move(one);
   act(std::move(start));
   act(std::move(order));
@@ -121,7 +122,7 @@ void EpochMachine::switching(double now, int epoch, const std::string& phase) {
   one->is_old_gone = one->is_old_gone || (phase == "move" && one->is_secured);
   if (std::exchange(one->is_prepared, phase != "prepare") || phase == "prepare") return;
   one->prepared_at = now;
-  pace_.started(now - one->since);
+  pace_.started(now - one->since, one->to_running);
   if (one->to_grow) set_state(JobState::switching);
 }
 
@@ -233,7 +234,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     note("switch-committed", std::move(details));
   } else {
     progress_.rest(now);
-    if (one.is_late && !one.is_prepared) pace_.started(now - one.since);
+    if (one.is_late && !one.is_prepared) pace_.started(now - one.since, one.to_running);
     details.set("phase", outcome.phase);
     note("switch-aborted", std::move(details));
     switched_ = outcome.brief;
@@ -301,8 +302,10 @@ std::optional<double> EpochMachine::drain_by() const {
   return by;
 }
 
-/// Gives GPUs back: by a switch to the others where that is expected to end in time, else by
-/// leaving at once, so that nobody waits for a switch that fails.
+/// Gives GPUs back: by a switch to the others where that is expected to end in time, and not much
+/// later than workers leave; else by leaving at once. Then nobody waits for a switch that fails,
+/// nor longer than for a job in restart mode. A first switch is tried where it fits: programs may
+/// keep their processes.
 void EpochMachine::leave_live(double now) {
   const double by = *drain_by(), left = by - now, limit = left * settings_.live_share;
   const auto expected = pace_.expected_s();
@@ -310,6 +313,9 @@ void EpochMachine::leave_live(double now) {
   if (expected && *expected > limit)
     return reclaim_by_leaving(
         now, fmt::format("a switch takes about {:.1f} s and has {:.1f} s", *expected, limit));
+  if (const auto longer = pace_.longer_than_leaving_s(); longer && *longer > settings_.live_extra_s)
+    return reclaim_by_leaving(
+        now, fmt::format("a switch takes about {:.1f} s longer than leaving", *longer));
   begin_switch(now, Purpose::give_back, now + limit, by);
 }
 

@@ -225,6 +225,7 @@ void EpochMachine::kill_running(double now) {
   if (workers.empty()) return;
   note("killed", Json::object({{"count", workers.size()}}));
   act(action::SignalWorkers{std::move(workers), SIGKILL});
+  in<Leaving>()->is_forced = true;
   in<Leaving>()->by = now + settings_.end_timeout_s;
 }
 
@@ -277,6 +278,7 @@ void EpochMachine::leave_late(double now) {
                   settings_.restart_timeout_s));
   const auto drain = drain_by();
   phase_ = Leaving{std::min(now + settings_.late_s, drain.value_or(kNever)), now, true};
+  in<Leaving>()->is_forced = true;  // it was asked before
   set_state(JobState::draining);
 }
 

@@ -110,7 +110,8 @@ class EpochMachine {
     double grow_s = 0;
     /// Of the time for giving GPUs back, what a live switch has before workers are asked to leave.
     double live_share = 0.6;
-    double min_live_s = 1;  ///< with less time than this, it is not tried
+    double min_live_s = 1;    ///< with less time than this, it is not tried
+    double live_extra_s = 1;  ///< a switch may take so much longer than leaving
     /// For live programs to agree on a step at which all leave; a quarter of their time at most.
     double agree_s = 4;
   };
@@ -235,6 +236,7 @@ class EpochMachine {
     bool is_secured = false, is_old_gone = false;
     /// News of workers that mean one thing if it is committed and another if not.
     std::vector<std::function<void(double)>> later;
+    bool to_running = false;  ///< all of its workers train before it, too
   };
   /// The workers have been asked to leave, or killed, for another epoch.
   struct Leaving {
@@ -244,8 +246,9 @@ class EpochMachine {
     bool told_of_bad_exit = false;
     /// For a growth: what is gone back to where no worker leaves. None: the workers must leave.
     std::optional<Running> before = std::nullopt;
-    bool is_retry = false;  ///< see Gathering
-    bool is_hung = false;   ///< workers may not be able to leave
+    bool is_retry = false;   ///< see Gathering
+    bool is_hung = false;    ///< workers may not be able to leave
+    bool is_forced = false;  ///< one was killed, or died
   };
   /// The run ends when all workers have.
   struct Ending {

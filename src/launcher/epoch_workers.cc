@@ -86,6 +86,8 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     const bool of_signal =
         exit.signal == settings_.restart_signal || exit.code == 128 + settings_.restart_signal;
     if (!clean || of_signal) leaving->before.reset();  // it answers nobody any more
+    leaving->is_forced = leaving->is_forced || !clean || of_signal || exit.signal == SIGKILL;
+    if (running().empty() && !leaving->is_forced) pace_.left(now - leaving->since);
     if (of_signal && leaving->to_grow && growth_.pause_reason().empty())
       pause_growth(now,
                    fmt::format("a worker died of {}, by which it was asked to leave",

@@ -16,8 +16,14 @@ double longest(const std::deque<double>& list) {
 }  // namespace
 
 std::optional<double> LivePace::expected_s() const {
-  if (starts_s_.empty()) return first_start_s_;
-  return longest(starts_s_) + longest(moves_s_);
+  if (!starts_of_running_s_.empty()) return longest(starts_of_running_s_) + longest(moves_s_);
+  if (!starts_s_.empty()) return longest(starts_s_) + longest(moves_s_);
+  return first_start_s_;
+}
+
+std::optional<double> LivePace::longer_than_leaving_s() const {
+  if (starts_of_running_s_.empty() || leaves_s_.empty()) return std::nullopt;
+  return longest(starts_of_running_s_) + longest(moves_s_) - longest(leaves_s_);
 }
 
 void LivePace::remember(std::deque<double>& list, double seconds) {

@@ -13,15 +13,34 @@ Test(live_pace, the_first_start_counts_until_a_switch_was_measured) {
   LivePace pace;
   pace.began(40);
   cr_assert_float_eq(*pace.expected_s(), 40, 1e-9);
-  pace.started(12);
+  pace.started(12, false);
   pace.moved(0.5);
   cr_assert_float_eq(*pace.expected_s(), 12.5, 1e-9);
 }
 
 Test(live_pace, the_slowest_of_the_last_three_counts) {
   LivePace pace;
-  for (const double seconds : {90., 4., 8., 6.}) pace.started(seconds);
+  for (const double seconds : {90., 4., 8., 6.}) pace.started(seconds, false);
   cr_assert_float_eq(*pace.expected_s(), 8, 1e-9);
+}
+
+Test(live_pace, a_switch_to_running_workers_counts_by_itself) {
+  LivePace pace;
+  pace.started(20, false);
+  pace.started(0.5, true);
+  pace.moved(0.25);
+  cr_assert_float_eq(*pace.expected_s(), 0.75, 1e-9);
+}
+
+Test(live_pace, a_switch_is_compared_with_leaving_once_both_are_measured) {
+  LivePace pace;
+  pace.left(2);
+  pace.started(20, false);
+  cr_assert_not(pace.longer_than_leaving_s(), "workers may keep their processes");
+  pace.started(9, true);
+  cr_assert_float_eq(*pace.longer_than_leaving_s(), 7, 1e-9);
+  pace.left(3);
+  cr_assert_float_eq(*pace.longer_than_leaving_s(), 6, 1e-9);
 }
 
 namespace {
@@ -79,4 +98,64 @@ Test(live_pace, after_a_switch_that_started_too_late_the_next_one_is_not_tried) 
   run.shrink(32);
   cr_assert_eq(run.orders.size(), 2u);
   cr_assert(run.has_asked_to_leave(), "%s", run.said.c_str());
+}
+
+namespace {
+
+/// One whose GPUs went back by a restart once: a switch was not prepared in its 18 s, then the
+/// workers ended after `leave_s`. By now it has grown again.
+Run gave_back_by_leaving(double leave_s, int exit_signal) {
+  Run run = grown_in(1);
+  run.shrink(32);
+  run.tick(run.now + 18);
+  run.aborted(2);
+  cr_assert(run.has_asked_to_leave());
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
+  run.now += leave_s;
+  for (const int node : {0, 1})
+    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, exit_signal}, 1); });
+  run.basic_up();
+  run.event([&] { run.machine.begun(run.now, run.begin.epoch, ""); });
+  run.lend(2, kCompanion + 1);
+  run.now += 1;
+  run.committed(run.orders.back().epoch);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, run.begin.epoch); });
+  cr_assert_eq(run.machine.status().workers, 2, "%s", run.said.c_str());
+  run.signals.clear();
+  run.stops.clear();
+  run.said.clear();
+  return run;
+}
+
+/// With so much time a switch of 18 s would fit.
+void give_back(Run& run) {
+  run.event([&] { run.machine.shrink(run.now, {{kCompanion + 1}, 62, "needed"}); });
+}
+
+}  // namespace
+
+Test(live_pace, workers_leave_at_once_where_they_leave_sooner_than_a_switch_ends) {
+  Run run = gave_back_by_leaving(2, 0);
+  const std::size_t orders = run.orders.size();
+  give_back(run);
+  cr_assert_eq(run.orders.size(), orders);
+  cr_assert(run.has_asked_to_leave());
+  cr_assert(run.said.find("a switch takes about 16.0 s longer than leaving") != std::string::npos,
+            "%s", run.said.c_str());
+}
+
+Test(live_pace, a_switch_is_tried_where_leaving_takes_as_long) {
+  Run run = gave_back_by_leaving(17, 0);
+  const std::size_t orders = run.orders.size();
+  give_back(run);
+  cr_assert_eq(run.orders.size(), orders + 1);
+  cr_assert_not(run.has_asked_to_leave());
+}
+
+Test(live_pace, killed_workers_do_not_count_as_having_left) {
+  Run run = gave_back_by_leaving(2, SIGKILL);
+  const std::size_t orders = run.orders.size();
+  give_back(run);
+  cr_assert_eq(run.orders.size(), orders + 1);
+  cr_assert_not(run.has_asked_to_leave());
 }
