@@ -29,7 +29,7 @@ from swell._plain import Unreadable, check_readable, decoded, encoded
 from swell._room import make_room
 
 __all__ = ["Checkpoints", "FolderLock", "InUse", "Unreadable", "check_readable", "decoded", "encoded", "lock_together", "on_all", "readable",
-           "run_name", "why_unsaved", "write_rest"]
+           "run_name", "together", "why_unsaved", "write_rest"]
 
 _NAME = re.compile(r"step-(\d{9})")
 _REST = "rest.pt"       # what is the same on all workers, and small
@@ -54,6 +54,28 @@ def on_all(group: dist.ProcessGroup | None, act: Callable[[], None] | None) -> N
             raise first from error
     elif error is not None:
         raise error
+
+
+def together(group: dist.ProcessGroup | None, act: Callable[[], None]) -> None:
+    """As on_all(), on all workers, for a save in which a framework gathers shards.
+
+    The others would wait in these gathers for a worker that fails within: it ends with code 1 after one line, and swellrun starts the run
+    anew from the checkpoint before. A write that fails comes after the gathers, or is agreed on by torch.distributed.checkpoint.
+    """
+    def call() -> None:
+        try:
+            act()
+        except Exception as error:
+            if group is None or _is_of_a_write(error):
+                raise
+            sys.exit(f"swell: rank {dist.get_rank()}: a save that all workers make together failed: {error}; this worker ends, and the run goes on from the "
+                     "checkpoint before")
+    on_all(group, call)
+
+
+def _is_of_a_write(error: Exception) -> bool:
+    """Writers of torch and safetensors have errors of their own."""
+    return isinstance(error, (OSError, Unreadable)) or type(error).__name__ == "SafetensorError" or "PytorchStreamWriter" in str(error)
 
 
 _SENT = (InUse, Unreadable, OSError, ValueError)       # of which all workers raise the same kind

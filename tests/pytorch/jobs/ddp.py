@@ -6,7 +6,8 @@ has; `starting`: it does not come to its first step; `held-saves`: no checkpoint
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
 each worker). `unfreezes`: its first layer is trained from step 5 on; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
-`full` no checkpoint can be written; EIO: common.fail_with(). What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
+`full` no checkpoint can be written; EIO: common.fail_with(); `together`: rank 1 fails in
+a save that all make together. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
 import json
 import os
@@ -51,6 +52,20 @@ def hold_saves():
     FileSystemWriter.write_data = held
 
 
+def save_together():
+    """As a framework that gathers shards, once a write fails, and once rank 1 before it has given its own."""
+    group = dist.new_group(backend="gloo")
+
+    def save(error):
+        if dist.get_rank() == 1:
+            raise error
+    try:
+        swell.checkpoint.together(group, lambda: save(OSError(28, "No space left on device")))
+    except OSError as error:
+        print("all have failed:", error.strerror, flush=True)
+    swell.checkpoint.together(group, lambda: dist.barrier() if dist.get_rank() == 0 else save(RuntimeError("out of memory")))
+
+
 def fail_once():
     """Rank 1 fails as it collects what the optimizer keeps, the second time."""
     collect, collected = swell.checkpoint.get_optimizer_state_dict, []
@@ -76,6 +91,8 @@ class Heavy:
 def main(arguments):
     common.fail_as_told(arguments)
     dist.init_process_group("gloo")
+    if "together" in arguments:
+        save_together()
     if "held-saves" in arguments:
         hold_saves()
     if "fails-once" in arguments:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `fsdp`: by FSDP2; `profile`: what was seen of
+"""transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`fewer`: another data set; `streamed`: it is read one sample after the other; EIO: common.fail_with()."""
+`fewer`: another data set; `streamed`: it is read one sample after the other; EIO: common.fail_with();
+`fails-alone`: rank 1 fails before it saves its random numbers, the second time."""
 
 import os
 import sys
@@ -54,8 +55,22 @@ class Log(transformers.TrainerCallback):
             time.sleep(0.1)
 
 
+def fail_once(owner, name):
+    """Rank 1 fails in this call, the second time."""
+    act, calls = getattr(owner, name), []
+
+    def failing(*made, **options):
+        calls.append(True)
+        if len(calls) == 2 and os.environ["RANK"] == "1" and os.environ["SWELL_EPOCH"] == "0":
+            raise RuntimeError("out of memory")
+        return act(*made, **options)
+    setattr(owner, name, failing)
+
+
 def main(arguments):
     common.fail_as_told(arguments)
+    if "fails-alone" in arguments:
+        fail_once(transformers.Trainer, "_save_rng_state")
     transformers.set_seed(5)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
         vocab_size=64, n_positions=24, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
@@ -64,8 +79,7 @@ def main(arguments):
         output_dir=common.path("out"), per_device_train_batch_size=BATCH, gradient_accumulation_steps=common.GLOBAL_BATCH // BATCH,
         max_steps=common.steps(), learning_rate=numpy.float64(3e-3) if "numpy" in arguments else 3e-3, save_only_model="model-only" in arguments, warmup_steps=10, logging_steps=1, logging_first_step=True, save_steps=1000 if "no-checkpoints" in arguments else 10,
         save_total_limit=2, use_cpu=True, report_to=[], disable_tqdm=True, per_device_eval_batch_size=1,
-        eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False,
-        **({"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["GPT2Block"]}} if "fsdp" in arguments else {}))
+        eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False)
     log = Log()
     texts = Texts(60 if "fewer" in arguments else common.SAMPLES)
     trainer = transformers.Trainer(model, args, train_dataset=common.Streamed(texts) if "streamed" in arguments else texts, eval_dataset=Texts(12), callbacks=[log])

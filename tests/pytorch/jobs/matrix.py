@@ -150,7 +150,7 @@ def sft(transformers, options, streamed):
 
 
 def trainer(moments, kind, streamed):
-    """kind: FSDP2, LoRA, SFT of TRL, or nothing."""
+    """kind: LoRA, SFT of TRL, or nothing."""
     import transformers
     from transformers.trainer_callback import ExportableState
 
@@ -214,8 +214,6 @@ def trainer(moments, kind, streamed):
     if kind == "SFT":
         made = sft(transformers, options, streamed)(callbacks)
     else:
-        if kind == "FSDP2":
-            options |= {"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["Net"]}}
         if kind == "LoRA":
             import peft
             with torch.random.fork_rng():
@@ -227,17 +225,13 @@ def trainer(moments, kind, streamed):
             model = Model()
         made = transformers.Trainer(model, transformers.TrainingArguments(**options), train_dataset=streaming(streamed, Rows(rows(SAMPLES))), eval_dataset=Rows(rows(12, 2)),
                                     callbacks=callbacks)
-    if kind != "FSDP2":
-        made.accelerator.scaler = scaler()      # fp16=True gives it one on a GPU alone
+    made.accelerator.scaler = scaler()      # fp16=True gives it one on a GPU alone
     SwellCallback.attach(made)
     out = made.train()
-    if kind == "FSDP2" and dist.is_initialized():
-        dist.barrier()
     state, kept = made.state, ("loss", "eval_loss", "learning_rate", "num_tokens", "step")
     finish(made.accelerator.unwrap_model(made.model), getattr(made.optimizer, "optimizer", made.optimizer),
            schedule=[made.lr_scheduler.state_dict()["last_epoch"], made.lr_scheduler.get_last_lr()[0]],
-           **({} if kind == "FSDP2" else {"scaler": scaled(made.accelerator.scaler)}),
-           **{"callback state": counts.evaluations, "best model": [state.best_metric, os.path.basename(state.best_model_checkpoint)],
+           **{"scaler": scaled(made.accelerator.scaler), "callback state": counts.evaluations, "best model": [state.best_metric, os.path.basename(state.best_model_checkpoint)],
               "counters": [state.global_step, state.epoch, state.max_steps, out.training_loss], "early stopping": stopping.early_stopping_patience_counter,
               "loggers": [[entry.get(name, 0) for name in kept] for entry in state.log_history if "loss" in entry or "eval_loss" in entry]})
 

@@ -200,24 +200,22 @@ def test_a_state_that_cannot_be_handed_over_ends_nothing_and_is_named(runs):
     assert f"swell: {run.why}: this worker trains on, and cannot be resized live" in run.said() and len(run.lines()) == 6
 
 
-@pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
-def test_the_trainer_is_resized_live(runs, kind):
-    arguments = ["fsdp"] if kind == "fsdp" else []
+def test_the_trainer_is_resized_live(runs):
     reference = runs(Run, "reference", "hf", steps=24).fast().start(1).leave_well().curve()
-    run = runs(LiveRun, "trainer", "hf", *arguments, "no-checkpoints", steps=24).start(1 if kind == "ddp" else 3).reach(3)
-    for world in (2, 1) if kind == "ddp" else (2,):
+    run = runs(LiveRun, "trainer", "hf", "no-checkpoints", steps=24).start(1).reach(3)
+    for world in (2, 1):
         report = run.switch(world)
         assert report.get("committed"), report
         run.reach(run.step() + 3)
     run.fast().leave_well()
-    assert [line["step"] for line in run.lines()] == list(range(1, 25)) and len(run.worlds()) == (3 if kind == "ddp" else 2)
+    assert [line["step"] for line in run.lines()] == list(range(1, 25)) and len(run.worlds()) == 3
     assert run.begun() == list(range(1, 25)), "callbacks have begun a step twice"
     assert deviation(run.curve(), reference) < SAME
 
 
 @pytest.mark.parametrize("job, passes", [
     (("ddp", "ddp"), 2), (("ddp", "fsdp"), 2),      # 12 samples over two workers, four at a time
-    (("hf",), 1), pytest.param(("hf", "fsdp"), 1, marks=pytest.mark.slow),
+    (("hf",), 1),
     (("pl_resnet",), 1), (("pl_resnet", "accumulates"), 2), pytest.param(("accelerated",), 2, marks=pytest.mark.slow)])
 def test_regions_are_given_without_being_written(runs, job, passes):
     run = runs(LiveRun, "profile", *job, "profile", "no-checkpoints", steps=20).fast().start(2).leave_well()

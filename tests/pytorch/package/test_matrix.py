@@ -25,7 +25,7 @@ SAME = 1e-5
 STEPS = 10      # three an epoch, of which the last has 5 of 12 samples
 # Lightning leaves that rest out, and has two steps an epoch.
 MOMENTS = {"first": 1, "accumulation": 2, "evaluation": 4, "smaller": 6, "last": STEPS}
-FRAMEWORKS = ["Elastic DDP", "Elastic FSDP2", "Engine", "Trainer", "Trainer FSDP2", "Trainer LoRA", "TRL SFT", "Accelerate", "Lightning"]
+FRAMEWORKS = ["Elastic DDP", "Elastic FSDP2", "Engine", "Trainer", "Trainer LoRA", "TRL SFT", "Accelerate", "Lightning"]
 STREAMED = [f"{each}, streamed" for each in FRAMEWORKS]     # two steps an epoch, each of which has another order
 COLUMNS = ["loss of each step", "weights", "buffers", "moments", "schedule", "scaler", "RNG", "callback state", "best model", "counters", "early stopping", "loggers"]
 NEEDS = {"Trainer LoRA": "peft", "TRL SFT": "trl"}

@@ -155,6 +155,15 @@ def test_a_worker_that_fails_within_a_save_keeps_nobody_waiting(runs, kind):
     assert len(run.curve()) == 32 and os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000030", ".metadata"))
 
 
+def test_a_worker_that_fails_among_collectives_of_a_save_ends_and_does_not_wait(runs):
+    run = runs(Run, "together", "ddp", "together").start(2)
+    gone, status = os.waitpid(run.workers.pop(1), 0)
+    assert os.waitstatus_to_exitcode(status) == 1
+    assert "swell: rank 1: a save that all workers make together failed: out of memory; this worker ends" in run.said(1)
+    run.end()       # as swellrun ends those that wait for its shard
+    assert all("all have failed: No space left on device" in run.said(rank) for rank in (0, 1)), "a write that fails is agreed on"
+
+
 def test_what_a_start_would_not_train_is_no_reason_to_leave(runs):
     run = runs(Run, "changed", "ddp", "unfreezes", steps=20).start(1).reach(7)
     run.ask().reach(12).fast().leave_well()

@@ -18,6 +18,7 @@ from lightning.fabric.plugins.io import torch_io
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io.wrapper import _WrappingCheckpointIO
 from lightning.pytorch.loops.evaluation_loop import RestartStage
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.trainer import call
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
@@ -26,7 +27,7 @@ from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded
 from swell._room import make_room, save_beside
 from swell._stream import Stream, compare, is_stream
-from swell.checkpoint import on_all, why_unsaved
+from swell.checkpoint import on_all, together, why_unsaved
 from swell._generators import generators, restore_generators
 from swell.integrations._leaving import Departure
 
@@ -384,9 +385,12 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if group is not None:
             each *= trainer.world_size
             torch.distributed.all_gather_object(each, generators(), group=group)
-        checkpoint = trainer._checkpoint_connector.dump_checkpoint(False)
+        checkpoint: dict[str, Any] = {}
+        # A strategy that shards gathers here, or as it writes.
+        on_each = on_all if isinstance(trainer.strategy, (DDPStrategy, SingleDeviceStrategy)) else together
+        on_each(group, lambda: checkpoint.update(trainer._checkpoint_connector.dump_checkpoint(False)))
         checkpoint["callbacks"][self.state_key].update({"generators": each, "identity": _identity.record(step, **self._numbers(trainer))})
-        on_all(group, lambda: self._write(trainer, checkpoint, path + _UNFINISHED))
+        on_each(group, lambda: self._write(trainer, checkpoint, path + _UNFINISHED))
         on_all(group, (lambda: self._finish(trainer, path)) if trainer.is_global_zero else None)
 
     def _finish(self, trainer: Any, path: str) -> None:

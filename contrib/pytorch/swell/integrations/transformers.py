@@ -19,7 +19,7 @@ from transformers.trainer_utils import SaveStrategy
 from swell import _identity, _native, _request, data
 from swell._lock import run_name
 from swell._stream import Stream, compare, is_stream, packed, unpacked
-from swell.checkpoint import on_all, why_unsaved
+from swell.checkpoint import on_all, together, why_unsaved
 from swell.integrations._leaving import Departure
 from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks
 from swell.integrations._unsaved import counts, frozen_weights, go_on_counting, load_buffers, save_buffers
@@ -406,11 +406,11 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     def _write(self, save: Callable[[], None], why: str) -> str:
         """Save, and say what makes it whole. Returns why that failed on any worker, the same on all; empty: it did not."""
         trainer, group, before = self.trainer, self._departure.group, self._whole
-        save_model = trainer.save_model
-        trainer.save_model = lambda *arguments, **options: on_all(group, lambda: save_model(*arguments, **options))    # a barrier follows
+        save_model, on_each = trainer.save_model, together if trainer.is_fsdp_enabled else on_all
+        trainer.save_model = lambda *arguments, **options: on_each(group, lambda: save_model(*arguments, **options))    # a barrier follows
         try:
             if not why:
-                on_all(group, save)
+                on_each(group, save)
                 self._mark()
         except Exception as error:      # safetensors, torch and json have errors of their own
             why = why_unsaved(self.folder.path, trainer.state.global_step, before, error)
