@@ -12,6 +12,7 @@
 #include "core/perf/performance_model.h"
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
+#include "core/plan/chunks.h"
 #include "core/plan/validate.h"
 
 namespace swell::controller {
@@ -64,6 +65,7 @@ std::shared_ptr<const models::Model> model_of(const perf::Profile& profile) {
     model->layers += stage.layers;
     model->heads = std::max(model->heads, stage.tp);
   }
+  model->mtp_heads = plan::mtp_heads_of(profile.plan);
   for (const perf::GroupObservation& seen : profile.groups) {
     const plan::Stage& stage = profile.plan.stages[static_cast<std::size_t>(seen.stage)];
     bytes = std::max(bytes, seen.layer_param_bytes * stage.tp / stage.layers);
@@ -147,7 +149,7 @@ Result<perf::Profile> JobTraining::read(const Json& json, const cluster::Cluster
 Result<JobTraining::Solved> JobTraining::solve(const perf::Profile& profile,
                                                const cluster::Cluster& machines,
                                                const plan::Allocations& allocations) const {
-  auto coefficients = perf::solve(profile, machines, allocations);
+  auto coefficients = perf::solve(profile, machines, allocations, *model_of(profile));
   if (!coefficients) return coefficients.error();
   return Solved{model_of(profile),
                 std::make_shared<const perf::Coefficients>(std::move(*coefficients))};
@@ -253,6 +255,7 @@ Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& bas
   model.name = "of the job";
   const plan::Plan& seen = current_ ? current_->plan : plan;
   for (const plan::Stage& stage : seen.stages) model.layers += stage.layers;
+  model.mtp_heads = plan::mtp_heads_of(seen);
   for (const plan::Stage& stage : plan.stages) model.heads = std::max(model.heads, stage.tp);
   model.global_batch = static_cast<int>(samples_of(seen));
   if (auto good = plan::validate(plan, model, machines); !good) return good.error();

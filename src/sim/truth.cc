@@ -54,6 +54,7 @@ std::vector<int> Truth::shape_of(const plan::Layout& layout) const {
   std::vector<int> shape{layout.micro_batches};
   for (const plan::StageLayout& stage : layout.stages) {
     shape.insert(shape.end(), {-1, stage.layers, stage.tp});
+    shape.insert(shape.end(), stage.chunks.begin(), stage.chunks.end());
     for (const plan::GroupLayout& group : stage.groups) {
       if (alike_)
         shape.insert(shape.end(), {number(nodes, std::pair(group.node, group.part)),
@@ -100,7 +101,7 @@ perf::Profile Truth::observed(const plan::Layout& layout, const Reporting& repor
 
 std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& layout, double error,
                                                          const Reporting& reporting) const {
-  auto solved = perf::solve(observed(layout, reporting), cluster_);
+  auto solved = perf::solve(observed(layout, reporting), cluster_, {}, *type_.model);
   if (!solved) return nullptr;
   if (error > 0) {
     solved->plan_error = error;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell plan: the scale table of one job.
+#include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "core/cluster/presets.h"
+#include "core/helpers.h"
 #include "core/models/catalogue.h"
 #include "core/perf/peak_memory.h"
 #include "core/perf/profile_json.h"
@@ -14,7 +17,9 @@
 #include "core/planner/affinity.h"
 #include "core/planner/incremental.h"
 #include "core/planner/registry.h"
+#include "core/planner/scheduled_plan.h"
 #include "core/planner/symmetric.h"
+#include "core/schedule/text.h"
 #include "tools/commands.h"
 #include "tools/files.h"
 #include "tools/output.h"
@@ -25,7 +30,7 @@ namespace {
 
 struct Options {
   std::string model, cluster, plan, coefficients, profile;
-  std::string solver = "incremental", consistency = "relaxed";
+  std::string solver = "incremental", consistency = "relaxed", schedule;
   int free_gpus = -1;
   int micro_batches = 0;
   int global_batch = 0;
@@ -130,18 +135,94 @@ Json memory_json(const perf::MemoryModel& memory, const plan::Layout& layout) {
   return peaks;
 }
 
-void print_json(const planner::ScaleTable& table, const perf::PerformanceModel& perf,
-                const Options& options, double took_ms) {
+/// By row: its plan with chunks and a schedule, or why there is none. Shorter than the table where
+/// time was up.
+using Scheduled = std::vector<Result<planner::ScheduledPlan>>;
+
+Result<Scheduled> schedule_rows(const planner::ScaleTable& table,
+                                const perf::PerformanceModel& perf, const std::string& name,
+                                const std::function<bool()>& expired) {
+  std::optional<schedule::Schedule> given;
+  if (is_file(name)) {
+    auto text = read_file(name);
+    if (!text) return text.error();
+    auto read = schedule::parse(*text);
+    if (!read) return read.error().while_doing(name);
+    given = *std::move(read);
+  }
+  const int more = static_cast<int>(std::thread::hardware_concurrency()) - 1;
+  Helpers helpers(std::max(0, more),
+                  [](std::function<void()> body) { return std::thread(std::move(body)); });
+  Scheduled all;
+  for (const planner::ScaleRow& row : table.rows) {
+    if (!all.empty() && row.layout == table.rows[all.size() - 1].layout) {
+      all.push_back(all.back());
+      continue;
+    }
+    if (!all.empty() && expired()) break;
+    all.push_back(given ? planner::with_schedule(perf, row.layout, *given)
+                        : planner::best_scheduled(perf, row.layout, name, helpers));
+  }
+  // What is wrong with all rows is wrong with the request.
+  if (!all.empty() &&
+      std::none_of(all.begin(), all.end(), [](const auto& one) { return one.ok(); }))
+    return all.front().error();
+  return all;
+}
+
+Json scheduled_json(const planner::ScheduledPlan& one, const perf::PerformanceModel& perf) {
+  return Json::object({{"schedule", one.found.name},
+                       {"text", schedule::to_text(one.found.schedule)},
+                       {"placement", one.placement},
+                       {"chunks", one.layout.chunks()},
+                       {"samples_per_s", perf.model().global_batch / one.found.prediction.seconds},
+                       {"best_named", one.found.best_named},
+                       {"peak_bytes", Json::array_of(one.found.prediction.peak_bytes)},
+                       {"plan", plan::name_all(one.layout, perf.cluster()).to_json()}});
+}
+
+void print_scheduled(const Scheduled& scheduled, const planner::ScaleTable& table,
+                     const perf::PerformanceModel& perf) {
+  say("\n{:>5} {:>10} {:>8}  {:<17} {:<17} {:>8}  {}\n", "GPUs", "samples/s", "gain", "schedule",
+      "placement", "peak GiB", "plan with chunks");
+  for (std::size_t i = 0; i < scheduled.size(); ++i) {
+    const planner::ScaleRow& row = table.rows[i];
+    if (!scheduled[i]) {
+      say("{:>5} {}\n", row.gpus, scheduled[i].error().message());
+      continue;
+    }
+    const planner::ScheduledPlan& one = *scheduled[i];
+    const double rate = perf.model().global_batch / one.found.prediction.seconds;
+    const auto& peaks = one.found.prediction.peak_bytes;
+    say("{:>5} {:>10.2f} {:>7.2f}x  {:<17} {:<17} {:>8.0f}  {}\n", row.gpus, rate,
+        rate / row.throughput, one.found.name, one.placement,
+        *std::max_element(peaks.begin(), peaks.end()) / GiB,
+        plan::name_all(one.layout, perf.cluster()).summary());
+  }
+  if (scheduled.size() < table.rows.size())
+    say("time was up before schedules of the last {} rows (--time-limit)\n",
+        table.rows.size() - scheduled.size());
+}
+
+void print_json(const planner::ScaleTable& table, const Scheduled& scheduled,
+                const perf::PerformanceModel& perf, const Options& options, double took_ms) {
   const perf::MemoryModel memory(perf);
   Json rows = Json::array();
-  for (const planner::ScaleRow& row : table.rows)
-    rows.append(Json::object({{"gpus", row.gpus},
-                              {"gpus_used", row.layout.gpu_count()},
-                              {"samples_per_s", row.throughput},
-                              {"speedup", row.throughput / table.rows.front().throughput},
-                              {"peak_bytes", memory_json(memory, row.layout)},
-                              {"why", row.why},
-                              {"plan", plan::name_all(row.layout, perf.cluster()).to_json()}}));
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const planner::ScaleRow& row = table.rows[i];
+    Json written = Json::object({{"gpus", row.gpus},
+                                 {"gpus_used", row.layout.gpu_count()},
+                                 {"samples_per_s", row.throughput},
+                                 {"speedup", row.throughput / table.rows.front().throughput},
+                                 {"peak_bytes", memory_json(memory, row.layout)},
+                                 {"why", row.why},
+                                 {"plan", plan::name_all(row.layout, perf.cluster()).to_json()}});
+    if (i < scheduled.size()) {
+      if (scheduled[i]) written.set("scheduled", scheduled_json(*scheduled[i], perf));
+      else written.set("not_scheduled", scheduled[i].error().message());
+    }
+    rows.append(written);
+  }
   write_json_line(Json::object({{"model", perf.model().name},
                                 {"cluster", perf.cluster().name()},
                                 {"solver", options.solver},
@@ -206,7 +287,7 @@ int run(const Options& options) {
     if (!json) return fail(json.error());
     const auto profile = perf::profile_from_json(*json, *cluster);
     if (!profile) return fail(profile.error().while_doing(options.profile));
-    auto solved = perf::solve(*profile, *cluster);
+    auto solved = perf::solve(*profile, *cluster, {}, entry->model);
     if (!solved) return fail(solved.error().while_doing(options.profile));
     coefficients = *solved;
     if (auto good = plan::validate(profile->plan, entry->model, *cluster); !good)
@@ -230,8 +311,18 @@ int run(const Options& options) {
 
   const auto table = (*solver)->solve(problem, {[end] { return Clock::now() >= end; }});
   const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
-  if (options.json) print_json(table, perf, options, took.count());
-  else print_table(table, perf, options.seconds);
+  Scheduled scheduled;
+  if (!options.schedule.empty()) {
+    auto made = schedule_rows(table, perf, options.schedule, [end] { return Clock::now() >= end; });
+    if (!made) return fail(made.error());
+    scheduled = *std::move(made);
+  }
+  if (options.json) {
+    print_json(table, scheduled, perf, options, took.count());
+  } else {
+    print_table(table, perf, options.seconds);
+    if (!scheduled.empty()) print_scheduled(scheduled, table, perf);
+  }
   return 0;
 }
 
@@ -258,6 +349,8 @@ Action add_plan(CLI::App& app) {
                   "exact: only the pipeline degree and the layers of stages change")
       ->check(CLI::IsMember({"exact", "relaxed"}))
       ->capture_default_str();
+  sub->add_option("--schedule", options->schedule,
+                  "Also the best chunks under a pipeline schedule: search, a name, or a file");
   sub->add_option("--coefficients", options->coefficients,
                   "JSON file of solved coefficients (default: expected from data sheets)");
   sub->add_option("--profile", options->profile,

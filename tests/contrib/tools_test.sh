@@ -40,7 +40,7 @@ lost_output_is_told() {
 check 'output that is lost is a failure, with its reason' lost_output_is_told
 
 readers=('swell plan --cluster 1x8-h100 --model' 'swell plan --model gpt2-1.3b --cluster' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan'
-  'swell plan --model gpt2-1.3b --cluster 1x8-h100 --profile' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --coefficients' 'swell predict --data'
+  'swell plan --model gpt2-1.3b --cluster 1x8-h100 --schedule' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --profile' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --coefficients' 'swell predict --data'
   'swell history 1 --file' 'swell topo --hwloc-xml' 'swell topo --fabric-file' 'swell topo --publish --description' 'swell replan 1 --plan')
 ! swell sim --help > /dev/null 2>&1 || readers+=('swell sim --policy fifo --trace' 'swell sim --policy fifo --cluster')
 only_files_are_read() {
@@ -96,6 +96,16 @@ hostile_numbers_end() {
   done
 }
 check 'a plan for hostile numbers ends within its time limit' hostile_numbers_end
+
+schedules_are_planned() {
+  local plan=(swell plan --model flextrain-small --cluster 8x8-h200 --plan 2-1-8 --micro-batches 256 --consistency exact --free 16)
+  "${plan[@]}" --schedule interleaved > table && grep -qE '^ +32 .*interleaved .* in ' table || { cat table; return 1; }
+  swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan 2-1-1 --micro-batches 8 --global-batch 16 --consistency exact --free 1 --schedule search --json > row && grep -qF '"scheduled":{"schedule":' row && grep -qF '"chunks":[' row || { cat row; return 1; }
+  fails "${plan[@]}" --schedule fastest && grep -qF 'there is no schedule "fastest"' said || { cat said; return 1; }
+  printf 'FX\n' > wrong
+  fails "${plan[@]}" --schedule wrong && grep -qF 'wrong' said || { cat said; return 1; }
+}
+check 'plans with chunks and schedules are printed, and unknown schedules refused' schedules_are_planned
 
 # A tool that writes to standard output or error writes through one place, which shows what is not printable.
 one_place_writes() {

@@ -57,13 +57,13 @@ CatalogueEntry gshard(const char* name, int layers, int hidden, int experts) {
 
 CatalogueEntry flextrain(const char* name, int layers, int hidden, int heads, int sequence,
                          int batch, Moe moe, Degrees degrees) {
-  return {
-      {name, layers, hidden, heads, heads, 4 * hidden, true, false, 129280, sequence, batch, moe},
-      "FlexTrain, Table 2",
-      degrees.pp,
-      degrees.dp,
-      degrees.tp,
-      16};
+  return {{name, layers, hidden, heads, heads, 4 * hidden, true, false, 129280, sequence, batch,
+           moe, 2},
+          "FlexTrain, Table 2",
+          degrees.pp,
+          degrees.dp,
+          degrees.tp,
+          16};
 }
 
 std::vector<CatalogueEntry> build() {

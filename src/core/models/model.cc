@@ -37,7 +37,8 @@ double Model::active_layer_parameters() const noexcept {
 double Model::embedding_parameters() const noexcept { return static_cast<double>(vocab) * hidden; }
 
 double Model::parameters() const noexcept {
-  return layers * layer_parameters() + (tied_embedding ? 1 : 2) * embedding_parameters();
+  const double mtp = mtp_heads == 0 ? 0 : mtp_heads * (layer_parameters() + 2.0 * hidden * hidden);
+  return layers * layer_parameters() + (tied_embedding ? 1 : 2) * embedding_parameters() + mtp;
 }
 
 double Model::layer_forward_flop() const noexcept {
@@ -65,6 +66,9 @@ Result<void> check(const Model& model) {
   if (model.heads % model.kv_heads != 0)
     return Error(fmt::format("model {}: {} key-value heads do not divide {} heads", model.name,
                              model.kv_heads, model.heads));
+  if (model.mtp_heads < 0 || model.mtp_heads > kMostMtpHeads)
+    return Error(fmt::format("model {}: \"mtp_heads\" is {}; it must be from 0 to {}", model.name,
+                             model.mtp_heads, kMostMtpHeads));
   if (model.moe.experts > 0 &&
       (model.moe.active < 1 || model.moe.active > model.moe.experts || model.moe.expert_ffn < 1))
     return Error(fmt::format(

@@ -32,6 +32,9 @@ struct Model {
   int sequence = 0;      ///< tokens of one sample
   int global_batch = 0;  ///< samples of one iteration
   Moe moe;
+  /// Multi-token prediction: heads behind the model, each a module of one layer and an output
+  /// projection with its loss (chain.h).
+  int mtp_heads = 0;
 
   /// Parameters of one transformer layer, all experts included.
   double layer_parameters() const noexcept;
@@ -39,6 +42,7 @@ struct Model {
   double active_layer_parameters() const noexcept;
   /// Parameters of the input embedding; the output projection has as many unless tied.
   double embedding_parameters() const noexcept;
+  /// All parameters, those of MTP modules included.
   double parameters() const noexcept;
 
   /// Floating point operations of one layer's forward pass for one sample: two for each parameter
@@ -55,13 +59,15 @@ Result<void> check(const Model& model);
 
 /// No training that is planned for while it runs is larger: planning time grows with both.
 inline constexpr int kMostLayers = 4096, kMostBatch = 1 << 24;
+inline constexpr int kMostMtpHeads = 16;
 /// Names what of `model` is more than that.
 Result<void> check_planned_for(const Model& model);
 
-/// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab and moe may be left
-/// out: heads, 4 * hidden, 51200, dense), or a HuggingFace config.json, which is told by its
-/// "hidden_size" or "n_embd". `sequence` and `global_batch` replace what a config.json does not
-/// say.
+/// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab, mtp_heads and moe
+/// may be left out: heads, 4 * hidden, 51200, 0, dense), or a HuggingFace config.json, which is
+/// told by its "hidden_size" or "n_embd". `sequence`, `global_batch` and `mtp_heads` replace what a
+/// config.json does not say; its number of MTP layers does not count, since trainers of HuggingFace
+/// models leave these out.
 Result<Model> model_from_json(const Json& json);
 Json to_json(const Model& model);
 

@@ -132,6 +132,7 @@ Result<Model> model_from_json(const Json& whole) {
   std::optional<Error> problem;
   if (!json.has("layers") && is_huggingface(json)) read_huggingface(in, model);
   else read_own(in, json, model, problem);
+  model.mtp_heads = in.or_else({"mtp_heads"}, 0);
   if (in.problem()) return in.problem()->while_doing("model " + model.name);
   if (problem) return problem->while_doing("model " + model.name);
   if (auto good = check(model); !good) return good.error();
@@ -150,6 +151,7 @@ Json to_json(const Model& model) {
                             {"vocab", model.vocab},
                             {"sequence", model.sequence},
                             {"global_batch", model.global_batch}});
+  if (model.mtp_heads > 0) json.set("mtp_heads", model.mtp_heads);
   if (model.moe.experts > 0)
     json.set("moe", Json::object({{"experts", model.moe.experts},
                                   {"active", model.moe.active},

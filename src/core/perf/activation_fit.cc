@@ -16,7 +16,7 @@ struct Equation {
 }  // namespace
 
 Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
-                             Coefficients& coefficients) {
+                             const std::vector<models::Load>& loads, Coefficients& coefficients) {
   std::vector<Equation> equations;
   int min_tp = 1 << 30, max_tp = 0;
   for (const GroupObservation& seen : profile.groups) {
@@ -26,13 +26,16 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
     const double grad = layout.micro_batches > layout.pp() - seen.stage ? 1 : 0;
     double held = seen.layer_state_bytes + seen.extra_state_bytes +
                   grad * (seen.layer_param_bytes + seen.extra_param_bytes);
-    if (seen.stage == layout.pp() - 1)
-      held += group.local_batch * in_flight * coefficients.last.activ_p_bytes / stage.tp;
+    const models::Load& load = loads[static_cast<std::size_t>(seen.stage)];
+    held +=
+        group.local_batch * in_flight * (load.heads * coefficients.last.activ_p_bytes) / stage.tp;
+    held += group.local_batch * in_flight * load.modules * 2 * coefficients.activ_bytes;
     if (seen.peak_bytes < held)
       return Error(fmt::format(
           "stage {}, group {}: peak_bytes is {:g}; it must be at least the {:g} bytes of state and gradients held there",
           seen.stage, seen.group, seen.peak_bytes, held));
-    const double whole = static_cast<double>(group.local_batch) * stage.layers * in_flight;
+    const double whole =
+        static_cast<double>(group.local_batch) * (load.layers + load.modules) * in_flight;
     equations.push_back({whole / stage.tp, whole, seen.peak_bytes - held});
     min_tp = std::min(min_tp, stage.tp);
     max_tp = std::max(max_tp, stage.tp);

@@ -8,7 +8,8 @@ namespace swell::perf {
 
 namespace {
 
-Result<void> check_signs(const GroupObservation& seen) {
+/// `heads_alone`: the stage may have no layer.
+Result<void> check_signs(const GroupObservation& seen, bool heads_alone) {
   const struct {
     const char* name;
     double value;
@@ -18,8 +19,8 @@ Result<void> check_signs(const GroupObservation& seen) {
                 {"bwd_s", seen.bwd_s, false},
                 {"optim_s", seen.optim_s, true},
                 {"commu_extra_s", seen.commu_extra_s, true},
-                {"layer_param_bytes", seen.layer_param_bytes, false},
-                {"layer_state_bytes", seen.layer_state_bytes, false},
+                {"layer_param_bytes", seen.layer_param_bytes, heads_alone},
+                {"layer_state_bytes", seen.layer_state_bytes, heads_alone},
                 {"extra_param_bytes", seen.extra_param_bytes, true},
                 {"extra_state_bytes", seen.extra_state_bytes, true},
                 {"head_fwd_s", seen.head_fwd_s, true},
@@ -38,10 +39,10 @@ Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage)
   if (stage.tp == 1 && seen.fwd_commu_s > 0)
     return Error(fmt::format("fwd_commu_s is {:g} although the TP degree is 1; it must be 0",
                              seen.fwd_commu_s));
-  if (seen.head_fwd_s >= seen.fwd_s)
+  if (stage.layers > 0 && seen.head_fwd_s >= seen.fwd_s)
     return Error(fmt::format("head_fwd_s is {:g}; it must be below fwd_s, {:g}", seen.head_fwd_s,
                              seen.fwd_s));
-  if (seen.head_bwd_s >= seen.bwd_s)
+  if (stage.layers > 0 && seen.head_bwd_s >= seen.bwd_s)
     return Error(fmt::format("head_bwd_s is {:g}; it must be below bwd_s, {:g}", seen.head_bwd_s,
                              seen.bwd_s));
   if (seen.fwd_commu_s >= seen.fwd_s)
@@ -76,7 +77,7 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
     const auto at = [&](const std::string& what) {
       return Error(fmt::format("stage {}: {}", seen.stage, what));
     };
-    if (stage.layers < 1)
+    if (stage.layers < 1 && stage.units() < 1)
       return at(fmt::format("it has {} layers; at least 1 is needed", stage.layers));
     if (stage.tp < 1) return at(fmt::format("its TP degree is {}; at least 1 is needed", stage.tp));
     if (seen.group < 0 || seen.group >= stage.dp())
@@ -89,7 +90,8 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
     if (!cluster.find_type(group.gpu_type))
       return Error(fmt::format("{}: GPU type \"{}\" is not in cluster {}", where, group.gpu_type,
                                cluster.name()));
-    if (auto good = check_signs(seen); !good) return good.error().while_doing(where);
+    if (auto good = check_signs(seen, stage.layers < 1); !good)
+      return good.error().while_doing(where);
     if (auto good = check_sense(seen, stage); !good) return good.error().while_doing(where);
   }
   return {};

@@ -72,6 +72,9 @@ Coefficients expected_coefficients(const models::Model& model, const cluster::Cl
       3.0 * kHalf * model.sequence * model.vocab;  // in half and in full precision
   made.last = {kGradientBytes * embedding, kStateBytes * embedding, logits};
   made.tied_embedding = model.tied_embedding;
+  // A.2 counts the projection within the layers; those of MTP heads are too many for that.
+  if (model.mtp_heads > 0)
+    made.head_layers = model.head_forward_flop() / model.layer_forward_flop();
   return made;
 }
 

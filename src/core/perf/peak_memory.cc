@@ -4,13 +4,34 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plan/chunks.h"
+#include "core/schedule/named.h"
+
 namespace swell::perf {
 
 namespace {
 
 constexpr double kSlack = 1e-9;  // a plan that fits exactly must not fail by rounding
 
+/// Kept by an MTP module for one sample: as by a layer, and the two norms' inputs.
+double module_activ_bytes(const Coefficients& k, int tp) noexcept {
+  return k.activ_p_bytes / tp + k.activ_np_bytes + 2 * k.activ_bytes;
+}
+
 }  // namespace
+
+MemoryModel::Mtp MemoryModel::mtp(bool first, int in_flight, int tp) const noexcept {
+  const Coefficients& k = model_.coefficients();
+  const models::Chain& chain = model_.chain();
+  const int heads = chain.mtp_heads();
+  if (heads == 0) return {};
+  // The modules' embedding; where it is tied, it is the head's own matrix.
+  const double matrix = first || k.tied_embedding ? 0 : 1;
+  const double layers = heads * chain.module_parameters();
+  return {(layers * k.param_optim_bytes + matrix * k.first.param_optim_bytes) / tp,
+          (layers * k.param_bytes + matrix * k.first.param_bytes) / tp,
+          heads * in_flight * (module_activ_bytes(k, tp) + k.last.activ_p_bytes / tp)};
+}
 
 PeakMemory MemoryModel::peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch,
                              int type) const noexcept {
@@ -28,7 +49,13 @@ PeakMemory MemoryModel::peak(int i, int pp, int micro_batches, int layers, int t
     if (gradients_meet_activations) memory.grad += extras.param_bytes / tp;
   };
   if (i == 0) add(k.first, true);
-  if (i == pp - 1) add(k.last, !(k.tied_embedding && pp == 1));
+  if (i == pp - 1) {
+    add(k.last, !(k.tied_embedding && pp == 1));
+    const Mtp more = mtp(i == 0, in_flight, tp);
+    memory.param_optim += more.param_optim;
+    if (gradients_meet_activations) memory.grad += more.grad;
+    memory.activ += local_batch * more.sample;
+  }
   memory.overhead = kMemoryOverhead * model_.cluster().type(type).memory_bytes;
   return memory;
 }
@@ -44,7 +71,12 @@ MemoryModel::Linear MemoryModel::linear(int i, int pp, int micro_batches, int tp
     if (parameters) out.fixed += (extras.param_optim_bytes + grad * extras.param_bytes) / tp;
   };
   if (i == 0) add(k.first, true);
-  if (i == pp - 1) add(k.last, !(k.tied_embedding && pp == 1));
+  if (i == pp - 1) {
+    add(k.last, !(k.tied_embedding && pp == 1));
+    const Mtp more = mtp(i == 0, in_flight, tp);
+    out.fixed += more.param_optim + grad * more.grad;
+    out.sample_fixed += more.sample;
+  }
   return out;
 }
 
@@ -68,18 +100,104 @@ int MemoryModel::max_samples(int i, int pp, int micro_batches, int layers, int t
   return each > 0 ? static_cast<int>(std::min(room / each, 1e9)) : 1000000000;
 }
 
-PeakMemory MemoryModel::stage_peak(const plan::Layout& layout, int i) const noexcept {
+double MemoryModel::kept_bytes(const models::Load& load, int tp, int local_batch) const noexcept {
+  const Coefficients& k = model_.coefficients();
+  return local_batch *
+         (load.layers * (k.activ_p_bytes / tp + k.activ_np_bytes) +
+          load.modules * module_activ_bytes(k, tp) + load.embeddings * k.first.activ_p_bytes / tp +
+          load.heads * k.last.activ_p_bytes / tp);
+}
+
+PeakMemory MemoryModel::held(const models::Load& load, int tp, int type) const noexcept {
+  const Coefficients& k = model_.coefficients();
+  const double layers = load.layers + load.modules * model_.chain().module_parameters();
+  PeakMemory memory;
+  memory.param_optim = k.param_optim_bytes * layers / tp;
+  memory.grad = k.param_bytes * layers / tp;
+  const auto add = [&](const StageExtras& extras) {
+    memory.param_optim += extras.param_optim_bytes / tp;
+    memory.grad += extras.param_bytes / tp;
+  };
+  if (load.has_embedding()) add(k.first);
+  if (load.has_output() && !(k.tied_embedding && load.has_embedding())) add(k.last);
+  memory.overhead = kMemoryOverhead * model_.cluster().type(type).memory_bytes;
+  return memory;
+}
+
+double MemoryModel::held_bytes(const models::Load& load, int tp, int type) const noexcept {
+  return held(load, tp, type).total();
+}
+
+PeakMemory MemoryModel::peak(const schedule::Schedule& schedule,
+                             const std::vector<models::Load>& loads, int i, int tp,
+                             const plan::GroupLayout& group) const {
+  models::Load all;
+  std::vector<double> kept;
+  for (const models::Load& load : loads) {
+    all += load;
+    kept.push_back(kept_bytes(load, tp, group.local_batch));
+  }
+  PeakMemory memory = held(all, tp, group.type);
+  const schedule::Kind frees =
+      schedule.splits_weights() ? schedule::Kind::weights : schedule::Kind::backward;
+  double now = 0;
+  for (const schedule::Operation& pass : schedule.orders[static_cast<std::size_t>(i)]) {
+    const double bytes = kept[static_cast<std::size_t>(pass.chunk)];
+    if (pass.kind == schedule::Kind::forward) now += bytes;
+    else if (pass.kind == frees) now -= bytes;
+    memory.activ = std::max(memory.activ, now);
+  }
+  return memory;
+}
+
+PeakMemory MemoryModel::group_peak(const plan::Layout& layout, int i,
+                                   const plan::GroupLayout& group) const {
+  const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
+  if (!layout.has_chunks())
+    return peak(i, layout.pp(), layout.micro_batches, stage.layers, stage.tp, group.local_batch,
+                group.type);
+  return peak(schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches}),
+              loads_of(layout, i), i, stage.tp, group);
+}
+
+std::vector<models::Load> MemoryModel::loads_of(const plan::Layout& layout, int i) const {
+  const std::vector<models::Load> loads = plan::chunk_loads(layout, model_.chain());
+  const auto first = loads.begin() + static_cast<std::ptrdiff_t>(i) * layout.chunks();
+  return {first, first + layout.chunks()};
+}
+
+PeakMemory MemoryModel::stage_peak(const plan::Layout& layout, int i) const {
   const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
   PeakMemory fullest;
+  const plan::GroupLayout* before = nullptr;
   for (const plan::GroupLayout& group : stage.groups) {
-    const PeakMemory one = peak(i, layout.pp(), layout.micro_batches, stage.layers, stage.tp,
-                                group.local_batch, group.type);
+    if (before && before->type == group.type && before->local_batch == group.local_batch) continue;
+    before = &group;
+    const PeakMemory one = group_peak(layout, i, group);
     if (one.total() > fullest.total()) fullest = one;
   }
   return fullest;
 }
 
-bool MemoryModel::fits(const plan::Layout& layout) const noexcept {
+bool MemoryModel::fits(const plan::Layout& layout) const {
+  if (layout.has_chunks()) {
+    const schedule::Schedule schedule =
+        schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches});
+    for (int i = 0; i < layout.pp(); ++i) {
+      const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
+      const std::vector<models::Load> loads = loads_of(layout, i);
+      const plan::GroupLayout* before = nullptr;
+      for (const plan::GroupLayout& group : stage.groups) {
+        if (before && before->type == group.type && before->local_batch == group.local_batch)
+          continue;
+        before = &group;
+        if (peak(schedule, loads, i, stage.tp, group).total() >
+            (1 + kSlack) * model_.cluster().type(group.type).memory_bytes)
+          return false;
+      }
+    }
+    return true;
+  }
   for (int i = 0; i < layout.pp(); ++i) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
     int seen_type = -1, seen_batch = -1;

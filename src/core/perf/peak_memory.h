@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/perf/performance_model.h"
+#include "core/schedule/schedule.h"
 
 namespace swell::perf {
 
@@ -27,8 +28,20 @@ class MemoryModel {
   /// Peak of a GPU in stage `i` of `pp`, whose group has `layers` layers and `local_batch` samples.
   PeakMemory peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch,
                   int type) const noexcept;
-  /// Peak of the fullest group of stage `i`.
-  PeakMemory stage_peak(const plan::Layout& layout, int i) const noexcept;
+  /// Bytes that a GPU of a TP group keeps from the forward pass of one chunk with `load` to its
+  /// backward pass.
+  double kept_bytes(const models::Load& load, int tp, int local_batch) const noexcept;
+  /// Bytes that a GPU of a stage with `load` holds all the time: parameters, optimizer state and
+  /// gradients, and what is set aside.
+  double held_bytes(const models::Load& load, int tp, int type) const noexcept;
+  /// Peak of a GPU of `group`, of stage `i` whose chunks hold `loads` under `schedule`. Weights
+  /// free what a chunk keeps where they are passes of their own.
+  PeakMemory peak(const schedule::Schedule& schedule, const std::vector<models::Load>& loads, int i,
+                  int tp, const plan::GroupLayout& group) const;
+  /// Peak of a GPU of `group` in stage `i`: under 1F1B, or the interleaved schedule of its chunks.
+  PeakMemory group_peak(const plan::Layout& layout, int i, const plan::GroupLayout& group) const;
+  /// Peak of the fullest group of stage `i`, likewise.
+  PeakMemory stage_peak(const plan::Layout& layout, int i) const;
   /// Largest number of layers that a group can hold; 0 where not even one fits.
   int max_layers(int i, int pp, int micro_batches, int tp, int local_batch,
                  int type) const noexcept;
@@ -36,14 +49,23 @@ class MemoryModel {
   /// fits.
   int max_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept;
   /// Whether every GPU's peak is within its memory.
-  bool fits(const plan::Layout& layout) const noexcept;
+  bool fits(const plan::Layout& layout) const;
 
  private:
   /// peak = per_layer * layers + fixed + samples * (sample_layer * layers + sample_fixed)
   struct Linear {
     double per_layer, fixed, sample_layer, sample_fixed;
   };
+  /// Loads of the chunks of stage `i`.
+  std::vector<models::Load> loads_of(const plan::Layout& layout, int i) const;
+  /// Without activations.
+  PeakMemory held(const models::Load& load, int tp, int type) const noexcept;
   Linear linear(int i, int pp, int micro_batches, int tp) const noexcept;
+  /// What MTP heads add to the last stage of one chunk, for `in_flight` micro-batches.
+  struct Mtp {
+    double param_optim = 0, grad = 0, sample = 0;
+  };
+  Mtp mtp(bool first, int in_flight, int tp) const noexcept;
   const PerformanceModel& model_;
 };
 

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "core/perf/chunk_costs.h"
 #include "core/perf/pass_table.h"
+#include "core/schedule/named.h"
 
 namespace swell::perf {
 
@@ -96,6 +98,7 @@ double injected_error(const plan::Layout& layout, double deviation, std::uint64_
   mix(static_cast<std::uint64_t>(layout.micro_batches));
   for (const plan::StageLayout& stage : layout.stages) {
     mix(static_cast<std::uint64_t>(stage.layers) << 32 | static_cast<std::uint64_t>(stage.tp));
+    for (const int units : stage.chunks) mix(static_cast<std::uint64_t>(units));
     for (std::size_t j = 0; j < stage.groups.size(); ++j) {
       const plan::GroupLayout& group = stage.groups[j];
       const bool next_node = j > 0 && !plan::together(stage.groups[j - 1], group);
@@ -141,12 +144,12 @@ double PerformanceModel::layer_time(int type, int tp, int local_batch) const noe
   return passes.fwd + passes.bwd;
 }
 
-double PerformanceModel::gradient_bytes(int layers, Position position) const noexcept {
+double PerformanceModel::gradient_bytes(const models::Load& load) const noexcept {
   const Coefficients& k = coefficients_;
-  double bytes = k.param_bytes * layers;
+  double bytes = k.param_bytes * (load.layers + load.modules * chain_.module_parameters());
   if (k.head_layers <= 0) return bytes;
-  if (position.first) bytes += k.first.param_bytes;
-  if (position.last && !(position.first && k.tied_embedding)) bytes += k.last.param_bytes;
+  if (load.has_embedding()) bytes += k.first.param_bytes;
+  if (load.has_output() && !(load.has_embedding() && k.tied_embedding)) bytes += k.last.param_bytes;
   return bytes;
 }
 
@@ -176,9 +179,11 @@ struct Remembered {
 }  // namespace
 
 template <typename PassesOf>
-StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, Position position,
+StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const models::Load& load,
                                          const PassesOf& passes_of) const {
   StageTimes times;
+  const double layers = load.layers + load.modules * chain_.module_work();
+  const double updated = load.layers + load.modules * chain_.module_parameters();
   double overlap = std::numeric_limits<double>::infinity();
   int seen_type = -1, seen_batch = -1;
   for (const plan::GroupLayout& group : stage.groups) {
@@ -188,17 +193,17 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, Positio
     seen_batch = group.local_batch;
     const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(group.type)];
     const Passes layer = passes_of(group.type, stage.tp, group.local_batch);
-    const double head = position.last ? tp_comp_fwd(k.comp_s, group.local_batch,
-                                                    coefficients_.head_layers, stage.tp)
-                                      : 0;
-    times.fwd = std::max(times.fwd, layer.fwd * stage.layers + head);
-    times.bwd = std::max(times.bwd, layer.bwd * stage.layers + k.backward * head);
-    times.optim = std::max(times.optim, k.optim_s * stage.layers / stage.tp);
+    const double head = load.heads > 0
+                            ? tp_comp_fwd(k.comp_s, group.local_batch,
+                                          coefficients_.head_layers * load.heads, stage.tp)
+                            : 0;
+    times.fwd = std::max(times.fwd, layer.fwd * layers + head);
+    times.bwd = std::max(times.bwd, layer.bwd * layers + k.backward * head);
+    times.optim = std::max(times.optim, k.optim_s * updated / stage.tp);
     overlap = std::min(overlap, k.overlap);  // the group that hides least delays its ring
   }
   if (stage.dp() > 1) {
-    times.dp_commu =
-        dp_commu(gradient_bytes(stage.layers, position), 1, stage.dp(), stage_bandwidth(stage));
+    times.dp_commu = dp_commu(gradient_bytes(load), 1, stage.dp(), stage_bandwidth(stage));
     times.commu_extra = passes_of.commu_extra(times.bwd, times.dp_commu, overlap);
   }
   return times;
@@ -207,14 +212,22 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, Positio
 template <typename PassesOf>
 IterationTime PerformanceModel::exact_time(const plan::Layout& layout,
                                            const PassesOf& passes_of) const {
-  const auto position_of = [&](const plan::StageLayout& stage) {
-    return Position{&stage == &layout.stages.front(), &stage == &layout.stages.back()};
+  if (layout.has_chunks()) {
+    const auto graph = schedule::Graph::of_orders(
+        schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches}));
+    IterationTime time;
+    time.steady = graph ? schedule::evaluate(*graph, chunk_costs(*this, layout)).seconds
+                        : std::numeric_limits<double>::infinity();
+    return time;
+  }
+  const auto load_at = [&](const plan::StageLayout& stage) {
+    return load_of(stage, {&stage == &layout.stages.front(), &stage == &layout.stages.back()});
   };
   if (sends_ == Sends::counted && layout.pp() > 1) {
     SendingPipelineSum sum;
     const plan::StageLayout* before = nullptr;
     for (const plan::StageLayout& stage : layout.stages) {
-      sum.add(stage_times(stage, position_of(stage), passes_of),
+      sum.add(stage_times(stage, load_at(stage), passes_of),
               before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_) : 0);
       before = &stage;
     }
@@ -222,7 +235,7 @@ IterationTime PerformanceModel::exact_time(const plan::Layout& layout,
   }
   PipelineSum sum;
   for (const plan::StageLayout& stage : layout.stages)
-    sum.add(stage_times(stage, position_of(stage), passes_of));
+    sum.add(stage_times(stage, load_at(stage), passes_of));
   return sum.finish(layout.micro_batches);
 }
 
@@ -237,7 +250,12 @@ IterationTime PerformanceModel::time_of(const plan::Layout& layout,
 
 StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
                                          Position position) const noexcept {
-  return stage_times(stage, position, Direct{*this});
+  return stage_times(stage, load_of(stage, position), Direct{*this});
+}
+
+StageTimes PerformanceModel::load_times(const plan::StageLayout& stage,
+                                        const models::Load& load) const noexcept {
+  return stage_times(stage, load, Direct{*this});
 }
 
 IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {

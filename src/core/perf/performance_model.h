@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/cluster/cluster.h"
+#include "core/models/chain.h"
 #include "core/models/model.h"
 #include "core/perf/coefficients.h"
 #include "core/perf/equations.h"
@@ -19,19 +20,26 @@ class PerformanceModel {
  public:
   PerformanceModel(const models::Model& model, const cluster::Cluster& cluster,
                    const Coefficients& coefficients, Sends sends = Sends::ignored) noexcept
-      : model_(model), cluster_(cluster), coefficients_(coefficients), sends_(sends) {}
+      : model_(model),
+        chain_(model),
+        cluster_(cluster),
+        coefficients_(coefficients),
+        sends_(sends) {}
 
   /// Position of a stage: the first and the last compute and hold more than their layers
   /// (embedding, output projection).
   struct Position {
     bool first = false, last = false;
   };
-  /// Times of one stage. REQUIRES: the layout was resolved against this cluster.
+  /// Times of one stage that holds `load`. REQUIRES: the layout was resolved against this cluster.
+  StageTimes load_times(const plan::StageLayout& stage, const models::Load& load) const noexcept;
+  /// Times of one stage with one chunk.
   StageTimes stage_times(const plan::StageLayout& stage, Position position) const noexcept;
   StageTimes stage_times(const plan::StageLayout& stage) const noexcept {
-    return stage_times(stage, {});
+    return stage_times(stage, Position{});
   }
-  /// T_PP and its parts.
+  /// T_PP and its parts. A plan that lists chunks runs the interleaved schedule, and all its time
+  /// counts as steady.
   IterationTime iteration_time(const plan::Layout& layout) const noexcept;
   /// The same, with the passes of layers from `table`, which is of this model.
   IterationTime iteration_time(const plan::Layout& layout, PassTable& table) const;
@@ -47,8 +55,13 @@ class PerformanceModel {
   /// Passes of one layer on a TP group with `local_batch` samples: by A.2, or by the second model
   /// where launches were observed.
   Passes layer_passes(int type, int tp, int local_batch) const noexcept;
-  /// Bytes of gradients that one whole replica of a stage synchronizes.
-  double gradient_bytes(int layers, Position position) const noexcept;
+  /// Passes of a chunk with `load` on the slowest group of `stage`.
+  Passes chunk_passes(const plan::StageLayout& stage, const models::Load& load) const noexcept {
+    const StageTimes times = load_times(stage, load);
+    return {times.fwd, times.bwd};
+  }
+  /// Bytes of gradients that one whole replica of a stage with `load` synchronizes.
+  double gradient_bytes(const models::Load& load) const noexcept;
   /// Forward plus backward seconds of one layer on a TP group with `local_batch` samples.
   double layer_time(int type, int tp, int local_batch) const noexcept;
   /// Bytes a second that one TP group of the stage has for the ring of its gradients, by the
@@ -57,12 +70,17 @@ class PerformanceModel {
   double stage_bandwidth(const plan::StageLayout& stage) const noexcept;
 
   const models::Model& model() const noexcept { return model_; }
+  const models::Chain& chain() const noexcept { return chain_; }
+  Sends sends() const noexcept { return sends_; }
   const cluster::Cluster& cluster() const noexcept { return cluster_; }
   const Coefficients& coefficients() const noexcept { return coefficients_; }
 
  private:
+  models::Load load_of(const plan::StageLayout& stage, Position position) const noexcept {
+    return chain_.stage(stage.layers, position.first, position.last);
+  }
   template <typename PassesOf>
-  StageTimes stage_times(const plan::StageLayout& stage, Position position,
+  StageTimes stage_times(const plan::StageLayout& stage, const models::Load& load,
                          const PassesOf& passes_of) const;
   template <typename PassesOf>
   IterationTime time_of(const plan::Layout& layout, const PassesOf& passes_of) const;
@@ -70,6 +88,7 @@ class PerformanceModel {
   IterationTime exact_time(const plan::Layout& layout, const PassesOf& passes_of) const;
 
   const models::Model& model_;
+  models::Chain chain_;
   const cluster::Cluster& cluster_;
   const Coefficients& coefficients_;
   Sends sends_;

@@ -17,11 +17,11 @@ struct GroupObservation {
   double bwd_s = 0;          ///< one micro-batch's backward pass, without gradient synchronization
   double optim_s = 0;        ///< optimizer step
   double commu_extra_s = 0;  ///< synchronization after the last backward pass; 0 without DP
-  /// Part of fwd_s in output projection and loss; 0 except on the last stage.
+  /// Part of fwd_s in output projections and losses; 0 on stages without any.
   double head_fwd_s = 0;
-  double head_bwd_s = 0;         ///< part of bwd_s in output projection and loss
-  double layer_param_bytes = 0;  ///< gradients of the transformer layers on one GPU
-  /// Parameters and optimizer state of the transformer layers on one GPU.
+  double head_bwd_s = 0;         ///< part of bwd_s in output projections and losses
+  double layer_param_bytes = 0;  ///< gradients of layers and MTP modules on one GPU
+  /// Parameters and optimizer state of layers and MTP modules on one GPU.
   double layer_state_bytes = 0;
   /// Gradients of everything else on one GPU (embedding, projection).
   double extra_param_bytes = 0;
@@ -43,7 +43,7 @@ struct Profile {
   /// Whether the output projection is the embedding's own matrix; otherwise they are two of one
   /// size.
   bool tied_embedding = false;
-  double last_activ_p_bytes = 0;  ///< the last stage's extra activations of one sample (logits)
+  double last_activ_p_bytes = 0;  ///< extra activations of one head for one sample (logits)
 };
 
 }  // namespace swell::perf

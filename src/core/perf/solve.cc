@@ -10,6 +10,7 @@
 #include "core/perf/check_profile.h"
 #include "core/perf/equations.h"
 #include "core/perf/performance_model.h"
+#include "core/plan/chunks.h"
 #include "core/plan/layout.h"
 
 namespace swell::perf {
@@ -109,7 +110,7 @@ StageMeans stage_means(const Profile& profile, const plan::StageLayout& stage, i
 }  // namespace
 
 Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster,
-                           const plan::Allocations& allocations) {
+                           const plan::Allocations& allocations, const models::Model& model) {
   if (auto good = check(profile, cluster); !good)
     return good.error().while_doing("solving coefficients");
   auto resolved = plan::resolve(profile.plan, cluster);
@@ -119,19 +120,27 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
 
   Coefficients made;
   made.activ_bytes = profile.activ_bytes;
+  models::Model shape = model;
+  shape.layers = 0;
+  for (const plan::StageLayout& stage : layout.stages) shape.layers += stage.layers;
+  if (layout.has_chunks()) shape.mtp_heads = plan::mtp_heads_of(layout);
+  const models::Chain chain(shape);
+  const std::vector<models::Load> loads = plan::stage_loads(layout, chain);
+
   Slope param, state;
   for (const GroupObservation& seen : profile.groups) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
-    const double per_gpu = static_cast<double>(stage.layers) / stage.tp;
+    const models::Load& load = loads[static_cast<std::size_t>(seen.stage)];
+    const double per_gpu = (load.layers + load.modules * chain.module_parameters()) / stage.tp;
     param.add(per_gpu, seen.layer_param_bytes);
     state.add(per_gpu, seen.layer_state_bytes);
-    // Embedding and projection stand in the first and the last stage. With one stage, each gets
-    // half of what is observed; or all of it, where they are one matrix.
-    const double part = layout.pp() == 1 && !profile.tied_embedding ? 0.5 : 1.0;
+    // A stage with both embedding and projection tells half of what is observed for each; all of
+    // it, where they are one matrix.
+    const double part = load.matrices(profile.tied_embedding) == 2 ? 0.5 : 1.0;
     const StageExtras extras{part * seen.extra_param_bytes * stage.tp,
                              part * seen.extra_state_bytes * stage.tp, 0};
-    if (seen.stage == 0) made.first = extras;
-    if (seen.stage == layout.pp() - 1) made.last = extras;
+    if (load.has_embedding()) made.first = extras;
+    if (load.has_output()) made.last = extras;
   }
   made.tied_embedding = profile.tied_embedding;
   made.param_bytes = param.value();
@@ -140,20 +149,22 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
 
   std::vector<TypeFit> fits(cluster.types().size());
   made.types.resize(fits.size());
-  const models::Model no_model;
-  const PerformanceModel bandwidths(no_model, cluster, made);
+  const PerformanceModel bandwidths(shape, cluster, made);
   for (const GroupObservation& seen : profile.groups) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
     const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
     TypeFit& fit = fits[static_cast<std::size_t>(group.type)];
     fit.seen = true;
+    const models::Load& load = loads[static_cast<std::size_t>(seen.stage)];
+    const double layers = load.layers + load.modules * chain.module_work();
+    if (!(layers > 0)) continue;  // heads alone
     if (profile.layer_launch_s > 0) {
       const cluster::GpuType& gpu = cluster.type(group.type);
-      const double commu = seen.fwd_commu_s / stage.layers;
+      const double commu = seen.fwd_commu_s / layers;
       const double fwd =
-          device_part((seen.fwd_s - seen.head_fwd_s) / stage.layers, profile.layer_launch_s);
+          device_part((seen.fwd_s - seen.head_fwd_s) / layers, profile.layer_launch_s);
       const double bwd =
-          device_part((seen.bwd_s - seen.head_bwd_s) / stage.layers, 2 * profile.layer_launch_s);
+          device_part((seen.bwd_s - seen.head_bwd_s) / layers, 2 * profile.layer_launch_s);
       const double comp = std::max(fwd - commu, kMinDeviceShare * fwd);
       const double whole = profile.activ_bytes / 2 * kWholeTraffic /
                            (gpu.hbm_bytes_per_s > 0 ? gpu.hbm_bytes_per_s : 1e12);
@@ -162,14 +173,16 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
                    comp - fit.whole_s * group.local_batch);
       fit.backward.add(comp, std::max(bwd - commu, kMinDeviceShare * bwd));
       if (seen.head_fwd_s > 0)
-        fit.head.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp), seen.head_fwd_s);
+        fit.head.add(tp_comp_fwd(1, group.local_batch, std::max(load.heads, 1), stage.tp),
+                     seen.head_fwd_s);
     } else {
       const double fwd = seen.fwd_s - seen.fwd_commu_s;
       const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward reduces as often as forward
-      fit.comp.add(tp_comp_fwd(1, group.local_batch, stage.layers, stage.tp), fwd);
+      fit.comp.add(tp_comp_fwd(1, group.local_batch, layers, stage.tp), fwd);
       fit.backward.add(fwd, bwd);
     }
-    fit.optim.add(static_cast<double>(stage.layers) / stage.tp, seen.optim_s);
+    fit.optim.add((load.layers + load.modules * chain.module_parameters()) / stage.tp,
+                  seen.optim_s);
   }
   for (const TypeFit& fit : fits)
     if (fit.head.squares > 0 && fit.comp.value() > 0)
@@ -178,9 +191,8 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
     const StageMeans means = stage_means(profile, stage, i);
     if (stage.dp() == 1 || means.types.empty()) continue;
-    const double commu =
-        dp_commu(bandwidths.gradient_bytes(stage.layers, {i == 0, i == layout.pp() - 1}), 1,
-                 stage.dp(), bandwidths.stage_bandwidth(stage));
+    const double commu = dp_commu(bandwidths.gradient_bytes(loads[static_cast<std::size_t>(i)]), 1,
+                                  stage.dp(), bandwidths.stage_bandwidth(stage));
     const double overlap = overlap_exponent(means.slowest_bwd, commu, means.commu_extra);
     const double sharpness = overlap_sharpness(means.slowest_bwd, commu, overlap);
     const double weight = std::max(sharpness * sharpness, 1e-12);
@@ -199,7 +211,7 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
                         overlap,          profile.layer_launch_s, fit.whole_s};
   }
   extrapolate(made, seen_types, cluster);
-  if (auto good = fit_activations(profile, layout, made); !good)
+  if (auto good = fit_activations(profile, layout, loads, made); !good)
     return good.error().while_doing("solving coefficients");
   return made;
 }

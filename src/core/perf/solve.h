@@ -17,8 +17,10 @@ namespace swell::perf {
 /// Observations that no training can have made (a negative time, communication longer than the pass
 /// it is part of, TP communication without TP, a peak below the state it holds) are errors that
 /// name stage, group and value.
-/// `allocations`: those of the job that ran the plan.
+/// `allocations`: those of the job that ran the plan. `model`: what its MTP heads are; without any,
+/// no more than the plan needs to be known.
 Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster,
-                           const plan::Allocations& allocations = {});
+                           const plan::Allocations& allocations = {},
+                           const models::Model& model = {});
 
 }  // namespace swell::perf

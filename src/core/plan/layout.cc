@@ -9,7 +9,7 @@ Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
   Layout layout;
   layout.micro_batches = plan.micro_batches;
   for (const Stage& stage : plan.stages) {
-    StageLayout resolved{stage.layers, stage.tp, {}};
+    StageLayout resolved{stage.layers, stage.tp, {}, stage.chunks};
     for (const TpGroup& group : stage.groups) {
       const auto node = cluster.find_node(group.node);
       if (!node)
@@ -42,7 +42,7 @@ Plan name_all(const Layout& layout, const cluster::Cluster& cluster) {
   Plan plan;
   plan.micro_batches = layout.micro_batches;
   for (const StageLayout& stage : layout.stages) {
-    Stage named{stage.layers, stage.tp, {}};
+    Stage named{stage.layers, stage.tp, {}, stage.chunks};
     for (const GroupLayout& group : stage.groups) {
       TpGroup out{
           cluster.node(group.node).name, cluster.type(group.type).name, {}, group.local_batch};

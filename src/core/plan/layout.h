@@ -34,6 +34,7 @@ struct StageLayout {
   int layers = 0;
   int tp = 1;
   std::vector<GroupLayout> groups;
+  std::vector<int> chunks{};  ///< Stage::chunks
   int dp() const noexcept { return static_cast<int>(groups.size()); }
   int gpu_count() const noexcept { return dp() * tp; }
   friend bool operator==(const StageLayout&, const StageLayout&) = default;
@@ -45,6 +46,12 @@ struct Layout {
   int micro_batches = 1;
   std::vector<StageLayout> stages;
   int pp() const noexcept { return static_cast<int>(stages.size()); }
+  /// Whether the units of each chunk are listed. Else each stage has one chunk, with its layers.
+  bool has_chunks() const noexcept { return !stages.empty() && !stages.front().chunks.empty(); }
+  /// Chunks of each stage.
+  int chunks() const noexcept {
+    return has_chunks() ? static_cast<int>(stages.front().chunks.size()) : 1;
+  }
   /// Samples of one micro-batch, over all groups of a stage; 0 without stages.
   int micro_batch() const noexcept {
     int sum = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/cluster/cluster.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int kMaxCount = 1 << 20;
 constexpr std::size_t kMaxGroups = 65'536;  ///< of a stage
+constexpr std::size_t kMaxChunks = 1024;    ///< of a stage
 /// A stage of more groups is written by runs of equal ones.
 constexpr std::size_t kWrittenOut = 64;
 
@@ -119,6 +121,40 @@ Json item(const TpGroup& group, const char* key, Json nodes) {
                        {"local_batch", group.local_batch}});
 }
 
+Result<void> read_chunks(const Json& json, std::vector<int>& chunks) {
+  if (!json.is_array() || json.size() == 0 || json.size() > kMaxChunks)
+    return Error(fmt::format("\"chunks\" must be a list of 1 to {} numbers of units", kMaxChunks));
+  for (const Json& item : json.items()) {
+    if (!item.is_integer() || json_integer_value(item.get()) < 0 ||
+        json_integer_value(item.get()) > kMaxCount)
+      return Error(fmt::format("\"chunks\" holds {}; a number of units is from 0 to {}",
+                               item.dump(), kMaxCount));
+    chunks.push_back(static_cast<int>(json_integer_value(item.get())));
+  }
+  return {};
+}
+
+/// Chunk number `at` of the plan, in model order.
+int& chunk_at(std::vector<Stage>& stages, std::size_t at) {
+  return stages[at % stages.size()].chunks[at / stages.size()];
+}
+
+/// Turns chunks that count layers alone into chunks of units.
+void add_ends(std::vector<Stage>& stages) {
+  long layers = 0, units = 0;
+  for (const Stage& stage : stages) {
+    layers += stage.layers;
+    units += stage.units();
+    if (stage.chunks.size() != stages.front().chunks.size()) return;  // check_chunks() says it
+  }
+  if (units != layers || units == 0) return;
+  std::size_t first = 0, last = stages.size() * stages.front().chunks.size() - 1;
+  while (chunk_at(stages, first) == 0) ++first;
+  while (chunk_at(stages, last) == 0) --last;
+  ++chunk_at(stages, first);
+  ++chunk_at(stages, last);
+}
+
 Result<Stage> read_stage(const Json& json) {
   Stage stage;
   auto layers = json.integer_at("layers", 0, kMaxCount);
@@ -127,6 +163,8 @@ Result<Stage> read_stage(const Json& json) {
   if (!tp) return tp.error();
   stage.layers = static_cast<int>(*layers);
   stage.tp = static_cast<int>(*tp);
+  if (json.has("chunks"))
+    if (auto read = read_chunks(json.at("chunks"), stage.chunks); !read) return read.error();
   const Json groups = json.at("groups");
   if (!groups.is_array()) return Error("\"groups\" must be a list of TP groups");
   for (const Json& item : groups.items()) {
@@ -139,6 +177,56 @@ Result<Stage> read_stage(const Json& json) {
 }
 
 }  // namespace
+
+long Stage::units() const noexcept {
+  long sum = 0;
+  for (const int chunk : chunks) sum += chunk;
+  return sum;
+}
+
+Result<void> Plan::check_chunks() const {
+  long layers = 0, units = 0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const Stage& stage = stages[i];
+    if (stage.chunks.size() != stages.front().chunks.size())
+      return Error(
+          fmt::format("stage {} lists {} chunks, stage 0 {}; all stages have the same "
+                      "number",
+                      i, stage.chunks.size(), stages.front().chunks.size()));
+    for (const int chunk : stage.chunks)
+      if (chunk < 0)
+        return Error(fmt::format("stage {} has a chunk of {} units; 0 is the least", i, chunk));
+    layers += stage.layers;
+    units += stage.units();
+    if (has_chunks() && stage.units() == 0)
+      return Error(
+          fmt::format("stage {} has no unit in any chunk; give it one, or leave it out", i));
+  }
+  if (!has_chunks()) return {};
+  if (units < layers + 2 || (units - layers) % 2 != 0)
+    return Error(
+        fmt::format("its chunks have {} units; {} layers with embedding and head are {}, "
+                    "and each MTP head adds 2",
+                    units, layers, layers + 2));
+  if (static_cast<long>(stages.front().chunks.size()) > units)
+    return Error(
+        fmt::format("each stage lists {} chunks; there are {} units, and no more chunks "
+                    "are possible",
+                    stages.front().chunks.size(), units));
+  std::vector<long> found(stages.size(), 0);  // layers by stage: units 1 to `layers` of the model
+  long next = 0;
+  for (std::size_t chunk = 0; chunk < stages.front().chunks.size(); ++chunk)
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      const long end = next + stages[i].chunks[chunk];
+      found[i] += std::max(0L, std::min(end, layers + 1) - std::max(next, 1L));
+      next = end;
+    }
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    if (found[i] != stages[i].layers)
+      return Error(fmt::format("stage {} says {} layers, its chunks have {}; make them equal", i,
+                               stages[i].layers, found[i]));
+  return {};
+}
 
 int Plan::gpu_count() const noexcept {
   int sum = 0;
@@ -157,8 +245,9 @@ int Plan::micro_batch_samples() const noexcept {
 std::string Plan::summary() const {
   std::string text;
   for (const Stage& stage : stages)
-    text += fmt::format("{}{}L dp{} tp{}", text.empty() ? "" : " | ", stage.layers, stage.dp(),
-                        stage.tp);
+    text += fmt::format("{}{}L{}{} dp{} tp{}", text.empty() ? "" : " | ", stage.layers,
+                        stage.chunks.empty() ? "" : " in ", fmt::join(stage.chunks, "+"),
+                        stage.dp(), stage.tp);
   return text;
 }
 
@@ -175,6 +264,8 @@ Result<Plan> Plan::from_json(const Json& json) {
     if (!stage) return stage.error().while_doing(fmt::format("stage {}", plan.stages.size()));
     plan.stages.push_back(*std::move(stage));
   }
+  if (!plan.stages.empty()) add_ends(plan.stages);
+  if (auto good = plan.check_chunks(); !good) return good.error();
   return plan;
 }
 
@@ -193,7 +284,9 @@ Json Plan::to_json() const {
         groups.append(item(run.all, "nodes", Json::array_of(run.nodes)));
     else
       for (const TpGroup& group : stage.groups) groups.append(item(group, "node", group.node));
-    list.append(Json::object({{"layers", stage.layers}, {"tp", stage.tp}, {"groups", groups}}));
+    Json written = Json::object({{"layers", stage.layers}, {"tp", stage.tp}, {"groups", groups}});
+    if (!stage.chunks.empty()) written.set("chunks", Json::array_of(stage.chunks));
+    list.append(written);
   }
   return Json::object({{"micro_batches", micro_batches}, {"stages", list}});
 }

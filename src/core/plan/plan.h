@@ -24,7 +24,14 @@ struct Stage {
   int layers = 0;  ///< l_i
   int tp = 1;      ///< TP_i
   std::vector<TpGroup> groups;
+  /// Number of units (models/chain.h) of each chunk, in model order; empty: one chunk, with the
+  /// layers, on the first stage the embedding, and on the last all heads. Chunk c of a stage stands
+  /// before chunk c of the next; chunk c + 1 of the first stage stands behind chunk c of the last.
+  /// A chunk of 0 units only passes activations along.
+  std::vector<int> chunks{};
   int dp() const noexcept { return static_cast<int>(groups.size()); }
+  /// Units of all its chunks.
+  long units() const noexcept;
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
@@ -39,13 +46,21 @@ struct Plan {
   int gpu_count() const noexcept;
   /// Samples of one micro-batch, summed over the first stage.
   int micro_batch_samples() const noexcept;
-  /// "2 stages: 20 layers dp4 tp2 | 20 layers dp4 tp2", for tables and logs.
+  /// "20L dp4 tp2 | 20L dp4 tp2", for tables and logs; with chunks "20L in 11+10 dp4 tp2".
   std::string summary() const;
 
+  bool has_chunks() const noexcept { return !stages.empty() && !stages.front().chunks.empty(); }
+  /// Whether the chunks are those of one model: each stage lists as many, and has a unit; the units
+  /// are those of all layers with embedding and head, and two for each MTP head; and `layers` of
+  /// each stage is the number of layers among its units.
+  Result<void> check_chunks() const;
+
   /// Reads {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
-  /// "local_batch"}]}]}. An item of "groups" with "nodes", a list, in place of "node" stands for
-  /// equal groups in their order: on each node, one for each `tp` of "gpus". Checks the form only
-  /// (validate() checks the rest); errors name the stage and the group.
+  /// "local_batch"}], "chunks": [units, ...]}]}. Chunks that sum to the layers alone are read as if
+  /// the first with a layer also had the embedding, and the last the head. An item of "groups" with
+  /// "nodes", a list, in place of "node" stands for equal groups in their order: on each node, one
+  /// for each `tp` of "gpus". Checks the form only (validate() checks the rest); errors name the
+  /// stage and the group.
   static Result<Plan> from_json(const Json& json);
   static Result<Plan> parse(std::string_view text);
   /// Writes stages of more than 64 groups with "nodes", so that plans of thousands of GPUs fit a

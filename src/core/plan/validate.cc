@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "core/models/chain.h"
+
 namespace swell::plan {
 
 namespace {
@@ -21,21 +23,28 @@ class Check {
     if (plan_.micro_batches < 1)
       return Error(
           fmt::format("the plan has {} micro-batches; at least 1 is needed", plan_.micro_batches));
-    long layers = 0;
+    if (auto good = plan_.check_chunks(); !good) return good.error();
+    long layers = 0, units = 0;
     for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
       if (auto good = stage(plan_.stages[i]); !good)
         return good.error().while_doing(fmt::format("stage {}", i));
       layers += plan_.stages[i].layers;
+      units += plan_.stages[i].units();
     }
     if (layers != model_.layers)
       return Error(fmt::format("the stages have {} layers in all; model {} has {}", layers,
                                model_.name, model_.layers));
+    const long needed = models::Chain::units(model_.layers, model_.mtp_heads);
+    if (plan_.has_chunks() && units != needed)
+      return Error(
+          fmt::format("its chunks have {} units; model {} with {} layers and {} MTP heads has {}",
+                      units, model_.name, model_.layers, model_.mtp_heads, needed));
     return {};
   }
 
  private:
   Result<void> stage(const Stage& stage) {
-    if (stage.layers < 1)
+    if (stage.layers < 1 && stage.units() == 0)
       return Error(fmt::format("it has {} layers; every stage needs at least 1", stage.layers));
     if (stage.groups.empty()) return Error("it has no TP groups; every stage needs at least 1");
     if (stage.tp < 1 || model_.heads % stage.tp != 0)

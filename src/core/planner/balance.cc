@@ -59,6 +59,33 @@ bool min_max_split(int items, std::span<const double> cost, std::span<const int>
   return true;
 }
 
+bool min_max_split(int items, std::span<const double> cost, std::span<const double> base,
+                   std::span<const int> cap, std::vector<int>& share) {
+  const std::size_t bins = cost.size();
+  if (bins == 0 || items < static_cast<int>(bins)) return false;
+  using Next = std::pair<double, std::size_t>;
+  std::vector<Next> heap;
+  for (std::size_t i = 0; i < bins; ++i) {
+    if (cap[i] < 1) return false;
+    if (cap[i] > 1) heap.emplace_back(2 * cost[i] + base[i], i);
+  }
+  share.assign(bins, 1);
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  for (int given = static_cast<int>(bins); given < items; ++given) {
+    if (heap.empty()) return false;
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    Next& next = heap.back();
+    const std::size_t bin = next.second;
+    if (++share[bin] == cap[bin]) {
+      heap.pop_back();
+      continue;
+    }
+    next.first += cost[bin];
+    std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  }
+  return true;
+}
+
 void lighten(std::span<const double> cost, std::span<const int> cap, std::vector<int>& share) {
   double max = 0, min_cost = cost[0], max_cost = cost[0];
   for (std::size_t i = 0; i < share.size(); ++i) {

@@ -13,6 +13,10 @@ namespace swell::planner {
 bool min_max_split(int items, std::span<const double> cost, std::span<const int> cap,
                    std::vector<int>& share);
 
+/// The same where bin i has the load `base[i]` already: min max (a_i c_i + base_i).
+bool min_max_split(int items, std::span<const double> cost, std::span<const double> base,
+                   std::span<const int> cap, std::vector<int>& share);
+
 /// Lowers the sum of all loads without raising the largest: moves items from the bins of highest
 /// cost to those of lowest cost that have room.
 void lighten(std::span<const double> cost, std::span<const int> cap, std::vector<int>& share);

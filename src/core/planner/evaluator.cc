@@ -66,9 +66,22 @@ bool Evaluator::balance(plan::Layout& layout) {
     cost_.push_back(slowest);
     cap_.push_back(max);
   }
-  if (!min_max_split(layers, cost_, cap_, share_)) return false;
-  lighten(cost_, cap_, share_);
-  for (std::size_t i = 0; i < layout.stages.size(); ++i) layout.stages[i].layers = share_[i];
+  if (perf_.chain().mtp_heads() > 0) {
+    // The heads make the last stage so much fuller that layers must be counted on top of them.
+    std::vector<double> base(static_cast<std::size_t>(pp), 0);
+    plan::StageLayout& last = layout.stages.back();
+    last.layers = 0;
+    last.chunks.clear();
+    base.back() = perf_.stage_times(last, {pp == 1, true}).comp();
+    if (!min_max_split(layers, cost_, base, cap_, share_)) return false;
+  } else {
+    if (!min_max_split(layers, cost_, cap_, share_)) return false;
+    lighten(cost_, cap_, share_);
+  }
+  for (std::size_t i = 0; i < layout.stages.size(); ++i) {
+    layout.stages[i].layers = share_[i];
+    layout.stages[i].chunks.clear();
+  }
   return true;
 }
 
@@ -85,6 +98,7 @@ double Evaluator::ideal_seconds(const Islands& gpus, int used, int micro_batches
 }
 
 double Evaluator::settle(plan::Layout& layout, double seconds) {
+  if (layout.has_chunks()) return seconds;
   for (bool helped = true; helped;) {
     helped = false;
     for (plan::StageLayout& from : layout.stages)

@@ -35,13 +35,14 @@ class Evaluator {
   }
 
   /// Load-Balance of Algorithm 1: sets local batches and layers of `layout` to the min-max split,
-  /// within memory. False where the skeleton cannot hold the model.
+  /// within memory. One chunk a stage. False where the skeleton cannot hold the model.
   bool balance(plan::Layout& layout);
   /// Balances `layout` and returns its iteration time in seconds; infinity where the model does not
   /// fit, the time is not below `unless` seconds, or the search is over().
   double finish(plan::Layout& layout, double unless = std::numeric_limits<double>::infinity());
   /// Moves single layers between stages of a balanced layout that takes `seconds`, while that
   /// helps: balance() does not consider synchronization. Returns the new iteration time in seconds.
+  /// Leaves a layout with chunks as it is.
   double settle(plan::Layout& layout, double seconds);
   /// Iteration time of a balanced layout, in seconds.
   double seconds(const plan::Layout& layout);

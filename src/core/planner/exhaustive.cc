@@ -140,7 +140,8 @@ class Search {
     const StageOption& option = options_[static_cast<std::size_t>(o)];
     const double comp = option.comp * layers, bwd = option.bwd * layers,
                  extra = option.extra * layers;
-    if (behind < 0) return {comp, comp, extra, o, layers, -1};
+    if (behind < 0)
+      return {comp + option.heads_comp, comp + option.heads_comp, extra, o, layers, -1};
     const Label& label = labels_[static_cast<std::size_t>(behind)];
     return {label.sum + comp,
             std::max(label.slowest, comp),

@@ -254,7 +254,7 @@ class Changes {
   }
 
   void move_layer(int from, int to) {
-    if (at(found_.layout, from).layers < 2) return;
+    if (at(found_.layout, from).layers < 2 || found_.layout.has_chunks()) return;
     plan::Layout& layout = search_.layout();
     --at(layout, from).layers;
     ++at(layout, to).layers;
@@ -298,6 +298,7 @@ std::uint64_t hash_of(const Solution& one) noexcept {
     hash ^= hash >> 29;
   };
   for (const plan::StageLayout& stage : one.layout.stages) {
+    for (const int units : stage.chunks) mix(static_cast<std::uint64_t>(units) + 1);
     mix(static_cast<std::uint64_t>(stage.layers) << 32 | static_cast<std::uint64_t>(stage.tp));
     for (const plan::GroupLayout& group : stage.groups) {
       mix(static_cast<std::uint64_t>(group.node) << 32 |

@@ -89,6 +89,10 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
         option.comp = times.comp();
         option.bwd = times.bwd;
         option.extra = times.extra();
+        if (evaluator.perf().chain().mtp_heads() > 0) {
+          const perf::StageTimes last = evaluator.perf().stage_times(stage, {false, true});
+          option.heads_comp = last.comp() - option.comp;
+        }
         options.push_back(std::move(option));
       });
     }

@@ -11,15 +11,16 @@
 namespace swell::planner {
 
 /// One way to make a stage of some GPUs, whatever its layers and position: in the performance model
-/// all its times are proportional to its layers.
+/// all its times but those of MTP heads are proportional to its layers.
 struct StageOption {
   int tp = 1;
   std::vector<int> gpus;                     ///< number taken of each island
   std::vector<std::pair<int, int>> samples;  ///< (GPU type, samples of all its groups together)
   std::vector<std::pair<int, int>> fullest;  ///< (GPU type, samples of its fullest group)
-  double comp = 0;   ///< seconds for each layer: forward and backward pass of one micro-batch
-  double bwd = 0;    ///< the backward part of `comp`
-  double extra = 0;  ///< seconds for each layer: unhidden synchronization, and optimizer
+  double comp = 0;        ///< seconds for each layer: forward and backward pass of one micro-batch
+  double bwd = 0;         ///< the backward part of `comp`
+  double extra = 0;       ///< seconds for each layer: unhidden synchronization, and optimizer
+  double heads_comp = 0;  ///< seconds that all heads add on the last stage, where there is MTP
 };
 
 /// All options with the GPUs of `gpus`. Groups of one type share their samples as evenly as

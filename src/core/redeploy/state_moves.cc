@@ -7,13 +7,15 @@
 #include <optional>
 #include <vector>
 
+#include "core/plan/chunks.h"
+
 namespace swell::redeploy {
 
 namespace {
 
 using cluster::GpuRef;
 
-/// Layers [first, end) of the model; of each, the part from `low` to `high` of 1 along the TP
+/// Units [first, end) of the model; of each, the part from `low` to `high` of 1 along the TP
 /// split.
 struct Piece {
   int first = 0, end = 0;
@@ -29,22 +31,38 @@ std::optional<Piece> common(const Piece& a, const Piece& b) {
 }
 
 struct Stage {
-  Piece layers;  ///< all its layers whole: low 0, high 1
+  std::vector<Piece> chunks;  ///< those with units, whole: low 0, high 1
   const plan::StageLayout* layout;
-  Piece shard(int rank) const {
+  Piece shard(std::size_t chunk, int rank) const {
     const double tp = layout->tp;
-    return {layers.first, layers.end, rank / tp, (rank + 1) / tp};
+    return {chunks[chunk].first, chunks[chunk].end, rank / tp, (rank + 1) / tp};
+  }
+  std::vector<Piece> shards(int rank) const {
+    std::vector<Piece> all;
+    for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) all.push_back(shard(chunk, rank));
+    return all;
   }
 };
 
-std::vector<Stage> stages_of(const plan::Layout& layout) {
+std::vector<Stage> stages_of(const plan::Layout& layout, const models::Chain& chain) {
+  const std::vector<plan::UnitRange> ranges = plan::unit_ranges(layout, chain);
+  const std::size_t chunks = static_cast<std::size_t>(layout.chunks());
   std::vector<Stage> stages;
-  int first = 0;
-  for (const plan::StageLayout& stage : layout.stages) {
-    stages.push_back({{first, first + stage.layers, 0, 1}, &stage});
-    first += stage.layers;
+  for (std::size_t i = 0; i < layout.stages.size(); ++i) {
+    Stage& stage = stages.emplace_back(Stage{{}, &layout.stages[i]});
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+      if (const plan::UnitRange& units = ranges[i * chunks + chunk]; units.count() > 0)
+        stage.chunks.push_back({units.first, units.end, 0, 1});
   }
   return stages;
+}
+
+/// The units of both plans. MTP heads are known where a plan lists chunks.
+models::Chain chain_of(const plan::Layout& from, const plan::Layout& to) {
+  models::Model model;
+  for (const plan::StageLayout& stage : from.stages) model.layers += stage.layers;
+  model.mtp_heads = std::max(plan::mtp_heads_of(from), plan::mtp_heads_of(to));
+  return models::Chain(model);
 }
 
 /// The GPU at position `rank` of its TP group.
@@ -58,22 +76,25 @@ class Comparison {
  public:
   Comparison(const perf::Coefficients& coefficients, const plan::Layout& from,
              const plan::Layout& to, const cluster::Cluster& cluster)
-      : coefficients_(coefficients), from_(stages_of(from)), to_(stages_of(to)), cluster_(cluster) {
-    layers_ = from_.empty() ? 0 : from_.back().layers.end;
+      : coefficients_(coefficients),
+        chain_(chain_of(from, to)),
+        from_(stages_of(from, chain_)),
+        to_(stages_of(to, chain_)),
+        cluster_(cluster) {
     for (const Stage& stage : from_)
       for (const plan::GroupLayout& group : stage.layout->groups)
         for (int rank = 0; rank < stage.layout->tp; ++rank)
-          had_[member(group, rank)] = stage.shard(rank);
+          had_[member(group, rank)] = stage.shards(rank);
   }
 
   StateMoves run() {
-    moves_.whole_bytes = bytes({0, layers_, 0, 1});
-    for (const auto& [gpu, piece] : had_)
-      moves_.max_had_bytes = std::max(moves_.max_had_bytes, bytes(piece));
+    moves_.whole_bytes = bytes({0, chain_.units(), 0, 1});
+    for (const auto& [gpu, pieces] : had_)
+      moves_.max_had_bytes = std::max(moves_.max_had_bytes, bytes(pieces));
     for (const Stage& stage : to_)
       for (const plan::GroupLayout& group : stage.layout->groups)
         for (int rank = 0; rank < stage.layout->tp; ++rank)
-          receive(member(group, rank), stage.shard(rank));
+          receive(member(group, rank), stage.shards(rank));
     for (const auto& [gpu, sent] : sent_) add_time(gpu, sent);
     for (const auto& [gpu, got] : received_) add_time(gpu, got);
     for (const auto& [node, busy_s] : node_in_) moves_.link_s = std::max(moves_.link_s, busy_s);
@@ -83,26 +104,42 @@ class Comparison {
 
  private:
   double bytes(const Piece& piece) const {
-    double sum = (piece.end - piece.first) * coefficients_.param_optim_bytes;
-    if (piece.first == 0) sum += coefficients_.first.param_optim_bytes;
-    if (piece.end == layers_) sum += coefficients_.last.param_optim_bytes;
+    const models::Load load = chain_.load(piece.first, piece.end);
+    double sum = (load.layers + load.modules) * coefficients_.param_optim_bytes;
+    if (load.has_embedding()) sum += coefficients_.first.param_optim_bytes;
+    if (load.has_output()) sum += coefficients_.last.param_optim_bytes;
     return sum * (piece.high - piece.low);
   }
+  double bytes(const std::vector<Piece>& pieces) const {
+    double sum = 0;
+    for (const Piece& piece : pieces) sum += bytes(piece);
+    return sum;
+  }
 
-  void receive(GpuRef gpu, const Piece& needed) {
+  void receive(GpuRef gpu, const std::vector<Piece>& needed) {
     moves_.max_needed_bytes = std::max(moves_.max_needed_bytes, bytes(needed));
-    const auto mine = had_.find(gpu);
-    if (mine != had_.end())
-      if (const auto kept = common(mine->second, needed))
-        moves_.max_local_bytes = std::max(moves_.max_local_bytes, bytes(*kept));
-    for (const Stage& stage : from_) {
-      if (!common(stage.layers, needed)) continue;
-      for (int rank = 0; rank < stage.layout->tp; ++rank) {
-        const Piece shard = stage.shard(rank);
-        const auto piece = common(shard, needed);
-        if (!piece || (mine != had_.end() && is(mine->second, shard))) continue;
-        send(sender(stage, rank, gpu), gpu, bytes(*piece));
-      }
+    const auto found = had_.find(gpu);
+    const std::vector<Piece>& mine = found != had_.end() ? found->second : nothing_;
+    double local = 0;
+    for (const Piece& piece : needed) {
+      for (const Piece& own : mine)
+        if (const auto kept = common(own, piece)) local += bytes(*kept);
+      for (const Stage& stage : from_)
+        for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk)
+          if (common(stage.chunks[chunk], piece)) receive(gpu, piece, stage, chunk, mine);
+    }
+    moves_.max_local_bytes = std::max(moves_.max_local_bytes, local);
+  }
+
+  void receive(GpuRef gpu, const Piece& needed, const Stage& stage, std::size_t chunk,
+               const std::vector<Piece>& mine) {
+    for (int rank = 0; rank < stage.layout->tp; ++rank) {
+      const Piece shard = stage.shard(chunk, rank);
+      const auto piece = common(shard, needed);
+      if (!piece ||
+          std::any_of(mine.begin(), mine.end(), [&](const Piece& own) { return is(own, shard); }))
+        continue;
+      send(sender(stage, rank, gpu), gpu, bytes(*piece));
     }
   }
 
@@ -149,10 +186,11 @@ class Comparison {
   }
 
   const perf::Coefficients& coefficients_;
+  const models::Chain chain_;
   std::vector<Stage> from_, to_;
   const cluster::Cluster& cluster_;
-  int layers_ = 0;
-  std::map<GpuRef, Piece> had_;
+  const std::vector<Piece> nothing_;
+  std::map<GpuRef, std::vector<Piece>> had_;
   std::map<GpuRef, Traffic> sent_, received_;
   std::map<int, double> node_in_, node_out_;  ///< seconds of each node's network
   StateMoves moves_;

@@ -98,6 +98,16 @@ Passes head_passes(const models::Model& m, const Software& software, const Devic
   return {all / 3, all - all / 3, all / 3};
 }
 
+Passes module_passes(const models::Model& m, const Software& software, const Device& device,
+                     int samples, const Passes& layer) {
+  const double tokens = static_cast<double>(samples) * m.sequence;
+  const double product = device.slowness * product_s(tokens, m.hidden / device.tp, 2.0 * m.hidden,
+                                                     device, software, software.product_share);
+  Passes all = layer;
+  all += {product, (2 + software.repeated_forward) * product, product};
+  return all;
+}
+
 double update_s(double parameters, const Software& software, const cluster::GpuType& gpu) {
   return software.update_launch_s + parameters * software.optimizer_bytes / gpu.hbm_bytes_per_s;
 }
@@ -110,8 +120,20 @@ double parameters_of_layer(const models::Model& m) {
          h * m.moe.experts + norms;
 }
 
+double parameters_of_module(const models::Model& m) {
+  const double h = m.hidden;
+  return parameters_of_layer(m) + 2 * h * h + 4 * h;
+}
+
 double parameters_of_embedding(const models::Model& m) {
   return static_cast<double>(m.vocab) * m.hidden;
+}
+
+double parameters_of(const models::Load& load, const models::Model& m) {
+  const int matrices = load.matrices(m.tied_embedding);
+  double sum = load.layers * parameters_of_layer(m) + matrices * parameters_of_embedding(m);
+  if (load.modules > 0) sum += load.modules * parameters_of_module(m);
+  return sum;
 }
 
 }  // namespace swell::sim::judge

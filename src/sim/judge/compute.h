@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/cluster/gpu_type.h"
-#include "core/models/model.h"
+#include "core/models/chain.h"
 #include "sim/judge/software.h"
 
 namespace swell::sim::judge {
@@ -39,15 +39,21 @@ Passes layer_passes(const models::Model& model, const Software& software, const 
                     int samples, double allreduce_s);
 /// Passes of the embedding lookup on the first stage: launches alone.
 Passes embedding_passes(const Software& software);
-/// Passes of output projection and loss on the last stage.
+/// Passes of one output projection and loss.
 Passes head_passes(const models::Model& model, const Software& software, const Device& device,
                    int samples);
+/// Passes of the module of an MTP head: a layer, and the projection of state and embedding to one.
+Passes module_passes(const models::Model& model, const Software& software, const Device& device,
+                     int samples, const Passes& layer);
 /// Seconds to update `parameters` on one GPU.
 double update_s(double parameters, const Software& software, const cluster::GpuType& gpu);
 
-/// Number of parameters of one layer, and of the embedding (the head has as many), counted
-/// independently of models::Model.
+/// Number of parameters of one layer, of an MTP module, and of the embedding (the head has as
+/// many), counted independently of models::Model.
 double parameters_of_layer(const models::Model& model);
+double parameters_of_module(const models::Model& model);
 double parameters_of_embedding(const models::Model& model);
+/// Of all that a stage holds; units that share a matrix have it once.
+double parameters_of(const models::Load& load, const models::Model& model);
 
 }  // namespace swell::sim::judge

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <queue>
 
+#include "core/plan/chunks.h"
 #include "core/schedule/named.h"
 #include "sim/judge/collectives.h"
 #include "sim/judge/compute.h"
@@ -106,8 +107,7 @@ class Executor {
     return stage_at(worker.stage).groups[static_cast<std::size_t>(worker.group)];
   }
 
-  /// Number of the passes, by chunk, of a group of stage `i`: its layers, and what the first and
-  /// last chunk of the model have besides. Groups of one kind take equally long.
+  /// Number of the passes, by chunk, of a group of stage `i`. Groups of one kind take equally long.
   std::size_t kind_of(int i, const plan::GroupLayout& group) {
     const plan::StageLayout& stage = stage_at(i);
     const double slowness = hardware_.of_type(group.type) * hardware_.of_node(group.node);
@@ -121,18 +121,17 @@ class Executor {
     const Passes layer = layer_passes(model, hardware_.software, device, group.local_batch, reduce);
     std::vector<Passes>& by_chunk = passes_.emplace_back();
     for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
-      const int layers = layers_of(i, chunk);
+      const models::Load& load = pipeline_.at(i, chunk);
+      const int layers = load.layers;
       Passes all{layer.forward_s * layers, layer.backward_s * layers, layer.weights_s * layers};
-      if (i == 0 && chunk == 0) all += embedding_passes(hardware_.software);
-      if (i == layout_.pp() - 1 && chunk == shape_.chunks - 1)
+      if (load.embeddings > 0) all += embedding_passes(hardware_.software);
+      for (int module = 0; module < load.modules; ++module)
+        all += module_passes(model, hardware_.software, device, group.local_batch, layer);
+      for (int head = 0; head < load.heads; ++head)
         all += head_passes(model, hardware_.software, device, group.local_batch);
       by_chunk.push_back(all);
     }
     return passes_.size() - 1;
-  }
-
-  int layers_of(int i, int chunk) const {
-    return pipeline_.layers[static_cast<std::size_t>(i)][static_cast<std::size_t>(chunk)];
   }
 
   double seconds_of(const Worker& worker, const schedule::Operation& pass) const {
@@ -151,12 +150,11 @@ class Executor {
     return 2.0 * hardware_.model.sequence * hardware_.model.hidden;
   }
 
+  /// Parts in which the gradients of a run of units are reduced while others are computed.
+  static int parts_of(const models::Load& load) { return load.layers + load.modules; }
+
   double parameters_of(int i) const {
-    const models::Model& model = hardware_.model;
-    const bool first = i == 0, last = i == layout_.pp() - 1;
-    const int embeddings = (first ? 1 : 0) + (last && !(first && model.tied_embedding) ? 1 : 0);
-    return stage_at(i).layers * parameters_of_layer(model) +
-           embeddings * parameters_of_embedding(model);
+    return judge::parameters_of(pipeline_.stage(i), hardware_.model);
   }
 
   /// Arrival time of `bytes`, given that they would arrive at `alone_s` on networks without other
@@ -285,10 +283,11 @@ class Executor {
         // Layers produce their gradients one after the other; the network takes them in that order.
         const double bytes = software.gradient_bytes * parameters_of(i);
         const double all = stage_allreduce_s(stage, bytes, cluster_, software);
-        const double early = software.overlapped_share * all / stage.layers;
+        const int parts = parts_of(pipeline_.stage(i));
+        const double early = parts > 0 ? software.overlapped_share * all / parts : 0;
         double wire = begin;
         for (const auto& [span, chunk] : passes) {
-          const int layers = layers_of(i, chunk);
+          const int layers = parts_of(pipeline_.at(i, chunk));
           for (int layer = 1; layer <= layers; ++layer) {
             const double ready = span.begin_s + (span.end_s - span.begin_s) * layer / layers;
             wire = std::max(wire, ready) + early;
@@ -355,20 +354,36 @@ class Executor {
 
 }  // namespace
 
-Pipeline Pipeline::one_chunk(const plan::Layout& layout) {
-  return even_chunks(layout,
-                     schedule::one_forward_one_backward({layout.pp(), 1, layout.micro_batches}));
+Pipeline Pipeline::of(const plan::Layout& layout, const models::Model& model,
+                      schedule::Schedule schedule) {
+  return {std::move(schedule), plan::chunk_loads(layout, models::Chain(model))};
 }
 
-Pipeline Pipeline::even_chunks(const plan::Layout& layout, schedule::Schedule schedule) {
+Pipeline Pipeline::of(const plan::Layout& layout, const models::Model& model) {
+  return of(layout, model,
+            layout.chunks() == 1
+                ? schedule::one_forward_one_backward({layout.pp(), 1, layout.micro_batches})
+                : schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches}));
+}
+
+Pipeline Pipeline::even_chunks(const plan::Layout& layout, schedule::Schedule schedule,
+                               int mtp_heads) {
   const int chunks = schedule.shape.chunks;
   Pipeline pipeline{std::move(schedule), {}};
-  for (const plan::StageLayout& stage : layout.stages) {
-    std::vector<int>& layers = pipeline.layers.emplace_back();
+  for (const plan::StageLayout& stage : layout.stages)
     for (int chunk = 0; chunk < chunks; ++chunk)
-      layers.push_back(stage.layers / chunks + (chunk < stage.layers % chunks ? 1 : 0));
-  }
+      pipeline.loads.push_back(
+          {0, stage.layers / chunks + (chunk < stage.layers % chunks ? 1 : 0), 0, 0});
+  pipeline.loads.front().embeddings = 1;
+  pipeline.loads.back().heads = 1 + mtp_heads;
+  pipeline.loads.back().modules = mtp_heads;
   return pipeline;
+}
+
+models::Load Pipeline::stage(int i) const noexcept {
+  models::Load sum;
+  for (int chunk = 0; chunk < schedule.shape.chunks; ++chunk) sum += at(i, chunk);
+  return sum;
 }
 
 Result<void> Pipeline::check(const plan::Layout& layout) const {
@@ -376,21 +391,22 @@ Result<void> Pipeline::check(const plan::Layout& layout) const {
   if (const auto valid = schedule::check(schedule, {layout.pp(), own.chunks, layout.micro_batches});
       !valid)
     return valid;
-  if (layers.size() != layout.stages.size())
-    return Error(
-        fmt::format("chunks are given for {} stages, the plan has {}", layers.size(), layout.pp()));
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    int sum = 0;
-    for (const int count : layers[i]) {
-      if (count < 0) return Error(fmt::format("stage {}: a chunk of {} layers", i, count));
-      sum += count;
-    }
-    if (layers[i].size() != static_cast<std::size_t>(own.chunks) || sum != layout.stages[i].layers)
-      return Error(
-          fmt::format("stage {}: its {} chunks have {} layers; the schedule has {} chunks, "
-                      "and the stage {} layers",
-                      i, layers[i].size(), sum, own.chunks, layout.stages[i].layers));
-  }
+  if (loads.size() != static_cast<std::size_t>(own.stages) * static_cast<std::size_t>(own.chunks))
+    return Error(fmt::format("{} chunks are given; the schedule is for {} stages of {} chunks",
+                             loads.size(), own.stages, own.chunks));
+  for (std::size_t at = 0; at < loads.size(); ++at)
+    if (const models::Load& load = loads[at];
+        std::min({load.embeddings, load.layers, load.heads, load.modules}) < 0)
+      return Error(fmt::format(
+          "stage {}: a chunk has {} layers, {} heads and {} MTP modules; none "
+          "may be negative",
+          at / static_cast<std::size_t>(own.chunks), load.layers, load.heads, load.modules));
+  for (int i = 0; i < layout.pp(); ++i)
+    if (const int layers = stage(i).layers;
+        layers != layout.stages[static_cast<std::size_t>(i)].layers)
+      return Error(fmt::format("stage {}: its {} chunks have {} layers; the stage has {}", i,
+                               own.chunks, layers,
+                               layout.stages[static_cast<std::size_t>(i)].layers));
   return {};
 }
 
@@ -401,7 +417,7 @@ Iteration execute(const plan::Layout& layout, const Pipeline& pipeline,
 
 Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster,
                   const Hardware& hardware, bool record) {
-  return execute(layout, Pipeline::one_chunk(layout), cluster, hardware, record);
+  return execute(layout, Pipeline::of(layout, hardware.model), cluster, hardware, record);
 }
 
 }  // namespace swell::sim::judge

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/cluster/cluster.h"
+#include "core/models/chain.h"
 #include "core/plan/layout.h"
 #include "core/schedule/schedule.h"
 #include "sim/judge/hardware.h"
@@ -21,16 +22,26 @@ struct Operation {
   int chunk = 0;
 };
 
-/// How a plan runs: the order of its passes, and the layers of each chunk.
+/// How a plan runs: the order of its passes, and the units of each chunk.
 struct Pipeline {
   schedule::Schedule schedule;
-  /// By stage, then by chunk; those of a stage sum to its layers. A chunk may have none.
-  std::vector<std::vector<int>> layers;
-  /// 1F1B with one chunk a stage: a plan to which nothing else is said.
-  static Pipeline one_chunk(const plan::Layout& layout);
-  /// Gives each chunk of a stage the same number of layers, the first ones one more where that does
-  /// not divide.
-  static Pipeline even_chunks(const plan::Layout& layout, schedule::Schedule schedule);
+  /// Loads of the chunks, by stage * chunks + chunk. A chunk may be empty.
+  std::vector<models::Load> loads;
+  /// What `layout` says: the chunks that it lists under `schedule`; without any, one chunk a stage.
+  static Pipeline of(const plan::Layout& layout, const models::Model& model,
+                     schedule::Schedule schedule);
+  /// The same under the interleaved schedule, which is 1F1B for one chunk.
+  static Pipeline of(const plan::Layout& layout, const models::Model& model);
+  /// Gives each chunk of a stage the same number of the stage's layers, the first ones one more
+  /// where that does not divide. The embedding is on the first chunk, all heads are on the last.
+  static Pipeline even_chunks(const plan::Layout& layout, schedule::Schedule schedule,
+                              int mtp_heads = 0);
+  const models::Load& at(int stage, int chunk) const noexcept {
+    return loads[static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule.shape.chunks) +
+                 static_cast<std::size_t>(chunk)];
+  }
+  /// All chunks of a stage.
+  models::Load stage(int i) const noexcept;
   /// Whether the schedule is valid and both it and the chunks are those of `layout`.
   Result<void> check(const plan::Layout& layout) const;
 };
@@ -53,7 +64,7 @@ struct Iteration {
 Iteration execute(const plan::Layout& layout, const Pipeline& pipeline,
                   const cluster::Cluster& cluster, const Hardware& hardware, bool record = false);
 
-/// The same with Pipeline::one_chunk().
+/// The same with Pipeline::of(layout, hardware.model).
 Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster,
                   const Hardware& hardware, bool record = false);
 

@@ -28,38 +28,86 @@ double Memory::reserved() const noexcept {
   return std::ceil(allocated() * kHoles / kPage) * kPage + context;
 }
 
-Memory peak(const plan::Layout& layout, int index, const plan::GroupLayout& group,
-            const models::Model& m, const Software& software) {
-  const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(index)];
-  const int pp = layout.pp();
-  const bool first = index == 0, last = index == pp - 1;
+double logits_bytes(const models::Model& m, int tp, int samples) {
+  return static_cast<double>(samples) * m.sequence * m.vocab / tp * kLogit;
+}
+
+namespace {
+
+/// What a stage holds, and keeps at its peak.
+struct Held {
+  models::Load load;
+  /// Micro-batches of layers and MTP modules, of heads, and of the inputs of modules, that are
+  /// kept.
+  double layers = 0, heads = 0, modules = 0;
+};
+
+Memory peak_of(const Held& held, const plan::StageLayout& stage, int pp,
+               const plan::GroupLayout& group, const models::Model& m, const Software& software) {
   const double tp = stage.tp, dp = stage.dp(), samples = group.local_batch, s = m.sequence,
                h = m.hidden;
-  double parameters = stage.layers * parameters_of_layer(m);
-  if (first) parameters += parameters_of_embedding(m);
-  if (last && !(first && m.tied_embedding)) parameters += parameters_of_embedding(m);
-  parameters /= tp;
+  const double parameters = parameters_of(held.load, m) / tp;
 
   Memory memory;
   memory.state = parameters * (software.state_bytes + software.sharded_bytes / dp);
   // Gradients live from the first micro-batch's backward pass to the update.
   memory.gradients = parameters * kHalf;
-  const double under_way = std::min(pp - index, layout.micro_batches);
   double layer = s * h * (kWhole + kSplit * m.ffn / (4 * h) / tp);
   if (m.moe.experts > 0)
     layer = s * h *
             (kWhole + (8 + 16.0 * (m.moe.active + m.moe.shared) * m.moe.expert_ffn / (4 * h)) / tp);
   if (software.score_bytes > 0) layer += kScore * m.heads * s * s / tp;
   const double kept = software.repeated_forward > 0 ? kHalf * s * h : layer;
-  memory.activations = samples * stage.layers * under_way * kept;
+  memory.activations = samples * held.layers * kept;
+  // A module keeps the inputs of its two norms besides.
+  if (held.modules > 0) memory.activations += samples * held.modules * 2 * kHalf * s * h;
   if (software.repeated_forward > 0)
     memory.activations += samples * layer;  // the layer that is computed again
-  if (last) memory.logits = samples * s * m.vocab / tp * kLogit;
+  memory.logits = logits_bytes(m, stage.tp, group.local_batch) * held.heads;
   if (dp > 1)
     memory.buffers = 2 * std::min(software.bucket_bytes, parameters * software.gradient_bytes);
   memory.context =
       kContext + kCommunicator * ((tp > 1 ? 1 : 0) + (dp > 1 ? 1 : 0) + (pp > 1 ? 1 : 0));
   return memory;
+}
+
+}  // namespace
+
+Memory peak(const plan::Layout& layout, int index, const plan::GroupLayout& group,
+            const models::Model& m, const Software& software) {
+  if (layout.has_chunks()) return peak(layout, Pipeline::of(layout, m), index, group, m, software);
+  const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(index)];
+  const int pp = layout.pp();
+  const models::Load load = models::Chain(m).stage(stage.layers, index == 0, index == pp - 1);
+  const double under_way = std::min(pp - index, layout.micro_batches);
+  return peak_of({load, under_way * (load.layers + load.modules), under_way * load.heads,
+                  under_way * load.modules},
+                 stage, pp, group, m, software);
+}
+
+Memory peak(const plan::Layout& layout, const Pipeline& pipeline, int index,
+            const plan::GroupLayout& group, const models::Model& m, const Software& software) {
+  const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(index)];
+  const schedule::Schedule& schedule = pipeline.schedule;
+  const schedule::Kind frees =
+      schedule.splits_weights() ? schedule::Kind::weights : schedule::Kind::backward;
+  Held held{pipeline.stage(index)};
+  Memory most;
+  double layers = 0, heads = 0, modules = 0;
+  for (const schedule::Operation& pass : schedule.orders[static_cast<std::size_t>(index)]) {
+    const double sign = pass.kind == schedule::Kind::forward ? 1 : pass.kind == frees ? -1 : 0;
+    const models::Load& load = pipeline.at(index, pass.chunk);
+    layers += sign * (load.layers + load.modules);
+    heads += sign * load.heads;
+    modules += sign * load.modules;
+    if (sign <= 0) continue;
+    held.layers = layers;
+    held.heads = heads;
+    held.modules = modules;
+    const Memory now = peak_of(held, stage, layout.pp(), group, m, software);
+    if (now.allocated() > most.allocated()) most = now;
+  }
+  return most;
 }
 
 bool fits(const plan::Layout& layout, const cluster::Cluster& cluster, const models::Model& model,

@@ -4,6 +4,7 @@
 #include "core/cluster/cluster.h"
 #include "core/models/model.h"
 #include "core/plan/layout.h"
+#include "sim/judge/judge.h"
 #include "sim/judge/software.h"
 
 namespace swell::sim::judge {
@@ -23,9 +24,16 @@ struct Memory {
   double reserved() const noexcept;
 };
 
+/// Logits of one head on one GPU, for `samples`.
+double logits_bytes(const models::Model& model, int tp, int samples);
+
 /// Memory at the peak of an iteration, of a GPU of `group` in stage `stage`.
 Memory peak(const plan::Layout& layout, int stage, const plan::GroupLayout& group,
             const models::Model& model, const Software& software);
+
+/// The same of a stage of `pipeline`, which is that of the plan.
+Memory peak(const plan::Layout& layout, const Pipeline& pipeline, int stage,
+            const plan::GroupLayout& group, const models::Model& model, const Software& software);
 
 /// Whether the plan fits the memory of every GPU. A real program that does not fit ends with an
 /// error.

@@ -17,14 +17,16 @@ constexpr double kWholeActivations = 5;
 
 /// Fills in the bytes of one group: of its layers, and of everything else it holds.
 void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout,
-                 const plan::GroupLayout& group, const Hardware& hardware) {
+                 const plan::GroupLayout& group, const models::Load& load,
+                 const Hardware& hardware) {
   const models::Model& model = hardware.model;
   const Software& software = hardware.software;
   const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
-  const bool first = seen.stage == 0, last = seen.stage == layout.pp() - 1;
-  const int embeddings = (first ? 1 : 0) + (last && !(first && model.tied_embedding) ? 1 : 0);
-  const double layers = stage.layers * parameters_of_layer(model) / stage.tp;
-  const double others = embeddings * parameters_of_embedding(model) / stage.tp;
+  double layers = load.layers * parameters_of_layer(model);
+  if (load.modules > 0) layers += load.modules * parameters_of_module(model);
+  layers /= stage.tp;
+  const double others =
+      load.matrices(model.tied_embedding) * parameters_of_embedding(model) / stage.tp;
   const double state = software.state_bytes + software.sharded_bytes / stage.dp();
   seen.layer_param_bytes = layers * software.gradient_bytes;
   seen.layer_state_bytes = layers * state;
@@ -55,9 +57,11 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
   profile.whole_activations = kWholeActivations;
   profile.tied_embedding = model.tied_embedding;
   profile.layer_launch_s = hardware.software.layer_launch_s / 4;
-  const Iteration iteration = execute(layout, cluster, hardware, true);
+  const Pipeline pipeline = Pipeline::of(layout, model);
+  const Iteration iteration = execute(layout, pipeline, cluster, hardware, true);
   for (int i = 0; i < layout.pp(); ++i) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
+    const models::Load load = pipeline.stage(i);
     for (int j = 0; j < stage.dp(); ++j) {
       const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(j)];
       perf::GroupObservation seen;
@@ -65,35 +69,37 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
       seen.group = j;
       const double reduce =
           group_allreduce_s(group, stage.tp, profile.activ_bytes * group.local_batch, cluster);
-      seen.fwd_commu_s = 2 * stage.layers * reduce;
+      seen.fwd_commu_s = 2 * (load.layers + load.modules) * reduce;
       double last_backward = 0, reduced = 0;
       for (const Operation& done : iteration.operations) {
         if (done.stage != i) continue;
         const double took = done.end_s - done.begin_s;
         const bool own = done.group == j;
         using Kind = Operation::Kind;
-        if (done.kind == Kind::forward && own) seen.fwd_s = took;
-        if (done.kind == Kind::backward && own) seen.bwd_s = took;
+        // Of all chunks together; one micro-batch is as any other.
+        const bool counts = own && done.micro_batch == layout.micro_batches - 1;
+        if (done.kind == Kind::forward && counts) seen.fwd_s += took;
+        if (done.kind == Kind::backward && counts) seen.bwd_s += took;
         if (done.kind == Kind::backward) last_backward = std::max(last_backward, done.end_s);
         if (done.kind == Kind::optimizer && own) seen.optim_s = took;
         if (done.kind == Kind::gradients && own) reduced = done.end_s;
       }
-      if (i == layout.pp() - 1) {
+      if (load.heads > 0) {
         const Device device{cluster.type(group.type), stage.tp,
                             hardware.of_type(group.type) * hardware.of_node(group.node)};
         const Passes head = head_passes(model, hardware.software, device, group.local_batch);
-        seen.head_fwd_s = head.forward_s;
-        seen.head_bwd_s = head.backward_s;
+        seen.head_fwd_s = load.heads * head.forward_s;
+        seen.head_bwd_s = load.heads * head.backward_s;
       }
       seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
       // Only the part that launches do not hide is seen.
       seen.fwd_commu_s = std::min(seen.fwd_commu_s, 0.9 * std::min(seen.fwd_s - seen.head_fwd_s,
                                                                    seen.bwd_s - seen.head_bwd_s));
-      count_bytes(seen, layout, group, hardware);
+      count_bytes(seen, layout, group, load, hardware);
       profile.groups.push_back(seen);
-      if (i == layout.pp() - 1 && group.local_batch > 0)
+      if (load.heads > 0 && group.local_batch > 0)
         profile.last_activ_p_bytes =
-            peak(layout, i, group, model, hardware.software).logits * stage.tp / group.local_batch;
+            logits_bytes(model, stage.tp, group.local_batch) * stage.tp / group.local_batch;
     }
   }
   return profile;

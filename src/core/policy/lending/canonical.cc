@@ -94,7 +94,7 @@ void Canonical::write_key(const Training& training) {
   key_ += model.name;
   write(model.layers, model.hidden, model.heads, model.kv_heads, model.ffn, model.gated_mlp,
         model.tied_embedding, model.vocab, model.sequence, model.global_batch, model.moe.experts,
-        model.moe.active, model.moe.shared, model.moe.expert_ffn);
+        model.moe.active, model.moe.shared, model.moe.expert_ffn, model.mtp_heads);
   const perf::Coefficients& k = *training.coefficients;
   for (const perf::TypeCoefficients& type : k.types)
     write(type.comp_s, type.backward, type.optim_s, type.overlap, type.launch_s, type.whole_s);
@@ -104,7 +104,8 @@ void Canonical::write_key(const Training& training) {
   write_extras(write, k.last);
   write(static_cast<int>(training.consistency), current_.micro_batches, current_.stages.size());
   for (const plan::StageLayout& stage : current_.stages) {
-    write(stage.layers, stage.tp, stage.groups.size());
+    write(stage.layers, stage.tp, stage.groups.size(), stage.chunks.size());
+    for (const int units : stage.chunks) write(units);
     for (const plan::GroupLayout& group : stage.groups)
       write(group.node, group.type, group.local_batch, group.gpus, group.part);
   }

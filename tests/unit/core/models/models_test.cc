@@ -3,13 +3,18 @@
 #include <criterion/criterion.h>
 
 #include "core/models/catalogue.h"
+#include "core/models/chain.h"
 
 using namespace swell;
 using namespace swell::models;
 
 namespace {
 
-double billions(const char* name) { return find_model(name).value().model.parameters() / 1e9; }
+double billions(const char* name) {
+  Model model = find_model(name).value().model;
+  model.mtp_heads = 0;  // names do not count them
+  return model.parameters() / 1e9;
+}
 
 }  // namespace
 
@@ -120,4 +125,75 @@ Test(models, an_error_names_the_files_own_key) {
       said(R"({"text_config":{"hidden_size":64}})").find("\"num_hidden_layers\" is missing"),
       std::string::npos);
   cr_assert_neq(said(R"({"hidden":64})").find("\"layers\" is missing"), std::string::npos);
+}
+
+namespace {
+
+Model tiny_with(int mtp_heads, bool tied = false) {
+  Model tiny{"tiny", 3, 4, 2, 2, 16, false, tied, 10, 8, 1, {}};
+  tiny.mtp_heads = mtp_heads;
+  return tiny;
+}
+
+}  // namespace
+
+Test(chain, a_model_is_its_units_in_order_and_heads_are_leaves) {
+  const Chain chain = chain_of(tiny_with(2));
+  const UnitKind kinds[] = {UnitKind::embedding, UnitKind::layer,      UnitKind::layer,
+                            UnitKind::layer,     UnitKind::head,       UnitKind::mtp_module,
+                            UnitKind::mtp_head,  UnitKind::mtp_module, UnitKind::mtp_head};
+  const int reads[] = {-1, 0, 1, 2, 3, 3, 5, 5, 7};
+  cr_assert_eq(chain.units(), 9);
+  for (int unit = 0; unit < chain.units(); ++unit) {
+    cr_assert_eq(chain.at(unit).kind, kinds[unit], "unit %d", unit);
+    cr_assert_eq(chain.at(unit).reads, reads[unit], "unit %d", unit);
+    cr_assert_eq(chain.at(unit).boundary_bytes, unit == 8 ? 0 : 2 * 8 * 4, "unit %d", unit);
+  }
+}
+
+Test(chain, loads_of_all_runs_are_the_sum_of_their_units) {
+  for (const int heads : {0, 1, 3}) {
+    const Chain chain = chain_of(tiny_with(heads));
+    for (int first = 0; first <= chain.units(); ++first) {
+      Load sum;
+      for (int end = first; end <= chain.units(); ++end) {
+        cr_assert(chain.load(first, end) == sum, "%d heads, units %d to %d", heads, first, end);
+        if (end == chain.units()) break;
+        const UnitKind kind = chain.kind_at(end);
+        ++(kind == UnitKind::embedding    ? sum.embeddings
+           : kind == UnitKind::layer      ? sum.layers
+           : kind == UnitKind::mtp_module ? sum.modules
+                                          : sum.heads);
+      }
+    }
+  }
+}
+
+Test(chain, parameters_count_shared_matrices_once) {
+  const Chain chain = chain_of(tiny_with(2));
+  const double layer = tiny_with(0).layer_parameters(), matrix = 40, norm = 8;
+  const double module = layer + 2 * 4 * 4 + 4 * 4;
+  cr_assert_eq(chain.parameters(chain.load(0, 9)), 3 * layer + 2 * module + 3 * norm + 2 * matrix);
+  // A stage of the last MTP head alone needs both matrices, or the one that is both.
+  cr_assert_eq(chain.parameters(chain.load(7, 9)), module + norm + 2 * matrix);
+  cr_assert_eq(chain_of(tiny_with(2, true)).parameters(chain.load(7, 9)), module + norm + matrix);
+}
+
+Test(models, mtp_heads_round_trip_and_have_bounds) {
+  for (const char* name : {"flextrain-small", "flextrain-medium", "flextrain-large"})
+    cr_assert_eq(find_model(name)->model.mtp_heads, 2);
+  Json json = to_json(tiny_with(2));
+  cr_assert_eq(model_from_json(json)->mtp_heads, 2);
+  json.set("mtp_heads", 17);
+  cr_assert_eq(model_from_json(json).error().message(),
+               "model tiny: \"mtp_heads\" is 17; it must be from 0 to 16");
+  cr_assert(!to_json(tiny_with(0)).has("mtp_heads"));
+  // HuggingFace's own count is not trained there; ours beside it is.
+  const char* config = R"({"model_type":"deepseek_v3","hidden_size":64,"num_hidden_layers":2,
+    "num_attention_heads":4,"vocab_size":100,"num_nextn_predict_layers":1%s})";
+  std::string with = config, without = config;
+  without.replace(without.find("%s"), 2, "");
+  with.replace(with.find("%s"), 2, ",\"mtp_heads\":3");
+  cr_assert_eq(model_from_json(*Json::parse(without))->mtp_heads, 0);
+  cr_assert_eq(model_from_json(*Json::parse(with))->mtp_heads, 3);
 }

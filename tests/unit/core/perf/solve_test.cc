@@ -121,6 +121,33 @@ Test(solve, one_stage_tells_the_peaks_of_two) {
   }
 }
 
+Test(solve, layers_and_heads_of_mtp_are_told_apart) {
+  const auto cluster = support::h100_nodes(2, 8);
+  models::Model model = support::small_model();
+  model.mtp_heads = 2;
+  Coefficients known = truth(1);
+  known.types[0].launch_s = 1e-9;
+  known.head_layers = 1.3;
+  // All heads on the last stage, the last module with its head alone, and two chunks a stage.
+  for (const auto& chunks :
+       std::vector<std::vector<std::vector<int>>>{{}, {{6}, {8}}, {{12}, {2}}, {{5, 4}, {3, 2}}}) {
+    plan::Layout layout{8, {}};
+    support::add_stage(layout, chunks.empty() || chunks[0].size() == 2 ? 5 : chunks[0][0] - 1, 2, 2,
+                       4, 0);
+    support::add_stage(layout, 0, 2, 2, 4, 1);
+    layout.stages[0].layers = std::min(layout.stages[0].layers, 8);
+    layout.stages[1].layers = 8 - layout.stages[0].layers;
+    for (std::size_t i = 0; i < chunks.size(); ++i) layout.stages[i].chunks = chunks[i];
+    const auto solved = solve(support::observe(layout, model, cluster, known), cluster, {}, model);
+    cr_assert(solved.ok(), "%s", solved.error().message().c_str());
+    cr_assert(near(solved->head_layers, 1.3, 0.02), "%g", solved->head_layers);
+    cr_assert(near(solved->types[0].comp_s, known.types[0].comp_s, 0.02), "%g",
+              solved->types[0].comp_s);
+    cr_assert(near(solved->param_bytes, known.param_bytes, 1e-6), "%g", solved->param_bytes);
+    cr_assert(near(solved->last.param_bytes, known.last.param_bytes, 1e-6));
+  }
+}
+
 Test(solve, observed_launches_make_the_second_model) {
   const auto cluster = support::h100_nodes(2, 8);
   Coefficients known = truth(1);

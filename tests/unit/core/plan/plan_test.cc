@@ -150,3 +150,80 @@ Test(plan, runs_of_groups_that_cannot_be_are_refused) {
   many += R"(],"gpu_type":"t","local_batch":1,"gpus":[0,1]})";
   cr_assert_eq(refused(many.c_str()), "stage 0: group 0: a stage has at most 65536 groups");
 }
+
+namespace {
+
+/// The plan of good_plan() with other layers, and chunks.
+Plan chunked_plan(std::vector<int> first, std::vector<int> second, int layers = 5) {
+  Plan plan = good_plan();
+  plan.stages[0].layers = layers;
+  plan.stages[1].layers = 8 - layers;
+  plan.stages[0].chunks = std::move(first);
+  plan.stages[1].chunks = std::move(second);
+  return plan;
+}
+
+std::string said(const Plan& plan) {
+  const auto read = Plan::parse(plan.to_json().dump());
+  return read.ok() ? "" : read.error().message();
+}
+
+}  // namespace
+
+Test(plan, chunks_are_written_read_and_told) {
+  const Plan plan = chunked_plan({3, 3}, {2, 2});
+  cr_assert_eq(said(plan), "");
+  cr_assert(Plan::parse(plan.to_json().dump()).value() == plan);
+  cr_assert_eq(plan.summary(), "5L in 3+3 dp2 tp2 | 3L in 2+2 dp1 tp4");
+  cr_assert(validate(plan, support::small_model(), support::h100_nodes(2)).ok());
+  const auto cluster = support::h100_nodes(2);
+  cr_assert(name_all(resolve(plan, cluster).value(), cluster) == plan);
+  cr_assert(good_plan().to_json().dump().find("chunks") == std::string::npos);
+}
+
+Test(plan, chunks_of_layers_alone_get_embedding_and_head) {
+  const Plan read = Plan::parse(chunked_plan({0, 3}, {3, 2}, 3).to_json().dump()).value();
+  cr_assert(read == chunked_plan({0, 3}, {4, 3}, 3));
+  const Plan empty_end = Plan::parse(chunked_plan({3, 2}, {3, 0}).to_json().dump()).value();
+  cr_assert(empty_end == chunked_plan({4, 3}, {3, 0}));
+}
+
+Test(plan, chunks_may_hold_no_layer_and_mtp_heads) {
+  models::Model model = support::small_model();
+  model.mtp_heads = 2;  // 14 units: embedding, 8 layers, head, and two modules and heads
+  const Plan plan = chunked_plan({9, 0}, {1, 4}, 8);
+  cr_assert_eq(said(plan), "");
+  const auto valid = validate(plan, model, support::h100_nodes(2));
+  cr_assert(valid.ok(), "%s", valid.error().message().c_str());
+  cr_assert_eq(validate(plan, support::small_model(), support::h100_nodes(2)).error().message(),
+               "its chunks have 14 units; model small with 8 layers and 0 MTP heads has 10");
+}
+
+Test(plan, chunks_that_are_no_models_are_refused_by_name) {
+  cr_assert_eq(said(chunked_plan({3, 3}, {4})),
+               "stage 1 lists 1 chunks, stage 0 2; all stages have the same number");
+  cr_assert_eq(said(chunked_plan({3, 3}, {})),
+               "stage 1 lists 0 chunks, stage 0 2; all stages have the same number");
+  cr_assert_eq(said(chunked_plan({5, 5}, {0, 0})),
+               "stage 1 has no unit in any chunk; give it one, or leave it out");
+  cr_assert_eq(
+      said(chunked_plan({3, 3}, {2, 1})),
+      "its chunks have 9 units; 8 layers with embedding and head are 10, and each MTP head "
+      "adds 2");
+  cr_assert_eq(
+      said(chunked_plan({4, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0}, {4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})),
+      "each stage lists 11 chunks; there are 10 units, and no more chunks are possible");
+  cr_assert_eq(said(chunked_plan({3, 2}, {2, 3})),
+               "stage 0 says 5 layers, its chunks have 4; make them equal");
+  cr_assert_eq(
+      Plan::parse(
+          R"({"micro_batches":1,"stages":[{"layers":1,"tp":1,"groups":[],"chunks":[1,-2]}]})")
+          .error()
+          .message(),
+      "stage 0: \"chunks\" holds -2; a number of units is from 0 to 1048576");
+  cr_assert_eq(
+      Plan::parse(R"({"micro_batches":1,"stages":[{"layers":1,"tp":1,"groups":[],"chunks":[]}]})")
+          .error()
+          .message(),
+      "stage 0: \"chunks\" must be a list of 1 to 1024 numbers of units");
+}

@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <criterion/criterion.h>
 
+#include "core/models/catalogue.h"
+#include "core/perf/solve.h"
+#include "core/planner/placement.h"
 #include "core/schedule/named.h"
 #include "core/schedule/text.h"
 #include "sim/judge/judge.h"
+#include "sim/judge/memory.h"
+#include "sim/judge/profiling.h"
 #include "support/plans.h"
 
 using namespace swell;
@@ -152,7 +157,10 @@ Test(pipeline, chunks_do_the_work_of_the_whole_stage) {
   }
   // A chunk may be empty: a No-Op.
   Pipeline pipeline = Pipeline::even_chunks(layout, schedule::interleaved({4, 2, 8}));
-  for (std::vector<int>& layers : pipeline.layers) layers = {6, 0};
+  for (int i = 0; i < 4; ++i) {
+    pipeline.loads[static_cast<std::size_t>(2 * i)].layers = 6;
+    pipeline.loads[static_cast<std::size_t>(2 * i + 1)].layers = 0;
+  }
   cr_assert(pipeline.check(layout).ok());
   const Iteration empty = execute(layout, pipeline, support::h100_nodes(1), hardware, true);
   cr_assert(near(busy(empty), busy(one), 1e-9));
@@ -212,15 +220,87 @@ Test(pipeline, what_does_not_belong_to_the_plan_is_refused_by_name) {
   };
   Pipeline pipeline = Pipeline::even_chunks(layout, schedule::interleaved({2, 2, 4}));
   cr_assert(said(pipeline).empty());
-  pipeline.layers[1] = {3, 3};
-  has(said(pipeline), "stage 1: its 2 chunks have 6 layers");
-  pipeline.layers[1] = {6, -1};
-  has(said(pipeline), "stage 1: a chunk of -1 layers");
-  pipeline.layers[1] = {5};
-  has(said(pipeline), "stage 1: its 1 chunks have 5 layers");
-  pipeline.layers.pop_back();
-  has(said(pipeline), "chunks are given for 1 stages, the plan has 2");
+  pipeline.loads[3].layers = 3;
+  has(said(pipeline), "stage 1: its 2 chunks have 6 layers; the stage has 5");
+  pipeline.loads[2].layers = -1;
+  has(said(pipeline), "stage 1: a chunk has -1 layers");
+  pipeline.loads.pop_back();
+  has(said(pipeline), "3 chunks are given; the schedule is for 2 stages of 2 chunks");
   has(said(Pipeline::even_chunks(layout, schedule::gpipe({2, 1, 3}))),
       "the schedule is for 2 stages of 1 chunks and 3 micro-batches");
   has(said(Pipeline::even_chunks(layout, schedule::gpipe({3, 1, 4}))), "the schedule is for 3");
+}
+
+namespace {
+
+/// FlexTrain's Large on PP stages of eight GPUs: TP 8.
+plan::Layout large(int stages, int micro_batches) {
+  plan::Layout layout{micro_batches, {}};
+  for (int i = 0; i < stages; ++i)
+    support::add_stage(layout, 61 / stages + (i < 61 % stages ? 1 : 0), 8, 1, 1, i);
+  return layout;
+}
+
+}  // namespace
+
+Test(pipeline, mtp_heads_take_their_time_and_memory_where_they_stand) {
+  models::Model model = models::find_model("flextrain-large")->model;
+  const auto cluster = support::h100_nodes(8, 8);
+  const Software software = Software::fused();
+  const auto busy_of = [&](int heads, std::vector<int> chunks) {
+    model.mtp_heads = heads;
+    plan::Layout layout = large(2, 8);
+    for (std::size_t i = 0; i < chunks.size(); ++i) layout.stages[i].chunks = {chunks[i]};
+    const Hardware hardware{model, software, {}, {}};
+    const Iteration done = execute(layout, cluster, hardware, true);
+    double each[2] = {0, 0};
+    for (const Operation& one : done.operations)
+      if (is_pass(one)) each[one.stage] += one.end_s - one.begin_s;
+    return std::pair{each[0], each[1]};
+  };
+  const auto [front0, rear0] = busy_of(0, {});
+  const auto [front, rear] = busy_of(2, {});
+  cr_assert(near(front, front0, 1e-9), "the first stage has none");
+  cr_assert_gt(rear, 1.1 * rear0);
+  // The last module and its head on the last stage, everything else on the first.
+  const auto [more, less] = busy_of(2, {65, 2});
+  cr_assert(near(more + less, front + rear, 1e-9), "the same work");
+  cr_assert_lt(less, 0.1 * more);
+
+  model.mtp_heads = 2;
+  const plan::Layout layout = large(8, 8);
+  const auto with = peak(layout, 7, layout.stages[7].groups[0], model, software);
+  model.mtp_heads = 0;
+  const auto without = peak(layout, 7, layout.stages[7].groups[0], model, software);
+  cr_assert(near(with.logits, 3 * without.logits, 1e-12));
+  cr_assert_gt(with.state, without.state);
+  cr_assert_gt(with.activations, without.activations);
+}
+
+// FlexTrain, Table 2: with two MTP heads the last stage has six layers' work more than the others.
+Test(pipeline, min_max_placement_of_mtp_heads_beats_all_of_them_on_the_last_stage) {
+  const models::Model model = models::find_model("flextrain-large")->model;
+  // What is gained is limited by the layers of the other stages, where these are many, and by whole
+  // units, where they are few.
+  const std::pair<int, double> cases[] = {{8, 1.2}, {12, 1.4}, {16, 1.4}, {24, 1.9}, {32, 1.7}};
+  for (const auto& [stages, gain] : cases) {
+    // Without expert parallelism, 64 GPUs do not hold it: these have memory enough.
+    cluster::GpuType gpu = *cluster::find_gpu_type("h100");
+    gpu.memory_bytes *= 4;
+    const auto cluster = cluster::uniform_cluster("large", gpu, stages, 8, 400e9);
+    const Hardware hardware{model, Software::fused(), {}, {}};
+    const int micro_batches = 4 * stages;
+    const plan::Layout layout = large(stages, micro_batches);
+    const perf::Coefficients coefficients =
+        perf::solve(profile_of(layout, cluster, hardware), cluster, {}, model).value();
+    const perf::PerformanceModel perf(model, cluster, coefficients, perf::Sends::counted);
+    const double all_last = execute(layout, cluster, hardware).seconds;
+    const auto best = [&](int chunks) {
+      const auto found = planner::placements(perf, layout, chunks);
+      return found.empty() ? 1e300 : execute(found.front().layout, cluster, hardware).seconds;
+    };
+    const double one = best(1), two = best(2);
+    cr_assert_gt(all_last / one, gain, "PP %d: %g s, %g s", stages, all_last, one);
+    cr_assert_lt(two, one, "PP %d: %g s, %g s", stages, two, one);
+  }
 }
