@@ -14,6 +14,7 @@ namespace {
 constexpr int kMaxCount = 1 << 20;
 constexpr std::size_t kMaxGroups = 65'536;  ///< of a stage
 constexpr std::size_t kMaxChunks = 1024;    ///< of a stage
+constexpr int kMaxUnits = 2 * kMaxCount;    ///< of a chunk: all layers, and what add_ends() adds
 /// A stage of more groups is written by runs of equal ones.
 constexpr std::size_t kWrittenOut = 64;
 
@@ -126,9 +127,9 @@ Result<void> read_chunks(const Json& json, std::vector<int>& chunks) {
     return Error(fmt::format("\"chunks\" must be a list of 1 to {} numbers of units", kMaxChunks));
   for (const Json& item : json.items()) {
     if (!item.is_integer() || json_integer_value(item.get()) < 0 ||
-        json_integer_value(item.get()) > kMaxCount)
+        json_integer_value(item.get()) > kMaxUnits)
       return Error(fmt::format("\"chunks\" holds {}; a number of units is from 0 to {}",
-                               item.dump(), kMaxCount));
+                               item.dump(), kMaxUnits));
     chunks.push_back(static_cast<int>(json_integer_value(item.get())));
   }
   return {};

@@ -184,6 +184,9 @@ Test(plan, chunks_are_written_read_and_told) {
 Test(plan, chunks_of_layers_alone_get_embedding_and_head) {
   const Plan read = Plan::parse(chunked_plan({0, 3}, {3, 2}, 3).to_json().dump()).value();
   cr_assert(read == chunked_plan({0, 3}, {4, 3}, 3));
+  Plan largest{1, {{1 << 20, 1, {{"n1", "h100", {0}, 1}}, {1 << 20}}}};
+  largest = Plan::parse(largest.to_json().dump()).value();
+  cr_assert(Plan::parse(largest.to_json().dump()).value() == largest);
   const Plan empty_end = Plan::parse(chunked_plan({3, 2}, {3, 0}).to_json().dump()).value();
   cr_assert(empty_end == chunked_plan({4, 3}, {3, 0}));
 }
@@ -220,7 +223,7 @@ Test(plan, chunks_that_are_no_models_are_refused_by_name) {
           R"({"micro_batches":1,"stages":[{"layers":1,"tp":1,"groups":[],"chunks":[1,-2]}]})")
           .error()
           .message(),
-      "stage 0: \"chunks\" holds -2; a number of units is from 0 to 1048576");
+      "stage 0: \"chunks\" holds -2; a number of units is from 0 to 2097152");
   cr_assert_eq(
       Plan::parse(R"({"micro_batches":1,"stages":[{"layers":1,"tp":1,"groups":[],"chunks":[]}]})")
           .error()
