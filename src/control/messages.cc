@@ -39,6 +39,9 @@ class Writer {
   void optional(const char* key, const int& value, int, int) {
     if (value != 0) json_.set(key, value);
   }
+  void optional(const char* key, const double& value, double, double) {
+    if (value != 0) json_.set(key, value);
+  }
   void document(const char* key, const Json& value) { json_.set(key, value); }
   void optional_document(const char* key, const Json& value) {
     if (value.is_object()) json_.set(key, value);
@@ -220,6 +223,7 @@ void describe(V& v, Status& m) {
   v.optional("switched", m.switched);
   v.optional("sizes", m.sizes, 1, kMany);
   v.optional("plan_refused", m.plan_refused);
+  v.optional("start_s", m.start_s, 0.0, 1e9);
 }
 template <typename V>
 void describe(V& v, Profile& m) {

@@ -89,6 +89,7 @@ struct Status {
   std::string no_growth;     ///< why the job takes no GPUs now, for people; empty: it does
   std::vector<int> sizes;    ///< GPUs in all that the program can run on, rising; empty: any
   std::string plan_refused;  ///< why the plan that was asked for last is not run; empty: it is
+  double start_s = 0;  ///< from the last start of all programs to their first step; 0: not known
 };
 
 /// What the running epoch was seen to do, once all its ranks have reported, and again whenever it

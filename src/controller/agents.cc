@@ -235,6 +235,7 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
     job.training.not_run();
   }
   job.plan_refused = status.plan_refused;
+  if (status.start_s > 0 && job.pauses.started(status.start_s)) remember(job);
   job.training.runs(status.epoch);
   if (status.state != control::JobState::active) return;
   if (!job.trains_since) job.trains_since = now;

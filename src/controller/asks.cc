@@ -207,6 +207,14 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
   if (!job.switched.empty()) say("live mode: " + job.switched);
+  const redeploy::Measured way = job.way();
+  const auto cost = redeploy::expected_cost(job.pauses, saved_.pauses, way);
+  if (cost)
+    say(fmt::format("a change of its plan, {}, is expected to stop it for {:.2f} s, by {}",
+                    way == redeploy::Measured::live ? "live" : "by a restart", cost->pause_s,
+                    !job.pauses.expected(way)     ? "those of other jobs"
+                    : job.pauses.is_by_start(way) ? "the time from its start to its first step"
+                                                  : "its own last ones"));
   const std::string waits = waits_for(
       job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now, &saved_.health});
   if (!waits.empty()) say("it takes no more now: " + waits);
@@ -236,6 +244,7 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                                  {"scale", to_json(job.scale)},
                                  {"waits_for", waits}});
   if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);
+  if (cost) answer.details.set("expected_pause_s", cost->pause_s);
   if (const auto& speedup = job.training.speedup())
     answer.details.set("predicted_speedup", speedup->predicted)
         .set("measured_speedup", speedup->measured);

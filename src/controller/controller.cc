@@ -187,6 +187,7 @@ void Controller::report(const Change& change, double now) {
         job->training = saved->second.training;
         job->paused = saved->second.paused;
         job->own_max = saved->second.own_max;
+        job->pauses = saved->second.pauses;
         if (!saved->second.owners_plan.empty()) job->replans = Replans(saved->second.owners_plan);
         job->trust.heard(job->training.speedup(), now, parts_.config.max_shortfall);
       }

@@ -19,6 +19,7 @@
 #include "controller/replans.h"
 #include "core/policy/policy.h"
 #include "core/policy/trust.h"
+#include "core/redeploy/pauses.h"
 
 namespace swell::controller {
 
@@ -68,6 +69,7 @@ struct ElasticJob {
   std::optional<double> described_since;  ///< when its agent first said one that can be read
   std::optional<double> trains_since;     ///< when its program was first said to run
   policy::Trust trust;
+  redeploy::Pauses pauses;  ///< of its changes of plan, as its agent said
   Replans replans;
   std::vector<ScalePoint> scale;  ///< by the last decision that planned for it
   /// How its expansions are decided ("planned", ...), and why so, for people.
@@ -128,6 +130,11 @@ struct ElasticJob {
     for (const Companion& companion : companions)
       if (!companion.leaving) kept += companion.gpus.count;
     return kept;
+  }
+  /// How it changes its plan: as the last time, or as its user asked.
+  redeploy::Measured way() const noexcept {
+    return pauses.last_way().value_or(
+        spec.mode == control::Mode::live ? redeploy::Measured::live : redeploy::Measured::restart);
   }
   /// What its user asked for.
   int asked_gpus() const noexcept { return std::max(basic_gpus, wanted_gpus); }

@@ -88,6 +88,7 @@ Json to_json(const SavedJob& job) {
   Json json =
       Json::object({{"started", job.started}, {"paused", job.paused}, {"max", job.own_max}});
   if (!job.owners_plan.empty()) json.set("owners_plan", Json::array_of(job.owners_plan));
+  if (!job.pauses.empty()) json.set("pauses", job.pauses.to_json());
   if (job.training.is_known()) json.set("training", job.training.to_json());
   return json;
 }
@@ -100,7 +101,7 @@ Result<SavedJob> job_from(const Json& json) {
   if (!started) return started.error();
   if (!max) return max.error();
   if (!paused) return paused.error();
-  SavedJob job{*started, {}, *paused, static_cast<int>(*max), {}};
+  SavedJob job{*started, {}, *paused, static_cast<int>(*max), {}, {}};
   if (json.has("owners_plan")) {
     for (const Json& companion : json.at("owners_plan").items()) {
       const json_int_t id = json_integer_value(companion.get());
@@ -108,6 +109,11 @@ Result<SavedJob> job_from(const Json& json) {
         return Error(fmt::format("owners_plan: {} is no job id", companion.dump()));
       job.owners_plan.push_back(static_cast<control::JobId>(id));
     }
+  }
+  if (json.has("pauses")) {
+    auto pauses = redeploy::Pauses::from_json(json.at("pauses"));
+    if (!pauses) return pauses.error().while_doing("pauses");
+    job.pauses = std::move(*pauses);
   }
   if (!json.has("training")) return job;
   auto training = JobTraining::from_json(json.at("training"));
@@ -136,7 +142,8 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
                                   {"issued", issued},
                                   {"jobs", jobs},
                                   {"health", state.health.to_json()},
-                                  {"submissions", state.submissions.to_json()}});
+                                  {"submissions", state.submissions.to_json()},
+                                  {"pauses", state.pauses.to_json()}});
   const std::string fresh = path + ".new";
   if (Result<void> written = write_synced(fresh, json.dump_pretty()); !written) return written;
   if (std::rename(fresh.c_str(), path.c_str()) != 0) return failure(path);
@@ -180,6 +187,11 @@ Result<SavedState> load_state(const std::string& path) {
     auto submissions = SubmissionLog::from_json(json->at("submissions"));
     if (!submissions) return submissions.error().while_doing(path + ": submissions");
     state.submissions = std::move(*submissions);
+  }
+  if (json->has("pauses")) {
+    auto pauses = redeploy::ClusterPauses::from_json(json->at("pauses"));
+    if (!pauses) return pauses.error().while_doing(path + ": pauses");
+    state.pauses = std::move(*pauses);
   }
   return state;
 }

@@ -10,6 +10,7 @@
 #include "controller/job_training.h"
 #include "controller/node_health.h"
 #include "controller/submission_log.h"
+#include "core/redeploy/pauses.h"
 #include "core/result.h"
 
 namespace swell::controller {
@@ -36,6 +37,7 @@ struct SavedJob {
   int own_max = 0;
   /// Companions with which it runs a plan of its owner's; empty: it runs none.
   std::vector<control::JobId> owners_plan;
+  redeploy::Pauses pauses;
 
   friend bool operator==(const SavedJob&, const SavedJob&) = default;
 };
@@ -49,6 +51,7 @@ struct SavedState {
   std::map<control::JobId, SavedJob> jobs;
   NodeHealth health;
   SubmissionLog submissions;
+  redeploy::ClusterPauses pauses;
 
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };

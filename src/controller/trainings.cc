@@ -263,9 +263,12 @@ void Controller::explain(const policy::ClusterView& view) {
 }
 
 void Controller::remember(const ElasticJob& job) {
-  saved_.jobs[job.id] = {static_cast<std::int64_t>(job.started), job.training, job.paused,
+  saved_.jobs[job.id] = {static_cast<std::int64_t>(job.started),
+                         job.training,
+                         job.paused,
                          job.own_max,
-                         job.replans.is_owners() ? job.replans.companions() : std::vector<JobId>{}};
+                         job.replans.is_owners() ? job.replans.companions() : std::vector<JobId>{},
+                         job.pauses};
 }
 
 }  // namespace swell::controller

@@ -242,6 +242,7 @@ class Builder {
     view.starting = view.training != nullptr && view.training->from_data_sheets &&
                     job.state == control::JobState::allocated;
     view.started_s = job.first_seen;
+    view.method = redeploy::method_of(job.way());
     view_.jobs.push_back(std::move(view));
   }
 

@@ -352,6 +352,7 @@ control::Status EpochMachine::status() const {
   status.switched = switched_;
   status.sizes = program_sizes_;
   status.plan_refused = plan_refused_;
+  status.start_s = pace_.start_s();
   return status;
 }
 

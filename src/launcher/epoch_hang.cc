@@ -11,7 +11,9 @@ namespace swell::launcher {
 using control::JobState;
 
 void EpochMachine::made_steps(double now, int epoch, std::uint64_t steps) {
-  if (epoch == epoch_) progress_.step(now, steps);
+  if (epoch != epoch_) return;
+  progress_.step(now, steps);
+  if (steps > 0) pace_.stepped(now);
 }
 
 void EpochMachine::has_written(double now) {

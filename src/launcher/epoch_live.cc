@@ -51,6 +51,7 @@ void EpochMachine::begin_switch(double now, Purpose purpose, double by, double h
   one.next = next_seating();
   drop_unfit_plan(one.next);
   one.epoch = ++last_epoch_;
+  pace_.switches();
   one.to_grow = purpose == Purpose::grow;
   one.since = now;
   one.by = by;

@@ -50,6 +50,7 @@ void EpochMachine::begin_ending(Ending next, double now) {
 
 void EpochMachine::advance(double now) {
   if (is_ready(false)) {
+    pace_.ready(now);
     end_growth();
     end_pause(now);
   }
@@ -134,6 +135,7 @@ void EpochMachine::start_epoch(double now, Seating seating) {
   epoch_ = ++last_epoch_;
   phase_ = Running{now, std::nullopt, false, settings_.live};
   progress_.begin(now);
+  pace_.starts(now);
   in<Running>()->was_resized = stopped_since && !is_retry;
   code_ = 0;
   action::StartWorkers start = start_of(epoch_, seating_);

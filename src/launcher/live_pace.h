@@ -3,15 +3,34 @@
 
 #include <deque>
 #include <optional>
+#include <utility>
 
 namespace swell::launcher {
 
-/// Predicts from what a run has measured how long its next live switch takes: the start of the
-/// programs, in which nearly all of it is spent, and the move of the state; and how long its
-/// workers need to leave by a restart. Pure; seconds. Of each list the longest of the last three
-/// counts, since a busy host is not quicker the next time.
+/// Measures how long a run's programs take to start, and predicts from what was measured how long
+/// its next live switch takes: the start of the programs, in which nearly all of it is spent, and
+/// the move of the state; and how long its workers need to leave by a restart. Pure; seconds. Of
+/// each list the longest of the last three counts, since a busy host is not quicker the next time.
 class LivePace {
  public:
+  /// All programs start anew at `now`.
+  void starts(double now) {
+    since_ = now;
+    is_ready_ = false;
+  }
+  /// All of them are as ready as a growth needs: they are about to make their first step.
+  void ready(double now) {
+    if (since_ && !std::exchange(is_ready_, true)) start_s_ = now - *since_;
+  }
+  /// They have made a step. The first one counts, where steps are known.
+  void stepped(double now) {
+    if (since_) start_s_ = now - *std::exchange(since_, std::nullopt);
+  }
+  /// Their steps say nothing of a start any more: a switch begins.
+  void switches() { since_.reset(); }
+  /// Returns the time from the last start to the first step; 0: not known yet.
+  double start_s() const noexcept { return start_s_; }
+
   /// An epoch's programs took so long to start and begin with the runtime, without a switch.
   void began(double seconds) { first_start_s_ = seconds; }
   /// The programs of a switch were ready after that time, or were not although they had it.
@@ -34,6 +53,9 @@ class LivePace {
  private:
   static void remember(std::deque<double>& list, double seconds);
 
+  std::optional<double> since_;
+  bool is_ready_ = false;
+  double start_s_ = 0;
   std::optional<double> first_start_s_;
   std::deque<double> starts_s_, starts_of_running_s_, moves_s_, leaves_s_;
 };

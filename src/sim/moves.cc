@@ -24,10 +24,7 @@ double predicted_s(const State& state, const Job& job, const plan::Layout& layou
 
 redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& from,
                        const plan::Layout& to) {
-  const auto& measured = state.setup.redeployment;
-  if (measured && state.setup.policy &&
-      state.setup.policy->simulation_traits().slurmctld !=
-          policy::SimulationTraits::Slurmctld::none)
+  if (const auto measured = state.measured_way())
     return redeploy::measured_cost_of(*measured, *job.type.expected, from, to, state.cluster);
   const auto method = state.setup.policy ? state.setup.policy->simulation_traits().redeployment
                                          : redeploy::Method::checkpoint;
@@ -104,6 +101,7 @@ void begin_move(State& state, Job& job, plan::Layout next) {
   ++job.version;
   const redeploy::Cost cost = cost_of(state, job, job.current, next);
   job.next = std::move(next);
+  job.moving = cost;
   if (cost.delay_s <= 0) return pause(state, job, cost.pause_s);
   job.move = Move::warming;
   state.outcome.lost_gpu_s += cost.delay_s * new_gpus(job);
@@ -111,11 +109,16 @@ void begin_move(State& state, Job& job, plan::Layout next) {
 }
 
 void warmed(State& state, Job& job) {
-  pause(state, job, cost_of(state, job, job.current, job.next).pause_s);
+  job.moving.pause_s = cost_of(state, job, job.current, job.next).pause_s;
+  pause(state, job, job.moving.pause_s);
 }
 
 void moved(State& state, Job& job) {
   job.move = Move::none;
+  if (const auto way = state.measured_way()) {
+    job.pauses.changed(*way, job.moving);
+    state.pauses.changed(job.spec.id, *way, job.moving);
+  }
   job.history.push_back(std::move(job.current));
   job.current = std::move(job.next);
   job.current_seen = false;

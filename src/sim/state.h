@@ -10,7 +10,7 @@
 
 #include "core/policy/policy.h"
 #include "core/policy/trust.h"
-#include "core/redeploy/measured.h"
+#include "core/redeploy/pauses.h"
 #include "sim/ledger.h"
 #include "sim/outcome.h"
 #include "sim/queue.h"
@@ -51,6 +51,8 @@ struct Job {
   GpuSet basic;  ///< its own allocation; all its GPUs where a policy replaces the base scheduler
   std::vector<LentGpus> companions;
   plan::Layout basic_plan, current, next;
+  redeploy::Cost moving;              ///< cost of the change of plan under way
+  redeploy::Pauses pauses;            ///< of its changes of plan, where Setup::redeployment holds
   std::vector<plan::Layout> history;  ///< plans that it ran, oldest first
   std::shared_ptr<const perf::Coefficients> coefficients;
   int max_gpus_so_far = 0;  ///< largest number of GPUs that it trained on
@@ -156,6 +158,7 @@ struct State {
   std::priority_queue<Event> events;
   Outcome outcome;
   policy::JobId next_companion = 1000000;
+  redeploy::ClusterPauses pauses;
   std::vector<int> kept;   ///< GPUs of each node that a pending job waits for, not to be lent
   bool changed = false;    ///< an event needs a pass of the base scheduler
   bool to_decide = false;  ///< an event needs a decision of the policy
@@ -170,6 +173,14 @@ struct State {
     using Slurmctld = policy::SimulationTraits::Slurmctld;
     return setup.policy && setup.clocks ? setup.policy->simulation_traits().slurmctld
                                         : Slurmctld::none;
+  }
+  /// How jobs change their plans as measured; none: the model says what that costs, and nothing is
+  /// measured.
+  std::optional<redeploy::Measured> measured_way() const noexcept {
+    using Slurmctld = policy::SimulationTraits::Slurmctld;
+    return setup.policy && setup.policy->simulation_traits().slurmctld != Slurmctld::none
+               ? setup.redeployment
+               : std::nullopt;
   }
   bool replaces() const noexcept {
     return setup.policy && setup.policy->simulation_traits().role == policy::Role::replaces;

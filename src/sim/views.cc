@@ -100,6 +100,10 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.started_s = job.started_s;
   view.reconfigured_s = job.reconfigured_s;
   view.reconfigurations = job.outcome.reconfigurations;
+  if (const auto way = state.measured_way()) {
+    view.method = redeploy::method_of(*way);
+    view.measured_cost = redeploy::expected_cost(job.pauses, state.pauses, *way);
+  }
   return view;
 }
 

@@ -29,6 +29,8 @@ check 'swell why says who took back what' explains
 # 8 GPUs: it has 4 again, and a rigid job the others.
 waits() { swell why "$job" | grep '^it takes no more now: no GPU that it could use is idle'; }
 check 'swell why says that nothing is idle for it' within 30 waits
+prices() { swell why "$job" | grep -E '^a change of its plan, by a restart, is expected to stop it for [0-9.]+ s, by its own last ones'; }
+check 'swell why says how long the last changes of plan make it expect the next one to stop it' prices
 
 others_are_refused() { # SUBCOMMAND [ARGUMENTS behind the job...]: to another user
   ! as nobody "$(command -v swell)" "$1" "$job" "${@:2}" > said 2>&1 && cat said && grep -q 'belongs to another user' said
@@ -57,6 +59,7 @@ kept() {
     has '.event == "job-started"' && ! has '.event == "job-started"' 2 && ! has '.event == "job-ended"'
 }
 check 'kill -9 of slurmctld loses nothing, and what it finds running is not kept twice' kept
+check 'what changes of its plan have cost is known after that, too' within 30 prices
 
 rebuilt() {
   "$cluster" kill-ctld -KILL && dd if=/dev/urandom of="$file" bs=4096 count=2 conv=notrunc status=none && "$cluster" restart-ctld &&

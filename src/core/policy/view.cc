@@ -13,4 +13,12 @@ plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Clust
   return allocations;
 }
 
+redeploy::Cost cost_of_change(const ElasticJobView& job, const plan::Layout& to,
+                              const cluster::Cluster& machines) {
+  const plan::Layout& from = job.training->current;
+  if (job.measured_cost && !to.stages.empty() && !from.stages.empty() && from != to)
+    return *job.measured_cost;
+  return redeploy::cost_of(job.method, *job.training->coefficients, from, to, machines);
+}
+
 }  // namespace swell::policy

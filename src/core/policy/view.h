@@ -14,6 +14,7 @@
 #include "core/policy/node_set.h"
 #include "core/policy/submissions.h"
 #include "core/policy/training.h"
+#include "core/redeploy/redeployment.h"
 
 namespace swell::policy {
 
@@ -96,6 +97,10 @@ struct ElasticJobView {
   /// Whether no step is done yet: then a change of plan loses only the time since the start.
   bool starting = false;
   int reconfigurations = 0;  ///< changes of plan so far
+  /// What a change of plan is expected to cost it, by the measured ones of the job, else of the
+  /// cluster's jobs; none: none was measured, and the model of `method` holds.
+  std::optional<redeploy::Cost> measured_cost;
+  redeploy::Method method = redeploy::Method::local_reuse;  ///< how it changes its plan
   std::vector<CompanionView> companions;
   std::vector<plan::GpuMask> basic_gpu_masks;  ///< mask of the GPUs on each of basic_nodes
   std::shared_ptr<const Training> training;    ///< null: its training is not known
@@ -113,6 +118,11 @@ struct ElasticJobView {
 /// The job's allocations in the order in which it got them, where `machines` keep the devices of
 /// allocations apart; else none.
 plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Cluster* machines);
+
+/// What it costs the job to go from its plan to plan `to`: as measured, where that was, else by the
+/// model. REQUIRES: its training is known.
+redeploy::Cost cost_of_change(const ElasticJobView& job, const plan::Layout& to,
+                              const cluster::Cluster& machines);
 
 /// Basic demand of a pending job. Jobs that could not start whatever is free (held, dependent,
 /// waiting for their begin time, over a limit) are not in the view.

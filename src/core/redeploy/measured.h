@@ -9,6 +9,11 @@ namespace swell::redeploy {
 /// without GPUs: DDP of 50 million parameters, processes of one machine (docs/frameworks.md).
 enum class Measured { live, restart };
 
+/// Returns what a way is in the model of cost_of().
+constexpr Method method_of(Measured way) noexcept {
+  return way == Measured::live ? Method::local_reuse : Method::checkpoint;
+}
+
 /// Cost of such a move where what was measured, which is all but the bytes of a larger state, takes
 /// the place of kInitialize_s and of the pause in redeployment.cc. A live job that gives GPUs back
 /// and needs no new process has no delay.

@@ -22,6 +22,7 @@ enum class Method {
 struct Cost {
   double delay_s = 0;
   double pause_s = 0;
+  friend bool operator==(const Cost&, const Cost&) = default;
 };
 
 /// Seconds to start workers: processes, CUDA context, model build, NCCL communicators. Suika's Fig.

@@ -49,14 +49,24 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   hello.model = *document;
   grow.plan = *document;
   grow.reason = "1.9 times as fast";
+  grow.devices_apart = true;
+  WorkerHello takes_one;
+  takes_one.one_program = "GPU 0 is in compute mode EXCLUSIVE_PROCESS";
   WorkerSignal signal;
   signal.signal = 10;
   const std::vector<Message> all = {
       hello,
       GrowDone{{{"abc", 12, ""}}},
       Released{12, "x", true},
-      Status{
-          JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3", {2, 4}, "it runs already"},
+      Status{JobState::switching,
+             3,
+             12,
+             1.5,
+             "it failed there",
+             "epoch 3",
+             {2, 4},
+             "it runs already",
+             7.5},
       Profile{3, {7}, 0.25, *document},
       Switched{"live", 2, 6, 0.25, *document},
       Bye{1},
@@ -73,7 +83,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       Replan{*document, "its owner wants it"},
       Ask{12, 2, "replan", 0, *document, 6, true},
       Answer{"done", Json()},
-      WorkerHello{},
+      takes_one,
       WorkerNotice{15},
       WorkerExit{1, 0, 9},
       start,

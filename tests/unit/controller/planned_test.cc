@@ -410,3 +410,65 @@ Test(planned, only_the_owner_is_answered) {
   cr_assert_neq(world.server.last<control::Refused>()->reason.find("there are replan"),
                 std::string::npos);
 }
+
+namespace {
+
+std::string why_of(Live& world) { return world.ask("why").text; }
+
+bool expects(Live& world, const std::string& words) {
+  return why_of(world).find(words) != std::string::npos;
+}
+
+}  // namespace
+
+Test(planned, a_change_of_plan_is_priced_by_the_job_s_own_pauses_also_after_a_restart) {
+  Live world;
+  world.report({.gpus = kEight});
+  cr_assert_not(expects(world, "is expected to stop it"), "nothing was measured");
+  world.now += 30;
+  world.server.says(1, control::Switched{"live", 1, 8, 2.5, Json::object({{"prepare_s", 6.0}})});
+  world.step();
+  cr_assert(expects(world, "is expected to stop it for 2.50 s, by its own last ones"), "%s",
+            why_of(world).c_str());
+  world.restart();
+  world.hello(2);
+  world.step();
+  cr_assert(expects(world, "for 2.50 s, by its own last ones"), "%s", why_of(world).c_str());
+}
+
+Test(planned, a_job_s_word_of_a_pause_counts_no_longer_than_it_was_seen_to_change) {
+  Live world;
+  world.report({.gpus = kEight});
+  world.now += 30;
+  world.server.says(1, control::Switched{"live", 1, 8, 1e8, Json()});
+  world.step();
+  cr_assert_not(expects(world, "for 100000000"), "%s", why_of(world).c_str());
+  cr_assert(expects(world, "by its own last ones"));
+}
+
+Test(planned, a_job_is_expected_to_stop_as_long_as_its_start_took_or_as_others_stopped) {
+  Live world;
+  control::Status status;
+  status.state = control::JobState::active;
+  status.workers = 8;
+  status.start_s = 17;
+  world.server.says(1, status);
+  world.step();
+  cr_assert_not(expects(world, "is expected to stop it"), "a live switch does not wait for that");
+  world.slurm.run(11, "node2", 8, "swell[elastic=max=16,grace=20 basic=8]");
+  world.World::hello(2, 11, 8, {});
+  world.step();
+  const auto why = [&] { return world.ask("why", 0, 1000, 11).text; };
+  cr_assert_eq(why().find("is expected to stop it"), std::string::npos, "%s", why().c_str());
+  world.now += 60;
+  world.server.says(1, control::Switched{"restart", 1, 8, 9, Json()});
+  world.step();
+  cr_assert_neq(
+      why().find("by a restart, is expected to stop it for 9.00 s, by those of other jobs"),
+      std::string::npos, "%s", why().c_str());
+  status.workers = 8;
+  world.server.says(2, status);
+  world.step();
+  cr_assert_neq(why().find("for 17.00 s, by the time from its start to its first step"),
+                std::string::npos, "%s", why().c_str());
+}

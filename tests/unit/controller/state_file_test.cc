@@ -74,6 +74,21 @@ Test(state_file, a_damaged_plan_of_an_owner_is_said) {
   cr_assert_neq(reason(folder).find("owners_plan: 0 is no job id"), std::string::npos);
 }
 
+Test(state_file, what_changes_of_plan_have_cost_is_kept) {
+  using swell::redeploy::Measured;
+  const Folder folder;
+  SavedState state;
+  state.jobs[7].pauses.changed(Measured::live, {5, 0.5});
+  state.pauses.changed(1000, Measured::restart, {0, 33});
+  cr_assert(save_state(folder.file(), state).ok());
+  cr_assert(load_state(folder.file()).value() == state);
+  folder.put(R"({"version":3,"issued":{},"jobs":{},"pauses":7})");
+  cr_assert_neq(reason(folder).find("pauses: it must be a list"), std::string::npos);
+  folder.put(
+      R"({"version":3,"issued":{},"jobs":{"7":{"started":1,"paused":false,"max":0,"pauses":7}}})");
+  cr_assert_neq(reason(folder).find("pauses: it must be an object"), std::string::npos);
+}
+
 Test(state_file, is_for_its_owner_alone) {
   const Folder folder;
   cr_assert(save_state(folder.file(), two_grants()).ok());

@@ -43,6 +43,33 @@ Test(live_pace, a_switch_is_compared_with_leaving_once_both_are_measured) {
   cr_assert_float_eq(*pace.longer_than_leaving_s(), 6, 1e-9);
 }
 
+Test(live_pace, a_start_lasts_until_the_first_step_where_steps_are_known) {
+  LivePace pace;
+  pace.stepped(90);
+  cr_assert_eq(pace.start_s(), 0, "it began before");
+  pace.starts(100);
+  pace.ready(104);
+  pace.ready(105);
+  cr_assert_float_eq(pace.start_s(), 4, 1e-9);
+  pace.stepped(107);
+  pace.stepped(108);
+  cr_assert_float_eq(pace.start_s(), 7, 1e-9);
+  pace.starts(200);
+  pace.ready(203);
+  pace.switches();
+  pace.stepped(300);
+  cr_assert_float_eq(pace.start_s(), 3, 1e-9, "a step after a live switch");
+}
+
+Test(live_pace, the_agent_says_how_long_the_start_took) {
+  Run run(false);
+  cr_assert_eq(run.machine.status().start_s, 0);
+  const double since = run.now;
+  run.now += 6;
+  run.event([&] { run.machine.made_steps(run.now, 0, 1); });
+  cr_assert_float_eq(run.machine.status().start_s, run.now - since, 1e-9);
+}
+
 namespace {
 
 /// Grown by a switch whose programs took `start_s` to start.

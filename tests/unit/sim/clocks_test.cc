@@ -186,3 +186,43 @@ Test(clocks, a_profile_comes_after_as_many_steps_as_programs_need) {
   };
   cr_assert(near(lent_s(60), 6 * lent_s(10), 1e-6), "%g and %g", lent_s(60), lent_s(10));
 }
+
+Test(clocks, policies_see_what_changes_of_plan_have_cost) {
+  struct Watch final : policy::Policy {
+    explicit Watch(bool one_by_one) : policy(Slurmctld::as_it_starts), asks(one_by_one) {}
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      for (const auto& job : view.jobs) {
+        if (job.measured_cost) seen = job.measured_cost;
+        method = job.method;
+      }
+      return asks ? policy.decide(view) : policy::Decisions{};
+    }
+    policy::SimulationTraits simulation_traits() const noexcept override {
+      return policy.simulation_traits();
+    }
+    OneByOne policy;
+    bool asks;
+    mutable std::optional<redeploy::Cost> seen;
+    mutable redeploy::Method method = redeploy::Method::device_to_device;
+  };
+  const auto run = [](std::optional<redeploy::Measured> redeployment, bool asks) {
+    GivenWorld world(1, {{4, 0, 3600}});
+    auto watch = std::make_unique<Watch>(asks);
+    world.setup.policy = watch.get();
+    world.setup.clocks = Clocks{.first_offer_s = 0};
+    world.setup.redeployment = redeployment;
+    world.run();
+    return watch;
+  };
+  const auto live = run(redeploy::Measured::live, true);
+  cr_assert(live->seen.has_value());
+  cr_assert(live->seen->pause_s >= 0.54 && live->seen->pause_s < 5, "%g", live->seen->pause_s);
+  cr_assert(live->method == redeploy::Method::local_reuse);
+  const auto restart = run(redeploy::Measured::restart, true);
+  cr_assert_gt(restart->seen->pause_s, 30);
+  cr_assert(restart->method == redeploy::Method::checkpoint);
+  cr_assert_not(run(redeploy::Measured::live, false)->seen, "nothing changed");
+  const auto model = run(std::nullopt, true);
+  cr_assert_not(model->seen);
+  cr_assert(model->method == redeploy::Method::local_reuse);
+}

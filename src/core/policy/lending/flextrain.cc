@@ -83,10 +83,7 @@ class Decision {
       const std::optional<Expansion> offer = best_of(expansions, *runner);
       if (!offer) continue;
       const double overhead_s =
-          redeploy::cost_of(redeploy::Method::local_reuse, *runner->job->training->coefficients,
-                            runner->job->training->current, offer->scaling.layout(offer->row),
-                            *view_.machines)
-              .pause_s;
+          cost_of_change(*runner->job, offer->scaling.layout(offer->row), *view_.machines).pause_s;
       if (likely_pays(*runner->job, offer->throughput / runner->throughput, overhead_s, decisions))
         expansions.lend(*runner, *offer);
     }

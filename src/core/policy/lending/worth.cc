@@ -47,8 +47,7 @@ double Worth::loss(const ElasticJobView& job, const CompanionView& companion) co
 }
 
 redeploy::Cost Worth::cost_of(const ElasticJobView& job, const plan::Layout& to) const {
-  return redeploy::cost_of(redeploy::Method::local_reuse, *job.training->coefficients,
-                           job.training->current, to, *view_.machines);
+  return cost_of_change(job, to, *view_.machines);
 }
 
 double Worth::horizon_s(const ElasticJobView& job, double throughput) const {

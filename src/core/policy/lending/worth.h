@@ -24,6 +24,7 @@ class Worth {
   /// speed is taken to have grown with one power of the GPUs all the way.
   double loss(const ElasticJobView& job, const CompanionView& companion) const;
 
+  /// Cost of going to plan `to`: as measured, where that was, else by the model.
   redeploy::Cost cost_of(const ElasticJobView& job, const plan::Layout& to) const;
 
   /// Seconds within which a change of plan has to pay: the time left where that is known; otherwise

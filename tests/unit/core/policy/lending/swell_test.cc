@@ -396,3 +396,23 @@ Test(swell, what_is_lent_on_the_jobs_own_node_is_planned_as_of_another_allocatio
     cr_assert_eq(parts, apart ? 0b11 : 0b1);
   }
 }
+
+Test(swell, a_change_of_plan_is_priced_by_what_changes_were_measured_to_cost) {
+  const auto lends = [](std::optional<redeploy::Cost> measured, redeploy::Method method) {
+    ClusterView view = idle_cluster(1);
+    know_machines(view);
+    view.now_s = 10000;
+    ElasticJobView& job = add_job(view, 1, 0, 2);
+    job.started_s = view.now_s - 200;
+    job.measured_cost = measured;
+    job.method = method;
+    profile(job, small_model(), light_coefficients());
+    return !decide(view).grants.empty();
+  };
+  using redeploy::Method;
+  cr_assert(lends(std::nullopt, Method::local_reuse));
+  cr_assert_not(lends(redeploy::Cost{0, 500}, Method::local_reuse),
+                "it stood still for long before");
+  cr_assert_not(lends(redeploy::Cost{500, 0}, Method::local_reuse), "its programs start slowly");
+  cr_assert(lends(redeploy::Cost{0, 1}, Method::checkpoint));
+}

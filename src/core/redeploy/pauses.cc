@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/redeploy/pauses.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+#include <vector>
+
+namespace swell::redeploy {
+
+namespace {
+
+constexpr double kMost_s = 1e9;
+
+const char* to_text(Measured way) { return way == Measured::live ? "live" : "restart"; }
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The median of delays, and that of pauses.
+std::optional<Cost> median(const std::vector<Cost>& costs) {
+  if (costs.empty()) return std::nullopt;
+  std::vector<double> delays, pauses;
+  for (const Cost& cost : costs) {
+    delays.push_back(cost.delay_s);
+    pauses.push_back(cost.pause_s);
+  }
+  return Cost{median(std::move(delays)), median(std::move(pauses))};
+}
+
+Json to_json(const Cost& cost) {
+  return Json::object({{"delay_s", cost.delay_s}, {"pause_s", cost.pause_s}});
+}
+
+Result<Cost> cost_from(const Json& json) {
+  const auto delay = json.number_at("delay_s", 0, kMost_s),
+             pause = json.number_at("pause_s", 0, kMost_s);
+  if (!delay) return delay.error();
+  if (!pause) return pause.error();
+  return Cost{*delay, *pause};
+}
+
+Result<Measured> way_from(const Json& json, const char* key) {
+  const Result<std::string> text = json.string_at(key);
+  if (!text) return text.error();
+  for (const Measured way : {Measured::live, Measured::restart})
+    if (*text == to_text(way)) return way;
+  return Error(fmt::format("\"{}\" is \"{}\"; it must be \"live\" or \"restart\"", key, *text));
+}
+
+}  // namespace
+
+void Pauses::changed(Measured way, Cost cost) {
+  of(way).push_back(cost);
+  if (of(way).size() > kKept) of(way).pop_front();
+  last_way_ = way;
+}
+
+std::optional<Cost> Pauses::expected(Measured way) const {
+  const std::deque<Cost>& costs = of(way);
+  if (!costs.empty()) return median(std::vector<Cost>(costs.begin(), costs.end()));
+  if (way == Measured::restart && start_s_ > 0) return Cost{0, start_s_};
+  return std::nullopt;
+}
+
+Json Pauses::to_json() const {
+  Json json = Json::object({{"start_s", start_s_}});
+  if (last_way_) json.set("last_way", to_text(*last_way_));
+  for (const Measured way : {Measured::live, Measured::restart}) {
+    Json list = Json::array();
+    for (const Cost& cost : of(way)) list.append(redeploy::to_json(cost));
+    json.set(to_text(way), list);
+  }
+  return json;
+}
+
+Result<Pauses> Pauses::from_json(const Json& json) {
+  if (!json.is_object()) return Error("it must be an object");
+  Pauses pauses;
+  const auto start = json.number_at("start_s", 0, kMost_s);
+  if (!start) return start.error();
+  for (const Measured way : {Measured::live, Measured::restart})
+    for (const Json& item : json.at(to_text(way)).items()) {
+      const auto cost = cost_from(item);
+      if (!cost) return cost.error().while_doing(to_text(way));
+      pauses.changed(way, *cost);
+    }
+  pauses.start_s_ = *start;
+  pauses.last_way_.reset();
+  if (!json.has("last_way")) return pauses;
+  const auto way = way_from(json, "last_way");
+  if (!way) return way.error();
+  pauses.last_way_ = *way;
+  return pauses;
+}
+
+void ClusterPauses::changed(std::int64_t owner, Measured way, Cost cost) {
+  std::erase_if(seen_, [&](const Seen& each) { return each.owner == owner && each.way == way; });
+  seen_.push_back({owner, way, cost});
+  const auto of_way =
+      std::count_if(seen_.begin(), seen_.end(), [&](const Seen& each) { return each.way == way; });
+  if (of_way > static_cast<std::ptrdiff_t>(kOwners))
+    seen_.erase(std::find_if(seen_.begin(), seen_.end(),
+                             [&](const Seen& each) { return each.way == way; }));
+}
+
+std::optional<Cost> ClusterPauses::expected(Measured way) const {
+  std::vector<Cost> costs;
+  for (const Seen& each : seen_)
+    if (each.way == way) costs.push_back(each.cost);
+  return median(costs);
+}
+
+Json ClusterPauses::to_json() const {
+  Json list = Json::array();
+  for (const Seen& each : seen_)
+    list.append(
+        redeploy::to_json(each.cost).set("owner", each.owner).set("way", to_text(each.way)));
+  return list;
+}
+
+Result<ClusterPauses> ClusterPauses::from_json(const Json& json) {
+  if (!json.is_array()) return Error("it must be a list");
+  ClusterPauses pauses;
+  for (const Json& item : json.items()) {
+    const auto owner = item.integer_at("owner", std::numeric_limits<std::int64_t>::min(),
+                                       std::numeric_limits<std::int64_t>::max());
+    const auto way = way_from(item, "way");
+    const auto cost = cost_from(item);
+    if (!owner) return owner.error();
+    if (!way) return way.error();
+    if (!cost) return cost.error();
+    pauses.changed(*owner, *way, *cost);
+  }
+  return pauses;
+}
+
+std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way) {
+  if (const auto cost = own.expected(way)) return cost;
+  return cluster.expected(way);
+}
+
+}  // namespace swell::redeploy

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "core/json.h"
+#include "core/redeploy/measured.h"
+#include "core/result.h"
+
+namespace swell::redeploy {
+
+/// What changes of plan have cost one training, as measured. Pure; seconds.
+class Pauses {
+ public:
+  /// Adds the cost of a change; only the last kKept of each way count.
+  void changed(Measured way, Cost cost);
+  /// Sets the time from the programs' start to their first step; returns whether it is another one.
+  bool started(double seconds) noexcept { return std::exchange(start_s_, seconds) != seconds; }
+
+  /// Returns what the next change is expected to cost: the median of the last ones of that way. For
+  /// a restart before any: the time from start to first step. None: nothing was measured.
+  std::optional<Cost> expected(Measured way) const;
+  /// Returns how the last change was made; none: there was none.
+  std::optional<Measured> last_way() const noexcept { return last_way_; }
+  /// Whether expected() is the time of a start.
+  bool is_by_start(Measured way) const noexcept { return of(way).empty() && start_s_ > 0; }
+  bool empty() const noexcept { return !last_way_ && start_s_ <= 0; }
+
+  Json to_json() const;
+  static Result<Pauses> from_json(const Json& json);
+  friend bool operator==(const Pauses&, const Pauses&) = default;
+
+  static constexpr std::size_t kKept = 5;
+
+ private:
+  std::deque<Cost>& of(Measured way) noexcept { return way == Measured::live ? live_ : restarts_; }
+  const std::deque<Cost>& of(Measured way) const noexcept {
+    return way == Measured::live ? live_ : restarts_;
+  }
+
+  std::deque<Cost> live_, restarts_;
+  std::optional<Measured> last_way_;
+  double start_s_ = 0;
+};
+
+/// The last changes of plan of a cluster's jobs. Each owner counts once for each way, so that
+/// nobody alone decides what a change is expected to cost others.
+class ClusterPauses {
+ public:
+  void changed(std::int64_t owner, Measured way, Cost cost);
+  /// Returns the median over the owners; none: no change of that way was measured.
+  std::optional<Cost> expected(Measured way) const;
+
+  Json to_json() const;
+  static Result<ClusterPauses> from_json(const Json& json);
+  friend bool operator==(const ClusterPauses&, const ClusterPauses&) = default;
+
+  static constexpr std::size_t kOwners = 64;  ///< the last ones to have had a change
+
+ private:
+  struct Seen {
+    std::int64_t owner = 0;
+    Measured way = Measured::live;
+    Cost cost;
+    friend bool operator==(const Seen&, const Seen&) = default;
+  };
+  std::deque<Seen> seen_;  ///< oldest first
+};
+
+/// Returns what a change of plan is expected to cost by measurements: the job's own, then those of
+/// the cluster. None: the model's (cost_of()) holds.
+std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way);
+
+}  // namespace swell::redeploy

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/redeploy/pauses.h"
+
+#include <criterion/criterion.h>
+
+using namespace swell;
+using namespace swell::redeploy;
+
+Test(pauses, nothing_is_expected_before_anything_was_measured) {
+  cr_assert_not(expected_cost({}, {}, Measured::live));
+  cr_assert_not(expected_cost({}, {}, Measured::restart));
+}
+
+Test(pauses, the_median_of_the_last_changes_of_that_way_is_expected) {
+  Pauses pauses;
+  for (const double pause_s : {90., 0.4, 0.5, 0.6, 20., 0.5})
+    pauses.changed(Measured::live, {10 * pause_s, pause_s});
+  pauses.changed(Measured::restart, {0, 33});
+  cr_assert(*pauses.expected(Measured::live) == (Cost{5, 0.5}));
+  cr_assert(*pauses.expected(Measured::restart) == (Cost{0, 33}));
+  cr_assert(*pauses.last_way() == Measured::restart);
+}
+
+Test(pauses, the_time_from_start_to_first_step_counts_until_a_restart_was_measured) {
+  Pauses pauses;
+  cr_assert(pauses.started(12));
+  cr_assert_not(pauses.started(12));
+  cr_assert(*pauses.expected(Measured::restart) == (Cost{0, 12}));
+  cr_assert(pauses.is_by_start(Measured::restart));
+  cr_assert_not(pauses.expected(Measured::live), "a live switch does not wait for a start");
+  pauses.changed(Measured::restart, {0, 20});
+  cr_assert(*pauses.expected(Measured::restart) == (Cost{0, 20}));
+  cr_assert_not(pauses.is_by_start(Measured::restart));
+}
+
+Test(pauses, a_job_s_own_come_before_those_of_others) {
+  Pauses own;
+  ClusterPauses cluster;
+  cluster.changed(1, Measured::live, {4, 2});
+  cr_assert(*expected_cost(own, cluster, Measured::live) == (Cost{4, 2}));
+  cr_assert_not(expected_cost(own, cluster, Measured::restart));
+  own.changed(Measured::live, {8, 1});
+  cr_assert(*expected_cost(own, cluster, Measured::live) == (Cost{8, 1}));
+}
+
+Test(pauses, each_owner_counts_once) {
+  ClusterPauses cluster;
+  cluster.changed(1, Measured::live, {0, 1});
+  cluster.changed(2, Measured::live, {0, 2});
+  for (int i = 0; i < 100; ++i) cluster.changed(3, Measured::live, {0, 900});
+  cr_assert(*cluster.expected(Measured::live) == (Cost{0, 2}));
+  for (int owner = 0; owner < 1000; ++owner) cluster.changed(owner, Measured::live, {0, 5});
+  cluster.changed(2000, Measured::restart, {0, 7});
+  cr_assert_eq(cluster.to_json().size(), ClusterPauses::kOwners + 1);
+}
+
+Test(pauses, are_read_as_they_were_written) {
+  Pauses own;
+  cr_assert(own.empty());
+  own.started(3);
+  own.changed(Measured::restart, {0, 33});
+  own.changed(Measured::live, {5, 0.5});
+  cr_assert(Pauses::from_json(own.to_json()).value() == own);
+  ClusterPauses cluster;
+  cluster.changed(1000, Measured::live, {5, 0.5});
+  cluster.changed(-1, Measured::restart, {0, 33});
+  cr_assert(ClusterPauses::from_json(cluster.to_json()).value() == cluster);
+}
+
+Test(pauses, damaged_ones_are_refused) {
+  const auto reason = [](const char* text) {
+    const auto read = Pauses::from_json(Json::parse(text).value());
+    return read ? std::string() : read.error().message();
+  };
+  cr_assert_neq(reason("7").find("object"), std::string::npos);
+  cr_assert_neq(reason(R"({"start_s":-1})").find("start_s"), std::string::npos);
+  cr_assert_neq(reason(R"({"start_s":1,"live":[{"delay_s":0}]})").find("pause_s"),
+                std::string::npos);
+  cr_assert_neq(reason(R"({"start_s":1,"last_way":"slow"})").find("\"slow\""), std::string::npos);
+  cr_assert_not(ClusterPauses::from_json(Json::object({})).ok());
+}
