@@ -199,7 +199,7 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
         100 * (1 - job.lowered_by_others)));
   if (job.unlikely)
     say(fmt::format(
-        "not grown: {} submissions of {} GPUs or more in {:.3g} h; chance {:.2f} of {:g}",
+        "not grown: {} submissions of {} GPUs or more in {:.3g} h; chance {:.3g} of {:g}",
         job.unlikely->submissions, parts_.config.arrivals.gpus,
         parts_.config.arrivals.window_s / 3600, job.unlikely->chance,
         parts_.config.arrivals.chance));
@@ -208,7 +208,8 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
   if (!job.switched.empty()) say("live mode: " + job.switched);
   const redeploy::Measured way = job.way();
-  const auto cost = redeploy::expected_cost(job.pauses, saved_.pauses, way);
+  const auto cost =
+      redeploy::expected_cost(job.pauses, saved_.pauses, way, static_cast<std::int64_t>(job.uid));
   if (cost)
     say(fmt::format("a change of its plan, {}, is expected to stop it for {:.2f} s, by {}",
                     way == redeploy::Measured::live ? "live" : "by a restart", cost->pause_s,

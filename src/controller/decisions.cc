@@ -121,9 +121,10 @@ policy::ClusterView Controller::view(double now) {
   saved_.health.apply(seen, snapshot_.taken);
   seen.submissions = std::make_shared<const std::vector<policy::Submission>>(
       saved_.submissions.on_clock(now, snapshot_.taken));
-  for (policy::ElasticJobView& job : seen.jobs)
-    job.measured_cost =
-        redeploy::expected_cost(jobs_.at(job.id).pauses, saved_.pauses, jobs_.at(job.id).way());
+  for (policy::ElasticJobView& job : seen.jobs) {
+    const ElasticJob& its = jobs_.at(job.id);
+    job.measured_cost = redeploy::expected_cost(its.pauses, saved_.pauses, its.way(), job.owner);
+  }
   return seen;
 }
 

@@ -22,6 +22,10 @@ namespace {
 constexpr long kMaxSamples = 1 << 16;  // of a micro-batch: planning time grows with them
 constexpr double kMinStep_s = 1e-6;
 
+/// Passes of one kind in an iteration that are planned for; a prediction of so many takes some
+/// milliseconds. 128 stages of one chunk and 512 micro-batches have as many.
+constexpr double kMaxPasses = 65536;
+
 /// Whether a plan over `used` is one for a job that holds `held`, of which `basic` are its own: it
 /// has a use for all that is lent, and may do without some of its own.
 bool is_over(const HeldGpus& used, const HeldGpus& basic, const HeldGpus& held) {
@@ -49,6 +53,18 @@ Result<void> check_size(const plan::Plan& plan) {
         fmt::format("its plan has {} micro-batches of {} samples; at most {} samples of {} a "
                     "micro-batch are planned for",
                     plan.micro_batches, samples, models::kMostBatch, kMaxSamples));
+  for (std::size_t i = 0; i < plan.stages.size(); ++i)
+    if (plan.stages[i].layers < 1)
+      return Error(fmt::format("stage {} of its plan has no layer; give each stage one", i));
+  if (!plan.has_chunks()) return {};
+  // Each prediction executes the schedule: its time and memory grow with the passes.
+  const double passes = static_cast<double>(plan.stages.size()) *
+                        static_cast<double>(plan.stages.front().chunks.size()) * plan.micro_batches;
+  if (passes > kMaxPasses)
+    return Error(fmt::format(
+        "its plan has {:.0f} passes of micro-batches through chunks; at most {:.0f} are planned "
+        "for, so use fewer chunks or micro-batches",
+        passes, kMaxPasses));
   return {};
 }
 

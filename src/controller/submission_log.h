@@ -14,26 +14,30 @@
 
 namespace swell::controller {
 
-/// Recent submissions of jobs that ask for GPUs, from Slurm's records; kept over restarts of
-/// slurmctld, which forgets ended jobs within minutes. Times are seconds since 1970.
+/// Recent submissions of jobs that ask for GPUs, from Slurm's records: those that have started, and
+/// those that wait for resources now. Held and cancelled ones tell nothing, and cost their user
+/// nothing. Those that have started are kept over restarts of slurmctld, which forgets ended jobs
+/// within minutes. Times are seconds since 1970.
 class SubmissionLog {
  public:
-  /// Number of jobs and arrays that are kept at most; the oldest are dropped first.
+  /// Number of jobs that have started which are kept at most; the oldest are dropped first.
   static constexpr std::size_t kMax = 1000;
 
-  /// Adds the jobs of the snapshot that were submitted in the last `window_s` for at least
-  /// `least_gpus` GPUs, and forgets older ones. An array counts by task, those that Slurm has split
-  /// off included; a requeued job counts once; companions and cancelled records of other sizes do
-  /// not count.
+  /// Takes over the jobs of the snapshot that were submitted in the last `window_s` for at least
+  /// `least_gpus` GPUs, and forgets older ones. Each task of an array counts, a requeued job once;
+  /// companions do not count. Linear in the snapshot.
   void look(const slurm::Snapshot& snapshot, double window_s, int least_gpus);
   /// Returns them in order of time, on a clock that shows `now_s` at `now`.
   std::vector<policy::Submission> on_clock(double now_s, std::time_t now) const;
 
-  /// An array of [job, submitted, gpus, tasks], in order of time.
+  /// An array of [job, submitted, gpus] of those that have started.
   Json to_json() const;
   static Result<SubmissionLog> from_json(const Json& json);
 
-  friend bool operator==(const SubmissionLog&, const SubmissionLog&) = default;
+  /// Compares what is kept over restarts.
+  friend bool operator==(const SubmissionLog& a, const SubmissionLog& b) {
+    return a.started_ == b.started_;
+  }
 
  private:
   struct Entry {
@@ -44,7 +48,8 @@ class SubmissionLog {
   };
   void drop_oldest();
 
-  std::map<control::JobId, Entry> jobs_;  ///< by job; an array by its own id
+  std::map<control::JobId, Entry> started_;
+  std::vector<Entry> waiting_;  ///< of the last snapshot
 };
 
 }  // namespace swell::controller

@@ -8,6 +8,7 @@ namespace swell::launcher {
 namespace {
 
 constexpr std::size_t kKept = 3;
+constexpr int kLeavesUntilForgotten = 3;
 
 double longest(const std::deque<double>& list) {
   return list.empty() ? 0 : *std::max_element(list.begin(), list.end());
@@ -24,6 +25,14 @@ std::optional<double> LivePace::expected_s() const {
 std::optional<double> LivePace::longer_than_leaving_s() const {
   if (starts_of_running_s_.empty() || leaves_s_.empty()) return std::nullopt;
   return longest(starts_of_running_s_) + longest(moves_s_) - longest(leaves_s_);
+}
+
+void LivePace::left(double seconds) {
+  remember(leaves_s_, seconds);
+  if (++leaves_since_ < kLeavesUntilForgotten) return;
+  leaves_since_ = 0;
+  starts_of_running_s_.clear();
+  moves_s_.clear();
 }
 
 void LivePace::remember(std::deque<double>& list, double seconds) {

@@ -38,11 +38,13 @@ class LivePace {
   /// processes.
   void started(double seconds, bool to_running) {
     remember(to_running ? starts_of_running_s_ : starts_s_, seconds);
+    leaves_since_ = 0;
   }
   /// From then on the switch took that time until it was committed.
   void moved(double seconds) { remember(moves_s_, seconds); }
-  /// All workers had left by themselves that long after they were asked to.
-  void left(double seconds) { remember(leaves_s_, seconds); }
+  /// All workers had left by themselves that long after they were asked to. After some leaves
+  /// without a switch, its times are forgotten: one that was slow once must not be the last.
+  void left(double seconds);
 
   /// Returns what the next switch to workers that are training is expected to take. None: nothing
   /// has been measured.
@@ -56,6 +58,7 @@ class LivePace {
   std::optional<double> since_;
   bool is_ready_ = false;
   double start_s_ = 0;
+  int leaves_since_ = 0;  ///< the last switch
   std::optional<double> first_start_s_;
   std::deque<double> starts_s_, starts_of_running_s_, moves_s_, leaves_s_;
 };

@@ -102,7 +102,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.reconfigurations = job.outcome.reconfigurations;
   if (const auto way = state.measured_way()) {
     view.method = redeploy::method_of(*way);
-    view.measured_cost = redeploy::expected_cost(job.pauses, state.pauses, *way);
+    view.measured_cost = redeploy::expected_cost(job.pauses, state.pauses, *way, job.spec.id);
   }
   return view;
 }

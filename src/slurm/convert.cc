@@ -154,7 +154,6 @@ JobRecord convert(const job_info_t& info) {
   job.id = job_id_of(info);
   job.het_leader = info.het_job_id;
   job.has_script = info.batch_flag != 0;
-  job.array = info.array_job_id;
   job.in_array = info.array_job_id != 0 || info.array_task_str != nullptr;
   job.uid = info.user_id;
   job.user = text(info.user_name);

@@ -55,7 +55,6 @@ struct JobRecord {
   std::uint32_t time_limit_min = 0;  ///< 0: none
   bool has_script = false;           ///< submitted with sbatch
   bool in_array = false;             ///< an array, or a task of one
-  JobId array = 0;                   ///< id of that array; 0: none, or its own
   bool starts_again = false;  ///< waits for an expedited requeue: its nodes are its own until then
   // Demands of a pending job:
   int pending_tasks = 1;  ///< array tasks that this record stands for

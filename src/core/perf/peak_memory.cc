@@ -181,8 +181,9 @@ PeakMemory MemoryModel::stage_peak(const plan::Layout& layout, int i) const {
 
 bool MemoryModel::fits(const plan::Layout& layout) const {
   if (layout.has_chunks()) {
-    const schedule::Schedule schedule =
-        schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches});
+    const schedule::Shape shape{layout.pp(), layout.chunks(), layout.micro_batches};
+    if (!schedule::check_shape(shape)) return false;
+    const schedule::Schedule schedule = schedule::interleaved(shape);
     for (int i = 0; i < layout.pp(); ++i) {
       const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
       const std::vector<models::Load> loads = loads_of(layout, i);

@@ -213,9 +213,13 @@ template <typename PassesOf>
 IterationTime PerformanceModel::exact_time(const plan::Layout& layout,
                                            const PassesOf& passes_of) const {
   if (layout.has_chunks()) {
-    const auto graph = schedule::Graph::of_orders(
-        schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches}));
     IterationTime time;
+    const schedule::Shape shape{layout.pp(), layout.chunks(), layout.micro_batches};
+    if (!schedule::check_shape(shape)) {  // more passes than are predicted
+      time.steady = std::numeric_limits<double>::infinity();
+      return time;
+    }
+    const auto graph = schedule::Graph::of_orders(schedule::interleaved(shape));
     time.steady = graph ? schedule::evaluate(*graph, chunk_costs(*this, layout)).seconds
                         : std::numeric_limits<double>::infinity();
     return time;

@@ -154,10 +154,10 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
     const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
     TypeFit& fit = fits[static_cast<std::size_t>(group.type)];
-    fit.seen = true;
     const models::Load& load = loads[static_cast<std::size_t>(seen.stage)];
     const double layers = load.layers + load.modules * chain.module_work();
     if (!(layers > 0)) continue;  // heads alone
+    fit.seen = true;
     if (profile.layer_launch_s > 0) {
       const cluster::GpuType& gpu = cluster.type(group.type);
       const double commu = seen.fwd_commu_s / layers;

@@ -14,8 +14,9 @@ constexpr double kMost_s = 1e9;
 
 const char* to_text(Measured way) { return way == Measured::live ? "live" : "restart"; }
 
+/// The middle one, of two the lower.
 double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
@@ -107,11 +108,11 @@ void ClusterPauses::changed(std::int64_t owner, Measured way, Cost cost) {
                              [&](const Seen& each) { return each.way == way; }));
 }
 
-std::optional<Cost> ClusterPauses::expected(Measured way) const {
+std::optional<Cost> ClusterPauses::expected(Measured way, std::int64_t asking) const {
   std::vector<Cost> costs;
   for (const Seen& each : seen_)
-    if (each.way == way) costs.push_back(each.cost);
-  return median(costs);
+    if (each.way == way && each.owner != asking) costs.push_back(each.cost);
+  return costs.size() < kMinOwners ? std::nullopt : median(costs);
 }
 
 Json ClusterPauses::to_json() const {
@@ -138,9 +139,10 @@ Result<ClusterPauses> ClusterPauses::from_json(const Json& json) {
   return pauses;
 }
 
-std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way) {
+std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way,
+                                  std::int64_t owner) {
   if (const auto cost = own.expected(way)) return cost;
-  return cluster.expected(way);
+  return cluster.expected(way, owner);
 }
 
 }  // namespace swell::redeploy

@@ -52,14 +52,17 @@ class Pauses {
 class ClusterPauses {
  public:
   void changed(std::int64_t owner, Measured way, Cost cost);
-  /// Returns the median over the owners; none: no change of that way was measured.
-  std::optional<Cost> expected(Measured way) const;
+  /// Returns the median over the owners but `asking`; none: fewer than kMinOwners others have had a
+  /// change of that way.
+  std::optional<Cost> expected(Measured way, std::int64_t asking) const;
 
   Json to_json() const;
   static Result<ClusterPauses> from_json(const Json& json);
   friend bool operator==(const ClusterPauses&, const ClusterPauses&) = default;
 
   static constexpr std::size_t kOwners = 64;  ///< the last ones to have had a change
+  /// Number of owners whose median counts: two of fewer could make it what they like.
+  static constexpr std::size_t kMinOwners = 3;
 
  private:
   struct Seen {
@@ -71,8 +74,9 @@ class ClusterPauses {
   std::deque<Seen> seen_;  ///< oldest first
 };
 
-/// Returns what a change of plan is expected to cost by measurements: the job's own, then those of
-/// the cluster. None: the model's (cost_of()) holds.
-std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way);
+/// Returns what a change of plan is expected to cost a job of `owner` by measurements: the job's
+/// own, then those of other owners. None: the model's (cost_of()) holds.
+std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way,
+                                  std::int64_t owner);
 
 }  // namespace swell::redeploy

@@ -176,3 +176,22 @@ def test_random_weights_are_drawn_as_the_family_says():
 def test_errors_name_the_value(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+class NoSession:
+    """A runtime that must not be asked for anything but the end of a step."""
+
+    def step(self, *_, **__):
+        return 0
+
+
+def head_apart(rank):
+    made = Engine(models.CONFIGS["llama"](), adamw, global_batch=models.BATCH, plan=models.plan(3, (4, 1, [4], 5), (0, 1, [4], 1)))
+    made._session, made._is_observed = NoSession(), False
+    return made.step(models.batch())
+
+
+def test_a_stage_without_layers_trains_without_a_profile(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    results = pool.run(tmp_path, [(2, head_apart, ())])
+    assert results[0][0] == results[0][1]

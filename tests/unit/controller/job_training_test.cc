@@ -171,6 +171,38 @@ Test(job_training, an_owners_plan_needs_no_profile) {
   cr_assert_not(training.check_plan(uneven, kTwo, kTwo, *live_machines()).ok());
 }
 
+Test(job_training, a_plan_with_more_passes_than_can_be_predicted_is_refused) {
+  plan::Plan chunked = kOnTwo.plan();
+  chunked.stages[0].chunks = {2, 1, 1, 1, 1, 1, 1, 1, 1};  // embedding, 8 layers, head
+  cr_assert(JobTraining().check_plan(chunked, kTwo, kTwo, *live_machines()).ok());
+  chunked.micro_batches = 1 << 16;
+  const auto refused = JobTraining().check_plan(chunked, kTwo, kTwo, *live_machines());
+  cr_assert_not(refused.ok());
+  cr_assert(has(refused.error().message(), "589824 passes"), "%s",
+            refused.error().message().c_str());
+  control::Profile message = kOnTwo.message();
+  message.profile.set("plan", chunked.to_json());
+  JobTraining training;
+  const auto taken = training.take(message, kTwo, kTwo, *live_machines());
+  cr_assert_not(taken.ok());
+  cr_assert(has(taken.error().message(), "589824 passes"), "%s", taken.error().message().c_str());
+  cr_assert_not(training.is_known(), "nor is it kept in the state file");
+}
+
+Test(job_training, a_plan_with_a_stage_without_layers_is_refused) {
+  plan::Plan bare = kOnTwo.plan();
+  bare.stages.push_back(bare.stages[0]);
+  bare.stages[0].groups.pop_back();
+  bare.stages[1].groups.erase(bare.stages[1].groups.begin());
+  bare.stages[0].chunks = {9};
+  bare.stages[1].layers = 0;
+  bare.stages[1].chunks = {1};
+  const auto refused = JobTraining().check_plan(bare, kTwo, kTwo, *live_machines());
+  cr_assert_not(refused.ok());
+  cr_assert(has(refused.error().message(), "stage 1 of its plan has no layer"), "%s",
+            refused.error().message().c_str());
+}
+
 Test(job_training, a_plan_that_was_refused_says_nothing_of_the_program) {
   const auto decided = [](bool is_run) {
     JobTraining training = taken(kOnTwo);

@@ -460,9 +460,19 @@ Test(planned, a_job_is_expected_to_stop_as_long_as_its_start_took_or_as_others_s
   world.step();
   const auto why = [&] { return world.ask("why", 0, 1000, 11).text; };
   cr_assert_eq(why().find("is expected to stop it"), std::string::npos, "%s", why().c_str());
+  const auto others = [&](const auto& message_of) {
+    for (const uid_t owner : {1001, 1002, 1003})
+      world.server.says(owner, message_of(static_cast<JobId>(owner)), owner);
+    world.step();
+  };
+  for (const JobId id : {1001, 1002, 1003})
+    world.slurm.run(id, "node3", 2, "swell[elastic=max=16,grace=20 basic=2]").uid = id;
+  others([](JobId id) { return swell::test::hello_of(id, 2); });
   world.now += 60;
-  world.server.says(1, control::Switched{"restart", 1, 8, 9, Json()});
+  world.server.says(1, control::Switched{"restart", 1, 8, 9000, Json()});
   world.step();
+  cr_assert_eq(why().find("is expected to stop it"), std::string::npos, "one owner says nothing");
+  others([](JobId) { return control::Switched{"restart", 1, 2, 9, Json()}; });
   cr_assert_neq(
       why().find("by a restart, is expected to stop it for 9.00 s, by those of other jobs"),
       std::string::npos, "%s", why().c_str());

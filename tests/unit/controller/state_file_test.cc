@@ -54,7 +54,7 @@ Test(state_file, is_read_as_it_was_written) {
   snapshot.taken = 5000;
   snapshot.jobs.emplace_back();
   snapshot.jobs[0].id = 3;
-  snapshot.jobs[0].phase = swell::slurm::JobPhase::pending;
+  snapshot.jobs[0].phase = swell::slurm::JobPhase::running;
   snapshot.jobs[0].submit_time = 4990;
   snapshot.jobs[0].gpus_in_all.count = 64;
   planned.submissions.look(snapshot, 600, 32);

@@ -32,6 +32,18 @@ Test(live_pace, a_switch_to_running_workers_counts_by_itself) {
   cr_assert_float_eq(*pace.expected_s(), 0.75, 1e-9);
 }
 
+Test(live_pace, a_slow_switch_is_forgotten_after_some_leaves) {
+  LivePace pace;
+  pace.began(3);
+  pace.started(90, true);
+  pace.moved(1);
+  for (int i = 0; i < 2; ++i) pace.left(2);
+  cr_assert_float_eq(*pace.longer_than_leaving_s(), 89, 1e-9);
+  pace.left(2);
+  cr_assert_not(pace.longer_than_leaving_s(), "the next reclaim tries a switch again");
+  cr_assert_float_eq(*pace.expected_s(), 3, 1e-9);
+}
+
 Test(live_pace, a_switch_is_compared_with_leaving_once_both_are_measured) {
   LivePace pace;
   pace.left(2);

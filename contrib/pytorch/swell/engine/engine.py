@@ -178,12 +178,12 @@ class Engine:
         """
         before, self._schedule = self._schedule, _read(schedule)
         try:
-            made = self._executing()
+            self._order_of(self.plan)
         except ValueError:
             self._schedule = before
             raise
-        self._executor.end()
-        self._executor = made
+        self._executor.end()        # first: both put the gradients of the same layers off
+        self._executor = self._executing()
 
     def _timed(self) -> Regions:
         """What takes, or gives, the times of a step's parts."""
@@ -294,6 +294,11 @@ class Engine:
         """backward(), and what it takes of memory; then this worker's role is known, so that its profile is reported."""
         self._is_observed = True
         assert self._session is not None
+        for number, stage in enumerate(self.plan.stages):
+            if stage.layers == 0:       # the runtime knows no such stage
+                if self.rank == 0:
+                    print(f"swell: no profile is reported: stage {number} of the plan has no layer", file=sys.stderr, flush=True)
+                return self.backward(batch)
         mine = self._mine(batch)
         watched = next((memory.WholeActivations(chunk) for chunk in self._share.models() if chunk.layers), None)
         if self.device.type == "cpu":

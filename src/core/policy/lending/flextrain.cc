@@ -42,13 +42,20 @@ class Decision {
     Decisions decisions;
     decisions.grants = lend_what_is_owed(room_, jobs);
     write_shrunk(room_, tables_, decisions, &belief_);
-    if (view_.queue.empty()) lend(decisions);
+    if (!waits_for_gpus()) lend(decisions);
     decisions.reclaims = room_.reclaims();
     if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
     return decisions;
   }
 
  private:
+  /// Whether a pending job needs GPUs, or whole nodes, which may have some.
+  bool waits_for_gpus() const {
+    return std::any_of(view_.queue.begin(), view_.queue.end(), [](const PendingDemand& demand) {
+      return demand.per_node.gpus > 0 || demand.in_all.gpus > 0 || demand.whole_nodes;
+    });
+  }
+
   /// The job that gained most loses least by a reclaim; all lose what they are owed last.
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
     const double speedup =
@@ -61,7 +68,7 @@ class Decision {
   bool likely_pays(const ElasticJobView& job, double speedup, double overhead_s,
                    Decisions& decisions) const {
     const double chance = chance_to_pay(counted_, filter_, speedup, overhead_s);
-    if (chance > filter_.chance || filter_.chance <= 0) return true;
+    if (chance >= filter_.chance) return true;
     decisions.unlikely.push_back({job.id, counted_, chance});
     return false;
   }
@@ -119,7 +126,9 @@ class Decision {
       int more = 0;
       for (const Grant& grant : grants) more += grant.lent.gpus;
       const double speedup = static_cast<double>(total + more) / std::max(total, 1);
-      if (likely_pays(**job, speedup, redeploy::kInitialize_s, decisions))
+      const double overhead_s =
+          (*job)->measured_cost ? (*job)->measured_cost->pause_s : redeploy::kInitialize_s;
+      if (likely_pays(**job, speedup, overhead_s, decisions))
         decisions.grants.insert(decisions.grants.end(), grants.begin(), grants.end());
     }
   }

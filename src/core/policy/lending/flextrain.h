@@ -9,7 +9,7 @@
 namespace swell::policy {
 
 /// FlexTrain's scaling controller (section 5). Thread-safe; its only state are cached scale tables.
-/// - It lends nothing while any job is pending.
+/// - It lends nothing while any job that needs GPUs is pending.
 /// - The job with the fewest GPUs comes first, and gets the idle size of highest throughput in its
 ///   scale table, up to its maximum. Rows that bring no significant gain over the row before are
 ///   left out of the table (section 4.4.4, rule 3).

@@ -7,8 +7,8 @@ using namespace swell;
 using namespace swell::redeploy;
 
 Test(pauses, nothing_is_expected_before_anything_was_measured) {
-  cr_assert_not(expected_cost({}, {}, Measured::live));
-  cr_assert_not(expected_cost({}, {}, Measured::restart));
+  cr_assert_not(expected_cost({}, {}, Measured::live, 1));
+  cr_assert_not(expected_cost({}, {}, Measured::restart, 1));
 }
 
 Test(pauses, the_median_of_the_last_changes_of_that_way_is_expected) {
@@ -36,11 +36,24 @@ Test(pauses, the_time_from_start_to_first_step_counts_until_a_restart_was_measur
 Test(pauses, a_job_s_own_come_before_those_of_others) {
   Pauses own;
   ClusterPauses cluster;
-  cluster.changed(1, Measured::live, {4, 2});
-  cr_assert(*expected_cost(own, cluster, Measured::live) == (Cost{4, 2}));
-  cr_assert_not(expected_cost(own, cluster, Measured::restart));
+  for (const int owner : {1, 2, 3}) cluster.changed(owner, Measured::live, {4, 2});
+  cr_assert(*expected_cost(own, cluster, Measured::live, 9) == (Cost{4, 2}));
+  cr_assert_not(expected_cost(own, cluster, Measured::restart, 9));
   own.changed(Measured::live, {8, 1});
-  cr_assert(*expected_cost(own, cluster, Measured::live) == (Cost{8, 1}));
+  cr_assert(*expected_cost(own, cluster, Measured::live, 9) == (Cost{8, 1}));
+}
+
+Test(pauses, neither_one_owner_nor_two_decide_for_others) {
+  ClusterPauses cluster;
+  cluster.changed(1, Measured::live, {0, 9000});
+  cr_assert_not(cluster.expected(Measured::live, 9));
+  cluster.changed(2, Measured::live, {0, 9000});
+  cr_assert_not(cluster.expected(Measured::live, 9));
+  cluster.changed(3, Measured::live, {0, 1});
+  cr_assert_not(cluster.expected(Measured::live, 3), "the asking job's owner does not count");
+  cluster.changed(4, Measured::live, {0, 1});
+  cr_assert(*cluster.expected(Measured::live, 9) == (Cost{0, 1}),
+            "of two in the middle, the lower");
 }
 
 Test(pauses, each_owner_counts_once) {
@@ -48,7 +61,7 @@ Test(pauses, each_owner_counts_once) {
   cluster.changed(1, Measured::live, {0, 1});
   cluster.changed(2, Measured::live, {0, 2});
   for (int i = 0; i < 100; ++i) cluster.changed(3, Measured::live, {0, 900});
-  cr_assert(*cluster.expected(Measured::live) == (Cost{0, 2}));
+  cr_assert(*cluster.expected(Measured::live, 9) == (Cost{0, 2}));
   for (int owner = 0; owner < 1000; ++owner) cluster.changed(owner, Measured::live, {0, 5});
   cluster.changed(2000, Measured::restart, {0, 7});
   cr_assert_eq(cluster.to_json().size(), ClusterPauses::kOwners + 1);

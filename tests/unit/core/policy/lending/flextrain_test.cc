@@ -52,6 +52,10 @@ Test(flextrain, lends_nothing_while_any_job_is_pending) {
   ClusterView view = one_job();
   view.queue.push_back(pending(9, 8, 8));  // more than there is
   cr_assert(decide(view).grants.empty());
+  view.queue[0].per_node.gpus = 0;
+  cr_assert_eq(granted(decide(view), 1), 12, "it needs no GPUs");
+  view.queue[0].whole_nodes = true;
+  cr_assert(decide(view).grants.empty());
 }
 
 Test(flextrain, what_a_consenting_job_is_owed_is_lent_while_jobs_are_pending) {
@@ -115,6 +119,14 @@ Test(flextrain, a_job_without_a_profile_is_taken_to_scale_linearly) {
   const Decisions decisions = decide(view);
   cr_assert_eq(granted(decisions, 1), 0);
   cr_assert_eq(decisions.unlikely.size(), 1u);
+  view.jobs[0].measured_cost = redeploy::Cost{0, 5};
+  cr_assert_eq(granted(decide(view), 1), 12, "its restarts take 5 s");
+}
+
+Test(flextrain, a_chance_of_one_is_enough_where_nobody_comes) {
+  FlexTrain::Options sure;
+  sure.chance = 1;
+  cr_assert_eq(granted(decide(one_job(), sure), 1), 12);
 }
 
 Test(flextrain, reclaims_from_the_job_that_gained_most) {
