@@ -95,6 +95,12 @@ class Host final : public control::BackgroundThread {
 
   std::vector<JobId> reclaim_order() const { return book_.reclaim_order(); }
   bool is_on() const { return on_; }
+  /// Logs nothing from its return on: the functions of the sink are the plugin's, which Slurm
+  /// unloads though a thread may be left behind.
+  void mute() {
+    const std::lock_guard lock(sink_mutex_);
+    sink_ = {};
+  }
 
  private:
   /// Follows Elasticity in swell.conf; all else of it is for the next start of slurmctld.
@@ -119,9 +125,11 @@ class Host final : public control::BackgroundThread {
 
   // What is logged may quote what users wrote.
   void info(const std::string& text) const {
+    const std::lock_guard lock(sink_mutex_);
     if (sink_.info != nullptr) sink_.info(("swell: " + control::printable(text)).c_str());
   }
   void error(const std::string& text) const {
+    const std::lock_guard lock(sink_mutex_);
     if (sink_.error != nullptr) sink_.error(("swell: " + control::printable(text)).c_str());
   }
 
@@ -252,6 +260,7 @@ class Host final : public control::BackgroundThread {
     }
   }
 
+  mutable std::mutex sink_mutex_;  ///< of the next, and held while it is called
   LogSink sink_;
   GrantBook book_;
   std::atomic<bool> on_{false};
@@ -309,7 +318,9 @@ void stop_controller() noexcept {
       std::lock_guard lock(shared().mutex);
       host = std::move(shared().host);
     }
-    if (host) host->stop(std::chrono::seconds(2));
+    if (!host) return;
+    host->stop(std::chrono::seconds(2));
+    host->mute();
   } catch (...) {  // nothing can be done about it, and slurmctld is on its way out
   }
 }
