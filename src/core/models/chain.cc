@@ -73,7 +73,7 @@ Load Chain::load(int first, int end) const noexcept {
   load.embeddings = common(0, 1);
   load.layers = common(1, layers_ + 1);
   load.heads = common(layers_ + 1, layers_ + 2);
-  // Of the units behind the head, modules have even numbers from 0.
+  // Units behind the head count from 0: modules have even numbers.
   const int behind = layers_ + 2;
   const int from = std::clamp(first - behind, 0, 2 * mtp_heads_);
   const int to = std::clamp(end - behind, from, 2 * mtp_heads_);

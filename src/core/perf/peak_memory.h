@@ -61,7 +61,7 @@ class MemoryModel {
   /// Without activations.
   PeakMemory held(const models::Load& load, int tp, int type) const noexcept;
   Linear linear(int i, int pp, int micro_batches, int tp) const noexcept;
-  /// What MTP heads add to the last stage of one chunk, for `in_flight` micro-batches.
+  /// Memory that MTP heads add to the last stage of one chunk, for `in_flight` micro-batches.
   struct Mtp {
     double param_optim = 0, grad = 0, sample = 0;
   };

@@ -26,7 +26,7 @@ struct PolicyOptions {
   std::shared_ptr<Executor> executor;
   /// Limit of each of its solves; null: none, so that equal views give equal decisions.
   std::function<planner::Budget()> budget;
-  /// Of policies that lend only where idle GPUs are likely to stay idle.
+  /// For policies that lend only where idle GPUs are likely to stay idle.
   ArrivalFilter arrivals = {};
   /// Numbers among the policy's own Options, for simulations.
   Parameters parameters = {};

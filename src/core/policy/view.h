@@ -97,7 +97,7 @@ struct ElasticJobView {
   /// Whether no step is done yet: then a change of plan loses only the time since the start.
   bool starting = false;
   int reconfigurations = 0;  ///< changes of plan so far
-  /// What a change of plan is expected to cost it, by the measured ones of the job, else of the
+  /// Expected cost of a change of plan, by the measured ones of the job, else of the
   /// cluster's jobs; none: none was measured, and the model of `method` holds.
   std::optional<redeploy::Cost> measured_cost;
   redeploy::Method method = redeploy::Method::local_reuse;  ///< how it changes its plan
@@ -119,8 +119,8 @@ struct ElasticJobView {
 /// allocations apart; else none.
 plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Cluster* machines);
 
-/// What it costs the job to go from its plan to plan `to`: as measured, where that was, else by the
-/// model. REQUIRES: its training is known.
+/// Returns the cost of going from the job's plan to plan `to`: as measured, where it was, else by
+/// the model. REQUIRES: its training is known.
 redeploy::Cost cost_of_change(const ElasticJobView& job, const plan::Layout& to,
                               const cluster::Cluster& machines);
 

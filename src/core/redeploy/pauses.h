@@ -13,7 +13,7 @@
 
 namespace swell::redeploy {
 
-/// What changes of plan have cost one training, as measured. Pure; seconds.
+/// Measured costs of one training's changes of plan. Pure; seconds.
 class Pauses {
  public:
   /// Adds the cost of a change; only the last kKept of each way count.

@@ -53,7 +53,7 @@ double update_s(double parameters, const Software& software, const cluster::GpuT
 double parameters_of_layer(const models::Model& model);
 double parameters_of_module(const models::Model& model);
 double parameters_of_embedding(const models::Model& model);
-/// Of all that a stage holds; units that share a matrix have it once.
+/// Counts all that a stage holds; units that share a matrix have it once.
 double parameters_of(const models::Load& load, const models::Model& model);
 
 }  // namespace swell::sim::judge

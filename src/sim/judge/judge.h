@@ -27,7 +27,7 @@ struct Pipeline {
   schedule::Schedule schedule;
   /// Loads of the chunks, by stage * chunks + chunk. A chunk may be empty.
   std::vector<models::Load> loads;
-  /// What `layout` says: the chunks that it lists under `schedule`; without any, one chunk a stage.
+  /// Returns that of the chunks that `layout` lists; without any, of one chunk a stage.
   static Pipeline of(const plan::Layout& layout, const models::Model& model,
                      schedule::Schedule schedule);
   /// The same under the interleaved schedule, which is 1F1B for one chunk.

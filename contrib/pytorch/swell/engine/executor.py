@@ -108,7 +108,7 @@ class Executor:
                      for back_, stage, group in ((False, behind, onward), (True, before, back))} if several else {}
         # Messages of one direction are received in the order in which they are sent: NCCL knows no tags.
         self._sent: dict[bool, list[Pass]] = {False: [], True: []}
-        # What another stage sends says which messages it has taken by then.
+        # A message of another stage shows which messages it has taken by then.
         self._taken: dict[Pass, list[Pass]] = {}
         for stage in sorted({before, behind}) if several else ():
             taken: list[Pass] = []

@@ -33,7 +33,7 @@ class FlexTrain final : public Policy {
     double min_growth = 0.1;                  ///< for jobs without a profile; see FewestFirst
     std::function<planner::Budget()> budget;  ///< see PolicyOptions
   };
-  /// What `swell sim --set` knows.
+  /// Parameters that `swell sim --set` accepts.
   static constexpr std::array<Parameter<Options>, 5> kParameters = {
       {{"chance", &Options::chance, 0, 1},
        {"window", &Options::window_s, 60, 7 * 86400},
