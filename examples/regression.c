@@ -7,7 +7,8 @@
  * usage: regression STEPS [LAYERS ROWS COLUMNS [STEP_MICROSECONDS]]
  * RANK and WORLD_SIZE say who it is, as swellrun gives them: (stage * dp + group) * tp + shard. PLAN=pp,dp,tp,zero is the
  * plan; else PLANS="1=1,1,1,0 4=2,1,2,0" has it by WORLD_SIZE; else all ranks are replicas. OUT=FOLDER: the parameters are
- * written there at the end, a file a layer, and a line for each program that began. STAYS: it keeps its process; STAYS=together: only where no new one is started.
+ * written there at the end, a file a layer, and a line for each program that began. Once OUT/last is there, the number in it replaces STEPS; all ranks
+ * must read it before that step. STAYS: it keeps its process; STAYS=together: only where no new one is started.
  * Without SWELL_RUNTIME it trains alone.
  */
 #include <errno.h>
@@ -102,6 +103,18 @@ static int take_place(swell_session_t *session) {
   return code;
 }
 
+/* The last step: STEPS, or the number in OUT/last once that file is there. */
+static uint64_t last_step(uint64_t steps) {
+  char path[4096];
+  unsigned long long number = 0;
+  if (getenv("OUT") == NULL || snprintf(path, sizeof path, "%s/last", getenv("OUT")) < 0) return steps;
+  FILE *file = fopen(path, "r");
+  if (file == NULL) return steps;
+  if (fscanf(file, "%llu", &number) == 1) steps = number;
+  fclose(file);
+  return steps;
+}
+
 static int begin(swell_session_t *session, swell_epoch_t *epoch) {
   const char *rank = swell_variable(session, "RANK"), *out = getenv("OUT");
   const int code = swell_adopt(session, epoch);
@@ -113,7 +126,7 @@ static int begin(swell_session_t *session, swell_epoch_t *epoch) {
 }
 
 int main(int argc, char **argv) {
-  const uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
+  uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
   if (argc > 4) layers = atoi(argv[2]), rows = atoi(argv[3]), columns = atoi(argv[4]);
   const long pace_us = argc > 5 ? atol(argv[5]) : 0;
   const char *stays = getenv("STAYS");
@@ -126,7 +139,7 @@ int main(int argc, char **argv) {
   struct place here = at, then = at; /* in this epoch, and in the next one */
   if ((code = begin(session, &epoch)) != 0) return die(session, "swell_adopt", code);
   /* New state is zero, which is where this regression begins. */
-  for (uint64_t step = epoch.step + 1; step <= steps; ++step) {
+  for (uint64_t step = epoch.step + 1; step <= (steps = last_step(steps)); ++step) {
     const int64_t all = (int64_t)(first_row(at.shard + 1) - first_row(at.shard)) * columns;
     const int64_t from = at.zero ? at.group * zero_width() : 0, to = at.zero ? from + zero_width() : all;
     for (int layer = at.first; layer < at.end; ++layer) {
