@@ -41,9 +41,12 @@ def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
     folder = str(tmp_path / "checkpoints")
     (first, _), = pool.run(tmp_path / "a", [(2, replans.segment, (family, plan, folder, 2))])
     # What a worker leaves that is killed while it saves: files, but not the one that is renamed into place last.
-    shutil.copytree(os.path.join(folder, "step-000000002"), os.path.join(folder, "step-000000004"))
-    os.remove(os.path.join(folder, "step-000000004", ".metadata"))
+    for left in ("step-000000004", "step-000000009"):
+        shutil.copytree(os.path.join(folder, "step-000000002"), os.path.join(folder, left))
+        os.remove(os.path.join(folder, left, ".metadata"))
+    os.mkdir(os.path.join(folder, "step-of-the-user"))
     (second, _), = pool.run(tmp_path / "b", [(2, replans.segment, (family, plan, folder, 2))])
     assert first[2] == 2 and second[2] == 4
+    assert sorted(name for name in os.listdir(folder) if name.startswith("step")) == ["step-000000002", "step-000000004", "step-of-the-user"], "what is left of a save that was killed takes room"
     straight, _ = replans.trained(tmp_path, family, [(plan, None)], 4)
     assert first[0] + second[0] == straight

@@ -158,7 +158,6 @@ def test_random_weights_are_drawn_as_the_family_says():
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: families.read(transformers.BertConfig()), "bert is not supported.*description"),
     (lambda: families.read(models.CONFIGS["llama"](), {"layers": "layers"}), "needs inputs, layers and outputs"),
     (lambda: models.PLANS["dp2"].check(4, 12, 3), "is for 2 workers, there are 3"),
     (lambda: models.plan(1, (3, 1, [12])).check(4, 12, 1), "has 3 layers, the model 4"),

@@ -9,7 +9,7 @@ import pool
 import pytest
 import torch
 
-from swell.engine import Engine, Plan
+from swell.engine import Engine, Plan, given
 
 OWN_FOR = (3, 5, 7)     # with twelve samples, one or two a pass: uneven groups, and stages
 
@@ -65,8 +65,8 @@ def test_swellrun_hears_for_which_numbers_of_workers_there_is_a_plan(tmp_path):
     found = pool.run(tmp_path / "text", [(1, heard, (f"swell-heard-{tmp_path}-{order}", None, order)) for order in ("gpipe", "F*12B*12")])
     assert found == [["sizes 1 2 3 4 6 8 9 12 16 18 24 36 48"], ["sizes 1"]]
     several = {1: models.plan(3, (4, 1, [4], 2, 2)), 2: models.plan(3, (4, 1, [2, 2])), 3: models.plan(3, (4, 1, [2, 1, 1], 2, 2))}
-    assert Plan.sizes(4, 12, 1, several.__getitem__, 9, lambda *shape: shape == (1, 2, 3)) == [1, 3]
-    assert Plan.sizes(4, 12, 1, {1: one, 3: one}.__getitem__, 4096) == [1], "the plan for three workers is of one"
+    assert given.sizes(several.__getitem__, 4, 12, 1, 9, lambda *shape: shape == (1, 2, 3)) == [1, 3]
+    assert given.sizes({1: one, 3: one}.__getitem__, 4, 12, 1, 4096) == [1], "the plan for three workers is of one"
 
 
 def test_a_run_of_equal_groups_reads_as_its_groups() -> None:

@@ -3,6 +3,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pool  # noqa: F401  imports what workers need, once
@@ -73,3 +74,33 @@ def test_a_schedule_that_no_start_could_read_is_named_and_nothing_is_lent(runs):
     assert "the job is lent nothing: scheduler['owner'] is of type engine_job.Rows" in said, said
     assert "asked to leave, but training goes on: scheduler['owner'] is of type engine_job.Rows" in said, said
     assert run.sizes() == [1] and run.why.startswith("scheduler['owner'] is of type engine_job.Rows")
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of 8 MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "swell-test", path], check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here: run as root")
+    yield str(path)
+    subprocess.run(["umount", "--lazy", path], check=False)
+
+
+def test_on_a_full_disk_it_declines_to_leave_and_trains_on(runs, disk):
+    run = runs("run", steps=24)
+    os.symlink(disk, os.path.join(run.folder, "checkpoints"))
+    run.start(1).reach(3)       # the first checkpoint is of step 5
+    may = run.sizes()
+    ballast = os.path.join(disk, "ballast")
+    with open(ballast, "wb") as file:
+        found = os.statvfs(disk)
+        file.write(bytes(found.f_bavail * found.f_frsize))
+    run.ask().reach(7)
+    assert run.sizes() == [1] and "could not be written to" in run.why and run.why.endswith("No space left on device, and there is none before it"), run.why
+    assert not [name for name in os.listdir(disk) if name.startswith("step")], "a part of one is left"
+    os.unlink(ballast)
+    run.reach(11)               # past the checkpoint of step 10
+    assert run.sizes() == may and not run.why, "it can save again"
+    run.ask().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, run.step() + 1))

@@ -99,6 +99,16 @@ class Checkpoints:
         if not self._leads:
             self._lock.release()
         lock_together(self._lock, self._group)
+        if self._leads:
+            self._remove_incomplete()
+
+    def _remove_incomplete(self) -> None:
+        """Removes what saves have left that were killed. REQUIRES: the lock, so that nobody is saving."""
+        whole = set(self.complete())
+        for name in os.listdir(self.folder):
+            match = _NAME.fullmatch(name)
+            if match and int(match[1]) not in whole:
+                shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
     def path(self, step: int) -> str:
         """Folder of a step's checkpoint."""

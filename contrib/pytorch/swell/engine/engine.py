@@ -13,14 +13,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from swell import _native, _request, _staying
+from swell import _launcher, _native, _request, _staying
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._lock import FolderLock
 from swell._plain import Unreadable
 from swell._stream import Stream, is_stream
 from swell.checkpoint import readable
-from swell.data import ElasticSampler
-from swell.engine import batches, export, live, log, memory, named_schedules, paced, reduce, sources
+from swell.data import ElasticSampler, has_length
+from swell.engine import batches, export, given, live, memory, named_schedules, paced, reduce, sources
+from swell.engine import log as logs
 from swell.engine import optimizer as optimizers
 from swell.engine import schedule as schedules
 from swell.engine.arena import Arena, Ordinary
@@ -56,8 +57,8 @@ class Engine:
     optimizer: makes the optimizer from a list of parameters.
     global_batch: samples of one optimizer step, over all workers and micro-batches.
     micro_batch: samples of one pass, where no plan was decided.
-    plan: or what makes it of the number of workers; else SWELL_PLAN; else data parallelism over all workers, and stages where those
-        are more than the samples allow.
+    plan: a Plan; text such as "pp2dp2" (stages, replicas, shards; without dp as many replicas as there are workers for) or a plan's JSON; or what makes
+        one of these of the number of workers. None: SWELL_PLAN; else data parallelism over all workers, and stages where those are more than the samples allow.
     scheduler: makes the learning rate's schedule from the optimizer; stepped once an optimizer step.
     max_grad_norm: of all gradients together; None: not clipped.
     dtype: of the parameters. autocast: dtype that passes compute in; None: that of the parameters.
@@ -73,12 +74,19 @@ class Engine:
     """
 
     def __init__(self, model_or_config: Any, optimizer: optimizers.Factory, *, global_batch: int, micro_batch: int = 1,
-                 plan: Plan | Callable[[int], Plan] | None = None, scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
+                 plan: given.GivenPlan = None, scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
                  max_grad_norm: float | None = None, dtype: torch.dtype = torch.float32, autocast: torch.dtype | None = None,
                  recompute: bool = False, seed: int = 0, directory: str | os.PathLike[str] | None = None, checkpoint_every: int = 0,
                  log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
                  description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | str | None = None, profile: bool = False) -> None:
+        given.check_arguments(optimizer=optimizer, scheduler=scheduler, max_grad_norm=max_grad_norm, directory=directory, dtypes={"dtype": dtype, "autocast": autocast}, numbers={
+            "global_batch": (global_batch, 1), "micro_batch": (micro_batch, 1), "checkpoint_every": (checkpoint_every, 0)})
+        given.check_plan(plan)
         here = _request.place()
+        if _request.under_swellrun():
+            _launcher.refuse_other_launchers()
+        if log is not None and here.rank == 0:
+            logs.check(log)
         self.steps = 0
         self.device = _start(here.world)
         source = sources.read(model_or_config)
@@ -120,11 +128,12 @@ class Engine:
         """
         skeleton = Skeleton(self.config, self._description, self.dtype)
         if _request.is_heard():
-            self._sizes = Plan.sizes(skeleton.layers, self.global_batch, self._micro_batch, self._given, _MAX_SIZES, self._fits)
+            self._sizes = given.sizes(self._given, skeleton.layers, self.global_batch, self._micro_batch, _MAX_SIZES, self._fits)
             if _native.is_live():
                 _request.can_run_with(self._sizes)
-        plan = self._given(world) if callable(self._given) else self._given
-        plan = plan or Plan.given(skeleton.layers, self.global_batch, self._micro_batch, world, decided)
+        shape = skeleton.layers, self.global_batch, self._micro_batch, world
+        plan = Plan.given(*shape, decided) if self._given is None else given.plan_for(self._given, *shape)
+        skeleton.check(plan)
         plan.check(skeleton.layers, self.global_batch, world)
         self._order_of(plan)        # before anything is given up for this plan
         return Standing(skeleton, plan, rank, seed=self.seed, device=self.device, recompute=self._recompute,
@@ -147,7 +156,7 @@ class Engine:
         self.optimizer = self._state.optimizer
         if session is not None and isinstance(arena, Ordinary):
             session.adopt()
-        self.scheduler = self._make_scheduler(self.optimizer) if self._make_scheduler is not None else None
+        self.scheduler = given.scheduler_of(self._make_scheduler(self.optimizer)) if self._make_scheduler is not None else None
         if self._state.before is not None:
             self._state.go_on(self.scheduler, global_batch=self.global_batch, seed=self.seed)
             self.steps, self._data = int(self._state.before["steps"]), self._state.before.get("data")
@@ -199,7 +208,7 @@ class Engine:
         return paced.Paced(regions, device, self.plan, self.place, self._work)
 
     def _work(self) -> paced.Work:
-        layers_flops, head_flops = log.forward_flops_of_a_token(self._share.skeleton, self._length)
+        layers_flops, head_flops = logs.forward_flops_of_a_token(self._share.skeleton, self._length)
         parts, layers = self.plan.parts[self.place.stage], self.plan.stages[self.place.stage].layers
         return paced.Work(layers_flops * self._length * layers / self._share.skeleton.layers, head_flops * self._length if self._share.last else 0.0,
                           self._state.bytes, self._recompute, tuple(len(part.layers) / max(layers, 1) for part in parts),
@@ -217,6 +226,9 @@ class Engine:
             yield from self._streamed(dataset, epochs)
             self._finish()
             return
+        if has_length(dataset) and len(dataset) < self.global_batch:
+            raise ValueError(f"the dataset has {len(dataset)} samples, a step takes global_batch={self.global_batch} of them; give more samples, or a smaller "
+                             "global_batch")
         share = None
         while share is not self._share:     # in another plan this worker has other samples
             share = self._share
@@ -274,7 +286,7 @@ class Engine:
             self._stream.advance()
             self._data = self._stream.state_dict()
         if self._log.writes:
-            self._log.step(self.steps, loss, self.global_batch * self._length, log.flops_of_a_token(self._share.skeleton, self._length),
+            self._log.step(self.steps, loss, self.global_batch * self._length, logs.flops_of_a_token(self._share.skeleton, self._length),
                            lr=self.optimizer.param_groups[0].get("lr"), norm=norm,
                            **({"paced_late_s": round(self._regions.late_s, 6)} if isinstance(self._regions, paced.Paced) else {}))
         self._boundary()
@@ -542,8 +554,8 @@ def _start(world: int) -> torch.device:
     return device
 
 
-def _log(path: str | os.PathLike[str] | None, peak_flops: float | None, engine: Engine) -> log.Log:
+def _log(path: str | os.PathLike[str] | None, peak_flops: float | None, engine: Engine) -> logs.Log:
     constant: dict[str, Any] = {"epoch": _request.place().epoch, "world": engine.world, "plan": engine.plan.summary()}
     if os.environ.get("SWELL_PACED"):
         constant["paced"] = os.environ["SWELL_PACED"]
-    return log.Log(path, peak_flops, engine.world, constant)
+    return logs.Log(path, peak_flops, engine.world, constant)

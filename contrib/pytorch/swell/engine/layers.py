@@ -60,6 +60,17 @@ class Dropout(TorchFunctionMode):
     def _drop(self, value: torch.Tensor, p: float) -> torch.Tensor:
         heads = value.dim() == 4
         shape = (value.shape[1] * self._shards, *value.shape[2:]) if heads else value.shape[1:]
+        each, left = divmod(value.shape[0], max(len(self._samples), 1))     # rows of a sample: its heads, in some families
+        if left or (each > 1 and self._shards > 1):
+            raise ValueError(f"dropout of a tensor of {tuple(value.shape)} in a pass of {len(self._samples)} samples: which rows are of which sample is not "
+                             "known; set the dropout in the model's config to 0")
+        if each > 1:
+            value, shape = value.reshape(-1, each, *value.shape[1:]), (each, *shape)
+            return self._draw(value, shape, p, False).flatten(0, 1)
+        return self._draw(value, shape, p, heads)
+
+    def _draw(self, value: torch.Tensor, shape: Sequence[int], p: float, heads: bool) -> torch.Tensor:
+        """Drops of a tensor that has a row for each sample. heads: shape is of those of all shards."""
         kept = torch.empty(value.shape, dtype=torch.bool, device=value.device)
         for row, sample in enumerate(self._samples):
             text = f"{self._seed} {self._step} {sample} {self._layer} {self._call}"

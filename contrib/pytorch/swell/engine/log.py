@@ -10,7 +10,7 @@ from typing import Any
 
 from swell.engine.skeleton import Skeleton
 
-__all__ = ["Log", "flops_of_a_token", "forward_flops_of_a_token"]
+__all__ = ["Log", "check", "flops_of_a_token", "forward_flops_of_a_token"]
 
 
 def forward_flops_of_a_token(skeleton: Skeleton, length: int) -> tuple[float, float]:
@@ -38,6 +38,17 @@ def forward_flops_of_a_token(skeleton: Skeleton, length: int) -> tuple[float, fl
 def flops_of_a_token(skeleton: Skeleton, length: int) -> float:
     """Floating point operations of forward and backward: three times those of a forward pass."""
     return 3.0 * sum(forward_flops_of_a_token(skeleton, length))
+
+
+def check(path: str | os.PathLike[str]) -> None:
+    """Raises ValueError where no line can be appended to the file."""
+    try:
+        with open(path, "a"):
+            pass
+    except OSError as error:
+        folder = os.path.dirname(os.fspath(path)) or "."
+        remedy = f"make the folder {folder}" if not os.path.isdir(folder) else "give a file that this user may write"
+        raise ValueError(f"log={os.fspath(path)!r} cannot be written ({error.strerror}); {remedy}, or leave log= out") from error
 
 
 class Log:

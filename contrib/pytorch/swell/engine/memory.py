@@ -81,7 +81,7 @@ class WholeActivations:
         for number in self.stage.layers:
             layer = self.stage.layer(number)
             hooks += [layer.register_forward_pre_hook(self._enter), layer.register_forward_hook(self._leave)]
-            for module in self._taken_apart(layer, f"{self.stage.skeleton.layers_path}.{number}"):
+            for module in self._taken_apart(layer, self.stage.skeleton.layer_path(number)):
                 hooks += [module.register_forward_pre_hook(self._enter_split, with_kwargs=True), module.register_forward_hook(self._leave_split)]
         self._seen = {parameter.untyped_storage().data_ptr() for parameter in self.stage.parameters.values()}
         try:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from swell.engine.given import optimizer_of
+
 __all__ = ["Factory", "StateEntry", "entries"]
 
 Factory = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
@@ -28,7 +30,7 @@ class StateEntry:
 
 def _stepped(factory: Factory, state: dict[str, torch.Tensor] | None) -> tuple[torch.optim.Optimizer, torch.nn.Parameter]:
     parameter = torch.nn.Parameter(torch.tensor([[1.0, -2.0, 3.0]]))
-    optimizer = factory([parameter])
+    optimizer = optimizer_of(factory([parameter]))
     if state is not None:
         optimizer.state[parameter].update(state)
     for gradient in (0.5, -0.25):

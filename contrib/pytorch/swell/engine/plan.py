@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -86,19 +86,66 @@ class Place:
     shard: int
 
 
-def _groups(item: Mapping[str, Any], tp: int) -> Iterator[Group]:
+def _number(where: str, item: Mapping[str, Any], name: str, least: int) -> int:
+    """Reads a whole number of an object. Raises ValueError with its place and value."""
+    if name not in item:
+        raise ValueError(f"{where} lacks \"{name}\"; give a whole number of at least {least}")
+    value = item[name]
+    if type(value) is not int or value < least:
+        raise ValueError(f"{where} has \"{name}\": {_json(value)}; give a whole number of at least {least}")
+    return value
+
+
+def _list(where: str, item: Mapping[str, Any], name: str, of: str) -> Sequence[Any]:
+    """Reads a list of an object. Raises ValueError with its place and value."""
+    value = item.get(name)
+    if not isinstance(value, (list, tuple)) or not value:
+        has = f"has \"{name}\": {_json(value)}" if name in item else f"lacks \"{name}\""
+        raise ValueError(f"{where} {has}; give a list of {of}")
+    return value
+
+
+def _text(where: str, item: Mapping[str, Any], name: str, of: str) -> str:
+    """Reads a string of an object. Raises ValueError with its place and value."""
+    value = item.get(name)
+    if not isinstance(value, str):
+        has = f"has \"{name}\": {_json(value)}" if name in item else f"lacks \"{name}\""
+        raise ValueError(f"{where} {has}; give {of} in quotes")
+    return value
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _groups(stage: int, number: int, item: Any, tp: int) -> Iterator[Group]:
     """Yields what an item of "groups" stands for: one group, or, with "nodes", equal groups in their order: on each node one for each `tp`
     of its GPUs. Raises ValueError where tp does not divide these."""
-    gpus = tuple(int(gpu) for gpu in item["gpus"])
-    kind, local_batch = str(item["gpu_type"]), int(item["local_batch"])
+    where = f"stage {stage}, group {number}"
+    if not isinstance(item, Mapping):
+        raise ValueError(f'{where} is {_json(item)}; give {{"node": NAME, "gpu_type": TYPE, "gpus": [INDEX, ...], "local_batch": SAMPLES}}')
+    gpus = tuple(_list(where, item, "gpus", "indexes of GPUs, such as [0, 1]"))
+    if not all(type(gpu) is int and gpu >= 0 for gpu in gpus):
+        raise ValueError(f"{where} has \"gpus\": {_json(gpus)}; give a list of indexes of GPUs, such as [0, 1]")
+    kind, local_batch = _text(where, item, "gpu_type", "the GPUs' type"), _number(where, item, "local_batch", 1)
     if "nodes" not in item:
-        yield Group(str(item["node"]), kind, gpus, local_batch)
+        yield Group(_text(where, item, "node", "the node's name"), kind, gpus, local_batch)
         return
-    if not gpus or len(gpus) % tp:
-        raise ValueError(f"a plan has {len(gpus)} GPUs of each node in \"gpus\"; a multiple of tp={tp} is needed")
-    for node in item["nodes"]:
+    if len(gpus) % tp:
+        raise ValueError(f"{where} has {len(gpus)} GPUs of each node in \"gpus\"; a multiple of tp={tp} is needed")
+    for node in _list(where, item, "nodes", "names of nodes"):
         for first in range(0, len(gpus), tp):
             yield Group(str(node), kind, gpus[first:first + tp], local_batch)
+
+
+def _stage(number: int, stage: Any) -> Stage:
+    if not isinstance(stage, Mapping):
+        raise ValueError(f'stage {number} is {_json(stage)}; give {{"layers": N, "tp": N, "groups": [...]}}')
+    where = f"stage {number}"
+    tp, chunks = _number(where, stage, "tp", 1), _chunks(number, stage)
+    layers = _number(where, stage, "layers", 0)
+    return Stage(layers, tp, tuple(group for at, item in enumerate(_list(where, stage, "groups", "TP groups")) for group in _groups(number, at, item, tp)), chunks)
 
 
 def _chunks(number: int, stage: Mapping[str, Any]) -> tuple[int, ...]:
@@ -136,14 +183,11 @@ class Plan:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Plan:
-        """Reads what the core writes. Raises ValueError with the stage and the group that are wrong."""
-        try:
-            return Plan(int(value["micro_batches"]), tuple(
-                Stage(int(stage["layers"]), int(stage["tp"]), tuple(
-                    group for item in stage["groups"] for group in _groups(item, int(stage["tp"]))), _chunks(number, stage))
-                for number, stage in enumerate(value["stages"])))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"a plan lacks or misstates {error}; it is the JSON that docs/planner.md describes") from error
+        """Reads what the core writes. Raises ValueError with the stage, the group and the value that are wrong."""
+        if not isinstance(value, Mapping):
+            raise ValueError(f'the plan is {_json(value)}; give {{"micro_batches": N, "stages": [...]}}, see swell(1), replan')
+        micro_batches = _number("the plan", value, "micro_batches", 1)
+        return Plan(micro_batches, tuple(_stage(number, stage) for number, stage in enumerate(_list("the plan", value, "stages", "stages"))))
 
     @staticmethod
     def parse(text: str) -> Plan:
@@ -192,25 +236,12 @@ class Plan:
         return Plan.parse(text) if text else Plan.own(layers, global_batch, micro_batch, world)
 
     @staticmethod
-    def sizes(layers: int, global_batch: int, micro_batch: int, plan: Plan | Callable[[int], Plan] | None, most: int,
-              fits: Callable[[int, int, int], bool] = lambda *_: True) -> list[int]:
-        """Numbers of workers, up to `most`, for which a program has a plan: the one that it always runs, what it makes of the number, or
-        own(). fits: whether the program's schedule is for so many stages, chunks and micro-batches."""
-        if isinstance(plan, Plan):
-            return [plan.world]
+    def own_sizes(layers: int, global_batch: int, micro_batch: int, most: int, fits: Callable[[int, int, int], bool]) -> list[int]:
+        """Numbers of workers, up to `most`, for which there is an own() plan. fits: whether a schedule is for its stages, chunks and micro-batches."""
         found = []
         for world in range(1, min(most, layers * global_batch) + 1):
-            if plan is None:
-                cut = _cut(layers, global_batch, micro_batch, world)
-                if cut is not None and fits(len(cut[0]), 1, global_batch // cut[1]):
-                    found.append(world)
-                continue
-            try:
-                made = plan(world)
-                made.check(layers, global_batch, world)
-            except (ValueError, LookupError):
-                continue
-            if fits(made.pp, made.chunks, made.micro_batches):
+            cut = _cut(layers, global_batch, micro_batch, world)
+            if cut is not None and fits(len(cut[0]), 1, global_batch // cut[1]):
                 found.append(world)
         return found
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from swell.engine import families, tensor_parallel, weights
 from swell.engine.layout import Parameter
+from swell.engine.plan import Plan
 
 __all__ = ["Skeleton"]
 
@@ -24,6 +25,7 @@ class Skeleton:
 
     def __init__(self, config: Any, description: Mapping[str, Any] | str | None = None, dtype: torch.dtype = torch.float32) -> None:
         self.family = families.read(config, description)
+        self.is_of_user = description is not None       # the description: its first pass is watched
         if getattr(config, "output_router_logits", False):
             raise ValueError("output_router_logits=True: the routers' own loss is not supported; set it to False")
         self.config = config
@@ -32,14 +34,17 @@ class Skeleton:
         self.model = self._modules()
         with recorder, torch.no_grad():     # transformers itself leaves it out on meta
             self.model.apply(self.model._init_weights)      # type: ignore[arg-type]
-        self.base_path = self.model.base_model_prefix
-        self.layers_path = f"{self.base_path}.{self.family.layers}"
+        self.base_path = str(self.model.base_model_prefix)
+        self.layers_path = self.base_path if self.family.is_whole else f"{self.base_path}.{self.family.layers}"
         try:
             layers = self.model.get_submodule(self.layers_path)
-        except AttributeError as error:
-            raise ValueError(f"{config.model_type} has no {self.layers_path!r}, which its description names as its layers") from error
-        self.layers = len(layers)       # type: ignore[arg-type]
-        self.head_path = self._path_of(self.model.get_output_embeddings())      # type: ignore[operator]
+            self.layers = 1 if self.family.is_whole else len(layers)       # type: ignore[arg-type]
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"{config.model_type} has no list of layers {self.layers_path!r}, which its description names") from error
+        head = self.model.get_output_embeddings()      # type: ignore[operator]
+        if head is None:
+            raise ValueError(f"{config.model_type} names no output projection (get_output_embeddings()), which the engine needs; train it by swell.torch.Elastic")
+        self.head_path = self._path_of(head)
         self.input_paths = [f"{self.base_path}.{path}" for path in self.family.inputs]
         self.output_paths = [f"{self.base_path}.{path}" for path in self.family.outputs] + [self.head_path]
         self.tied: dict[str, str] = {}      # the other name of a matrix that stands at both ends: head, embedding
@@ -49,9 +54,21 @@ class Skeleton:
 
     def _modules(self) -> nn.Module:
         from transformers import AutoModelForCausalLM
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+        name = str(getattr(self.config, "model_type", type(self.config).__name__))
+        if type(self.config) not in AutoModelForCausalLM._model_mapping and name not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+            raise ValueError(f"{name} is not a causal language model to transformers (AutoModelForCausalLM); train it by swell.torch.Elastic")
+        if name in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(self.config, "is_decoder", False):
+            raise ValueError(f"{name} sees later tokens too, so that it cannot learn to predict them; set is_decoder=True in its config")
         with torch.device("meta"):
             made: nn.Module = AutoModelForCausalLM.from_config(self.config, dtype=self._dtype)
         return made
+
+    def check(self, plan: Plan) -> None:
+        """Raises ValueError where a plan cuts a model of whose parts nothing is known."""
+        if self.family.is_whole and (plan.pp, plan.chunks, plan.stages[0].tp, plan.stages[0].layers) != (1, 1, 1, 1):
+            raise ValueError(f"{self.config.model_type} is one layer to every plan, since neither transformers nor Swell describes its parts: it trains data parallel, "
+                             f"not by {plan.summary()}; give plan=\"dpN\" or none, or describe it by Engine(..., description=FILE), see docs/engine.md")
 
     def again(self) -> Skeleton:
         """Returns the same with modules of its own, for another chunk of this worker."""
@@ -76,13 +93,19 @@ class Skeleton:
             except ValueError as error:
                 self.beginnings[name] = str(error)      # matters only where there are no weights to load
         for one, other in self.tied.items():
-            if not (one.startswith(self.head_path) and any(other.startswith(path) for path in self.input_paths)):
+            if not self.family.is_whole and not (one.startswith(self.head_path) and any(other.startswith(path) for path in self.input_paths)):
                 raise ValueError(f"{one} is tied to {other}: only a head that is the embedding's own matrix is supported")
+
+    def layer_path(self, number: int) -> str:
+        """The path of a layer, by its number in the model."""
+        return self.layers_path if self.family.is_whole else f"{self.layers_path}.{number}"
 
     def layer_of(self, name: str) -> int | None:
         """The layer that a parameter or module belongs to."""
         if not name.startswith(self.layers_path + "."):
             return None
+        if self.family.is_whole:
+            return 0
         return int(name[len(self.layers_path) + 1:].split(".")[0])
 
     def _splits(self, name: str) -> tuple[int | None, int]:

@@ -89,7 +89,14 @@ class _Folder:
 def read(model_or_config: Any) -> Source:
     """A model, the path of a folder, or a config."""
     if isinstance(model_or_config, torch.nn.Module):
+        if not hasattr(model_or_config, "config"):
+            raise TypeError(f"the model is a {type(model_or_config).__name__}, not one of transformers; train it by swell.torch.Elastic")
         return _Model(model_or_config)
     if isinstance(model_or_config, (str, os.PathLike)):
+        if not os.path.isfile(os.path.join(model_or_config, "config.json")):
+            raise ValueError(f"{os.fspath(model_or_config)!r} is not a folder with a config.json; give one that save_pretrained() wrote, a config such as "
+                             "AutoConfig.from_pretrained(NAME), or a model")
         return _Folder(os.fspath(model_or_config))
+    if not hasattr(model_or_config, "model_type"):
+        raise TypeError(f"{model_or_config!r} is of type {type(model_or_config).__name__}; give a config of transformers, a folder with weights, or a model")
     return _Random(model_or_config)

@@ -9,6 +9,7 @@ chunk that is not the last ends the pass behind its last layer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -51,6 +52,7 @@ class StageModel:
         for one in self.own.values():
             one.check(self.tp)
         self.parameters: dict[str, nn.Parameter] = {}
+        self._is_proven = shards is None or not skeleton.is_of_user     # whether shards are known to compute what is described
         self._received: torch.Tensor | None = None
         self._made: torch.Tensor | None = None
         self._prune()
@@ -60,6 +62,8 @@ class StageModel:
 
     def _is_own(self, name: str) -> bool:
         layer = self.skeleton.layer_of(name)
+        if self.skeleton.family.is_whole:
+            return True
         if layer is not None:
             return layer in self.layers
         if any(name.startswith(path + ".") for path in self.skeleton.output_paths):
@@ -73,7 +77,7 @@ class StageModel:
         elsewhere = [] if self.first else list(self.skeleton.input_paths)
         if not self.last:
             elsewhere += self.skeleton.output_paths
-        elsewhere += [f"{self.skeleton.layers_path}.{number}" for number in range(self.skeleton.layers) if number not in self.layers]
+        elsewhere += [self.skeleton.layer_path(number) for number in range(self.skeleton.layers) if number not in self.layers]
         for path in elsewhere:
             parent, _, leaf = path.rpartition(".")
             owner = self.model.get_submodule(parent)
@@ -88,7 +92,7 @@ class StageModel:
 
     def layer(self, number: int) -> nn.Module:
         """A layer of this chunk, by its number in the model."""
-        return self.model.get_submodule(f"{self.skeleton.layers_path}.{number}")
+        return self.model.get_submodule(self.skeleton.layer_path(number))
 
     def head(self) -> nn.Module:
         """The output projection, in the last chunk."""
@@ -145,7 +149,7 @@ class StageModel:
         with torch.no_grad():
             self.model._init_weights(module)        # type: ignore[operator]
         for name, buffer in module.named_buffers(recurse=False):
-            if buffer.is_floating_point() and bool(buffer.isnan().any()):
+            if bool(buffer.isnan().any() if buffer.is_floating_point() else buffer.numel() and buffer.dtype != torch.bool and (buffer == -1).all()):
                 raise ValueError(f"{type(module).__name__}.{name} of {self.skeleton.config.model_type} is not made by its _init_weights(); "
                                  "the model is not supported")
 
@@ -164,7 +168,8 @@ class StageModel:
             self._received = received
         run: Callable[..., Any] = self.model if self.last else self.model.base_model    # type: ignore[assignment]
         try:
-            out = run(**given, use_cache=False)
+            with nullcontext() if self._is_proven else self._proving(inputs["input_ids"].shape[1]):
+                out = run(**given, use_cache=False)
         except _Done:
             made, self._made = self._made, None
             assert made is not None
@@ -172,6 +177,24 @@ class StageModel:
         finally:
             self._received = None
         return out.logits   # type: ignore[no-any-return]
+
+
+    @contextmanager
+    def _proving(self, length: int) -> Iterator[None]:
+        """Stands around the first pass: where a shard computes something else than its part, the description is wrong."""
+        try:
+            with tensor_parallel.Lengths(length):
+                yield
+        except _Done:
+            self._is_proven = True
+            raise
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ValueError(f"a layer of {self.skeleton.config.model_type} cannot be computed in {self.tp} shards as its description says ({error}): let \"tp\" name "
+                             "each module that is split, and \"divided\" the numbers in modules that are of all shards, such as {\"h.*.attn\": [\"split_size\"]}; "
+                             "see docs/engine.md") from error
+        self._is_proven = True
 
 
 class Share:

@@ -7,13 +7,14 @@ The order of sums is the group's own, the same in every step of a plan.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from swell.engine.families import Family
 
@@ -171,6 +172,28 @@ def _split_experts(module: nn.Module, shards: Shards) -> None:
         return tuple(copied(one) for one in args), {name: copied(one) for name, one in kwargs.items()}
     module.register_forward_pre_hook(before, with_kwargs=True)
     module.register_forward_hook(lambda _, __, out: _apply(_Reduce, out, shards))
+
+
+class Lengths(TorchFunctionMode):
+    """Raises ValueError where attention is over another number of tokens than there are: heads of a shard that are counted as those of all read two
+    tokens as one, without an error."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()      # type: ignore[no-untyped-call]
+        self._length = length
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func is nn.functional.scaled_dot_product_attention:
+            self._see(args[0].shape[-2], args[1].shape[-2])
+        elif func in (nn.functional.softmax, torch.softmax, torch.Tensor.softmax) and args[0].dim() == 4:
+            self._see(*args[0].shape[-2:])
+        return func(*args, **kwargs)
+
+    def _see(self, *lengths: int) -> None:
+        for found in lengths:
+            if found != self._length:
+                raise ValueError(f"attention is over {found} tokens of {self._length}")
 
 
 def check(family: Family, config: Any, tp: int) -> None:

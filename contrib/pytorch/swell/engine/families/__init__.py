@@ -11,7 +11,8 @@ A description is JSON, with paths below the base model:
 
 Styles are transformers' own: colwise, rowwise, colwise_gather_output, rowwise_split_input, packed_colwise
 (with the number of equal parts that are split each, 2 where not given), replicated_with_grad_allreduce,
-moe_tp_experts. Without "tp" a model runs under plans of tensor parallel degree 1.
+moe_tp_experts. Without "tp" a model runs under plans of tensor parallel degree 1. A family that neither transformers nor a description takes
+apart is one layer to every plan, which trains data parallel.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class Family:
     outputs: tuple[str, ...]
     tp: Mapping[str, str] = field(default_factory=dict)
     divided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is known of its parts."""
+        return not self.layers
 
     def style(self, path: str) -> tuple[str, int] | None:
         """How tensor parallelism splits the module or parameter at this path, and in how many packs."""
@@ -74,21 +80,39 @@ def read(config: Any, description: Mapping[str, Any] | str | os.PathLike[str] | 
     name = str(getattr(config, "model_type", type(config).__name__))
     if description is None and name in described():
         description = os.path.join(_FOLDER, f"{name}.json")
-    if isinstance(description, (str, os.PathLike)):
-        with open(description) as file:
-            found: Mapping[str, Any] | None = json.load(file)
-    else:
-        found = description or _published(config)
+    found = _from_file(description) if isinstance(description, (str, os.PathLike)) else description if description is not None else _published(config)
     if found is None:
-        raise ValueError(f"{name} is not supported: transformers publishes no base_model_pp_plan for it, and Swell has descriptions of "
-                         f"{', '.join(described())} alone; describe it by Engine(..., description=FILE), see docs/engine.md")
+        return Family((), "", ())
+    if not isinstance(found, Mapping):
+        raise ValueError(f"the description of {name} is of type {type(found).__name__}; give an object with inputs, layers and outputs, see docs/engine.md")
     if not {"inputs", "layers", "outputs"} <= set(found) <= {"inputs", "layers", "outputs", "tp", "divided"}:
         raise ValueError(f"the description of {name} has {sorted(found)}; it needs inputs, layers and outputs, and may have tp and divided")
+    if not (isinstance(found["layers"], str) and found["layers"]):
+        raise ValueError(f"the description of {name} has layers={found['layers']!r}; give the path of its list of layers, such as \"h\"")
+    for key in ("inputs", "outputs"):
+        if not isinstance(found[key], (list, tuple)) or not all(isinstance(one, str) for one in found[key]):
+            raise ValueError(f"the description of {name} has {key}={found[key]!r}; give a list of paths of modules")
+    for key, of in (("tp", "styles"), ("divided", "lists of numbers' names")):
+        if not isinstance(found.get(key, {}), Mapping):
+            raise ValueError(f"the description of {name} has {key}={found[key]!r}; give an object of {of} by the module's path")
+    for path, names in found.get("divided", {}).items():
+        if not isinstance(names, (list, tuple)):
+            raise ValueError(f"the description of {name} divides {path}: {names!r}; give a list of the numbers' names")
     for path, style in found.get("tp", {}).items():
-        if style.split(" ")[0] not in STYLES:
+        if not isinstance(style, str) or style.split(" ")[0] not in STYLES or not all(part.isdigit() for part in style.split(" ")[1:]):
             raise ValueError(f"{name} splits {path} by {style!r}, which is not supported; describe it with {', '.join(STYLES)}")
     return Family(tuple(found["inputs"]), found["layers"], tuple(found["outputs"]), dict(found.get("tp", {})),
                   {path: tuple(names) for path, names in found.get("divided", {}).items()})
+
+
+def _from_file(path: str | os.PathLike[str]) -> Any:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return json.load(file)
+    except OSError as error:
+        raise ValueError(f"description={os.fspath(path)!r} cannot be read ({error.strerror}); give the path of a JSON file, or the object itself") from error
+    except ValueError as error:
+        raise ValueError(f"description={os.fspath(path)!r} is not JSON: {error}; docs/engine.md has an example") from error
 
 
 def _published(config: Any) -> dict[str, Any] | None:
