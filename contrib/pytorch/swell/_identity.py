@@ -12,7 +12,7 @@ import torch
 
 from swell._lock import run_name
 
-__all__ = ["check_same", "continues", "record", "trained"]
+__all__ = ["Trained", "check_same", "continues", "record", "trained"]
 
 _VERSION = 1
 _NAMED = 3      # names of parameters in a message
@@ -22,6 +22,32 @@ def trained(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[li
     """Returns the names of what is trained, by the optimizer's groups; the same however the model is wrapped."""
     names = {id(parameter): _bare(name) for name, parameter in model.named_parameters()}
     return [[names.get(id(parameter), "") for parameter in group["params"] if parameter.requires_grad] for group in optimizer.param_groups]
+
+
+class Trained:
+    """What a program trains as it begins, which is what a start of it would train."""
+
+    def __init__(self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self._model, self._optimizers = model, list(optimizers)
+        self._flags, self._groups = self._seen(), self.groups()
+
+    def groups(self) -> list[list[str]]:
+        """Returns trained() of all optimizers, as it is now."""
+        return [group for optimizer in self._optimizers for group in trained(self._model, optimizer)]
+
+    def _seen(self) -> list[list[bool]]:
+        return [[parameter.requires_grad for parameter in group["params"]] for optimizer in self._optimizers for group in optimizer.param_groups]
+
+    def changed(self) -> str:
+        """Returns why a start would not train what is trained by now; empty: it would. Costs little where nothing has changed."""
+        if self._seen() == self._flags:
+            return ""
+        was, now = ([sorted(group) for group in groups] for groups in (self._groups, self.groups()))
+        if was == now:
+            return ""
+        names, before = ({name for group in groups for name in group} for groups in (now, was))
+        other = _some(sorted(names ^ before)) or f"{len(now)} groups of parameters in place of {len(was)}"
+        return f"the script has changed what is trained since training began ({other}), and a start would not"
 
 
 def _bare(name: str) -> str:

@@ -274,7 +274,7 @@ class LiveState:
         by_name = {(name, key): parameter for name, parameter, key in self._values}
         for (name, key), value in job["values"].items():
             self.optimizer.state[by_name[name, key]][key] = value
-        for group, options in zip(self.optimizer.param_groups, job["groups"]):
+        for group, options in zip(self.optimizer.param_groups, job["groups"], strict=True):
             group.update(options)
         for name, thing in self.things.items():
             thing.load_state_dict(_filled(job["things"][name], self._own, name))

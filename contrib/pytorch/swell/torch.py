@@ -109,7 +109,7 @@ class Elastic:
         self._most_workers = global_batch       # with more of them some would never have a sample
         self._has_looked = False        # at the first loss
         self._save_fails = ""       # why the newest save failed
-        self._trained = _identity.trained(model, optimizer)     # as a start would have it
+        self._trained = _identity.Trained(model, [optimizer])
         self._reduced = self._requiring()       # what DistributedDataParallel averages
         self._bar = self._why_no_growth()
         self._check_model()
@@ -168,14 +168,12 @@ class Elastic:
             print(f"swell: the job is lent nothing: {self._bar}", file=sys.stderr, flush=True)
         _request.can_run_with([self.world], self._bar)
 
-    def _what_changed(self) -> str:
-        """Why a start would not train what is trained by now; empty: it would."""
-        was, now = ([sorted(group) for group in groups] for groups in (self._trained, self._checkpoints.trained()))
-        if was == now:
-            return ""
-        names, before = ({name for group in groups for name in group} for groups in (now, was))
-        other = ", ".join(sorted(names ^ before)[:3]) or f"{len(now)} groups of parameters in place of {len(was)}"
-        return f"the script has changed what is trained since Elastic() was made ({other}), and a start would not"
+    def _look_at_trained(self) -> None:
+        """Be lent nothing from when the script changes what it trains: neither a start nor a live switch would go on with that."""
+        if self._bar or not (why := self._trained.changed()):
+            return
+        self._bar, self._live, self._profile = why, None, None
+        self._offer_sizes()
 
     # ---- what a program asks
 
@@ -366,6 +364,7 @@ class Elastic:
         from the last optimizer step. Does not return when it leaves: raises SystemExit with code 0.
         """
         self._try_to_save(self._checkpoints.look)
+        self._look_at_trained()
         if self._live is not None:
             self._pass_boundary(self._live)
         if self._agreement.poll():
@@ -520,7 +519,7 @@ class Elastic:
         """Leave with a checkpoint. Where it cannot be saved: train on, and have swellrun lend nothing."""
         why = ""
         if self.steps:      # else there is nothing to lose
-            why = self._what_changed() or self._save(wait=True, says=False)
+            why = self._trained.changed() or self._save(wait=True, says=False)
         if why:
             _request.decline(why, self.world)
             return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`fewer`: another data set; `streamed`: it is read one sample after the other; EIO: common.fail_with();
+`freezes`: its first layer is trained to step 5; `fewer`: another data set; `streamed`: it is read one sample after the other; EIO: common.fail_with();
 `fails-alone`: rank 1 fails before it saves its random numbers, the second time."""
 
 import os
@@ -35,12 +35,15 @@ class Texts(torch.utils.data.Dataset):
 
 class Log(transformers.TrainerCallback):
     elastic = None      # whose profile is written
+    freezes = None      # what is trained to step 5
 
     def on_step_begin(self, args, state, control, **_):
         common.begins(state.global_step + 1)
 
     def on_step_end(self, args, state, control, **_):
         common.fill()
+        if self.freezes is not None and state.global_step == 5:
+            self.freezes.requires_grad_(False)
         if self.elastic is not None and state.global_step == common.steps():
             common.write_profile(self.elastic._departure.profile.session)
 
@@ -81,6 +84,8 @@ def main(arguments):
         save_total_limit=2, use_cpu=True, report_to=[], disable_tqdm=True, per_device_eval_batch_size=1,
         eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False)
     log = Log()
+    if "freezes" in arguments:
+        log.freezes = model.transformer.h[0]
     texts = Texts(60 if "fewer" in arguments else common.SAMPLES)
     trainer = transformers.Trainer(model, args, train_dataset=common.Streamed(texts) if "streamed" in arguments else texts, eval_dataset=Texts(12), callbacks=[log])
     elastic = SwellCallback.attach(trainer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step;
+"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step; `unfreezes`: its first layer is trained from the second epoch on;
 `profile`: what was seen of its steps is written at the end; `numpy`: with a learning rate and a hyperparameter of numpy's, and a path; `best`: with a
 ModelCheckpoint beside Swell's checkpoints, and a logger that notes how it ends; `aside`: saves are written beside the training; EIO: common.fail_with()."""
 
@@ -11,7 +11,7 @@ import time
 import lightning.pytorch as pl
 import numpy
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import BaseFinetuning, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from torch import nn
@@ -61,7 +61,7 @@ class ResNet(pl.LightningModule):
             common.write_profile(self.elastic._departure.profile.session)
 
     def configure_optimizers(self):
-        optimizer = torch.optim.AdamW(self.parameters(), lr=self.rate)
+        optimizer = torch.optim.AdamW([each for each in self.parameters() if each.requires_grad], lr=self.rate)
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
 
 
@@ -78,6 +78,15 @@ class Begins(pl.Callback):
         common.begins(trainer.global_step + 1)
 
 
+class Unfreezes(BaseFinetuning):
+    def freeze_before_training(self, pl_module):
+        self.freeze(pl_module.net[0])
+
+    def finetune_function(self, pl_module, epoch, optimizer):
+        if epoch == 1:
+            self.unfreeze_and_add_param_group(pl_module.net[0], optimizer)
+
+
 def images(count):
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, 1, 8, 8, generator=generator)
@@ -90,7 +99,7 @@ def main(arguments):
     passes = 2 if "accumulates" in arguments else 1
     own = [ModelCheckpoint(common.path("checkpoints/own"), every_n_train_steps=3, save_top_k=-1, save_on_exception=True, filename="{step}")]
     trainer = pl.Trainer(
-        accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[Begins(), elastic, *(own if "best" in arguments else [])],
+        accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[Begins(), elastic, *(own if "best" in arguments else []), *([Unfreezes()] if "unfreezes" in arguments else [])],
         plugins=[AsyncCheckpointIO()] if "aside" in arguments else None,
         use_distributed_sampler=False, accumulate_grad_batches=passes, max_steps=common.steps(), logger=Ends(common.path("."), version=elastic.version) if "best" in arguments else False, enable_checkpointing="best" in arguments, enable_progress_bar=False,
         enable_model_summary=False, limit_val_batches=20 if "evaluate" in arguments else 0, num_sanity_val_steps=0,

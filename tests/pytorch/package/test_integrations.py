@@ -15,7 +15,8 @@ from transformers import GPT2LMHeadModel, Trainer  # noqa: E402,F401
 
 import torch  # noqa: E402
 
-from forked import Run, apart, deviation  # noqa: E402
+from forked import LiveRun, Run, apart, deviation  # noqa: E402
+from native import needs_live_host  # noqa: E402
 from swell.integrations import SwellCallback  # noqa: E402
 
 SAME = 1e-5
@@ -98,6 +99,28 @@ def test_a_job_leaves_with_a_whole_checkpoint_that_can_be_read(job, option, tmp_
         reference.end()
         run.end()
     assert [line["step"] for line in run.lines()] == list(range(1, 13)) and deviation(run.curve(), reference.curve()) < SAME
+
+
+@pytest.mark.parametrize("job, option", [("hf", "freezes"), ("pl_resnet", "unfreezes")])
+def test_a_run_that_changes_what_it_trains_is_lent_nothing_and_trains_to_its_end(job, option, runs):
+    run = runs(Run, "changes", job, option, steps=20).start(1).reach(3)
+    assert run.sizes() == [1, 2, 3, 4, 6, 12]
+    run.reach(12)
+    assert run.sizes() == [1] and run.why.startswith("the script has changed what is trained since training began ("), run.why
+    run.ask().reach(15).fast().leave_well()
+    assert f"asked to leave, but training goes on: {run.why}" in run.said() and "continues" not in run.said()
+    assert [line["step"] for line in run.lines()] == list(range(1, 21))
+
+
+@needs_live_host
+@pytest.mark.parametrize("switches", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("job, option", [("ddp", "unfreezes"), ("hf", "freezes"), ("pl_resnet", "unfreezes")])
+def test_a_run_that_changes_what_it_trains_is_not_resized_live(job, option, switches, runs):
+    run = runs(LiveRun, "live", job, option, steps=30).start(1).reach(12)
+    assert run.sizes() == [1] and run.why.startswith("the script has changed what is trained since training began ("), run.why
+    assert not switches or not run.switch(2, limit_s=3).get("committed"), "a switch that is under way is called off"
+    run.fast().leave_well()
+    assert run.worlds() == [1] and [line["step"] for line in run.lines()] == list(range(1, 31))
 
 
 @pytest.mark.parametrize("job, options, folder", [("hf", ("evaluate",), "out"), ("pl_resnet", ("evaluate",), "checkpoints")])

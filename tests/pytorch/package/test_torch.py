@@ -166,8 +166,9 @@ def test_a_worker_that_fails_among_collectives_of_a_save_ends_and_does_not_wait(
 
 def test_what_a_start_would_not_train_is_no_reason_to_leave(runs):
     run = runs(Run, "changed", "ddp", "unfreezes", steps=20).start(1).reach(7)
+    assert run.sizes() == [1] and "has changed what is trained" in run.why, "before anything is asked"
     run.ask().reach(12).fast().leave_well()
-    assert "asked to leave, but training goes on: the script has changed what is trained since Elastic() was made (0.bias, 0.weight)" in run.said()
+    assert "asked to leave, but training goes on: the script has changed what is trained since training began (0.bias, 0.weight)" in run.said()
     assert run.start(1).leave() == [1] and "the run so far trains 0.weight, 0.bias too, this start does not" in run.said()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from swell import _native, _request, data
+from swell import _identity, _native, _request, data
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._lock import FolderLock
 from swell._profile import Profile
@@ -32,6 +32,7 @@ class Departure:
         self._lock: FolderLock | None = None
         self._live: LiveState | None = None
         self.before_leaving: Callable[[], Any] = lambda: None
+        self.trained: _identity.Trained | None = None       # as a start would have it
         self.profile: Profile | None = None     # where the state is handed over live
 
     def listen(self, global_batch: int) -> None:
@@ -112,6 +113,16 @@ class Departure:
         self._bar = why
         _request.can_run_with([_request.place().world], why)
 
+    def changed(self) -> str:
+        """Returns why a start would not train what is trained by now; empty: it would."""
+        return self.trained.changed() if self.trained is not None else ""
+
+    def _look_at_trained(self) -> None:
+        """Neither a start nor a live switch would go on with another set of trained parameters."""
+        if not self._bar and (why := self.changed()):
+            self.bar(why)
+            self._live = self.profile = None
+
     def decline(self, why: str) -> None:
         """Train on although workers were asked to leave, and be lent nothing until saved(). Every worker calls it."""
         self._has_declined = True
@@ -128,6 +139,7 @@ class Departure:
 
         rest: what go_live() gives to them. samples: of one pass of this worker's.
         """
+        self._look_at_trained()
         if self._live is None:
             return
         try:
@@ -150,6 +162,7 @@ class Departure:
         self.begin()
         assert self._agreement is not None
         asked = self._agreement.poll()
+        self._look_at_trained()
         if asked and self._bar:
             self.decline(self._bar)
         return asked and not self._bar

@@ -160,6 +160,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
         connector = trainer._checkpoint_connector
+        self._departure.trained = _identity.Trained(pl_module, trainer.optimizers)
         taken = self._take_over(trainer, pl_module)
         self._departure.lock(self.directory)
         self._departure.before_leaving = lambda: _let_go(trainer)
@@ -256,10 +257,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
 
     def _numbers(self, trainer: Any) -> dict[str, Any]:
         """What every start of this run has alike."""
-        assert self._sampler is not None
-        one = len(trainer.optimizers) == 1
+        assert self._sampler is not None and self._departure.trained is not None
         where = self._sampler.numbers() if isinstance(self._sampler, Stream) else {**self._sampler.state_dict(), "stream": False}
-        return {"data": where, **({"trained": _identity.trained(trainer.lightning_module, trainer.optimizers[0])} if one else {})}
+        return {"data": where, "trained": self._departure.trained.groups()}
 
     def state_dict(self) -> dict[str, Any]:
         if self._sampler is None:
@@ -306,7 +306,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
 
     def _leave(self, trainer: Any) -> None:
         """Leave with a checkpoint. Where it cannot be saved: train on, and have swellrun lend nothing."""
-        if why := self._try_to_save(trainer, says=False):
+        if why := self._departure.changed() or self._try_to_save(trainer, says=False):
             self._departure.decline(why)
         else:
             self._departure.leave(trainer.global_step)

@@ -201,6 +201,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._whole, self._between = before.get("whole"), before.get("between_step")
         self._is_over = bool(state.global_step) and (state.global_step >= state.max_steps or
                                                      bool(before.get("stopped") and _is_of_this_run(before)))
+        self._departure.trained = _identity.Trained(self.trainer.model_wrapped, [self._optimizer()])
         _identity.check_same(before.get("identity"), **self._numbers())
         if why := make_readable(self._optimizer(), self.trainer.lr_scheduler):
             self._departure.bar(why)
@@ -386,7 +387,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
                 if state.is_world_process_zero:
                     self.folder.unmark(state.global_step)
                 save(model, trial)
-            why = self._write(begin, unreadable if self._leaving else "")
+            why = self._write(begin, (unreadable or self._departure.changed()) if self._leaving else "")
         finally:
             args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
         self._is_written = not why
@@ -481,7 +482,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """What every start of this run has alike."""
         if self._frozen is None:
             self._frozen = frozen_weights(self.trainer.model)
-        return {"data": self._numbers_of_data(), "trained": _identity.trained(self.trainer.model_wrapped, self._optimizer()),
+        assert self._departure.trained is not None
+        return {"data": self._numbers_of_data(), "trained": self._departure.trained.groups(),
                 "global_batch": self.global_batch, "frozen_weights": self._frozen}
 
     def _mean_so_far(self) -> dict[str, Any]:
