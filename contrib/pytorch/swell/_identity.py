@@ -12,7 +12,7 @@ import torch
 
 from swell._lock import run_name
 
-__all__ = ["Trained", "check_same", "continues", "record", "trained"]
+__all__ = ["Trained", "check_same", "continues", "kinds", "record", "trained"]
 
 _VERSION = 1
 _NAMED = 3      # names of parameters in a message
@@ -50,19 +50,25 @@ class Trained:
         return f"the script has changed what is trained since training began ({other}), and a start would not"
 
 
+def kinds(things: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the kind of each thing that has a state beside the model, by its name; None is not one."""
+    return {name: type(thing).__name__ for name, thing in things.items() if thing is not None}
+
+
 def _bare(name: str) -> str:
     name = name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "").replace("_fsdp_wrapped_module.", "")
     return name.removeprefix("module.")
 
 
-def record(step: int, *, data: Mapping[str, Any] | None = None, trained: Sequence[Sequence[str]] | None = None, **numbers: Any) -> dict[str, Any]:
+def record(step: int, *, data: Mapping[str, Any] | None = None, trained: Sequence[Sequence[str]] | None = None,
+           kinds: Mapping[str, str] | None = None, **numbers: Any) -> dict[str, Any]:
     """Returns the identity record of a checkpoint, in plain values.
 
-    data: a sampler's state_dict(). trained: of trained(). numbers: others that a start must have alike, such as global_batch.
+    data: a sampler's state_dict(). trained: of trained(). kinds: of kinds(). numbers: others that a start must have alike, such as global_batch.
     """
     return {"version": _VERSION, "run": run_name(), "host": socket.gethostname(), "written": time.time(), "step": step,
             "data": dict(data) if data is not None else None, "trained": [list(group) for group in trained] if trained is not None else None,
-            "numbers": numbers}
+            "kinds": dict(kinds) if kinds is not None else None, "numbers": numbers}
 
 
 def continues(before: Mapping[str, Any] | None, step: int, path: str) -> str:
@@ -82,7 +88,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | None = None, trained: Sequence[Sequence[str]] | None = None,
-               **numbers: Any) -> None:
+               kinds: Mapping[str, str] | None = None, **numbers: Any) -> None:
     """Raises ValueError, one sentence, where a start differs from the run that wrote a checkpoint; before: its record.
 
     The arguments are those of record(). What either of the two does not say is not compared.
@@ -98,16 +104,30 @@ def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | No
         if name != "samples" and old != value:
             raise ValueError(f"the checkpoint's data has {name} {old}, here it is {value}: samples would be lost or repeated; give the same, "
                              "or another directory")
+    if kinds is not None and before.get("kinds") is not None:
+        _check_kinds(before["kinds"], kinds)
     groups = before.get("trained")
     if trained is None or groups is None:
         return
     was, now = [name for group in groups for name in group], [name for group in trained for name in group]
     if missing := [name for name in was if name not in set(now)]:
         raise ValueError(f"the run so far trains {_some(missing)} too, this start does not: {len(now)} parameters in place of {len(was)}; set "
-                         "requires_grad and the optimizer's groups before Elastic() as they were, or give another directory")
+                         "requires_grad and the optimizer's groups before training as they were, or give another directory")
     if added := [name for name in now if name not in set(was)]:
         raise ValueError(f"this start trains {_some(added)} too, the run so far did not: {len(now)} parameters in place of {len(was)}; set "
-                         "requires_grad and the optimizer's groups before Elastic() as they were, or give another directory")
+                         "requires_grad and the optimizer's groups before training as they were, or give another directory")
     if len(groups) != len(trained):
         raise ValueError(f"the run so far has {len(groups)} groups of parameters, this start's optimizer has {len(trained)}; make the same groups "
-                         "before Elastic(), or give another directory")
+                         "before training, or give another directory")
+
+
+def _check_kinds(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    for name in sorted({*before, *now}):
+        was, here = before.get(name), now.get(name)
+        if was == here:
+            continue
+        if here is None:
+            raise ValueError(f"the run so far had {name} ({was}), this start has none: give it as before, or another directory")
+        if was is None:
+            raise ValueError(f"this start has {name} ({here}), the run so far had none: leave it out as before, or give another directory")
+        raise ValueError(f"the run so far had the {name} {was}, here it is {here}: give the same, or another directory")

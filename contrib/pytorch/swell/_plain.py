@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Unreadable", "check_readable", "decoded", "encoded", "hollow", "unreadable", "why_not_read"]
+__all__ = ["Unreadable", "check_readable", "decoded", "encoded", "hollow", "plain", "unreadable", "why_not_read"]
 
 _MARK = "swell.encoded"     # the only key of a value that was encoded
 _FACTORIES: dict[str, Any] = {"None": None, "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict, "set": set, "tuple": tuple}
@@ -81,6 +81,20 @@ def decoded(value: Any) -> Any:
     if kind == "defaultdict":
         return defaultdict(_FACTORIES[rest[0]], items)
     return OrderedDict(items) if rest[0] == "OrderedDict" else dict(items)
+
+
+def plain(value: Any, *, paths: bool = False) -> Any:
+    """Returns a value with Python's numbers in place of numpy's, at any depth; paths: with strings in place of paths, too."""
+    numpy = _numpy()
+    if numpy is not None and isinstance(value, numpy.generic):
+        return value.item()
+    if paths and isinstance(value, pathlib.PurePath):
+        return str(value)
+    if type(value) is dict:
+        return {key: plain(each, paths=paths) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain(each, paths=paths) for each in value)
+    return value
 
 
 def _is_read(value: Any) -> str:

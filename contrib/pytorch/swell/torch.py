@@ -110,6 +110,8 @@ class Elastic:
         self._has_looked = False        # at the first loss
         self._save_fails = ""       # why the newest save failed
         self._trained = _identity.Trained(model, [optimizer])
+        states = {name if name in ("scheduler", "scaler") else f"state[{name!r}]": thing for name, thing in self._state.items() if not name.startswith("swell.")}
+        self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **states})}
         self._reduced = self._requiring()       # what DistributedDataParallel averages
         self._bar = self._why_no_growth()
         self._check_model()
@@ -488,7 +490,7 @@ class Elastic:
             torch.manual_seed(hash((self.seed, self.steps, self.rank)) & 0x7FFFFFFF)
 
     def _load(self) -> None:
-        rest = self._checkpoints.load(global_batch=self.global_batch)
+        rest = self._checkpoints.load(**self._alike)
         if rest is None:
             return
         self._restore(rest, reseed=True)
@@ -496,8 +498,7 @@ class Elastic:
     def _save(self, wait: bool, says: bool = True) -> str:
         """Save a checkpoint. Returns why that failed, the same on all workers; empty: it did not."""
         self._try_to_save(self._checkpoints.finish, says)
-        return self._try_to_save(lambda: self._checkpoints.save(self.steps, self._rest(), wait=wait, data=self._data,
-                                                                global_batch=self.global_batch), says)
+        return self._try_to_save(lambda: self._checkpoints.save(self.steps, self._rest(), wait=wait, data=self._data, **self._alike), says)
 
     def _try_to_save(self, act: Callable[[], None], says: bool = True) -> str:
         """Do a part of a save, of which all workers learn alike how it goes. says: once why it fails, until one succeeds."""

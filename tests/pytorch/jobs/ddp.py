@@ -2,7 +2,7 @@
 """A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `hsdp`: of two dimensions; `paced`: with a layer that
 takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
 has; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
-`hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `average`: of the weights,
+`hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `unreadable`: a state that no start could read; `average`: of the weights,
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
 each worker). `unfreezes`: its first layer is trained from step 5 on; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
@@ -78,6 +78,14 @@ def fail_once():
     swell.checkpoint.get_optimizer_state_dict = failing
 
 
+class Unreadable:
+    def state_dict(self):
+        return {"it": Unreadable}
+
+    def load_state_dict(self, state):
+        pass
+
+
 class Heavy:
     """Keeps more than is handed over beside tensors."""
 
@@ -129,7 +137,8 @@ def main(arguments):
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
     elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=common.GLOBAL_BATCH,
                       micro_batch=4, scheduler=scheduler, max_grad_norm=1.0, checkpoint_every=0 if "no-checkpoints" in arguments else 10,
-                      state={"average": average} if "average" in arguments else {"heavy": Heavy()} if "heavy" in arguments else None)
+                      state={"average": average} if "average" in arguments else {"heavy": Heavy()} if "heavy" in arguments
+                      else {"odd": Unreadable()} if "unreadable" in arguments else None)
     if "starting" in arguments:
         with open(common.path(f"starting.{elastic.rank}"), "w"):
             pass

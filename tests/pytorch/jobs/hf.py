@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`freezes`: its first layer is trained to step 5; `fewer`: another data set; `streamed`: it is read one sample after the other; EIO: common.fail_with();
+`freezes`: its first layer is trained to step 5; `fewer`: another data set; `sgd`: another optimizer; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with();
 `fails-alone`: rank 1 fails before it saves its random numbers, the second time."""
 
 import os
@@ -31,6 +31,22 @@ class Texts(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         return {"input_ids": self.rows[index], "labels": self.rows[index]}
+
+
+class Unknown:
+    """Something that a checkpoint cannot hold."""
+
+
+class Spoils(transformers.TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_train_begin(self, args, state, control, lr_scheduler=None, **_):
+        self.on_step_begin(args, state, control, lr_scheduler)
+
+    def on_step_begin(self, args, state, control, lr_scheduler=None, **_):
+        if state.global_step + 1 >= self.step:
+            lr_scheduler.note = Unknown()
 
 
 class Log(transformers.TrainerCallback):
@@ -82,12 +98,13 @@ def main(arguments):
         output_dir=common.path("out"), per_device_train_batch_size=BATCH, gradient_accumulation_steps=common.GLOBAL_BATCH // BATCH,
         max_steps=common.steps(), learning_rate=numpy.float64(3e-3) if "numpy" in arguments else 3e-3, save_only_model="model-only" in arguments, warmup_steps=10, logging_steps=1, logging_first_step=True, save_steps=1000 if "no-checkpoints" in arguments else 10,
         save_total_limit=2, use_cpu=True, report_to=[], disable_tqdm=True, per_device_eval_batch_size=1,
-        eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False)
+        eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False,
+        **({"optim": "sgd"} if "sgd" in arguments else {}))
     log = Log()
     if "freezes" in arguments:
         log.freezes = model.transformer.h[0]
     texts = Texts(60 if "fewer" in arguments else common.SAMPLES)
-    trainer = transformers.Trainer(model, args, train_dataset=common.Streamed(texts) if "streamed" in arguments else texts, eval_dataset=Texts(12), callbacks=[log])
+    trainer = transformers.Trainer(model, args, train_dataset=common.Streamed(texts) if "streamed" in arguments else texts, eval_dataset=Texts(12), callbacks=[log, *([Spoils(1)] if "unreadable" in arguments else [Spoils(15)] if "spoils" in arguments else [])])
     elastic = SwellCallback.attach(trainer)
     if "profile" in arguments:
         log.elastic = elastic

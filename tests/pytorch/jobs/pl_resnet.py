@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step; `unfreezes`: its first layer is trained from the second epoch on;
+"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step; `fewer`, `sgd`, `unscheduled`: another data set, optimizer, no schedule; `unreadable`: a hyperparameter that no start could read; `unfreezes`: its first layer is trained from the second epoch on;
 `profile`: what was seen of its steps is written at the end; `numpy`: with a learning rate and a hyperparameter of numpy's, and a path; `best`: with a
 ModelCheckpoint beside Swell's checkpoints, and a logger that notes how it ends; `aside`: saves are written beside the training; EIO: common.fail_with()."""
 
+import json
 import os
 import pathlib
 import sys
@@ -33,6 +34,7 @@ class Block(nn.Module):
 
 class ResNet(pl.LightningModule):
     rate = 3e-3
+    words = ()
     elastic = None      # whose profile is written
 
     def __init__(self):
@@ -62,7 +64,9 @@ class ResNet(pl.LightningModule):
 
     def configure_optimizers(self):
         optimizer = torch.optim.AdamW([each for each in self.parameters() if each.requires_grad], lr=self.rate)
-        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
+        if "sgd" in self.words:
+            optimizer = torch.optim.SGD(self.parameters(), lr=self.rate)
+        return [optimizer], [] if "unscheduled" in self.words else [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
 
 
 class Ends(CSVLogger):
@@ -105,13 +109,19 @@ def main(arguments):
         enable_model_summary=False, limit_val_batches=20 if "evaluate" in arguments else 0, num_sanity_val_steps=0,
         default_root_dir=common.path("."))
     model = ResNet()
+    model.words = arguments
+    if "unreadable" in arguments:
+        model.save_hyperparameters({"x": Ends})
     if "numpy" in arguments:
         model.rate = numpy.float64(3e-3)
         model.save_hyperparameters({"rate": model.rate, "folder": pathlib.Path("data")})
     if "profile" in arguments:
         model.elastic = elastic
-    trainer.fit(model, elastic.loader(images(common.SAMPLES), global_batch=common.GLOBAL_BATCH // passes),
+    trainer.fit(model, elastic.loader(images(60 if "fewer" in arguments else common.SAMPLES), global_batch=common.GLOBAL_BATCH // passes),
                 torch.utils.data.DataLoader(images(20)) if "evaluate" in arguments else None, ckpt_path=elastic.newest())
+    if "numpy" in arguments and trainer.is_global_zero:
+        with open(common.path("hyperparameters"), "w") as file:
+            json.dump(torch.load(elastic.newest(), weights_only=True)["hyper_parameters"], file)
 
 
 if __name__ == "__main__":

@@ -122,8 +122,26 @@ def test_another_training_is_refused_in_one_sentence(tmp_path):
     model = torch.nn.Linear(4, 1)
     groups = torch.optim.AdamW([{"params": [model.weight]}, {"params": [model.bias]}], lr=0.01)
     assert "has 1 groups of parameters, this start's optimizer has 2" in refused(tmp_path / "c", model=model, optimizer=groups)
+    model = torch.nn.Linear(4, 1)
+    assert "had the optimizer AdamW, here it is SGD" in refused(tmp_path / "c", model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.01))
+    assert "this start has scheduler (LambdaLR), the run so far had none: leave it out as before" in refused(tmp_path / "c", schedule=True)
+    assert "this start has state['box'] (Box), the run so far had none" in refused(tmp_path / "c", state={"box": Box(1)})
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     assert loop(tmp_path / "c", 5).steps == 5, "the same one goes on"
+
+
+@apart
+def test_what_a_start_leaves_out_or_changes_is_refused_in_one_sentence(tmp_path):
+    parts = {"schedule": True, "scaler": torch.amp.GradScaler("cpu"), "state": {"box": Box(1)}}
+    loop(tmp_path / "c", 3, **parts)
+    for name, says in (("schedule", "had scheduler (LambdaLR), this start has none: give it as before, or another directory"),
+                       ("scaler", "had scaler (GradScaler), this start has none"), ("state", "had state['box'] (Box), this start has none")):
+        assert says in refused(tmp_path / "c", **{**parts, name: None})
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    assert "had the scheduler LambdaLR, here it is StepLR" in refused(
+        tmp_path / "c", model=model, optimizer=optimizer, **{**parts, "schedule": False, "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 2)})
+    assert loop(tmp_path / "c", 5, **parts).steps == 5
 
 
 @apart

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Trainer, Accelerate and Lightning: resized, the loss of every step stays what it was."""
 
+import json
 import os
 
 import pytest
@@ -99,6 +100,53 @@ def test_a_job_leaves_with_a_whole_checkpoint_that_can_be_read(job, option, tmp_
         reference.end()
         run.end()
     assert [line["step"] for line in run.lines()] == list(range(1, 13)) and deviation(run.curve(), reference.curve()) < SAME
+    if job == "pl_resnet":
+        with open(os.path.join(run.folder, "hyperparameters")) as file:
+            assert json.load(file) == {"rate": 3e-3, "folder": "data"}, "what load_from_checkpoint() gives to a module"
+
+
+def test_save_total_limit_holds_with_save_only_model_and_the_whole_one_stays(runs):
+    run = runs(Run, "model-only", "hf", "model-only", steps=55).start(1).reach(14).ask().leave_well()
+    whole = run.step()
+
+    def there():
+        return sorted(int(name.partition("-")[2]) for name in os.listdir(os.path.join(run.folder, "out")) if name.startswith("checkpoint-"))
+    run.start(1).reach(42)
+    assert there() == [whole, 30, 40], "two of the Trainer's, and the one that alone can be gone on with"
+    run.kill(0).leave()
+    run.fast().start(2).leave_well()
+    assert there() == [50, 55]
+    assert [line["step"] for line in run.lines() if line["epoch"] == 2][0] == whole + 1 and sorted(run.curve()) == list(range(1, 56))
+
+
+@pytest.mark.parametrize("job, names", [("hf", "note of the schedule or the optimizer is a Unknown"), ("ddp", "state['odd']['it'] is of type builtins.type"),
+                                        ("pl_resnet", "hyperparameters[0]['x'] is of type ")])
+def test_a_state_that_no_start_could_read_is_named_and_the_job_is_lent_nothing(job, names, runs):
+    run = runs(Run, "unreadable", job, "unreadable", steps=14).start(1).reach(3)
+    assert run.sizes() == [1] and names in run.why, run.why
+    run.ask().reach(6).fast().leave_well()
+    assert f"swell: the job is lent nothing: {run.why}" in run.said() and run.said().count("asked to leave, but training goes on: ") == 1
+    assert [line["step"] for line in run.lines()] == list(range(1, 15))
+
+
+def test_a_checkpoint_of_the_Trainer_that_no_start_could_read_is_not_gone_on_with(runs):
+    run = runs(Run, "spoils", "hf", "spoils", steps=24).start(1).reach(17).ask().reach(22)
+    assert "training goes on: the Trainer could not load its checkpoint: note of the schedule" in run.said()
+    assert os.path.exists(os.path.join(run.folder, "out", "checkpoint-20"))
+    run.kill(0).leave()
+    run.fast().start(1).leave_well()
+    assert [line["step"] for line in run.lines() if line["epoch"]] == list(range(11, 25)), "it goes on from the newest that can be read"
+
+
+@pytest.mark.parametrize("job, other, says", [
+    ("hf", "sgd", "the run so far had the optimizer AdamW, here it is SGD"), ("pl_resnet", "sgd", "the run so far had the optimizer AdamW, here it is SGD"),
+    ("pl_resnet", "unscheduled", "the run so far had scheduler (StepLR), this start has none"),
+    ("pl_resnet", "fewer", "the checkpoint's data has length 108, here it is 60")])
+def test_another_training_is_refused_in_one_sentence(job, other, says, runs):
+    run = runs(Run, "other", job, steps=3).fast().start(1).leave_well()
+    run.arguments, run.steps = (other,), 5
+    assert run.start(1).leave() != [0]
+    assert says in run.said() and len(run.lines()) == 3
 
 
 @pytest.mark.parametrize("job, option", [("hf", "freezes"), ("pl_resnet", "unfreezes")])
@@ -243,6 +291,19 @@ def test_attach_refuses_what_would_not_be_the_same_run(option, says, tmp_path):
     args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], **option)
     trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=[{"input_ids": [1]}])
     with pytest.raises(ValueError, match=says):
+        SwellCallback.attach(trainer)
+
+
+@apart
+@pytest.mark.parametrize("by", ["arguments", "configuration"])
+def test_attach_refuses_DeepSpeed(by, tmp_path):
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
+    trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=[{"input_ids": [1]}])
+    if by == "arguments":
+        args.deepspeed = {"zero_optimization": {"stage": 2}}
+    else:
+        trainer.is_deepspeed_enabled = True     # by an environment or a file of accelerate's
+    with pytest.raises(ValueError, match="SwellCallback cannot resize a Trainer with DeepSpeed"):
         SwellCallback.attach(trainer)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from transformers.trainer_callback import ExportableState, TrainerControl
-from transformers.trainer_utils import rotate_checkpoints
+from transformers.trainer_utils import sort_checkpoints
 
 from swell import _plain, data
 from swell._generators import generators, restore_generators
@@ -95,12 +95,20 @@ class Folder:
             print(f"swell: checkpoints in {self.path} cannot be tidied up: {error.strerror or error}", file=sys.stderr, flush=True)
 
     def rotate(self, step: int, limit: int | None, best: str | None) -> None:
-        """Remove what the whole checkpoint of a step makes needless."""
+        """Remove what the checkpoint of a step makes needless; the newest whole one stays, which a start goes on from."""
+        newest = self.newest()
+        kept = {os.path.basename(os.fspath(path)) for path in (self.of_step(step), newest, best) if path}
         for other in self._steps():
-            if other != step and self.is_between(other) and self.of_step(other) != best:
+            if self.is_between(other) and os.path.basename(self.of_step(other)) not in kept:
                 shutil.rmtree(self.of_step(other), ignore_errors=True)
-        if not self.is_between(step):
-            rotate_checkpoints(output_dir=self.path, save_total_limit=limit, best_model_checkpoint=best, use_mtime=True)
+        if not limit or limit < 0 or self.is_between(step):
+            return
+        names = [os.path.basename(path) for path in sort_checkpoints(self.path, use_mtime=True)]
+        if newest and newest != best and (self.about(newest) or {}).get("between"):
+            names.remove(os.path.basename(newest))      # it comes beside those that are asked for
+        needless = [name for name in names if name not in kept]
+        for name in needless[:max(0, len(names) - limit)]:
+            shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
 
 
 # ---- callbacks with a state
@@ -223,27 +231,15 @@ class Shares:
 # ---- what the Trainer reads back with weights_only
 
 
-def _numbers(value: Any) -> Any:
-    """A value with Python's numbers in place of numpy's."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.generic):
-        return value.item()
-    if type(value) is dict:
-        return {key: _numbers(each) for key, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_numbers(each) for each in value)
-    return value
-
-
 def make_readable(optimizer: torch.optim.Optimizer, scheduler: Any) -> str:
     """Numpy's numbers in what the Trainer saves become Python's. Returns why a start could not read it all the same; empty: it can."""
     for group in optimizer.param_groups:
-        group.update({name: _numbers(value) for name, value in group.items() if name != "params"})
+        group.update({name: _plain.plain(value) for name, value in group.items() if name != "params"})
     options = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
     schedule = {}
     if scheduler is not None and hasattr(scheduler, "state_dict"):
         inner = getattr(scheduler, "scheduler", scheduler)      # Accelerate's has the schedule in it
-        vars(inner).update({name: _numbers(value) for name, value in vars(inner).items() if name != "optimizer"})
+        vars(inner).update({name: _plain.plain(value) for name, value in vars(inner).items() if name != "optimizer"})
         schedule = scheduler.state_dict()
     for name, value in [*schedule.items(), *(item for group in options for item in group.items())]:
         if why := _plain.why_not_read(value):

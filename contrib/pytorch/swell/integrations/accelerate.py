@@ -86,7 +86,7 @@ class AccelerateElastic(Elastic):
             options["scheduler"] = options["scheduler"].scheduler       # the prepared one steps once for each worker
         self._saves = _Saves(self)
         if accelerator.project_configuration.automatic_checkpoint_naming:
-            options["state"] = {**(options.get("state") or {}), "saves": self._saves}
+            options["state"] = {**(options.get("state") or {}), "swell.saves": self._saves}
         super().__init__(model, optimizer, **options)
 
     def batches(self, dataset: Any, **options: Any) -> Iterator[Any]:

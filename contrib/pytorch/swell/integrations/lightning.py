@@ -24,7 +24,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from swell import _identity, _native, _request, data
 from swell._lock import run_name
-from swell._plain import Unreadable, check_readable, decoded, encoded
+from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
 from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import on_all, together, why_unsaved
@@ -161,6 +161,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
         connector = trainer._checkpoint_connector
         self._departure.trained = _identity.Trained(pl_module, trainer.optimizers)
+        _identity.check_same(self._loaded.get("identity"), kinds=_kinds(trainer))       # before any state is loaded
         taken = self._take_over(trainer, pl_module)
         self._departure.lock(self.directory)
         self._departure.before_leaving = lambda: _let_go(trainer)
@@ -259,7 +260,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """What every start of this run has alike."""
         assert self._sampler is not None and self._departure.trained is not None
         where = self._sampler.numbers() if isinstance(self._sampler, Stream) else {**self._sampler.state_dict(), "stream": False}
-        return {"data": where, "trained": self._departure.trained.groups()}
+        return {"data": where, "trained": self._departure.trained.groups(), "kinds": _kinds(trainer)}
 
     def state_dict(self) -> dict[str, Any]:
         if self._sampler is None:
@@ -408,6 +409,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def _write(self, trainer: Any, checkpoint: dict[str, Any], path: str) -> None:
         if trainer.is_global_zero:
             make_room(self.paths())
+        # A module makes itself of its hyperparameters, by Lightning's own load_from_checkpoint(): training does not read them.
+        checkpoint.update({name: plain(value, paths=True) for name, value in checkpoint.items() if name.endswith("hyper_parameters")})
         with _at_once(trainer.strategy):
             trainer.strategy.save_checkpoint(encoded(checkpoint), path)
         if trainer.is_global_zero and os.path.isfile(path):     # else it is of parts, which torch.distributed.checkpoint reads
@@ -416,6 +419,12 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             except Exception:
                 check_readable({f"the checkpoint[{name!r}]": value for name, value in checkpoint.items()})
                 raise
+
+
+def _kinds(trainer: Any) -> dict[str, str]:
+    several = {f"{kind}{f' {at}' if at else ''}": thing for kind, things in (
+        ("optimizer", trainer.optimizers), ("scheduler", [config.scheduler for config in trainer.lr_scheduler_configs])) for at, thing in enumerate(things)}
+    return _identity.kinds({**several, "scaler": getattr(trainer.precision_plugin, "scaler", None)})
 
 
 class _Begins(pl.Callback):  # type: ignore[misc]

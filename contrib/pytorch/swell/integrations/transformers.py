@@ -42,8 +42,8 @@ def _refuse(trainer: Any, global_batch: int) -> None:
     if args.train_sampling_strategy not in ("random", "sequential"):
         raise ValueError(f"train_sampling_strategy={args.train_sampling_strategy} makes the order of the samples depend on the number of workers: leave "
                          "it out, or give sequential")
-    if args.deepspeed:
-        raise ValueError("SwellCallback cannot resize a Trainer with deepspeed=: its checkpoints are read by as many workers as wrote them; use fsdp=")
+    if args.deepspeed or getattr(trainer, "is_deepspeed_enabled", False):      # of the arguments, or of accelerate's configuration
+        raise ValueError("SwellCallback cannot resize a Trainer with DeepSpeed: its checkpoints are read by as many workers as wrote them; use fsdp=")
     if args.auto_find_batch_size:
         raise ValueError("auto_find_batch_size=True changes the global batch while training runs; SwellCallback keeps it: leave it out, and give "
                          "per_device_train_batch_size")
@@ -113,7 +113,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         trainer.get_train_dataloader = lambda: made._loader(loader()) if made._stream is None else made._stream_loader(made._stream)
         if _native.is_live():
             made._live = _Live(made)
-        for name in ("train", "_run_epoch", "_evaluate", "_save_checkpoint", "_load_rng_state"):
+        for name in ("train", "_run_epoch", "_evaluate", "_save_checkpoint", "_load_optimizer_and_scheduler", "_load_rng_state"):
             made._wrap(name)
         return made
 
@@ -200,7 +200,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._due = {name for name in ("evaluation", "save") if before.get(f"{name}_due")}
         self._whole, self._between = before.get("whole"), before.get("between_step")
         self._is_over = bool(state.global_step) and (state.global_step >= state.max_steps or
-                                                     bool(before.get("stopped") and _is_of_this_run(before)))
+                                                     bool(before.get("stopped") and _is_of_this_run(before)) or
+                                                     state.max_steps <= int(before.get("ended") or 0))
         self._departure.trained = _identity.Trained(self.trainer.model_wrapped, [self._optimizer()])
         _identity.check_same(before.get("identity"), **self._numbers())
         if why := make_readable(self._optimizer(), self.trainer.lr_scheduler):
@@ -223,9 +224,13 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     def _why_over(self, state: Any) -> str:
         if not self._is_over:
             return ""
-        if state.global_step >= state.max_steps:
+        if max(state.global_step, int(self._resumed.get("ended") or 0)) >= state.max_steps:
             return f": nothing is left to train of max_steps={state.max_steps}; for more, raise max_steps or num_train_epochs"
         return ": a callback has ended training there, nothing is left to train; for more, give another output_dir"
+
+    def _around_load_optimizer_and_scheduler(self, load: Any, checkpoint: Any) -> None:
+        _identity.check_same(self._resumed.get("identity"), kinds=self._kinds())
+        load(checkpoint)
 
     def _around_load_rng_state(self, load: Any, checkpoint: Any) -> None:
         load(checkpoint)
@@ -387,7 +392,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
                 if state.is_world_process_zero:
                     self.folder.unmark(state.global_step)
                 save(model, trial)
-            why = self._write(begin, (unreadable or self._departure.changed()) if self._leaving else "")
+            why = self._write(begin, (unreadable or self._departure.changed()) if self._leaving else "", marks=not unreadable)
         finally:
             args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
         self._is_written = not why
@@ -404,15 +409,16 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             self._departure.decline(why)
         self._save_fails = why
 
-    def _write(self, save: Callable[[], None], why: str) -> str:
-        """Save, and say what makes it whole. Returns why that failed on any worker, the same on all; empty: it did not."""
+    def _write(self, save: Callable[[], None], why: str, marks: bool) -> str:
+        """Save, and say what makes it whole if a start could read it. Returns why that failed on any worker, the same on all; empty: it did not."""
         trainer, group, before = self.trainer, self._departure.group, self._whole
         save_model, on_each = trainer.save_model, together if trainer.is_fsdp_enabled else on_all
         trainer.save_model = lambda *arguments, **options: on_each(group, lambda: save_model(*arguments, **options))    # a barrier follows
         try:
             if not why:
                 on_each(group, save)
-                self._mark()
+                if marks:
+                    self._mark()
         except Exception as error:      # safetensors, torch and json have errors of their own
             why = why_unsaved(self.folder.path, trainer.state.global_step, before, error)
         finally:
@@ -449,7 +455,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if self._unsaved:
             self._train_on(control)
             return
-        if self._is_written and self._whole == state.global_step:
+        if self._is_written:
             self._departure.saved()
             self._rotate()
         if self._leaving:
@@ -472,6 +478,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         optimizer: torch.optim.Optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
         return optimizer
 
+    def _kinds(self) -> dict[str, str]:
+        return _identity.kinds({"optimizer": self._optimizer(), "scheduler": getattr(self.trainer.lr_scheduler, "scheduler", self.trainer.lr_scheduler),
+                                "scaler": self.trainer.accelerator.scaler})
+
     def _numbers_of_data(self) -> dict[str, Any]:
         if self._stream is not None:
             return self._stream.numbers()
@@ -483,7 +493,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if self._frozen is None:
             self._frozen = frozen_weights(self.trainer.model)
         assert self._departure.trained is not None
-        return {"data": self._numbers_of_data(), "trained": self._departure.trained.groups(),
+        return {"data": self._numbers_of_data(), "trained": self._departure.trained.groups(), "kinds": self._kinds(),
                 "global_batch": self.global_batch, "frozen_weights": self._frozen}
 
     def _mean_so_far(self) -> dict[str, Any]:
@@ -504,6 +514,9 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             trainer._globalstep_last_logged, trainer._total_loss_scalar, trainer._initial_global_step = loss["logged"], loss["sum"], loss["began"]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        best, end = state.best_global_step, self.folder.of_step(state.global_step)
+        if state.is_world_process_zero and best and not os.path.isdir(end) and self.folder.about(self.folder.of_step(best)) is not None:
+            self.folder.tidy(lambda: self.folder.change(best, ended=state.global_step))     # the Trainer has removed the end itself
         self._departure.end()
 
 
