@@ -98,11 +98,13 @@ std::shared_ptr<const models::Model> model_of(const perf::Profile& profile) {
 }
 
 /// Whether two plans cut the model alike, whichever GPUs they use.
-bool cut_alike(const plan::Plan& a, const plan::Plan& b) {
+bool cut_alike(plan::Plan a, plan::Plan b) {
+  a.drop_plain_chunks();
+  b.drop_plain_chunks();
   return std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(),
                     [](const plan::Stage& one, const plan::Stage& other) {
                       return one.layers == other.layers && one.tp == other.tp &&
-                             one.dp() == other.dp();
+                             one.dp() == other.dp() && one.chunks == other.chunks;
                     });
 }
 
@@ -147,7 +149,10 @@ void JobTraining::runs(int epoch) {
 
 /// A program that makes its own plans divides samples alone: one layer that cannot be cut.
 plan::Plan JobTraining::as_planned(plan::Plan plan) const {
-  if (own_plans_ && plan.pp() == 1 && plan.stages.front().tp == 1) plan.stages.front().layers = 1;
+  if (own_plans_ && plan.pp() == 1 && plan.stages.front().tp == 1) {
+    plan.stages.front().layers = 1;
+    plan.stages.front().chunks.clear();
+  }
   return plan;
 }
 
@@ -201,8 +206,11 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
   }
   if (auto good = check_possible(*profile, machines); !good) return good.error();
   Observed seen{report.profile, *original, samples_of(*original) / report.step_s};
+  // Agents of older versions leave chunks out.
+  const bool says_chunks = profile->takes_chunks || original->has_chunks();
   if (decided_ && report.epoch > decided_in_ && !own_plans_ &&
-      decided_->gpu_count() == original->gpu_count() && !cut_alike(*decided_, *original)) {
+      (says_chunks || !decided_->has_chunks()) && decided_->gpu_count() == original->gpu_count() &&
+      !cut_alike(*decided_, *original)) {
     own_plans_ = true;
     changed();
     return take(report, basic, held, machines, allocations);

@@ -39,7 +39,7 @@ void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) 
     members.push_back(
         {seat.worker, node.name, gpus_of(node, seat.worker.local, setup_.basic.gpus_per_worker)});
   }
-  const auto profile = profiles_.profile(epoch, members);
+  const auto profile = profiles_.profile(epoch, members, machine_.seating().plan);
   if (!profile) {
     say("profile: " + profile.error().message());
     return;

@@ -51,6 +51,22 @@ Json nccl_json(const std::vector<profiler::PlacedRank>& ranks) {
                        {"sampling_overhead", overhead}});
 }
 
+/// Takes the chunks of `decided`, a plan as text, over to `plan`, which says none, where both cut
+/// the model alike.
+void take_chunks(plan::Plan& plan, const std::string& decided) {
+  if (decided.empty() || plan.has_chunks()) return;
+  const auto read = plan::Plan::parse(decided);
+  const auto alike = [](const plan::Stage& one, const plan::Stage& other) {
+    return one.layers == other.layers && one.tp == other.tp && one.dp() == other.dp();
+  };
+  if (!read || !read->has_chunks() || read->micro_batches != plan.micro_batches ||
+      !std::equal(plan.stages.begin(), plan.stages.end(), read->stages.begin(), read->stages.end(),
+                  alike))
+    return;
+  for (std::size_t i = 0; i < plan.stages.size(); ++i)
+    plan.stages[i].chunks = read->stages[i].chunks;
+}
+
 }  // namespace
 
 std::optional<Json> bounded_profile(const Json& profile, std::size_t max_bytes) {
@@ -101,8 +117,8 @@ Result<void> ProfileBook::add(int epoch, WorkerId worker, std::string_view digit
   return {};
 }
 
-Result<std::optional<Json>> ProfileBook::profile(int epoch,
-                                                 const std::vector<Member>& members) const {
+Result<std::optional<Json>> ProfileBook::profile(int epoch, const std::vector<Member>& members,
+                                                 const std::string& decided) const {
   std::optional<Json> none;
   if (epoch != epoch_ || members.empty()) return none;
   std::vector<profiler::PlacedRank> ranks;
@@ -115,8 +131,11 @@ Result<std::optional<Json>> ProfileBook::profile(int epoch,
     profiles.push_back(found->second);
     step_s = std::max(step_s, found->second.times.step_s);
   }
-  const auto plan = profiler::plan_of(ranks);
+  auto plan = profiler::plan_of(ranks);
   if (!plan) return plan.error();
+  const bool says_none = std::all_of(profiles.begin(), profiles.end(),
+                                     [](const auto& each) { return each.role.chunks.empty(); });
+  if (says_none) take_chunks(*plan, decided);
   const auto profile = profiler::assemble(*plan, profiles);
   if (!profile) return profile.error();
   Json json = perf::to_json(*profile);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 #include <utility>
 
@@ -11,7 +12,7 @@ namespace swell::profiler {
 Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
   if (ranks.empty()) return Error("no rank has reported a profile");
   std::map<std::pair<int, int>, plan::TpGroup> groups;
-  std::map<int, int> layers;
+  std::map<int, const Role*> stages;  // what the first rank of each says
   plan::Plan made;
   made.micro_batches = ranks.front().profile.micro_batches;
   for (const PlacedRank& rank : ranks) {
@@ -22,10 +23,13 @@ Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
     if (rank.profile.micro_batches != made.micro_batches)
       return fail(fmt::format("{} micro-batches a step; another rank has {}",
                               rank.profile.micro_batches, made.micro_batches));
-    const auto [of_stage, is_first] = layers.try_emplace(role.stage, role.layers);
-    if (of_stage->second != role.layers)
-      return fail(fmt::format("{} layers; another rank of the stage has {}", role.layers,
-                              of_stage->second));
+    const Role& said = *stages.try_emplace(role.stage, &role).first->second;
+    if (said.layers != role.layers)
+      return fail(
+          fmt::format("{} layers; another rank of the stage has {}", role.layers, said.layers));
+    if (said.chunks != role.chunks)
+      return fail(fmt::format("chunks of {} units; another rank of the stage has {}",
+                              fmt::join(role.chunks, "+"), fmt::join(said.chunks, "+")));
     const auto [at, is_new] = groups.try_emplace(
         {role.stage, role.group}, plan::TpGroup{rank.node, rank.gpu_type, {}, role.local_batch});
     plan::TpGroup& group = at->second;
@@ -40,7 +44,8 @@ Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
   for (auto& [where, group] : groups) {
     const auto [stage, number] = where;
     std::sort(group.gpus.begin(), group.gpus.end());
-    if (stage == made.pp()) made.stages.push_back({layers[stage], 0, {}});
+    if (stage == made.pp())
+      made.stages.push_back({stages[stage]->layers, 0, {}, stages[stage]->chunks});
     if (stage != made.pp() - 1 || number != made.stages.back().dp())
       return Error(
           fmt::format("stage {}, group {} reports, and one before it does not", stage, number));
@@ -59,6 +64,8 @@ Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
       return Error(fmt::format("stage {}: {} samples of a micro-batch; stage 0 has {}",
                                &stage - made.stages.data(), samples, made.micro_batch_samples()));
   }
+  if (auto good = made.check_chunks(); !good) return good.error();
+  made.drop_plain_chunks();
   return made;
 }
 
@@ -66,6 +73,8 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
   if (ranks.empty()) return Error("no rank has reported a profile");
   perf::Profile made;
   made.plan = plan;
+  made.takes_chunks = std::none_of(ranks.begin(), ranks.end(),
+                                   [](const auto& rank) { return rank.role.chunks.empty(); });
   struct Sum {
     perf::GroupObservation seen;
     int ranks = 0;

@@ -19,7 +19,9 @@ struct PlacedRank {
 
 /// The plan that these ranks train, by what each says of its own part. An error names what does not
 /// fit: a stage or group of which no rank is there, ranks of a group on two nodes, stages whose
-/// ranks disagree on layers or TP degree, samples that are not the same on every stage.
+/// ranks disagree on layers, chunks or TP degree, samples that are not the same on every stage,
+/// chunks that are of no model. Lists no chunks where each stage has one, as plans without chunks
+/// cut the model.
 Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks);
 
 /// The profile that perf::solve() takes, of what the ranks of a running plan report: times are the

@@ -75,6 +75,9 @@ std::string write(const RankProfile& profile) {
   writer.put<std::uint8_t>(profile.role.tied_embedding);
   writer.put<std::int32_t>(profile.nccl.steps);
   each_number(profile, [&](double number) { writer.put(number); });
+  if (profile.role.chunks.empty()) return writer.take();  // all that older launchers read
+  writer.put(static_cast<std::uint32_t>(profile.role.chunks.size()));
+  for (const std::int32_t units : profile.role.chunks) writer.put(units);
   return writer.take();
 }
 
@@ -93,6 +96,14 @@ Result<RankProfile> read_rank_profile(std::string_view body) {
     number = reader.get<double>();
     if (!std::isfinite(number) || number < 0) reader.fail();
   });
+  if (reader.good() && !reader.done()) {
+    const std::uint32_t chunks = reader.count(sizeof(std::int32_t));
+    if (chunks < 1 || chunks > kMaxChunksSaid) reader.fail();
+    for (std::uint32_t i = 0; i < chunks && reader.good(); ++i) {
+      profile.role.chunks.push_back(reader.get<std::int32_t>());
+      if (profile.role.chunks.back() < 0) reader.fail();
+    }
+  }
   if (!reader.done() || tied > 1 || profile.role.stage < 0 || profile.role.group < 0 ||
       profile.role.layers < 1 || profile.role.local_batch < 1 || profile.micro_batches < 1 ||
       profile.nccl.steps < 0)

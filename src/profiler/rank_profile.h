@@ -22,6 +22,9 @@ struct Role {
   double whole_activations = 0;       ///< C_np of perf::Profile; 0: not known
   double last_activ_p_bytes = 0;      ///< the last stage's extra activations of one sample
   bool tied_embedding = false;
+  /// Units of each chunk of this stage, as plan::Stage::chunks; one for a stage of one chunk.
+  /// Empty: not said.
+  std::vector<std::int32_t> chunks{};
 };
 
 /// What one rank reports once its times are stable: times, and the bytes of its registered state.
@@ -43,7 +46,8 @@ struct RankProfile {
 RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
                        const std::vector<runtime::Entry>& entries, std::uint64_t peak_bytes);
 
-inline constexpr std::size_t kMaxProfileBytes = 1024;
+inline constexpr std::size_t kMaxChunksSaid = 256;  ///< chunks of a stage that a role can list
+inline constexpr std::size_t kMaxProfileBytes = 2048;
 std::string write(const RankProfile& profile);
 /// An error where the body is cut short or too long, or has a number that is negative or not
 /// finite.

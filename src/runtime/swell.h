@@ -33,6 +33,7 @@ extern "C" {
 /** Grows with each function or field that is added. */
 #define SWELL_API_VERSION 6
 #define SWELL_MAX_DIMS 8
+#define SWELL_MAX_CHUNKS 256
 
 /** A program's connection to its shim. */
 typedef struct swell_session swell_session_t;
@@ -176,7 +177,8 @@ enum {
   SWELL_ROLE_ACTIVATION = 1 << 0,            /**< activation_dtype, _dims and _shape */
   SWELL_ROLE_WHOLE_ACTIVATIONS = 1 << 1,     /**< whole_activations; else not known */
   SWELL_ROLE_LAST_ACTIVATION_BYTES = 1 << 2, /**< last_activation_bytes; else 0 */
-  SWELL_ROLE_TIED_EMBEDDING = 1 << 3         /**< tied_embedding; else 0 */
+  SWELL_ROLE_TIED_EMBEDDING = 1 << 3,        /**< tied_embedding; else 0 */
+  SWELL_ROLE_CHUNKS = 1 << 4                 /**< chunk_count and chunks; else not said */
 };
 
 /** What this rank is in its plan. stage, group, layers and local_batch are always read. */
@@ -193,6 +195,10 @@ typedef struct swell_role {
   double whole_activations;     /**< kept by a layer and not split by TP, in such tensors */
   double last_activation_bytes; /**< of one sample, on the last stage alone: logits */
   int tied_embedding;           /**< not 0: the output projection is the embedding's own matrix */
+  int chunk_count;              /**< chunks of this stage: 1 to SWELL_MAX_CHUNKS */
+  /** Units of each chunk, as "chunks" of a stage of a plan has them: embedding, layers, head;
+     copied. Programs that say it, one chunk too, can run plans with chunks. */
+  const int* chunks;
 } swell_role_t;
 
 /** What the profiler has seen. Set by swell_profile(), wholly; of the last full window of steps. */

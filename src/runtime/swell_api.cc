@@ -98,6 +98,13 @@ Result<profiler::Role> role_of(const swell_role_t& role) {
       !good)
     return good.error();
   made.tied_embedding = has(SWELL_ROLE_TIED_EMBEDDING) && role.tied_embedding != 0;
+  if (!has(SWELL_ROLE_CHUNKS)) return made;
+  if (role.chunks == nullptr || role.chunk_count < 1 || role.chunk_count > SWELL_MAX_CHUNKS)
+    return Error("chunk_count is " + std::to_string(role.chunk_count) + "; 1 to " +
+                 std::to_string(SWELL_MAX_CHUNKS) + " chunks can be said");
+  made.chunks.assign(role.chunks, role.chunks + role.chunk_count);
+  for (const int units : made.chunks)
+    if (units < 0) return Error("a chunk has " + std::to_string(units) + " units; 0 is the least");
   return made;
 }
 

@@ -299,11 +299,12 @@ class Session:
 
     def set_role(self, *, layers: int, local_batch: int, stage: int = 0, group: int = 0, activation: torch.dtype | str | None = None,
                  activation_shape: Sequence[int] = (), whole_activations: float | None = None, last_activation_bytes: float | None = None,
-                 tied_embedding: bool = False) -> None:
+                 tied_embedding: bool = False, chunks: Sequence[int] = ()) -> None:
         """Say what this rank is in its plan, so that its profile is reported.
 
         layers: of the model on this stage. local_batch: samples of a micro-batch. activation, activation_shape: the
-        tensor between two stages for one sample.
+        tensor between two stages for one sample. chunks: units of each chunk of this stage, one too, where the
+        program can run plans with chunks; more than 256 are not said.
         """
         role = _structs.Role()
         role.stage, role.group, role.layers, role.local_batch = stage, group, layers, local_batch
@@ -320,6 +321,9 @@ class Session:
         if tied_embedding:
             role.field_mask |= _structs.ROLE_TIED
             role.tied_embedding = 1
+        if 0 < len(chunks) <= _structs.MAX_CHUNKS:
+            role.field_mask |= _structs.ROLE_CHUNKS
+            role.chunk_count, role.chunks = len(chunks), (ctypes.c_int * len(chunks))(*chunks)
         self._check(self._library.swell_set_role(self._session, ctypes.byref(role)))
 
     def begin_region(self, kind: Region, *, micro_batch: int | None = None, layers: tuple[int, int] | None = None,

@@ -38,7 +38,7 @@ class Role(ctypes.Structure):
     _fields_ = [("field_mask", ctypes.c_uint64), ("stage", ctypes.c_int), ("group", ctypes.c_int), ("layers", ctypes.c_int),
                 ("local_batch", ctypes.c_int), ("activation_dtype", ctypes.c_int), ("activation_dims", ctypes.c_int),
                 ("activation_shape", Dims), ("whole_activations", ctypes.c_double), ("last_activation_bytes", ctypes.c_double),
-                ("tied_embedding", ctypes.c_int)]
+                ("tied_embedding", ctypes.c_int), ("chunk_count", ctypes.c_int), ("chunks", ctypes.POINTER(ctypes.c_int))]
 
 
 class Times(ctypes.Structure):
@@ -51,7 +51,8 @@ class Times(ctypes.Structure):
 OPEN_SOCKET, OPEN_SNAPSHOT_EVERY, OPEN_STAYS, OPEN_STAYS_IF_NONE_IS_NEW = 1, 2, 4, 8
 LAYER, KIND, BLOCK, RANGE, ALIAS, ADDRESS, OPTIONAL, DEVICE = (1 << bit for bit in range(8))
 REGION_MICRO_BATCH, REGION_LAYERS, REGION_MEMORY, REGION_STREAM = 2, 4, 8, 16
-ROLE_ACTIVATION, ROLE_WHOLE, ROLE_LAST, ROLE_TIED = 1, 2, 4, 8
+ROLE_ACTIVATION, ROLE_WHOLE, ROLE_LAST, ROLE_TIED, ROLE_CHUNKS = 1, 2, 4, 8, 16
+MAX_CHUNKS = 256
 
 # By their names in torch, so that this needs no torch: swell_dtype_t and bytes of an element.
 _DTYPES = {"uint8": (0, 1), "float8_e4m3fn": (1, 1), "float16": (2, 2), "bfloat16": (3, 2), "int32": (4, 4), "float32": (5, 4),

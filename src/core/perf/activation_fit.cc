@@ -4,38 +4,88 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "core/plan/chunks.h"
+#include "core/schedule/named.h"
+
 namespace swell::perf {
 
 namespace {
+
+constexpr double kUsualWhole = 6;  ///< C_np until it is found: 5 to 7
+constexpr int kRounds = 3;
 
 /// One group's activation peak as an equation: split * k_activ-p + whole * k_activ-np = bytes.
 struct Equation {
   double split, whole, bytes;
 };
 
+/// Micro-batches of layers (and MTP modules), heads and modules that a stage keeps at its peak, and
+/// whether its gradients are there then.
+struct Kept {
+  double layers = 0, heads = 0, modules = 0;
+  bool gradients = true;
+};
+
+/// Under 1F1B; under the interleaved schedule where the layout lists chunks. `load`: of the stage;
+/// `chunks`: of each chunk of the plan; `k`: says what layers and heads keep, which decides when
+/// chunks are fullest.
+Kept kept_by(const plan::Layout& layout, int stage, const models::Load& load,
+             const std::vector<models::Load>& chunks, const Coefficients& k) {
+  if (!layout.has_chunks()) {
+    const double in_flight = std::min(layout.pp() - stage, layout.micro_batches);
+    return {in_flight * (load.layers + load.modules), in_flight * load.heads,
+            in_flight * load.modules, layout.micro_batches > layout.pp() - stage};
+  }
+  const schedule::Schedule passes =
+      schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches});
+  const double tp = layout.stages[static_cast<std::size_t>(stage)].tp;
+  const auto bytes = [&](const Kept& kept) {
+    return kept.layers * (k.activ_p_bytes / tp + k.activ_np_bytes) +
+           kept.heads * k.last.activ_p_bytes / tp + kept.modules * 2 * k.activ_bytes;
+  };
+  Kept now, most;
+  for (const schedule::Operation& pass : passes.orders[static_cast<std::size_t>(stage)]) {
+    const models::Load& one =
+        chunks[static_cast<std::size_t>(stage * layout.chunks() + pass.chunk)];
+    const double sign = pass.kind == schedule::Kind::forward ? 1 : -1;
+    now.layers += sign * (one.layers + one.modules);
+    now.heads += sign * one.heads;
+    now.modules += sign * one.modules;
+    if (bytes(now) > bytes(most)) most = now;
+  }
+  return most;
+}
+
 }  // namespace
 
-Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
-                             const std::vector<models::Load>& loads, Coefficients& coefficients) {
+namespace {
+
+Result<void> fit(const Profile& profile, const plan::Layout& layout, const models::Chain& chain,
+                 Coefficients& coefficients) {
+  const std::vector<models::Load> loads = plan::stage_loads(layout, chain);
+  std::vector<models::Load> chunks;
+  if (layout.has_chunks()) {
+    if (auto good = schedule::check_shape({layout.pp(), layout.chunks(), layout.micro_batches});
+        !good)
+      return good.error();
+    chunks = plan::chunk_loads(layout, chain);
+  }
   std::vector<Equation> equations;
   int min_tp = 1 << 30, max_tp = 0;
   for (const GroupObservation& seen : profile.groups) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
     const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
-    const int in_flight = std::min(layout.pp() - seen.stage, layout.micro_batches);
-    const double grad = layout.micro_batches > layout.pp() - seen.stage ? 1 : 0;
-    double held = seen.layer_state_bytes + seen.extra_state_bytes +
-                  grad * (seen.layer_param_bytes + seen.extra_param_bytes);
-    const models::Load& load = loads[static_cast<std::size_t>(seen.stage)];
-    held +=
-        group.local_batch * in_flight * (load.heads * coefficients.last.activ_p_bytes) / stage.tp;
-    held += group.local_batch * in_flight * load.modules * 2 * coefficients.activ_bytes;
+    const Kept kept = kept_by(layout, seen.stage, loads[static_cast<std::size_t>(seen.stage)],
+                              chunks, coefficients);
+    double held = seen.layer_state_bytes + seen.extra_state_bytes;
+    if (kept.gradients) held += seen.layer_param_bytes + seen.extra_param_bytes;
+    held += group.local_batch * kept.heads * coefficients.last.activ_p_bytes / stage.tp;
+    held += group.local_batch * kept.modules * 2 * coefficients.activ_bytes;
     if (seen.peak_bytes < held)
       return Error(fmt::format(
           "stage {}, group {}: peak_bytes is {:g}; it must be at least the {:g} bytes of state and gradients held there",
           seen.stage, seen.group, seen.peak_bytes, held));
-    const double whole =
-        static_cast<double>(group.local_batch) * (load.layers + load.modules) * in_flight;
+    const double whole = group.local_batch * kept.layers;
     equations.push_back({whole / stage.tp, whole, seen.peak_bytes - held});
     min_tp = std::min(min_tp, stage.tp);
     max_tp = std::max(max_tp, stage.tp);
@@ -65,6 +115,19 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
   coefficients.activ_p_bytes = std::max(0.0, (sb * ww - wb * sw) / determinant);
   coefficients.activ_np_bytes = std::max(0.0, (ss * wb - sw * sb) / determinant);
   return {};
+}
+
+}  // namespace
+
+Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
+                             const models::Chain& chain, Coefficients& coefficients) {
+  coefficients.activ_np_bytes =
+      profile.whole_activations.value_or(kUsualWhole) * coefficients.activ_bytes;
+  auto fitted = fit(profile, layout, chain, coefficients);
+  // When chunks are fullest depends on what was just found.
+  for (int round = 0; layout.has_chunks() && fitted && round < kRounds; ++round)
+    fitted = fit(profile, layout, chain, coefficients);
+  return fitted;
 }
 
 }  // namespace swell::perf

@@ -12,8 +12,8 @@ namespace swell::perf {
 /// Sets k_activ-p and k_activ-np from the observed memory peaks. REQUIRES: `coefficients` holds the
 /// sizes of parameters and state already. Suika, A.4.2 (8). With two TP degrees both are found by
 /// least squares; with one, k_activ-np = C_np * k_activ. A peak below what the group holds anyway
-/// is an error. `loads`: by stage.
+/// is an error. `chain`: the model's.
 Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
-                             const std::vector<models::Load>& loads, Coefficients& coefficients);
+                             const models::Chain& chain, Coefficients& coefficients);
 
 }  // namespace swell::perf

@@ -44,6 +44,7 @@ struct Profile {
   /// size.
   bool tied_embedding = false;
   double last_activ_p_bytes = 0;  ///< extra activations of one head for one sample (logits)
+  bool takes_chunks = false;      ///< whether the program says its chunks: it can run such plans
 };
 
 }  // namespace swell::perf

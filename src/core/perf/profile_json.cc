@@ -76,6 +76,7 @@ Json to_json(const Profile& profile) {
                             {"last_activ_p_bytes", profile.last_activ_p_bytes},
                             {"tied_embedding", profile.tied_embedding}});
   if (profile.whole_activations) json.set("whole_activations", *profile.whole_activations);
+  if (profile.takes_chunks) json.set("takes_chunks", true);
   return json;
 }
 
@@ -110,6 +111,11 @@ Result<Profile> profile_from_json(const Json& json, const cluster::Cluster& clus
   const auto tied = json.bool_at("tied_embedding");
   if (!tied) return tied.error();
   made.tied_embedding = *tied;
+  if (json.has("takes_chunks")) {
+    const auto takes = json.bool_at("takes_chunks");
+    if (!takes) return takes.error();
+    made.takes_chunks = *takes;
+  }
   return made;
 }
 

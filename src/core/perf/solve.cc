@@ -211,7 +211,7 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
                         overlap,          profile.layer_launch_s, fit.whole_s};
   }
   extrapolate(made, seen_types, cluster);
-  if (auto good = fit_activations(profile, layout, loads, made); !good)
+  if (auto good = fit_activations(profile, layout, chain, made); !good)
     return good.error().while_doing("solving coefficients");
   return made;
 }

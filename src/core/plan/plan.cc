@@ -229,6 +229,14 @@ Result<void> Plan::check_chunks() const {
   return {};
 }
 
+void Plan::drop_plain_chunks() {
+  for (const Stage& stage : stages) {
+    const int ends = (&stage == &stages.front() ? 1 : 0) + (&stage == &stages.back() ? 1 : 0);
+    if (stage.chunks != std::vector{stage.layers + ends}) return;
+  }
+  for (Stage& stage : stages) stage.chunks.clear();
+}
+
 int Plan::gpu_count() const noexcept {
   int sum = 0;
   for (const Stage& stage : stages)

@@ -54,6 +54,9 @@ struct Plan {
   /// are those of all layers with embedding and head, and two for each MTP head; and `layers` of
   /// each stage is the number of layers among its units.
   Result<void> check_chunks() const;
+  /// Removes the lists of chunks where each stage lists one, of the units that it has without a
+  /// list.
+  void drop_plain_chunks();
 
   /// Reads {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
   /// "local_batch"}], "chunks": [units, ...]}]}. Chunks that sum to the layers alone are read as if

@@ -95,6 +95,10 @@ def test_regions_become_a_profile(session):
     session.adopt()
     session.set_role(layers=4, local_batch=2, activation=torch.float32, activation_shape=(8, 16))
     assert session.profile() is None
+    session.set_role(layers=4, local_batch=2, chunks=(3, 2))
+    with pytest.raises(NativeError, match="a chunk has -1 units"):
+        session.set_role(layers=4, local_batch=2, chunks=(6, -1))
+    session.set_role(layers=4, local_batch=2, chunks=(0,) * 300)    # more than can be said: not said
 
     def region(kind, number):
         opened = session.begin_region(kind, micro_batch=number)

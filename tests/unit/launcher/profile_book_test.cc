@@ -2,10 +2,12 @@
 #include "launcher/profile_book.h"
 
 #include <criterion/criterion.h>
+#include <fmt/format.h>
 
 #include "core/cluster/presets.h"
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
+#include "core/plan/chunks.h"
 
 using namespace swell;
 using namespace swell::launcher;
@@ -13,7 +15,8 @@ using namespace swell::launcher;
 namespace {
 
 /// Of one of two stages.
-std::string report(int stage, double fwd_s = 0.010, int nccl_steps = 0) {
+std::string report(int stage, double fwd_s = 0.010, int nccl_steps = 0,
+                   std::vector<std::int32_t> chunks = {}) {
   profiler::RankProfile made;
   made.role.stage = stage;
   made.role.layers = 4;
@@ -29,10 +32,34 @@ std::string report(int stage, double fwd_s = 0.010, int nccl_steps = 0) {
   made.peak_bytes = 1e9;
   made.nccl.steps = nccl_steps;
   made.nccl.overhead = 0.02;
+  made.role.chunks = std::move(chunks);
   return hex_digits(profiler::write(made));
 }
 
 const std::vector<ProfileBook::Member> kMembers = {{{0, 0}, "n1", {3}}, {{1, 0}, "n2", {0}}};
+
+/// The plan that an agent reads from what two ranks said of their chunks.
+Result<plan::Plan> reported(const std::vector<std::int32_t>& first,
+                            const std::vector<std::int32_t>& last,
+                            const std::string& decided = {}) {
+  ProfileBook book;
+  cr_assert(book.add(0, {0, 0}, report(0, 0.010, 0, first)).ok());
+  cr_assert(book.add(0, {1, 0}, report(1, 0.010, 0, last)).ok());
+  const auto json = book.profile(0, kMembers, decided);
+  if (!json) return json.error();
+  return plan::Plan::from_json((*json)->at("plan"));
+}
+
+/// A plan of two stages of four layers, as SWELL_PLAN has it.
+std::string decided_plan(const char* first, const char* last, int layers = 4) {
+  const auto stage = [&](const char* node, const char* chunks) {
+    return fmt::format(
+        R"({{"layers": {}, "tp": 1, "chunks": {}, "groups": [{{"node": "{}", "gpu_type": "a100", "gpus": [0], "local_batch": 2}}]}})",
+        layers, chunks, node);
+  };
+  return fmt::format(R"({{"micro_batches": 8, "stages": [{}, {}]}})", stage("n1", first),
+                     stage("n2", last));
+}
 
 }  // namespace
 
@@ -54,6 +81,48 @@ Test(profile_book, makes_a_profile_once_every_rank_has_reported) {
   cr_assert_eq(profile->plan.stages[0].groups[0].gpus[0], 3);
   cr_assert_eq(profile->plan.stages[1].groups[0].gpu_type, "a100");
   cr_assert(perf::solve(*profile, cluster).ok());
+}
+
+Test(profile_book, keeps_the_chunks_that_ranks_say) {
+  const auto plan = reported({3, 2}, {3, 2});
+  cr_assert(plan.ok(), "%s", plan.ok() ? "" : plan.error().message().c_str());
+  cr_assert_eq(plan->stages[0].chunks, (std::vector{3, 2}));
+  cr_assert_eq(plan->stages[1].chunks, (std::vector{3, 2}));
+  // An MTP head: two units more.
+  const auto heads = reported({3, 2}, {4, 3});
+  cr_assert_eq(plan::mtp_heads_of(heads.value()), 1);
+  // The head of the last layer may be on another stage than the last.
+  cr_assert_eq(reported({1, 5}, {4, 0}).value().stages[0].chunks, (std::vector{1, 5}));
+}
+
+Test(profile_book, a_program_that_says_one_chunk_takes_chunks_and_has_a_plan_without) {
+  ProfileBook book;
+  cr_assert(book.add(0, {0, 0}, report(0, 0.010, 0, {5})).ok());
+  cr_assert(book.add(0, {1, 0}, report(1, 0.010, 0, {5})).ok());
+  const Json json = book.profile(0, kMembers).value().value();
+  cr_assert(json.bool_at("takes_chunks").value());
+  cr_assert_not(plan::Plan::from_json(json.at("plan")).value().has_chunks());
+  ProfileBook silent;
+  cr_assert(silent.add(0, {0, 0}, report(0)).ok());
+  cr_assert(silent.add(0, {1, 0}, report(1)).ok());
+  cr_assert_not(silent.profile(0, kMembers).value()->has("takes_chunks"));
+}
+
+Test(profile_book, takes_the_chunks_of_the_decided_plan_where_ranks_say_none) {
+  cr_assert_eq(reported({}, {}, decided_plan("[3, 2]", "[3, 2]")).value().stages[1].chunks,
+               (std::vector{3, 2}));
+  cr_assert_not(reported({}, {}, decided_plan("[3, 3]", "[3, 3]", 5)).value().has_chunks(),
+                "it is of another model");
+  cr_assert_not(reported({}, {}, "not a plan").value().has_chunks());
+  cr_assert_eq(reported({4, 1}, {4, 1}, decided_plan("[3, 2]", "[3, 2]")).value().stages[0].chunks,
+               (std::vector{4, 1}), "what ranks say holds");
+}
+
+Test(profile_book, chunks_of_no_model_are_an_error_that_names_the_stage) {
+  cr_assert_eq(reported({3, 2}, {}).error().message(),
+               "stage 1 lists 0 chunks, stage 0 2; all stages have the same number");
+  cr_assert_eq(reported({3, 1}, {3, 3}).error().message(),
+               "stage 0 says 4 layers, its chunks have 3; make them equal");
 }
 
 Test(profile_book, an_epoch_forgets_what_older_ones_reported) {

@@ -226,6 +226,16 @@ Test(swell_api, says_what_is_wrong_with_a_role_and_refuses_regions_that_are_none
   role.field_mask = SWELL_ROLE_ACTIVATION;
   cr_assert_eq(swell_set_role(session, &role), -EINVAL);
   cr_assert_str_eq(swell_last_error(session), "activation_dims is 0; it must be 1 to 8");
+  const int chunks[] = {3, -2};
+  role.field_mask = SWELL_ROLE_CHUNKS;
+  role.chunks = chunks;
+  cr_assert_eq(swell_set_role(session, &role), -EINVAL);
+  cr_assert_str_eq(swell_last_error(session), "chunk_count is 0; 1 to 256 chunks can be said");
+  role.chunk_count = 2;
+  cr_assert_eq(swell_set_role(session, &role), -EINVAL);
+  cr_assert_str_eq(swell_last_error(session), "a chunk has -2 units; 0 is the least");
+  role.chunk_count = 1;
+  cr_assert_eq(swell_set_role(session, &role), 0);
   swell_region_t region{};
   region.kind = static_cast<swell_region_kind_t>(99);
   cr_assert_eq(swell_region_begin(session, &region), -EINVAL);

@@ -333,7 +333,7 @@ class Engine:
         self._session.set_role(stage=self.place.stage, group=self.place.group, layers=self.plan.stages[self.place.stage].layers,
                                local_batch=len(self.plan.samples(self.place.stage, self.place.group)), activation=self.dtype,
                                activation_shape=(length, self.config.hidden_size), whole_activations=whole, last_activation_bytes=last,
-                               tied_embedding=bool(self._share.skeleton.tied))
+                               tied_embedding=bool(self._share.skeleton.tied), chunks=[part.units for part in self.plan.parts[self.place.stage]])
         return losses
 
     def profile(self) -> _native.Times | None:

@@ -71,9 +71,14 @@ class Part:
     head: bool
 
     @property
+    def units(self) -> int:
+        """How many units it has."""
+        return self.embedding + len(self.layers) + self.head
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no unit."""
-        return not (self.embedding or self.layers or self.head)
+        return not self.units
 
 
 @dataclass(frozen=True)
