@@ -96,6 +96,28 @@ def test_the_engine_says_what_is_wrong_with_a_schedule(tmp_path):
             engine(order, plan)
 
 
+class Passes(list):
+    """Counts how often it is walked through."""
+
+    walks = 0
+
+    def __iter__(self):
+        Passes.walks += 1
+        return super().__iter__()
+
+
+def test_a_schedule_of_many_passes_is_not_read_for_each_number_of_workers(monkeypatch):
+    walks = []
+    for sizes in (1, 48):
+        monkeypatch.setattr("swell._request.is_heard", lambda: True)
+        monkeypatch.setattr("swell.engine.engine._MAX_SIZES", sizes)
+        Passes.walks = 0
+        made = Engine(models.CONFIGS["llama"](), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), global_batch=models.BATCH, schedule=[Passes(*parse("F*12B*12"))])
+        assert made._sizes == [1]
+        walks.append(Passes.walks)
+    assert walks[0] == walks[1]
+
+
 def rescheduled(rank, file):
     made = engine(None, models.plan(2, (models.LAYERS, 1, [6], 2, 2)))
     kept = engine("gpipe", models.plan(2, (models.LAYERS, 1, [6])))

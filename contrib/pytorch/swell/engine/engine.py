@@ -95,6 +95,7 @@ class Engine:
         self._description, self._given, self._micro_batch, self._recompute = description, plan, micro_batch, recompute
         self._factory, self._make_scheduler, self._directory = optimizer, scheduler, directory
         self._schedule = _read(schedule)
+        self._schedule_shape = None if isinstance(self._schedule, str) else schedules.shape_of(self._schedule)
         self._log_path, self._peak_flops = log, peak_flops
         standing = self._stand(here.rank, here.world)
         stays = _staying.other_groups(int(dist.is_initialized())) == 0
@@ -167,7 +168,7 @@ class Engine:
 
     def _fits(self, *shape: int) -> bool:
         """Whether the schedule is for so many stages, chunks and micro-batches."""
-        return (self._schedule != "1f1b" or shape[1] == 1) if isinstance(self._schedule, str) else schedules.shape_of(self._schedule) == shape
+        return (self._schedule != "1f1b" or shape[1] == 1) if isinstance(self._schedule, str) else self._schedule_shape == shape
 
     def _order_of(self, plan: Plan) -> schedules.Schedule:
         """The schedule of a plan. Raises ValueError where that is of another one."""
@@ -191,6 +192,7 @@ class Engine:
         except ValueError:
             self._schedule = before
             raise
+        self._schedule_shape = None if isinstance(self._schedule, str) else schedules.shape_of(self._schedule)
         self._executor.end()        # first: both put the gradients of the same layers off
         self._executor = self._executing()
 
