@@ -9,7 +9,7 @@ import pool
 import pytest
 import torch
 
-from swell.engine import Engine
+from swell.engine import Engine, memory
 from swell.engine.named_schedules import named
 from swell.engine.schedule import Pass, check, parse, to_text
 
@@ -133,3 +133,23 @@ def test_a_training_goes_from_one_schedule_to_another_between_two_steps(tmp_path
     (tmp_path / "orders").write_text("# all forward\nF*2F1*2B1*2B*2\n")
     models.model(models.CONFIGS["llama"]())
     pool.run(tmp_path / "pool", [(1, rescheduled, (str(tmp_path / "orders"),))])
+
+
+def kept(rank, family, plan, order, recompute):
+    """Bytes of a pass's activations that shards do not divide."""
+    made = Engine(models.CONFIGS[family](), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), global_batch=models.BATCH, plan=plan, schedule=order,
+                  recompute=recompute)
+    made._whole = memory.WholeActivations(next(made._share.models()), recompute)
+    made.backward(models.batch())
+    return made._whole.kept_bytes
+
+
+def test_weight_gradients_that_are_put_off_keep_what_whole_passes_keep(tmp_path):
+    jobs = [(family, models.PLANS[plan], recompute) for family, plan, recompute in (
+        ("llama", "one worker", False), ("gpt2", "one worker", False), ("llama", "tp2", False), ("gpt2", "tp2", False), ("llama", "one worker", True))]
+    for family in ("llama", "gpt2"):
+        models.model(models.CONFIGS[family]())
+    results = pool.run(tmp_path, [(plan.world, kept, (family, plan, order, recompute)) for family, plan, recompute in jobs for order in ("interleaved", "zero-bubble")])
+    for (family, plan, recompute), whole, split in zip(jobs, results[::2], results[1::2], strict=True):
+        for expected, found in zip(whole, split, strict=True):
+            assert expected > 0 and abs(found / expected - 1) < 0.03, f"{family}, {plan.summary()}, recompute={recompute}: {found} bytes, by whole passes {expected}"

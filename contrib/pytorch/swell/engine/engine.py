@@ -314,7 +314,7 @@ class Engine:
                     print(f"swell: no profile is reported: stage {number} of the plan has no layer", file=sys.stderr, flush=True)
                 return self.backward(batch)
         mine = self._mine(batch)
-        watched = next((memory.WholeActivations(chunk) for chunk in self._share.models() if chunk.layers), None)
+        watched = next((memory.WholeActivations(chunk, self._recompute) for chunk in self._share.models() if chunk.layers), None)
         if self.device.type == "cpu":
             with memory.Peak(self._state.all()) as peak:
                 self._whole = watched

@@ -63,12 +63,12 @@ class DevicePeak:
 class WholeActivations:
     """Counts what the layers' forward pass keeps for the backward one and tensor parallelism does not split.
 
-    stage: the chunk whose layers are watched.
+    stage: the chunk whose layers are watched. recompute: its layers keep their inputs alone.
     That is all that is kept outside the modules which tensor parallelism takes apart, and what goes into those.
     """
 
-    def __init__(self, stage: StageModel) -> None:
-        self.stage, self.kept_bytes, self.is_done = stage, 0, False
+    def __init__(self, stage: StageModel, recompute: bool = False) -> None:
+        self.stage, self.kept_bytes, self.is_done, self._recompute = stage, 0, False, recompute
         self._layer = self._split = 0       # how deep in layers, and in modules that are taken apart
         self._seen: set[int] = set()
         self._whole: set[int] = set()
@@ -81,6 +81,8 @@ class WholeActivations:
         for number in self.stage.layers:
             layer = self.stage.layer(number)
             hooks += [layer.register_forward_pre_hook(self._enter), layer.register_forward_hook(self._leave)]
+            if not self._recompute:     # a layer that puts its weight's gradient off keeps its input itself, where autograd does not see it
+                hooks += [module.register_forward_pre_hook(self._put_off) for module in layer.modules() if "multiply" in module.__dict__]
             for module in self._taken_apart(layer, self.stage.skeleton.layer_path(number)):
                 hooks += [module.register_forward_pre_hook(self._enter_split, with_kwargs=True), module.register_forward_hook(self._leave_split)]
         self._seen = {parameter.untyped_storage().data_ptr() for parameter in self.stage.parameters.values()}
@@ -109,6 +111,9 @@ class WholeActivations:
     def _enter_split(self, _: nn.Module, args: Any, kwargs: Any) -> None:
         self._split += 1
         self._whole |= {one.untyped_storage().data_ptr() for one in tree_iter((args, kwargs)) if isinstance(one, torch.Tensor)}
+
+    def _put_off(self, _: nn.Module, args: Any) -> None:
+        self._keep(args[0])
 
     def _leave_split(self, *_: Any) -> None:
         self._split -= 1
