@@ -27,7 +27,7 @@ class Batch:
 
 def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sampler: ElasticSampler, epochs: int | None) -> Iterator[Batch]:
     """Global batches from the sampler's position on; it is at the next one whenever this is asked for more."""
-    mine, size, last = plan.samples(place.stage, place.group), plan.micro_batch_samples, place.stage == plan.head_stage
+    mine, size, last = plan.samples(place.stage, place.group), plan.micro_batch_samples, bool(plan.heads_of(place.stage))
     while epochs is None or sampler.epoch < epochs:
         at, order = sampler.samples % sampler.epoch_samples, sampler.order(sampler.epoch)
         found = []
@@ -40,7 +40,7 @@ def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sam
 
 def streamed(stream: Stream, plan: Plan, place: Place, device: torch.device, *, group: dist.ProcessGroup | None, epochs: int | None) -> Iterator[Batch]:
     """Global batches of a stream from its position on; whoever trains on one says so to the stream. group: all workers, on the CPU."""
-    mine, size, last, is_compared = plan.samples(place.stage, place.group), plan.micro_batch_samples, place.stage == plan.head_stage, False
+    mine, size, last, is_compared = plan.samples(place.stage, place.group), plan.micro_batch_samples, bool(plan.heads_of(place.stage)), False
     while epochs is None or stream.epoch < epochs:
         if not stream.pull():
             continue

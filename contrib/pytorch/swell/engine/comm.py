@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,10 +84,10 @@ class Links:
     tp: its tensor parallel group. dp: the same shard of all groups of its stage. ahead, back: activations and their
     gradients between neighbouring stages; around, around_back: between the last stage and the first one, where there are several chunks. Each of
     its own, so that the directions never wait for each other, with two stages either. host: all workers, on the CPU.
-    None where there is nobody else.
+    None where there is nobody else. shared: the workers of all stages that use a shared matrix, by these stages.
     """
 
-    def __init__(self, plan: Plan, place: Place) -> None:
+    def __init__(self, plan: Plan, place: Place, shared: Iterable[tuple[int, ...]] = ()) -> None:
         self.tp: dist.ProcessGroup | None = None
         self.dp: dist.ProcessGroup | None = None
         self.ahead: dist.ProcessGroup | None = None
@@ -110,6 +111,12 @@ class Links:
             self.ahead, self.back = dist.new_group(), dist.new_group()
             if plan.chunks > 1:
                 self.around, self.around_back = dist.new_group(), dist.new_group()
+        self.shared: dict[tuple[int, ...], dist.ProcessGroup] = {}
+        for stages in sorted(set(shared)):
+            if len(stages) > 1:
+                made = dist.new_group([one.rank for one in plan.places() if one.stage in stages])
+                if place.stage in stages:
+                    self.shared[stages] = made
         self.host = dist.new_group(backend="gloo") if plan.world > 1 else None
 
     def groups(self) -> tuple[dist.ProcessGroup | None, ...]:
@@ -132,7 +139,7 @@ class Links:
 
     def count(self) -> int:
         """Process groups of this worker, the default one with them."""
-        return sum(one is not None for one in (dist.group.WORLD, self.tp, self.dp, *self.groups(), self.host))
+        return sum(one is not None for one in (dist.group.WORLD, self.tp, self.dp, *self.groups(), *self.shared.values(), self.host))
 
 
 # Its name from PyTorch 2.13 on, which warns of the other one.

@@ -68,6 +68,8 @@ class Engine:
     description: of a model that transformers does not describe, see docs/engine.md.
     schedule: of passes: a name ("1f1b", "gpipe", "interleaved", "zero-bubble", "memory-minimised"), which each plan makes anew; a text, a file with one, or
         passes by stage, see swell.engine.schedule. None: interleaved, which is 1F1B where stages have one chunk.
+    mtp_heads: so many further tokens are predicted from each, by a head each: a layer of the family over the hidden states before it and a later token's
+        embedding, with the model's own embedding and output projection. mtp_weight: of the mean of their losses, which step()'s loss has in it.
     profile: take the times of a step's parts also where nobody asks for them (live mode does); profile() says them.
 
     With SWELL_PACED in the environment the parts of a step take as long as stated accelerators would: swell.engine.paced.
@@ -78,9 +80,12 @@ class Engine:
                  max_grad_norm: float | None = None, dtype: torch.dtype = torch.float32, autocast: torch.dtype | None = None,
                  recompute: bool = False, seed: int = 0, directory: str | os.PathLike[str] | None = None, checkpoint_every: int = 0,
                  log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
-                 description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | str | None = None, profile: bool = False) -> None:
+                 description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | str | None = None, profile: bool = False,
+                 mtp_heads: int = 0, mtp_weight: float = 0.3) -> None:
         given.check_arguments(optimizer=optimizer, scheduler=scheduler, max_grad_norm=max_grad_norm, directory=directory, dtypes={"dtype": dtype, "autocast": autocast}, numbers={
-            "global_batch": (global_batch, 1), "micro_batch": (micro_batch, 1), "checkpoint_every": (checkpoint_every, 0)})
+            "global_batch": (global_batch, 1), "micro_batch": (micro_batch, 1), "checkpoint_every": (checkpoint_every, 0), "mtp_heads": (mtp_heads, 0)})
+        if not (isinstance(mtp_weight, (int, float)) and mtp_weight > 0):
+            raise ValueError(f"mtp_weight={mtp_weight!r}; give a number above 0, such as 0.3")
         given.check_plan(plan)
         here = _request.place()
         if _request.under_swellrun():
@@ -91,6 +96,7 @@ class Engine:
         self.device = _start(here.world)
         source = sources.read(model_or_config)
         self.config, self.seed, self.global_batch, self.dtype, self.autocast = source.config, seed, global_batch, dtype, autocast
+        self._mtp_heads, self._mtp_weight = mtp_heads, mtp_weight
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self._description, self._given, self._micro_batch, self._recompute = description, plan, micro_batch, recompute
         self._factory, self._make_scheduler, self._directory = optimizer, scheduler, directory
@@ -127,15 +133,17 @@ class Engine:
 
         decided: that plan, where swellrun has one.
         """
-        skeleton = Skeleton(self.config, self._description, self.dtype)
+        skeleton = Skeleton(self.config, self._description, self.dtype, self._mtp_heads)
         if _request.is_heard():
-            self._sizes = given.sizes(self._given, skeleton.layers, self.global_batch, self._micro_batch, _MAX_SIZES, self._fits)
+            self._sizes = given.sizes(self._given, skeleton.layers, self.global_batch, self._micro_batch, _MAX_SIZES, self._fits,
+                                      mtp_heads=self._mtp_heads)
             if _native.is_live():
                 _request.can_run_with(self._sizes)
         shape = skeleton.layers, self.global_batch, self._micro_batch, world
         plan = Plan.given(*shape, decided) if self._given is None else given.plan_for(self._given, *shape)
         skeleton.check(plan)
-        plan.check(skeleton.layers, self.global_batch, world)
+        plan.check(skeleton.layers, self.global_batch, world, self._mtp_heads)
+        plan = plan.with_mtp(self._mtp_heads)
         self._order_of(plan)        # before anything is given up for this plan
         return Standing(skeleton, plan, rank, seed=self.seed, device=self.device, recompute=self._recompute,
                         timed=lambda size: self._regions.region("tp", None, size))
@@ -145,8 +153,9 @@ class Engine:
         self.plan, self.place, self._share, self._dropout = standing.plan, standing.place, standing.share, standing.dropout
         self.rank, self.world, self._session, self._arena = standing.place.rank, standing.plan.world, session, arena
         self._regions = self._timed()
-        self._links = Links(self.plan, self.place)
-        self._links.connect(self.plan, self.place, bool(standing.skeleton.tied), self.device)
+        skeleton = standing.skeleton
+        self._links = Links(self.plan, self.place, skeleton.stages_of_shared(self.plan).values())
+        self._links.connect(self.plan, self.place, bool(skeleton.tied) and not skeleton.shared, self.device)
         if standing.shards is not None:
             standing.shards.group = self._links.tp
         self._executor = self._executing()
@@ -179,7 +188,7 @@ class Engine:
 
     def _executing(self) -> Executor:
         return Executor(self._share, self.plan, self.place, self._links, self._order_of(self.plan), width=self.config.hidden_size, wire=self.dtype,
-                        device=self.device, regions=self._regions, around=self._around, recompute=self._recompute)
+                        device=self.device, regions=self._regions, around=self._around, recompute=self._recompute, mtp_weight=self._mtp_weight / max(self._mtp_heads, 1))
 
     def reschedule(self, schedule: schedules.Schedule | str | None) -> None:
         """Train on under another schedule of this plan, from the next step on. Every worker calls it, between the same two steps.
@@ -355,7 +364,7 @@ class Engine:
             self._share.train(True)
             if self._dropout is not None:
                 self._dropout.training = True
-        return self._totals.over(losses, None)[0]
+        return self._totals.over(losses, None, mtp=False)[0]
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """What this worker holds of the gradients, by the parameter's name in the whole model."""
@@ -373,7 +382,7 @@ class Engine:
             gradients = self._state.gradients
             with self._regions.region("dp", None, sum(one.numel() * one.element_size() for one in gradients)):
                 reduce.add_gradients(gradients, self._links.dp)
-        reduce.add_tied(share, self.plan, self.place, self._links)
+        (reduce.add_shared if share.skeleton.shared else reduce.add_tied)(share, self.plan, self.place, self._links)
 
     def _mine(self, batch: GlobalBatch) -> list[MicroBatch]:
         if isinstance(batch, batches.Batch):
@@ -386,7 +395,7 @@ class Engine:
             for number in range(self.plan.micro_batches):
                 part = {name: tensor[number * size + mine.start:number * size + mine.stop].to(self.device) for name, tensor in batch.items()}
                 labels = part.pop("labels")
-                found.append(MicroBatch(part, labels if self._share.last else None))
+                found.append(MicroBatch(part, labels if self._share.predicts else None))
         self._length = found[0].shape[1]
         return found
 
@@ -394,7 +403,7 @@ class Engine:
         """Tokens that the whole global batch predicts; those with the head ask each other where they do not see all."""
         if not isinstance(batch, batches.Batch):
             return int((batch["labels"][:, 1:] != -100).sum())
-        if not self._share.last:
+        if not self._share.predicts:
             return 0
         count = sum((one.labels[:, 1:] != -100).sum() for one in mine if one.labels is not None)
         assert isinstance(count, torch.Tensor)
@@ -404,7 +413,8 @@ class Engine:
 
     def _around(self, micro_batch: int, chunk: int) -> AbstractContextManager[Any]:
         stack = ExitStack()
-        if self._whole is not None and self._whole.stage is self._share.chunks[chunk] and not self._whole.is_done:
+        its = self._share.chunks[chunk]
+        if self._whole is not None and its is not None and self._whole.stage in its.models and not self._whole.is_done:
             stack.enter_context(self._whole.watched())
         if self.autocast is not None:
             stack.enter_context(torch.autocast(self.device.type, self.autocast))

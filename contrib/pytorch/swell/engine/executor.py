@@ -73,6 +73,15 @@ class _Flight:
 
 
 @dataclass(frozen=True)
+class _Kept:
+    """Of a forward pass, for its backward pass. made: hidden states that another chunk takes."""
+
+    received: torch.Tensor | None
+    losses: list[torch.Tensor]
+    made: torch.Tensor | None
+
+
+@dataclass(frozen=True)
 class _Route:
     """Messages of one direction between this stage and another one. back: gradients."""
 
@@ -86,18 +95,19 @@ class Executor:
     """Makes one stage's passes of a step.
 
     width: of the hidden states; wire: their dtype between chunks. around: stands around each pass (autocast, dropout's numbers), told the
-    micro-batch and the chunk. recompute: layers compute their activations again in the backward pass.
+    micro-batch and the chunk. recompute: layers compute their activations again in the backward pass. mtp_weight: of the loss of each MTP head.
     """
 
     def __init__(self, share: Share, plan: Plan, place: Place, links: Links, schedule: Schedule, *, width: int, wire: torch.dtype,
-                 device: torch.device, regions: Regions, around: Callable[[int, int], AbstractContextManager[Any]], recompute: bool = False) -> None:
+                 device: torch.device, regions: Regions, around: Callable[[int, int], AbstractContextManager[Any]], recompute: bool = False,
+                 mtp_weight: float = 0.0) -> None:
         self._share, self._plan, self._links, self._passes = share, plan, links, list(schedule[place.stage])
         self._width, self._wire, self._device, self._regions, self._around = width, wire, device, regions, around
-        self._at = place.stage
-        flat = [(part.embedding, part.head) for chunk in range(plan.chunks) for part in (parts[chunk] for parts in plan.parts)]
-        self._begin, self._end = next(at for at, one in enumerate(flat) if one[0]), next(at for at, one in enumerate(flat) if one[1])
+        self._at, self._mtp_weight = place.stage, mtp_weight
+        filled = [chunk * plan.pp + stage for stage, parts in enumerate(plan.parts) for chunk, part in enumerate(parts) if not part.is_empty]
+        self._begin, self._end = min(filled), max(filled)
         self._splits = any(one.weights for one in self._passes)
-        self._put_off = {chunk: PutOff(model, recompute) for chunk, model in enumerate(share.chunks) if model is not None} if self._splits else {}
+        self._put_off = {chunk: PutOff(its.models, recompute) for chunk, its in enumerate(share.chunks) if its is not None} if self._splits else {}
         last, several = plan.pp - 1, plan.pp > 1
         before, behind = (self._at or plan.pp) - 1, 0 if self._at == last else self._at + 1
         ahead, back = (links.around, links.around_back) if self._at == 0 else (links.ahead, links.back)
@@ -145,10 +155,10 @@ class Executor:
         """Forward and backward of all micro-batches. Gradients are added to the parameters'.
 
         tokens: that the whole global batch predicts; the sum of all losses is over them.
-        Returns the loss of each micro-batch's samples here, where the head is.
+        Returns the loss of each micro-batch's samples here, where a head is; of several heads those of the first one first.
         """
-        losses: dict[int, torch.Tensor] = {}
-        kept: dict[tuple[int, int], tuple[torch.Tensor | None, torch.Tensor]] = {}
+        losses: dict[tuple[int, int], torch.Tensor] = {}
+        kept: dict[tuple[int, int], _Kept] = {}
         self._unposted = {back: deque(sent) for back, sent in self._sent.items()}
         for one, following in zip(self._passes, self._following, strict=True):
             if one.weights:
@@ -168,8 +178,8 @@ class Executor:
         return [losses[number] for number in sorted(losses)]
 
     def evaluate(self, batches: Sequence[MicroBatch]) -> list[torch.Tensor]:
-        """The forward passes alone, in the schedule's order. Returns sums of losses, where the head is."""
-        losses: dict[int, torch.Tensor] = {}
+        """The forward passes alone, in the schedule's order, without MTP heads. Returns sums of losses, where the model's own head is."""
+        losses: dict[tuple[int, int], torch.Tensor] = {}
         self._unposted = {False: deque(self._sent[False])}
         with torch.no_grad():
             for one in self._passes:
@@ -199,49 +209,61 @@ class Executor:
 
     # ---- passes
 
-    def _forward(self, one: Pass, batch: MicroBatch, tokens: int | torch.Tensor, losses: dict[int, torch.Tensor]
-                 ) -> tuple[torch.Tensor | None, torch.Tensor] | None:
+    def _forward(self, one: Pass, batch: MicroBatch, tokens: int | torch.Tensor, losses: dict[tuple[int, int], torch.Tensor]) -> _Kept | None:
         received = self._arrived(one) if self._giver(self._at, one) is not None else None
-        model, number = self._share.chunks[one.chunk], one.micro_batch
-        if model is None:
+        chunk, number = self._share.chunks[one.chunk], one.micro_batch
+        if chunk is None:
             if received is not None:
                 self._send(received, one)
             return None
-        if received is not None and torch.is_grad_enabled():
+        trains = torch.is_grad_enabled()
+        if received is not None and trains:
             received.requires_grad_()
         self._number = number
+        roots: list[torch.Tensor] = []
+        hidden = received
         with self._regions.region("forward", number, 0, one.chunk), self._around(number, one.chunk):
-            made = model.forward(batch.inputs, received)
-            if model.last:
+            for model in chunk.models:
+                if model.number and not trains:
+                    break
+                hidden, logits = model.run(batch.inputs, hidden)
+                if logits is None:
+                    continue
                 assert batch.labels is not None
-                made = _loss(made, batch.labels) / tokens
-                losses[number] = made.detach()
+                loss = _loss(logits, batch.labels, 1 + model.number)
+                loss = (loss * self._mtp_weight if model.number else loss) / tokens
+                losses[model.number, number] = loss.detach()
+                roots.append(loss)
                 self._close_head()
-        if not model.last:
-            self._send(made.detach(), one)
-        return received, made
+        taken = hidden if self._taker(self._at, one) is not None else None
+        if taken is not None:
+            self._send(taken.detach(), one)
+        return _Kept(received, roots, taken)
 
-    def _backward(self, one: Pass, kept: tuple[torch.Tensor | None, torch.Tensor] | None) -> None:
+    def _backward(self, one: Pass, kept: _Kept | None) -> None:
         gradient = self._arrived(one) if self._giver(self._at, one) is not None else None
-        model, number = self._share.chunks[one.chunk], one.micro_batch
-        if model is None:
+        chunk, number = self._share.chunks[one.chunk], one.micro_batch
+        if chunk is None:
             if gradient is not None:
                 self._send(gradient, one)
             return
         assert kept is not None
-        received, made = kept
+        roots: list[torch.Tensor] = list(kept.losses)
+        gradients: list[torch.Tensor | None] = [None] * len(roots)
         if gradient is not None:
-            gradient = gradient.to(made.dtype)
+            assert kept.made is not None
+            roots.append(kept.made)
+            gradients.append(gradient.to(kept.made.dtype))
         with self._regions.region("inputs" if self._splits else "backward", number, 0, one.chunk), self._around(number, one.chunk):
-            if model.last:
+            if kept.losses:
                 self._open_head("head inputs" if self._splits else "head backward", number)
-            torch.autograd.backward(made, gradient)
+            torch.autograd.backward(roots, gradients)
             self._close_head()
         if self._splits:
             self._put_off[one.chunk].made(number)
-        if received is not None:
-            assert received.grad is not None
-            self._send(received.grad, one)
+        if kept.received is not None:
+            assert kept.received.grad is not None
+            self._send(kept.received.grad, one)
 
     def _weights(self, one: Pass) -> None:
         if one.chunk in self._put_off:
@@ -336,8 +358,8 @@ class Executor:
         return 2 * self._tag(taker) + taker.backward
 
 
-def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The sum over the tokens that are predicted: each from those before it."""
+def _loss(logits: torch.Tensor, labels: torch.Tensor, ahead: int) -> torch.Tensor:
+    """The sum over the tokens that are predicted: each from those that stand so many places before it."""
     vocabulary = logits.shape[-1]
-    shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[..., 1:]
+    shifted = torch.nn.functional.pad(labels, (0, ahead), value=-100)[..., ahead:]
     return torch.nn.functional.cross_entropy(logits.float().view(-1, vocabulary), shifted.reshape(-1), ignore_index=-100, reduction="sum")

@@ -20,6 +20,8 @@ def gathered(skeleton: Skeleton, plan: Plan, place: Place, held: Mapping[str, to
     """All parameters, whole, in the host's memory of rank 0; None elsewhere. Every worker calls it."""
     whole: dict[str, torch.Tensor] = {}
     for name, one in skeleton.parameters.items():
+        if name.startswith("mtp."):     # transformers has no place for them
+            continue
         stage = next((number for number in range(plan.pp) if one.layer is not None and one.layer in plan.layers(number)), None)
         if stage is None:
             stage = plan.embedding_stage if any(name.startswith(path + ".") for path in skeleton.input_paths) else plan.head_stage

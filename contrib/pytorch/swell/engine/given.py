@@ -70,7 +70,8 @@ def plan_for(given: Plan | str | Callable[[int], Plan | str], layers: int, globa
     return Plan.symmetric(layers, global_batch, micro_batch, pp=degrees["pp"], dp=degrees["dp"], tp=degrees["tp"])
 
 
-def sizes(given: GivenPlan, layers: int, global_batch: int, micro_batch: int, most: int, fits: Callable[[int, int, int], bool] = lambda *_: True) -> list[int]:
+def sizes(given: GivenPlan, layers: int, global_batch: int, micro_batch: int, most: int, fits: Callable[[int, int, int], bool] = lambda *_: True, *,
+          mtp_heads: int = 0) -> list[int]:
     """Returns the numbers of workers, up to `most`, for which a program has a plan: the one that it always runs, what it makes of the number, or
     Plan.own(). fits: whether the program's schedule is for so many stages, chunks and micro-batches."""
     if given is None:
@@ -83,7 +84,7 @@ def sizes(given: GivenPlan, layers: int, global_batch: int, micro_batch: int, mo
     for world in range(1, min(most, layers * global_batch) + 1):
         try:
             made = plan_for(given, layers, global_batch, micro_batch, world)
-            made.check(layers, global_batch, world)
+            made.check(layers, global_batch, world, mtp_heads)
         except (ValueError, LookupError):
             continue
         if fits(made.pp, made.chunks, made.micro_batches):

@@ -105,7 +105,7 @@ def wrap(stage: StageModel, shards: Shards | None, dropout: Dropout | None, reco
         return
     for number in stage.layers:
         layer = stage.layer(number)
-        layer.forward = _around(layer.forward, number, shards, dropout, recompute)      # type: ignore[method-assign]
+        layer.forward = _around(layer.forward, number + stage.number, shards, dropout, recompute)      # type: ignore[method-assign]
 
 
 def _around(forward: Any, number: int, shards: Shards | None, dropout: Dropout | None, recompute: bool) -> Any:

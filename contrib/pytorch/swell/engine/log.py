@@ -37,7 +37,10 @@ def forward_flops_of_a_token(skeleton: Skeleton, length: int) -> tuple[float, fl
 
 def flops_of_a_token(skeleton: Skeleton, length: int) -> float:
     """Floating point operations of forward and backward: three times those of a forward pass."""
-    return 3.0 * sum(forward_flops_of_a_token(skeleton, length))
+    layers, head = forward_flops_of_a_token(skeleton, length)
+    width = int(skeleton.config.hidden_size)
+    mtp = skeleton.mtp_heads * (layers / skeleton.layers + 2.0 * 2 * width * width + head)
+    return 3.0 * (layers + head + mtp)
 
 
 def check(path: str | os.PathLike[str]) -> None:

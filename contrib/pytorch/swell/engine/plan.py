@@ -64,16 +64,19 @@ class Stage:
 
 @dataclass(frozen=True)
 class Part:
-    """What a chunk holds of the model. layers: by their number in the model. A chunk without any unit passes on what it gets (a No-Op)."""
+    """What a chunk holds of the model. layers: by their number in the model. modules, heads: of MTP heads, by their number; each has a module, and a head
+    with its loss behind it. A chunk without any unit passes on what it gets (a No-Op)."""
 
     embedding: bool
     layers: range
     head: bool
+    modules: range = range(0)
+    heads: range = range(0)
 
     @property
     def units(self) -> int:
         """How many units it has."""
-        return self.embedding + len(self.layers) + self.head
+        return self.embedding + len(self.layers) + self.head + len(self.modules) + len(self.heads)
 
     @property
     def is_empty(self) -> bool:
@@ -168,7 +171,7 @@ class Plan:
     Ranks go over it in its order: stage by stage, group by group, GPU by GPU.
     micro_batches: of one optimizer step.
 
-    Units of the model are the embedding, each layer, and norm with head and loss. Chunk c of stage s stands before chunk c of stage s + 1;
+    Units of the model are the embedding, each layer, norm with head and loss, and for each MTP head its module and its head. Chunk c of stage s stands before chunk c of stage s + 1;
     chunk c + 1 of stage 0 stands behind chunk c of the last stage. Chunks that sum to the layers are read as layers alone: the first of
     them that is not empty has the embedding too, the last one the head.
     """
@@ -283,7 +286,8 @@ class Plan:
             for its, parts in zip(counts, found, strict=True):
                 end = at + its[chunk]
                 begin_layer, end_layer = (min(max(unit - 1, 0), layers) for unit in (at, end))
-                parts.append(Part(at == 0 < end, range(begin_layer, end_layer), at < end == layers + 2))
+                modules, heads = (range(max(0, at - first + 1) // 2, max(0, end - first + 1) // 2) for first in (layers + 2, layers + 3))
+                parts.append(Part(at == 0 < end, range(begin_layer, end_layer), at <= layers + 1 < end, modules, heads))
                 at = end
         return tuple(map(tuple, found))
 
@@ -296,6 +300,25 @@ class Plan:
     def head_stage(self) -> int:
         """The stage that has the head and the loss."""
         return next(stage for stage, parts in enumerate(self.parts) if any(one.head for one in parts))
+
+    def heads_of(self, stage: int) -> list[int]:
+        """The losses of a stage: 0 is the model's own, 1 that of the first MTP head."""
+        return [0] * any(part.head for part in self.parts[stage]) + [1 + number for part in self.parts[stage] for number in part.heads]
+
+    def stage_of(self, kind: str, number: int) -> int:
+        """The stage of a unit: "embedding", "head" (0: the model's own) or "module"."""
+        if kind == "embedding":
+            return self.embedding_stage
+        return next(stage for stage in range(self.pp) if (
+            number in self.heads_of(stage) if kind == "head" else any(number in part.modules for part in self.parts[stage])))
+
+    def with_mtp(self, heads: int) -> Plan:
+        """The plan with all MTP heads behind the model's own, unless its chunks have them. REQUIRES: check()."""
+        layers, units = sum(stage.layers for stage in self.stages), sum(sum(stage.chunks) for stage in self.stages)
+        if not heads or units == layers + 2 + 2 * heads:
+            return self
+        counts = [[part.units + (2 * heads if part.head else 0) for part in parts] for parts in self.parts]
+        return Plan(self.micro_batches, tuple(replace(stage, chunks=tuple(its)) for stage, its in zip(self.stages, counts, strict=True)))
 
     @property
     def world(self) -> int:
@@ -312,7 +335,7 @@ class Plan:
         """Samples of one optimizer step."""
         return self.micro_batches * self.micro_batch_samples
 
-    def check(self, layers: int, global_batch: int, world: int) -> None:
+    def check(self, layers: int, global_batch: int, world: int, mtp_heads: int = 0) -> None:
         """Raises ValueError where the plan does not fit this model, batch or number of workers."""
         if self.world != world:
             raise ValueError(f"the plan ({self.summary()}) is for {self.world} workers, there are {world}")
@@ -321,7 +344,7 @@ class Plan:
         if self.global_batch != global_batch:
             raise ValueError(f"the plan has {self.micro_batches} micro-batches of {self.micro_batch_samples} samples, the global batch is "
                              f"{global_batch}")
-        self._check_chunks(layers)
+        self._check_chunks(layers, mtp_heads)
         for number, stage in enumerate(self.stages):
             if sum(group.local_batch for group in stage.groups) != self.micro_batch_samples:
                 raise ValueError(f"stage {number} computes {sum(group.local_batch for group in stage.groups)} samples of a micro-batch, "
@@ -331,7 +354,8 @@ class Plan:
                     raise ValueError(f"stage {number}, group {at} has {len(group.gpus)} GPUs and {group.local_batch} samples; it needs "
                                      f"{stage.tp} and at least 1")
 
-    def _check_chunks(self, layers: int) -> None:
+    def _check_chunks(self, layers: int, mtp_heads: int) -> None:
+        most = layers + 2 + 2 * mtp_heads
         count, units = self.chunks, sum(sum(stage.chunks) for stage in self.stages)
         for number, stage in enumerate(self.stages):
             if stage.layers < (not stage.chunks):
@@ -345,16 +369,16 @@ class Plan:
                 raise ValueError(f"stage {number} has a chunk of {min(stage.chunks)} units; give 0 or more")
             if not any(stage.chunks):
                 raise ValueError(f"stage {number} has no unit in any of its chunks; every stage needs at least 1")
-            if count > min(layers + 2, MAX_CHUNKS):
-                raise ValueError(f"each stage has {count} chunks, more than the {layers + 2} units of the model; give fewer")
+            if count > min(most, MAX_CHUNKS):
+                raise ValueError(f"each stage has {count} chunks, more than the {most} units of the model; give fewer")
         if not units:
             return
-        if units > layers + 2 and (units - layers) % 2 == 0:
-            raise ValueError(f"the chunks have {units} units, {(units - layers) // 2 - 1} MTP heads with their losses among them, which the engine does not train; "
-                             f"give a plan of {layers + 2} units")
-        if units != layers + 2:
+        if units > layers + 2 and units != most and (units - layers) % 2 == 0:
+            raise ValueError(f"the chunks have {units} units, {(units - layers) // 2 - 1} MTP heads with their losses among them, and the engine trains {mtp_heads}; "
+                             f"give Engine(mtp_heads={(units - layers) // 2 - 1}), or a plan of {most} units")
+        if units not in (layers + 2, most):
             raise ValueError(f"the chunks have {units} units; embedding, {layers} layers and head are {layers + 2}, so give that many, or {layers} for the "
-                             "layers alone")
+                             f"layers alone{f'; {most} with MTP heads' if mtp_heads else ''}")
         for number, (stage, parts) in enumerate(zip(self.stages, self.parts, strict=True)):
             held = sum(len(part.layers) for part in parts)
             if held != stage.layers:

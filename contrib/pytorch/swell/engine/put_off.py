@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -19,16 +19,16 @@ _Parts = tuple[nn.Parameter, torch.Tensor, torch.Tensor, bool]
 
 
 class PutOff:
-    """The linear layers of a chunk, whose backward passes leave the gradients of their weights to add().
+    """The linear layers of a chunk's models, whose backward passes leave the gradients of their weights to add().
 
     Others (norms, biases, embeddings, experts) have theirs from the backward pass. Until end(). recompute: activations are not kept.
     """
 
-    def __init__(self, chunk: StageModel, recompute: bool) -> None:
+    def __init__(self, models: Iterable[StageModel], recompute: bool) -> None:
         self._recompute = recompute
         self._waiting: list[_Parts] = []        # of the backward pass under way
         self._by_number: dict[int, list[_Parts]] = {}
-        self._modules = [module for module in chunk.model.modules()
+        self._modules = [module for model in models for module in model.modules()
                          if isinstance(getattr(module, "weight", None), nn.Parameter) and (type(module) is nn.Linear or is_conv1d(module))]
         for module in self._modules:
             module.__dict__["multiply"] = self._multiply(module)

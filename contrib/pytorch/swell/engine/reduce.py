@@ -17,7 +17,7 @@ from swell.engine.plan import Place, Plan
 from swell.engine.skeleton import Skeleton
 from swell.engine.stage import Share
 
-__all__ = ["Totals", "add_gradients", "add_tied"]
+__all__ = ["Totals", "add_gradients", "add_shared", "add_tied"]
 
 _BUCKET_BYTES = 32 << 20
 
@@ -59,7 +59,7 @@ def _one_piece(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 
 def add_tied(share: Share, plan: Plan, place: Place, links: Links) -> None:
-    """Give each end of a tied matrix the sum of both ends' gradients: the embedding's plus the head's, everywhere."""
+    """Give each end of a tied matrix, without MTP heads, the sum of both ends' gradients: the embedding's plus the head's, everywhere."""
     if not share.skeleton.tied or not (share.first or share.last):
         return
     parameters = share.parameters
@@ -88,6 +88,26 @@ def add_tied(share: Share, plan: Plan, place: Place, links: Links) -> None:
             torch.add(theirs, own, out=own)
 
 
+def add_shared(share: Share, plan: Plan, place: Place, links: Links) -> None:
+    """Give each stage that uses a shared matrix the sum of all uses' gradients, in the model's order, wherever its units stand."""
+    parameters = share.parameters
+    for owner, stages in share.skeleton.stages_of_shared(plan).items():
+        if place.stage not in stages:
+            continue
+        trained = parameters[share.trained_as(owner)].grad
+        assert trained is not None
+        total: torch.Tensor | None = None
+        for use, unit in share.skeleton.shared[owner]:
+            stage = plan.stage_of(*unit)
+            its = parameters[use].grad if stage == place.stage else None
+            part = its.clone() if its is not None else torch.empty_like(trained)
+            if len(stages) > 1:
+                dist.broadcast(part, plan.rank(stage, 0, 0), group=links.shared[stages])
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        trained.copy_(total)
+
+
 class Totals:
     """One small sum over all workers, to which each contributes what it alone has; then summed in an order that no plan changes."""
 
@@ -95,28 +115,33 @@ class Totals:
         self._skeleton, self._plan, self._place, self._device = skeleton, plan, place, device
         self._index = {name: number for number, name in enumerate(skeleton.parameters)}
 
-    def over(self, losses: Sequence[torch.Tensor], gradients: Mapping[str, torch.Tensor] | None) -> tuple[float, float | None]:
-        """Loss of the whole batch, by micro-batch and group, and the norm of all gradients, by parameter.
+    def over(self, losses: Sequence[torch.Tensor], gradients: Mapping[str, torch.Tensor] | None, mtp: bool = True) -> tuple[float, float | None]:
+        """Loss of the whole batch, by head, micro-batch and group, and the norm of all gradients, by parameter.
 
-        losses: of this worker's samples, one a micro-batch. gradients: of what it holds; None: no norm.
+        losses: of this worker's samples, for each of its heads one a micro-batch. gradients: of what it holds; None: no norm. mtp: losses of MTP heads
+        are among them.
         """
         plan, place = self._plan, self._place
-        groups = len(plan.stages[plan.head_stage].groups)
+        heads = range(1 + (self._skeleton.mtp_heads if mtp else 0))
+        groups = [len(plan.stages[plan.stage_of("head", head)].groups) for head in heads]
         count = len(self._index) if gradients is not None else 0
-        numbers = torch.zeros(count + plan.micro_batches * groups, dtype=torch.float64, device=self._device)
+        numbers = torch.zeros(count + plan.micro_batches * sum(groups), dtype=torch.float64, device=self._device)
         if gradients is not None and place.group == 0:
             self._norms(numbers, gradients)
         if losses and place.shard == 0:
-            numbers[count:].view(plan.micro_batches, groups)[:, place.group] = torch.stack(list(losses)).double()
+            mine = iter(torch.stack(list(losses)).double().view(-1, plan.micro_batches))
+            for head, part in zip(heads, torch.split(numbers[count:], [plan.micro_batches * one for one in groups]), strict=True):
+                if head in plan.heads_of(place.stage):
+                    part.view(plan.micro_batches, groups[head])[:, place.group] = next(mine)
         if plan.world > 1:
             dist.all_reduce(numbers)
         loss = float(numbers[count:].sum())
         return loss, float(numbers[:count].sum().sqrt()) if gradients is not None else None
 
     def _norms(self, numbers: torch.Tensor, gradients: Mapping[str, torch.Tensor]) -> None:
-        place, tied = self._place, set(self._skeleton.tied.values())
+        place, of_others = self._place, self._skeleton.of_others(self._plan, self._place.stage)
         names = [name for name in gradients
-                 if (place.shard == 0 or self._skeleton.parameters[name].dim is not None) and (place.stage == self._plan.embedding_stage or name not in tied)]
+                 if (place.shard == 0 or self._skeleton.parameters[name].dim is not None) and name not in of_others]
         if names:
             norms = torch.stack(torch._foreach_norm([gradients[name] for name in names])).double().square()
             numbers[torch.tensor([self._index[name] for name in names], device=self._device)] = norms

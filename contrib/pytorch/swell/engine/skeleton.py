@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ class Skeleton:
     config: of transformers, for a causal language model. dtype: of its parameters.
     """
 
-    def __init__(self, config: Any, description: Mapping[str, Any] | str | None = None, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, config: Any, description: Mapping[str, Any] | str | None = None, dtype: torch.dtype = torch.float32,
+                 mtp_heads: int = 0) -> None:
         self.family = families.read(config, description)
         self.is_of_user = description is not None       # the description: its first pass is watched
         if getattr(config, "output_router_logits", False):
@@ -51,6 +53,65 @@ class Skeleton:
         self.parameters: dict[str, Parameter] = {}
         self.beginnings: dict[str, weights.Beginning | str] = {}
         self._read(recorder)
+        self.mtp_heads = mtp_heads
+        self.shared: dict[str, list[tuple[str, tuple[str, int]]]] = {}      # with MTP heads: where a matrix is used, in the model's order, and by what unit
+        self.norm_path = ""
+        if mtp_heads:
+            self._add_mtp()
+
+    def _add_mtp(self) -> None:
+        """Adds the parameters of MTP heads: a layer with two norms and a projection, and the norm before the shared head.
+
+        Raises ValueError where the family cannot have any.
+        """
+        norms = [path for path in self.output_paths[:-1] if self._has(path)]
+        embedding = self.model.get_input_embeddings()       # type: ignore[operator]
+        width, why = int(self.config.hidden_size), ""
+        if self.family.is_whole:
+            why = "nothing describes its layers"
+        elif len(norms) != 1:
+            why = f"there are {len(norms)} modules between its layers and its head, not one norm"
+        elif not isinstance(embedding, nn.Embedding) or embedding.embedding_dim != width:
+            why = f"its embedding does not have the layers' width of {width}"
+        if why:
+            raise ValueError(f"mtp_heads={self.mtp_heads}: {self.config.model_type} cannot have MTP heads, since {why}; leave mtp_heads out")
+        self.norm_path, layer, last = norms[0], self.layer_path(self.layers - 1) + ".", self.layers - 1
+        deviation = float(getattr(self.config, "initializer_range", None) or 0.02)
+        table, head = self._path_of(embedding) + ".weight", [name for name, _ in self.model.named_parameters(remove_duplicate=False)
+                                                             if name.startswith(self.head_path + ".")]
+        self.shared = {table: [(table, ("embedding", 0))]}
+        for name in head:
+            self.shared.setdefault(self.tied.get(name, name), []).append((name, ("head", 0)))
+        of_norm = {name.removeprefix(self.norm_path + "."): one for name, one in self.parameters.items() if name.startswith(self.norm_path + ".")}
+        of_layer = {name.removeprefix(layer): one for name, one in self.parameters.items() if one.layer == last}
+        for number in range(self.mtp_heads):
+            at, of_module = f"mtp.{number}.", self.layers + number
+            for kind, its, number_of_layer, origin in [("layer", of_layer, of_module, layer), ("hidden_norm", of_norm, of_module, self.norm_path + "."),
+                                                       ("token_norm", of_norm, of_module, self.norm_path + "."), ("norm", of_norm, None, self.norm_path + ".")]:
+                for name, one in its.items():
+                    made = replace(one, name=f"{at}{kind}.{name}", layer=number_of_layer)
+                    self.parameters[made.name], self.beginnings[made.name] = made, self.beginnings[origin + name]
+            made = Parameter(f"{at}projection.weight", of_module, (width, 2 * width), self._dtype)
+            self.parameters[made.name], self.beginnings[made.name] = made, weights.Beginning("normal", (0.0, deviation))
+            self.shared[table].append((f"{at}embedding.weight", ("module", number)))
+            for name in head:
+                self.shared[self.tied.get(name, name)].append((f"{at}head.{name.rpartition('.')[2]}", ("head", number + 1)))
+
+    def _has(self, path: str) -> bool:
+        try:
+            return self.model.get_submodule(path) is not None
+        except AttributeError:
+            return False
+
+    def of_others(self, plan: Plan, stage: int) -> set[str]:
+        """Shared matrices of which another stage speaks, in norms and checkpoints."""
+        if self.shared:
+            return {owner for owner, uses in self.shared.items() if plan.stage_of(*uses[0][1]) != stage}
+        return set(self.tied.values()) if stage != plan.embedding_stage else set()
+
+    def stages_of_shared(self, plan: Plan) -> dict[str, tuple[int, ...]]:
+        """The stages that use each shared matrix, with MTP heads."""
+        return {owner: tuple(sorted({plan.stage_of(*unit) for _, unit in uses})) for owner, uses in self.shared.items()}
 
     def _modules(self) -> nn.Module:
         from transformers import AutoModelForCausalLM

@@ -14,7 +14,7 @@ from swell.engine import weights
 from swell.engine.layout import Parameter
 from swell.engine.skeleton import Skeleton
 
-__all__ = ["Source", "read"]
+__all__ = ["Source", "fill", "read"]
 
 
 class Source(Protocol):
@@ -84,6 +84,12 @@ class _Folder:
             else:
                 begin, end = parameter.block(shard, shards)
                 target.copy_(file.get_slice(name)[tuple(slice(a, b) for a, b in zip(begin, end, strict=True))])
+
+
+def fill(source: Source, target: torch.Tensor, parameter: Parameter, skeleton: Skeleton, shard: int, shards: int, seed: int) -> None:
+    """Fill a shard's part of a parameter; MTP heads, which are in no model of transformers, begin at random."""
+    its = _Random(source.config) if parameter.name.startswith("mtp.") else source
+    its.fill(target, parameter, skeleton, shard, shards, seed)
 
 
 def read(model_or_config: Any) -> Source:

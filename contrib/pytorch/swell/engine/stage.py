@@ -8,7 +8,8 @@ chunk that is not the last ends the pass behind its last layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -20,7 +21,7 @@ from swell.engine.layout import Parameter
 from swell.engine.plan import Part, Place, Plan
 from swell.engine.skeleton import Skeleton
 
-__all__ = ["Share", "StageModel"]
+__all__ = ["Chunk", "MtpStage", "Share", "StageModel"]
 
 
 class _Elsewhere(nn.Module):
@@ -45,6 +46,8 @@ class StageModel:
     def __init__(self, skeleton: Skeleton, part: Part, tp: int, shards: tensor_parallel.Shards | None) -> None:
         self.skeleton, self.model, self.tp = skeleton, skeleton.model, tp
         self.first, self.last, self.layers = part.embedding, part.head, part.layers
+        self.number = 0         # of the MTP head; 0: of the model itself
+        self.extra: nn.ModuleDict | None = None         # modules that the family's model has not
         tensor_parallel.check(skeleton.family, skeleton.config, self.tp)
         self.own: dict[str, Parameter] = {name: one for name, one in skeleton.parameters.items() if self._is_own(name)}
         # A tied head is a parameter of its own with a gradient of its own: sums are the same on one stage and on two.
@@ -52,6 +55,9 @@ class StageModel:
         for one in self.own.values():
             one.check(self.tp)
         self.parameters: dict[str, nn.Parameter] = {}
+        # What stands at each path: the parameter, and the name under which this use of it has a gradient.
+        self.places: dict[str, tuple[str, str]] = {name: (name, name) for name in self.own if not (self.last and not self.first and name in self.heads.values())}
+        self.places.update({head: (embedding, head) for head, embedding in self.heads.items()})
         self._is_proven = shards is None or not skeleton.is_of_user     # whether shards are known to compute what is described
         self._received: torch.Tensor | None = None
         self._made: torch.Tensor | None = None
@@ -62,6 +68,8 @@ class StageModel:
 
     def _is_own(self, name: str) -> bool:
         layer = self.skeleton.layer_of(name)
+        if name.startswith("mtp."):
+            return False
         if self.skeleton.family.is_whole:
             return True
         if layer is not None:
@@ -89,6 +97,8 @@ class StageModel:
         if not self.last:
             ends = self.layer(self.layers.stop - 1 if self.layers else 0)
             ends.register_forward_hook(self._stop)
+        elif self.skeleton.mtp_heads:
+            self.layer(self.skeleton.layers - 1).register_forward_hook(self._note)
 
     def layer(self, number: int) -> nn.Module:
         """A layer of this chunk, by its number in the model."""
@@ -107,6 +117,15 @@ class StageModel:
         self._made = output[0] if isinstance(output, tuple) else output
         raise _Done
 
+    def _note(self, _: nn.Module, __: Any, output: Any) -> None:
+        self._made = output[0] if isinstance(output, tuple) else output
+
+    def modules(self) -> Iterator[nn.Module]:
+        """All modules."""
+        yield from self.model.modules()
+        if self.extra is not None:
+            yield from self.extra.modules()
+
     def _split(self, shards: tensor_parallel.Shards) -> None:
         for path, module in list(self.model.named_modules()):
             if self.skeleton.layer_of(path) is None or isinstance(module, _Elsewhere):
@@ -122,25 +141,25 @@ class StageModel:
 
     def hold(self, tensors: Mapping[str, torch.Tensor], gradients: Mapping[str, torch.Tensor], device: torch.device) -> None:
         """Give the share its memory: for each own parameter, and a gradient for each of them and of the heads."""
-        for module in self.model.modules():     # before there are parameters: _init_weights() makes those, too
+        for module in self.modules():     # before there are parameters: _init_weights() makes those, too
             if any(buffer is not None and buffer.is_meta for buffer in module.buffers(recurse=False)):
                 self._make_buffers(module, device)
         for name, one in self.own.items():
-            if not (self.last and not self.first and name in self.heads.values()):
-                self._set(name, tensors[name], gradients[name])
             assert tuple(tensors[name].shape) == one.local_shape(self.tp)
-        for head, embedding in self.heads.items():
-            self._set(head, tensors[embedding], gradients[head])
+        for path, (name, use) in self.places.items():
+            self._set(path, use, tensors[name], gradients[use])
         left = [name for name, one in self.model.named_parameters() if one.is_meta]
         if left:
             raise ValueError(f"{left[0]} of {self.skeleton.config.model_type} is in no chunk; the description must name its module")
 
-    def _set(self, name: str, tensor: torch.Tensor, gradient: torch.Tensor) -> None:
-        path, _, leaf = name.rpartition(".")
+    def _set(self, place: str, use: str, tensor: torch.Tensor, gradient: torch.Tensor) -> None:
+        path, _, leaf = place.rpartition(".")
         parameter = nn.Parameter(tensor)
         parameter.grad = gradient
-        setattr(self.model.get_submodule(path), leaf, parameter)
-        self.parameters[name] = parameter
+        of_extra = self.extra is not None and path.startswith("+")
+        owner = self.extra.get_submodule(path[1:]) if of_extra and self.extra is not None else self.model.get_submodule(path)
+        setattr(owner, leaf, parameter)
+        self.parameters[use] = parameter
 
     def _make_buffers(self, module: nn.Module, device: torch.device) -> None:
         """What a module computes once from the config (frequencies of positions)."""
@@ -155,6 +174,14 @@ class StageModel:
 
     # ---- passes
 
+    def run(self, inputs: Mapping[str, torch.Tensor], received: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Hidden states for what comes behind, and logits where this has a head. Hidden states beside logits are of models with MTP heads alone."""
+        made = self.forward(inputs, received)
+        if not self.last:
+            return made, None
+        hidden, self._made = self._made, None
+        return hidden, made
+
     def forward(self, inputs: Mapping[str, torch.Tensor], received: torch.Tensor | None) -> torch.Tensor:
         """Hidden states for the next chunk, or logits.
 
@@ -166,10 +193,10 @@ class StageModel:
             given.pop("input_ids", None)
             given["inputs_embeds"] = received.detach()
             self._received = received
-        run: Callable[..., Any] = self.model if self.last else self.model.base_model    # type: ignore[assignment]
+        call: Callable[..., Any] = self.model if self.last else self.model.base_model    # type: ignore[assignment]
         try:
             with nullcontext() if self._is_proven else self._proving(inputs["input_ids"].shape[1]):
-                out = run(**given, use_cache=False)
+                out = call(**given, use_cache=False)
         except _Done:
             made, self._made = self._made, None
             assert made is not None
@@ -197,28 +224,90 @@ class StageModel:
         self._is_proven = True
 
 
-class Share:
-    """What a worker holds of a model: a StageModel for each chunk of its stage, None for one without units.
+class MtpStage(StageModel):
+    """A worker's shard of an MTP head: its module, a layer of the family over the projection of hidden states and of the embedding of a later token,
+    or its head, or both. The family's own forward pass runs in it, with this layer in the place of the model's last one.
 
-    own: the parameters of all. heads: tied heads, by the embedding's name. first, last: whether it has the embedding, and the head.
+    number: from 0.
+    """
+
+    def __init__(self, skeleton: Skeleton, number: int, module: bool, head: bool, tp: int, shards: tensor_parallel.Shards | None) -> None:
+        last, norm = skeleton.layers - 1, skeleton.norm_path
+        embedding: nn.Module = skeleton.model.get_input_embeddings()        # type: ignore[operator]
+        width = int(skeleton.config.hidden_size)
+        extra = nn.ModuleDict({"embedding": embedding, "hidden_norm": copy.deepcopy(skeleton.model.get_submodule(norm)),
+                               "token_norm": copy.deepcopy(skeleton.model.get_submodule(norm)),
+                               "projection": nn.Linear(2 * width, width, bias=False, device="meta")}) if module else None
+        super().__init__(skeleton, Part(False, range(last, last + 1) if module else range(0), head), tp, shards)
+        self.number, self.extra, self.heads = number + 1, extra, {}
+        mine = f"mtp.{number}."
+        layer, self.places = skeleton.layer_path(last) + ".", {}
+        if extra is not None:
+            self.places.update({f"+{name}": (mine + name, mine + name) for name, _ in extra.named_parameters() if not name.startswith("embedding.")})
+        for path in list(self.own):
+            if path.startswith(layer):
+                self.places[path] = (f"{mine}layer.{path.removeprefix(layer)}",) * 2
+            elif path.startswith(norm + "."):
+                self.places[path] = (f"{mine}norm.{path.removeprefix(norm + '.')}",) * 2
+        for owner, uses in skeleton.shared.items():
+            for use, (kind, at) in uses:
+                if kind == "module" and at == number and module:
+                    self.places["+embedding.weight"] = owner, use
+                elif kind == "head" and at == number + 1 and head:
+                    self.places[f"{skeleton.head_path}.{use.rpartition('.')[2]}"] = owner, use
+        self.own = {owner: skeleton.parameters[owner] for owner, _ in self.places.values()}
+
+    def run(self, inputs: Mapping[str, torch.Tensor], received: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """See StageModel."""
+        assert received is not None
+        if self.extra is not None:
+            later = nn.functional.pad(inputs["input_ids"], (0, self.number))[:, self.number:]       # what stands behind the end is not predicted from
+            token = self.extra["token_norm"](self.extra["embedding"](later))
+            received = self.extra["projection"](torch.cat([self.extra["hidden_norm"](received), token.to(received.dtype)], -1))
+        return super().run(inputs, received)
+
+
+class Chunk:
+    """What a worker computes in one pass, one behind the other. models: the model's own units, then MTP heads."""
+
+    def __init__(self, models: Sequence[StageModel]) -> None:
+        self.models = list(models)
+
+
+class Share:
+    """What a worker holds of a model: a Chunk for each chunk of its stage, None for one without units.
+
+    own: the parameters of all. uses: by the names under which they have gradients; matrices that stand at several places have one for each.
+    first, last: whether it has the embedding, and the model's own head. predicts: whether it has any head.
     """
 
     def __init__(self, skeleton: Skeleton, plan: Plan, place: Place, shards: tensor_parallel.Shards | None) -> None:
         self.skeleton, self.tp, parts = skeleton, plan.stages[place.stage].tp, plan.parts[place.stage]
-        filled = [number for number, part in enumerate(parts) if not part.is_empty]
-        self.chunks: list[StageModel | None] = [
-            None if part.is_empty else StageModel(skeleton if number == filled[0] else skeleton.again(), part, self.tp, shards)
-            for number, part in enumerate(parts)]
+        unused = [skeleton]
+
+        def own_modules() -> Skeleton:
+            return unused.pop() if unused else skeleton.again()
+        self.chunks: list[Chunk | None] = []
+        for part in parts:
+            models: list[StageModel] = [StageModel(own_modules(), part, self.tp, shards)] if part.embedding or part.layers or part.head else []
+            models += [MtpStage(own_modules(), number, number in part.modules, number in part.heads, self.tp, shards)
+                       for number in sorted({*part.modules, *part.heads})]
+            self.chunks.append(Chunk(models) if models else None)
         self.first, self.last = any(part.embedding for part in parts), any(part.head for part in parts)
+        self.predicts = bool(plan.heads_of(place.stage))
         self.own: dict[str, Parameter] = {}
-        self.heads: dict[str, str] = {}
         for one in self.models():
             self.own.update(one.own)
-            self.heads.update(one.heads)
+        uses = {use: owner for one in self.models() for owner, use in one.places.values()}
+        self.uses = {**{name: name for name in self.own if name in uses}, **{use: owner for use, owner in uses.items() if use != owner}}
 
     def models(self) -> Iterator[StageModel]:
-        """The chunks that have units."""
-        return (one for one in self.chunks if one is not None)
+        """All models of all chunks."""
+        return (model for one in self.chunks if one is not None for model in one.models)
+
+    def trained_as(self, name: str) -> str:
+        """The use of a parameter of which the optimizer has the gradient."""
+        return name if name in self.uses else next(use for use, owner in self.uses.items() if owner == name)
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:

@@ -41,7 +41,7 @@ class State:
 
     def __init__(self, share: Share, plan: Plan, place: Place, source: sources.Source, factory: optimizers.Factory, seed: int, *, arena: Arena,
                  checkpoints: Checkpoints | None, device: torch.device) -> None:
-        self._share, self._place, self._is_first = share, place, place.stage == plan.embedding_stage
+        self._share, self._place, self._of_others = share, place, share.skeleton.of_others(plan, place.stage)
         kept = optimizers.entries(factory)
         self.requests = list(wanted(share, place, factory))
         self.tensors, fresh = arena.take(self.requests, device)
@@ -56,14 +56,13 @@ class State:
         held = {name: self.tensors[name].view(one.local_shape(share.tp)) for name, one in share.own.items()}
         if self.before is None:
             for name, one in share.own.items():
-                source.fill(held[name], one, share.skeleton, place.shard, share.tp, seed)
+                sources.fill(source, held[name], one, share.skeleton, place.shard, share.tp, seed)
         # Gradients are sums within a step: at its end they are worth nothing, and no switch moves them.
         gradients, _ = Ordinary().take([Request(name, "gradient", one.dtype, one.local_shape(share.tp), (0,) * len(one.shape),
                                                 one.local_shape(share.tp)) for name, one in self._with_gradient()], device)
         share.hold(held, gradients, device)
-        alias = {embedding: head for head, embedding in share.heads.items()} if not share.first else {}
         parameters = share.parameters
-        self.trained = {name: parameters[alias.get(name, name)] for name in share.own}
+        self.trained = {name: parameters[share.trained_as(name)] for name in share.own}
         self.gradients = list(gradients.values())
         self.optimizer = factory(list(self.trained.values()))
         for name, parameter in self.trained.items():
@@ -81,9 +80,9 @@ class State:
 
     def saved_here(self) -> list[Request]:
         """What this worker writes of a checkpoint, so that each block is written once."""
-        place, tied = self._place, self._share.skeleton.tied.values()
+        place = self._place
         return [one for one in self.requests if place.group == 0 and (place.shard == 0 or self._is_split(one))
-                and (self._is_first or one.name.partition("#")[0] not in tied)]
+                and one.name.partition("#")[0] not in self._of_others]
 
     def rest(self, scheduler: Any, **numbers: int) -> dict[str, Any]:
         """What of the state is no tensor, the same on every worker."""
@@ -105,10 +104,7 @@ class State:
             scheduler.load_state_dict(rest["scheduler"])
 
     def _with_gradient(self) -> list[tuple[str, Any]]:
-        share = self._share
-        elsewhere = set(share.heads.values()) if not share.first else set()
-        named = [(name, one) for name, one in share.own.items() if name not in elsewhere]
-        return named + [(head, share.own[embedding]) for head, embedding in share.heads.items()]
+        return [(use, self._share.own[name]) for use, name in self._share.uses.items()]
 
     def _is_split(self, request: Request) -> bool:
         return request.kind != "step" and self._share.own[request.name.partition("#")[0]].dim is not None
