@@ -10,6 +10,7 @@ using EventRecord = int (*)(void* event, void* stream);
 using EventQuery = int (*)(void* event);
 using EventElapsedTime = int (*)(float* milliseconds, void* first, void* second);
 using EventDestroy = int (*)(void* event);
+using StreamIsCapturing = int (*)(void* stream, int* status);
 inline constexpr int kNotReady = 600;
 
 }  // namespace swell::profiler::cuda

@@ -22,7 +22,8 @@ class CudaClock final : public DeviceClock {
                           {"cuEventRecord", &record_},
                           {"cuEventQuery", &query_},
                           {"cuEventElapsedTime", &elapsed_},
-                          {"cuEventDestroy_v2", &destroy_}});
+                          {"cuEventDestroy_v2", &destroy_},
+                          {"cuStreamIsCapturing", &is_capturing_}});
   }
   void* record(void* stream) noexcept override {
     void* event = nullptr;
@@ -35,6 +36,10 @@ class CudaClock final : public DeviceClock {
     if (record_(event, stream) == 0) return event;
     destroy_(event);  // of another context, perhaps
     return nullptr;
+  }
+  bool is_captured(void* stream) noexcept override {
+    int status = 0;
+    return is_capturing_(stream, &status) != 0 || status != 0;  // the legacy stream has an error
   }
   State state(void* event) noexcept override {
     const int code = query_(event);
@@ -64,6 +69,7 @@ class CudaClock final : public DeviceClock {
   cuda::EventQuery query_ = nullptr;
   cuda::EventElapsedTime elapsed_ = nullptr;
   cuda::EventDestroy destroy_ = nullptr;
+  cuda::StreamIsCapturing is_capturing_ = nullptr;
   std::vector<void*> free_;
 };
 

@@ -18,6 +18,8 @@ class DeviceClock {
   virtual ~DeviceClock() = default;
   /// Marks the end of what was put on `stream` so far; nullptr: the driver refused.
   virtual void* record(void* stream) noexcept = 0;
+  /// Returns whether work on `stream` is captured into a graph now: an event would be part of that.
+  virtual bool is_captured(void* stream) noexcept = 0;
   enum class State { pending, passed, failed };
   virtual State state(void* event) noexcept = 0;
   /// Of two events that have passed.

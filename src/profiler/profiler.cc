@@ -86,6 +86,12 @@ bool Profiler::boundary(std::uint64_t step) {
     if (!is_the_traced && !sampler_.was_sampled(done->number)) stable_.add(*seen);
   }
   if (boundaries_ == write_at_) write_trace();
+  if (const std::string problem = recorder_.device_problem();
+      !problem.empty() && !std::exchange(has_said_problem_, true))
+    std::fprintf(stderr,
+                 "swell: rank %d: %s: steps without their times are left out, and without whole "
+                 "steps there is no profile of this job\n",
+                 options_.rank, problem.c_str());
   const bool has_figures = sampler_.take_finished();
   const bool is_news = stable_.take_report().has_value();
   has_reported_ = has_reported_ || is_news;

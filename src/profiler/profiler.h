@@ -54,7 +54,7 @@ class Profiler {
   std::uint64_t boundaries_ = 0;
   std::uint64_t traced_number_ = 0;  ///< of the program's steps
   std::uint64_t write_at_ = 0;       ///< the boundary; 0: no trace is due
-  bool is_traced_ = false, has_reported_ = false;
+  bool is_traced_ = false, has_reported_ = false, has_said_problem_ = false;
 };
 
 }  // namespace swell::profiler

@@ -27,6 +27,15 @@ void each_number(Profile& profile, Each&& each) {
     each(*number);
 }
 
+/// Bytes of what the shards of replicas make together: the rank's own, unless it holds a range of
+/// its block alone (FSDP, ZeRO).
+double whole_bytes(const runtime::Entry& entry) {
+  const auto own = static_cast<double>(entry.bytes());
+  const auto block = static_cast<double>(entry.part.block_elements());
+  const auto held = static_cast<double>(entry.part.elements());
+  return entry.part.flat_begin > 0 || held < block ? own / held * block : own;
+}
+
 }  // namespace
 
 RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
@@ -35,7 +44,15 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
   made.role = role;
   made.times = times;
   made.micro_batches = micro_batches;
-  double all = 0, layer_parameters = 0, extra_parameters = 0;
+  struct Sum {
+    double held = 0, whole = 0;
+    void add(const runtime::Entry& entry) {
+      held += static_cast<double>(entry.bytes());
+      whole += whole_bytes(entry);
+    }
+  };
+  Sum layer_parameters, extra_parameters, layer_gradients, extra_gradients;
+  double all = 0;
   for (const runtime::Entry& entry : entries) {
     if (!entry.alias_of.empty()) continue;
     const auto bytes = static_cast<double>(entry.bytes());
@@ -43,10 +60,10 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
     all += bytes;
     switch (entry.tensor.kind) {
       case runtime::Kind::gradient:
-        (in_layer ? made.layer_param_bytes : made.extra_param_bytes) += bytes;
+        (in_layer ? layer_gradients : extra_gradients).add(entry);
         break;
       case runtime::Kind::parameter:
-        (in_layer ? layer_parameters : extra_parameters) += bytes;
+        (in_layer ? layer_parameters : extra_parameters).add(entry);
         [[fallthrough]];
       case runtime::Kind::moment:
       case runtime::Kind::step:
@@ -56,12 +73,20 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
     }
   }
   // No switch moves gradients that are worth nothing at a boundary: such a program registers none.
-  if (made.layer_param_bytes + made.extra_param_bytes == 0) {
-    made.layer_param_bytes = layer_parameters;
-    made.extra_param_bytes = extra_parameters;
-    all += layer_parameters + extra_parameters;
+  if (layer_gradients.held + extra_gradients.held == 0) {
+    layer_gradients = layer_parameters;
+    extra_gradients = extra_parameters;
+    all += layer_gradients.held + extra_gradients.held;
   }
-  made.peak_bytes = std::max(all, static_cast<double>(peak_bytes));
+  const double held = layer_gradients.held + extra_gradients.held;
+  const double whole = layer_gradients.whole + extra_gradients.whole;
+  const auto told = static_cast<double>(peak_bytes);
+  // Whole gradients are what the replicas exchange. The model of memory counts them on each GPU, so
+  // that a peak has to have them; where no GPU of this kind could hold them, shards are counted.
+  const bool counts_whole = told == 0 || whole <= told;
+  made.layer_param_bytes = counts_whole ? layer_gradients.whole : layer_gradients.held;
+  made.extra_param_bytes = counts_whole ? extra_gradients.whole : extra_gradients.held;
+  made.peak_bytes = std::max(all, told) + (counts_whole ? whole - held : 0);
   return made;
 }
 

@@ -46,6 +46,10 @@ Recorder::~Recorder() {
 
 /// An event of what was put on `stream`; nullptr, and the step is not whole, where there is none.
 void* Recorder::mark(void* stream) {
+  if (device_->is_captured(stream)) {
+    current_.is_whole = false;
+    return nullptr;
+  }
   void* event = device_->record(stream);
   if (event == nullptr) {
     current_.is_whole = false;
@@ -181,7 +185,9 @@ bool Recorder::resolve(Pending& pending) {
   for (void* event : pending.last_events) {
     const auto state = device_->state(event);
     if (state == DeviceClock::State::pending) return false;
-    if (state == DeviceClock::State::failed) pending.step.is_whole = false;
+    if (state != DeviceClock::State::failed) continue;
+    pending.step.is_whole = false;
+    if (device_problem_.empty()) device_problem_ = "the driver has an error for an event";
   }
   if (pending.last_events.empty()) return true;
   void* base = nullptr;

@@ -89,6 +89,8 @@ std::optional<StepTimes> times_of(const Step& step) {
   times.step_s = static_cast<double>(step.ended_ns - step.began_ns) * 1e-9;
   std::vector<std::int32_t> forwards, backwards;  // their micro-batches
   int more_forwards = 0, more_backwards = 0;      // of no number
+  std::vector<std::int32_t> measured;             // micro-batches whose memory is known
+  int more_measured = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>> synchronized;
   std::int64_t last_backward = INT64_MIN;
   double launch_s = INFINITY;
@@ -108,9 +110,12 @@ std::optional<StepTimes> times_of(const Step& step) {
     switch (kind) {
       case Kind::forward:
         times.fwd_s += took;
-        if (span.allocated_bytes > 0)
+        if (span.allocated_bytes > 0) {
           times.kept_bytes += static_cast<double>(span.allocated_bytes) -
                               static_cast<double>(span.opening.allocated_bytes);
+          if (number < 0) ++more_measured;
+          else measured.push_back(number);
+        }
         if (number < 0) ++more_forwards;
         else forwards.push_back(number);
         if (span.on_device && span.opening.layers > 0)
@@ -146,8 +151,9 @@ std::optional<StepTimes> times_of(const Step& step) {
   made.micro_batches = count_distinct(forwards, more_forwards);
   const int backward_passes = count_distinct(backwards, more_backwards);
   if (made.micro_batches == 0 || backward_passes == 0) return std::nullopt;
-  for (double* time : {&times.fwd_s, &times.fwd_commu_s, &times.head_fwd_s, &times.kept_bytes})
+  for (double* time : {&times.fwd_s, &times.fwd_commu_s, &times.head_fwd_s})
     *time /= made.micro_batches;
+  times.kept_bytes /= std::max(1, count_distinct(measured, more_measured));
   for (double* time : {&times.bwd_s, &times.head_bwd_s}) *time /= backward_passes;
   times.kept_bytes = std::max(0.0, times.kept_bytes);
   if (std::isfinite(launch_s)) times.layer_launch_s = launch_s;

@@ -34,8 +34,6 @@ class Profile:
         self._order: list[torch.nn.Parameter] = []
         self._hooks: list[Any] = []
         self._has_role = False
-        # The profiler counts shards of fully_shard as whole tensors: no peak goes with them.
-        self._is_whole = not any(hasattr(module, "_get_fsdp_state") for module in model.modules())
         self._measures = False      # whether the device's peak is that of the present step
         self._seen: tuple[str, tuple[int, ...]] | None = None       # a layer's activation of one sample
         if sees_forward:
@@ -166,7 +164,7 @@ class Profile:
 
     def _measure(self) -> None:
         """Of the first step in an epoch: the device's peak, without that of a plan before."""
-        if self._is_whole and not self._measures and torch.cuda.is_initialized():      # type: ignore[no-untyped-call]
+        if not self._measures and torch.cuda.is_initialized():      # type: ignore[no-untyped-call]
             torch.cuda.reset_peak_memory_stats()
             self._measures = True
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from forked import LiveRun, Run, deviation
+import common
 from native import needs_live_host
 from swell import _slots, live
 from swell._native import Session
@@ -233,3 +234,5 @@ def test_a_profile_from_a_gpu_yields_the_second_model(runs, kind):
     found = run.profile()
     assert found["launch_s"] > 0 and found["comp_s"] > 0, found
     assert found["profile"]["layer_launch_s"] == found["launch_s"]
+    group = found["profile"]["groups"][0]
+    assert group["layer_param_bytes"] + group["extra_param_bytes"] == 4 * sum(one.numel() for one in common.network().parameters()), "gradients of the whole model, of which fully_shard keeps a half"

@@ -95,9 +95,9 @@ def test_the_engines_peak_is_not_that_of_a_plan_before(monkeypatch):
     assert peak.most == 170
 
 
-def test_no_peak_is_told_of_a_sharded_model(monkeypatch):
+def test_the_peak_of_a_sharded_model_is_told_too(monkeypatch):
     allocator, model, session = Allocator(monkeypatch), model_of(2), Session()
     model._get_fsdp_state = lambda: None
     allocator.use(1000)
     step(_profile.Profile(session, model, rank=0), model, 1)
-    assert session.peaks == [] and session.role["local_batch"] == 1
+    assert session.peaks == [1000] and session.role["local_batch"] == 1

@@ -55,6 +55,30 @@ Test(assemble, gradients_that_nobody_registers_are_as_large_as_the_parameters) {
   cr_assert_eq(made.peak_bytes, 1680, "they are there, too");
 }
 
+Test(assemble, parameters_that_replicas_share_count_as_the_whole) {
+  using runtime::Kind;
+  const auto shard = [](const char* name, Kind kind, std::int64_t from, std::int64_t to) {
+    runtime::Entry made = entry(name, 0, kind, 100);
+    made.part = runtime::Part::range({0}, {100}, from, to);
+    return made;
+  };
+  const std::vector<runtime::Entry> held{shard("w", Kind::parameter, 25, 50),
+                                         shard("m", Kind::moment, 25, 50),
+                                         entry("b", 0, Kind::parameter, 10)};
+  const RankProfile made = profile_of({}, {}, 4, held, 1000);
+  cr_assert_eq(made.layer_param_bytes, 440, "of a fourth of 100 elements, and of 10 whole ones");
+  cr_assert_eq(made.layer_state_bytes, 240, "what this rank holds");
+  cr_assert_eq(made.peak_bytes, 1300, "with the three fourths of the gradients that are elsewhere");
+  const RankProfile large = profile_of({}, {}, 4, held, 400);
+  cr_assert_eq(large.layer_param_bytes, 140, "no GPU could hold the whole");
+  cr_assert_eq(large.peak_bytes, 400);
+  // The first shard, and one with padding behind the block.
+  cr_assert_eq(profile_of({}, {}, 4, {shard("w", Kind::parameter, 0, 34)}, 0).layer_param_bytes,
+               400);
+  cr_assert_eq(profile_of({}, {}, 4, {shard("w", Kind::parameter, 68, 102)}, 0).layer_param_bytes,
+               400);
+}
+
 /// What solve() finds from ranks' reports is what it finds from the groups' observations.
 Test(assemble, makes_the_profile_that_solve_takes) {
   const auto cluster = support::h100_nodes(2, 8, 2e9);

@@ -2,9 +2,11 @@
 // Against a driver without a device: tests/unit/profiler/fake_cuda.cc.
 #include <cmath>
 #include <criterion/criterion.h>
+#include <criterion/redirect.h>
 
 #include "profiler/fake_cuda.h"
 #include "profiler/library.h"
+#include "profiler/profiler.h"
 #include "profiler/recorder.h"
 #include "profiler/times.h"
 
@@ -16,6 +18,8 @@ struct Driver {
   FakePut put = nullptr;
   FakeRun run = nullptr;
   FakeRefuse refuse = nullptr;
+  FakeCapture capture = nullptr;
+  FakeFail fail = nullptr;
   FakeCountsOf counts = nullptr;
 };
 
@@ -27,6 +31,8 @@ Driver driver() {
                 .find({{"fake_put", &found.put},
                        {"fake_run", &found.run},
                        {"fake_refuse", &found.refuse},
+                       {"fake_capture", &found.capture},
+                       {"fake_fail", &found.fail},
                        {"fake_counts", &found.counts}})
                 .ok());
   return found;
@@ -142,4 +148,52 @@ Test(device, a_refused_event_spoils_its_step_alone_and_is_said) {
   cr_assert_not(recorder.next()->is_whole);
   cr_assert(times_of(*recorder.next()).has_value());
   cr_assert_eq(recorder.device_problem(), "the driver refused an event on a stream");
+}
+
+Test(device, a_step_whose_stream_is_captured_into_a_graph_is_left_out_without_an_event) {
+  const Driver fake = driver();
+  Recorder recorder(&test_clock, open_fake());
+  fake.capture(1);
+  pass(recorder, fake, Kind::forward, 10);
+  pass(recorder, fake, Kind::backward, 10);
+  fake.capture(0);
+  recorder.step(1);
+  pass(recorder, fake, Kind::forward, 10);
+  pass(recorder, fake, Kind::backward, 10);
+  recorder.step(2);
+  fake.run(1000);
+  cr_assert_not(recorder.next()->is_whole);
+  cr_assert(times_of(*recorder.next()).has_value());
+  cr_assert_eq(fake.counts().created, 4, "of the second step alone");
+  cr_assert(recorder.device_problem().empty(), "nothing is wrong with the device");
+}
+
+Test(device, an_event_that_fails_later_is_said) {
+  const Driver fake = driver();
+  Recorder recorder(&test_clock, open_fake());
+  pass(recorder, fake, Kind::forward, 10);
+  recorder.step(1);
+  fake.fail(1);
+  cr_assert_not(recorder.next()->is_whole);
+  cr_assert_eq(recorder.device_problem(), "the driver has an error for an event");
+  fake.fail(0);
+}
+
+/// This machine has no driver.
+Test(device, a_program_whose_device_has_no_times_hears_of_it_once, .init = cr_redirect_stderr) {
+  Profiler profiler(Profiler::Options{{}, 10, false, 3});
+  Opening opening;
+  opening.kind = Kind::forward;
+  opening.stream = &stream_1;
+  if (profiler.recorder().begin(opening) >= 0) cr_skip_test("there is a driver here");
+  profiler.boundary(1);
+  profiler.boundary(2);
+  std::fflush(stderr);
+  std::FILE* said = cr_get_redirected_stderr();
+  char text[1024] = {};
+  const std::size_t size = std::fread(text, 1, sizeof text - 1, said);
+  const std::string all(text, size);
+  cr_assert_eq(all.find("swell: rank 3: "), 0U, "%s", text);
+  cr_assert(all.find("there is no profile of this job") != std::string::npos);
+  cr_assert_eq(all.find("swell: rank 3: ", 1), std::string::npos, "said twice");
 }

@@ -19,7 +19,7 @@ struct Event {
 struct Fake {
   int context = 1;
   int waits = 0, created = 0;
-  bool refuses = false;
+  bool refuses = false, captures = false, fails = false;
   double ran_us = 0;                  ///< of every stream, so far
   std::map<void*, double> queued_us;  ///< by stream
   std::set<Event*> events;
@@ -41,6 +41,7 @@ EXPORT int cuEventCreate(void** event, unsigned) {
 }
 EXPORT int cuEventRecord(void* event, void* stream) {
   auto* recorded = static_cast<Event*>(event);
+  if (fake.captures) return 0;  // the event is the graph's: nobody may query it
   if (fake.refuses || fake.events.count(recorded) == 0) return kInvalidHandle;
   recorded->stream = stream;
   recorded->recorded = true;
@@ -49,6 +50,7 @@ EXPORT int cuEventRecord(void* event, void* stream) {
 }
 EXPORT int cuEventQuery(void* event) {
   const auto* asked = static_cast<Event*>(event);
+  if (fake.fails) return kInvalidHandle;
   if (fake.events.count(static_cast<Event*>(event)) == 0 || !asked->recorded) return kInvalidHandle;
   return asked->queued_us <= fake.ran_us ? 0 : kNotReady;
 }
@@ -64,6 +66,10 @@ EXPORT int cuEventDestroy_v2(void* event) {
   delete gone;
   return 0;
 }
+EXPORT int cuStreamIsCapturing(void*, int* status) {
+  *status = fake.captures ? 1 : 0;
+  return 0;
+}
 // Waiting, in every way that the driver has.
 EXPORT int cuEventSynchronize(void*) { return ++fake.waits, 0; }
 EXPORT int cuStreamSynchronize(void*) { return ++fake.waits, 0; }
@@ -73,6 +79,8 @@ EXPORT int cuStreamWaitEvent(void*, void*, unsigned) { return ++fake.waits, 0; }
 EXPORT void fake_put(void* stream, double us) { fake.queued_us[stream] += us; }
 EXPORT void fake_run(double us) { fake.ran_us += us; }
 EXPORT void fake_refuse(int refuses) { fake.refuses = refuses != 0; }
+EXPORT void fake_capture(int captures) { fake.captures = captures != 0; }
+EXPORT void fake_fail(int fails) { fake.fails = fails != 0; }
 EXPORT FakeCounts fake_counts() {
   return {fake.waits, fake.created, static_cast<int>(fake.events.size())};
 }

@@ -8,4 +8,6 @@ struct FakeCounts {
 using FakePut = void (*)(void* stream, double us);  ///< puts work on a stream
 using FakeRun = void (*)(double us);                ///< lets every stream run on
 using FakeRefuse = void (*)(int refuses);           ///< cuEventRecord() fails from now on
+using FakeCapture = void (*)(int captures);         ///< streams are captured into a graph
+using FakeFail = void (*)(int fails);               ///< cuEventQuery() fails from now on
 using FakeCountsOf = FakeCounts (*)();

@@ -181,6 +181,14 @@ Test(times, memory_that_a_forward_pass_leaves_is_counted_a_micro_batch) {
   cr_assert_eq(rank.step()->times.kept_bytes, 300);
 }
 
+Test(times, memory_that_is_read_in_one_micro_batch_alone_is_that_of_a_micro_batch) {
+  Rank rank;
+  rank.close(rank.open(Kind::forward, 0, 1000), 1300);
+  for (int i = 1; i < 4; ++i) rank.close(rank.open(Kind::forward, i, 0), 0);
+  rank.region(Kind::backward, 1);
+  cr_assert_eq(rank.step()->times.kept_bytes, 300);
+}
+
 Test(times, of_no_step_without_both_passes_or_with_an_open_one) {
   Rank rank;
   rank.region(Kind::forward, 1);

@@ -100,6 +100,7 @@ SWELL_SAME(events::EventRecord, cuEventRecord);
 SWELL_SAME(events::EventQuery, cuEventQuery);
 SWELL_SAME(events::EventElapsedTime, cuEventElapsedTime);
 SWELL_SAME(events::EventDestroy, cuEventDestroy_v2);
+SWELL_SAME(events::StreamIsCapturing, cuStreamIsCapturing);
 
 static_assert(passed_alike<cuda::Location, CUmemLocation>());
 static_assert(offsetof(cuda::Location, id) == offsetof(CUmemLocation, id));
