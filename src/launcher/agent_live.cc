@@ -163,6 +163,7 @@ void Agent::give_live_order() {
     auto ranks = shims_of(begin->ranks);
     if (!ranks) return answer_live(ranks.error().message());
     runtime::Coordinator::Options limits;
+    limits.verify = setup_.options.switch_verify;
     limits.prepare_limit = kBeginLimit;
     // From a snapshot: without it nobody trains, and no old epoch is there to go back to.
     limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -181,6 +182,7 @@ void Agent::give_live_order() {
     auto from = shims_of(one->from), to = shims_of(one->to);
     if (!from || !to) return answer_live((!from ? from : to).error().message());
     runtime::Coordinator::Options limits;
+    limits.verify = setup_.options.switch_verify;
     limits.prepare_limit = kPrepareLimit;
     limits.quiesce_limit = kQuiesceLimit;
     limits.max_extra_bytes = setup_.options.switch_memory_bytes;

@@ -75,10 +75,10 @@ std::optional<std::pair<int, int>> node_range(std::string_view text) {
 }
 
 constexpr std::string_view kOwn[] = {
-    "restart-signal", "restart-timeout", "max-restarts",  "recover",
-    "swell-events",   "profile-out",     "switch-memory", "switch-network",
-    "first-wait",     "model",           "global-batch",  "leave-code",
-    "before-end",     "interface",       "hang-factor",   "hang-minimum"};
+    "restart-signal", "restart-timeout", "max-restarts",   "recover",       "swell-events",
+    "profile-out",    "switch-memory",   "switch-network", "switch-verify", "first-wait",
+    "model",          "global-batch",    "leave-code",     "before-end",    "interface",
+    "hang-factor",    "hang-minimum"};
 
 class Parser {
  public:
@@ -216,6 +216,11 @@ class Parser {
                         "as UCX calls them, such as ucx:mlx5_0:1",
                         value));
       options_.switch_network = value;
+    } else if (name == "switch-verify") {
+      if (value == "network") options_.switch_verify = runtime::Verify::network;
+      else if (value == "all") options_.switch_verify = runtime::Verify::all;
+      else if (value == "none") options_.switch_verify = runtime::Verify::none;
+      else return Error(fmt::format("--switch-verify={}: it must be network, all or none", value));
     } else if (name == "restart-signal") {
       const auto number = signal_from(value);
       if (!number || *number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD ||
@@ -413,6 +418,7 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
       {"SWELL_MODEL", "model"},
       {"SWELL_GLOBAL_BATCH", "global-batch"},
       {"SWELL_SWITCH_NETWORK", "switch-network"},
+      {"SWELL_SWITCH_VERIFY", "switch-verify"},
       {"SWELL_INTERFACE", "interface"}};
   for (const auto& [variable, name] : variables) {
     const char* value = env(variable);
@@ -462,6 +468,8 @@ const char* help_text() noexcept {
          "      --switch-network=HOW    live mode: state between nodes goes by tcp, ucx, ucx:DEVICES, or\n"
          "                              by UCX where both nodes have RDMA, else by TCP (auto); or\n"
          "                              as with auto, but from GPU to GPU by NCCL (nccl)\n"
+         "      --switch-verify=WHAT    live mode: checksums of state from other nodes (network), of\n"
+         "                              all state that moves, or of none\n"
          "      --first-wait=S          live mode: wait so long for offered GPUs before the start (15)\n"
          "      --model=NAME|FILE       live mode: what is trained, as `swell plan --model` reads it; by its\n"
          "                              GPUs' data sheets the job is lent GPUs before its first step\n"

@@ -11,6 +11,7 @@
 
 #include "core/result.h"
 #include "launcher/progress.h"
+#include "runtime/verify.h"
 
 namespace swell::launcher {
 
@@ -34,6 +35,7 @@ struct Options {
   std::string profile_file;  ///< live mode: where the running plan's profile is written
   /// Live mode: what a worker's switch may take beside its state.
   std::uint64_t switch_memory_bytes = std::uint64_t{2} << 30;
+  runtime::Verify switch_verify = runtime::Verify::network;  ///< live mode
   /// Live mode: what state goes through between nodes: "auto", "tcp", "ucx" or "ucx:DEVICES".
   std::string switch_network = "auto";
   /// Live mode: the job's own workers wait so long for GPUs that are offered before they begin.
@@ -71,10 +73,10 @@ struct Options {
 
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
   /// SWELL_RECOVER, SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK,
-  /// SWELL_FIRST_WAIT, SWELL_HANG_FACTOR, SWELL_HANG_MINIMUM, SWELL_MODEL, SWELL_GLOBAL_BATCH and
-  /// SWELL_INTERFACE, read with `env`, stand for options that are not given. `ask_srun` says what
-  /// srun makes of an option that swellrun does not know, such as one of a SPANK plugin. The error
-  /// names the option.
+  /// SWELL_SWITCH_VERIFY, SWELL_FIRST_WAIT, SWELL_HANG_FACTOR, SWELL_HANG_MINIMUM, SWELL_MODEL,
+  /// SWELL_GLOBAL_BATCH and SWELL_INTERFACE, read with `env`, stand for options that are not given.
+  /// `ask_srun` says what srun makes of an option that swellrun does not know, such as one of a
+  /// SPANK plugin. The error names the option.
   static Result<Options> parse(const std::vector<std::string>& arguments,
                                const char* (*env)(const char*), const AskSrun& ask_srun = {});
 };

@@ -64,7 +64,7 @@ class Coordinator {
  public:
   struct Options {
     std::string key;  ///< the job's; for shims that are reached by TCP
-    bool verify = true;
+    Verify verify = Verify::network;
     /// What any shim may take beside its state. Where that is too little, the switch is made in
     /// chunks, if the programs take snapshots: docs/runtime.md.
     std::uint64_t max_extra_bytes = std::uint64_t{2} << 30;

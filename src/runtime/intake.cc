@@ -133,17 +133,19 @@ Result<void> Intake::fetch_runs(Transport& source, std::span<const Run> runs, co
   return {};
 }
 
-Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, bool verify) const {
+Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, Verify verify) const {
   Transport& source = *sources_.at(source_of(fetch));
+  const bool compares =
+      verify == Verify::all || (verify == Verify::network && source.crosses_network());
   const Sink sink = sink_of(fetch, program);
   Result<void> good;
   if (source.piece_bytes() == UINT64_MAX) {
-    good = fetch_runs(source, fetch.runs, sink, verify);
+    good = fetch_runs(source, fetch.runs, sink, compares);
   } else {
     std::vector<Run> piece;
     std::uint64_t bytes = 0;
     const auto flush = [&] {
-      if (good.ok() && bytes > 0) good = fetch_runs(source, piece, sink, verify);
+      if (good.ok() && bytes > 0) good = fetch_runs(source, piece, sink, compares);
       piece.clear();
       bytes = 0;
     };
@@ -162,7 +164,7 @@ Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, bool verify) c
 }
 
 /// Fetches these, in their order but for what two threads make of it.
-Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t program, bool verify,
+Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t program, Verify verify,
                                 const Watch& watch) const {
   // What several threads may fetch, and what only this one does.
   std::vector<const Fetch*> shared, own;
@@ -202,7 +204,7 @@ Result<void> Intake::let_go(std::uint32_t chunk) const {
   return {};
 }
 
-Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool verify,
+Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, Verify verify,
                                 const Watch& watch) {
   std::vector<const Fetch*> only_there, rest;
   for (const Fetch& fetch : placement.fetches)

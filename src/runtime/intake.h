@@ -51,8 +51,9 @@ class Intake {
     std::function<void(const Fetch&)> has_come;       ///< may be empty
   };
   /// Fetches all of the placement into the arena, or into `program`'s own memory; first what no
-  /// rank has that stays. With `verify` the checksum of each piece is compared with its source's.
-  Result<Moved> fetch_all(const Placement& placement, pid_t program, bool verify,
+  /// rank has that stays. Compares the checksum of each piece with its source's
+  /// where `verify` says so.
+  Result<Moved> fetch_all(const Placement& placement, pid_t program, Verify verify,
                           const Watch& watch);
   /// Lets go of other ranks' memory that nothing is read of after a chunk, so that it can be freed.
   Result<void> let_go(std::uint32_t chunk) const;
@@ -60,9 +61,9 @@ class Intake {
  private:
   static Result<void> fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,
                                  bool verify);
-  Result<void> fetch_some(std::span<const Fetch* const> fetches, pid_t program, bool verify,
+  Result<void> fetch_some(std::span<const Fetch* const> fetches, pid_t program, Verify verify,
                           const Watch& watch) const;
-  Result<void> fetch_one(const Fetch& fetch, pid_t program, bool verify) const;
+  Result<void> fetch_one(const Fetch& fetch, pid_t program, Verify verify) const;
   Intake(std::shared_ptr<const Arena> arena, std::shared_ptr<DeviceHand> hand)
       : arena_(std::move(arena)), hand_(std::move(hand)) {}
   Sink sink_of(const Fetch& fetch, pid_t program) const;

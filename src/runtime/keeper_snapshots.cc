@@ -158,7 +158,7 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
   if (good.ok()) {
     auto intake = Intake::open(self(), plan, placement.fetches);
     if (!intake) good = intake.error();
-    else if (const auto moved = intake->fetch_all(placement, 0, true,
+    else if (const auto moved = intake->fetch_all(placement, 0, Verify::network,
                                                   {[&](const Fetch&) { return is_off(); }, {}});
              !moved)
       good = moved.error();

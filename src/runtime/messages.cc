@@ -174,10 +174,7 @@ Result<Status> read_status(std::string_view body) {
 
 std::string write_common(const Prepare& prepare) {
   Writer writer;
-  writer.put(prepare.epoch)
-      .text(prepare.cluster)
-      .put<std::uint8_t>(prepare.verify)
-      .put(prepare.max_extra_bytes);
+  writer.put(prepare.epoch).text(prepare.cluster).put(prepare.verify).put(prepare.max_extra_bytes);
   prepare.roster.write(writer);
   writer.put(static_cast<std::uint32_t>(prepare.from.size()));
   for (const OldRank& rank : prepare.from) {
@@ -212,7 +209,8 @@ Result<Prepare> read_prepare(std::string_view body) {
   prepare.in_chunks = reader.get<std::uint8_t>() != 0;
   prepare.epoch = reader.get<std::uint64_t>();
   prepare.cluster = reader.text(kMaxDocument);
-  prepare.verify = reader.get<std::uint8_t>() != 0;
+  prepare.verify = reader.get<Verify>();
+  if (prepare.verify > Verify::network) reader.fail();
   prepare.max_extra_bytes = reader.get<std::uint64_t>();
   prepare.roster = Roster::read(reader);
   const auto get_table_number = [&] {

@@ -8,6 +8,7 @@
 #include "runtime/gpu_memory.h"
 #include "runtime/registry.h"
 #include "runtime/roster.h"
+#include "runtime/verify.h"
 #include "runtime/wire.h"
 #include "runtime/world.h"
 
@@ -119,7 +120,7 @@ struct Prepare {
   bool in_chunks = false;
   std::uint64_t epoch = 0;
   std::string cluster;  ///< JSON
-  bool verify = true;
+  Verify verify = Verify::network;
   std::uint64_t max_extra_bytes = 0;
   Roster roster;
   std::vector<OldRank> from;

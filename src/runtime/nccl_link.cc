@@ -32,11 +32,13 @@ class NcclTransport final : public Transport {
       : link_(std::move(link)),
         otherwise_(std::move(otherwise)),
         memory_(memory),
+        is_near_(is_near),
         name_(std::string(is_near ? "nccl, within a node" : "nccl, between nodes") +
               (memory == Memory::device ? kFromGpu : kFromOwnGpu)) {}
   const char* name() const noexcept override {
     return note_.empty() ? name_.c_str() : otherwise_->name();
   }
+  bool crosses_network() const noexcept override { return !is_near_; }
   std::string note() const override {
     return !note_.empty() || !link_->is_joined() ? note_
                                                  : "state of GPUs goes by " + link_->about();
@@ -54,6 +56,7 @@ class NcclTransport final : public Transport {
   const std::shared_ptr<NcclLink> link_;
   const std::unique_ptr<Transport> otherwise_;
   const Memory memory_;
+  const bool is_near_;
   const std::string name_;
   std::string note_;  ///< why the other way is taken
 };

@@ -120,8 +120,10 @@ class NetworkTransport final : public Transport {
         link_(std::move(link)),
         name_(name_of(link_.get(), memory, is_near)),
         memory_(memory),
+        is_near_(is_near),
         staging_(kStaging) {}
   const char* name() const noexcept override { return name_.c_str(); }
+  bool crosses_network() const noexcept override { return !is_near_; }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
     constexpr std::size_t kRuns = 100'000;  // a request stays far below a message's limit
     Hash all;                               // of the hashes, where one request does not do
@@ -203,6 +205,7 @@ class NetworkTransport final : public Transport {
   std::unique_ptr<DataLink> link_;
   const std::string name_;
   const Memory memory_;
+  const bool is_near_;
   bool is_broken_ = false;
   std::vector<std::byte> staging_;
 };

@@ -98,6 +98,8 @@ class Transport {
   virtual std::uint64_t piece_bytes() const noexcept { return UINT64_MAX; }
   /// Why it is slower than was asked for, by what fetch() has found out; empty: it is not.
   virtual std::string note() const { return {}; }
+  /// Whether the bytes come from another host.
+  virtual bool crosses_network() const noexcept { return false; }
   /// Lets go of memory of the source that nothing is read of after a chunk.
   virtual Result<void> let_go(std::uint32_t /*chunk*/) { return {}; }
   /// Whether several threads may fetch() at a time.

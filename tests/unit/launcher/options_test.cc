@@ -211,6 +211,13 @@ Test(options, a_switch_may_take_2_gib_or_what_is_said) {
 
 Test(options, what_state_goes_through_between_nodes_is_checked) {
   cr_assert_eq(parsed({"x"}).switch_network, "auto");
+  using swell::runtime::Verify;
+  cr_assert(parsed({"x"}).switch_verify == Verify::network);
+  cr_assert(parsed({"--switch-verify=all", "x"}).switch_verify == Verify::all);
+  cr_assert(parsed({"--switch-verify=none", "x"}).switch_verify == Verify::none);
+  for (const std::string bad : {"", "yes", "networks"})
+    cr_assert_eq(refusal({"--switch-verify=" + bad, "x"}),
+                 "--switch-verify=" + bad + ": it must be network, all or none");
   for (const std::string good : {"tcp", "ucx", "auto", "nccl", "ucx:mlx5_0:1,mlx5_1:1"})
     cr_assert_eq(parsed({"--switch-network=" + good, "x"}).switch_network, good);
   for (const std::string bad : {"", "rdma", "ucx:", "ucx:eth0 lo", "TCP", "nccl:eth0"})

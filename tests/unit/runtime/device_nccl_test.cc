@@ -102,7 +102,7 @@ Test(device_nccl, within_a_node_it_is_used_where_memory_cannot_be_mapped, .timeo
 
 Test(device_nccl, without_checksums_too, .timeout = 300) {
   auto limits = options();
-  limits.verify = false;
+  limits.verify = Verify::none;
   NcclJob gpus(true, nccl(), "1500", limits);
   split(gpus);
   cr_assert_eq(gpus.paths[kBetween], kState / 2 + 8, "%s", gpus.way().c_str());

@@ -42,7 +42,7 @@ struct Near {
     auto intake = Intake::open({"h", "pid:[1]", kKey, arena}, plan, placement.fetches);
     cr_assert(intake.ok(), "%s", intake ? "" : intake.error().message().c_str());
     const auto moved =
-        intake->fetch_all(placement, 0, true, {[](const Fetch&) { return false; }, {}});
+        intake->fetch_all(placement, 0, Verify::all, {[](const Fetch&) { return false; }, {}});
     return moved ? moved->paths.at(0).path : moved.error().message();
   }
 
@@ -63,6 +63,29 @@ Test(intake, reads_a_program_s_memory_where_it_may) {
   Near near;
   cr_assert_eq(near.path_from(getpid(), "pid:[1]"), "process_vm_readv");
   cr_assert_eq(*reinterpret_cast<const std::uint64_t*>(near.arena->data() + 4096), 42);
+}
+
+Test(intake, checks_what_moves_within_a_node_where_it_was_asked_for) {
+  Near near;
+  // Two sources for one destination: the first one's bytes are not there in the end.
+  const std::uint64_t values[] = {1, 2};
+  Prepare plan;
+  plan.from.push_back(
+      {{}, {"h", near.keeper->unix_socket(), near.keeper->tcp_address(), getpid(), "pid:[1]"}, {}});
+  Placement placement;
+  placement.fetches.push_back({0,
+                               Memory::program,
+                               Memory::arena,
+                               {{reinterpret_cast<std::uintptr_t>(&values[0]), 4096, 8},
+                                {reinterpret_cast<std::uintptr_t>(&values[1]), 4096, 8}}});
+  auto intake = Intake::open({"h", "pid:[1]", kKey, near.arena}, plan, placement.fetches).value();
+  const auto moved = [&](Verify verify) {
+    return intake.fetch_all(placement, 0, verify, {[](const Fetch&) { return false; }, {}});
+  };
+  cr_assert_neq(moved(Verify::all).error().message().find("the state has checksum"),
+                std::string::npos);
+  cr_assert(moved(Verify::network).ok());
+  cr_assert(moved(Verify::none).ok());
 }
 
 Test(intake, asks_the_program_s_shim_where_the_pid_means_another_process) {
@@ -90,7 +113,7 @@ Test(intake, fetches_first_what_no_rank_has_that_stays) {
   std::mutex mutex;
   int rest = 0;
   bool in_order = true;
-  const auto moved = intake.fetch_all(placement, 0, true,
+  const auto moved = intake.fetch_all(placement, 0, Verify::all,
                                       {[&](const Fetch& fetch) {
                                          std::lock_guard lock(mutex);
                                          if (fetch.only_there) in_order = in_order && rest == 0;

@@ -92,6 +92,8 @@ Test(transport, each_way_copies_the_same_bytes_and_knows_their_checksum) {
     const auto channel = std::make_shared<Channel>(
         Channel::connect_tcp(address_of(listening.get()), kKey, within(10s)).value());
     check_copies(*from_network(channel, Memory::arena), *source, 0, "tcp");
+    cr_assert(from_network(channel, Memory::arena)->crosses_network());
+    cr_assert_not(from_network(channel, Memory::arena, true)->crosses_network());
     const std::vector<Run> outside{{4 << 20, 0, 1}};
     const Arena target = Arena::create(4096).value();
     cr_assert_eq(from_network(channel, Memory::arena)
