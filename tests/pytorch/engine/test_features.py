@@ -2,12 +2,16 @@
 """What people expect of training: dropout, recomputation, bf16, evaluation, data, logs, export, and errors that help."""
 
 import json
+import pickle
+import time
+import traceback
 
 import models
 import pool
 import pytest
 import torch
 import transformers
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from swell.engine import Engine, Plan, arena, families, schedule, state
 from swell.engine.skeleton import Skeleton
@@ -108,6 +112,67 @@ def test_data_logs_and_export(name, tmp_path):
     assert abs(loss / evaluated - 1) < 1e-5
     (alone,), = pool.run(tmp_path / "alone", [(1, over_dataset, (WHOLE, str(tmp_path)))])
     assert max(abs(a / b - 1) for a, b in zip(found, alone[0], strict=True)) < 1e-4
+
+
+class Reads(TorchDispatchMode):
+    """Counts how often the host reads a number of a tensor, and would wait for a GPU; but not transformers' reading of one for its masks."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._local_scalar_dense.default:
+            self.count += not any("masking_utils" in frame.filename for frame in traceback.extract_stack())
+        return func(*args, **(kwargs or {}))
+
+
+def read_late(rank, is_late, plan, order):
+    made = Engine(config("llama"), lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), global_batch=models.BATCH, plan=plan, schedule=order, seed=1,
+                  max_grad_norm=0.5)
+    made._reads_late = is_late
+    losses, counts = [], []
+    for batch in made.batches(Tokens(), epochs=1):
+        with Reads() as reads:
+            losses.append(made.step(batch))
+        counts.append(reads.count)
+    return pickle.loads(pickle.dumps(losses)), counts, {name: tensor.clone() for name, tensor in made._state.tensors.items()}, f"{losses[0]:.3f} {losses[1] < losses[0] + 1}"
+
+
+def test_a_step_whose_numbers_are_read_late_is_bitwise_the_same_and_waits_for_none(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    for at, (plan, order) in enumerate([(WHOLE, None), (models.PLANS["pp2 dp2"], "zero-bubble")]):
+        at_once, late = pool.run(tmp_path / str(at), [(plan.world, read_late, (is_late, plan, order)) for is_late in (False, True)])
+        for (losses, counts, state, said), (also, reads, end, says) in zip(at_once, late, strict=True):
+            assert losses == also and said == says and all(type(loss) is float for loss in also)
+            assert set(reads) == {0} and min(counts) > 0
+            assert all(torch.equal(tensor, end[name]) for name, tensor in state.items())
+
+
+class Noted(Tokens):
+    """Says when it is read, and fails at one sample."""
+
+    def __init__(self):
+        self.read, self.fails = [], False
+
+    def __getitem__(self, index):
+        if self.fails:
+            raise OSError("the disk is gone")
+        self.read.append(index)
+        return super().__getitem__(index)
+
+
+def test_the_next_batch_is_read_during_a_step_and_its_errors_come_when_it_is_due():
+    made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE)
+    dataset = Noted()
+    batches = made.batches(dataset, epochs=1, shuffle=False)
+    next(batches)
+    deadline = time.monotonic() + 60
+    while len(dataset.read) < 2 * models.BATCH and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert dataset.read == list(range(2 * models.BATCH)), "the first batch is being trained on"
+    dataset.fails = True
+    next(batches)       # has been read
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(batches)
 
 
 def from_folder(rank, plan, folder):

@@ -3,7 +3,7 @@
 
 Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
 "dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "unreadable" for a schedule that no checkpoint can hold,
-"other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
+"mtp" for an MTP head, "other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
 GPU that a driver's stand-in has.
 Workers that reach the end write what they hold of the state to state.RANK.
 """
@@ -56,7 +56,7 @@ def main(arguments):
     plans = PIPELINE if "pipeline" in arguments else ANY
     engine = Engine(models.CONFIGS[family](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
                     scheduler=lambda o: schedule(o, "unreadable" in arguments), max_grad_norm=0.5,
-                    seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
+                    mtp_heads=1 if "mtp" in arguments else 0, seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
                     directory=common.path("checkpoints") if "checkpoints" in arguments else None)
     other = torch.distributed.new_group() if "other-group" in arguments else None
     Rows.batches = 4 if "shorter" in arguments else 5

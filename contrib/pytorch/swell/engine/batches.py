@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,16 +27,25 @@ class Batch:
 
 
 def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sampler: ElasticSampler, epochs: int | None) -> Iterator[Batch]:
-    """Global batches from the sampler's position on; it is at the next one whenever this is asked for more."""
+    """Global batches from the sampler's position on; it is at the next one whenever this is asked for more. A thread reads the next one meanwhile."""
     mine, size, last = plan.samples(place.stage, place.group), plan.micro_batch_samples, bool(plan.heads_of(place.stage))
-    while epochs is None or sampler.epoch < epochs:
-        at, order = sampler.samples % sampler.epoch_samples, sampler.order(sampler.epoch)
-        found = []
-        for number in range(plan.micro_batches):
-            begin = at + number * size
-            found.append(_collated([dataset[index] for index in order[begin + mine.start:begin + mine.stop]], device, last))
-        yield Batch(found)
-        sampler.advance()
+
+    def read(samples: int) -> Batch | None:
+        epoch, at = divmod(samples, sampler.epoch_samples)
+        if epochs is not None and epoch >= epochs:
+            return None
+        order = sampler.order(epoch)
+        begins = [at + number * size for number in range(plan.micro_batches)]
+        return Batch([_collated([dataset[index] for index in order[begin + mine.start:begin + mine.stop]], device, last) for begin in begins])
+    reader = ThreadPoolExecutor(1, "swell batches")
+    try:
+        coming = reader.submit(read, sampler.samples)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(read, sampler.samples + sampler.batch_at(sampler.samples))
+            yield batch
+            sampler.advance()
+    finally:
+        reader.shutdown(wait=False, cancel_futures=True)
 
 
 def streamed(stream: Stream, plan: Plan, place: Place, device: torch.device, *, group: dist.ProcessGroup | None, epochs: int | None) -> Iterator[Batch]:

@@ -28,6 +28,7 @@ from swell.engine.arena import Arena, Ordinary
 from swell.engine.checkpoint import Checkpoints
 from swell.engine.comm import Links
 from swell.engine.executor import Executor, MicroBatch, Regions
+from swell.engine.loss import LateLoss
 from swell.engine.plan import Plan
 from swell.engine.skeleton import Skeleton
 from swell.engine.standing import Standing
@@ -94,6 +95,7 @@ class Engine:
             logs.check(log)
         self.steps = 0
         self.device = _start(here.world)
+        self._reads_late = self.device.type != "cpu"        # numbers of a step, so that the host does not wait for the device
         source = sources.read(model_or_config)
         self.config, self.seed, self.global_batch, self.dtype, self.autocast = source.config, seed, global_batch, dtype, autocast
         self._mtp_heads, self._mtp_weight = mtp_heads, mtp_weight
@@ -271,8 +273,9 @@ class Engine:
                     break
         self._stream = None
 
-    def step(self, batch: GlobalBatch) -> float:
-        """One optimizer step over the global batch. Returns its loss, the same on every worker.
+    def step(self, batch: GlobalBatch) -> float | LateLoss:
+        """One optimizer step over the global batch. Returns its loss, the same on every worker; on a GPU one that is read, and waited for, where it is
+        used.
 
         batch: of batches(); or "input_ids" and "labels" of all samples, the same on every worker, and "attention_mask" and
         "position_ids" if there are. Ends this process with exit code 0 where it is to leave.
@@ -286,8 +289,8 @@ class Engine:
         gradients = self.gradients()
         loss, norm = self._totals.over(losses, gradients if self.max_grad_norm is not None else None)
         with self._regions.region("optimizer"):
-            if norm is not None and self.max_grad_norm is not None and norm > self.max_grad_norm:
-                torch._foreach_mul_(list(gradients.values()), self.max_grad_norm / (norm + 1e-6))
+            if norm is not None and self.max_grad_norm is not None:
+                self._clip(list(gradients.values()), norm, self.max_grad_norm)
             self.optimizer.step()
             torch._foreach_zero_(self._state.gradients)
         if self.scheduler is not None:
@@ -297,11 +300,17 @@ class Engine:
             self._stream.advance()
             self._data = self._stream.state_dict()
         if self._log.writes:
-            self._log.step(self.steps, loss, self.global_batch * self._length, logs.flops_of_a_token(self._share.skeleton, self._length),
-                           lr=self.optimizer.param_groups[0].get("lr"), norm=norm,
+            self._log.step(self.steps, float(loss), self.global_batch * self._length, logs.flops_of_a_token(self._share.skeleton, self._length),
+                           lr=self.optimizer.param_groups[0].get("lr"), norm=None if norm is None else float(norm),
                            **({"paced_late_s": round(self._regions.late_s, 6)} if isinstance(self._regions, paced.Paced) else {}))
         self._boundary()
-        return loss
+        return LateLoss(loss) if self._reads_late else float(loss)
+
+    def _clip(self, gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None:
+        if self._reads_late:        # by 1 where the norm is not too large: nobody waits to see
+            torch._foreach_mul_(gradients, torch.where(norm > most, most / (norm + 1e-6), torch.ones_like(norm)))
+        elif float(norm) > most:
+            torch._foreach_mul_(gradients, most / (float(norm) + 1e-6))
 
     def backward(self, batch: GlobalBatch) -> list[torch.Tensor]:
         """The passes of a step and the sums of its gradients, without the optimizer; step() calls it.
@@ -364,7 +373,7 @@ class Engine:
             self._share.train(True)
             if self._dropout is not None:
                 self._dropout.training = True
-        return self._totals.over(losses, None, mtp=False)[0]
+        return float(self._totals.over(losses, None, mtp=False)[0])
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """What this worker holds of the gradients, by the parameter's name in the whole model."""
@@ -399,7 +408,7 @@ class Engine:
         self._length = found[0].shape[1]
         return found
 
-    def _tokens(self, batch: GlobalBatch, mine: list[MicroBatch]) -> int:
+    def _tokens(self, batch: GlobalBatch, mine: list[MicroBatch]) -> int | torch.Tensor:
         """Tokens that the whole global batch predicts; those with the head ask each other where they do not see all."""
         if not isinstance(batch, batches.Batch):
             return int((batch["labels"][:, 1:] != -100).sum())
@@ -409,7 +418,7 @@ class Engine:
         assert isinstance(count, torch.Tensor)
         if self._links.dp is not None:
             dist.all_reduce(count, group=self._links.dp)
-        return int(count)
+        return count if self._reads_late else int(count)
 
     def _around(self, micro_batch: int, chunk: int) -> AbstractContextManager[Any]:
         stack = ExitStack()

@@ -115,7 +115,7 @@ class Totals:
         self._skeleton, self._plan, self._place, self._device = skeleton, plan, place, device
         self._index = {name: number for number, name in enumerate(skeleton.parameters)}
 
-    def over(self, losses: Sequence[torch.Tensor], gradients: Mapping[str, torch.Tensor] | None, mtp: bool = True) -> tuple[float, float | None]:
+    def over(self, losses: Sequence[torch.Tensor], gradients: Mapping[str, torch.Tensor] | None, mtp: bool = True) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Loss of the whole batch, by head, micro-batch and group, and the norm of all gradients, by parameter.
 
         losses: of this worker's samples, for each of its heads one a micro-batch. gradients: of what it holds; None: no norm. mtp: losses of MTP heads
@@ -135,8 +135,7 @@ class Totals:
                     part.view(plan.micro_batches, groups[head])[:, place.group] = next(mine)
         if plan.world > 1:
             dist.all_reduce(numbers)
-        loss = float(numbers[count:].sum())
-        return loss, float(numbers[:count].sum().sqrt()) if gradients is not None else None
+        return numbers[count:].sum(), numbers[:count].sum().sqrt() if gradients is not None else None
 
     def _norms(self, numbers: torch.Tensor, gradients: Mapping[str, torch.Tensor]) -> None:
         place, of_others = self._place, self._skeleton.of_others(self._plan, self._place.stage)
