@@ -162,6 +162,26 @@ std::string list_with_commas(const std::vector<std::string_view>& entries, std::
   return parts > 1 ? meant : std::string();
 }
 
+/// Returns the text with commas where it parts keys by something else, as in "max=4;grace=3"; empty
+/// where it does not.
+std::string keys_with_commas(std::string_view text) {
+  std::string meant;
+  bool is_other = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool parts = std::string_view("; \t\r\n|&:+/").find(text[at]) != std::string_view::npos;
+    const std::string_view rest = text.substr(at + 1);
+    if (!parts || std::none_of(std::begin(kKeys), std::end(kKeys), [&](const Key& key) {
+          return rest.starts_with(key.name) && rest.substr(key.name.size()).starts_with('=');
+        })) {
+      if (!parts || text[at] == ':' || text[at] == '+' || text[at] == '/') meant += text[at];
+      continue;
+    }
+    is_other = true;
+    if (!meant.ends_with(',')) meant += ',';
+  }
+  return is_other ? meant : std::string();
+}
+
 Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
                         std::set<std::string_view>& seen) {
   const std::size_t equals = entry.find('=');
@@ -188,6 +208,8 @@ Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
   if (text.size() > kMaxCharacters)
     return Error(
         fmt::format("--elastic: {} characters; at most {} are read", text.size(), kMaxCharacters));
+  if (const std::string meant = keys_with_commas(text); !meant.empty())
+    return Error(fmt::format("--elastic: use commas between keys, without blanks: {}", meant));
   std::set<std::string_view> seen;
   const std::vector<std::string_view> entries = split(text, ',');
   for (std::size_t i = 0; i < entries.size(); ++i) {

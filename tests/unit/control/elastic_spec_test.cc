@@ -149,6 +149,20 @@ Test(elastic_spec, min_lies_between_an_eighth_of_the_basic_demand_and_all_of_it)
   cr_assert(refused("min=8,sizes=8/16", 16).empty());
 }
 
+Test(elastic_spec, keys_that_are_not_parted_by_commas_are_said) {
+  for (const char* text : {"max=4;grace=3", "max=4; grace=3", "max=4 grace=3", "max=4|grace=3",
+                           "max=4&grace=3", "max=4:grace=3", "max=4,;grace=3", "max=4/grace=3"}) {
+    const auto spec = ElasticSpec::parse(text);
+    cr_assert_not(spec.ok(), "%s", text);
+    cr_assert_eq(spec.error().message(),
+                 std::string("--elastic: use commas between keys, without blanks: max=4,grace=3"),
+                 "%s: %s", text, spec.error().message().c_str());
+  }
+  cr_assert_eq(
+      ElasticSpec::parse("sizes=2/4;mode=live").error().message(),
+      std::string("--elastic: use commas between keys, without blanks: sizes=2/4,mode=live"));
+}
+
 Test(elastic_spec, steps_count_from_the_basic_demand_and_from_min) {
   using Sizes = std::vector<int>;
   cr_assert(good("").totals(6, 16) == Sizes{}, "any");
