@@ -108,19 +108,7 @@ Gpu* Machine::find_gpu(const std::string& pci) noexcept {
 }
 
 std::string gpu_type(const std::string& product, unsigned vendor, unsigned device) {
-  std::vector<std::string> words(1);
-  for (const char c : product) {
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    else if (!words.back().empty()) words.emplace_back();
-  }
-  const auto has = [&](const char* word) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  };
-  if (has("a100") && has("40gb")) return "a100-40g";
-  if (has("1080") && has("ti")) return "1080ti";
-  for (const std::string& word : words)
-    if (cluster::find_gpu_type(word)) return word;
+  if (const auto known = cluster::find_gpu_type(product)) return known->name;
   if (vendor == 0x10de)
     for (const auto& known : kDevices)
       if (known.device == device) return known.type;

@@ -28,10 +28,13 @@ struct GpuType {
   friend bool operator==(const GpuType&, const GpuType&) = default;
 };
 
-/// All types that Swell knows without being told: those of the papers, H200 and B200.
+/// All types that Swell knows without being told.
 const std::vector<GpuType>& gpu_catalogue();
 
-/// The catalogue's entry for `name` in any case; nothing where it has none.
+/// Returns the catalogue's entry for `name`: its own name, that of the driver or of Slurm's gres
+/// ("NVIDIA H100 80GB HBM3", "nvidia_h100_80gb_hbm3", "a100-sxm4-40gb"), in any case. For a MIG
+/// instance ("a100_3g.20gb", "nvidia_h100_80gb_hbm3_1g.10gb") the share of the GPU that it has.
+/// Nothing where the name has no product of the catalogue.
 std::optional<GpuType> find_gpu_type(std::string_view name);
 
 }  // namespace swell::cluster

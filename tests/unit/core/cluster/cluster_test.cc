@@ -2,6 +2,8 @@
 #include "core/cluster/cluster.h"
 
 #include <criterion/criterion.h>
+#include <string>
+#include <utility>
 
 #include "core/cluster/presets.h"
 
@@ -22,6 +24,52 @@ std::string refused(std::vector<Node> nodes, double factor = 1) {
 }
 
 }  // namespace
+
+Test(cluster, gpus_are_known_by_the_names_of_slurm_and_of_the_driver) {
+  const std::pair<const char*, const char*> names[] = {{"nvidia_h100_80gb_hbm3", "h100"},
+                                                       {"NVIDIA H100 80GB HBM3", "h100"},
+                                                       {"nvidia_h100_nvl", "h100"},
+                                                       {"h100-sxm5-80gb", "h100"},
+                                                       {"NVIDIA H200", "h200"},
+                                                       {"nvidia_h20", "h20"},
+                                                       {"a100-sxm4-80gb", "a100"},
+                                                       {"NVIDIA A100-SXM4-40GB", "a100-40g"},
+                                                       {"nvidia_a100_80gb_pcie", "a100"},
+                                                       {"a100_40g", "a100-40g"},
+                                                       {"Tesla V100-SXM2-32GB", "v100"},
+                                                       {"tesla_v100-sxm2-16gb", "v100-16g"},
+                                                       {"l40s", "l40s"},
+                                                       {"NVIDIA L40S", "l40s"},
+                                                       {"nvidia_l4", "l4"},
+                                                       {"tesla_t4", "t4"},
+                                                       {"NVIDIA GeForce GTX 1080 Ti", "1080ti"},
+                                                       {"gtx1080ti", "1080ti"}};
+  for (const auto& [name, known] : names) {
+    const auto type = find_gpu_type(name);
+    cr_assert(type.has_value(), "%s", name);
+    cr_assert_eq(type->name, std::string(known), "%s: %s", name, type->name.c_str());
+  }
+  for (const char* name : {"", "nvidia", "80gb", "gpu", "1g.10gb", "mi300x", "h1000", "xh100"})
+    cr_assert_not(find_gpu_type(name).has_value(), "%s", name);
+  const auto made = preset("2x8-nvidia_h100_80gb_hbm3+1x4-a100-sxm4-80gb");
+  cr_assert(made.ok());
+  cr_assert_eq(made->gpu_count(), 20);
+}
+
+Test(cluster, a_mig_instance_is_a_share_of_its_gpu) {
+  const GpuType whole = *find_gpu_type("h100");
+  for (const char* name :
+       {"nvidia_h100_80gb_hbm3_3g.40gb", "h100_3g.40gb", "h100-3g.40gb", "H100 MIG 3g.40gb"}) {
+    const auto part = find_gpu_type(name);
+    cr_assert(part.has_value(), "%s", name);
+    cr_assert_eq(part->name, std::string("h100-3g.40gb"));
+    cr_assert_float_eq(part->bf16_tflops, whole.bf16_tflops * 3 / 7, 1e-6);
+    cr_assert_eq(part->memory_bytes, 40e9);
+    cr_assert_lt(part->link_bytes_per_s, whole.link_bytes_per_s);
+  }
+  cr_assert_eq(find_gpu_type("a100_7g.80gb")->bf16_tflops, find_gpu_type("a100")->bf16_tflops);
+  cr_assert_eq(find_gpu_type("h100_9g.40gb")->name, "h100");
+}
 
 Test(cluster, the_catalogue_has_the_papers_gpus_and_newer_ones) {
   for (const char* name : {"h100", "H200", "b200", "a100", "a100-40g", "v100", "a40", "a10", "l20"})
