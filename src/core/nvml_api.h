@@ -25,5 +25,6 @@ using DeviceGetNvLinkState = int(Device, unsigned, int*);
 using DeviceGetNvLinkVersion = int(Device, unsigned, unsigned*);
 using DeviceGetNvLinkRemotePciInfo = int(Device, unsigned, PciInfo*);
 using DeviceGetComputeMode = int(Device, int*);
+using DeviceGetMinorNumber = int(Device, unsigned*);
 
 }  // namespace swell::nvml

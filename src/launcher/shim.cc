@@ -83,8 +83,7 @@ bool Shim::hello() {
   message.host = client_->local_address();
   message.step = own_step();
   message.build = control::build();
-  if (options_.live && options_.local_rank == 0)
-    message.one_program = one_program_text(one_program_gpus());
+  message.one_program = options_.one_program;
   // Held until the program has ended, so that nobody else is given the port before it listens.
   if (port_.number() == 0) {
     if (auto port = HeldPort::take()) port_ = std::move(*port);

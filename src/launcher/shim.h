@@ -35,7 +35,7 @@ class Shim {
     int local_rank = 0;        ///< of the task on its node
     /// Given to the program of each epoch as its standard input; none: the shim's own.
     std::optional<SpooledInput> input;
-    bool live = false;  ///< swellrun is told whether the GPUs take a second program
+    std::string one_program;  ///< why its GPUs take no second program; empty: they do
     /// Connects to the agent again; may be empty.
     std::function<Result<std::unique_ptr<control::Client>>()> reconnect;
   };

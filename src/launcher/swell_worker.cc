@@ -17,6 +17,7 @@
 #include "control/client.h"
 #include "control/printable.h"
 #include "control/socket.h"
+#include "core/compute_mode.h"
 #include "launcher/file_limit.h"
 #include "launcher/shim.h"
 #include "launcher/signals.h"
@@ -30,6 +31,9 @@ using control::Client;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kConnectTime = 20s;
+/// The driver may take so long to tell the GPUs' compute modes; then they are taken for the usual
+/// one.
+constexpr double kModes_s = 20;
 constexpr double kInput_s = 30;  // srun has forwarded all of standard input
 
 struct Arguments {
@@ -141,17 +145,24 @@ int main(int argc, char** argv) {
       }
       input = std::move(*read);
     }
+    const int local_rank = number(std::getenv("SLURM_LOCALID"));
+    std::string one_program;
+    if (arguments->live && local_rank == 0) {
+      const char* gpus = std::getenv("SLURM_STEP_GPUS");
+      one_program =
+          one_program_text(one_program_gpus_within(kModes_s, gpus != nullptr ? gpus : ""));
+    }
     auto client = connect(*arguments);
     if (!client) {
       std::fprintf(stderr, "swell-worker: %s\n",
                    control::printable(client.error().message()).c_str());
       return 1;
     }
-    launcher::Shim shim({arguments->program, arguments->network,
-                         number_of(arguments->nodes, node != nullptr ? node : host),
-                         number(std::getenv("SLURM_LOCALID")), std::move(input), arguments->live,
-                         [&arguments] { return connect(*arguments); }},
-                        std::move(*client), std::move(signals));
+    launcher::Shim shim(
+        {arguments->program, arguments->network,
+         number_of(arguments->nodes, node != nullptr ? node : host), local_rank, std::move(input),
+         std::move(one_program), [&arguments] { return connect(*arguments); }},
+        std::move(*client), std::move(signals));
     end_like(shim.run());
   } catch (const std::exception& e) {
     std::fprintf(stderr, "swell-worker: %s\n", control::printable(e.what()).c_str());

@@ -142,7 +142,7 @@ Finding check_devices(const slurm::SiteConfig& config) {
 }
 
 /// Checks that GPUs of this host take the second program of a live switch.
-Finding check_compute_mode(const std::vector<int>& gpus) {
+Finding check_compute_mode(const OneProgramGpus& gpus) {
   return warning(
       "compute mode",
       one_program_text(gpus) + ": jobs of mode=live are resized by restarts on this host",

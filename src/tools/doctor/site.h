@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "controller/config.h"
+#include "core/compute_mode.h"
 #include "core/result.h"
 #include "slurm/live_slurm.h"
 #include "slurm/records.h"
@@ -76,7 +77,7 @@ inline constexpr const char* kNotAsked = "not asked";
 
 struct Site {
   std::string host;                         ///< this host
-  std::vector<int> one_program_gpus;        ///< of this host (core/compute_mode.h)
+  OneProgramGpus one_program_gpus;          ///< of this host (core/compute_mode.h)
   Result<void> answers = Error(kNotAsked);  ///< whether slurmctld answers
   bool cannot_ask = false;  ///< for want of munge or of a PluginDir with which programs start
   /// The site's configuration: from slurm.conf where that can be read (on slurmctld's host),
