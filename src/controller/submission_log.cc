@@ -40,13 +40,14 @@ void SubmissionLog::look(const slurm::Snapshot& snapshot, double window_s, int l
 }
 
 void SubmissionLog::drop_oldest() {
-  if (started_.size() <= kMax) return;
+  if (started_.size() <= policy::kMaxSubmissions) return;
   std::vector<std::time_t> times;
   for (const auto& [id, entry] : started_) times.push_back(entry.submitted);
-  const auto first = times.begin() + static_cast<std::ptrdiff_t>(times.size() - kMax);
+  const auto first =
+      times.begin() + static_cast<std::ptrdiff_t>(times.size() - policy::kMaxSubmissions);
   std::nth_element(times.begin(), first, times.end());
   std::erase_if(started_, [&](const auto& job) { return job.second.submitted < *first; });
-  while (started_.size() > kMax)  // several of that very second
+  while (started_.size() > policy::kMaxSubmissions)  // several of that very second
     started_.erase(std::find_if(started_.begin(), started_.end(),
                                 [&](const auto& job) { return job.second.submitted == *first; }));
 }
@@ -80,8 +81,9 @@ Json SubmissionLog::to_json() const {
 }
 
 Result<SubmissionLog> SubmissionLog::from_json(const Json& json) {
-  if (!json.is_array() || json.size() > kMax)
-    return Error(fmt::format("it must be a list of at most {} submissions", kMax));
+  if (!json.is_array() || json.size() > policy::kMaxSubmissions)
+    return Error(
+        fmt::format("it must be a list of at most {} submissions", policy::kMaxSubmissions));
   SubmissionLog log;
   for (const Json& one : json.items()) {
     const std::vector<Json> parts = one.is_array() ? one.items() : std::vector<Json>{};

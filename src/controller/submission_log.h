@@ -20,12 +20,10 @@ namespace swell::controller {
 /// within minutes. Times are seconds since 1970.
 class SubmissionLog {
  public:
-  /// Number of jobs that have started which are kept at most; the oldest are dropped first.
-  static constexpr std::size_t kMax = 1000;
-
   /// Takes over the jobs of the snapshot that were submitted in the last `window_s` for at least
   /// `least_gpus` GPUs, and forgets older ones. Each task of an array counts, a requeued job once;
-  /// companions do not count. Linear in the snapshot.
+  /// companions do not count. At most policy::kMaxSubmissions that have started are kept. Linear in
+  /// the snapshot.
   void look(const slurm::Snapshot& snapshot, double window_s, int least_gpus);
   /// Returns them in order of time, on a clock that shows `now_s` at `now`.
   std::vector<policy::Submission> on_clock(double now_s, std::time_t now) const;

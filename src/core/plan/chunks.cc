@@ -4,18 +4,21 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/saturating.h"
+
 namespace swell::plan {
 
 namespace {
 
 template <typename AnyPlan>
 int mtp_heads_in(const AnyPlan& plan) noexcept {
-  int layers = 0, units = 0;
+  long layers = 0, units = 0;
   for (const auto& stage : plan.stages) {
     layers += stage.layers;
-    units += std::accumulate(stage.chunks.begin(), stage.chunks.end(), 0);
+    units += std::accumulate(stage.chunks.begin(), stage.chunks.end(), 0L);
   }
-  return std::max(0, (units - models::Chain::units(layers, 0)) / 2);
+  const long alone = models::Chain::units(0, 0);  // embedding and head
+  return saturated_int(std::max(0L, (units - layers - alone) / 2));
 }
 
 }  // namespace

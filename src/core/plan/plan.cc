@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "core/cluster/cluster.h"
+#include "core/models/model.h"
 
 namespace swell::plan {
 
@@ -209,6 +210,11 @@ Result<void> Plan::check_chunks() const {
         fmt::format("its chunks have {} units; {} layers with embedding and head are {}, "
                     "and each MTP head adds 2",
                     units, layers, layers + 2));
+  if (const long heads = (units - layers - 2) / 2; heads > models::kMostMtpHeads)
+    return Error(
+        fmt::format("its chunks have {} units, which are {} MTP heads beside {} layers; at "
+                    "most {} MTP heads are possible",
+                    units, heads, layers, models::kMostMtpHeads));
   if (static_cast<long>(stages.front().chunks.size()) > units)
     return Error(
         fmt::format("each stage lists {} chunks; there are {} units, and no more chunks "

@@ -19,9 +19,10 @@ struct Placement {
 
 /// Places the units of the model on `chunks` chunks of each stage of `skeleton`, whose layers do
 /// not matter, and returns the ways that fit memory, the fastest first:
-///  - min-max: the largest cost of a chunk is minimal. Exact, by dynamic programming: how many
-///  units
-///    the chunks up to each one can take at most, for the smallest cost that takes them all.
+///  - min-max: the largest cost of a chunk is minimal, found by bisection over costs: for each, the
+///    chunks are filled one after the other. Exact where memory does not bind. Where it does, each
+///    chunk may hold what would fit if all chunks of its stage held as much, so that placements
+///    with unequal chunks on one stage may be missed.
 ///  - rule of FlexTrain: as many layers on each chunk, and empty layers at the last and the third
 ///    last place, which hold the heads of the last two MTP heads.
 ///  - even: as many layers on each chunk, and all heads on the last.

@@ -15,8 +15,9 @@ struct Submission {
   friend bool operator==(const Submission&, const Submission&) = default;
 };
 
-/// Number of submissions that a view holds at most; older ones are dropped first.
-inline constexpr std::size_t kMaxSubmissions = 4096;
+/// Number of submissions that are kept and that a view holds at most, in slurmctld as in the
+/// simulator; older ones are dropped first.
+inline constexpr std::size_t kMaxSubmissions = 1000;
 
 /// Selects the submissions that tell whether idle GPUs will stay idle (FlexTrain, section 5.1).
 /// Defaults are those of its evaluation.

@@ -111,12 +111,12 @@ Test(submission_log, is_bounded_and_drops_the_oldest) {
     jobs.push_back(running_job(id, 9500 + static_cast<std::time_t>(id) % 400, 64));
   log.look(at(10000, jobs), kWindow, 32);
   const auto all = log.on_clock(10000, 10000);
-  cr_assert_eq(all.size(), SubmissionLog::kMax);
+  cr_assert_eq(all.size(), swell::policy::kMaxSubmissions);
   cr_assert_geq(all.front().submitted_s, 9500 + 100);
   SubmissionLog same;
   for (slurm::JobRecord& job : jobs) job.submit_time = 9900;
   same.look(at(10000, jobs), kWindow, 32);
-  cr_assert_eq(same.on_clock(0, 10000).size(), SubmissionLog::kMax);
+  cr_assert_eq(same.on_clock(0, 10000).size(), swell::policy::kMaxSubmissions);
 }
 
 Test(submission_log, a_hundred_thousand_jobs_take_a_moment) {

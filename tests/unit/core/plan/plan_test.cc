@@ -6,6 +6,8 @@
 #include <functional>
 #include <numeric>
 
+#include "core/models/model.h"
+#include "core/plan/chunks.h"
 #include "core/plan/layout.h"
 #include "core/plan/validate.h"
 #include "support/plans.h"
@@ -200,6 +202,26 @@ Test(plan, chunks_may_hold_no_layer_and_mtp_heads) {
   cr_assert(valid.ok(), "%s", valid.error().message().c_str());
   cr_assert_eq(validate(plan, support::small_model(), support::h100_nodes(2)).error().message(),
                "its chunks have 14 units; model small with 8 layers and 0 MTP heads has 10");
+}
+
+Test(plan, chunks_of_more_mtp_heads_than_a_model_has_are_refused) {
+  const auto with_mtp = [](int units) {
+    Plan plan{1, {{1, 1, {{"n1", "h100", {0}, 1}}, {}}}};
+    plan.stages[0].chunks = {units};
+    return plan;
+  };
+  cr_assert(with_mtp(3 + 2 * models::kMostMtpHeads).check_chunks().ok());
+  const auto refused = with_mtp(5 + 2 * models::kMostMtpHeads).check_chunks();
+  cr_assert_not(refused.ok());
+  cr_assert_neq(refused.error().message().find("17 MTP heads beside 1 layers"), std::string::npos,
+                "%s", refused.error().message().c_str());
+}
+
+Test(plan, units_of_many_large_chunks_are_counted_without_overflow) {
+  Plan plan{1, {{1, 1, {{"n1", "h100", {0}, 1}}, {}}}};
+  plan.stages[0].chunks.assign(1024, 1 << 21);
+  cr_assert_eq(mtp_heads_of(plan), ((1L << 31) - 3) / 2);
+  cr_assert_not(plan.check_chunks().ok());
 }
 
 Test(plan, chunks_that_are_no_models_are_refused_by_name) {
