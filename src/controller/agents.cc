@@ -24,6 +24,8 @@ constexpr std::uint64_t kUserSources = std::uint64_t{1} << 32;
 constexpr double kSilentAgentTimeouts = 4;
 /// Bytes of an agent's reason against more GPUs that are kept.
 constexpr std::size_t kMaxNoGrowth = 300;
+/// An agent's word of its program's start is taken so often at most.
+constexpr double kStartEvery_s = 60;
 /// The longest wait after growths that failed, in growth intervals.
 constexpr int kMaxBackoff = 32;
 
@@ -98,6 +100,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   job.workers = hello.workers;
   job.no_growth = shortened(hello.no_growth, kMaxNoGrowth);
   job.program_sizes = hello.sizes;
+  if (hello.companions.empty()) job.ordered.heard(true, job.epoch);  // no growth is under way
   take_sheet(job, hello.model, now);
   decide_due_ = true;
   events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
@@ -158,8 +161,20 @@ void Controller::handle(ElasticJob& job, const control::GrowDone& done, double n
   parts_.slurm->forget();
 }
 
+/// Takes the job's word of how long its program's start took: no longer than the job has run, and
+/// not often, since it is kept in the state file.
+void Controller::take_start(ElasticJob& job, double start_s, double now) {
+  const auto has_run_s = static_cast<double>(snapshot_.taken - job.started);
+  if (start_s <= 0 || start_s > has_run_s) return;
+  if (job.start_taken && now < *job.start_taken + kStartEvery_s) return;
+  if (!job.pauses.started(start_s)) return;
+  job.start_taken = now;
+  remember(job);
+}
+
 void Controller::growth_failed(ElasticJob& job, double now) {
   job.offered = false;
+  job.ordered.called_off();
   ++job.failed_growths;
   const int backoff = std::min(1 << std::min(job.failed_growths - 1, 10), kMaxBackoff);
   job.grow_after = now + std::max(parts_.config.growth_interval_s, 1.0) * backoff;
@@ -219,6 +234,7 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
                              {"stopped_s", status.stopped_s}});
   job.state = status.state;
   job.epoch = status.epoch;
+  job.ordered.heard(job.is_settled(), status.epoch);
   job.workers = status.workers;
   std::string no_growth = shortened(status.no_growth, kMaxNoGrowth);
   if (job.no_growth != no_growth)
@@ -235,7 +251,7 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
     job.training.not_run();
   }
   job.plan_refused = status.plan_refused;
-  if (status.start_s > 0 && job.pauses.started(status.start_s)) remember(job);
+  take_start(job, status.start_s, now);
   job.training.runs(status.epoch);
   if (status.state != control::JobState::active) return;
   if (!job.trains_since) job.trains_since = now;

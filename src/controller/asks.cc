@@ -119,7 +119,7 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
 
 Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& ask, double now) {
   if (ask.what == "why") return why(job, now);
-  if (ask.what == "replan") return replan(job, ask);
+  if (ask.what == "replan") return replan(job, ask, now);
   if (ask.what == "pause" || ask.what == "resume") {
     job.paused = ask.what == "pause";
     if (job.paused) parts_.book->withdraw_all(job.id);
@@ -139,7 +139,7 @@ Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& 
   return control::Answer{limit_text(job, parts_.config), {}};
 }
 
-Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& ask) {
+Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& ask, double now) {
   if (job.spec.mode != control::Mode::live)
     return Error("only jobs of live mode change their plan while they run: --elastic=mode=live");
   if (!job.agent) return Error("its swellrun is not connected");
@@ -154,6 +154,7 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
       !fits)
     return fits.error().while_doing("the plan");
   sessions_.send(*job.agent, control::Replan{ask.plan, "its owner wants it"});
+  job.ordered.ordered(now);
   job.training.decided(std::move(*plan), job.epoch);
   job.replans.owner_asked(job.companions);
   return control::Answer{
@@ -208,14 +209,15 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
   if (!job.switched.empty()) say("live mode: " + job.switched);
   const redeploy::Measured way = job.way();
-  const auto cost =
-      redeploy::expected_cost(job.pauses, saved_.pauses, way, static_cast<std::int64_t>(job.uid));
+  const auto at = static_cast<double>(snapshot_.taken);
+  const auto cost = redeploy::expected_cost(job.pauses, saved_.pauses, way,
+                                            static_cast<std::int64_t>(job.uid), at);
   if (cost)
     say(fmt::format("a change of its plan, {}, is expected to stop it for {:.2f} s, by {}",
                     way == redeploy::Measured::live ? "live" : "by a restart", cost->pause_s,
-                    !job.pauses.expected(way)     ? "those of other jobs"
-                    : job.pauses.is_by_start(way) ? "the time from its start to its first step"
-                                                  : "its own last ones"));
+                    !job.pauses.expected(way, at)     ? "those of other jobs"
+                    : job.pauses.is_by_start(way, at) ? "the time from its start to its first step"
+                                                      : "its own last ones"));
   const std::string waits = waits_for(
       job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now, &saved_.health});
   if (!waits.empty()) say("it takes no more now: " + waits);

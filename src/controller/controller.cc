@@ -24,6 +24,8 @@ constexpr double kDeadlineSlack_s = 1;
 constexpr double kCancelAgain_s = 10;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
 constexpr double kRoundsToldEvery_s = 10;
+/// What agents and owners change in the state is written so often at most.
+constexpr double kStateEvery_s = 2;
 
 /// Lost companions of one job of which its agent may still say that they failed.
 constexpr std::size_t kMaxLostKept = 16;
@@ -69,7 +71,9 @@ Controller::Controller(Parts parts)
     return job != jobs_.end() ? std::optional<uid_t>(job->second.uid) : std::nullopt;
   });
   if (parts_.state_path.empty()) return;
-  Result<SavedState> saved = load_state(parts_.state_path);
+  std::vector<std::string> dropped;
+  Result<SavedState> saved = load_state(parts_.state_path, &dropped);
+  for (const std::string& what : dropped) events_.say("the saved state: " + what);
   if (saved) saved_ = *saved;
   else events_.say("going on without the saved state: " + saved.error().message());
   written_ = saved_;
@@ -94,7 +98,7 @@ double Controller::cycle(double now) {
     take_planned(now, {}, false);
     if (decide_due_) decide(now);
   }
-  save();
+  save_in_time(now);
   write_comments(now);
   meters_.pass(now, jobs_);
   last_own_s_ = clock_s(CLOCK_THREAD_CPUTIME_ID) - own_begin;
@@ -231,6 +235,7 @@ void Controller::report(const Change& change, double now) {
       if (job != nullptr) {
         job->taken_back = companion.reason;
         tell_shrink(*job, companion, now);
+        if (job->agent) job->ordered.ordered(now);
       }
       break;
     case Change::Kind::companion_excessive:
@@ -356,6 +361,15 @@ void Controller::save() {
   if (parts_.state_path.empty() || saved_ == written_) return;
   if (Result<void> done = save_state(parts_.state_path, saved_); done) written_ = saved_;
   else events_.say("the state could not be saved: " + done.error().message());
+}
+
+/// As save(), where anything but the grants has changed no more often than kStateEvery_s: agents
+/// and owners change it as they like, and a write waits for the disk.
+void Controller::save_in_time(double now) {
+  if (parts_.state_path.empty() || saved_ == written_) return;
+  if (saved_.issued == written_.issued && saved_at_ && now < *saved_at_ + kStateEvery_s) return;
+  save();
+  saved_at_ = now;
 }
 
 void Controller::write_comments(double now) {

@@ -55,6 +55,9 @@ class Controller {
   /// @return the latest time at which the next round is due; changes may call for an earlier one.
   double cycle(double now);
 
+  /// Writes what the last rounds left for later. Call before the end of slurmctld.
+  void finish() { save(); }
+
   /// While on, nothing is lent and what is lent is reclaimed, each job within its grace. Off at
   /// first.
   void set_draining(bool draining);
@@ -93,13 +96,14 @@ class Controller {
   // What owners ask for (asks.cc)
   void handle(const control::Server::Event& event, const control::Ask& ask, double now);
   Result<control::Answer> answer(ElasticJob& job, const control::Ask& ask, double now);
-  Result<control::Answer> replan(ElasticJob& job, const control::Ask& ask);
+  Result<control::Answer> replan(ElasticJob& job, const control::Ask& ask, double now);
   control::Answer why(const ElasticJob& job, double now);
   void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job,
                double now);
   void refuse(control::ConnectionId connection, const std::string& reason, double now);
   void agent_gone(ElasticJob& job, double now);
   void growth_failed(ElasticJob& job, double now);
+  void take_start(ElasticJob& job, double start_s, double now);
   ElasticJob* job_of(control::ConnectionId connection);
 
   void note_round(double seconds, double now);
@@ -170,6 +174,7 @@ class Controller {
   /// Has the job run the plan on the GPUs that it has.
   void run_instead(ElasticJob& job, const Planned& plan, double now);
   void save();
+  void save_in_time(double now);
   void write_comments(double now);
 
   Parts parts_;
@@ -186,6 +191,7 @@ class Controller {
   double snapshot_at_ = 0;  ///< when `snapshot_.taken` was
   bool have_snapshot_ = false, decide_due_ = false, draining_ = false;
   SavedState saved_, written_;
+  std::optional<double> saved_at_;  ///< when save_in_time() last wrote
   AgentSessions sessions_;
   double last_decide_s_ = 0, last_own_s_ = 0;
   int max_grace_s_ = 0;

@@ -112,6 +112,7 @@ void Controller::reclaim(ElasticJob& job, Companion& companion, double now, cons
                          const std::string& reason) {
   leave(job, companion, now, cause, reason);
   tell_shrink(job, companion, now);
+  if (job.agent) job.ordered.ordered(now);
 }
 
 policy::ClusterView Controller::view(double now) {
@@ -123,7 +124,8 @@ policy::ClusterView Controller::view(double now) {
       saved_.submissions.on_clock(now, snapshot_.taken));
   for (policy::ElasticJobView& job : seen.jobs) {
     const ElasticJob& its = jobs_.at(job.id);
-    job.measured_cost = redeploy::expected_cost(its.pauses, saved_.pauses, its.way(), job.owner);
+    job.measured_cost = redeploy::expected_cost(its.pauses, saved_.pauses, its.way(), job.owner,
+                                                static_cast<double>(snapshot_.taken));
   }
   return seen;
 }
@@ -209,8 +211,10 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
     shrink.plan = plans[reclaim.job].json;
   }
   for (auto& [id, shrink] : shrinks)
-    if (const ElasticJob& job = jobs_.at(id); job.agent)
+    if (ElasticJob& job = jobs_.at(id); job.agent) {
       sessions_.send(*job.agent, std::move(shrink));
+      job.ordered.ordered(now);
+    }
   std::map<JobId, std::vector<policy::Grant>> by_job;
   for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
   // Each job was given the whole room under a limit that it shares with others.
@@ -278,6 +282,7 @@ void Controller::run_instead(ElasticJob& job, const Planned& plan, double now) {
                             plan.reason));
   save();
   sessions_.send(*job.agent, control::Replan{plan.json, plan.reason});
+  job.ordered.ordered(now);
 }
 
 void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants,
@@ -345,6 +350,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
   job.grow_after = now + wait_s;
   job.changes(now, wait_s);
   sessions_.send(*job.agent, std::move(grow));
+  job.ordered.ordered(now);
 }
 
 }  // namespace swell::controller

@@ -16,6 +16,7 @@
 #include "controller/job_scale.h"
 #include "controller/job_training.h"
 #include "controller/model_sheet.h"
+#include "controller/ordered_change.h"
 #include "controller/replans.h"
 #include "core/policy/policy.h"
 #include "core/policy/trust.h"
@@ -69,7 +70,9 @@ struct ElasticJob {
   std::optional<double> described_since;  ///< when its agent first said one that can be read
   std::optional<double> trains_since;     ///< when its program was first said to run
   policy::Trust trust;
-  redeploy::Pauses pauses;  ///< of its changes of plan, as its agent said
+  redeploy::Pauses pauses;  ///< of its changes of plan, within what the controller saw
+  OrderedChange ordered;
+  std::optional<double> start_taken;  ///< when its agent's word of its start was taken last
   Replans replans;
   std::vector<ScalePoint> scale;  ///< by the last decision that planned for it
   /// How its expansions are decided ("planned", ...), and why so, for people.

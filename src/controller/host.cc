@@ -198,7 +198,8 @@ class Host final : public control::BackgroundThread {
       const double due = controller.cycle(now_s());
       advice_.learn(controller.snapshot(), *config);
       controller.set_max_grace(advice_.max_grace_s());
-      if (pause(rest_after(controller.last_own_s(), config->poll_interval_s))) return;
+      if (pause(rest_after(controller.last_own_s(), config->poll_interval_s)))
+        return controller.finish();
       if (wait(Clock::time_point(
                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due))),
                kDebounce))

@@ -112,14 +112,16 @@ void Controller::handle(ElasticJob& job, const control::Switched& switched, doub
                           {"stopped_s", switched.stopped_s},
                           {"workers", switched.workers},
                           {"parts", parts}});
-  // No longer than it was seen to change: its word counts for the plans of others, too.
-  const double most_s = std::max(now - job.changed, 0.0);
-  const auto way = is_live ? redeploy::Measured::live : redeploy::Measured::restart;
-  const double delay_s = is_live ? seconds_in(parts, "prepare_s") + seconds_in(parts, "wait_s") : 0;
-  const redeploy::Cost cost{std::min(delay_s, most_s), std::min(switched.stopped_s, most_s)};
-  job.pauses.changed(way, cost);
-  saved_.pauses.changed(static_cast<std::int64_t>(job.uid), way, cost);
-  remember(job);
+  if (const auto seen_s = job.ordered.take_word(switched.epoch, switched.stopped_s, now)) {
+    const auto way = is_live ? redeploy::Measured::live : redeploy::Measured::restart;
+    const double delay_s =
+        is_live ? seconds_in(parts, "prepare_s") + seconds_in(parts, "wait_s") : 0;
+    const redeploy::Cost cost{std::min(delay_s, *seen_s - switched.stopped_s), switched.stopped_s};
+    const auto at = static_cast<double>(snapshot_.taken);
+    job.pauses.changed(way, cost, at);
+    saved_.pauses.changed(static_cast<std::int64_t>(job.uid), way, cost, at);
+    remember(job);
+  }
   if (parts_.history == nullptr) return;
   history::Pause pause;
   pause.job = job.id;

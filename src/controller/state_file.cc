@@ -93,32 +93,63 @@ Json to_json(const SavedJob& job) {
   return json;
 }
 
-Result<SavedJob> job_from(const Json& json) {
+/// Parts of the file that cannot be read: the first of each kind is named.
+class Dropped {
+ public:
+  void add(const char* kind, const Error& why) {
+    Kind& seen = kinds_[kind];
+    if (seen.count++ == 0) seen.first = why.message();
+  }
+  std::vector<std::string> sentences() const {
+    std::vector<std::string> all;
+    for (const auto& [kind, seen] : kinds_)
+      all.push_back(fmt::format(
+          "{} left out: {}{}", kind, seen.first,
+          seen.count > 1 ? fmt::format(" (and {} more)", seen.count - 1) : std::string()));
+    return all;
+  }
+
+ private:
+  struct Kind {
+    std::string first;
+    std::size_t count = 0;
+  };
+  std::map<std::string, Kind> kinds_;
+};
+
+Result<std::vector<control::JobId>> companions_from(const Json& json) {
+  std::vector<control::JobId> companions;
+  for (const Json& companion : json.items()) {
+    const json_int_t id = json_integer_value(companion.get());
+    if (!companion.is_integer() || id < 1 || id > kMaxJobId)
+      return Error(fmt::format("{} is no job id", companion.dump()));
+    companions.push_back(static_cast<control::JobId>(id));
+  }
+  return companions;
+}
+
+/// Sets `into` to what `read` makes of the member, where there is one.
+template <typename T, typename Read>
+void take(const Json& json, const char* key, const std::string& where, Read read, T& into,
+          Dropped& dropped) {
+  if (!json.has(key)) return;
+  if (Result<T> value = read(json.at(key))) into = std::move(*value);
+  else dropped.add(key, value.error().while_doing(where + key));
+}
+
+Result<SavedJob> job_from(const Json& json, const std::string& where, Dropped& dropped) {
   if (!json.is_object()) return Error("it must be an object");
   const auto started = json.integer_at("started", 0, std::numeric_limits<std::int64_t>::max());
-  const auto max = json.integer_at("max", 0, kMaxInt);
-  const auto paused = json.bool_at("paused");
   if (!started) return started.error();
-  if (!max) return max.error();
-  if (!paused) return paused.error();
-  SavedJob job{*started, {}, *paused, static_cast<int>(*max), {}, {}};
-  if (json.has("owners_plan")) {
-    for (const Json& companion : json.at("owners_plan").items()) {
-      const json_int_t id = json_integer_value(companion.get());
-      if (!companion.is_integer() || id < 1 || id > kMaxJobId)
-        return Error(fmt::format("owners_plan: {} is no job id", companion.dump()));
-      job.owners_plan.push_back(static_cast<control::JobId>(id));
-    }
-  }
-  if (json.has("pauses")) {
-    auto pauses = redeploy::Pauses::from_json(json.at("pauses"));
-    if (!pauses) return pauses.error().while_doing("pauses");
-    job.pauses = std::move(*pauses);
-  }
-  if (!json.has("training")) return job;
-  auto training = JobTraining::from_json(json.at("training"));
-  if (!training) return training.error().while_doing("training");
-  job.training = std::move(*training);
+  SavedJob job;
+  job.started = *started;
+  if (const auto paused = json.bool_at("paused")) job.paused = *paused;
+  else dropped.add("paused", paused.error().while_doing(where + "paused"));
+  if (const auto max = json.integer_at("max", 0, kMaxInt)) job.own_max = static_cast<int>(*max);
+  else dropped.add("max", max.error().while_doing(where + "max"));
+  take(json, "owners_plan", where, companions_from, job.owners_plan, dropped);
+  take(json, "pauses", where, redeploy::Pauses::from_json, job.pauses, dropped);
+  take(json, "training", where, JobTraining::from_json, job.training, dropped);
   return job;
 }
 
@@ -150,7 +181,7 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
   return {};
 }
 
-Result<SavedState> load_state(const std::string& path) {
+Result<SavedState> load_state(const std::string& path, std::vector<std::string>* dropped) {
   std::ifstream in(path);
   if (!in && errno == ENOENT) return SavedState{};
   if (!in) return failure(path);
@@ -169,30 +200,22 @@ Result<SavedState> load_state(const std::string& path) {
     state.issued[nonce] = *grant;
   }
   if (*version < 3) return state;
+  Dropped left_out;
   const Json jobs = json->at("jobs");
-  if (!jobs.is_object()) return Error("\"jobs\" must be an object").while_doing(path);
+  if (!jobs.is_object()) left_out.add("jobs", Error("\"jobs\" must be an object"));
   for (const auto& [name, member] : jobs.members()) {
+    const std::string where = fmt::format("job {}: ", name);
     const auto id = read_number<control::JobId>(name);
-    if (!id) return Error(fmt::format("\"{}\" is no job id", name)).while_doing(path);
-    auto job = job_from(member);
-    if (!job) return job.error().while_doing(fmt::format("{}: job {}", path, *id));
-    state.jobs[*id] = std::move(*job);
+    auto job = id ? job_from(member, where, left_out)
+                  : Result<SavedJob>(Error(fmt::format("\"{}\" is no job id", name)));
+    if (job) state.jobs[*id] = std::move(*job);
+    else left_out.add("jobs", job.error().while_doing("job " + name));
   }
-  if (json->has("health")) {  // newer than the version, as what follows
-    auto health = NodeHealth::from_json(json->at("health"));
-    if (!health) return health.error().while_doing(path + ": health");
-    state.health = std::move(*health);
-  }
-  if (json->has("submissions")) {
-    auto submissions = SubmissionLog::from_json(json->at("submissions"));
-    if (!submissions) return submissions.error().while_doing(path + ": submissions");
-    state.submissions = std::move(*submissions);
-  }
-  if (json->has("pauses")) {
-    auto pauses = redeploy::ClusterPauses::from_json(json->at("pauses"));
-    if (!pauses) return pauses.error().while_doing(path + ": pauses");
-    state.pauses = std::move(*pauses);
-  }
+  // Newer than the version.
+  take(*json, "health", "", NodeHealth::from_json, state.health, left_out);
+  take(*json, "submissions", "", SubmissionLog::from_json, state.submissions, left_out);
+  take(*json, "pauses", "", redeploy::ClusterPauses::from_json, state.pauses, left_out);
+  if (dropped != nullptr) *dropped = left_out.sentences();
   return state;
 }
 

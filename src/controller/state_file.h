@@ -60,8 +60,9 @@ struct SavedState {
 /// is there, whole.
 Result<void> save_state(const std::string& path, const SavedState& state);
 
-/// Reads it back. A file that does not exist gives an empty state; a damaged one an error, after
-/// which the caller goes on with an empty state.
-Result<SavedState> load_state(const std::string& path);
+/// Reads it back. A file that does not exist gives an empty state; one without readable grants an
+/// error, after which the caller goes on with an empty state. All else only advises: a part of it
+/// that cannot be read is left out, with a sentence in `dropped`, one for each kind of part.
+Result<SavedState> load_state(const std::string& path, std::vector<std::string>* dropped = nullptr);
 
 }  // namespace swell::controller

@@ -116,8 +116,8 @@ void warmed(State& state, Job& job) {
 void moved(State& state, Job& job) {
   job.move = Move::none;
   if (const auto way = state.measured_way()) {
-    job.pauses.changed(*way, job.moving);
-    state.pauses.changed(job.spec.id, *way, job.moving);
+    job.pauses.changed(*way, job.moving, state.now_s);
+    state.pauses.changed(job.spec.id, *way, job.moving, state.now_s);
   }
   job.history.push_back(std::move(job.current));
   job.current = std::move(job.next);

@@ -102,7 +102,8 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.reconfigurations = job.outcome.reconfigurations;
   if (const auto way = state.measured_way()) {
     view.method = redeploy::method_of(*way);
-    view.measured_cost = redeploy::expected_cost(job.pauses, state.pauses, *way, job.spec.id);
+    view.measured_cost =
+        redeploy::expected_cost(job.pauses, state.pauses, *way, job.spec.id, state.now_s);
   }
   return view;
 }

@@ -16,9 +16,11 @@ plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Clust
 redeploy::Cost cost_of_change(const ElasticJobView& job, const plan::Layout& to,
                               const cluster::Cluster& machines) {
   const plan::Layout& from = job.training->current;
+  const redeploy::Cost model =
+      redeploy::cost_of(job.method, *job.training->coefficients, from, to, machines);
   if (job.measured_cost && !to.stages.empty() && !from.stages.empty() && from != to)
-    return *job.measured_cost;
-  return redeploy::cost_of(job.method, *job.training->coefficients, from, to, machines);
+    return redeploy::within_model(*job.measured_cost, model);
+  return model;
 }
 
 }  // namespace swell::policy

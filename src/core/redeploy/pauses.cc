@@ -2,6 +2,7 @@
 #include "core/redeploy/pauses.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <limits>
 #include <vector>
@@ -11,6 +12,7 @@ namespace swell::redeploy {
 namespace {
 
 constexpr double kMost_s = 1e9;
+constexpr double kLatest_s = 1e12;
 
 const char* to_text(Measured way) { return way == Measured::live ? "live" : "restart"; }
 
@@ -32,16 +34,20 @@ std::optional<Cost> median(const std::vector<Cost>& costs) {
   return Cost{median(std::move(delays)), median(std::move(pauses))};
 }
 
-Json to_json(const Cost& cost) {
-  return Json::object({{"delay_s", cost.delay_s}, {"pause_s", cost.pause_s}});
+Json to_json(const Dated& dated) {
+  return Json::object(
+      {{"delay_s", dated.cost.delay_s}, {"pause_s", dated.cost.pause_s}, {"at", dated.at}});
 }
 
-Result<Cost> cost_from(const Json& json) {
+/// Returns what to_json() wrote; an entry without a time is older than any that counts.
+Result<Dated> dated_from(const Json& json) {
   const auto delay = json.number_at("delay_s", 0, kMost_s),
              pause = json.number_at("pause_s", 0, kMost_s);
   if (!delay) return delay.error();
   if (!pause) return pause.error();
-  return Cost{*delay, *pause};
+  const auto at = json.has("at") ? json.number_at("at", 0, kLatest_s) : Result<double>(0.0);
+  if (!at) return at.error();
+  return Dated{{*delay, *pause}, *at};
 }
 
 Result<Measured> way_from(const Json& json, const char* key) {
@@ -54,15 +60,27 @@ Result<Measured> way_from(const Json& json, const char* key) {
 
 }  // namespace
 
-void Pauses::changed(Measured way, Cost cost) {
-  of(way).push_back(cost);
+void Pauses::changed(Measured way, Cost cost, double now) {
+  of(way).push_back({cost, now});
   if (of(way).size() > kKept) of(way).pop_front();
   last_way_ = way;
 }
 
-std::optional<Cost> Pauses::expected(Measured way) const {
-  const std::deque<Cost>& costs = of(way);
-  if (!costs.empty()) return median(std::vector<Cost>(costs.begin(), costs.end()));
+bool Pauses::started(double seconds) noexcept {
+  if (std::abs(seconds - start_s_) < start_s_ / 10) return false;
+  return std::exchange(start_s_, seconds) != seconds;
+}
+
+bool Pauses::is_by_start(Measured way, double now) const noexcept {
+  return start_s_ > 0 && std::none_of(of(way).begin(), of(way).end(),
+                                      [&](const Dated& each) { return each.counts(now); });
+}
+
+std::optional<Cost> Pauses::expected(Measured way, double now) const {
+  std::vector<Cost> costs;
+  for (const Dated& each : of(way))
+    if (each.counts(now)) costs.push_back(each.cost);
+  if (!costs.empty()) return median(costs);
   if (way == Measured::restart && start_s_ > 0) return Cost{0, start_s_};
   return std::nullopt;
 }
@@ -72,7 +90,7 @@ Json Pauses::to_json() const {
   if (last_way_) json.set("last_way", to_text(*last_way_));
   for (const Measured way : {Measured::live, Measured::restart}) {
     Json list = Json::array();
-    for (const Cost& cost : of(way)) list.append(redeploy::to_json(cost));
+    for (const Dated& each : of(way)) list.append(redeploy::to_json(each));
     json.set(to_text(way), list);
   }
   return json;
@@ -85,9 +103,9 @@ Result<Pauses> Pauses::from_json(const Json& json) {
   if (!start) return start.error();
   for (const Measured way : {Measured::live, Measured::restart})
     for (const Json& item : json.at(to_text(way)).items()) {
-      const auto cost = cost_from(item);
-      if (!cost) return cost.error().while_doing(to_text(way));
-      pauses.changed(way, *cost);
+      const auto dated = dated_from(item);
+      if (!dated) return dated.error().while_doing(to_text(way));
+      pauses.changed(way, dated->cost, dated->at);
     }
   pauses.start_s_ = *start;
   pauses.last_way_.reset();
@@ -98,9 +116,9 @@ Result<Pauses> Pauses::from_json(const Json& json) {
   return pauses;
 }
 
-void ClusterPauses::changed(std::int64_t owner, Measured way, Cost cost) {
+void ClusterPauses::changed(std::int64_t owner, Measured way, Cost cost, double now) {
   std::erase_if(seen_, [&](const Seen& each) { return each.owner == owner && each.way == way; });
-  seen_.push_back({owner, way, cost});
+  seen_.push_back({owner, way, {cost, now}});
   const auto of_way =
       std::count_if(seen_.begin(), seen_.end(), [&](const Seen& each) { return each.way == way; });
   if (of_way > static_cast<std::ptrdiff_t>(kOwners))
@@ -108,10 +126,11 @@ void ClusterPauses::changed(std::int64_t owner, Measured way, Cost cost) {
                              [&](const Seen& each) { return each.way == way; }));
 }
 
-std::optional<Cost> ClusterPauses::expected(Measured way, std::int64_t asking) const {
+std::optional<Cost> ClusterPauses::expected(Measured way, std::int64_t asking, double now) const {
   std::vector<Cost> costs;
   for (const Seen& each : seen_)
-    if (each.way == way && each.owner != asking) costs.push_back(each.cost);
+    if (each.way == way && each.owner != asking && each.dated.counts(now))
+      costs.push_back(each.dated.cost);
   return costs.size() < kMinOwners ? std::nullopt : median(costs);
 }
 
@@ -119,7 +138,7 @@ Json ClusterPauses::to_json() const {
   Json list = Json::array();
   for (const Seen& each : seen_)
     list.append(
-        redeploy::to_json(each.cost).set("owner", each.owner).set("way", to_text(each.way)));
+        redeploy::to_json(each.dated).set("owner", each.owner).set("way", to_text(each.way)));
   return list;
 }
 
@@ -130,19 +149,19 @@ Result<ClusterPauses> ClusterPauses::from_json(const Json& json) {
     const auto owner = item.integer_at("owner", std::numeric_limits<std::int64_t>::min(),
                                        std::numeric_limits<std::int64_t>::max());
     const auto way = way_from(item, "way");
-    const auto cost = cost_from(item);
+    const auto dated = dated_from(item);
     if (!owner) return owner.error();
     if (!way) return way.error();
-    if (!cost) return cost.error();
-    pauses.changed(*owner, *way, *cost);
+    if (!dated) return dated.error();
+    pauses.changed(*owner, *way, dated->cost, dated->at);
   }
   return pauses;
 }
 
 std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way,
-                                  std::int64_t owner) {
-  if (const auto cost = own.expected(way)) return cost;
-  return cluster.expected(way, owner);
+                                  std::int64_t owner, double now) {
+  if (const auto cost = own.expected(way, now)) return cost;
+  return cluster.expected(way, owner, now);
 }
 
 }  // namespace swell::redeploy

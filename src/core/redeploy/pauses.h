@@ -13,21 +13,32 @@
 
 namespace swell::redeploy {
 
+/// Cost of one change, and when it was made, in seconds since 1970. Costs that are older than
+/// kKept_s no longer count: programs, storage and networks have changed since.
+struct Dated {
+  Cost cost;
+  double at = 0;
+  static constexpr double kKept_s = 7 * 86'400;
+  bool counts(double now) const noexcept { return now - at <= kKept_s; }
+  friend bool operator==(const Dated&, const Dated&) = default;
+};
+
 /// Measured costs of one training's changes of plan. Pure; seconds.
 class Pauses {
  public:
-  /// Adds the cost of a change; only the last kKept of each way count.
-  void changed(Measured way, Cost cost);
-  /// Sets the time from the programs' start to their first step; returns whether it is another one.
-  bool started(double seconds) noexcept { return std::exchange(start_s_, seconds) != seconds; }
+  /// Adds the cost of a change made at `now`; only the last kKept of each way count.
+  void changed(Measured way, Cost cost, double now);
+  /// Sets the time from the programs' start to their first step. Returns false, and keeps the one
+  /// before, where the two differ by less than a tenth.
+  bool started(double seconds) noexcept;
 
   /// Returns what the next change is expected to cost: the median of the last ones of that way. For
   /// a restart before any: the time from start to first step. None: nothing was measured.
-  std::optional<Cost> expected(Measured way) const;
+  std::optional<Cost> expected(Measured way, double now) const;
   /// Returns how the last change was made; none: there was none.
   std::optional<Measured> last_way() const noexcept { return last_way_; }
   /// Whether expected() is the time of a start.
-  bool is_by_start(Measured way) const noexcept { return of(way).empty() && start_s_ > 0; }
+  bool is_by_start(Measured way, double now) const noexcept;
   bool empty() const noexcept { return !last_way_ && start_s_ <= 0; }
 
   Json to_json() const;
@@ -37,12 +48,12 @@ class Pauses {
   static constexpr std::size_t kKept = 5;
 
  private:
-  std::deque<Cost>& of(Measured way) noexcept { return way == Measured::live ? live_ : restarts_; }
-  const std::deque<Cost>& of(Measured way) const noexcept {
+  std::deque<Dated>& of(Measured way) noexcept { return way == Measured::live ? live_ : restarts_; }
+  const std::deque<Dated>& of(Measured way) const noexcept {
     return way == Measured::live ? live_ : restarts_;
   }
 
-  std::deque<Cost> live_, restarts_;
+  std::deque<Dated> live_, restarts_;
   std::optional<Measured> last_way_;
   double start_s_ = 0;
 };
@@ -51,10 +62,10 @@ class Pauses {
 /// nobody alone decides what a change is expected to cost others.
 class ClusterPauses {
  public:
-  void changed(std::int64_t owner, Measured way, Cost cost);
+  void changed(std::int64_t owner, Measured way, Cost cost, double now);
   /// Returns the median over the owners but `asking`; none: fewer than kMinOwners others have had a
   /// change of that way.
-  std::optional<Cost> expected(Measured way, std::int64_t asking) const;
+  std::optional<Cost> expected(Measured way, std::int64_t asking, double now) const;
 
   Json to_json() const;
   static Result<ClusterPauses> from_json(const Json& json);
@@ -68,7 +79,7 @@ class ClusterPauses {
   struct Seen {
     std::int64_t owner = 0;
     Measured way = Measured::live;
-    Cost cost;
+    Dated dated;
     friend bool operator==(const Seen&, const Seen&) = default;
   };
   std::deque<Seen> seen_;  ///< oldest first
@@ -77,6 +88,6 @@ class ClusterPauses {
 /// Returns what a change of plan is expected to cost a job of `owner` by measurements: the job's
 /// own, then those of other owners. None: the model's (cost_of()) holds.
 std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way,
-                                  std::int64_t owner);
+                                  std::int64_t owner, double now);
 
 }  // namespace swell::redeploy

@@ -78,4 +78,11 @@ Cost measured_cost_of(Measured measured, const perf::Coefficients& coefficients,
   return cost;
 }
 
+Cost within_model(const Cost& measured, const Cost& model) {
+  const auto within = [](double value, double by_model) {
+    return std::clamp(value, by_model / kMostUnder, by_model * kMostOver);
+  };
+  return {within(measured.delay_s, model.delay_s), within(measured.pause_s, model.pause_s)};
+}
+
 }  // namespace swell::redeploy

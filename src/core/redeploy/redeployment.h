@@ -37,4 +37,11 @@ inline constexpr double kInitialize_s = 25;
 Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::Layout& from,
              const plan::Layout& to, const cluster::Cluster& cluster);
 
+/// A measured cost rests on the words of programs, so it is believed from the model's divided by
+/// kMostUnder to the model's times kMostOver: neither is a change free, nor does one that is said
+/// to be long keep lent GPUs.
+inline constexpr double kMostUnder = 20, kMostOver = 10;
+/// Returns `measured` within those bounds of `model`.
+Cost within_model(const Cost& measured, const Cost& model);
+
 }  // namespace swell::redeploy

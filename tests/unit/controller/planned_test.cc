@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <criterion/criterion.h>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -421,29 +422,168 @@ bool expects(Live& world, const std::string& words) {
 
 }  // namespace
 
+namespace {
+
+/// A live job that is lent GPUs, and what its agent says of that change.
+struct Changing : Live {
+  void settles(int epoch, control::JobState state = control::JobState::active) {
+    control::Status status;
+    status.state = state;
+    status.epoch = epoch;
+    status.workers = 8 * (epoch + 1);
+    server.says(1, status);
+    step(0.1);
+  }
+  /// The job is offered GPUs, takes them up and has changed to epoch 1 after so long.
+  void grows(double seconds) {
+    settles(0);
+    report({.gpus = kEight});
+    cr_assert(grown());
+    take_offers(20);
+    now += seconds;
+  }
+  void says(double stopped_s, int epoch = 1, double prepare_s = 6) {
+    server.says(1, control::Switched{"live", epoch, 16, stopped_s,
+                                     Json::object({{"prepare_s", prepare_s}})});
+    step(0.1);
+  }
+  bool is_measured() { return expects(*this, "by its own last ones"); }
+};
+
+}  // namespace
+
 Test(planned, a_change_of_plan_is_priced_by_the_job_s_own_pauses_also_after_a_restart) {
-  Live world;
-  world.report({.gpus = kEight});
+  Changing world;
+  world.grows(30);
   cr_assert_not(expects(world, "is expected to stop it"), "nothing was measured");
-  world.now += 30;
-  world.server.says(1, control::Switched{"live", 1, 8, 2.5, Json::object({{"prepare_s", 6.0}})});
-  world.step();
+  world.says(2.5);
+  world.settles(1);
   cr_assert(expects(world, "is expected to stop it for 2.50 s, by its own last ones"), "%s",
             why_of(world).c_str());
+  world.step(3);
   world.restart();
-  world.hello(2);
+  world.hello(2, {20});
   world.step();
   cr_assert(expects(world, "for 2.50 s, by its own last ones"), "%s", why_of(world).c_str());
 }
 
-Test(planned, a_job_s_word_of_a_pause_counts_no_longer_than_it_was_seen_to_change) {
-  Live world;
+Test(planned, the_first_growth_of_a_job_is_measured) {
+  Changing world;
   world.report({.gpus = kEight});
+  cr_assert(world.grown());
+  world.take_offers(20);
   world.now += 30;
-  world.server.says(1, control::Switched{"live", 1, 8, 1e8, Json()});
+  world.says(2.5);
+  cr_assert(world.is_measured(), "%s", why_of(world).c_str());
+}
+
+Test(planned, a_job_s_word_of_a_pause_counts_for_no_change_that_was_not_ordered) {
+  Changing never;
+  never.settles(0);
+  never.report({.gpus = kEight});
+  never.now += 3600;
+  for (const double stopped_s : {3600., 1e8, 0., 2.5}) never.says(stopped_s);
+  cr_assert_not(never.is_measured(), "%s", why_of(never).c_str());
+}
+
+Test(planned, a_job_s_word_of_a_pause_that_is_longer_than_its_change_does_not_count) {
+  for (const double stopped_s : {1e8, 3600., 40.}) {
+    Changing world;
+    world.grows(30);
+    world.says(stopped_s);
+    cr_assert_not(world.is_measured(), "%g: %s", stopped_s, why_of(world).c_str());
+  }
+  Changing slow;
+  slow.grows(3600);
+  slow.says(3000);
+  cr_assert_not(slow.is_measured(), "nobody saw what took an hour: %s", why_of(slow).c_str());
+}
+
+Test(planned, a_job_s_word_of_a_pause_counts_once_for_each_change) {
+  Changing world;
+  world.grows(30);
+  world.says(2.5);
+  world.settles(1);
+  world.now += 300;
+  for (int epoch = 1; epoch < 20; ++epoch) world.says(200, epoch);
+  cr_assert(expects(world, "for 2.50 s, by its own last ones"), "%s", why_of(world).c_str());
+}
+
+Test(planned, a_job_s_word_of_an_earlier_change_or_of_a_later_failure_does_not_count) {
+  Changing world;
+  world.grows(30);
+  world.says(2.5, 0);
+  cr_assert_not(world.is_measured(), "of the change before");
+  world.settles(1);
+  world.says(2.5, 2);
+  cr_assert_not(world.is_measured(), "of one that nobody ordered");
+}
+
+Test(planned, a_restart_of_slurmctld_amid_a_change_yields_no_short_pause) {
+  for (const bool tells_state_first : {true, false}) {
+    Changing world;
+    world.grows(60);
+    world.step(3);
+    world.restart();
+    world.hello(2, {20});
+    if (tells_state_first) {
+      control::Status status;
+      status.state = control::JobState::switching;
+      world.server.says(2, status);
+    }
+    world.step();
+    world.controller->set_draining(true);  // Shrink is sent amid the change
+    world.step(0.5);
+    cr_assert_not_null(world.server.last<control::Shrink>());
+    for (const double stopped_s : {0.2, 50.})
+      world.server.says(2, control::Switched{"live", 1, 16, stopped_s, Json::object({})});
+    world.step();
+    cr_assert_not(expects(world, "by its own last ones"), "%s", why_of(world).c_str());
+  }
+}
+
+Test(planned, what_an_agent_changes_in_each_round_is_not_written_in_each) {
+  const auto writes_in = [](auto change) {
+    Changing world;
+    world.settles(0);
+    int writes = 0;
+    for (int round = 0; round < 100; ++round) {
+      change(world, round);
+      world.step(0.1);
+      writes += std::filesystem::remove(world.state_path) ? 1 : 0;
+    }
+    return writes;
+  };
+  const int by_start = writes_in([](Changing& world, int round) {
+    control::Status status;
+    status.state = control::JobState::active;
+    status.start_s = 5 + 20 * (round % 2);
+    world.server.says(1, status);
+  });
+  const int by_profile = writes_in([](Changing& world, int round) {
+    Reported reported{.gpus = kEight};
+    reported.step_factor = 1 + 0.01 * (round % 5);
+    world.server.says(1, reported.message());
+  });
+  const int by_owner =
+      writes_in([](Changing& world, int round) { world.ask(round % 2 == 0 ? "pause" : "resume"); });
+  cr_assert_leq(by_start, 4, "%d", by_start);
+  cr_assert_geq(by_start, 1);
+  cr_assert_leq(by_profile, 8, "%d", by_profile);
+  cr_assert_geq(by_profile, 1);
+  // ask() makes a round of one second: 110 s in all.
+  cr_assert_leq(by_owner, 56, "%d", by_owner);
+}
+
+Test(planned, what_was_not_written_yet_is_at_the_end_of_slurmctld) {
+  Changing world;
+  world.ask("pause");
+  world.ask("resume");
+  world.ask("max", 12);
+  world.controller->finish();
+  world.restart();
   world.step();
-  cr_assert_not(expects(world, "for 100000000"), "%s", why_of(world).c_str());
-  cr_assert(expects(world, "by its own last ones"));
+  cr_assert_eq(world.job().own_max, 12);
 }
 
 Test(planned, a_job_is_expected_to_stop_as_long_as_its_start_took_or_as_others_stopped) {
@@ -466,13 +606,20 @@ Test(planned, a_job_is_expected_to_stop_as_long_as_its_start_took_or_as_others_s
     world.step();
   };
   for (const JobId id : {1001, 1002, 1003})
-    world.slurm.run(id, "node3", 2, "swell[elastic=max=16,grace=20 basic=2]").uid = id;
-  others([](JobId id) { return swell::test::hello_of(id, 2); });
-  world.now += 60;
-  world.server.says(1, control::Switched{"restart", 1, 8, 9000, Json()});
-  world.step();
-  cr_assert_eq(why().find("is expected to stop it"), std::string::npos, "one owner says nothing");
-  others([](JobId) { return control::Switched{"restart", 1, 2, 9, Json()}; });
+    world.slurm.run(id, "node3", 2, "swell[elastic=max=4,grace=20 basic=2]").uid = id;
+  for (const JobId id : {1001, 1002, 1003}) world.server.says(id, swell::test::hello_of(id, 2), id);
+  others([](JobId) {
+    control::Status said;
+    said.state = control::JobState::active;
+    said.workers = 2;
+    return said;
+  });
+  cr_assert(world.until([&] {
+    return std::all_of(world.controller->jobs().begin(), world.controller->jobs().end(),
+                       [](const auto& one) { return one.first < 1000 || one.second.offered; });
+  }));
+  world.now += 10;
+  others([](JobId) { return control::Switched{"restart", 1, 4, 9, Json()}; });
   cr_assert_neq(
       why().find("by a restart, is expected to stop it for 9.00 s, by those of other jobs"),
       std::string::npos, "%s", why().c_str());

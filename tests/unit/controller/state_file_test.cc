@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 using namespace swell::controller;
 
@@ -61,32 +64,58 @@ Test(state_file, is_read_as_it_was_written) {
   cr_assert_eq(planned.submissions.on_clock(0, 5000).size(), 1u);
   cr_assert(save_state(folder.file(), planned).ok());
   cr_assert(load_state(folder.file()).value() == planned);
-  folder.put(R"({"version":3,"issued":{},"jobs":{},"submissions":7})");
-  cr_assert_neq(reason(folder).find("submissions: it must be a list"), std::string::npos);
-  folder.put(R"({"version":3,"issued":{},"jobs":{},"health":7})");
-  cr_assert_neq(reason(folder).find("health: it must be an object"), std::string::npos);
-}
-
-Test(state_file, a_damaged_plan_of_an_owner_is_said) {
-  const Folder folder;
-  folder.put(
-      R"({"version":3,"issued":{},"jobs":{"7":{"started":1,"paused":false,"max":0,"owners_plan":[0]}}})");
-  cr_assert_neq(reason(folder).find("owners_plan: 0 is no job id"), std::string::npos);
 }
 
 Test(state_file, what_changes_of_plan_have_cost_is_kept) {
   using swell::redeploy::Measured;
   const Folder folder;
   SavedState state;
-  state.jobs[7].pauses.changed(Measured::live, {5, 0.5});
-  state.pauses.changed(1000, Measured::restart, {0, 33});
+  state.jobs[7].pauses.changed(Measured::live, {5, 0.5}, 1e9);
+  state.pauses.changed(1000, Measured::restart, {0, 33}, 1e9);
   cr_assert(save_state(folder.file(), state).ok());
   cr_assert(load_state(folder.file()).value() == state);
-  folder.put(R"({"version":3,"issued":{},"jobs":{},"pauses":7})");
-  cr_assert_neq(reason(folder).find("pauses: it must be a list"), std::string::npos);
-  folder.put(
-      R"({"version":3,"issued":{},"jobs":{"7":{"started":1,"paused":false,"max":0,"pauses":7}}})");
-  cr_assert_neq(reason(folder).find("pauses: it must be an object"), std::string::npos);
+}
+
+Test(state_file, a_damaged_part_that_only_advises_leaves_the_grants) {
+  const std::string grants =
+      R"({"version":3,"issued":{"9f0c":{"parent":12,"node":"n","gpu_type":"","partition":"","qos":"",)"
+      R"("gpus":4,"workers":4,"cpus":4,"memory_mib":0}},)";
+  const auto job_with = [](const std::string& member) {
+    return R"("jobs":{"7":{"started":1,"paused":true,"max":5,)" + member + "}}";
+  };
+  const std::string good = R"("jobs":{})";
+  // What each part is, and words of the one sentence about it.
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {good + R"(,"submissions":7)", "submissions left out: submissions: it must be a list"},
+      {good + R"(,"submissions":[{"job":-1}])", "submissions left out"},
+      {good + R"(,"submissions":null)", "submissions left out"},
+      {good + R"(,"pauses":7)", "pauses left out: pauses: it must be a list"},
+      {good + R"(,"pauses":[{"owner":1,"way":"slow","delay_s":0,"pause_s":0}])", "\"slow\""},
+      {good + R"(,"pauses":[{"owner":1,"way":"live","delay_s":-1,"pause_s":0}])", "delay_s"},
+      {good + R"(,"health":7)", "health left out: health: it must be an object"},
+      {good + R"(,"health":{"node1":[]})", "health left out"},
+      {R"("jobs":[])", "jobs left out: \"jobs\" must be an object"},
+      {R"("jobs":{"x":{}})", "job x: \"x\" is no job id"},
+      {R"("jobs":{"8":7,"9":7})", "job 8: it must be an object (and 1 more)"},
+      {job_with(R"("pauses":7)"), "job 7: pauses: it must be an object"},
+      {job_with(R"("pauses":{"start_s":1,"live":[{}]})"), "job 7: pauses"},
+      {job_with(R"("owners_plan":[0])"), "owners_plan: 0 is no job id"},
+      {job_with(R"("training":7)"), "job 7: training"},
+      {job_with(R"("training":{"report":[]})"), "job 7: training"}};
+  for (const auto& [part, words] : cases) {
+    const Folder folder;
+    folder.put((grants + part + "}").c_str());
+    std::vector<std::string> dropped;
+    const auto state = load_state(folder.file(), &dropped);
+    cr_assert(state.ok(), "%s", part.c_str());
+    cr_assert_eq(state->issued.size(), 1u, "%s", part.c_str());
+    cr_assert_eq(state->issued.at("9f0c").gpus, 4);
+    cr_assert_eq(dropped.size(), 1u, "%s: %zu", part.c_str(), dropped.size());
+    cr_assert_neq(dropped[0].find(words), std::string::npos, "%s: %s", part.c_str(),
+                  dropped[0].c_str());
+    if (part.find("\"7\"") == std::string::npos) continue;
+    cr_assert(state->jobs.at(7).paused && state->jobs.at(7).own_max == 5, "%s", part.c_str());
+  }
 }
 
 Test(state_file, is_for_its_owner_alone) {

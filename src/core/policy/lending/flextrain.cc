@@ -126,8 +126,9 @@ class Decision {
       int more = 0;
       for (const Grant& grant : grants) more += grant.lent.gpus;
       const double speedup = static_cast<double>(total + more) / std::max(total, 1);
+      const redeploy::Cost start{0, redeploy::kInitialize_s};
       const double overhead_s =
-          (*job)->measured_cost ? (*job)->measured_cost->pause_s : redeploy::kInitialize_s;
+          redeploy::within_model((*job)->measured_cost.value_or(start), start).pause_s;
       if (likely_pays(**job, speedup, overhead_s, decisions))
         decisions.grants.insert(decisions.grants.end(), grants.begin(), grants.end());
     }

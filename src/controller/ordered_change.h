@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+
+namespace swell::controller {
+
+/// A change of plan that the controller has ordered of a job, from the message to the job's word of
+/// how long it stood still for it. The word counts once for each change, and only where the change
+/// has lasted for as long on the controller's clock. Not saved: a change that was under way when
+/// slurmctld was started again was not seen from its beginning, and its word does not count.
+class OrderedChange {
+ public:
+  /// The word of a change that takes longer does not count.
+  static constexpr double kLongest_s = 600;
+
+  /// Grow, Shrink or Replan was sent. One that follows before the job has changed belongs to the
+  /// same change.
+  void ordered(double now) noexcept {
+    if (!is_settled_ || is_under_way(now)) return;
+    since_ = now;
+    from_epoch_ = epoch_;
+    to_epoch_.reset();
+  }
+  /// The growth came to nothing.
+  void called_off() noexcept { since_.reset(); }
+  /// The job said which epoch it is in, and whether it is settled in it.
+  void heard(bool is_settled, int epoch) noexcept {
+    is_settled_ = is_settled;
+    epoch_ = epoch;
+    if (since_ && is_settled && epoch > from_epoch_ && !to_epoch_) to_epoch_ = epoch;
+  }
+  /// Takes the word of the change to `epoch`. Returns the seconds since the change was ordered;
+  /// none: no such change was, its word has counted, or it stood still for longer than that.
+  std::optional<double> take_word(int epoch, double stopped_s, double now) noexcept {
+    if (!since_ || epoch <= from_epoch_ || (to_epoch_ && epoch > *to_epoch_)) return std::nullopt;
+    const double seen_s = now - *since_;
+    since_.reset();
+    if (seen_s > kLongest_s || stopped_s > seen_s) return std::nullopt;
+    return seen_s;
+  }
+
+ private:
+  bool is_under_way(double now) const noexcept {
+    return since_ && !to_epoch_ && now - *since_ <= kLongest_s;
+  }
+
+  bool is_settled_ = false;  ///< by what was heard since slurmctld was started
+  int epoch_ = 0;
+  std::optional<double> since_;
+  int from_epoch_ = 0;
+  std::optional<int> to_epoch_;
+};
+
+}  // namespace swell::controller
