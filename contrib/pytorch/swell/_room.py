@@ -71,11 +71,12 @@ def is_out_of_room(error: BaseException, folder: str) -> bool:
     return False
 
 
-def save_beside(save: Callable[[], Any], path: str, whole: Callable[[], Sequence[str]]) -> Any:
+def save_beside(save: Callable[[], Any], path: str, whole: Callable[[], Sequence[str]], left_out: Callable[[], None] = lambda: None) -> Any:
     """Make a save of the script's, or of its framework, for which the checkpoints of this run may have left no room.
 
     whole: returns the paths of these, newest first. Where there is no room the older ones give way. Where the newest, which stays, still
     takes the room on the same file system, the save is left out, which is said, and None returned. Else raises what save() raises.
+    left_out: called then; a file is removed, but what a folder has of it is the caller's to remove.
     """
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
     try:
@@ -97,6 +98,7 @@ def save_beside(save: Callable[[], Any], path: str, whole: Callable[[], Sequence
         with suppress(FileNotFoundError):
             os.unlink(path)     # a part of it
     print(f"swell: {path} could not be written, as there is no room beside the checkpoint {held[0]}; training goes on without it", file=sys.stderr, flush=True)
+    left_out()
     return None
 
 

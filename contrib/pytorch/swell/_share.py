@@ -20,14 +20,17 @@ def _some(found: list[str]) -> str:
     return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
 
 
-def depends_on_workers(model: torch.nn.Module) -> list[str]:
-    """Returns a sentence for each kind of module whose results depend on the number of workers; none: the training does not."""
+def depends_on_workers(model: torch.nn.Module, *, trains: bool = False) -> list[str]:
+    """Returns a sentence for each kind of module whose results depend on the number of workers; none: the training does not.
+
+    trains: all modules will be in training mode, whatever they are in now.
+    """
     norms, drops = [], []
     for name, module in model.named_modules():
         name = f"{name.removeprefix('_orig_mod.').removeprefix('module.') or 'the model'} ({type(module).__name__})"
-        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm) and module.training:
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm) and (trains or module.training):
             norms.append(name)
-        elif isinstance(module, _DropoutNd) and module.training and module.p > 0:
+        elif isinstance(module, _DropoutNd) and (trains or module.training) and module.p > 0:
             drops.append(name)
     said = []
     if norms:
@@ -38,10 +41,10 @@ def depends_on_workers(model: torch.nn.Module) -> list[str]:
     return said
 
 
-def say_what_depends(model: torch.nn.Module) -> None:
+def say_what_depends(model: torch.nn.Module, *, trains: bool = False) -> None:
     """Say depends_on_workers() once in a job: at its first start, on rank 0, where its workers may change."""
     here = _request.place()
     if not _request.under_swellrun() or here.rank != 0 or here.epoch != 0:
         return
-    for each in depends_on_workers(model):
+    for each in depends_on_workers(model, trains=trains):
         print(f"swell: {each}", file=sys.stderr, flush=True)

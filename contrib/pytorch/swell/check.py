@@ -94,11 +94,16 @@ class Places:
     framework: str = "torch"
     names: set[str] = field(default_factory=set)
     variables: dict[str, list[str]] = field(default_factory=dict)       # names of what is made: "model", "optimizer", "accelerator", "elastic"
+    optimized: dict[str, str] = field(default_factory=dict)     # the model whose parameters each optimizer is given
     depends: set[tuple[int, str]] = field(default_factory=set)      # modules whose results depend on the number of workers, with their lines
 
     def variable(self, kind: str) -> str:
         """The script's own name of its newest one."""
         return self.variables.get(kind, [kind])[-1]
+
+    def optimizer_of(self, model: str) -> str:
+        """The script's own name of the optimizer that trains a model; its newest one where none is seen to."""
+        return next((name for name, trained in self.optimized.items() if trained == model), self.variable("optimizer"))
 
 
 def _called(node: ast.AST) -> str:
@@ -123,6 +128,12 @@ def _targets(node: ast.Assign) -> list[str]:
     return found
 
 
+def _parameters_of(node: ast.AST) -> str:
+    """The model whose parameters() stands in a call, as it is written; empty: none does."""
+    return next((ast.unparse(each.func.value) for each in ast.walk(node)
+                 if isinstance(each, ast.Call) and _called(each) in ("parameters", "named_parameters") and isinstance(each.func, ast.Attribute)), "")
+
+
 def _name_variables(tree: ast.AST, places: Places) -> None:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign):
@@ -131,6 +142,8 @@ def _name_variables(tree: ast.AST, places: Places) -> None:
         for name, value in zip(_targets(node), values):
             if name and (kind := _MADE.get(_called(value))):
                 places.variables.setdefault(kind, []).append(name)
+                if kind == "optimizer" and (model := _parameters_of(value)):
+                    places.optimized[name] = model
         if _called(node.value) == "prepare" and (names := [name for name in _targets(node) if name]):
             places.variables.setdefault("model", names[:1])
 
@@ -190,7 +203,8 @@ def _how(places: Places) -> dict[str, str]:
         line = where + "Trainer(callbacks=[elastic], use_distributed_sampler=False, ...) with elastic = LightningElastic(\"checkpoints\")"
         resume = fit + "trainer.fit(module, elastic.loader(dataset, global_batch=...), ckpt_path=elastic.newest())"
         return {"signal": line, "agreement": line, "checkpoint": line, "resume": resume}
-    model, optimizer, own = places.variable("model"), places.variable("optimizer"), places.variable("elastic")
+    model, own = places.variable("model"), places.variable("elastic")
+    optimizer = places.optimizer_of(model)
     name = f"AccelerateElastic({places.variable('accelerator')}, " if places.framework == "accelerate" else "Elastic("
     made = after(max(places.wrap, places.optimizer), f"{own} = {name}{model}, {optimizer}, directory=\"checkpoints\", global_batch=...)")
     loop = (f"line {places.loop}: " if places.loop else "") + f"for batch in {own}.batches(dataset, epochs=...):"

@@ -140,9 +140,8 @@ class Elastic:
         """Why a start over more workers would fail or be another training; empty: nothing speaks against it."""
         if why := readable(self._state):
             return why
-        if self.world == 1 and not self._is_shared() and self.wraps_later is False:
-            return (f"{type(self.model).__name__} can train on one worker alone, as nothing would average its gradients over more: wrap it in "
-                    "DistributedDataParallel or fully_shard before Elastic() where WORLD_SIZE is 1, too, and not only where it is more")
+        if self.world == 1 and not self._is_shared() and (how := self._how_to_wrap()):
+            return f"{type(self.model).__name__} can train on one worker alone, as nothing would average its gradients over more: {how}"
         return ""
 
     def _is_shared(self) -> bool:
@@ -155,7 +154,7 @@ class Elastic:
                             "in DistributedDataParallel or fully_shard before Elastic()")
         _check_layout(self.model, self.world)
         share = -(-self.global_batch // min(self.world, _request.place().basic_workers))
-        if getattr(self._wrapped, "static_graph", False) and share > self.micro_batch:
+        if self._has_static_graph() and share > self.micro_batch:
             raise ValueError(f"static_graph=True does not go with passes that share no gradients: a worker has {share} samples of the global "
                              f"batch, micro_batch={self.micro_batch}; leave micro_batch out, or static_graph")
         if self.scaler is not None and any(isinstance(parameter, DTensor) for parameter in self.model.parameters()):
@@ -374,7 +373,13 @@ class Elastic:
 
     # ---- what subclasses for frameworks change
 
-    wraps_later = False     # whether the model is wrapped where there is more than one worker, and not before
+    def _how_to_wrap(self) -> str:
+        """What makes a model that one worker trains one that several would train together; empty: it is that."""
+        return "wrap it in DistributedDataParallel or fully_shard before Elastic() where WORLD_SIZE is 1, too, and not only where it is more"
+
+    def _has_static_graph(self) -> bool:
+        """Whether DistributedDataParallel takes the graph for the same in each pass, on this number of workers or on more."""
+        return bool(getattr(self._wrapped, "static_graph", False))
 
     def _saved_optimizer(self) -> torch.optim.Optimizer:
         return self.optimizer

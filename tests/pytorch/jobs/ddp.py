@@ -2,7 +2,7 @@
 """A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `hsdp`: of two dimensions; `paced`: with a layer that
 takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
 has; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
-`hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `unreadable`: a state that no start could read; `average`: of the weights,
+`hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `drops`: with dropout; `unreadable`: a state that no start could read; `average`: of the weights,
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
 each worker). `unfreezes`: its first layer is trained from step 5 on; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
@@ -108,6 +108,8 @@ def main(arguments):
     model = common.network()
     if "paced" in arguments:
         model.append(common.Paced())
+    if "drops" in arguments:
+        model.append(torch.nn.Dropout(0.1))
     layers = model
     if "unfreezes" in arguments:
         for parameter in layers[0].parameters():

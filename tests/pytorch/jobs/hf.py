@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`freezes`: its first layer is trained to step 5; `fewer`: another data set; `sgd`: another optimizer; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with();
+`freezes`: its first layer is trained to step 5; `fewer`: another data set; `sgd`: another optimizer; `few`: an epoch ends with 2 samples; `own`: a model that makes the mean of a loss itself; `sharded`: its layers are, by fully_shard(); `one`: of its checkpoints the best alone is left at the end, which is that of step 5; `drops`: with dropout; `dies`: the first worker is killed within its second save; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with();
 `fails-alone`: rank 1 fails before it saves its random numbers, the second time."""
 
 import os
@@ -31,6 +31,16 @@ class Texts(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         return {"input_ids": self.rows[index], "labels": self.rows[index]}
+
+
+class Own(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, input_ids, labels):
+        made = self.inner(input_ids=input_ids, labels=labels)
+        return {"loss": made.loss, "logits": made.logits}
 
 
 class Unknown:
@@ -86,13 +96,29 @@ def fail_once(owner, name):
     setattr(owner, name, failing)
 
 
+def die_in_a_save():
+    act, calls = transformers.Trainer._save_rng_state, []
+
+    def dying(*made, **options):
+        calls.append(True)
+        if len(calls) == 2 and os.environ["SWELL_EPOCH"] == "0":
+            os._exit(9)
+        return act(*made, **options)
+    transformers.Trainer._save_rng_state = dying
+
+
 def main(arguments):
     common.fail_as_told(arguments)
+    if "dies" in arguments:
+        die_in_a_save()
     if "fails-alone" in arguments:
         fail_once(transformers.Trainer, "_save_rng_state")
     transformers.set_seed(5)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        vocab_size=64, n_positions=24, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+        vocab_size=64, n_positions=24, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0.1 if "drops" in arguments else 0, embd_pdrop=0, attn_pdrop=0))
+    if "own" in arguments:
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())        # safetensors take no tied ones
+        model = Own(model)
     evaluates = "evaluate" in arguments
     args = transformers.TrainingArguments(
         output_dir=common.path("out"), per_device_train_batch_size=BATCH, gradient_accumulation_steps=common.GLOBAL_BATCH // BATCH,
@@ -100,10 +126,16 @@ def main(arguments):
         save_total_limit=2, use_cpu=True, report_to=[], disable_tqdm=True, per_device_eval_batch_size=1,
         eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False,
         **({"optim": "sgd"} if "sgd" in arguments else {}))
+    if "one" in arguments:
+        args.eval_strategy, args.eval_steps, args.save_steps, args.save_total_limit = transformers.trainer_utils.IntervalStrategy.STEPS, 5, 5, 1
+        args.load_best_model_at_end, args.metric_for_best_model, args.greater_is_better = True, "eval_loss", True       # the first is the worst
+    if "sharded" in arguments:
+        for layer in model.transformer.h:
+            torch.distributed.fsdp.fully_shard(layer, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (torch.distributed.get_world_size(),)))
     log = Log()
     if "freezes" in arguments:
         log.freezes = model.transformer.h[0]
-    texts = Texts(60 if "fewer" in arguments else common.SAMPLES)
+    texts = Texts(60 if "fewer" in arguments else 98 if "few" in arguments else common.SAMPLES)
     trainer = transformers.Trainer(model, args, train_dataset=common.Streamed(texts) if "streamed" in arguments else texts, eval_dataset=Texts(12), callbacks=[log, *([Spoils(1)] if "unreadable" in arguments else [Spoils(15)] if "spoils" in arguments else [])])
     elastic = SwellCallback.attach(trainer)
     if "profile" in arguments:

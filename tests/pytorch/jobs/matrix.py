@@ -34,8 +34,8 @@ class Moments:
         marker = common.path(f"moment.{kind}.{step}")
         if int(os.environ.get("RANK", "0")) or (kind, step) not in self.due or os.path.exists(marker):
             return
-        with open(marker, "w"):
-            pass
+        with open(marker, "w") as file:
+            file.write(os.environ["SWELL_EPOCH"])
         if "SWELL_RUNTIME" not in os.environ:
             os.kill(os.getpid(), signal.SIGUSR1)
             return
@@ -150,7 +150,7 @@ def sft(transformers, options, streamed):
 
 
 def trainer(moments, kind, streamed):
-    """kind: LoRA, SFT of TRL, or nothing."""
+    """kind: LoRA, SFT of TRL, best (of which alone there are checkpoints), or nothing."""
     import transformers
     from transformers.trainer_callback import ExportableState
 
@@ -210,6 +210,8 @@ def trainer(moments, kind, streamed):
         warmup_steps=3, logging_steps=3, save_steps=EVERY, eval_strategy="steps", eval_steps=EVERY, per_device_eval_batch_size=2, save_total_limit=2,
         load_best_model_at_end=True, metric_for_best_model="eval_loss", greater_is_better=False, use_cpu=True, report_to=[], disable_tqdm=True,
         seed=5)
+    if kind == "best":
+        options.update(save_strategy="best", save_total_limit=1)
     callbacks = [counts := Counts(), stopping := transformers.EarlyStoppingCallback(20)]
     if kind == "SFT":
         made = sft(transformers, options, streamed)(callbacks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step; `fewer`, `sgd`, `unscheduled`: another data set, optimizer, no schedule; `unreadable`: a hyperparameter that no start could read; `unfreezes`: its first layer is trained from the second epoch on;
+"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step; `fewer`, `sgd`, `unscheduled`: another data set, optimizer, no schedule; `drops`: with dropout; `sharded`: by fully_shard() in Lightning's strategy for that; `unreadable`: a hyperparameter that no start could read; `unfreezes`: its first layer is trained from the second epoch on;
 `profile`: what was seen of its steps is written at the end; `numpy`: with a learning rate and a hyperparameter of numpy's, and a path; `best`: with a
 ModelCheckpoint beside Swell's checkpoints, and a logger that notes how it ends; `aside`: saves are written beside the training; EIO: common.fail_with()."""
 
@@ -15,7 +15,9 @@ import torch
 from lightning.pytorch.callbacks import BaseFinetuning, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io import AsyncCheckpointIO
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 
 import common
 from swell.integrations import LightningElastic
@@ -42,6 +44,11 @@ class ResNet(pl.LightningModule):
         torch.manual_seed(3)
         self.net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), Block(8), Block(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                                  nn.Linear(8, 4))
+
+    def configure_model(self):
+        if "sharded" in self.words:
+            for layer in [each for each in self.net if isinstance(each, (Block, nn.Linear))] + [self.net]:
+                fully_shard(layer, mesh=self.device_mesh["data_parallel"])
 
     def training_step(self, batch, _index):
         x, y = batch
@@ -103,13 +110,16 @@ def main(arguments):
     passes = 2 if "accumulates" in arguments else 1
     own = [ModelCheckpoint(common.path("checkpoints/own"), every_n_train_steps=3, save_top_k=-1, save_on_exception=True, filename="{step}")]
     trainer = pl.Trainer(
-        accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[Begins(), elastic, *(own if "best" in arguments else []), *([Unfreezes()] if "unfreezes" in arguments else [])],
+        accelerator="cpu", devices=elastic.devices,
+        strategy=ModelParallelStrategy(data_parallel_size=elastic.devices, tensor_parallel_size=1) if "sharded" in arguments else "ddp", num_nodes=elastic.num_nodes, callbacks=[Begins(), elastic, *(own if "best" in arguments else []), *([Unfreezes()] if "unfreezes" in arguments else [])],
         plugins=[AsyncCheckpointIO()] if "aside" in arguments else None,
         use_distributed_sampler=False, accumulate_grad_batches=passes, max_steps=common.steps(), logger=Ends(common.path("."), version=elastic.version) if "best" in arguments else False, enable_checkpointing="best" in arguments, enable_progress_bar=False,
         enable_model_summary=False, limit_val_batches=20 if "evaluate" in arguments else 0, num_sanity_val_steps=0,
         default_root_dir=common.path("."))
     model = ResNet()
     model.words = arguments
+    if "drops" in arguments:
+        model.net.append(nn.Dropout(0.1))
     if "unreadable" in arguments:
         model.save_hyperparameters({"x": Ends})
     if "numpy" in arguments:

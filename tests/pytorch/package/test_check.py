@@ -12,7 +12,7 @@ import torch
 
 from conftest import TOP
 from swell._share import depends_on_workers
-from swell.check import _how, _notes, find_places
+from swell.check import _WATCH, _how, _notes, find_places
 
 JOBS = os.path.join(TOP, "tests", "pytorch", "jobs")
 PLAIN = """\
@@ -65,7 +65,7 @@ GAN = """\
 
 
 @pytest.mark.parametrize("text, said", [
-    (GAN, ["AccelerateElastic(acc, G, od, ", "elastic takes one optimizer: give it one with the parameters of og and od as groups"]),
+    (GAN, ["AccelerateElastic(acc, G, og, ", "elastic takes one optimizer: give it one with the parameters of og and od as groups"]),
     (PLAIN.replace("model", "net").replace("optimizer =", "opt ="), ["after line 5: elastic = Elastic(net, opt, "]),
     (PLAIN + "elastic = Elastic(model, optimizer)\n", ["line 6: for batch in elastic.batches(dataset, epochs=...):"]),
 ])
@@ -83,6 +83,21 @@ def test_modules_that_depend_on_the_number_of_workers_are_noted(tmp_path):
     said = depends_on_workers(model)
     assert [each.partition(":")[0] for each in said] == ["0 (BatchNorm1d)", "3 (Dropout)"]
     assert depends_on_workers(model.eval()) == [] and depends_on_workers(torch.nn.SyncBatchNorm.convert_sync_batchnorm(model[:1].train())) == []
+
+
+def test_steps_of_two_optimizers_that_step_alike_are_counted_once(tmp_path):
+    script = _WATCH + textwrap.dedent("""\
+        import torch
+        nets = [torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)]
+        optimizers = [torch.optim.AdamW(net.parameters()) for net in nets]
+        for at in range(4):
+            for net, optimizer in zip(nets, optimizers):
+                net(torch.ones(1, 2)).sum().backward()
+                optimizer.step()
+        """)
+    environment = {**os.environ, "SWELL_CHECK_FOLDER": str(tmp_path), "SWELL_EPOCH": "0", "RANK": "0"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    assert (tmp_path / "step.0.0").read_text() == "4 4"
 
 
 @pytest.mark.parametrize("text", [b"# -*- coding: latin-1 -*-\nname = '\xe9'\nimport time; time.sleep(600)\n",

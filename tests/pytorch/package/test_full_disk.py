@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Checkpoints on a file system of their own that is full, over its quota or broken: what Swell does itself ends no training."""
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -16,9 +17,11 @@ import transformers  # noqa: E402,F401
 from transformers import Trainer  # noqa: E402,F401
 
 import torch  # noqa: E402
+from torch.distributed.checkpoint import FileSystemWriter  # noqa: E402
 
 from forked import Run, apart, deviation  # noqa: E402
-from swell import _room  # noqa: E402
+from swell import _request, _room  # noqa: E402
+from swell.torch import Elastic  # noqa: E402
 
 SAME = 1e-5
 FOLDERS = {"hf": "out"}
@@ -42,8 +45,9 @@ class Disk:
 
     def fill(self, leave=0):
         """Leave so many bytes."""
-        with open(os.path.join(self.path, "ballast"), "wb") as file:
-            file.write(bytes(self.free() - leave))
+        with contextlib.suppress(OSError), open(os.path.join(self.path, "ballast"), "wb", buffering=0) as file:       # a job may write meanwhile
+            while (there := self.free() - leave) > 0:
+                file.write(bytes(min(there, MIB)))
 
     def empty(self):
         os.unlink(os.path.join(self.path, "ballast"))
@@ -86,7 +90,8 @@ def test_what_swell_cannot_save_ends_no_training(job, how, disk, tmp_path):
         disk.fill() if how == "full" else open(broken, "w").close()
         run.ask().reach(22)         # past the checkpoint of step 20
         assert run.sizes() == [2] and "could not be written to" in run.why and run.why.endswith("the one before, of step 10, is whole"), run.why
-        assert (os.strerror(getattr(errno, how)) if how != "full" else "No space left on device") in run.why or how == "full", run.why
+        reasons = ["No space left on device", "PytorchStreamWriter failed writing file"] if how == "full" else [os.strerror(getattr(errno, how))]
+        assert any(reason in run.why for reason in reasons), run.why
         disk.empty() if how == "full" else os.unlink(broken)
         run.reach(32)               # past that of step 30
         assert run.sizes() == may and not run.why, "it can save again"
@@ -150,7 +155,11 @@ def test_accelerators_own_saves_are_numbered_on_and_end_no_training_for_want_of_
     finally:
         run.end()
     assert "there is no room for" in run.said() and "step-000000010 is removed" in run.said()
-    assert len(os.listdir(own)) == 10 and sorted(run.curve()) == list(range(1, 41))
+    assert sorted(run.curve()) == list(range(1, 41))
+    whole = {name: sorted(os.listdir(os.path.join(own, name))) for name in os.listdir(own)}
+    left_out = [5] if "training goes on without it" in run.said() else []
+    assert sorted(whole) == sorted(f"checkpoint_{at}" for at in range(10) if at not in left_out)
+    assert {"model.safetensors", "optimizer.bin", "random_states_0.pkl"} <= set.intersection(*map(set, whole.values())), whole
 
 
 def test_checkpoints_of_which_three_do_not_fit_are_saved_all_the_same(disk, tmp_path):
@@ -165,6 +174,30 @@ def test_checkpoints_of_which_three_do_not_fit_are_saved_all_the_same(disk, tmp_
         run.end()
     assert "could not be written" not in run.said() and "there is no room for another checkpoint: the older checkpoint" in run.said()
     assert [name for name in sorted(os.listdir(disk.path)) if name.startswith("step")][-1] == "step-000000045"
+
+
+@apart
+@pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("where", ["rest", "shards"])
+def test_a_checkpoint_that_a_broken_file_system_or_a_quota_refuses_is_left_out(where, number, tmp_path, monkeypatch, capfd):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+    data = torch.utils.data.TensorDataset(torch.ones(24, 2), torch.ones(24, 1))
+    model = torch.nn.Linear(2, 1)
+    elastic = Elastic(model, torch.optim.AdamW(model.parameters()), directory=tmp_path / "c", global_batch=4, checkpoint_every=2)
+    for step, (x, y) in enumerate(elastic.batches(data, steps=6), 1):
+        if step == 2:
+            monkeypatch.setattr(*((torch, "save") if where == "rest" else (FileSystemWriter, "write_data")), refuse)
+        if step == 4:
+            _request.ask()
+        if step == 6:
+            monkeypatch.undo()
+        elastic.step(torch.nn.functional.mse_loss(model(x), y))
+    said = capfd.readouterr().err
+    lines = [line for line in said.splitlines() if "could not be written to" in line]
+    assert len(lines) == 2 and all(f": {os.strerror(number)}, and there is none before it" in line for line in lines), said
+    assert "of step 2 " in lines[0] and lines[0].endswith("training goes on") and lines[1].startswith("swell: asked to leave, but training goes on: "), said
+    assert sorted(os.listdir(tmp_path / "c")) == ["step-000000006"], "what is not whole takes space"
 
 
 # ---- saves of the script's
@@ -201,10 +234,40 @@ def test_older_checkpoints_give_way_to_a_save_of_the_script(error, tmp_path, cap
 
 def test_the_newest_checkpoint_stays_and_the_script_trains_on(tmp_path, capfd):
     whole = checkpoints(tmp_path, 2)
-    full = [OSError(errno.ENOSPC, "No space left on device") for _ in range(2)]
-    assert _room.save_beside(Saves(tmp_path / "own", *full), str(tmp_path / "own"), whole) is None
+    full, left_out = [OSError(errno.ENOSPC, "No space left on device") for _ in range(2)], []
+    assert _room.save_beside(Saves(tmp_path / "own", *full), str(tmp_path / "own"), whole, lambda: left_out.append(True)) is None
+    assert left_out == [True]
     assert [os.path.basename(path) for path in whole()] == ["step-1"] and not (tmp_path / "own").exists()
     assert "training goes on without it" in capfd.readouterr().err
+
+
+@apart
+def test_a_new_folder_of_Accelerate_s_that_lacks_a_part_is_removed(tmp_path, monkeypatch):
+    from accelerate import Accelerator, accelerator as home
+    from accelerate.utils import ProjectConfiguration
+    from swell.integrations import AccelerateElastic
+
+    def write(folder, *_, **__):
+        with open(os.path.join(folder, "model.safetensors"), "w") as file:
+            file.write("a part")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(home, "save_accelerator_state", write)
+    accelerator = Accelerator(cpu=True, project_config=ProjectConfiguration(str(tmp_path), automatic_checkpoint_naming=True))
+    model = torch.nn.Linear(2, 1)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    AccelerateElastic(accelerator, model, optimizer, directory=tmp_path / "c", global_batch=4)
+    whole = tmp_path / "c" / "step-000000001"
+    whole.mkdir()
+    (whole / ".metadata").touch()
+    accelerator.save_state()
+    assert not list((tmp_path / "checkpoints").iterdir()), "load_state() would take it for whole"
+    accelerator.project_configuration.automatic_checkpoint_naming = False
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "of the script").touch()
+    accelerator.save_state(str(kept))
+    accelerator.save_state(str(tmp_path / "new"))
+    assert (kept / "of the script").exists() and not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("error, there", [(OSError(errno.EIO, "Input/output error"), 2), (OSError(errno.EACCES, "Permission denied"), 2),
@@ -224,4 +287,6 @@ def test_torchs_own_writer_is_seen_to_have_no_room(disk):
         torch.save(torch.zeros(MIB), path)
     assert _room.is_out_of_room(failed.value, disk.path)
     os.unlink(path)
-    assert not _room.is_out_of_room(RuntimeError("another"), disk.path) or disk.free() < MIB
+    disk.unmount()
+    disk.mount("4m")
+    assert not _room.is_out_of_room(RuntimeError("another"), disk.path), "there is room"

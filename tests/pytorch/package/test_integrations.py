@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Trainer, Accelerate and Lightning: resized, the loss of every step stays what it was."""
 
+import argparse
 import json
 import os
 
@@ -45,6 +46,12 @@ def test_resizes_leave_the_loss_of_every_step_as_it_is(framework, tmp_path):
     print(f"largest deviation {worst:.1e}")
 
 
+@pytest.mark.parametrize("model", ["", "own"])
+def test_an_epoch_s_end_with_fewer_samples_than_workers_is_as_on_one_worker(model, runs):
+    made = [runs(Run, str(world), "hf", "few", model, steps=10).fast().start(world).leave_well() for world in (1, 3)]
+    assert deviation(made[1].curve(), made[0].curve()) < SAME
+
+
 def test_a_worker_that_fails_within_a_save_of_the_Trainer_keeps_nobody_waiting(tmp_path):
     run = Run(tmp_path / "fails", "hf", "fails-alone", steps=34).fast().start(2)
     try:
@@ -78,14 +85,16 @@ def test_a_request_in_an_evaluation_is_acted_on(framework, tmp_path):
     assert os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation was not made up for"
 
 
-@pytest.mark.parametrize("framework", JOBS)
-def test_a_finished_run_started_again_trains_nothing(framework, tmp_path):
-    run = Run(tmp_path / "finished", JOBS[framework], steps=5).fast().start(1).leave_well().start(2)
+@pytest.mark.parametrize("framework, options", [*((each, ()) for each in JOBS), ("Trainer", ("evaluate", "one"))])
+def test_a_finished_run_started_again_trains_nothing(framework, options, tmp_path):
+    run = Run(tmp_path / "finished", JOBS[framework], *options, steps=12).fast().start(1).leave_well().start(2)
     try:
         run.leave_well()
     finally:
         run.end()
-    assert [line["step"] for line in run.lines()] == [1, 2, 3, 4, 5]
+    assert [line["step"] for line in run.lines()] == list(range(1, 13))
+    if options:
+        assert "checkpoint-12" not in os.listdir(tmp_path / "finished" / "out") and "nothing is left to train of max_steps=12" in run.said()
 
 
 @pytest.mark.parametrize("job, option", [("hf", "model-only"), ("hf", "numpy"), ("pl_resnet", "numpy")])
@@ -136,6 +145,84 @@ def test_a_checkpoint_of_the_Trainer_that_no_start_could_read_is_not_gone_on_wit
     run.kill(0).leave()
     run.fast().start(1).leave_well()
     assert [line["step"] for line in run.lines() if line["epoch"]] == list(range(11, 25)), "it goes on from the newest that can be read"
+
+
+@pytest.mark.parametrize("job", ["ddp", "hf", "pl_resnet"])
+def test_modules_that_depend_on_the_number_of_workers_are_named_once_in_a_job(job, runs):
+    run = runs(Run, "drops", job, "drops", steps=2).fast().start(2).leave_well()
+    said = "(Dropout)"
+    assert [sum(line.startswith("swell: ") and said in line and "draws other masks" in line for line in run.said(rank).splitlines()) for rank in (0, 1)] == [1, 0]
+    run.start(1).leave_well()
+    assert "draws other masks" not in run.said()
+
+
+def test_what_workers_have_left_that_were_killed_in_a_save_is_removed(runs):
+    run = runs(Run, "dies", "hf", "dies", steps=16).start(1).reach(12)
+    out, step = os.path.join(run.folder, "out"), run.ask().leave() and run.step()
+    assert step not in (10, 20) and sorted(os.listdir(out)) == ["checkpoint-10", f"checkpoint-{step}", "run.lock"]
+    run.fast().start(1).leave_well()
+    assert f"checkpoint-{step}" not in os.listdir(out) and [line["step"] for line in run.lines() if line["epoch"]] == list(range(11, 17))
+    assert not [name for each in os.listdir(out) for name in os.listdir(os.path.join(out, each)) if name == "swell.unfinished"]
+
+    run = runs(Run, "left", "pl_resnet", steps=2).fast()
+    folder = os.path.join(run.folder, "checkpoints")
+    os.makedirs(os.path.join(folder, "step-000000017.ckpt.unfinished"))
+    for name in ("step-000000018.ckpt.unfinished", "own.unfinished"):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write("a part")
+    run.start(1).leave_well()
+    assert sorted(os.listdir(folder)) == ["own.unfinished", "step-000000002.ckpt"]
+
+
+@apart
+def test_what_more_workers_would_show_is_looked_at_on_one_by_Accelerate(tmp_path, monkeypatch):
+    from accelerate import Accelerator, DistributedDataParallelKwargs
+    from swell.integrations import AccelerateElastic
+
+    def elastic(accelerator, prepares=True, **options):
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = accelerator.prepare(model, optimizer) if prepares else (model, accelerator.prepare(optimizer))
+        return AccelerateElastic(accelerator, model, optimizer, directory=tmp_path, global_batch=4, **options)
+    assert elastic(Accelerator(cpu=True))._bar == ""
+    assert "nothing would average its gradients over more: give AccelerateElastic the model that accelerator.prepare()" in elastic(Accelerator(cpu=True), False)._bar
+    with pytest.raises(ValueError, match="static_graph=True does not go with passes that share no gradients"):
+        elastic(Accelerator(cpu=True, kwargs_handlers=[DistributedDataParallelKwargs(static_graph=True)]), micro_batch=2)
+    accelerator, model = Accelerator(cpu=True), torch.nn.Linear(2, 1)
+    monkeypatch.setattr(type(accelerator.state), "deepspeed_plugin", property(lambda _: object()))
+    with pytest.raises(ValueError, match="cannot resize a training with DeepSpeed"):
+        AccelerateElastic(accelerator, model, torch.optim.SGD(model.parameters(), lr=0.1), directory=tmp_path, global_batch=4)
+
+
+def test_a_model_that_Lightning_shards_is_resized(runs):
+    reference = runs(Run, "reference", "pl_resnet", "sharded", steps=12).fast().start(1)
+    run = runs(Run, "sharded", "pl_resnet", "sharded", steps=12).start(2).reach(4).ask().leave_well()
+    run.fast().start(3).leave_well()
+    reference.leave_well()
+    assert run.worlds() == [2, 3] and [line["step"] for line in run.lines()] == list(range(1, 13))
+    assert deviation(run.curve(), reference.curve()) < SAME
+
+
+def test_a_model_that_is_sharded_beside_the_Trainer_is_refused_before_it_is_trained(runs):
+    run = runs(Run, "sharded", "hf", "sharded", steps=12).fast().start(2)
+    assert run.leave() == [1, 1] and run.step() == 0
+    assert "is sharded, but not by the Trainer" in run.said() and "fsdp_config of TrainingArguments" in run.said()
+
+
+@apart
+@pytest.mark.parametrize("kind, refused", [("FULL_STATE_DICT", True), ("SHARDED_STATE_DICT", False)])
+def test_attach_takes_FSDP2_with_sharded_checkpoints_alone(kind, refused, tmp_path, monkeypatch):
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
+    trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=[{"input_ids": [1]}] * 8)
+    trainer.is_fsdp_enabled = True      # on GPUs alone
+    state = type(trainer.accelerator.state)
+    monkeypatch.setattr(type(trainer.accelerator), "is_fsdp2", property(lambda _: True))
+    monkeypatch.setattr(state, "fsdp_plugin", argparse.Namespace(state_dict_type=f"StateDictType.{kind}"), raising=False)
+    if refused:
+        with pytest.raises(ValueError, match="cannot save under FSDP2 with FULL_STATE_DICT.*SHARDED_STATE_DICT"):
+            SwellCallback.attach(trainer)
+    else:
+        SwellCallback.attach(trainer)
 
 
 @pytest.mark.parametrize("job, other, says", [
@@ -284,7 +371,7 @@ def test_two_runs_that_train_at_once_do_not_share_a_folder(job, tmp_path):
 
 
 @apart
-@pytest.mark.parametrize("option, says", [({"auto_find_batch_size": True}, "auto_find_batch_size"), ({"ignore_data_skip": True}, "ignore_data_skip"),
+@pytest.mark.parametrize("option, says", [({"ddp_static_graph": True, "gradient_accumulation_steps": 2}, "ddp_static_graph=True"), ({"auto_find_batch_size": True}, "auto_find_batch_size"), ({"ignore_data_skip": True}, "ignore_data_skip"),
                                           ({"average_tokens_across_devices": False}, "average_tokens_across_devices"),
                                           ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy=group_by_length")])
 def test_attach_refuses_what_would_not_be_the_same_run(option, says, tmp_path):

@@ -136,6 +136,16 @@ def test_a_growth_that_cannot_be_saved_is_declined_and_training_goes_on(runs, re
     assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
 
 
+def test_a_growth_that_cannot_be_saved_is_declined_where_there_is_no_checkpoint_before(runs):
+    run = runs(Run, "full", "ddp", "no-checkpoints", steps=12).start(1).reach(2)
+    with open(os.path.join(run.folder, "full"), "w"):
+        run.reach(4).ask().reach(7)
+    assert run.sizes() == [1] and run.why.endswith(": File too large, and there is none before it"), run.why
+    os.remove(os.path.join(run.folder, "full"))
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 13))
+
+
 def test_a_periodic_checkpoint_that_fails_ends_nothing_and_is_said_once(runs):
     run = runs(Run, "full", "ddp", steps=45).start(1)
     run.until(lambda: os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000010", ".metadata")), "the first checkpoint")

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ __all__ = ["STATE", "Folder", "Moment", "Shares", "callback_states", "make_reada
 
 STATE = "trainer_state.json"
 _WHOLE = "swell.json"       # in a checkpoint folder: all workers have written their part
+_UNFINISHED = "swell.unfinished"        # in one that is being written
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -61,7 +62,7 @@ class Folder:
         for step in self._steps():
             path = self.of_step(step)
             about = self.about(path)
-            if os.path.exists(os.path.join(path, STATE)) and accepts(about or {}):
+            if os.path.exists(os.path.join(path, STATE)) and accepts(about or {}) and not os.path.exists(os.path.join(path, _UNFINISHED)):
                 if about is not None or any(name.startswith("optimizer") for name in os.listdir(path)):
                     found.append((about is not None, step, path))
         return max(found)[2] if found else None
@@ -69,12 +70,24 @@ class Folder:
     def is_between(self, step: int) -> bool:
         return bool((self.about(self.of_step(step)) or {}).get("between"))
 
-    def unmark(self, step: int) -> None:
+    def begin(self, step: int) -> None:
         """The checkpoint of a step is about to be written."""
-        try:
-            os.unlink(os.path.join(self.of_step(step), _WHOLE))
-        except FileNotFoundError:
+        os.makedirs(self.of_step(step), exist_ok=True)
+        with open(os.path.join(self.of_step(step), _UNFINISHED), "w"):
             pass
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.of_step(step), _WHOLE))
+
+    def finish(self, step: int) -> None:
+        """The checkpoint of a step is written."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.of_step(step), _UNFINISHED))
+
+    def remove_unfinished(self) -> None:
+        """Remove what workers have left that were killed as they wrote. REQUIRES: nobody writes."""
+        for step in self._steps():
+            if os.path.exists(os.path.join(self.of_step(step), _UNFINISHED)):
+                shutil.rmtree(self.of_step(step), ignore_errors=True)
 
     def mark(self, step: int, about: dict[str, Any]) -> None:
         """The checkpoint of a step is whole; about: said of it."""

@@ -10,10 +10,12 @@ from typing import Any
 
 import accelerate.accelerator as home
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.scheduler import AcceleratedScheduler
-from accelerate.utils import send_to_device
+from accelerate.utils import DistributedType, send_to_device
 
+from swell._agreement import cpu_group
 from swell._room import save_beside
 from swell.torch import Elastic
 
@@ -25,7 +27,8 @@ class _Saves:
 
     def __init__(self, elastic: AccelerateElastic) -> None:
         self._accelerator, self._save = elastic.accelerator, elastic.accelerator.save_state
-        self._goes_on = False
+        self._goes_on = self._lacks = False        # _lacks: a part of the present save was left out
+        self._group: dist.ProcessGroup | None = None
         elastic.accelerator.save_state = self.save_state
         for name in ("save_accelerator_state", "save_custom_state"):
             self._watch(name, elastic)
@@ -37,24 +40,42 @@ class _Saves:
         self._accelerator.project_configuration.iteration, self._goes_on = state["iteration"], True
 
     def save_state(self, output_dir: str | None = None, *arguments: Any, **options: Any) -> Any:
-        """Accelerator.save_state(); one of a step that is trained again, as after a kill, takes the place of the one before."""
-        accelerator = self._accelerator
-        if self._goes_on and accelerator.project_configuration.automatic_checkpoint_naming:
-            stale = os.path.join(accelerator.project_dir, "checkpoints", f"checkpoint_{accelerator.save_iteration}")
-            if accelerator.is_main_process:
-                shutil.rmtree(stale, ignore_errors=True)
-            accelerator.wait_for_everyone()
-        return self._save(output_dir, *arguments, **options)
+        """Accelerator.save_state(); one of a step that is trained again, as after a kill, takes the place of the one before.
 
-    @staticmethod
-    def _watch(name: str, elastic: AccelerateElastic) -> None:
+        Where a worker could not write its part for want of room, the new folder is removed: load_state() would take it for whole.
+        """
+        accelerator, folder, self._lacks = self._accelerator, output_dir, False
+        if accelerator.project_configuration.automatic_checkpoint_naming:
+            folder = os.path.join(accelerator.project_dir, "checkpoints", f"checkpoint_{accelerator.save_iteration}")
+            if self._goes_on and accelerator.is_main_process:
+                shutil.rmtree(folder, ignore_errors=True)
+        is_new = folder is not None and not os.path.exists(folder)
+        accelerator.wait_for_everyone()
+        saved = self._save(output_dir, *arguments, **options)
+        if self._is_partial() and is_new and folder is not None and accelerator.is_main_process:
+            shutil.rmtree(folder, ignore_errors=True)
+        return saved
+
+    def _is_partial(self) -> bool:
+        """Whether any worker has left out a part of the save."""
+        if not dist.is_initialized():
+            return self._lacks
+        self._group = self._group or cpu_group()
+        lack = torch.tensor([int(self._lacks)], dtype=torch.int32)
+        dist.all_reduce(lack, op=dist.ReduceOp.MAX, group=self._group)
+        return bool(lack.item())
+
+    def _leave_out(self) -> None:
+        self._lacks = True
+
+    def _watch(self, name: str, elastic: AccelerateElastic) -> None:
         """Saves of the script's end no training for want of the room that this run's checkpoints take."""
         found = getattr(home, name)
         write = getattr(found, "swell_writes", found)
 
         def beside(*arguments: Any, **options: Any) -> Any:
             folder = os.fspath(arguments[0 if name == "save_accelerator_state" else 1])
-            return save_beside(lambda: write(*arguments, **options), folder, elastic._checkpoints.paths)
+            return save_beside(lambda: write(*arguments, **options), folder, elastic._checkpoints.paths, self._leave_out)
         setattr(beside, "swell_writes", write)
         setattr(home, name, beside)
 
@@ -73,12 +94,13 @@ class AccelerateElastic(Elastic):
     workers demands. options: those of Elastic. A schedule that was prepared, too, is stepped once an optimizer step all the same.
     """
 
-    wraps_later = True      # prepare() wraps a model for more than one worker alone
-
     def __init__(self, accelerator: Accelerator, model: torch.nn.Module, optimizer: Any, **options: Any) -> None:
         if accelerator.gradient_accumulation_steps != 1:
             raise ValueError(f"Accelerator(gradient_accumulation_steps={accelerator.gradient_accumulation_steps}): leave it out, and give "
                              "global_batch and micro_batch to AccelerateElastic, which accumulates what the workers demand")
+        if getattr(accelerator.state, "deepspeed_plugin", None) is not None or accelerator.distributed_type == DistributedType.MEGATRON_LM:
+            raise ValueError("AccelerateElastic cannot resize a training with DeepSpeed or Megatron-LM: their checkpoints are read by as many workers as wrote "
+                             "them; use DistributedDataParallel or FSDP")
         self.accelerator = accelerator
         if accelerator.scaler is not None:
             options["state"] = {**(options.get("state") or {}), "scaler": accelerator.scaler}
@@ -93,6 +115,14 @@ class AccelerateElastic(Elastic):
         """As Elastic.batches(), on the accelerator's device."""
         for batch in super().batches(dataset, **options):
             yield send_to_device(batch, self.accelerator.device)
+
+    def _how_to_wrap(self) -> str:
+        # prepare() wraps a model for more than one worker alone, but notes it on one, too.
+        is_prepared = any(getattr(each, "_orig_mod", each) is self._wrapped for each in self.accelerator._models)
+        return "" if is_prepared else "give AccelerateElastic the model that accelerator.prepare() returns"
+
+    def _has_static_graph(self) -> bool:
+        return super()._has_static_graph() or bool(getattr(self.accelerator.ddp_handler, "static_graph", False))
 
     def _saved_optimizer(self) -> torch.optim.Optimizer:
         optimizer: torch.optim.Optimizer = getattr(self.optimizer, "optimizer", self.optimizer)

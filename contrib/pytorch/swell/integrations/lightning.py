@@ -26,6 +26,7 @@ from swell import _identity, _native, _request, data
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
+from swell._share import say_what_depends
 from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import on_all, together, why_unsaved
 from swell._generators import generators, restore_generators
@@ -164,6 +165,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         _identity.check_same(self._loaded.get("identity"), kinds=_kinds(trainer))       # before any state is loaded
         taken = self._take_over(trainer, pl_module)
         self._departure.lock(self.directory)
+        say_what_depends(pl_module)
+        self._remove_unfinished(trainer)
         self._departure.before_leaving = lambda: _let_go(trainer)
         run = trainer.fit_loop.run
         trainer.fit_loop.run = lambda: self._run(trainer, run)
@@ -359,6 +362,13 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         except FileNotFoundError:
             return []
         return sorted((int(match[1]) for match in map(_NAME.fullmatch, names) if match), reverse=True)
+
+    def _remove_unfinished(self, trainer: Any) -> None:
+        """Remove what workers have left that were killed as they wrote. REQUIRES: the lock."""
+        with suppress(OSError):
+            for name in os.listdir(self.directory) if trainer.is_global_zero else ():
+                if _NAME.fullmatch(name.removesuffix(_UNFINISHED)) and name.endswith(_UNFINISHED):
+                    trainer.strategy.remove_checkpoint(os.path.join(self.directory, name))
 
     def _try_to_save(self, trainer: Any, says: bool = True) -> str:
         """_save(); returns why it failed, the same on all workers; empty: it did not. says: once, until one succeeds."""

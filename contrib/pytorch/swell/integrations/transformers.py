@@ -14,10 +14,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import transformers
+from torch.distributed.tensor import DTensor
 from transformers.trainer_utils import SaveStrategy
 
 from swell import _identity, _native, _request, data
 from swell._lock import run_name
+from swell._share import say_what_depends
 from swell._stream import Stream, compare, is_stream, packed, unpacked
 from swell.checkpoint import on_all, together, why_unsaved
 from swell.integrations._leaving import Departure
@@ -44,9 +46,19 @@ def _refuse(trainer: Any, global_batch: int) -> None:
                          "it out, or give sequential")
     if args.deepspeed or getattr(trainer, "is_deepspeed_enabled", False):      # of the arguments, or of accelerate's configuration
         raise ValueError("SwellCallback cannot resize a Trainer with DeepSpeed: its checkpoints are read by as many workers as wrote them; use fsdp=")
+    sharded = next((name for name, parameter in trainer.model.named_parameters() if isinstance(parameter, DTensor)), None)
+    if sharded is not None and not trainer.is_fsdp_enabled:
+        raise TypeError(f"{sharded} is sharded, but not by the Trainer, whose first worker alone would gather the weights in a save, and wait for ever: "
+                        "leave fully_shard() to it, by fsdp= and fsdp_config of TrainingArguments")
+    accelerator = trainer.accelerator
+    if trainer.is_fsdp_enabled and getattr(accelerator, "is_fsdp2", False) and "FULL_STATE_DICT" in str(accelerator.state.fsdp_plugin.state_dict_type):
+        raise ValueError("SwellCallback cannot save under FSDP2 with FULL_STATE_DICT, where the first worker alone would gather the weights: give "
+                         "SHARDED_STATE_DICT, by state_dict_type in fsdp_config or by FSDP_STATE_DICT_TYPE")
     if args.auto_find_batch_size:
         raise ValueError("auto_find_batch_size=True changes the global batch while training runs; SwellCallback keeps it: leave it out, and give "
                          "per_device_train_batch_size")
+    if args.ddp_static_graph and args.gradient_accumulation_steps * args.world_size > min(_request.place().basic_workers, args.world_size):
+        raise ValueError("ddp_static_graph=True does not go with passes that share no gradients, which fewer workers than now would make: leave it out")
     if args.ignore_data_skip:
         raise ValueError("ignore_data_skip=True would train on an epoch's first samples again after each resize: leave it out")
     if not args.average_tokens_across_devices and (trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None):
@@ -113,6 +125,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         trainer.get_train_dataloader = lambda: made._loader(loader()) if made._stream is None else made._stream_loader(made._stream)
         if _native.is_live():
             made._live = _Live(made)
+        say_what_depends(trainer.model, trains=True)
         for name in ("train", "_run_epoch", "_evaluate", "_save_checkpoint", "_load_optimizer_and_scheduler", "_load_rng_state"):
             made._wrap(name)
         return made
@@ -197,6 +210,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         before = self._resumed
+        if state.is_world_process_zero:
+            self.folder.remove_unfinished()
         self._due = {name for name in ("evaluation", "save") if before.get(f"{name}_due")}
         self._whole, self._between = before.get("whole"), before.get("between_step")
         self._is_over = bool(state.global_step) and (state.global_step >= state.max_steps or
@@ -387,12 +402,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         before = self._whole, self._between, state.best_model_checkpoint
         try:
             unreadable = make_readable(self._optimizer(), self.trainer.lr_scheduler)
-
-            def begin() -> None:
-                if state.is_world_process_zero:
-                    self.folder.unmark(state.global_step)
-                save(model, trial)
-            why = self._write(begin, (unreadable or self._departure.changed()) if self._leaving else "", marks=not unreadable)
+            why = self._write(lambda: save(model, trial), (unreadable or self._departure.changed()) if self._leaving else "", marks=not unreadable)
         finally:
             args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
         self._is_written = not why
@@ -411,16 +421,19 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def _write(self, save: Callable[[], None], why: str, marks: bool) -> str:
         """Save, and say what makes it whole if a start could read it. Returns why that failed on any worker, the same on all; empty: it did not."""
-        trainer, group, before = self.trainer, self._departure.group, self._whole
+        trainer, group, before, step = self.trainer, self._departure.group, self._whole, self.trainer.state.global_step
+        leads = trainer.state.is_world_process_zero
         save_model, on_each = trainer.save_model, together if trainer.is_fsdp_enabled else on_all
         trainer.save_model = lambda *arguments, **options: on_each(group, lambda: save_model(*arguments, **options))    # a barrier follows
         try:
             if not why:
+                on_all(group, (lambda: self.folder.begin(step)) if leads else None)
                 on_each(group, save)
                 if marks:
                     self._mark()
+                on_all(group, (lambda: self.folder.finish(step)) if leads else None)
         except Exception as error:      # safetensors, torch and json have errors of their own
-            why = why_unsaved(self.folder.path, trainer.state.global_step, before, error)
+            why = why_unsaved(self.folder.path, step, before, error)
         finally:
             trainer.save_model = save_model
         return why
