@@ -296,6 +296,7 @@ void describe(V& v, Ask& m) {
   v.member("what", m.what);
   v.member("number", m.number, 0, m.what == "history" ? std::numeric_limits<int>::max() : kMany);
   v.optional_document("plan", m.plan);
+  v.optional("schedule", m.schedule);
   v.optional("last", m.last, 0, kMaxLast);
   v.optional("profiles", m.profiles);
 }

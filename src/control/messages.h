@@ -193,6 +193,8 @@ struct Ask {
   /// so many times that the job's GPUs changed, and nothing else.
   int last = 0;
   bool profiles = false;  ///< each profile as it was reported, too
+  /// Of replan, in place of a plan: what Plan::schedule has, for the plan that runs.
+  std::string schedule{};
 };
 
 /// The answer, after which the connection is closed. A refusal is Refused.

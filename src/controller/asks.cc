@@ -139,21 +139,42 @@ Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& 
   return control::Answer{limit_text(job, parts_.config), {}};
 }
 
+namespace {
+
+/// The plan that is asked for: a whole one, or the one that runs under another schedule.
+Result<plan::Plan> wanted_plan(const JobTraining& training, const control::Ask& ask) {
+  if (ask.schedule.empty()) {
+    auto plan = plan::Plan::from_json(ask.plan);
+    if (!plan) return plan.error().while_doing("the plan");
+    return plan;
+  }
+  std::optional<plan::Plan> plan = training.plan_now();
+  if (!plan)
+    return Error(
+        "the plan that it runs is not known yet, so that a schedule alone says too little; give "
+        "--plan with a \"schedule\", or wait for its profile");
+  plan->schedule = ask.schedule;
+  if (auto good = plan->check_schedule(); !good) return good.error();
+  return *std::move(plan);
+}
+
+}  // namespace
+
 Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& ask, double now) {
   if (job.spec.mode != control::Mode::live)
     return Error("only jobs of live mode change their plan while they run: --elastic=mode=live");
   if (!job.agent) return Error("its swellrun is not connected");
   if (job.state != control::JobState::active && job.state != control::JobState::allocated)
     return Error(fmt::format("it is {} just now; ask again", to_text(job.state)));
-  auto plan = plan::Plan::from_json(ask.plan);
-  if (!plan) return plan.error().while_doing("the plan");
+  auto plan = wanted_plan(job.training, ask);
+  if (!plan) return plan.error();
   const Result<JobGpus> gpus = gpus_of(job);
   if (!gpus) return gpus.error();
   if (Result<void> fits = job.training.check_plan(*plan, gpus->basic, gpus->held, *gpus->machines,
                                                   gpus->allocations);
       !fits)
     return fits.error().while_doing("the plan");
-  sessions_.send(*job.agent, control::Replan{ask.plan, "its owner wants it"});
+  sessions_.send(*job.agent, control::Replan{plan->to_json(), "its owner wants it"});
   job.ordered.ordered(now);
   job.training.decided(std::move(*plan), job.epoch);
   job.replans.owner_asked(job.companions);

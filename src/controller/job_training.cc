@@ -56,10 +56,12 @@ Result<void> check_size(const plan::Plan& plan) {
   for (std::size_t i = 0; i < plan.stages.size(); ++i)
     if (plan.stages[i].layers < 1)
       return Error(fmt::format("stage {} of its plan has no layer; give each stage one", i));
-  if (!plan.has_chunks()) return {};
+  if (!plan.has_chunks() && plan.schedule.empty()) return {};
   // Each prediction executes the schedule: its time and memory grow with the passes.
-  const double passes = static_cast<double>(plan.stages.size()) *
-                        static_cast<double>(plan.stages.front().chunks.size()) * plan.micro_batches;
+  const double passes =
+      static_cast<double>(plan.stages.size()) *
+      static_cast<double>(std::max<std::size_t>(plan.stages.front().chunks.size(), 1)) *
+      plan.micro_batches;
   if (passes > kMaxPasses)
     return Error(fmt::format(
         "its plan has {:.0f} passes of micro-batches through chunks; at most {:.0f} are planned "
@@ -152,6 +154,7 @@ plan::Plan JobTraining::as_planned(plan::Plan plan) const {
   if (own_plans_ && plan.pp() == 1 && plan.stages.front().tp == 1) {
     plan.stages.front().layers = 1;
     plan.stages.front().chunks.clear();
+    plan.schedule.clear();
   }
   return plan;
 }
@@ -270,6 +273,11 @@ std::optional<plan::Layout> JobTraining::layout_of(const plan::Plan& plan, const
   return std::move(*layout);
 }
 
+std::optional<plan::Plan> JobTraining::plan_now() const {
+  if (decided_ && (runs_decided_ || !current_)) return decided_;
+  return current_ ? std::optional(current_->plan) : std::nullopt;
+}
+
 Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& basic,
                                      const HeldGpus& held, const cluster::Cluster& machines,
                                      const plan::Allocations& allocations) const {
@@ -338,6 +346,8 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   training->basic = std::move(*before);
   training->current = std::move(*now);
   training->consistency = consistency;
+  const auto takes_chunks = adopted_.bool_at("takes_chunks");
+  training->takes_chunks = !own_plans_ && takes_chunks && *takes_chunks;
   if (now_seen) training->measured_throughput = rate();
   if (before_seen) training->measured_basic = basic_->rate;
   return seen_.set(std::move(training));

@@ -38,6 +38,9 @@ class JobTraining {
 
   /// The plan that was decided last, unless it is not run; whether it runs yet is not said.
   const std::optional<plan::Plan>& decided_plan() const noexcept { return decided_; }
+  /// The plan that it runs, as far as is known: the one decided last where that runs, else the one
+  /// reported last.
+  std::optional<plan::Plan> plan_now() const;
   /// Whether it was told a plan that it has not reported of.
   bool awaits_report() const noexcept { return awaits_report_; }
 

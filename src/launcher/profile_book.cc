@@ -51,20 +51,24 @@ Json nccl_json(const std::vector<profiler::PlacedRank>& ranks) {
                        {"sampling_overhead", overhead}});
 }
 
-/// Takes the chunks of `decided`, a plan as text, over to `plan`, which says none, where both cut
-/// the model alike.
-void take_chunks(plan::Plan& plan, const std::string& decided) {
-  if (decided.empty() || plan.has_chunks()) return;
-  const auto read = plan::Plan::parse(decided);
-  const auto alike = [](const plan::Stage& one, const plan::Stage& other) {
-    return one.layers == other.layers && one.tp == other.tp && one.dp() == other.dp();
+/// Takes the schedule of `decided`, a plan as text, over to `plan` where both cut the model alike;
+/// the chunks as well where no rank says any.
+void take_over(plan::Plan& plan, const std::string& decided, bool says_chunks) {
+  if (decided.empty()) return;
+  auto read = plan::Plan::parse(decided);
+  if (!read) return;
+  read->drop_plain_chunks();
+  const auto alike = [&](const plan::Stage& one, const plan::Stage& other) {
+    return one.layers == other.layers && one.tp == other.tp && one.dp() == other.dp() &&
+           (!says_chunks || one.chunks == other.chunks);
   };
-  if (!read || !read->has_chunks() || read->micro_batches != plan.micro_batches ||
+  if (read->micro_batches != plan.micro_batches ||
       !std::equal(plan.stages.begin(), plan.stages.end(), read->stages.begin(), read->stages.end(),
                   alike))
     return;
   for (std::size_t i = 0; i < plan.stages.size(); ++i)
     plan.stages[i].chunks = read->stages[i].chunks;
+  plan.schedule = read->schedule;
 }
 
 }  // namespace
@@ -133,9 +137,9 @@ Result<std::optional<Json>> ProfileBook::profile(int epoch, const std::vector<Me
   }
   auto plan = profiler::plan_of(ranks);
   if (!plan) return plan.error();
-  const bool says_none = std::all_of(profiles.begin(), profiles.end(),
-                                     [](const auto& each) { return each.role.chunks.empty(); });
-  if (says_none) take_chunks(*plan, decided);
+  const bool says_chunks = std::any_of(profiles.begin(), profiles.end(),
+                                       [](const auto& each) { return !each.role.chunks.empty(); });
+  take_over(*plan, decided, says_chunks);
   const auto profile = profiler::assemble(*plan, profiles);
   if (!profile) return profile.error();
   Json json = perf::to_json(*profile);

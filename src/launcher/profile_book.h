@@ -29,8 +29,8 @@ class ProfileBook {
   Result<void> add(int epoch, WorkerId worker, std::string_view digits);
   /// The profile of `epoch` as JSON (core/perf/profile_json.h), with "epoch", "step_s", and "nccl"
   /// where it was sampled; nothing as long as a member has not reported. The error: the reports
-  /// make no plan. `decided`: SWELL_PLAN of the epoch, or empty; its chunks are taken where it fits
-  /// the reports of a program that says none.
+  /// make no plan. `decided`: SWELL_PLAN of the epoch, or empty; its schedule is taken where it
+  /// fits the reports, and its chunks where the program says none.
   Result<std::optional<Json>> profile(int epoch, const std::vector<Member>& members,
                                       const std::string& decided = {}) const;
 

@@ -21,7 +21,7 @@ constexpr int kLastChanges = 6;
 
 struct Options {
   control::Ask ask;
-  std::string job, plan_file;
+  std::string job, plan_file, schedule;
   bool json = false;
 };
 
@@ -42,6 +42,15 @@ int ask(const Options& options) {
     if (!plan) return fail(plan.error());
     message.plan = std::move(*plan);
   }
+  if (is_file(options.schedule)) {
+    auto text = read_file(options.schedule);
+    if (!text) return fail(text.error());
+    message.schedule = *std::move(text);
+  } else {
+    message.schedule = options.schedule;
+  }
+  if (message.what == "replan" && !message.plan.is_object() && message.schedule.empty())
+    return fail(Error("replan needs --plan FILE or --schedule NAME"));
   const Result<control::Answer> answer = ask_controller(message);
   if (!answer) return fail(answer.error());
   std::vector<std::string> changes;
@@ -100,10 +109,16 @@ Action add_max(CLI::App& app) {
 }
 Action add_replan(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  add(app, options, "replan", "Have a live job run another plan on the GPUs that it has")
-      ->add_option("--plan", options->plan_file, "The plan, as SWELL_PLAN has it")
-      ->type_name("FILE")
-      ->required();
+  CLI::App* const command =
+      add(app, options, "replan", "Have a live job run another plan on the GPUs that it has");
+  CLI::Option* const plan =
+      command->add_option("--plan", options->plan_file, "The plan, as SWELL_PLAN has it")
+          ->type_name("FILE");
+  command
+      ->add_option("--schedule", options->schedule,
+                   "The plan that runs, under this schedule: a name, or a file")
+      ->type_name("NAME")
+      ->excludes(plan);
   return [options] { return ask(*options); };
 }
 

@@ -10,6 +10,7 @@
 #include "core/cluster/presets.h"
 #include "core/helpers.h"
 #include "core/models/catalogue.h"
+#include "core/perf/chunk_costs.h"
 #include "core/perf/peak_memory.h"
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
@@ -19,6 +20,7 @@
 #include "core/planner/registry.h"
 #include "core/planner/scheduled_plan.h"
 #include "core/planner/symmetric.h"
+#include "core/schedule/drawing.h"
 #include "core/schedule/text.h"
 #include "tools/commands.h"
 #include "tools/files.h"
@@ -30,12 +32,12 @@ namespace {
 
 struct Options {
   std::string model, cluster, plan, coefficients, profile;
-  std::string solver = "incremental", consistency = "relaxed", schedule;
+  std::string solver = "incremental", consistency = "relaxed", schedule, drawing;
   int free_gpus = -1;
   int micro_batches = 0;
   int global_batch = 0;
   double seconds = 60;
-  bool json = false;
+  bool json = false, one_chunk = false;
 };
 
 constexpr double GiB = 1024.0 * 1024.0 * 1024.0;
@@ -252,6 +254,19 @@ void print_table(const planner::ScaleTable& table, const perf::PerformanceModel&
         limit_s);
 }
 
+/// Writes the drawing of the last row: as it is scheduled, else under its plan's own schedule.
+Result<void> draw(const planner::ScaleTable& table, const Scheduled& scheduled,
+                  const perf::PerformanceModel& perf, const std::string& path) {
+  const bool has_schedule = scheduled.size() == table.rows.size() && scheduled.back().ok();
+  const plan::Layout& layout = has_schedule ? scheduled.back()->layout : table.rows.back().layout;
+  auto passes = has_schedule ? Result<schedule::Schedule>(scheduled.back()->found.schedule)
+                             : plan::schedule_of(layout);
+  if (!passes) return passes.error().while_doing(path);
+  const auto svg = schedule::to_svg(*passes, perf::chunk_costs(perf, layout));
+  if (!svg) return svg.error().while_doing(path);
+  return write_file(path, *svg);
+}
+
 Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int free_gpus) {
   if (options.consistency == "exact" && options.solver != "incremental" &&
       options.solver != "exhaustive")
@@ -302,6 +317,7 @@ int run(const Options& options) {
   planner::Problem problem{perf, *current, planner::unused(*current, *cluster)};
   problem.consistency =
       options.consistency == "exact" ? planner::Consistency::exact : planner::Consistency::relaxed;
+  problem.takes_chunks = !options.one_chunk;
   if (options.free_gpus >= 0 && options.free_gpus < static_cast<int>(problem.free.size())) {
     problem.free = planner::affinity_order(*current, problem.free, *cluster);
     problem.free.resize(static_cast<std::size_t>(options.free_gpus));
@@ -317,6 +333,9 @@ int run(const Options& options) {
     if (!made) return fail(made.error());
     scheduled = *std::move(made);
   }
+  if (!options.drawing.empty())
+    if (const auto drawn = draw(table, scheduled, perf, options.drawing); !drawn)
+      return fail(drawn.error());
   if (options.json) {
     print_json(table, scheduled, perf, options, took.count());
   } else {
@@ -349,8 +368,13 @@ Action add_plan(CLI::App& app) {
                   "exact: only the pipeline degree and the layers of stages change")
       ->check(CLI::IsMember({"exact", "relaxed"}))
       ->capture_default_str();
+  sub->add_flag("--one-chunk", options->one_chunk,
+                "The program cannot run plans with chunks, which exact plans have where they pay");
   sub->add_option("--schedule", options->schedule,
                   "Also the best chunks under a pipeline schedule: search, a name, or a file");
+  sub->add_option("--draw", options->drawing,
+                  "Write a drawing of one iteration of the last row to this SVG file")
+      ->type_name("FILE");
   sub->add_option("--coefficients", options->coefficients,
                   "JSON file of solved coefficients (default: expected from data sheets)");
   sub->add_option("--profile", options->profile,

@@ -105,6 +105,15 @@ schedules_are_planned() {
   printf 'FX\n' > wrong
   fails "${plan[@]}" --schedule wrong && grep -qF 'wrong' said || { cat said; return 1; }
 }
+exact_plans_have_chunks() {
+  local plan=(swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan 4-1-1 --micro-batches 8 --global-batch 16 --consistency exact --free 4)
+  "${plan[@]}" > table && grep -qE '^ +8 .* in [0-9]+\+[0-9]+.*, interleaved' table || { cat table; return 1; }
+  "${plan[@]}" --draw plan.svg > table && [[ $(grep -c '<title>stage 7: ' plan.svg) -ge 32 ]] || { cat table; return 1; }
+  fails "${plan[@]}" --draw none/plan.svg && grep -qF none/plan.svg said || { cat said; return 1; }
+  "${plan[@]}" --one-chunk > table && grep -qE '^ +8 ' table && ! grep -q interleaved table || { cat table; return 1; }
+  fails swell replan 1 && grep -qF 'replan needs --plan FILE or --schedule NAME' said || { cat said; return 1; }
+}
+check 'exact plans have chunks and a schedule unless the program takes none' exact_plans_have_chunks
 check 'plans with chunks and schedules are printed, and unknown schedules refused' schedules_are_planned
 
 # A tool that writes to standard output or error writes through one place, which shows what is not printable.

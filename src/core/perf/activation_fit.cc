@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "core/plan/chunks.h"
-#include "core/schedule/named.h"
 
 namespace swell::perf {
 
@@ -26,28 +25,30 @@ struct Kept {
   bool gradients = true;
 };
 
-/// Under 1F1B; under the interleaved schedule where the layout lists chunks. `load`: of the stage;
+/// Under the plan's schedule. `load`: of the stage;
 /// `chunks`: of each chunk of the plan; `k`: says what layers and heads keep, which decides when
 /// chunks are fullest.
 Kept kept_by(const plan::Layout& layout, int stage, const models::Load& load,
              const std::vector<models::Load>& chunks, const Coefficients& k) {
-  if (!layout.has_chunks()) {
+  if (!layout.is_scheduled()) {
     const double in_flight = std::min(layout.pp() - stage, layout.micro_batches);
     return {in_flight * (load.layers + load.modules), in_flight * load.heads,
             in_flight * load.modules, layout.micro_batches > layout.pp() - stage};
   }
-  const schedule::Schedule passes =
-      schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches});
+  const auto passes = plan::schedule_of(layout);
+  if (!passes) return {};
+  const schedule::Kind frees =
+      passes->splits_weights() ? schedule::Kind::weights : schedule::Kind::backward;
   const double tp = layout.stages[static_cast<std::size_t>(stage)].tp;
   const auto bytes = [&](const Kept& kept) {
     return kept.layers * (k.activ_p_bytes / tp + k.activ_np_bytes) +
            kept.heads * k.last.activ_p_bytes / tp + kept.modules * 2 * k.activ_bytes;
   };
   Kept now, most;
-  for (const schedule::Operation& pass : passes.orders[static_cast<std::size_t>(stage)]) {
+  for (const schedule::Operation& pass : passes->orders[static_cast<std::size_t>(stage)]) {
     const models::Load& one =
         chunks[static_cast<std::size_t>(stage * layout.chunks() + pass.chunk)];
-    const double sign = pass.kind == schedule::Kind::forward ? 1 : -1;
+    const double sign = pass.kind == schedule::Kind::forward ? 1 : pass.kind == frees ? -1 : 0;
     now.layers += sign * (one.layers + one.modules);
     now.heads += sign * one.heads;
     now.modules += sign * one.modules;
@@ -64,10 +65,8 @@ Result<void> fit(const Profile& profile, const plan::Layout& layout, const model
                  Coefficients& coefficients) {
   const std::vector<models::Load> loads = plan::stage_loads(layout, chain);
   std::vector<models::Load> chunks;
-  if (layout.has_chunks()) {
-    if (auto good = schedule::check_shape({layout.pp(), layout.chunks(), layout.micro_batches});
-        !good)
-      return good.error();
+  if (layout.is_scheduled()) {
+    if (const auto passes = plan::schedule_of(layout); !passes) return passes.error();
     chunks = plan::chunk_loads(layout, chain);
   }
   std::vector<Equation> equations;
@@ -125,7 +124,7 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
       profile.whole_activations.value_or(kUsualWhole) * coefficients.activ_bytes;
   auto fitted = fit(profile, layout, chain, coefficients);
   // When chunks are fullest depends on what was just found.
-  for (int round = 0; layout.has_chunks() && fitted && round < kRounds; ++round)
+  for (int round = 0; layout.is_scheduled() && fitted && round < kRounds; ++round)
     fitted = fit(profile, layout, chain, coefficients);
   return fitted;
 }

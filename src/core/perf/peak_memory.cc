@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/plan/chunks.h"
-#include "core/schedule/named.h"
 
 namespace swell::perf {
 
@@ -153,11 +152,12 @@ PeakMemory MemoryModel::peak(const schedule::Schedule& schedule,
 PeakMemory MemoryModel::group_peak(const plan::Layout& layout, int i,
                                    const plan::GroupLayout& group) const {
   const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
-  if (!layout.has_chunks())
+  const auto passes = layout.is_scheduled() ? plan::schedule_of(layout)
+                                            : Result<schedule::Schedule>(schedule::Schedule{});
+  if (!layout.is_scheduled() || !passes)
     return peak(i, layout.pp(), layout.micro_batches, stage.layers, stage.tp, group.local_batch,
                 group.type);
-  return peak(schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches}),
-              loads_of(layout, i), i, stage.tp, group);
+  return peak(*passes, loads_of(layout, i), i, stage.tp, group);
 }
 
 std::vector<models::Load> MemoryModel::loads_of(const plan::Layout& layout, int i) const {
@@ -180,10 +180,9 @@ PeakMemory MemoryModel::stage_peak(const plan::Layout& layout, int i) const {
 }
 
 bool MemoryModel::fits(const plan::Layout& layout) const {
-  if (layout.has_chunks()) {
-    const schedule::Shape shape{layout.pp(), layout.chunks(), layout.micro_batches};
-    if (!schedule::check_shape(shape)) return false;
-    const schedule::Schedule schedule = schedule::interleaved(shape);
+  if (layout.is_scheduled()) {
+    const auto passes = plan::schedule_of(layout);
+    if (!passes) return false;
     for (int i = 0; i < layout.pp(); ++i) {
       const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
       const std::vector<models::Load> loads = loads_of(layout, i);
@@ -192,7 +191,7 @@ bool MemoryModel::fits(const plan::Layout& layout) const {
         if (before && before->type == group.type && before->local_batch == group.local_batch)
           continue;
         before = &group;
-        if (peak(schedule, loads, i, stage.tp, group).total() >
+        if (peak(*passes, loads, i, stage.tp, group).total() >
             (1 + kSlack) * model_.cluster().type(group.type).memory_bytes)
           return false;
       }

@@ -38,7 +38,7 @@ class MemoryModel {
   /// free what a chunk keeps where they are passes of their own.
   PeakMemory peak(const schedule::Schedule& schedule, const std::vector<models::Load>& loads, int i,
                   int tp, const plan::GroupLayout& group) const;
-  /// Peak of a GPU of `group` in stage `i`: under 1F1B, or the interleaved schedule of its chunks.
+  /// Peak of a GPU of `group` in stage `i`: under the plan's schedule.
   PeakMemory group_peak(const plan::Layout& layout, int i, const plan::GroupLayout& group) const;
   /// Peak of the fullest group of stage `i`, likewise.
   PeakMemory stage_peak(const plan::Layout& layout, int i) const;

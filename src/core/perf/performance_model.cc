@@ -212,14 +212,14 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
 template <typename PassesOf>
 IterationTime PerformanceModel::exact_time(const plan::Layout& layout,
                                            const PassesOf& passes_of) const {
-  if (layout.has_chunks()) {
+  if (layout.is_scheduled()) {
     IterationTime time;
-    const schedule::Shape shape{layout.pp(), layout.chunks(), layout.micro_batches};
-    if (!schedule::check_shape(shape)) {  // more passes than are predicted
+    const auto passes = plan::schedule_of(layout);
+    if (!passes) {  // more than are predicted
       time.steady = std::numeric_limits<double>::infinity();
       return time;
     }
-    const auto graph = schedule::Graph::of_orders(schedule::interleaved(shape));
+    const auto graph = schedule::Graph::of_orders(*passes);
     time.steady = graph ? schedule::evaluate(*graph, chunk_costs(*this, layout)).seconds
                         : std::numeric_limits<double>::infinity();
     return time;

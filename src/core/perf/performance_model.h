@@ -38,8 +38,8 @@ class PerformanceModel {
   StageTimes stage_times(const plan::StageLayout& stage) const noexcept {
     return stage_times(stage, Position{});
   }
-  /// T_PP and its parts. A plan that lists chunks runs the interleaved schedule, and all its time
-  /// counts as steady.
+  /// T_PP and its parts. Where the plan lists chunks or says a schedule, all its time counts as
+  /// steady.
   IterationTime iteration_time(const plan::Layout& layout) const noexcept;
   /// The same, with the passes of layers from `table`, which is of this model.
   IterationTime iteration_time(const plan::Layout& layout, PassTable& table) const;

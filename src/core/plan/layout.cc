@@ -3,11 +3,19 @@
 
 #include <fmt/format.h>
 
+#include "core/schedule/text.h"
+
 namespace swell::plan {
+
+Result<schedule::Schedule> schedule_of(const Layout& layout) {
+  return schedule::schedule_for(layout.schedule,
+                                {layout.pp(), layout.chunks(), layout.micro_batches});
+}
 
 Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
   Layout layout;
   layout.micro_batches = plan.micro_batches;
+  layout.schedule = plan.schedule;
   for (const Stage& stage : plan.stages) {
     StageLayout resolved{stage.layers, stage.tp, {}, stage.chunks};
     for (const TpGroup& group : stage.groups) {
@@ -41,6 +49,7 @@ Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
 Plan name_all(const Layout& layout, const cluster::Cluster& cluster) {
   Plan plan;
   plan.micro_batches = layout.micro_batches;
+  plan.schedule = layout.schedule;
   for (const StageLayout& stage : layout.stages) {
     Stage named{stage.layers, stage.tp, {}, stage.chunks};
     for (const GroupLayout& group : stage.groups) {

@@ -3,10 +3,12 @@
 
 #include <bit>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/cluster/cluster.h"
 #include "core/plan/plan.h"
+#include "core/schedule/schedule.h"
 
 namespace swell::plan {
 
@@ -45,9 +47,13 @@ struct StageLayout {
 struct Layout {
   int micro_batches = 1;
   std::vector<StageLayout> stages;
+  std::string schedule{};  ///< Plan::schedule
   int pp() const noexcept { return static_cast<int>(stages.size()); }
   /// Whether the units of each chunk are listed. Else each stage has one chunk, with its layers.
   bool has_chunks() const noexcept { return !stages.empty() && !stages.front().chunks.empty(); }
+  /// Whether its time and memory follow from the passes of a schedule, one by one; else it runs
+  /// 1F1B with one chunk, which has a closed form.
+  bool is_scheduled() const noexcept { return has_chunks() || !schedule.empty(); }
   /// Chunks of each stage.
   int chunks() const noexcept {
     return has_chunks() ? static_cast<int>(stages.front().chunks.size()) : 1;
@@ -66,6 +72,10 @@ struct Layout {
   }
   friend bool operator==(const Layout&, const Layout&) = default;
 };
+
+/// The schedule that `layout` runs. An error where it has too many passes, or names no schedule of
+/// its shape.
+Result<schedule::Schedule> schedule_of(const Layout& layout);
 
 /// Resolves the names of `plan`; a name that is not there is an error. REQUIRES: validate() accepts
 /// the plan on `cluster`.

@@ -7,6 +7,8 @@
 
 #include "core/cluster/cluster.h"
 #include "core/models/model.h"
+#include "core/schedule/named.h"
+#include "core/schedule/text.h"
 
 namespace swell::plan {
 
@@ -263,7 +265,24 @@ std::string Plan::summary() const {
     text += fmt::format("{}{}L{}{} dp{} tp{}", text.empty() ? "" : " | ", stage.layers,
                         stage.chunks.empty() ? "" : " in ", fmt::join(stage.chunks, "+"),
                         stage.dp(), stage.tp);
-  return text;
+  if (schedule.empty()) return text;
+  const auto& names = schedule::names();
+  const bool has_name = std::find(names.begin(), names.end(), schedule) != names.end();
+  return text + ", " + (has_name ? schedule : "a schedule of its own");
+}
+
+Result<void> Plan::check_schedule() const {
+  if (schedule.empty()) return {};
+  if (schedule.size() > schedule::kMaxText)
+    return Error(
+        fmt::format("\"schedule\" has {} bytes; at most {} are read, so repeat groups (*N)",
+                    schedule.size(), schedule::kMaxText));
+  const schedule::Shape shape{
+      pp(), has_chunks() ? static_cast<int>(stages.front().chunks.size()) : 1, micro_batches};
+  if (auto good = schedule::check_shape(shape); !good)
+    return good.error().while_doing("\"schedule\"");
+  const auto read = schedule::schedule_for(schedule, shape);
+  return read ? Result<void>() : read.error().while_doing("\"schedule\"");
 }
 
 Result<Plan> Plan::from_json(const Json& json) {
@@ -281,6 +300,11 @@ Result<Plan> Plan::from_json(const Json& json) {
   }
   if (!plan.stages.empty()) add_ends(plan.stages);
   if (auto good = plan.check_chunks(); !good) return good.error();
+  if (!json.has("schedule")) return plan;
+  auto schedule = json.string_at("schedule");
+  if (!schedule) return schedule.error();
+  plan.schedule = *std::move(schedule);
+  if (auto good = plan.check_schedule(); !good) return good.error();
   return plan;
 }
 
@@ -303,7 +327,9 @@ Json Plan::to_json() const {
     if (!stage.chunks.empty()) written.set("chunks", Json::array_of(stage.chunks));
     list.append(written);
   }
-  return Json::object({{"micro_batches", micro_batches}, {"stages", list}});
+  Json json = Json::object({{"micro_batches", micro_batches}, {"stages", list}});
+  if (!schedule.empty()) json.set("schedule", schedule);
+  return json;
 }
 
 }  // namespace swell::plan

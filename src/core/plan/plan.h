@@ -41,12 +41,15 @@ struct Stage {
 struct Plan {
   int micro_batches = 0;  ///< N_b: micro-batches of one iteration
   std::vector<Stage> stages;
+  /// What schedule::schedule_for() reads; empty: the program's own, 1F1B or interleaved.
+  std::string schedule{};
 
   int pp() const noexcept { return static_cast<int>(stages.size()); }
   int gpu_count() const noexcept;
   /// Samples of one micro-batch, summed over the first stage.
   int micro_batch_samples() const noexcept;
-  /// "20L dp4 tp2 | 20L dp4 tp2", for tables and logs; with chunks "20L in 11+10 dp4 tp2".
+  /// "20L dp4 tp2 | 20L dp4 tp2", for tables and logs; with chunks "20L in 11+10 dp4 tp2"; with a
+  /// schedule ", zero-bubble" behind it.
   std::string summary() const;
 
   bool has_chunks() const noexcept { return !stages.empty() && !stages.front().chunks.empty(); }
@@ -54,16 +57,18 @@ struct Plan {
   /// are those of all layers with embedding and head, and two for each MTP head; and `layers` of
   /// each stage is the number of layers among its units.
   Result<void> check_chunks() const;
+  /// Whether `schedule` can be read, and is for these stages, chunks and micro-batches.
+  Result<void> check_schedule() const;
   /// Removes the lists of chunks where each stage lists one, of the units that it has without a
   /// list.
   void drop_plain_chunks();
 
   /// Reads {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
-  /// "local_batch"}], "chunks": [units, ...]}]}. Chunks that sum to the layers alone are read as if
-  /// the first with a layer also had the embedding, and the last the head. An item of "groups" with
-  /// "nodes", a list, in place of "node" stands for equal groups in their order: on each node, one
-  /// for each `tp` of "gpus". Checks the form only (validate() checks the rest); errors name the
-  /// stage and the group.
+  /// "local_batch"}], "chunks": [units, ...]}], "schedule"}. Chunks that sum to the layers alone
+  /// are read as if the first with a layer also had the embedding, and the last the head. An item
+  /// of "groups" with "nodes", a list, in place of "node" stands for equal groups in their order:
+  /// on each node, one for each `tp` of "gpus". Checks the form only (validate() checks the rest);
+  /// errors name the stage and the group.
   static Result<Plan> from_json(const Json& json);
   static Result<Plan> parse(std::string_view text);
   /// Writes stages of more than 64 groups with "nodes", so that plans of thousands of GPUs fit a

@@ -24,6 +24,7 @@ class Check {
       return Error(
           fmt::format("the plan has {} micro-batches; at least 1 is needed", plan_.micro_batches));
     if (auto good = plan_.check_chunks(); !good) return good.error();
+    if (auto good = plan_.check_schedule(); !good) return good.error();
     long layers = 0, units = 0;
     for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
       if (auto good = stage(plan_.stages[i]); !good)

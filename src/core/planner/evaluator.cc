@@ -46,6 +46,7 @@ bool Evaluator::split_samples(plan::StageLayout& stage) {
 bool Evaluator::balance(plan::Layout& layout) {
   const int pp = layout.pp();
   const int layers = perf_.model().layers;
+  layout.schedule.clear();
   if (pp < 1 || pp > layers) return false;
   for (plan::StageLayout& stage : layout.stages)
     if (!keep_samples_ && !split_samples(stage)) return false;
@@ -98,7 +99,7 @@ double Evaluator::ideal_seconds(const Islands& gpus, int used, int micro_batches
 }
 
 double Evaluator::settle(plan::Layout& layout, double seconds) {
-  if (layout.has_chunks()) return seconds;
+  if (layout.is_scheduled()) return seconds;
   for (bool helped = true; helped;) {
     helped = false;
     for (plan::StageLayout& from : layout.stages)

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/planner/affinity.h"
+#include "core/planner/chunked.h"
 #include "core/planner/initial_plans.h"
 #include "core/planner/refine.h"
 
@@ -102,6 +103,9 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
         {gpus, found.layout, problem.perf.model().global_batch / found.seconds, found.why});
   };
   add_row(best.back());
+  const bool takes_chunks = exact && (problem.takes_chunks || problem.current.has_chunks()) &&
+                            is_uniform(problem.current);
+  Solution shown = best.back();  // the last row, which may have chunks; `best` has none but its own
   for (std::size_t i = 1; i <= units.size(); ++i) {
     if (budget.expired()) {
       table.complete = false;
@@ -111,6 +115,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     found.why = "nothing better: the new GPUs stay idle";
     if (options_.carry_idle) add_all(found.idle, units[i - 1]);
     Islands more;
+    Candidate deepest;  // most stages
     const std::size_t oldest = i > static_cast<std::size_t>(options_.window)
                                    ? i - static_cast<std::size_t>(options_.window)
                                    : 0;
@@ -119,6 +124,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
       Islands usable = more;
       if (options_.carry_idle) add_all(usable, best[j].idle);
       expand(best[j].layout, usable, degrees, problem.consistency, [&](Candidate&& candidate) {
+        if (takes_chunks && candidate.layout.pp() > deepest.layout.pp()) deepest = candidate;
         const double seconds = evaluator.finish(candidate.layout, found.seconds);
         if (!(seconds < found.seconds * kWorthwhile)) return;
         found.why = candidate.story();
@@ -132,7 +138,20 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     if (!exact)
       improve(found, all, evaluator, problem.current.micro_batches, degrees, known, options_);
     best.push_back(std::move(found));
-    add_row(best.back());
+    if (!takes_chunks) {
+      add_row(best.back());
+      continue;
+    }
+    if (best.back().seconds < shown.seconds * kWorthwhile) {
+      shown = best.back();
+    } else {
+      shown.why = best[0].why == shown.why ? "nothing better: the new GPUs stay idle" : shown.why;
+    }
+    for (const plan::Layout* skeleton : {&best.back().layout, &deepest.layout})
+      if (skeleton->pp() > 1)
+        if (auto found_chunks = chunked(evaluator, *skeleton, shown.seconds / kFreshGain))
+          shown = *std::move(found_chunks);
+    add_row(shown);
   }
   table.complete = table.complete && !evaluator.over();
   table.evaluated = evaluator.evaluated();

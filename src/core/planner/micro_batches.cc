@@ -12,6 +12,7 @@ namespace {
 /// `layout` with half as many micro-batches, twice as large.
 plan::Layout halved(plan::Layout layout) {
   layout.micro_batches /= 2;
+  layout.schedule.clear();
   for (plan::StageLayout& stage : layout.stages)
     for (plan::GroupLayout& group : stage.groups) group.local_batch *= 2;
   return layout;
@@ -47,8 +48,8 @@ ScaleTable FewerMicroBatches::solve(const Problem& problem, const Budget& budget
   }
   std::vector<ScaleTable> tables(starts.size());
   const auto solve_one = [&](std::size_t i) {
-    tables[i] =
-        solver_->solve({problem.perf, starts[i], problem.free, problem.consistency}, budget);
+    tables[i] = solver_->solve(
+        {problem.perf, starts[i], problem.free, problem.consistency, problem.takes_chunks}, budget);
   };
   if (executor_ && starts.size() > 1) executor_->run(starts.size(), solve_one);
   else

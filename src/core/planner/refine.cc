@@ -254,7 +254,7 @@ class Changes {
   }
 
   void move_layer(int from, int to) {
-    if (at(found_.layout, from).layers < 2 || found_.layout.has_chunks()) return;
+    if (at(found_.layout, from).layers < 2 || found_.layout.is_scheduled()) return;
     plan::Layout& layout = search_.layout();
     --at(layout, from).layers;
     ++at(layout, to).layers;

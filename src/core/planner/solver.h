@@ -25,6 +25,8 @@ struct Problem {
   plan::Layout current;
   std::vector<cluster::GpuRef> free;
   Consistency consistency = Consistency::relaxed;
+  /// Whether the job's program runs plans with chunks. Exact plans have them then, where they pay.
+  bool takes_chunks = false;
 };
 
 /// Time limit of a solver, which then returns the best that it has found. The core has no clock:

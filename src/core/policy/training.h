@@ -22,6 +22,7 @@ struct Training {
   plan::Layout basic;
   plan::Layout current;  ///< the plan that runs now; no stages while the job is pending
   planner::Consistency consistency = planner::Consistency::relaxed;
+  bool takes_chunks = false;       ///< Problem::takes_chunks
   double remaining_samples = -1;   ///< samples until the job ends; below 0: not known
   double measured_throughput = 0;  ///< samples a second under `current`; 0: not measured yet
   double measured_basic = 0;       ///< likewise under `basic`, whenever it ran

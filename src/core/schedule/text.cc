@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "core/schedule/named.h"
+
 namespace swell::schedule {
 
 namespace {
@@ -204,6 +206,24 @@ Result<Schedule> parse(std::string_view text) {
     return Error("the schedule is empty; give each stage a line like F*3(FB)*5B*3");
   if (const auto valid = check(schedule); !valid) return valid.error();
   return schedule;
+}
+
+Result<Schedule> schedule_for(std::string_view said, const Shape& shape) {
+  if (const auto valid = check_shape(shape); !valid) return valid.error();
+  if (said.empty()) return interleaved(shape);
+  const auto& known = names();
+  if (std::find(known.begin(), known.end(), said) != known.end() ||
+      (said.front() >= 'a' && said.front() <= 'z'))
+    return named(said, shape);
+  auto read = parse(said);
+  if (!read) return read.error();
+  if (read->shape != shape)
+    return Error(fmt::format(
+        "the schedule is for {} stages, {} chunks and {} micro-batches, the plan has {}, {} and {}; "
+        "give one of the plan's",
+        read->shape.stages, read->shape.chunks, read->shape.micro_batches, shape.stages,
+        shape.chunks, shape.micro_batches));
+  return read;
 }
 
 }  // namespace swell::schedule

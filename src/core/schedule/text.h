@@ -20,4 +20,12 @@ std::string to_text(const Schedule& schedule);
 /// or what check() finds.
 Result<Schedule> parse(std::string_view text);
 
+/// Longest text of a schedule that plans carry.
+inline constexpr std::size_t kMaxText = 16 * 1024;
+
+/// The schedule of a plan of `shape` that `said` is: one of names(), or what to_text() writes;
+/// empty: interleaved(), which is 1F1B with one chunk. An error where it is neither, or of another
+/// shape.
+Result<Schedule> schedule_for(std::string_view said, const Shape& shape);
+
 }  // namespace swell::schedule

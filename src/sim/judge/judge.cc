@@ -360,10 +360,9 @@ Pipeline Pipeline::of(const plan::Layout& layout, const models::Model& model,
 }
 
 Pipeline Pipeline::of(const plan::Layout& layout, const models::Model& model) {
-  return of(layout, model,
-            layout.chunks() == 1
-                ? schedule::one_forward_one_backward({layout.pp(), 1, layout.micro_batches})
-                : schedule::interleaved({layout.pp(), layout.chunks(), layout.micro_batches}));
+  const schedule::Shape shape{layout.pp(), layout.chunks(), layout.micro_batches};
+  auto passes = plan::schedule_of(layout);
+  return of(layout, model, passes ? *std::move(passes) : schedule::interleaved(shape));
 }
 
 Pipeline Pipeline::even_chunks(const plan::Layout& layout, schedule::Schedule schedule,

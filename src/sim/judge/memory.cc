@@ -75,7 +75,8 @@ Memory peak_of(const Held& held, const plan::StageLayout& stage, int pp,
 
 Memory peak(const plan::Layout& layout, int index, const plan::GroupLayout& group,
             const models::Model& m, const Software& software) {
-  if (layout.has_chunks()) return peak(layout, Pipeline::of(layout, m), index, group, m, software);
+  if (layout.is_scheduled())
+    return peak(layout, Pipeline::of(layout, m), index, group, m, software);
   const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(index)];
   const int pp = layout.pp();
   const models::Load load = models::Chain(m).stage(stage.layers, index == 0, index == pp - 1);

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Schedules as data: the rules and the text of the core (docs/schedules.md)."""
 
+import json
 import os
 import re
+from dataclasses import replace
 
 import models
 import pool
@@ -11,6 +13,7 @@ import torch
 
 from swell.engine import Engine, memory
 from swell.engine.named_schedules import named
+from swell.engine.plan import Plan
 from swell.engine.schedule import Pass, check, parse, to_text
 
 # Cases that the core's tests read too.
@@ -116,6 +119,35 @@ def test_a_schedule_of_many_passes_is_not_read_for_each_number_of_workers(monkey
         assert made._sizes == [1]
         walks.append(Passes.walks)
     assert walks[0] == walks[1]
+
+
+def scheduled_by_plan(rank):
+    kept = engine("gpipe", models.plan(2, (models.LAYERS, 1, [6])))
+    plan = models.plan(2, (models.LAYERS, 1, [6], 2, 2))
+    for number, order in enumerate(("zero-bubble", "FF1B1W1BWFF1B1BW1W", "FFF1F1B1B1BB")):
+        told = Plan.parse(json.dumps({**plan.to_json(), "schedule": order}))
+        assert told.schedule == order and Plan.from_json(told.to_json()) == told
+        made = engine("memory-minimised", told)
+        assert to_text(made._order_of(made.plan)) == to_text(parse(order) if order.startswith("F") else named(order, 1, 2, 2))
+        for step in range(number):
+            made.step(models.batch(seed=step))
+        assert made.step(models.batch(seed=number)) == kept.step(models.batch(seed=number)), order
+    made.reschedule("gpipe")
+    assert made._order_of(made.plan) == named("gpipe", 1, 2, 2)
+
+
+def test_a_plan_s_schedule_is_run_in_place_of_the_program_s(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    pool.run(tmp_path / "pool", [(1, scheduled_by_plan, ())])
+
+
+def test_a_plan_s_schedule_of_another_plan_is_refused():
+    plan = models.plan(2, (models.LAYERS, 1, [6], 2, 2))
+    for order, words in (("1f1b", "1f1b runs one chunk on each stage"), ("FB", "use a schedule of this plan"), ("FX", "'X' is not F, B, W")):
+        with pytest.raises(ValueError, match=words):
+            engine(None, replace(plan, schedule=order))
+    with pytest.raises(ValueError, match="schedule"):
+        Plan.from_json({**plan.to_json(), "schedule": 7})
 
 
 def rescheduled(rank, file):

@@ -189,6 +189,35 @@ Test(job_training, a_plan_with_more_passes_than_can_be_predicted_is_refused) {
   cr_assert_not(training.is_known(), "nor is it kept in the state file");
 }
 
+Test(job_training, a_program_that_says_its_chunks_is_planned_for_with_chunks) {
+  const auto takes = [](const JobTraining& training) {
+    return training.seen(kTwo, kTwo, live_machines(), planner::Consistency::exact)->takes_chunks;
+  };
+  cr_assert_not(takes(taken(kOnTwo)));
+  control::Profile message = kOnTwo.message();
+  message.profile.set("takes_chunks", true);
+  JobTraining training;
+  cr_assert(training.take(message, kTwo, kTwo, *live_machines()).ok());
+  cr_assert(takes(training));
+  cr_assert(takes(JobTraining::from_json(*Json::parse(training.to_json().dump())).value()));
+}
+
+Test(job_training, a_report_with_other_chunks_than_decided_is_not_of_that_plan) {
+  for (const bool says_chunks : {true, false}) {
+    JobTraining training = taken(kOnTwo);
+    plan::Plan chunked = kOnTwo.plan();
+    chunked.stages[0].chunks = {6, 4};
+    chunked.schedule = "zero-bubble";
+    training.decided(chunked, 0);
+    Reported later = kOnTwo;
+    later.epoch = 1;
+    control::Profile message = later.message();
+    if (says_chunks) message.profile.set("takes_chunks", true);
+    cr_assert(training.take(message, kTwo, kTwo, *live_machines()).ok());
+    cr_assert_eq(training.makes_own_plans(), says_chunks, "older agents leave chunks out");
+  }
+}
+
 Test(job_training, a_plan_with_a_stage_without_layers_is_refused) {
   plan::Plan bare = kOnTwo.plan();
   bare.stages.push_back(bare.stages[0]);

@@ -393,6 +393,33 @@ Test(planned, a_plan_of_its_owner_stands_until_the_gpus_change_over_a_restart_to
   cr_assert_eq(world.server.count<control::Replan>(), 1, "no other than the owner's");
 }
 
+Test(planned, an_owner_has_the_plan_that_runs_run_under_another_schedule) {
+  Live world;
+  control::Ask ask;
+  ask.job = 10;
+  ask.what = "replan";
+  ask.schedule = "zero-bubble";
+  world.server.says(60, ask, 1000);
+  world.step();
+  cr_assert_neq(world.server.last<control::Refused>()->reason.find("is not known yet"),
+                std::string::npos);
+  world.report({.gpus = kEight});
+  ask.schedule = "fastest";
+  world.server.says(61, ask, 1000);
+  world.step();
+  const std::string& wrong = world.server.last<control::Refused>()->reason;
+  cr_assert_neq(wrong.find("is called \"fastest\""), std::string::npos, "%s", wrong.c_str());
+  cr_assert_eq(world.server.count<control::Replan>(), 0u);
+  ask.schedule = "zero-bubble";
+  world.server.says(62, ask, 1000);
+  world.step();
+  const auto told = plan::Plan::from_json(world.server.last<control::Replan>()->plan);
+  cr_assert(told.ok());
+  cr_assert_eq(told->schedule, "zero-bubble");
+  cr_assert_eq(told->gpu_count(), 8);
+  cr_assert_eq(world.job().training.decided_plan()->schedule, "zero-bubble");
+}
+
 Test(planned, only_the_owner_is_answered) {
   Live world;
   for (const char* what : {"pause", "resume", "max", "replan", "why"}) {

@@ -118,6 +118,17 @@ Test(profile_book, takes_the_chunks_of_the_decided_plan_where_ranks_say_none) {
                (std::vector{4, 1}), "what ranks say holds");
 }
 
+Test(profile_book, takes_the_schedule_of_the_decided_plan_that_runs) {
+  const auto with_schedule = [](std::string plan) {
+    return plan.insert(1, R"("schedule": "zero-bubble", )");
+  };
+  const std::string decided = with_schedule(decided_plan("[3, 2]", "[3, 2]"));
+  cr_assert_eq(reported({3, 2}, {3, 2}, decided).value().schedule, "zero-bubble");
+  cr_assert_eq(reported({4, 1}, {4, 1}, decided).value().schedule, "", "another plan runs");
+  cr_assert_eq(reported({5}, {5}, with_schedule(decided_plan("[5]", "[5]"))).value().schedule,
+               "zero-bubble");
+}
+
 Test(profile_book, chunks_of_no_model_are_an_error_that_names_the_stage) {
   cr_assert_eq(reported({3, 2}, {}).error().message(),
                "stage 1 lists 0 chunks, stage 0 2; all stages have the same number");

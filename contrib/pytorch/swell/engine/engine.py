@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -182,7 +183,13 @@ class Engine:
         return (self._schedule != "1f1b" or shape[1] == 1) if isinstance(self._schedule, str) else self._schedule_shape == shape
 
     def _order_of(self, plan: Plan) -> schedules.Schedule:
-        """The schedule of a plan. Raises ValueError where that is of another one."""
+        """The schedule that a plan says, else the program's. Raises ValueError where that is of another plan."""
+        if plan.schedule and plan.schedule not in named_schedules.NAMES:
+            orders = schedules.parse(plan.schedule)
+            schedules.check(orders, plan.pp, plan.micro_batches, plan.chunks)
+            return orders
+        if plan.schedule:
+            return named_schedules.named(plan.schedule, plan.pp, plan.micro_batches, plan.chunks)
         if isinstance(self._schedule, str):
             return named_schedules.named(self._schedule, plan.pp, plan.micro_batches, plan.chunks)
         schedules.check(self._schedule, plan.pp, plan.micro_batches, plan.chunks)
@@ -197,11 +204,12 @@ class Engine:
 
         Losses and weights stay bitwise what they are. Raises ValueError, and keeps the schedule, where it is invalid or of another plan.
         """
-        before, self._schedule = self._schedule, _read(schedule)
+        before = self._schedule, self.plan
+        self._schedule, self.plan = _read(schedule), replace(self.plan, schedule="")
         try:
             self._order_of(self.plan)
         except ValueError:
-            self._schedule = before
+            self._schedule, self.plan = before
             raise
         self._schedule_shape = None if isinstance(self._schedule, str) else schedules.shape_of(self._schedule)
         self._executor.end()        # first: both put the gradients of the same layers off

@@ -178,6 +178,7 @@ class Plan:
 
     micro_batches: int
     stages: tuple[Stage, ...]
+    schedule: str = ""      # a name or a text (docs/schedules.md); none: the program's own
 
     def __post_init__(self) -> None:
         flat = [(chunk, stage) for chunk in range(self.chunks) for stage, one in enumerate(self.stages) if chunk < len(one.chunks)]
@@ -195,7 +196,8 @@ class Plan:
         if not isinstance(value, Mapping):
             raise ValueError(f'the plan is {_json(value)}; give {{"micro_batches": N, "stages": [...]}}, see swell(1), replan')
         micro_batches = _number("the plan", value, "micro_batches", 1)
-        return Plan(micro_batches, tuple(_stage(number, stage) for number, stage in enumerate(_list("the plan", value, "stages", "stages"))))
+        return Plan(micro_batches, tuple(_stage(number, stage) for number, stage in enumerate(_list("the plan", value, "stages", "stages"))),
+                    _text("the plan", value, "schedule", "a schedule's name or text") if "schedule" in value else "")
 
     @staticmethod
     def parse(text: str) -> Plan:
@@ -258,7 +260,7 @@ class Plan:
         return {"micro_batches": self.micro_batches, "stages": [
             {"layers": stage.layers, "tp": stage.tp, **({"chunks": list(stage.chunks)} if stage.chunks else {}), "groups": [
                 {"node": group.node, "gpu_type": group.gpu_type, "gpus": list(group.gpus), "local_batch": group.local_batch}
-                for group in stage.groups]} for stage in self.stages]}
+                for group in stage.groups]} for stage in self.stages], **({"schedule": self.schedule} if self.schedule else {})}
 
     def summary(self) -> str:
         """For logs: "2L dp2 tp1 | 2L dp1 tp2"; with chunks "2L in 2+1 dp1 tp1", by units."""

@@ -103,6 +103,8 @@ void Canonical::write_key(const Training& training) {
   write_extras(write, k.first);
   write_extras(write, k.last);
   write(static_cast<int>(training.consistency), current_.micro_batches, current_.stages.size());
+  write(training.takes_chunks, current_.schedule.size());
+  key_ += current_.schedule;
   for (const plan::StageLayout& stage : current_.stages) {
     write(stage.layers, stage.tp, stage.groups.size(), stage.chunks.size());
     for (const int units : stage.chunks) write(units);

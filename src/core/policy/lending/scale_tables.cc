@@ -39,8 +39,8 @@ Scaling ScaleTables::of(const Training& training, const plan::Layout& current,
   const cluster::Cluster part = names->machines();
   const perf::PerformanceModel model(*training.model, part, *training.coefficients, sends_);
   const planner::Solver& solver = thorough ? *solver_ : *quick_;
-  auto table = std::make_shared<const planner::ScaleTable>(
-      solver.solve({model, names->current(), names->free(), training.consistency}, {}));
+  auto table = std::make_shared<const planner::ScaleTable>(solver.solve(
+      {model, names->current(), names->free(), training.consistency, training.takes_chunks}, {}));
   if (effort != nullptr) {
     effort->any -= table->evaluated;
     if (thorough) effort->thorough -= table->evaluated;

@@ -2,6 +2,7 @@
 // Suika's appendix A.3, worked by hand.
 #include "core/perf/peak_memory.h"
 
+#include <cmath>
 #include <criterion/criterion.h>
 
 #include "support/plans.h"
@@ -30,6 +31,27 @@ Test(memory, each_part_by_hand) {
   cr_assert(near(peak.activ, 3 * 4 * 2 * (1e7 / 2 + 5e6)));
   cr_assert(near(peak.grad, 1e8 * 4 / 2));
   cr_assert(near(peak.overhead, 0.1 * s.cluster.type(0).memory_bytes));
+}
+
+Test(memory, a_plan_keeps_and_takes_what_its_schedule_says) {
+  Setup s;
+  plan::Layout plan{8, {}};
+  support::add_stage(plan, 4, 1, 1, 4, 0);
+  support::add_stage(plan, 4, 1, 1, 4, 1);
+  const auto seconds = [&] { return s.perf.iteration_time(plan).total(); };
+  const auto activations = [&] { return s.memory.stage_peak(plan, 0).activ; };
+  const double in_closed_form = seconds(), two_kept = activations();
+  plan.schedule = "1f1b";
+  cr_assert(near(seconds(), in_closed_form), "%g, %g", seconds(), in_closed_form);
+  cr_assert(near(activations(), two_kept));
+  plan.schedule = "memory-minimised";
+  cr_assert(near(activations(), two_kept / 2));
+  cr_assert_gt(seconds(), 1.5 * in_closed_form);
+  plan.schedule = "gpipe";
+  cr_assert(near(activations(), 4 * two_kept));
+  plan.schedule = "FB;FB";  // of another plan
+  cr_assert_not(s.memory.fits(plan));
+  cr_assert(std::isinf(seconds()));
 }
 
 Test(memory, the_first_stage_holds_the_most_micro_batches) {

@@ -10,6 +10,8 @@
 #include "core/plan/chunks.h"
 #include "core/plan/layout.h"
 #include "core/plan/validate.h"
+#include "core/schedule/named.h"
+#include "core/schedule/text.h"
 #include "support/plans.h"
 
 using namespace swell;
@@ -181,6 +183,34 @@ Test(plan, chunks_are_written_read_and_told) {
   const auto cluster = support::h100_nodes(2);
   cr_assert(name_all(resolve(plan, cluster).value(), cluster) == plan);
   cr_assert(good_plan().to_json().dump().find("chunks") == std::string::npos);
+}
+
+Test(plan, a_schedule_is_written_read_and_told) {
+  Plan plan = chunked_plan({3, 3}, {2, 2});
+  cr_assert(plan.to_json().dump().find("schedule") == std::string::npos);
+  plan.schedule = "zero-bubble";
+  cr_assert(Plan::parse(plan.to_json().dump()).value() == plan);
+  cr_assert_eq(plan.summary(), "5L in 3+3 dp2 tp2 | 3L in 2+2 dp1 tp4, zero-bubble");
+  const auto cluster = support::h100_nodes(2);
+  cr_assert(name_all(resolve(plan, cluster).value(), cluster) == plan);
+  plan.schedule = schedule::to_text(schedule::gpipe({2, 2, plan.micro_batches}));
+  cr_assert(Plan::parse(plan.to_json().dump()).value() == plan);
+  cr_assert(validate(plan, support::small_model(), cluster).ok());
+  cr_assert_neq(plan.summary().find(", a schedule of its own"), std::string::npos);
+}
+
+Test(plan, a_schedule_of_another_plan_is_refused) {
+  Plan plan = chunked_plan({3, 3}, {2, 2});
+  plan.schedule = "1f1b";
+  cr_assert_eq(said(plan),
+               "\"schedule\": 1f1b runs one chunk on each stage, the plan has 2; use interleaved");
+  plan.schedule = "FB;FB";
+  cr_assert_neq(said(plan).find("\"schedule\": the schedule is for 2 stages, 1 chunks"),
+                std::string::npos);
+  cr_assert_not(validate(plan, support::small_model(), support::h100_nodes(2)).ok());
+  plan.schedule = std::string(20'000, ' ');
+  cr_assert_eq(said(plan),
+               "\"schedule\" has 20000 bytes; at most 16384 are read, so repeat groups (*N)");
 }
 
 Test(plan, chunks_of_layers_alone_get_embedding_and_head) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <criterion/criterion.h>
 
+#include "core/perf/peak_memory.h"
 #include "core/plan/allocations.h"
 #include "core/plan/validate.h"
 #include "core/planner/exhaustive.h"
@@ -272,6 +273,63 @@ Test(incremental, exact_consistency_changes_the_pipeline_alone) {
                "12 GPUs: three stages, though 11 layers do not divide");
   cr_assert_eq(table.rows[12].layout.pp(), 4);
   cr_assert_gt(table.rows[12].throughput, 2 * table.rows[0].throughput);
+}
+
+namespace {
+
+/// 32 equal layers, whose stages start with few micro-batches.
+struct FewMicroBatches {
+  models::Model model = support::small_model(32, 64);
+  cluster::Cluster cluster = support::h100_nodes(2, 8);
+  perf::Coefficients k = support::round_coefficients();
+  perf::PerformanceModel perf{model, cluster, k};
+  plan::Layout start{16, {}};
+  FewMicroBatches() {
+    for (int i = 0; i < 4; ++i) support::add_stage(start, 8, 1, 1, 4, 0, i);
+  }
+  ScaleTable solve(const plan::Layout& current, bool takes_chunks) const {
+    return incremental({perf, current, unused(current, cluster), Consistency::exact, takes_chunks});
+  }
+};
+
+}  // namespace
+
+Test(incremental, exact_plans_have_chunks_where_they_pay_and_the_program_takes_them) {
+  const FewMicroBatches job;
+  const ScaleTable plain = job.solve(job.start, false), table = job.solve(job.start, true);
+  cr_assert_eq(table.rows.size(), plain.rows.size());
+  double before = 0;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const ScaleRow& row = table.rows[i];
+    cr_assert_geq(row.throughput, plain.rows[i].throughput * (1 - 1e-9), "%d GPUs", row.gpus);
+    cr_assert_geq(row.throughput, before);
+    before = row.throughput;
+    const plan::Plan named = plan::name_all(row.layout, job.cluster);
+    const auto valid = plan::validate(named, job.model, job.cluster);
+    cr_assert(valid.ok(), "%s", valid.ok() ? "" : valid.error().message().c_str());
+    cr_assert(perf::MemoryModel(job.perf).fits(row.layout));
+    cr_assert_float_eq(job.perf.throughput(row.layout) / row.throughput, 1, 1e-9);
+    cr_assert_not(plain.rows[i].layout.is_scheduled());
+    for (const auto& stage : row.layout.stages) {
+      cr_assert_gt(stage.layers, 0);
+      cr_assert(stage.tp == 1 && stage.dp() == 1 && stage.groups[0].local_batch == 4);
+    }
+  }
+  const ScaleRow& most = table.rows.back();
+  cr_assert_gt(most.layout.chunks(), 1, "%s", most.why.c_str());
+  cr_assert_eq(most.layout.schedule, "interleaved");
+  cr_assert_gt(most.throughput, 1.2 * plain.rows.back().throughput, "%g of %g", most.throughput,
+               plain.rows.back().throughput);
+}
+
+Test(incremental, a_growth_keeps_the_chunks_of_the_plan_that_runs) {
+  const FewMicroBatches job;
+  const plan::Layout chunked = job.solve(job.start, true).rows[4].layout;
+  cr_assert(chunked.has_chunks());
+  const ScaleTable table = job.solve(chunked, false);
+  cr_assert(table.rows.front().layout == chunked);
+  cr_assert(table.rows.back().layout.has_chunks());
+  cr_assert_gt(table.rows.back().throughput, table.rows.front().throughput);
 }
 
 // Fig. 3: only an asymmetric plan gains from two more GPUs of one node; expanding finds it.

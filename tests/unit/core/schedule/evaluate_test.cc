@@ -9,6 +9,7 @@
 #include <random>
 
 #include "core/perf/sends.h"
+#include "core/schedule/drawing.h"
 #include "core/schedule/named.h"
 #include "core/schedule/text.h"
 #include "support/plans.h"
@@ -276,4 +277,24 @@ Test(schedule_evaluate, wrong_costs_are_refused_by_name) {
         costs.static_bytes = {1, -2};
       }),
       "bytes of weights of stage 1 are -2");
+}
+
+Test(schedule_evaluate, a_drawing_has_a_box_for_each_pass) {
+  const Shape shape{2, 2, 3};
+  Costs costs = Costs::uniform(shape, {{1, 1, 1}, {1e9, 0, -1e9}});
+  for (const Schedule& schedule : {interleaved(shape), zero_bubble(shape)}) {
+    const auto svg = to_svg(schedule, costs);
+    cr_assert(svg.ok(), "%s", svg.ok() ? "" : svg.error().message().c_str());
+    std::size_t boxes = 0, passes = 0;
+    for (std::size_t at = 0; (at = svg->find("<title>", at)) != std::string::npos; ++at) ++boxes;
+    for (const Order& order : schedule.orders) passes += order.size();
+    cr_assert_eq(boxes, passes);
+    cr_assert_neq(svg->find("stage 1: F of chunk 1, micro-batch 2"), std::string::npos);
+    cr_assert_eq(svg->rfind("</svg>"), svg->size() - 7);
+  }
+  costs.shape.stages = 3;
+  cr_assert_not(to_svg(gpipe(shape), costs).ok());
+  const Shape large{100, 1, 300};
+  cr_assert_eq(to_svg(gpipe(large), Costs::uniform(large, {})).error().message(),
+               "the schedule has 60000 passes; at most 50000 are drawn");
 }

@@ -65,6 +65,24 @@ Test(schedule_text, people_may_write_it_as_they_like) {
   cr_assert(*parse("((F*2)*2(B*2)*2)") == gpipe({1, 1, 4}));
 }
 
+Test(schedule_text, a_plan_s_schedule_is_a_name_or_a_text_of_its_shape) {
+  const Shape shape{2, 2, 4};
+  cr_assert(schedule_for("", shape).value() == interleaved(shape));
+  cr_assert(schedule_for("", {3, 1, 5}).value() == one_forward_one_backward({3, 1, 5}));
+  cr_assert(schedule_for("zero-bubble", shape).value() == zero_bubble(shape));
+  cr_assert(schedule_for(to_text(gpipe(shape)), shape).value() == gpipe(shape));
+  cr_assert_eq(schedule_for("1f1b", shape).error().message(),
+               "1f1b runs one chunk on each stage, the plan has 2; use interleaved");
+  cr_assert_eq(schedule_for("fastest", shape).error().message(),
+               "no schedule is called \"fastest\"; use gpipe, 1f1b, interleaved, zero-bubble, "
+               "memory-minimised");
+  cr_assert_eq(
+      schedule_for("FB;FB", shape).error().message(),
+      "the schedule is for 2 stages, 1 chunks and 1 micro-batches, the plan has 2, 2 and 4; "
+      "give one of the plan's");
+  cr_assert_not(schedule_for("", {2000, 1, 1}).ok());
+}
+
 Test(schedule_text, wrong_text_is_refused_with_line_and_column) {
   refuses("", "the schedule is empty");
   refuses(" # nothing\n;;\n", "the schedule is empty");

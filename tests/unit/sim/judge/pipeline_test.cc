@@ -190,6 +190,19 @@ Test(pipeline, chunks_speed_up_a_deep_pipeline_of_few_micro_batches) {
   cr_assert_gt(one / two, 1.25, "%g s, %g s", one, two);
 }
 
+Test(pipeline, a_plan_runs_the_schedule_that_it_says) {
+  const auto model = support::small_model();
+  plan::Layout plan{8, {}};
+  support::add_stage(plan, 4, 1, 1, 4, 0);
+  support::add_stage(plan, 4, 1, 1, 4, 1);
+  const schedule::Shape shape{2, 1, 8};
+  cr_assert(Pipeline::of(plan, model).schedule == schedule::one_forward_one_backward(shape));
+  plan.schedule = "gpipe";
+  cr_assert(Pipeline::of(plan, model).schedule == schedule::gpipe(shape));
+  plan.schedule = schedule::to_text(schedule::memory_minimised(shape));
+  cr_assert(Pipeline::of(plan, model).schedule == schedule::memory_minimised(shape));
+}
+
 Test(pipeline, gradients_of_a_stage_wait_for_all_its_chunks) {
   Hardware hardware = plain_hardware(24);
   hardware.software = Software::megatron_deepspeed();

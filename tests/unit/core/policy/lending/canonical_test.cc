@@ -57,6 +57,12 @@ Test(canonical, what_matters_for_a_plan_makes_another_problem) {
   Training exact = trained();
   exact.consistency = planner::Consistency::exact;
   cr_assert(key != key_of(two_gpus(0), free, machines, exact), "another consistency");
+  Training chunked = trained();
+  chunked.takes_chunks = true;
+  cr_assert(key != key_of(two_gpus(0), free, machines, chunked), "plans may have chunks");
+  plan::Layout scheduled = two_gpus(0);
+  scheduled.schedule = "gpipe";
+  cr_assert(key != key_of(scheduled, free, machines), "another schedule");
 }
 
 Test(canonical, a_rack_border_makes_another_problem_whatever_the_racks_are_called) {

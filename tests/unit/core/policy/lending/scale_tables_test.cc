@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+#include "core/planner/incremental.h"
 #include "support/views.h"
 
 using namespace swell;
@@ -55,6 +56,27 @@ struct Tables {
 };
 
 }  // namespace
+
+Test(scale_tables, rows_of_exact_jobs_whose_programs_take_chunks_have_some) {
+  const ScaleTables tables(std::make_unique<planner::Incremental>());
+  const cluster::Cluster machines = support::h100_nodes(2);
+  Training training;
+  training.model = std::make_shared<const models::Model>(support::small_model(16, 32));
+  training.coefficients = std::make_shared<const perf::Coefficients>(support::round_coefficients());
+  training.consistency = planner::Consistency::exact;
+  plan::Layout layout{8, {}};
+  for (int stage = 0; stage < 4; ++stage) support::add_stage(layout, 4, 1, 1, 4, 1, stage);
+  const std::vector<GpuRef> free = {{1, 4}, {1, 5}, {1, 6}, {1, 7}};
+  const auto last = [&] {
+    const Scaling table = tables.of(training, layout, free, 64, machines);
+    return table.layout(table.rows() - 1);
+  };
+  cr_assert_not(last().is_scheduled());
+  training.takes_chunks = true;
+  cr_assert_gt(last().chunks(), 1);
+  cr_assert_eq(last().schedule, "interleaved");
+  cr_assert_eq(last().stages[0].groups[0].node, 1, "on the job's own node");
+}
 
 Test(scale_tables, who_sets_no_limit_gets_the_thorough_solvers_table_once) {
   Tables known;
