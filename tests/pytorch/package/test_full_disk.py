@@ -129,6 +129,8 @@ def test_a_ModelCheckpoint_that_has_no_room_beside_swells_ends_no_training(words
     run = job_on(disk, tmp_path, "pl_resnet", *words, steps=24)
     try:
         run.start(2).reach(11)
+        saved = [os.path.join(disk.path, "own", f"step={step}.ckpt") for step in (3, 9)]
+        run.until(lambda: os.path.exists(saved[1]) and os.path.getsize(saved[0]) == os.path.getsize(saved[1]), "the save of step 9, which is made aside")
         disk.fill()
         run.fast().leave_well()
     finally:
