@@ -43,9 +43,8 @@ std::string jobs_text(const Results& results, const Experiment& experiment) {
   std::vector<std::string> why;
   if (workload.hours > 0) why.push_back(fmt::format("--hours {:g}", workload.hours));
   if (workload.sample)
-    why.push_back(fmt::format(
-        "--trace-gpus {:g}: drawn in proportion to the cluster's {}; --whole-trace takes all",
-        workload.trace_gpus, experiment.cluster->gpu_count()));
+    why.push_back(fmt::format("--sample --trace-gpus {:g}: drawn in proportion to the cluster's {}",
+                              workload.trace_gpus, experiment.cluster->gpu_count()));
   if (workload.max_jobs > 0) why.push_back(fmt::format("--jobs {}", workload.max_jobs));
   if (why.empty() || results.jobs == all) return fmt::format("{} jobs of the trace", results.jobs);
   return results.jobs < all ? fmt::format("{} of {} jobs of the trace ({})", results.jobs, all,

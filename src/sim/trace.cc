@@ -2,11 +2,14 @@
 #include "sim/trace.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <ctime>
 #include <fmt/format.h>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
-#include <variant>
+#include <string>
 
 #include "core/number.h"
 #include "core/saturating.h"
@@ -14,6 +17,7 @@
 #include "core/slurm_text/duration.h"
 #include "core/slurm_text/gres.h"
 #include "sim/random.h"
+#include "sim/trace_rows.h"
 
 namespace swell::sim {
 
@@ -27,64 +31,146 @@ constexpr double kDay_s = 86400;
 /// Submissions further apart than this are a column of another unit, or a wrong date.
 constexpr double kLongest_s = 10 * 366 * kDay_s;
 constexpr const char* kNoGpus = "ask for no GPU";
+constexpr const char* kParts = "ask for a part of a GPU";
 constexpr const char* kNeverRan = "did not run";
+constexpr const char* kRunsStill = "wait or run still";
 
 using slurm_text::Delimited;
 
-Error wrong(const Delimited::Row& row, const char* column, std::string_view found,
+Error wrong(const Delimited::Row& row, std::string_view column, std::string_view found,
             std::string_view wanted) {
   return Error(fmt::format("line {}: {} is \"{}\"; {} is wanted", row.line, column,
                            found.substr(0, 60), wanted));
 }
 
-/// Reader of rows with submit_s, num_gpus and duration_s.
+/// Whether a job in this state has not ended: a word of Slurm or of another system.
+bool is_under_way(std::string_view state) {
+  static constexpr std::string_view kWords[] = {"PENDING", "RUNNING", "SUSPENDED",  "REQUEUED",
+                                                "WAITING", "QUEUED",  "CONFIGURING"};
+  std::string upper;
+  for (const char c : state.substr(0, state.find(' ')))
+    upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return std::find(std::begin(kWords), std::end(kWords), upper) != std::end(kWords);
+}
+
+/// The first of `names` that is a column.
+std::optional<std::size_t> first_of(const Delimited& table,
+                                    std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const auto found = table.column(name)) return found;
+  return std::nullopt;
+}
+
+std::string_view cell(const Delimited::Row& row, std::optional<std::size_t> column) {
+  return column ? row.at(*column) : std::string_view();
+}
+
+/// Reader of tables with a column for each number, named as in one of the published traces or as in
+/// Swell's own form.
 class PlainRows {
  public:
   static Result<PlainRows> make(const Delimited& table) {
-    PlainRows made;
-    for (std::size_t c = 0; c < 3; ++c) {
-      const auto found = table.column(kColumns[c]);
-      if (!found)
-        return Error(fmt::format(
-            "line 1 has no column \"{}\"; a trace has submit_s, num_gpus and duration_s,"
-            " or Submit, AllocTRES and ElapsedRaw of sacct -P",
-            kColumns[c]));
-      made.at_[c] = *found;
-    }
+    PlainRows made(table);
+    made.begin_ = first_of(table, {"start_time", "time_start", "scheduled_time"});
+    made.end_ = first_of(table, {"end_time", "time_end", "deletion_time"});
+    // PAI's tasks have the time of their start alone.
+    made.submit_ = first_of(table, {"submit_s", "submit_time", "submitted_time", "time_submit",
+                                    "submission_time", "creation_time", "start_time"});
+    made.gpus_ = first_of(table, {"num_gpus", "num_gpu", "gpu_num"});
+    made.percent_ = table.column("plan_gpu");
+    made.gres_ = table.column("gres_used");
+    made.tres_ = table.column("tres_alloc");
+    made.instances_ = table.column("inst_num");
+    made.duration_ = first_of(table, {"duration_s", "duration"});
+    made.state_ = first_of(table, {"state", "status", "pod_phase"});
+    made.account_ = first_of(table, {"account", "vc", "user", "id_user"});
+    const bool has_gpus = made.gpus_ || made.percent_ || made.gres_ || made.tres_;
+    const char* lacks = !made.submit_                                    ? "submit_s"
+                        : !has_gpus                                      ? "num_gpus"
+                        : !made.duration_ && !(made.begin_ && made.end_) ? "duration_s"
+                                                                         : nullptr;
+    if (lacks != nullptr)
+      return Error(fmt::format(
+          "line 1 has no column \"{}\"; a trace has submit_s, num_gpus and duration_s,"
+          " or Submit, AllocTRES and ElapsedRaw of sacct -P, or the columns of Helios, Acme, PAI or "
+          "MIT Supercloud",
+          lacks));
     return made;
   }
 
-  /// The row's job, or the reason why it is left out.
-  Result<std::variant<TraceJob, const char*>> read(const Delimited::Row& row) const {
-    double values[3];
-    for (std::size_t c = 0; c < 3; ++c) {
-      const std::string_view cell = row.at(at_[c]);
-      const auto value = read_number<double>(cell);
-      if (!value || !(*value >= 0) || !(*value < 1e12))
-        return wrong(row, kColumns[c], cell, "a number of at least 0");
-      values[c] = *value;
+  /// Adds the row's job, or counts why it is left out.
+  Result<void> read(const Delimited::Row& row, TraceRows& rows) const {
+    TraceRow read;
+    read.state = cell(row, state_);
+    read.account = cell(row, account_);
+    if (is_under_way(read.state)) {
+      rows.leave_out(kRunsStill);
+      return {};
     }
-    if (values[1] != std::floor(values[1]))
-      return wrong(row, kColumns[1], row.at(at_[1]), "a whole number");
-    if (values[1] == 0) return std::variant<TraceJob, const char*>(kNoGpus);
-    if (values[2] == 0) return std::variant<TraceJob, const char*>(kNeverRan);
-    return std::variant<TraceJob, const char*>(TraceJob{values[0], values[1], values[2]});
+    const auto gpus = gpus_of(row);
+    if (!gpus) return gpus.error();
+    read.gpus = *gpus;
+    read.submit_s = time_of(cell(row, submit_));
+    if (!read.submit_s || *read.submit_s >= 1e12)
+      return wrong(row, name_of(submit_), cell(row, submit_), "a number of at least 0");
+    const auto duration = duration_of(row);
+    if (!duration) return duration.error();
+    read.duration_s = *duration;
+    return rows.add(read, fmt::format("line {}", row.line));
   }
 
  private:
-  static constexpr const char* kColumns[] = {"submit_s", "num_gpus", "duration_s"};
-  std::size_t at_[3] = {};
-};
+  explicit PlainRows(const Delimited& table) : heading_(&table.heading()) {}
 
-/// "2026-11-20T16:02:51" as seconds since 1970, or such seconds; nothing of other text.
-std::optional<double> time_of(std::string_view text) {
-  if (const auto seconds = read_number<double>(text); seconds && *seconds >= 0) return seconds;
-  std::tm parts{};
-  const std::string copy(text);
-  const char* end = strptime(copy.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  if (end == nullptr || *end != '\0') return std::nullopt;
-  return static_cast<double>(timegm(&parts));
-}
+  const std::string& name_of(std::optional<std::size_t> column) const {
+    return heading_->at(*column);
+  }
+
+  Result<double> number(const Delimited::Row& row, std::optional<std::size_t> column,
+                        bool may_be_empty) const {
+    const std::string_view text = cell(row, column);
+    if (may_be_empty && text.empty()) return 0.0;
+    const auto value = read_number<double>(text);
+    if (!value || !(*value >= 0) || !(*value < 1e12))
+      return wrong(row, name_of(column), text, "a number of at least 0");
+    return *value;
+  }
+
+  Result<double> gpus_of(const Delimited::Row& row) const {
+    if (gpus_) {
+      auto count = number(row, gpus_, false);
+      // Swell's own form is made by people: a part of a GPU is a mistake there.
+      if (count && *count != std::floor(*count) && name_of(gpus_) == "num_gpus" && !percent_)
+        return wrong(row, "num_gpus", cell(row, gpus_), "a whole number");
+      return count;
+    }
+    if (percent_) {
+      const auto percent = number(row, percent_, true);
+      const auto instances = instances_ ? number(row, instances_, true) : Result<double>(1.0);
+      if (!percent) return percent.error();
+      if (!instances) return instances.error();
+      // Instances that share GPUs have parts of them.
+      if (*percent < 100 && *percent > 0) return *percent / 100;
+      return *percent / 100 * std::max(*instances, 1.0);
+    }
+    // Slurm's database numbers gres/gpu as the first of a site's own TRES.
+    if (const double all = static_cast<double>(slurm_text::tres_value(cell(row, tres_), "1001"));
+        all > 0)
+      return all;
+    return static_cast<double>(slurm_text::sum_gpus(cell(row, gres_)).count);
+  }
+
+  Result<double> duration_of(const Delimited::Row& row) const {
+    if (duration_) return number(row, duration_, begin_.has_value());
+    const auto begin = time_of(cell(row, begin_)), end = time_of(cell(row, end_));
+    if (!begin || !end || *begin <= 0) return 0.0;  // it never began, or its end is not known
+    return std::max(*end - *begin, 0.0);
+  }
+
+  const std::vector<std::string>* heading_;
+  std::optional<std::size_t> submit_, gpus_, percent_, gres_, tres_, instances_, duration_, begin_,
+      end_, state_, account_;
+};
 
 /// GPUs of TRES text, which may count those of each type once more.
 int gpus_of(std::string_view tres) {
@@ -97,82 +183,129 @@ class SacctRows {
  public:
   static Result<SacctRows> make(const Delimited& table) {
     SacctRows made;
-    made.id_ = table.column("JobID"), made.state_ = table.column("State");
+    made.cells_ = table.heading().size();
+    made.id_ = first_of(table, {"JobID", "JobIDRaw"}), made.state_ = table.column("State");
     made.raw_ = table.column("ElapsedRaw"), made.elapsed_ = table.column("Elapsed");
     made.allocated_ = table.column("AllocTRES"), made.requested_ = table.column("ReqTRES");
     made.submit_ = *table.column("Submit");
+    made.account_ = first_of(table, {"Account", "User"});
     const char* lacks = !made.raw_ && !made.elapsed_           ? "ElapsedRaw"
                         : !made.allocated_ && !made.requested_ ? "AllocTRES"
                                                                : nullptr;
     if (lacks != nullptr)
       return Error(
           fmt::format("line 1 has no field \"{}\"; print the jobs with: sacct -aXP "
-                      "-o JobID,Submit,ElapsedRaw,AllocTRES,State",
+                      "-o JobID,Account,Submit,ElapsedRaw,AllocTRES,State",
                       lacks));
     return made;
   }
 
-  /// As PlainRows; of a step "".
-  Result<std::variant<TraceJob, const char*>> read(const Delimited::Row& row) const {
-    using Read = std::variant<TraceJob, const char*>;
-    if (cell(row, id_).find('.') != std::string_view::npos) return Read("");
-    const std::string_view state = cell(row, state_);
-    if (state == "PENDING" || state == "RUNNING" || state == "SUSPENDED")
-      return Read("wait or run still");
-    const auto submitted = time_of(row.at(submit_));
-    if (!submitted)
+  /// As PlainRows; steps are skipped.
+  Result<void> read(const Delimited::Row& row, TraceRows& rows) const {
+    if (cell(row, id_).find('.') != std::string_view::npos) return {};
+    // sacct quotes nothing: a name with the separator in it moves all cells behind it.
+    if (row.cells.size() > cells_ + 1 ||
+        (row.cells.size() == cells_ + 1 && !row.cells.back().empty())) {
+      rows.leave_out("have a name with the separator in it");
+      return {};
+    }
+    TraceRow read;
+    read.state = cell(row, state_);
+    read.account = cell(row, account_);
+    if (is_under_way(read.state)) {
+      rows.leave_out(kRunsStill);
+      return {};
+    }
+    read.submit_s = time_of(row.at(submit_));
+    if (!read.submit_s)
       return wrong(row, "Submit", row.at(submit_), "a time such as 2026-11-20T16:02:51");
-    const auto seconds =
+    read.duration_s =
         raw_ ? read_number<double>(cell(row, raw_))
              : std::optional(static_cast<double>(slurm_text::seconds_of(cell(row, elapsed_))));
-    if (!seconds || *seconds < 0)
-      return wrong(row, "ElapsedRaw", cell(row, raw_), "a number of at least 0");
-    if (*seconds == 0) return Read(kNeverRan);
-    int gpus = gpus_of(cell(row, allocated_));
-    if (gpus == 0) gpus = gpus_of(cell(row, requested_));
-    if (gpus == 0) return Read(kNoGpus);
-    return Read(TraceJob{*submitted, static_cast<double>(gpus), *seconds});
+    if (!read.duration_s || !(*read.duration_s >= 0))
+      return wrong(row, raw_ ? "ElapsedRaw" : "Elapsed", cell(row, raw_ ? raw_ : elapsed_),
+                   "a number of at least 0");
+    read.gpus = gpus_of(cell(row, allocated_));
+    if (read.gpus == 0) read.gpus = gpus_of(cell(row, requested_));
+    return rows.add(read, fmt::format("line {}", row.line));
   }
 
  private:
-  static std::string_view cell(const Delimited::Row& row, std::optional<std::size_t> column) {
-    return column ? row.at(*column) : std::string_view();
-  }
-  std::optional<std::size_t> id_, state_, raw_, elapsed_, allocated_, requested_;
+  std::size_t cells_ = 0;
+  std::optional<std::size_t> id_, state_, raw_, elapsed_, allocated_, requested_, account_;
   std::size_t submit_ = 0;
 };
 
 template <typename Rows>
-Result<TraceFile> read_all(const Delimited& table, const Result<Rows>& rows) {
-  if (!rows) return rows.error();
-  TraceFile file;
-  double first = 0, last = 0;
-  for (const Delimited::Row& row : table.rows()) {
-    const auto read = rows->read(row);
-    if (!read) return read.error();
-    if (const auto* reason = std::get_if<const char*>(&*read)) {
-      if (**reason != '\0') ++file.left_out[*reason];
-      continue;
-    }
-    const TraceJob& job = std::get<TraceJob>(*read);
-    first = file.jobs.empty() ? job.submit_s : std::min(first, job.submit_s);
-    last = file.jobs.empty() ? job.submit_s : std::max(last, job.submit_s);
-    if (last - first > kLongest_s)
-      return Error(fmt::format(
-          "line {}: a submission {:.3g} s apart from another: more than 10 years; are all times of "
-          "one unit?",
-          row.line, last - first));
-    file.jobs.push_back(job);
-  }
-  if (file.jobs.empty())
-    return Error(file.left_out.empty() ? "there is no job in it"
-                                       : "no job of it can be simulated: " + file.left_out_text());
-  std::stable_sort(file.jobs.begin(), file.jobs.end(),
-                   [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });
-  return file;
+Result<TraceFile> read_all(const Delimited& table, const Result<Rows>& reader) {
+  if (!reader) return reader.error();
+  TraceRows rows;
+  for (const Delimited::Row& row : table.rows())
+    if (auto read = reader->read(row, rows); !read) return read.error();
+  return std::move(rows).finish();
 }
 
 }  // namespace
+
+std::optional<double> time_of(std::string_view text) {
+  if (const auto seconds = read_number<double>(text); seconds && *seconds >= 0) return seconds;
+  std::tm parts{};
+  const std::string copy(text);
+  const char* end = strptime(copy.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (end == nullptr) {
+    parts = {};
+    end = strptime(copy.c_str(), "%Y-%m-%d %H:%M:%S", &parts);
+  }
+  if (end == nullptr) return std::nullopt;
+  std::string_view rest =
+      std::string_view(copy).substr(static_cast<std::size_t>(end - copy.c_str()));
+  if (rest.starts_with('.'))
+    rest.remove_prefix(std::min(rest.find_first_not_of("0123456789", 1), rest.size()));
+  double offset_s = 0;
+  if (rest == "Z" || rest == " UTC") rest = {};
+  if (!rest.empty() && (rest[0] == '+' || rest[0] == '-')) {
+    std::string digits;
+    for (const char c : rest.substr(1))
+      if (c != ':') digits += c;
+    const auto read = read_number<int>(digits);
+    if (!read || digits.size() != 4) return std::nullopt;
+    offset_s = (rest[0] == '+' ? 1 : -1) * (*read / 100 * 3600 + *read % 100 * 60);
+    rest = {};
+  }
+  if (!rest.empty()) return std::nullopt;
+  return static_cast<double>(timegm(&parts)) - offset_s;
+}
+
+Result<void> TraceRows::add(const TraceRow& row, const std::string& where) {
+  const char* reason = is_under_way(row.state)            ? kRunsStill
+                       : *row.duration_s <= 0             ? kNeverRan
+                       : row.gpus <= 0                    ? kNoGpus
+                       : row.gpus != std::floor(row.gpus) ? kParts
+                                                          : nullptr;
+  if (reason != nullptr) {
+    leave_out(reason);
+    return {};
+  }
+  first_ = file_.jobs.empty() ? *row.submit_s : std::min(first_, *row.submit_s);
+  last_ = file_.jobs.empty() ? *row.submit_s : std::max(last_, *row.submit_s);
+  if (last_ - first_ > kLongest_s)
+    return Error(fmt::format(
+        "{}: a submission {:.3g} s apart from another: more than 10 years; are all times of "
+        "one unit?",
+        where, last_ - first_));
+  file_.jobs.push_back({*row.submit_s, row.gpus, *row.duration_s, row.account});
+  return {};
+}
+
+Result<TraceFile> TraceRows::finish() && {
+  if (file_.jobs.empty())
+    return Error(file_.left_out.empty()
+                     ? "there is no job in it"
+                     : "no job of it can be simulated: " + file_.left_out_text());
+  std::stable_sort(file_.jobs.begin(), file_.jobs.end(),
+                   [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });
+  return std::move(file_);
+}
 
 void TraceFile::leave_out_larger(double gpus, std::string_view of) {
   const auto larger = std::erase_if(jobs, [&](const TraceJob& job) { return job.gpus > gpus; });
@@ -196,6 +329,14 @@ Result<TraceFile> trace_from_csv(std::string_view text) {
   return read_all(*table, PlainRows::make(*table));
 }
 
+Result<TraceFile> trace_from_text(std::string_view text) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json =
+      first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
+  return is_json ? trace_from_json(text) : trace_from_csv(text);
+}
+
 Trace generate(const Generator& generator, std::uint64_t seed) {
   Random random{seed, kArrivals};
   Trace trace;
@@ -210,8 +351,10 @@ Trace generate(const Generator& generator, std::uint64_t seed) {
     const double shape =
         std::exp(kDurationSigma * random.normal() - kDurationSigma * kDurationSigma / 2);
     trace.push_back(
-        {now, 1,
-         std::clamp(generator.mean_duration_s * shape, 30.0, 100 * generator.mean_duration_s)});
+        {now,
+         1,
+         std::clamp(generator.mean_duration_s * shape, 30.0, 100 * generator.mean_duration_s),
+         {}});
   }
   return trace;
 }

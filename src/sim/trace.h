@@ -16,6 +16,7 @@ struct TraceJob {
   double submit_s = 0;  ///< since any moment
   double gpus = 1;
   double duration_s = 0;
+  std::string account = {};  ///< whom it is of, where the file says that
 };
 using Trace = std::vector<TraceJob>;
 
@@ -30,11 +31,16 @@ struct TraceFile {
   std::string left_out_text() const;
 };
 
-/// Reads a table (slurm_text::Delimited) with the columns submit_s, num_gpus and duration_s, in any
-/// order and among others; or what `sacct -P` prints with the fields Submit, AllocTRES or ReqTRES,
-/// and ElapsedRaw or Elapsed, in which steps are skipped. Jobs without GPUs, that did not run or
-/// that still run are left out and counted. The error names line and column of what is no number.
+/// Reads a table (slurm_text::Delimited): with the columns submit_s, num_gpus and duration_s, in
+/// any order and among others; what `sacct -P` prints with the fields Submit, AllocTRES or ReqTRES,
+/// and ElapsedRaw or Elapsed, in which steps are skipped; or a published trace by its own columns
+/// (Helios, Acme, Alibaba's PAI, MIT Supercloud). Jobs without GPUs or with parts of one, that did
+/// not run or that still run are left out and counted. The error names line and column of what is
+/// no number.
 Result<TraceFile> trace_from_csv(std::string_view text);
+
+/// Reads a table as trace_from_csv() does, or JSON: what `sacct --json` prints, and Philly's log.
+Result<TraceFile> trace_from_text(std::string_view text);
 
 /// Settings of a synthetic trace.
 struct Generator {

@@ -40,10 +40,12 @@ struct Options {
          grant_expiry = control::SwellConf{}.grant_expiry_s,
          profile_wait = control::SwellConf{}.profile_wait_s;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0, profile_steps = sim::Reporting{}.steps;
-  bool whole = false, leave_out_large = false;
+  bool sample = false, leave_out_large = false;
 };
 
 constexpr double kGeneratedHours = 8;
+/// Ratios of fewer jobs are warned of.
+constexpr int kFewJobs = 30;
 // Jobs an hour for each GPU: 60 jobs in 8 hours on 64 GPUs, as on Suika's testbed.
 constexpr double kGeneratedJobs_h = 0.12;
 constexpr double kCardBytes = 50e9;    // 400 Gbit/s
@@ -89,10 +91,11 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   if (!options.trace.empty()) {
     auto text = read_file(options.trace);
     if (!text) return text.error();
-    auto trace = sim::trace_from_csv(*text);
+    auto trace = sim::trace_from_text(*text);
     if (!trace) return trace.error().while_doing(options.trace);
-    if (options.whole) trace->leave_out_larger(made.cluster->gpu_count(), "the cluster");
-    else trace->leave_out_larger(options.trace_gpus, "the trace's cluster (--trace-gpus)");
+    if (options.sample)
+      trace->leave_out_larger(options.trace_gpus, "the trace's cluster (--trace-gpus)");
+    else trace->leave_out_larger(made.cluster->gpu_count(), "the cluster");
     if (trace->jobs.empty())
       return Error("no job of it can be simulated: " + trace->left_out_text())
           .while_doing(options.trace);
@@ -115,7 +118,7 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.least_share = options.least_share;
   made.workload.max_jobs = options.jobs;
   made.workload.trace_gpus = options.trace_gpus;
-  made.workload.sample = !options.whole;
+  made.workload.sample = options.sample;
   made.policies = options.policies;
   made.base = options.base;
   made.backfill = options.backfill == "on";
@@ -269,6 +272,11 @@ int run(const Options& options) {
         options.seeds == 1 ? "" : "s");
     print_table(*results);
     print_consent(*results);
+    if (results->jobs < kFewJobs)
+      complain(
+          fmt::format("{} jobs carry these ratios; with fewer than {} they say little: take "
+                      "more jobs, or more --seeds",
+                      results->jobs, kFewJobs));
   }
   const bool repeatable = experiment->fixed_decision_time;
   if (!options.json.empty())
@@ -304,7 +312,8 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   sub->add_option(
       "--trace", options->trace,
-      "Table with submit_s, num_gpus and duration_s, or of sacct -P (default: made-up jobs)");
+      "What sacct -P or sacct --json prints, a published trace, or a table with submit_s, num_gpus "
+      "and duration_s (default: made-up jobs)");
   sub->add_option("--arrivals", options->arrivals, "How made-up jobs arrive")
       ->check(CLI::IsMember({"poisson", "diurnal"}))
       ->capture_default_str();
@@ -378,11 +387,14 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--mix", options->mix, "Small, middle, large (and XL) jobs in relation")
       ->capture_default_str();
-  sub->add_option("--trace-gpus", options->trace_gpus, "GPUs of the cluster that the trace is from")
+  CLI::Option* sample =
+      sub->add_flag("--sample", options->sample,
+                    "A sample of the trace, in proportion to the cluster, not every job");
+  sub->add_option("--trace-gpus", options->trace_gpus,
+                  "GPUs of the cluster that the trace is from, for --sample")
       ->check(CLI::PositiveNumber)
+      ->needs(sample)
       ->capture_default_str();
-  sub->add_flag("--whole-trace", options->whole,
-                "Every job of the trace, not a sample in proportion to the cluster");
   sub->add_option("--failures", options->failures, "Failures of each node a day")
       ->check(CLI::Range(0.0, 100.0));
   sub->add_option("--decision-time", options->decision_time,

@@ -22,20 +22,10 @@ check 'a seed gives the same bytes, whatever the number of threads' same_bytes
 
 trace() {
   printf 'job_id,submit_s,num_gpus,duration_s\na,0,1,600\nb,60,4,900\n' > "$work/trace.csv"
-  sim --trace "$work/trace.csv" --whole-trace --json - > "$work/json" && grep -q '"jobs": *2,' "$work/json" &&
+  sim --trace "$work/trace.csv" --json - > "$work/json" && grep -q '"jobs": *2,' "$work/json" &&
     grep -q '"max_delay_vs_fifo_s"' "$work/json" && ! grep -q 'GPUs used' "$work/json"
 }
 check 'a trace is simulated, and --json - prints nothing else' trace
-
-how_many() {
-  { printf 'submit_s,num_gpus,duration_s\n'; for ((i = 0; i < 400; ++i)); do printf '%s,2,600\n' "$i"; done; } > "$work/400.csv"
-  "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --policy fifo > "$work/said" &&
-    grep '^3 of 400 jobs of the trace (--trace-gpus 2490: .*; --whole-trace takes all) on 16 GPUs' "$work/said" || { cat "$work/said"; return 1; }
-  "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --whole-trace --policy fifo > "$work/said" &&
-    grep '^400 jobs of the trace on 16 GPUs' "$work/said" || { cat "$work/said"; return 1; }
-  grep -q 'swell sim --cluster NODESxGPUS:TYPE --trace FILE --whole-trace --policy fifo,swell' "$top/README.md"
-}
-check 'of a trace it says how many jobs it takes, and which option takes all' how_many
 
 refused() { # WORD OPTION...
   local word=$1 said
@@ -43,6 +33,56 @@ refused() { # WORD OPTION...
   said=$("$swell" sim --policy fifo --hours 1 "$@" 2>&1) && { printf '%s was taken\n' "$*"; return 1; }
   [[ $said == *"$word"* && $said != *terminate* ]] || { printf '%s: %s\n' "$*" "$said"; return 1; }
 }
+how_many() {
+  { printf 'submit_s,num_gpus,duration_s\n'; for ((i = 0; i < 400; ++i)); do printf '%s,2,600\n' "$i"; done; } > "$work/400.csv"
+  "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --sample --policy fifo > "$work/said" 2> "$work/warned" &&
+    grep '^3 of 400 jobs of the trace (--sample --trace-gpus 2490: .*) on 16 GPUs' "$work/said" && grep '^swell: 3 jobs carry these ratios' "$work/warned" || { cat "$work/said"; return 1; }
+  "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --policy fifo > "$work/said" 2> "$work/warned" &&
+    grep '^400 jobs of the trace on 16 GPUs' "$work/said" && [[ ! -s $work/warned ]] || { cat "$work/said"; return 1; }
+  refused '--sample' --trace "$work/400.csv" --trace-gpus 16 &&
+  grep -q 'swell sim --cluster NODESxGPUS:TYPE --trace FILE --policy fifo,swell' "$top/README.md"
+}
+check 'all jobs of a trace are taken, or a sample where that is asked for, and a few are warned of' how_many
+
+# A month of a site's jobs in one of four forms: arrays, CPU jobs, cancelled and running ones among them.
+month() { # FORM JOBS
+  python3 - "$@" << 'MONTH'
+import json, sys
+form, jobs = sys.argv[1], int(sys.argv[2])
+separator = {"bars": "|", "csv": ",", "semicolons": ";"}.get(form)
+rows = []
+for i in range(jobs):
+    kind, gpus = i % 10, (1, 2, 4, 8)[i % 4]
+    rows.append((f"{i // 3}_{i % 3}" if kind == 1 else str(i), ("research", "nlp")[i % 2], 1767225600 + i * 50,
+                 0 if kind == 2 else 60 + (i * 37) % 3600, 0 if kind == 3 else gpus,
+                 "CANCELLED by 1000" if kind == 2 else "RUNNING" if kind == 4 else "COMPLETED"))
+if separator:
+    quote = (lambda text: f'"{text}"') if form == "csv" else (lambda text: text)
+    end = "\r\n" if form == "csv" else "\n"
+    sys.stdout.write("\ufeff" if form == "csv" else "")
+    print("JobID", "Account", "Submit", "ElapsedRaw", "AllocTRES", "State", sep=separator, end=end)
+    for name, account, at, ran, gpus, state in rows:
+        tres = f"billing=8,cpu=8,gres/gpu:h100={gpus},gres/gpu={gpus},node=1" if gpus else "billing=8,cpu=8,node=1"
+        print(name, account, at, ran, quote(tres), state, sep=separator, end=end)
+else:
+    print(json.dumps({"jobs": [{"job_id": i, "account": account, "state": {"current": [state.split()[0]]},
+        "time": {"submission": {"set": True, "infinite": False, "number": at}, "elapsed": ran},
+        "tres": {"allocated": [{"type": "cpu", "name": "", "count": 8}] + [{"type": "gres", "name": "gpu", "count": gpus}] * (gpus > 0),
+                 "requested": []}} for i, (_, account, at, ran, gpus, state) in enumerate(rows)], "meta": {}}))
+MONTH
+}
+forms() {
+  local form
+  for form in bars csv semicolons json; do
+    PYTHONIOENCODING=utf-8 month "$form" 50000 > "$work/month.$form" || return 1
+    "$swell" sim --cluster 2x8:h100 --trace "$work/month.$form" --hours 6 --policy fifo > "$work/said.$form" 2> "$work/warned" || { cat "$work/warned"; return 1; }
+    grep -q 'left out of the trace: 5000 ask for no GPU, 5000 did not run, 5000 wait or run still' "$work/warned" || { printf '%s: ' "$form"; cat "$work/warned"; return 1; }
+    grep -q '^303 of 35000 jobs of the trace (--hours 6)' "$work/said.$form" || { printf '%s: ' "$form"; head -1 "$work/said.$form"; return 1; }
+    cmp <(head -1 "$work/said.bars") <(head -1 "$work/said.$form") || return 1
+  done
+}
+check 'a site'"'"'s jobs are read alike from sacct -P, CSV with quotes, semicolons and sacct --json' forms
+
 wrong_input() {
   printf 'submit_s,num_gpus\n1,2\n' > "$work/bad.csv"
   refused 'no column "duration_s"' --trace "$work/bad.csv" && refused 'No such file' --trace "$work/none" &&

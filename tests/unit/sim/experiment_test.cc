@@ -60,8 +60,8 @@ Test(report, says_how_many_of_the_trace_and_by_which_option) {
   cr_assert(jobs_text(results, experiment) == "10 jobs");
   experiment.trace = Trace(400);
   cr_assert(jobs_text(results, experiment) ==
-            "10 of 400 jobs of the trace (--trace-gpus 2490: drawn in proportion to the cluster's "
-            "16; --whole-trace takes all)");
+            "10 of 400 jobs of the trace (--sample --trace-gpus 2490: drawn in proportion to the "
+            "cluster's 16)");
   experiment.workload.trace_gpus = 8;
   results.jobs = 800;
   cr_assert(jobs_text(results, experiment).starts_with("800 jobs drawn from 400 of the trace ("));
