@@ -109,6 +109,7 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
   if (!answered) return refuse_it(answered.error().message());
   if (ask.what != "why") {
     remember(job);
+    save();  // before its owner is told
     decide_due_ = true;
     events_.event("asked", {{"job", job.id}, {"what", ask.what}, {"number", ask.number}},
                   fmt::format("job {}: {}", job.id, answered->text));
@@ -174,10 +175,14 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
                                                   gpus->allocations);
       !fits)
     return fits.error().while_doing("the plan");
-  sessions_.send(*job.agent, control::Replan{plan->to_json(), "its owner wants it"});
-  job.ordered.ordered(now);
+  control::Replan told{plan->to_json(), "its owner wants it"};
   job.training.decided(std::move(*plan), job.epoch);
   job.replans.owner_asked(job.companions);
+  // A controller that starts anew must not take what it runs then for a plan of its program's own.
+  remember(job);
+  save();
+  sessions_.send(*job.agent, std::move(told));
+  job.ordered.ordered(now);
   return control::Answer{
       job.training.is_known()
           ? "it switches to that plan; `swell jobs` shows how it went"

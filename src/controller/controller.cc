@@ -24,7 +24,7 @@ constexpr double kDeadlineSlack_s = 1;
 constexpr double kCancelAgain_s = 10;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
 constexpr double kRoundsToldEvery_s = 10;
-/// What agents and owners change in the state is written so often at most.
+/// What agents change in the state is written so often at most.
 constexpr double kStateEvery_s = 2;
 
 /// Lost companions of one job of which its agent may still say that they failed.
@@ -103,7 +103,8 @@ double Controller::cycle(double now) {
   meters_.pass(now, jobs_);
   last_own_s_ = clock_s(CLOCK_THREAD_CPUTIME_ID) - own_begin;
   if (changed && events_.kept()) note_round(clock_s(CLOCK_MONOTONIC) - begin, now);
-  return now + parts_.config.poll_interval_s;
+  const double due = now + parts_.config.poll_interval_s;
+  return saved_at_ && saved_ != written_ ? std::min(due, *saved_at_ + kStateEvery_s) : due;
 }
 
 void Controller::note_round(double seconds, double now) {
@@ -358,16 +359,18 @@ void Controller::end_all(ElasticJob& job, double now, const std::string& reason)
 // ---- what others see
 
 void Controller::save() {
+  save_due_ = false;
   if (parts_.state_path.empty() || saved_ == written_) return;
   if (Result<void> done = save_state(parts_.state_path, saved_); done) written_ = saved_;
   else events_.say("the state could not be saved: " + done.error().message());
 }
 
-/// As save(), where anything but the grants has changed no more often than kStateEvery_s: agents
-/// and owners change it as they like, and a write waits for the disk.
+/// As save(), but what agents alone have changed is written no more often than kStateEvery_s: they
+/// change it as they like, and a write waits for the disk.
 void Controller::save_in_time(double now) {
   if (parts_.state_path.empty() || saved_ == written_) return;
-  if (saved_.issued == written_.issued && saved_at_ && now < *saved_at_ + kStateEvery_s) return;
+  const bool is_told = !save_due_ && saved_.issued == written_.issued;
+  if (is_told && saved_at_ && now < *saved_at_ + kStateEvery_s) return;
   save();
   saved_at_ = now;
 }

@@ -192,6 +192,7 @@ class Controller {
   bool have_snapshot_ = false, decide_due_ = false, draining_ = false;
   SavedState saved_, written_;
   std::optional<double> saved_at_;  ///< when save_in_time() last wrote
+  bool save_due_ = false;           ///< decisions or owners have changed the state
   AgentSessions sessions_;
   double last_decide_s_ = 0, last_own_s_ = 0;
   int max_grace_s_ = 0;

@@ -267,6 +267,7 @@ Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& la
   planned.layout = &layout;
   job.training.decided(std::move(plan), job.epoch);
   remember(job);
+  save_due_ = true;
   planned.json = std::move(json);
   return planned;
 }

@@ -203,7 +203,7 @@ class Host final : public control::BackgroundThread {
       if (wait(Clock::time_point(
                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due))),
                kDebounce))
-        return;
+        return controller.finish();
     }
   }
 

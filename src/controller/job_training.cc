@@ -13,6 +13,7 @@
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
 #include "core/plan/chunks.h"
+#include "core/plan/max_passes.h"
 #include "core/plan/validate.h"
 
 namespace swell::controller {
@@ -21,10 +22,6 @@ namespace {
 
 constexpr long kMaxSamples = 1 << 16;  // of a micro-batch: planning time grows with them
 constexpr double kMinStep_s = 1e-6;
-
-/// Passes of one kind in an iteration that are planned for; a prediction of so many takes some
-/// milliseconds. 128 stages of one chunk and 512 micro-batches have as many.
-constexpr double kMaxPasses = 65536;
 
 /// Whether a plan over `used` is one for a job that holds `held`, of which `basic` are its own: it
 /// has a use for all that is lent, and may do without some of its own.
@@ -62,11 +59,11 @@ Result<void> check_size(const plan::Plan& plan) {
       static_cast<double>(plan.stages.size()) *
       static_cast<double>(std::max<std::size_t>(plan.stages.front().chunks.size(), 1)) *
       plan.micro_batches;
-  if (passes > kMaxPasses)
+  if (passes > plan::kMaxPasses)
     return Error(fmt::format(
-        "its plan has {:.0f} passes of micro-batches through chunks; at most {:.0f} are planned "
+        "its plan has {:.0f} passes of micro-batches through chunks; at most {} are planned "
         "for, so use fewer chunks or micro-batches",
-        passes, kMaxPasses));
+        passes, plan::kMaxPasses));
   return {};
 }
 
@@ -100,14 +97,24 @@ std::shared_ptr<const models::Model> model_of(const perf::Profile& profile) {
 }
 
 /// Whether two plans cut the model alike, whichever GPUs they use.
-bool cut_alike(plan::Plan a, plan::Plan b) {
-  a.drop_plain_chunks();
-  b.drop_plain_chunks();
-  return std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(),
-                    [](const plan::Stage& one, const plan::Stage& other) {
-                      return one.layers == other.layers && one.tp == other.tp &&
-                             one.dp() == other.dp() && one.chunks == other.chunks;
-                    });
+bool cut_alike(const plan::Plan& a, const plan::Plan& b) {
+  if (a.stages.size() != b.stages.size()) return false;
+  // Only a plan that lists its chunks tells how many MTP heads the model has.
+  const int mtp_heads = std::max(plan::mtp_heads_of(a), plan::mtp_heads_of(b));
+  const auto units_of = [&](const plan::Plan& plan, std::size_t i) {
+    const plan::Stage& stage = plan.stages[i];
+    if (!stage.chunks.empty()) return stage.chunks;
+    const int embedding = i == 0 ? 1 : 0;
+    const int heads = i + 1 == plan.stages.size() ? 1 + 2 * mtp_heads : 0;
+    return std::vector<int>{stage.layers + embedding + heads};
+  };
+  for (std::size_t i = 0; i < a.stages.size(); ++i) {
+    const plan::Stage &one = a.stages[i], &other = b.stages[i];
+    if (one.layers != other.layers || one.tp != other.tp || one.dp() != other.dp() ||
+        units_of(a, i) != units_of(b, i))
+      return false;
+  }
+  return true;
 }
 
 /// What the regions of a step add up to, in a pipeline that waits for its slowest stage.

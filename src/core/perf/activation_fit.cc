@@ -25,27 +25,26 @@ struct Kept {
   bool gradients = true;
 };
 
-/// Under the plan's schedule. `load`: of the stage;
-/// `chunks`: of each chunk of the plan; `k`: says what layers and heads keep, which decides when
-/// chunks are fullest.
-Kept kept_by(const plan::Layout& layout, int stage, const models::Load& load,
+/// Under 1F1B. `load`: of the stage.
+Kept kept_by(const plan::Layout& layout, int stage, const models::Load& load) {
+  const double in_flight = std::min(layout.pp() - stage, layout.micro_batches);
+  return {in_flight * (load.layers + load.modules), in_flight * load.heads,
+          in_flight * load.modules, layout.micro_batches > layout.pp() - stage};
+}
+
+/// Under `passes`, the plan's schedule. `chunks`: of each chunk of the plan; `k`: says what layers
+/// and heads keep, which decides when chunks are fullest.
+Kept kept_by(const plan::Layout& layout, int stage, const schedule::Schedule& passes,
              const std::vector<models::Load>& chunks, const Coefficients& k) {
-  if (!layout.is_scheduled()) {
-    const double in_flight = std::min(layout.pp() - stage, layout.micro_batches);
-    return {in_flight * (load.layers + load.modules), in_flight * load.heads,
-            in_flight * load.modules, layout.micro_batches > layout.pp() - stage};
-  }
-  const auto passes = plan::schedule_of(layout);
-  if (!passes) return {};
   const schedule::Kind frees =
-      passes->splits_weights() ? schedule::Kind::weights : schedule::Kind::backward;
+      passes.splits_weights() ? schedule::Kind::weights : schedule::Kind::backward;
   const double tp = layout.stages[static_cast<std::size_t>(stage)].tp;
   const auto bytes = [&](const Kept& kept) {
     return kept.layers * (k.activ_p_bytes / tp + k.activ_np_bytes) +
            kept.heads * k.last.activ_p_bytes / tp + kept.modules * 2 * k.activ_bytes;
   };
   Kept now, most;
-  for (const schedule::Operation& pass : passes->orders[static_cast<std::size_t>(stage)]) {
+  for (const schedule::Operation& pass : passes.orders[static_cast<std::size_t>(stage)]) {
     const models::Load& one =
         chunks[static_cast<std::size_t>(stage * layout.chunks() + pass.chunk)];
     const double sign = pass.kind == schedule::Kind::forward ? 1 : pass.kind == frees ? -1 : 0;
@@ -61,21 +60,23 @@ Kept kept_by(const plan::Layout& layout, int stage, const models::Load& load,
 
 namespace {
 
+/// `passes`: the plan's schedule, null for 1F1B over one chunk a stage.
 Result<void> fit(const Profile& profile, const plan::Layout& layout, const models::Chain& chain,
-                 Coefficients& coefficients) {
+                 const schedule::Schedule* passes, Coefficients& coefficients) {
   const std::vector<models::Load> loads = plan::stage_loads(layout, chain);
   std::vector<models::Load> chunks;
-  if (layout.is_scheduled()) {
-    if (const auto passes = plan::schedule_of(layout); !passes) return passes.error();
-    chunks = plan::chunk_loads(layout, chain);
-  }
+  if (passes != nullptr) chunks = plan::chunk_loads(layout, chain);
+  std::vector<Kept> kept_by_stage;
+  for (int stage = 0; stage < layout.pp(); ++stage)
+    kept_by_stage.push_back(passes != nullptr
+                                ? kept_by(layout, stage, *passes, chunks, coefficients)
+                                : kept_by(layout, stage, loads[static_cast<std::size_t>(stage)]));
   std::vector<Equation> equations;
   int min_tp = 1 << 30, max_tp = 0;
   for (const GroupObservation& seen : profile.groups) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
     const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
-    const Kept kept = kept_by(layout, seen.stage, loads[static_cast<std::size_t>(seen.stage)],
-                              chunks, coefficients);
+    const Kept& kept = kept_by_stage[static_cast<std::size_t>(seen.stage)];
     double held = seen.layer_state_bytes + seen.extra_state_bytes;
     if (kept.gradients) held += seen.layer_param_bytes + seen.extra_param_bytes;
     held += group.local_batch * kept.heads * coefficients.last.activ_p_bytes / stage.tp;
@@ -122,10 +123,13 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
                              const models::Chain& chain, Coefficients& coefficients) {
   coefficients.activ_np_bytes =
       profile.whole_activations.value_or(kUsualWhole) * coefficients.activ_bytes;
-  auto fitted = fit(profile, layout, chain, coefficients);
+  if (!layout.is_scheduled()) return fit(profile, layout, chain, nullptr, coefficients);
+  const auto passes = plan::schedule_of(layout);
+  if (!passes) return passes.error();
+  auto fitted = fit(profile, layout, chain, &*passes, coefficients);
   // When chunks are fullest depends on what was just found.
-  for (int round = 0; layout.is_scheduled() && fitted && round < kRounds; ++round)
-    fitted = fit(profile, layout, chain, coefficients);
+  for (int round = 0; fitted && round < kRounds; ++round)
+    fitted = fit(profile, layout, chain, &*passes, coefficients);
   return fitted;
 }
 

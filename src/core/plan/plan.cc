@@ -7,6 +7,7 @@
 
 #include "core/cluster/cluster.h"
 #include "core/models/model.h"
+#include "core/plan/max_passes.h"
 #include "core/schedule/named.h"
 #include "core/schedule/text.h"
 
@@ -279,6 +280,11 @@ Result<void> Plan::check_schedule() const {
                     schedule.size(), schedule::kMaxText));
   const schedule::Shape shape{
       pp(), has_chunks() ? static_cast<int>(stages.front().chunks.size()) : 1, micro_batches};
+  if (const long passes = static_cast<long>(shape.stages) * shape.chunks * shape.micro_batches;
+      passes > kMaxPasses)
+    return Error(fmt::format(
+        "\"schedule\": {} stages of {} chunks make {} passes of {} micro-batches; at most {} are read, so use fewer chunks or micro-batches",
+        shape.stages, shape.chunks, passes, shape.micro_batches, kMaxPasses));
   if (auto good = schedule::check_shape(shape); !good)
     return good.error().while_doing("\"schedule\"");
   const auto read = schedule::schedule_for(schedule, shape);

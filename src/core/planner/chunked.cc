@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/planner/chunked.h"
+#include "core/plan/max_passes.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -11,7 +12,6 @@ namespace swell::planner {
 namespace {
 
 constexpr int kMaxChunks = 4;
-constexpr long kMaxPasses = 65'536;  // of micro-batches through chunks, in plans of running jobs
 
 bool has_layers(const plan::Layout& layout) {
   return std::all_of(layout.stages.begin(), layout.stages.end(),
@@ -23,7 +23,7 @@ bool has_layers(const plan::Layout& layout) {
 std::optional<Solution> chunked(Evaluator& evaluator, const plan::Layout& skeleton, double unless) {
   std::optional<Solution> best;
   const long passes = static_cast<long>(skeleton.pp()) * skeleton.micro_batches;
-  for (int chunks = 1; chunks <= kMaxChunks && passes * chunks <= kMaxPasses; ++chunks) {
+  for (int chunks = 1; chunks <= kMaxChunks && passes * chunks <= plan::kMaxPasses; ++chunks) {
     // Chunks that have no unit at all gain nothing.
     if (skeleton.pp() * chunks > evaluator.perf().chain().units() || evaluator.over()) break;
     for (Placement& placed : placements(evaluator.perf(), skeleton, chunks)) {

@@ -218,6 +218,20 @@ Test(job_training, a_report_with_other_chunks_than_decided_is_not_of_that_plan) 
   }
 }
 
+Test(job_training, a_program_with_mtp_heads_runs_a_plan_that_lists_no_chunks) {
+  JobTraining training = taken(kOnTwo);
+  training.decided(kOnTwo.plan(), 0);
+  plan::Plan run = kOnTwo.plan();
+  run.stages[0].chunks = {run.stages[0].layers + 2 + 2 * 2};  // embedding, head, two MTP heads
+  Reported later = kOnTwo;
+  later.epoch = 1;
+  control::Profile message = later.message();
+  message.profile.set("plan", run.to_json());
+  message.profile.set("takes_chunks", true);
+  static_cast<void>(training.take(message, kTwo, kTwo, *live_machines()));
+  cr_assert_not(training.makes_own_plans());
+}
+
 Test(job_training, a_plan_with_a_stage_without_layers_is_refused) {
   plan::Plan bare = kOnTwo.plan();
   bare.stages.push_back(bare.stages[0]);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "core/models/model.h"
 #include "core/plan/chunks.h"
@@ -208,6 +209,11 @@ Test(plan, a_schedule_of_another_plan_is_refused) {
   cr_assert_neq(said(plan).find("\"schedule\": the schedule is for 2 stages, 1 chunks"),
                 std::string::npos);
   cr_assert_not(validate(plan, support::small_model(), support::h100_nodes(2)).ok());
+  const int micro_batches = std::exchange(plan.micro_batches, 1 << 16);
+  plan.schedule = "zero-bubble";
+  cr_assert_neq(said(plan).find("at most 65536 are read"), std::string::npos, "%s",
+                said(plan).c_str());
+  plan.micro_batches = micro_batches;
   plan.schedule = std::string(20'000, ' ');
   cr_assert_eq(said(plan),
                "\"schedule\" has 20000 bytes; at most 16384 are read, so repeat groups (*N)");
