@@ -11,6 +11,6 @@ using EventQuery = int (*)(void* event);
 using EventElapsedTime = int (*)(float* milliseconds, void* first, void* second);
 using EventDestroy = int (*)(void* event);
 using StreamIsCapturing = int (*)(void* stream, int* status);
-inline constexpr int kNotReady = 600;
+inline constexpr int kNotReady = 600, kCaptureImplicit = 906;
 
 }  // namespace swell::profiler::cuda

@@ -39,7 +39,9 @@ class CudaClock final : public DeviceClock {
   }
   bool is_captured(void* stream) noexcept override {
     int status = 0;
-    return is_capturing_(stream, &status) != 0 || status != 0;  // the legacy stream has an error
+    const int code = is_capturing_(stream, &status);
+    // The legacy stream, while another one is captured. Other errors are said where events fail.
+    return code == cuda::kCaptureImplicit || (code == 0 && status != 0);
   }
   State state(void* event) noexcept override {
     const int code = query_(event);

@@ -132,6 +132,7 @@ static_assert(cuda::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(cuda::kPeerUnsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 static_assert(cuda::kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(events::kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(events::kCaptureImplicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 static_assert(cuda::kMemoryTypeOf == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(cuda::kOrdinalOf == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(cuda::kDeviceMemory == CU_MEMORYTYPE_DEVICE);
