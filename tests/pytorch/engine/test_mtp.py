@@ -3,6 +3,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import models
 import pool
@@ -87,10 +88,12 @@ def plain(rank, family, begin):
     return float(loss.detach()), {name: one.grad for name, one in {**dict(model.named_parameters()), **named}.items()}, evaluated
 
 
-@pytest.mark.parametrize("family", ["llama", "llama_gqa_tied"])
+@pytest.mark.parametrize("family", ["llama", "llama_gqa_tied", "qwen3"])
 def test_loss_and_gradients_are_those_of_a_plain_implementation_under_every_plan(family, tmp_path):
     models.model(models.CONFIGS[family]())
     plans = {name: one for at, (name, one) in enumerate(PLANS.items()) if at % 2 == 0 or family != "llama"}
+    if family == "qwen3":       # it has norms of a shard's own heads
+        plans = {"one worker": PLANS["one worker"], "tp2": (models.PLANS["tp2"], None), "tp and dp by stage": PLANS["tp and dp by stage"]}
     results = pool.run(tmp_path, [(plan.world, under_plan, (family, plan, order, {})) for plan, order in plans.values()])
     begin = results[0][0][2]
     ((loss, gradients, evaluated),), = pool.run(tmp_path / "plain", [(1, plain, (family, begin))])
@@ -164,6 +167,29 @@ def test_a_family_has_mtp_heads_or_says_why_not(tmp_path, monkeypatch):
 def test_what_does_not_fit_is_refused_with_what_to_give(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_a_start_with_another_number_of_mtp_heads_is_refused(tmp_path):
+    def start(heads):
+        return Engine(models.CONFIGS["llama"](), adamw, global_batch=12, plan=PLANS["one worker"][0], mtp_heads=heads, directory=tmp_path)
+    engine = start(2)
+    engine.step(models.batch())
+    engine.save()
+    rest, = tmp_path.glob("step-*/engine.pt")
+    del engine
+    for heads in (0, 1):
+        with pytest.raises(ValueError, match=f"the training before had mtp_heads=2, here it is {heads}: keep it"):
+            start(heads)
+    assert start(2).steps == 1
+    written = torch.load(rest, weights_only=True)
+    assert written.pop("mtp_heads") == 2
+    torch.save(written, rest)       # as before checkpoints had the word
+    assert start(0).steps == 1
+
+
+def test_a_plan_of_layers_alone_keeps_its_schedule_with_mtp_heads() -> None:
+    plan = replace(Plan.symmetric(4, 12, 2, pp=2), schedule="zero-bubble")
+    assert plan.with_mtp(2).schedule == "zero-bubble" and plan.with_mtp(2).stages != plan.stages
 
 
 def test_a_plan_of_layers_alone_has_all_mtp_heads_behind_the_models_own() -> None:

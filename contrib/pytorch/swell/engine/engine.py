@@ -171,7 +171,7 @@ class Engine:
             session.adopt()
         self.scheduler = given.scheduler_of(self._make_scheduler(self.optimizer)) if self._make_scheduler is not None else None
         if self._state.before is not None:
-            self._state.go_on(self.scheduler, global_batch=self.global_batch, seed=self.seed)
+            self._state.go_on(self.scheduler, global_batch=self.global_batch, seed=self.seed, mtp_heads=self._mtp_heads)
             self.steps, self._data = int(self._state.before["steps"]), self._state.before.get("data")
         self._log = _log(self._log_path if self.rank == 0 else None, self._peak_flops, self)
         self._whole: memory.WholeActivations | None = None      # being counted
@@ -522,7 +522,7 @@ class Engine:
         return ""
 
     def _rest(self) -> dict[str, Any]:
-        return {**self._state.rest(self.scheduler, steps=self.steps, global_batch=self.global_batch, seed=self.seed), "data": self._data}
+        return {**self._state.rest(self.scheduler, steps=self.steps, global_batch=self.global_batch, seed=self.seed, mtp_heads=self._mtp_heads), "data": self._data}
 
     # ---- leaving by a checkpoint
 

@@ -320,7 +320,7 @@ class Plan:
         if not heads or units == layers + 2 + 2 * heads:
             return self
         counts = [[part.units + (2 * heads if part.head else 0) for part in parts] for parts in self.parts]
-        return Plan(self.micro_batches, tuple(replace(stage, chunks=tuple(its)) for stage, its in zip(self.stages, counts, strict=True)))
+        return replace(self, stages=tuple(replace(stage, chunks=tuple(its)) for stage, its in zip(self.stages, counts, strict=True)))
 
     @property
     def world(self) -> int:

@@ -56,6 +56,7 @@ class Skeleton:
         self.mtp_heads = mtp_heads
         self.shared: dict[str, list[tuple[str, tuple[str, int]]]] = {}      # with MTP heads: where a matrix is used, in the model's order, and by what unit
         self.norm_path = ""
+        self._origins: dict[str, str] = {}      # parameters of MTP heads: the one of the model that each is made like
         if mtp_heads:
             self._add_mtp()
 
@@ -91,6 +92,7 @@ class Skeleton:
                 for name, one in its.items():
                     made = replace(one, name=f"{at}{kind}.{name}", layer=number_of_layer)
                     self.parameters[made.name], self.beginnings[made.name] = made, self.beginnings[origin + name]
+                    self._origins[made.name] = origin + name
             made = Parameter(f"{at}projection.weight", of_module, (width, 2 * width), self._dtype)
             self.parameters[made.name], self.beginnings[made.name] = made, weights.Beginning("normal", (0.0, deviation))
             self.shared[table].append((f"{at}embedding.weight", ("module", number)))
@@ -184,5 +186,5 @@ class Skeleton:
 
     def summed_over_shards(self, name: str) -> bool:
         """Whether a parameter that all shards hold has a gradient of which each computes a part (norms of a shard's own heads)."""
-        found = self.family.style(name.removeprefix(f"{self.base_path}.").rpartition(".")[0])
+        found = self.family.style(self._origins.get(name, name).removeprefix(f"{self.base_path}.").rpartition(".")[0])
         return found is not None and found[0] == "replicated_with_grad_allreduce"

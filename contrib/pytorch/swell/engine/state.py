@@ -89,9 +89,12 @@ class State:
         options = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
         return {**numbers, "options": options, "scheduler": scheduler.state_dict() if scheduler is not None else None}
 
-    def go_on(self, scheduler: Any, **numbers: int) -> None:
-        """Give optimizer and scheduler what rest() said. Raises ValueError where one of the numbers was another then."""
+    def go_on(self, scheduler: Any, *, mtp_heads: int, **numbers: int) -> None:
+        """Give optimizer and scheduler what rest() said. Raises ValueError where mtp_heads or one of the numbers was another then."""
         rest: Mapping[str, Any] = self.before or {}
+        heads = rest.get("mtp_heads", 0)        # checkpoints without the word have none
+        if heads != mtp_heads:
+            raise ValueError(f"the training before had mtp_heads={heads}, here it is {mtp_heads}: keep it, so that no trained head is lost, or begin with another directory")
         for name, number in numbers.items():
             if rest[name] != number:
                 raise ValueError(f"the training before had {name}={rest[name]}, here it is {number}: its samples would be lost or "
