@@ -14,6 +14,7 @@ import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from swell.engine import Engine, Plan, arena, families, schedule, state
+from swell.engine.loss import LateLoss
 from swell.engine.skeleton import Skeleton
 from swell.engine.standing import Standing
 
@@ -127,7 +128,7 @@ class Reads(TorchDispatchMode):
 
 def read_late(rank, is_late, plan, order):
     made = Engine(config("llama"), lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), global_batch=models.BATCH, plan=plan, schedule=order, seed=1,
-                  max_grad_norm=0.5)
+                  max_grad_norm=0.5, late_loss=is_late)
     made._reads_late = is_late
     losses, counts = [], []
     for batch in made.batches(Tokens(), epochs=1):
@@ -145,6 +146,42 @@ def test_a_step_whose_numbers_are_read_late_is_bitwise_the_same_and_waits_for_no
             assert losses == also and said == says and all(type(loss) is float for loss in also)
             assert set(reads) == {0} and min(counts) > 0
             assert all(torch.equal(tensor, end[name]) for name, tensor in state.items())
+
+
+def test_the_loss_of_a_step_is_a_float_unless_a_late_one_is_asked_for():
+    for options, kind in (({}, float), ({"late_loss": True}, LateLoss)):
+        made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE, **options)
+        made._reads_late = True     # as on a GPU
+        loss = made.step(models.batch())
+        assert type(loss) is kind
+        assert float(torch.tensor(float(loss), dtype=torch.float64)) == loss
+
+
+class Alone(Tokens):
+    """Notes how many read it at a time."""
+
+    def __init__(self):
+        self.readers, self.most = 0, 0
+
+    def __getitem__(self, index):
+        self.readers += 1
+        self.most = max(self.most, self.readers)
+        time.sleep(0.01)
+        self.readers -= 1
+        return super().__getitem__(index)
+
+
+def test_one_thread_at_a_time_reads_a_dataset():
+    made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE)
+    dataset = Alone()
+    for _ in range(3):
+        for _ in made.batches(dataset, epochs=1):
+            deadline = time.monotonic() + 60
+            while not dataset.readers and time.monotonic() < deadline:
+                time.sleep(0.001)
+            break       # within the read of the next batch
+        assert dataset.readers == 0, "the reader of the next batch is still reading"
+    assert dataset.most == 1
 
 
 class Noted(Tokens):

@@ -45,7 +45,7 @@ def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sam
             yield batch
             sampler.advance()
     finally:
-        reader.shutdown(wait=False, cancel_futures=True)
+        reader.shutdown(cancel_futures=True)    # waits for a read under way: one thread at a time reads the dataset
 
 
 def streamed(stream: Stream, plan: Plan, place: Place, device: torch.device, *, group: dist.ProcessGroup | None, epochs: int | None) -> Iterator[Batch]:

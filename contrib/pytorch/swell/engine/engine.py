@@ -72,6 +72,7 @@ class Engine:
         passes by stage, see swell.engine.schedule. None: interleaved, which is 1F1B where stages have one chunk.
     mtp_heads: so many further tokens are predicted from each, by a head each: a layer of the family over the hidden states before it and a later token's
         embedding, with the model's own embedding and output projection. mtp_weight: of the mean of their losses, which step()'s loss has in it.
+    late_loss: step() returns a LateLoss, which waits for the device where it is first used, in place of a float that it waits for itself.
     profile: take the times of a step's parts also where nobody asks for them (live mode does); profile() says them.
 
     With SWELL_PACED in the environment the parts of a step take as long as stated accelerators would: swell.engine.paced.
@@ -83,7 +84,7 @@ class Engine:
                  recompute: bool = False, seed: int = 0, directory: str | os.PathLike[str] | None = None, checkpoint_every: int = 0,
                  log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
                  description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | str | None = None, profile: bool = False,
-                 mtp_heads: int = 0, mtp_weight: float = 0.3) -> None:
+                 mtp_heads: int = 0, mtp_weight: float = 0.3, late_loss: bool = False) -> None:
         given.check_arguments(optimizer=optimizer, scheduler=scheduler, max_grad_norm=max_grad_norm, directory=directory, dtypes={"dtype": dtype, "autocast": autocast}, numbers={
             "global_batch": (global_batch, 1), "micro_batch": (micro_batch, 1), "checkpoint_every": (checkpoint_every, 0), "mtp_heads": (mtp_heads, 0)})
         if not (isinstance(mtp_weight, (int, float)) and mtp_weight > 0):
@@ -96,10 +97,10 @@ class Engine:
             logs.check(log)
         self.steps = 0
         self.device = _start(here.world)
-        self._reads_late = self.device.type != "cpu"        # numbers of a step, so that the host does not wait for the device
+        self._reads_late = self.device.type != "cpu"        # the norm and the number of tokens, so that the host does not wait for the device
         source = sources.read(model_or_config)
         self.config, self.seed, self.global_batch, self.dtype, self.autocast = source.config, seed, global_batch, dtype, autocast
-        self._mtp_heads, self._mtp_weight = mtp_heads, mtp_weight
+        self._mtp_heads, self._mtp_weight, self._late_loss = mtp_heads, mtp_weight, late_loss
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self._description, self._given, self._micro_batch, self._recompute = description, plan, micro_batch, recompute
         self._factory, self._make_scheduler, self._directory = optimizer, scheduler, directory
@@ -282,8 +283,7 @@ class Engine:
         self._stream = None
 
     def step(self, batch: GlobalBatch) -> float | LateLoss:
-        """One optimizer step over the global batch. Returns its loss, the same on every worker; on a GPU one that is read, and waited for, where it is
-        used.
+        """One optimizer step over the global batch. Returns its loss, the same on every worker.
 
         batch: of batches(); or "input_ids" and "labels" of all samples, the same on every worker, and "attention_mask" and
         "position_ids" if there are. Ends this process with exit code 0 where it is to leave.
@@ -312,7 +312,7 @@ class Engine:
                            lr=self.optimizer.param_groups[0].get("lr"), norm=None if norm is None else float(norm),
                            **({"paced_late_s": round(self._regions.late_s, 6)} if isinstance(self._regions, paced.Paced) else {}))
         self._boundary()
-        return LateLoss(loss) if self._reads_late else float(loss)
+        return LateLoss(loss) if self._late_loss else float(loss)
 
     def _clip(self, gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None:
         if self._reads_late:        # by 1 where the norm is not too large: nobody waits to see

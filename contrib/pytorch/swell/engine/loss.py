@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The loss of a step on a GPU: a number that is read where it is used."""
+"""The loss of a step, read where it is used: what Engine(late_loss=True) returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["LateLoss"]
 
 
 class LateLoss:
-    """A number that stands on a GPU until it is used; the first use waits for the step. Works like the float that it becomes in arithmetic,
+    """A number that stands on the device until it is used; the first use waits for the step. Works like the float that it becomes in arithmetic,
     comparisons, formats and pickles; float() makes it one, as json.dumps() needs."""
 
     def __init__(self, value: torch.Tensor) -> None:
