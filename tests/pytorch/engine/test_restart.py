@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The engine without live mode: it leaves with a checkpoint when it is asked, and goes on over other workers."""
 
+import errno
 import json
 import os
 import subprocess
@@ -64,6 +65,29 @@ def test_another_order_or_length_is_refused_and_another_run_in_the_folder_too(ru
     os.remove(os.path.join(folder, "engine.pt"))
     run.fast().start(1).leave_well()
     assert run.lines()[-1]["step"] == 24
+
+
+def test_a_folder_that_cannot_be_looked_into_is_kept_at_a_start(tmp_path, monkeypatch):
+    from swell._lock import FolderLock
+    from swell.engine.checkpoint import Checkpoints
+    for step in range(1, 4):
+        (tmp_path / f"step-{step:09d}").mkdir()
+        if step > 1:
+            (tmp_path / f"step-{step:09d}" / ".metadata").touch()
+    stat, hidden = os.stat, str(tmp_path / "step-000000002" / ".metadata")
+
+    def away(path, *arguments, **options):
+        if path == hidden:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+        return stat(path, *arguments, **options)
+    lock = FolderLock(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", away)
+        found = Checkpoints(lock, None)
+        found.take_folder()
+        assert found.complete() == [3]
+    lock.release()
+    assert found.complete() == [3, 2] and not (tmp_path / "step-000000001").exists()
 
 
 def test_a_schedule_that_no_start_could_read_is_named_and_nothing_is_lent(runs):

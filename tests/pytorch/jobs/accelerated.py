@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A loop with Accelerate. Arguments: `profile`: what was seen of its steps is written at the end; `saves`: it saves its state itself each 4 steps,
-numbered; EIO: common.fail_with()."""
+numbered; `alone`: the first process alone does, in a folder that it names; EIO: common.fail_with()."""
 
 import sys
 
@@ -14,7 +14,7 @@ from swell.integrations import AccelerateElastic
 
 def main(arguments):
     common.fail_as_told(arguments)
-    accelerator = Accelerator(cpu=True, project_config=ProjectConfiguration(common.path("checkpoints/own"), automatic_checkpoint_naming=True))
+    accelerator = Accelerator(cpu=True, project_config=ProjectConfiguration(common.path("checkpoints/own"), automatic_checkpoint_naming="alone" not in arguments))
     model = common.network()
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=3e-3))
     elastic = AccelerateElastic(accelerator, model, optimizer, directory=common.path("checkpoints"),
@@ -26,6 +26,8 @@ def main(arguments):
                 common.write_profile(elastic._profile.session)
             if "saves" in arguments and elastic.steps % 4 == 0:
                 accelerator.save_state()
+            if "alone" in arguments and elastic.steps % 4 == 0 and accelerator.is_main_process:
+                accelerator.save_state(common.path("last"))
 
 
 if __name__ == "__main__":

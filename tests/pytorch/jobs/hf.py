@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`freezes`: its first layer is trained to step 5; `fewer`: another data set; `sgd`: another optimizer; `few`: an epoch ends with 2 samples; `own`: a model that makes the mean of a loss itself; `sharded`: its layers are, by fully_shard(); `one`: of its checkpoints the best alone is left at the end, which is that of step 5; `drops`: with dropout; `dies`: the first worker is killed within its second save; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with();
+`freezes`: its first layer is trained to step 5; `fewer`: another data set; `sgd`: another optimizer; `few`: an epoch ends with 2 samples; `own`: a model that makes the mean of a loss itself; `sharded`: its layers are, by fully_shard(); `one`: of its checkpoints the best alone is left at the end, which is that of step 5; `best`: so it is, and is not loaded then; `drops`: with dropout; `dies`: the first worker is killed within its second save; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with();
 `fails-alone`: rank 1 fails before it saves its random numbers, the second time."""
 
 import os
@@ -129,6 +129,9 @@ def main(arguments):
     if "one" in arguments:
         args.eval_strategy, args.eval_steps, args.save_steps, args.save_total_limit = transformers.trainer_utils.IntervalStrategy.STEPS, 5, 5, 1
         args.load_best_model_at_end, args.metric_for_best_model, args.greater_is_better = True, "eval_loss", True       # the first is the worst
+    if "best" in arguments:
+        args.eval_strategy, args.eval_steps, args.save_strategy, args.save_total_limit = transformers.trainer_utils.IntervalStrategy.STEPS, 5, transformers.trainer_utils.SaveStrategy.BEST, 1
+        args.metric_for_best_model, args.greater_is_better = "eval_loss", True      # the first is the worst
     if "sharded" in arguments:
         for layer in model.transformer.h:
             torch.distributed.fsdp.fully_shard(layer, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (torch.distributed.get_world_size(),)))

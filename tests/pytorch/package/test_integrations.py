@@ -97,6 +97,12 @@ def test_a_finished_run_started_again_trains_nothing(framework, options, tmp_pat
         assert "checkpoint-12" not in os.listdir(tmp_path / "finished" / "out") and "nothing is left to train of max_steps=12" in run.said()
 
 
+def test_a_Trainer_that_does_not_load_the_best_at_its_end_is_not_over_at_the_best(runs):
+    run = runs(Run, "best", "hf", "evaluate", "best", steps=8).fast().start(1).leave_well().start(1).leave_well()
+    assert "continues from step 5" in run.said() and "nothing is left to train" not in run.said()
+    assert [line["step"] for line in run.lines() if line["epoch"]] == [6, 7, 8]
+
+
 @pytest.mark.parametrize("job, option", [("hf", "model-only"), ("hf", "numpy"), ("pl_resnet", "numpy")])
 def test_a_job_leaves_with_a_whole_checkpoint_that_can_be_read(job, option, tmp_path):
     reference = Run(tmp_path / "reference", job, option, steps=12).fast().start(1)
@@ -142,6 +148,7 @@ def test_a_checkpoint_of_the_Trainer_that_no_start_could_read_is_not_gone_on_wit
     run = runs(Run, "spoils", "hf", "spoils", steps=24).start(1).reach(17).ask().reach(22)
     assert "training goes on: the Trainer could not load its checkpoint: note of the schedule" in run.said()
     assert os.path.exists(os.path.join(run.folder, "out", "checkpoint-20"))
+    assert run.sizes() == [1] and run.why.startswith("the Trainer could not load its checkpoint"), "no growth is offered that would be declined"
     run.kill(0).leave()
     run.fast().start(1).leave_well()
     assert [line["step"] for line in run.lines() if line["epoch"]] == list(range(11, 25)), "it goes on from the newest that can be read"
@@ -172,6 +179,33 @@ def test_what_workers_have_left_that_were_killed_in_a_save_is_removed(runs):
             file.write("a part")
     run.start(1).leave_well()
     assert sorted(os.listdir(folder)) == ["own.unfinished", "step-000000002.ckpt"]
+
+
+def test_the_first_process_alone_may_save_its_state_with_Accelerate(runs):
+    run = runs(Run, "alone", "accelerated", "alone", steps=9).fast().start(2).leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 10))
+    assert {"model.safetensors", "optimizer.bin"} <= set(os.listdir(os.path.join(run.folder, "last")))
+
+
+@apart
+def test_Accelerate_s_numbered_saves_go_on_from_checkpoints_of_the_name_before(tmp_path):
+    from accelerate import Accelerator
+    from accelerate.utils import ProjectConfiguration
+    from swell.integrations import AccelerateElastic
+
+    def goes_on(rename, **options):
+        accelerator = Accelerator(cpu=True, project_config=ProjectConfiguration(str(tmp_path), automatic_checkpoint_naming=True))
+        model = torch.nn.Linear(2, 1)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        elastic = AccelerateElastic(accelerator, model, optimizer, directory=tmp_path / "c", global_batch=4, **options)
+        rest = elastic._rest()
+        rest["state"]["swell.saves"] = {"iteration": 3}
+        rest["state"] = rename(rest["state"])
+        elastic._restore(rest, reseed=False)
+        return accelerator.save_iteration
+    assert goes_on(lambda state: state) == 3
+    assert goes_on(lambda state: {**{name: state[name] for name in state if name != "swell.saves"}, "saves": state["swell.saves"]}) == 3
+    assert goes_on(lambda state: {**state, "saves": {"iteration": 7}}) == 3
 
 
 @apart

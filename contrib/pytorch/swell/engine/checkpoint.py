@@ -104,11 +104,16 @@ class Checkpoints:
 
     def _remove_incomplete(self) -> None:
         """Removes what saves have left that were killed. REQUIRES: the lock, so that nobody is saving."""
-        whole = set(self.complete())
         for name in os.listdir(self.folder):
-            match = _NAME.fullmatch(name)
-            if match and int(match[1]) not in whole:
-                shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+            if not _NAME.fullmatch(name):
+                continue
+            path = os.path.join(self.folder, name)
+            try:
+                os.stat(os.path.join(path, ".metadata"))
+            except FileNotFoundError:
+                shutil.rmtree(path, ignore_errors=True)
+            except OSError:     # as of a file system that is away: it may be whole
+                pass
 
     def path(self, step: int) -> str:
         """Folder of a step's checkpoint."""

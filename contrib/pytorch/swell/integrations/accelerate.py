@@ -43,16 +43,20 @@ class _Saves:
         """Accelerator.save_state(); one of a step that is trained again, as after a kill, takes the place of the one before.
 
         Where a worker could not write its part for want of room, the new folder is removed: load_state() would take it for whole.
+        The workers meet only where Accelerate names the folder and has them meet itself: a script may save by its main process alone
+        elsewhere. What several workers have left out of a folder that the script names stays, since the others may still write there.
         """
         accelerator, folder, self._lacks = self._accelerator, output_dir, False
-        if accelerator.project_configuration.automatic_checkpoint_naming:
+        meet = accelerator.project_configuration.automatic_checkpoint_naming
+        if meet:
             folder = os.path.join(accelerator.project_dir, "checkpoints", f"checkpoint_{accelerator.save_iteration}")
             if self._goes_on and accelerator.is_main_process:
                 shutil.rmtree(folder, ignore_errors=True)
         is_new = folder is not None and not os.path.exists(folder)
-        accelerator.wait_for_everyone()
+        if meet:
+            accelerator.wait_for_everyone()
         saved = self._save(output_dir, *arguments, **options)
-        if self._is_partial() and is_new and folder is not None and accelerator.is_main_process:
+        if (meet or accelerator.num_processes == 1) and self._is_partial() and is_new and folder is not None and accelerator.is_main_process:
             shutil.rmtree(folder, ignore_errors=True)
         return saved
 
@@ -115,6 +119,12 @@ class AccelerateElastic(Elastic):
         """As Elastic.batches(), on the accelerator's device."""
         for batch in super().batches(dataset, **options):
             yield send_to_device(batch, self.accelerator.device)
+
+    def _restore(self, rest: dict[str, Any], reseed: bool) -> None:
+        state = rest.get("state") or {}
+        if "saves" in state and "swell.saves" not in state and "saves" not in self._state:      # its name in older checkpoints
+            rest = {**rest, "state": {**state, "swell.saves": state["saves"]}}
+        super()._restore(rest, reseed)
 
     def _how_to_wrap(self) -> str:
         # prepare() wraps a model for more than one worker alone, but notes it on one, too.

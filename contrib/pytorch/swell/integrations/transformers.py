@@ -469,7 +469,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             self._train_on(control)
             return
         if self._is_written:
-            self._departure.saved()
+            if self._whole == state.global_step:
+                self._departure.saved()
             self._rotate()
         if self._leaving:
             self._departure.leave(state.global_step)
@@ -528,7 +529,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         best, end = state.best_global_step, self.folder.of_step(state.global_step)
-        if state.is_world_process_zero and best and not os.path.isdir(end) and self.folder.about(self.folder.of_step(best)) is not None:
+        ends_with_best = args.load_best_model_at_end and best and not os.path.isdir(end)
+        if state.is_world_process_zero and ends_with_best and self.folder.about(self.folder.of_step(best)) is not None:
             self.folder.tidy(lambda: self.folder.change(best, ended=state.global_step))     # the Trainer has removed the end itself
         self._departure.end()
 
