@@ -187,7 +187,7 @@ class Host {
   runtime::Coordinator coordinator(std::chrono::seconds limit) {
     runtime::Coordinator::Options limits;
     limits.prepare_limit = limit;
-    limits.verify = verifies_;
+    limits.verify = verifies_ ? runtime::Verify::all : runtime::Verify::none;
     limits.on_phase = [this](runtime::SwitchMachine::Phase phase) {
       begins(runtime::SwitchMachine::to_text(phase));
     };
