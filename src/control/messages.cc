@@ -2,8 +2,10 @@
 #include "control/messages.h"
 
 #include <fmt/format.h>
+
 #include <iterator>
 #include <limits>
+#include "core/schedule/text.h"
 
 namespace swell::control {
 
@@ -27,7 +29,7 @@ class Writer {
   }
   void member(const char* key, const double& value, double, double) { json_.set(key, value); }
   void member(const char* key, const std::string& value) { json_.set(key, value); }
-  void optional(const char* key, const std::string& value) {
+  void optional(const char* key, const std::string& value, std::size_t = kMaxText) {
     if (!value.empty()) json_.set(key, value);
   }
   void member(const char* key, const std::vector<int>& value, int, int) {
@@ -89,11 +91,11 @@ class Reader {
   void member(const char* key, double& value, double min, double max) {
     keep(value, json_.number_at(key, min, max));
   }
-  void member(const char* key, std::string& value) {
+  void member(const char* key, std::string& value, std::size_t most = kMaxText) {
     Result<std::string> read = json_.string_at(key);
-    if (read && read->size() > kMaxText)
-      read = Error(fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(),
-                               kMaxText));
+    if (read && read->size() > most)
+      read = Error(
+          fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(), most));
     keep(value, std::move(read));
   }
   template <typename T, typename... Bounds>
@@ -296,7 +298,7 @@ void describe(V& v, Ask& m) {
   v.member("what", m.what);
   v.member("number", m.number, 0, m.what == "history" ? std::numeric_limits<int>::max() : kMany);
   v.optional_document("plan", m.plan);
-  v.optional("schedule", m.schedule);
+  v.optional("schedule", m.schedule, schedule::kMaxText);
   v.optional("last", m.last, 0, kMaxLast);
   v.optional("profiles", m.profiles);
 }

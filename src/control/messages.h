@@ -193,7 +193,7 @@ struct Ask {
   /// so many times that the job's GPUs changed, and nothing else.
   int last = 0;
   bool profiles = false;  ///< each profile as it was reported, too
-  /// Of replan, in place of a plan: what Plan::schedule has, for the plan that runs.
+  /// Replan: the schedule (Plan::schedule) for the plan that runs, in place of a plan.
   std::string schedule{};
 };
 

@@ -176,6 +176,11 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
       !fits)
     return fits.error().while_doing("the plan");
   control::Replan told{plan->to_json(), "its owner wants it"};
+  if (const std::size_t bytes = told.plan.dump().size(); bytes > control::kMaxDocument)
+    return Error(
+        fmt::format("the plan has {} bytes as JSON; at most {} can be sent, so use fewer "
+                    "groups or a shorter schedule",
+                    bytes, control::kMaxDocument));
   job.training.decided(std::move(*plan), job.epoch);
   job.replans.owner_asked(job.companions);
   // A controller that starts anew must not take what it runs then for a plan of its program's own.

@@ -24,7 +24,7 @@ constexpr double kDeadlineSlack_s = 1;
 constexpr double kCancelAgain_s = 10;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
 constexpr double kRoundsToldEvery_s = 10;
-/// What agents change in the state is written so often at most.
+/// Seconds from one write of what agents alone have changed to the next, at least.
 constexpr double kStateEvery_s = 2;
 
 /// Lost companions of one job of which its agent may still say that they failed.

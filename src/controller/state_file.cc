@@ -51,7 +51,7 @@ constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 Result<IssuedGrant> parent_alone(const Json& json) {
   const json_int_t id = json_integer_value(json.get());
   if (!json.is_integer() || id < 1 || id > kMaxJobId)
-    return Error(fmt::format("{} is no job id", json.dump()));
+    return Error(fmt::format("{} is not a job id", json.dump()));
   IssuedGrant grant;
   grant.parent = static_cast<control::JobId>(id);
   return grant;
@@ -122,7 +122,7 @@ Result<std::vector<control::JobId>> companions_from(const Json& json) {
   for (const Json& companion : json.items()) {
     const json_int_t id = json_integer_value(companion.get());
     if (!companion.is_integer() || id < 1 || id > kMaxJobId)
-      return Error(fmt::format("{} is no job id", companion.dump()));
+      return Error(fmt::format("{} is not a job id", companion.dump()));
     companions.push_back(static_cast<control::JobId>(id));
   }
   return companions;
@@ -207,7 +207,7 @@ Result<SavedState> load_state(const std::string& path, std::vector<std::string>*
     const std::string where = fmt::format("job {}: ", name);
     const auto id = read_number<control::JobId>(name);
     auto job = id ? job_from(member, where, left_out)
-                  : Result<SavedJob>(Error(fmt::format("\"{}\" is no job id", name)));
+                  : Result<SavedJob>(Error(fmt::format("\"{}\" is not a job id", name)));
     if (job) state.jobs[*id] = std::move(*job);
     else left_out.add("jobs", job.error().while_doing("job " + name));
   }

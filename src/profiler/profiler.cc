@@ -90,7 +90,7 @@ bool Profiler::boundary(std::uint64_t step) {
       !problem.empty() && !std::exchange(has_said_problem_, true))
     std::fprintf(stderr,
                  "swell: rank %d: %s: steps without their times are left out, and without whole "
-                 "steps there is no profile of this job\n",
+                 "steps this job has no profile\n",
                  options_.rank, problem.c_str());
   const bool has_figures = sampler_.take_finished();
   const bool is_news = stable_.take_report().has_value();

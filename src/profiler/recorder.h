@@ -50,7 +50,8 @@ class Recorder {
   const Step* next();
 
   std::uint64_t peak_bytes() const;
-  /// Why there are no device times, of one step at least; empty: none was asked for, or there are.
+  /// Returns why one step at least has no device times; empty: none was asked for, or all have
+  /// them.
   std::string device_problem() const;
 
  private:

@@ -300,7 +300,7 @@ Result<void> TraceRows::add(const TraceRow& row, const std::string& where) {
 Result<TraceFile> TraceRows::finish() && {
   if (file_.jobs.empty())
     return Error(file_.left_out.empty()
-                     ? "there is no job in it"
+                     ? "it has no job"
                      : "no job of it can be simulated: " + file_.left_out_text());
   std::stable_sort(file_.jobs.begin(), file_.jobs.end(),
                    [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });

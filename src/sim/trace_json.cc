@@ -73,7 +73,7 @@ Result<TraceRow> of_philly(const Json& job) {
   row.state = text_of(job.at("status"));
   row.account = text_of(job.at("vc"));
   row.submit_s = time_of(text_of(job.at("submitted_time")));
-  if (!row.submit_s) return Error("its \"submitted_time\" is no time");
+  if (!row.submit_s) return Error("its \"submitted_time\" is not a time");
   double ran_s = 0;
   for (const Json& attempt : job.at("attempts").items()) {
     const auto begin = time_of(text_of(attempt.at("start_time"))),

@@ -159,8 +159,8 @@ on_signal() { ((WORLD_SIZE > 2)) || exit 0; }
 END
   lends_nothing && MINE=./deaf.sh own max=8,grace=2 && within 20 runs 2 && swell drain --undo && within 40 runs 8 || return
   rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 4 && scancel "$rigid_job" || return
-  # They were killed for the reclaim alone. What is idle again is offered once, and goes back.
-  within 90 says_so 'workers did not leave within 2 s of USR1' && within 20 in_state "$rigid_job" CANCELLED || return
+  # They were killed for the reclaim alone. Idle GPUs are offered once more and go back, unless the reclaim gave the workers 2 s already.
+  within 90 says_so 'workers did not leave within 2 s of' && within 20 in_state "$rigid_job" CANCELLED || return
   sleep 3 # several rounds of the controller
   is_lent "$job" 2 && finishes
 }

@@ -41,7 +41,8 @@ struct Stage {
 struct Plan {
   int micro_batches = 0;  ///< N_b: micro-batches of one iteration
   std::vector<Stage> stages;
-  /// What schedule::schedule_for() reads; empty: the program's own, 1F1B or interleaved.
+  /// A name or text that schedule::schedule_for() reads; empty: the program's own, 1F1B or
+  /// interleaved.
   std::string schedule{};
 
   int pp() const noexcept { return static_cast<int>(stages.size()); }

@@ -95,11 +95,11 @@ Test(state_file, a_damaged_part_that_only_advises_leaves_the_grants) {
       {good + R"(,"health":7)", "health left out: health: it must be an object"},
       {good + R"(,"health":{"node1":[]})", "health left out"},
       {R"("jobs":[])", "jobs left out: \"jobs\" must be an object"},
-      {R"("jobs":{"x":{}})", "job x: \"x\" is no job id"},
+      {R"("jobs":{"x":{}})", "job x: \"x\" is not a job id"},
       {R"("jobs":{"8":7,"9":7})", "job 8: it must be an object (and 1 more)"},
       {job_with(R"("pauses":7)"), "job 7: pauses: it must be an object"},
       {job_with(R"("pauses":{"start_s":1,"live":[{}]})"), "job 7: pauses"},
-      {job_with(R"("owners_plan":[0])"), "owners_plan: 0 is no job id"},
+      {job_with(R"("owners_plan":[0])"), "owners_plan: 0 is not a job id"},
       {job_with(R"("training":7)"), "job 7: training"},
       {job_with(R"("training":{"report":[]})"), "job 7: training"}};
   for (const auto& [part, words] : cases) {

@@ -35,7 +35,7 @@ def _degrees(text: str) -> dict[str, int]:
 
 
 def check_plan(given: GivenPlan) -> None:
-    """Raises TypeError or ValueError where this is no form of a plan."""
+    """Raises TypeError or ValueError where this is not a form of a plan."""
     if isinstance(given, str):
         if given.lstrip().startswith("{"):
             Plan.parse(given)
@@ -121,14 +121,14 @@ def check_arguments(*, optimizer: Any, scheduler: Any, numbers: Mapping[str, Any
 
 
 def optimizer_of(made: Any) -> torch.optim.Optimizer:
-    """Returns what the program's optimizer= made. Raises TypeError where that is no optimizer."""
+    """Returns what the program's optimizer= made. Raises TypeError where that is not an optimizer."""
     if not isinstance(made, torch.optim.Optimizer):
         raise TypeError(f"the function of optimizer= returned {_said(made)}; let it return an optimizer over the parameters that it is given")
     return made
 
 
 def scheduler_of(made: Any) -> Any:
-    """Returns what the program's scheduler= made. Raises TypeError where that is no schedule."""
+    """Returns what the program's scheduler= made. Raises TypeError where that is not a schedule."""
     if not (callable(getattr(made, "step", None)) and callable(getattr(made, "state_dict", None))):
         raise TypeError(f"the function of scheduler= returned {_said(made)}; let it return a schedule of the optimizer that it is given")
     return made

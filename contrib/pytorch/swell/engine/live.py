@@ -96,7 +96,7 @@ class NativeRegions(Regions):
 
     @contextmanager
     def _open(self, kind: Region, micro_batch: int | None, chunk: int) -> Iterator[None]:
-        # What is allocated is read where the profile needs it, in one micro-batch's forward passes: each reading takes the allocator's lock.
+        # Allocated memory is read where the profile needs it, in one micro-batch's forward passes: each reading takes the allocator's lock.
         reads = self._device.type == "cuda" and kind is Region.FORWARD and micro_batch == 0
         # The layers of a pass let the solver find the host's time to launch one layer.
         layers = self._layers[chunk] if kind in (Region.FORWARD, Region.BACKWARD) else None

@@ -55,7 +55,7 @@ class StageModel:
         for one in self.own.values():
             one.check(self.tp)
         self.parameters: dict[str, nn.Parameter] = {}
-        # What stands at each path: the parameter, and the name under which this use of it has a gradient.
+        # Each path has two things: the parameter, and the name under which this use of it has a gradient.
         self.places: dict[str, tuple[str, str]] = {name: (name, name) for name in self.own if not (self.last and not self.first and name in self.heads.values())}
         self.places.update({head: (embedding, head) for head, embedding in self.heads.items()})
         self._is_proven = shards is None or not skeleton.is_of_user     # whether shards are known to compute what is described
