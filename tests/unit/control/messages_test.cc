@@ -81,7 +81,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       grow,
       Shrink{{12}, 30, "needed by job 17", *document},
       Replan{*document, "its owner wants it"},
-      Ask{12, 2, "replan", 0, *document, 6, true, "zero-bubble"},
+      Ask{12, 2, "replan", 0, *document, 6, true, std::string(16 * 1024, 'F')},
       Answer{"done", Json()},
       takes_one,
       WorkerNotice{15},
