@@ -109,7 +109,7 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
   if (!answered) return refuse_it(answered.error().message());
   if (ask.what != "why") {
     remember(job);
-    save();  // before its owner is told
+    save_due_ = true;
     decide_due_ = true;
     events_.event("asked", {{"job", job.id}, {"what", ask.what}, {"number", ask.number}},
                   fmt::format("job {}: {}", job.id, answered->text));
@@ -183,9 +183,6 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
                     bytes, control::kMaxDocument));
   job.training.decided(std::move(*plan), job.epoch);
   job.replans.owner_asked(job.companions);
-  // A controller that starts anew must not take what it runs then for a plan of its program's own.
-  remember(job);
-  save();
   sessions_.send(*job.agent, std::move(told));
   job.ordered.ordered(now);
   return control::Answer{
