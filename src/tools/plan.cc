@@ -13,6 +13,7 @@
 #include "core/perf/chunk_costs.h"
 #include "core/perf/peak_memory.h"
 #include "core/perf/profile_json.h"
+#include "core/perf/roofline.h"
 #include "core/perf/solve.h"
 #include "core/plan/validate.h"
 #include "core/planner/affinity.h"
@@ -42,15 +43,42 @@ struct Options {
 
 constexpr double GiB = 1024.0 * 1024.0 * 1024.0;
 
-Result<models::CatalogueEntry> read_model(const Options& options) {
+/// A model to plan for, and its graph where it was given as one.
+struct Planned {
   models::CatalogueEntry entry{};
+  std::optional<models::Graph> graph;
+  models::GraphChain chain;
+};
+
+/// Reads a graph as chain of layers, which are the same on all GPU types of `cluster`.
+Result<void> read_graph(const Options& options, const Json& json, const cluster::Cluster& cluster,
+                        Planned& planned) {
+  auto graph = models::graph_from_json(json);
+  if (!graph) return graph.error().while_doing(options.model);
+  if (options.global_batch > 0) graph->global_batch = options.global_batch;
+  const int micro_batches =
+      options.micro_batches > 0 ? options.micro_batches : planned.entry.micro_batches;
+  const double samples = std::max(1, graph->global_batch / micro_batches);
+  planned.chain = models::chain_of(*graph, perf::roofline_load(cluster.type(0), samples));
+  planned.entry.model = planned.chain.model;
+  planned.graph = *std::move(graph);
+  return {};
+}
+
+Result<Planned> read_model(const Options& options, const cluster::Cluster& cluster) {
+  Planned planned;
+  models::CatalogueEntry& entry = planned.entry;
   if (is_file(options.model)) {
     auto json = read_json(options.model);
     if (!json) return json.error();
-    auto model = models::model_from_json(*json);
-    if (!model) return model.error().while_doing(options.model);
-    entry.model = *model;
     entry.source = "file";
+    if (models::is_graph(*json)) {
+      if (auto good = read_graph(options, *json, cluster, planned); !good) return good.error();
+    } else {
+      auto model = models::model_from_json(*json);
+      if (!model) return model.error().while_doing(options.model);
+      entry.model = *model;
+    }
   } else {
     auto found = models::find_model(options.model);
     if (!found) return found.error();
@@ -63,7 +91,7 @@ Result<models::CatalogueEntry> read_model(const Options& options) {
   if (entry.model.global_batch % entry.micro_batches != 0)
     return Error(fmt::format("{} micro-batches do not divide the global batch of {}",
                              entry.micro_batches, entry.model.global_batch));
-  return entry;
+  return planned;
 }
 
 Result<cluster::Cluster> read_cluster(const std::string& name) {
@@ -284,11 +312,16 @@ int run(const Options& options) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const auto end = begin + std::chrono::duration<double>(options.seconds);
-  const auto entry = read_model(options);
-  if (!entry) return fail(entry.error());
   const auto cluster = read_cluster(options.cluster);
   if (!cluster) return fail(cluster.error());
-  perf::Coefficients coefficients = perf::expected_coefficients(entry->model, *cluster);
+  const auto planned = read_model(options, *cluster);
+  if (!planned) return fail(planned.error());
+  const models::CatalogueEntry* entry = &planned->entry;
+  perf::Coefficients coefficients =
+      planned->graph ? perf::expected_coefficients(
+                           *planned->graph, planned->chain, *cluster,
+                           static_cast<double>(entry->model.global_batch) / entry->micro_batches)
+                     : perf::expected_coefficients(entry->model, *cluster);
   if (!options.coefficients.empty()) {
     auto json = read_json(options.coefficients);
     if (!json) return fail(json.error());
@@ -350,8 +383,10 @@ int run(const Options& options) {
 Action add_plan(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("plan", "The best plan of a job for more and more GPUs");
-  sub->add_option("--model", options->model,
-                  "A model of the catalogue, a JSON file, or a HuggingFace config.json")
+  sub->add_option(
+         "--model", options->model,
+         "A model of the catalogue, a JSON file, a HuggingFace config.json, or a graph that "
+         "python -m swell.graph wrote")
       ->required();
   sub->add_option("--cluster", options->cluster, "A preset such as 8x8-h100, or a JSON file")
       ->required();

@@ -8,9 +8,9 @@ namespace swell::models {
 namespace {
 
 double attention_parameters(const Model& m) {
-  const double h = m.hidden;
-  const double kv = h * m.kv_heads / m.heads;
-  return 2 * h * h + 2 * h * kv;  // query and output; key and value
+  const double h = m.hidden, query = m.query_width();
+  const double kv = query * m.kv_heads / m.heads;
+  return 2 * h * query + 2 * h * kv;  // query and output; key and value
 }
 
 double mlp_parameters(const Model& m, double inner) {
@@ -38,12 +38,13 @@ double Model::embedding_parameters() const noexcept { return static_cast<double>
 
 double Model::parameters() const noexcept {
   const double mtp = mtp_heads == 0 ? 0 : mtp_heads * (layer_parameters() + 2.0 * hidden * hidden);
-  return layers * layer_parameters() + (tied_embedding ? 1 : 2) * embedding_parameters() + mtp;
+  return layers * layer_parameters() + (tied_embedding ? 1 : 2) * embedding_parameters() +
+         static_cast<double>(positions) * hidden + mtp;
 }
 
 double Model::layer_forward_flop() const noexcept {
   const double tokens = sequence;
-  return 2 * active_layer_parameters() * tokens + 4 * tokens * tokens * hidden;
+  return 2 * active_layer_parameters() * tokens + 4 * tokens * tokens * query_width();
 }
 
 double Model::head_forward_flop() const noexcept { return 2 * embedding_parameters() * sequence; }
@@ -60,12 +61,16 @@ Result<void> check(const Model& model) {
     if (field.value < 1)
       return Error(fmt::format("model {}: \"{}\" is {}; it must be at least 1", model.name,
                                field.name, field.value));
-  if (model.hidden % model.heads != 0)
+  if (model.head_dim == 0 && model.hidden % model.heads != 0)
     return Error(fmt::format("model {}: {} heads do not divide the hidden width {}", model.name,
                              model.heads, model.hidden));
   if (model.heads % model.kv_heads != 0)
     return Error(fmt::format("model {}: {} key-value heads do not divide {} heads", model.name,
                              model.kv_heads, model.heads));
+  if (model.head_dim < 0 || model.positions < 0)
+    return Error(
+        fmt::format("model {}: \"head_dim\" is {} and \"positions\" is {}; neither may be negative",
+                    model.name, model.head_dim, model.positions));
   if (model.mtp_heads < 0 || model.mtp_heads > kMostMtpHeads)
     return Error(fmt::format("model {}: \"mtp_heads\" is {}; it must be from 0 to {}", model.name,
                              model.mtp_heads, kMostMtpHeads));

@@ -35,7 +35,13 @@ struct Model {
   /// Multi-token prediction: heads behind the model, each a module of one layer and an output
   /// projection with its loss (chain.h).
   int mtp_heads = 0;
+  int head_dim = 0;   ///< width of one head; 0: hidden / heads
+  int positions = 0;  ///< rows of a learned position embedding; 0: the model has none
 
+  /// Width of all query heads together.
+  double query_width() const noexcept {
+    return head_dim > 0 ? static_cast<double>(heads) * head_dim : hidden;
+  }
   /// Parameters of one transformer layer, all experts included.
   double layer_parameters() const noexcept;
   /// Parameters of one layer that one token visits.

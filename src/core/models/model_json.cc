@@ -62,6 +62,8 @@ void read_own(Reader& in, const Json& json, Model& model, std::optional<Error>& 
   model.kv_heads = in.or_else({"kv_heads"}, model.heads);
   model.ffn = in.or_else({"ffn"}, model.hidden <= kMaxCount / 4 ? 4 * model.hidden : kMaxCount);
   model.vocab = in.or_else({"vocab"}, 51200);
+  model.head_dim = in.or_else({"head_dim"}, 0);
+  model.positions = in.or_else({"positions"}, 0);
   model.gated_mlp = in.flag("gated_mlp", false);
   model.tied_embedding = in.flag("tied_embedding", false);
   if (!json.has("moe")) return;
@@ -75,6 +77,14 @@ void read_own(Reader& in, const Json& json, Model& model, std::optional<Error>& 
   if (moe.problem()) problem = moe.problem()->while_doing("\"moe\"");
 }
 
+/// Rows of the position embedding that a family learns; 0 for families that rotate instead.
+int learned_positions(Reader& in, const std::string& family) {
+  if (family == "gpt2") return in.or_else({"n_positions", "n_ctx"}, 1024);
+  if (family == "bert") return in.or_else({"max_position_embeddings"}, 512);
+  if (family == "opt") return in.or_else({"max_position_embeddings"}, 2048) + 2;
+  return 0;
+}
+
 /// Reads a HuggingFace config.json; names differ by family: GPT-2's n_* and everyone else's.
 void read_huggingface(Reader& in, Model& model) {
   const std::string family = in.text("model_type", "model");
@@ -83,15 +93,21 @@ void read_huggingface(Reader& in, Model& model) {
   model.hidden = in.need({"hidden_size", "n_embd"});
   model.heads = in.need({"num_attention_heads", "n_head"});
   model.kv_heads = in.or_else({"num_key_value_heads"}, model.heads);
-  model.ffn = in.or_else({"intermediate_size", "n_inner"},
+  model.head_dim = in.or_else({"head_dim"}, family == "qwen3" || family == "qwen3_moe" ? 128 : 0);
+  if (model.heads > 0 && model.hidden % model.heads == 0 &&
+      model.head_dim == model.hidden / model.heads)
+    model.head_dim = 0;
+  model.ffn = in.or_else({"intermediate_size", "ffn_dim", "n_inner"},
                          model.hidden <= kMaxCount / 4 ? 4 * model.hidden : kMaxCount);
   model.vocab = in.need({"vocab_size"});
   model.sequence =
       in.or_else({"sequence", "max_position_embeddings", "n_positions", "n_ctx"}, 2048);
+  model.positions = learned_positions(in, family);
   model.global_batch = in.or_else({"global_batch"}, 256);
   const std::string activation = in.text("hidden_act", in.text("activation_function", "gelu"));
   model.gated_mlp = activation == "silu" || activation == "swiglu" || activation == "swish";
-  model.tied_embedding = in.flag("tie_word_embeddings", family == "gpt2");
+  model.tied_embedding =
+      in.flag("tie_word_embeddings", family == "gpt2" || family == "opt" || family == "bert");
   model.moe.experts = in.or_else({"num_local_experts", "num_experts", "n_routed_experts"}, 0);
   if (model.moe.experts > 0) {
     model.moe.active = in.need({"num_experts_per_tok"});
@@ -151,6 +167,8 @@ Json to_json(const Model& model) {
                             {"vocab", model.vocab},
                             {"sequence", model.sequence},
                             {"global_batch", model.global_batch}});
+  if (model.head_dim > 0) json.set("head_dim", model.head_dim);
+  if (model.positions > 0) json.set("positions", model.positions);
   if (model.mtp_heads > 0) json.set("mtp_heads", model.mtp_heads);
   if (model.moe.experts > 0)
     json.set("moe", Json::object({{"experts", model.moe.experts},

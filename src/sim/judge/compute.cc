@@ -34,11 +34,12 @@ double both_limits(double device, double host, double exponent) {
 /// Seconds of the products of a layer's forward pass.
 double layer_products_s(const models::Model& m, const Software& software, const Device& device,
                         double tokens) {
-  const double h = m.hidden, tp = device.tp, kv = h * m.kv_heads / m.heads;
+  const double h = m.hidden, tp = device.tp, query = m.query_width(),
+               kv = query * m.kv_heads / m.heads;
   const auto product = [&](double rows, double columns, double inner) {
     return product_s(rows, columns, inner, device, software, software.product_share);
   };
-  double sum = product(tokens, (h + 2 * kv) / tp, h) + product(tokens, h, h / tp);
+  double sum = product(tokens, (query + 2 * kv) / tp, h) + product(tokens, h, query / tp);
   const double up = m.gated_mlp ? 2 : 1;
   if (m.moe.experts == 0)
     return sum + product(tokens, up * m.ffn / tp, h) + product(tokens, h, m.ffn / tp);
@@ -66,7 +67,8 @@ Passes layer_passes(const models::Model& m, const Software& software, const Devi
   const double s = m.sequence, h = m.hidden, tp = device.tp, tokens = samples * s;
   const double passes = 3 + software.repeated_forward;
   const double products = layer_products_s(m, software, device, tokens);
-  const double attention = 4 * tokens * s * h / tp / (peak(device.gpu) * software.attention_share);
+  const double attention =
+      4 * tokens * s * m.query_width() / tp / (peak(device.gpu) * software.attention_share);
   const double traffic = samples * m.heads / tp * s * s * software.score_bytes +
                          tokens * h * (software.whole_bytes + software.split_bytes / tp);
   const double reduces = tp > 1 ? 4 + 2 * software.repeated_forward : 0;
@@ -113,8 +115,9 @@ double update_s(double parameters, const Software& software, const cluster::GpuT
 }
 
 double parameters_of_layer(const models::Model& m) {
-  const double h = m.hidden, kv = h * m.kv_heads / m.heads, matrices = m.gated_mlp ? 3 : 2;
-  const double attention = 2 * h * (h + kv), norms = 4 * h;
+  const double h = m.hidden, query = m.query_width(), kv = query * m.kv_heads / m.heads,
+               matrices = m.gated_mlp ? 3 : 2;
+  const double attention = 2 * h * (query + kv), norms = 4 * h;
   if (m.moe.experts == 0) return attention + matrices * h * m.ffn + norms;
   return attention + (m.moe.experts + m.moe.shared) * matrices * h * m.moe.expert_ffn +
          h * m.moe.experts + norms;

@@ -94,7 +94,8 @@ void Canonical::write_key(const Training& training) {
   key_ += model.name;
   write(model.layers, model.hidden, model.heads, model.kv_heads, model.ffn, model.gated_mlp,
         model.tied_embedding, model.vocab, model.sequence, model.global_batch, model.moe.experts,
-        model.moe.active, model.moe.shared, model.moe.expert_ffn, model.mtp_heads);
+        model.moe.active, model.moe.shared, model.moe.expert_ffn, model.mtp_heads, model.head_dim,
+        model.positions);
   const perf::Coefficients& k = *training.coefficients;
   for (const perf::TypeCoefficients& type : k.types)
     write(type.comp_s, type.backward, type.optim_s, type.overlap, type.launch_s, type.whole_s);

@@ -58,6 +58,57 @@ Test(models, forward_operations_by_hand) {
   cr_assert_eq(tiny.head_forward_flop(), 2 * 40 * 8);
 }
 
+Test(models, heads_wider_than_their_share_of_the_hidden_state_count) {
+  // Qwen3-0.6B: 16 heads of 128 over a hidden width of 1024; 596.0 million parameters.
+  const auto qwen3 = model_from_json(
+      *Json::parse(R"({"model_type":"qwen3","hidden_size":1024,"intermediate_size":3072,
+    "num_hidden_layers":28,"num_attention_heads":16,"num_key_value_heads":8,"vocab_size":151936,"hidden_act":"silu",
+    "head_dim":128,"tie_word_embeddings":true,"max_position_embeddings":512})"));
+  cr_assert(qwen3.ok());
+  cr_assert(std::abs(qwen3->parameters() / 596.05e6 - 1) < 0.001, "%g", qwen3->parameters());
+  cr_assert_eq(model_from_json(to_json(*qwen3)).value(), *qwen3);
+}
+
+Test(models, learned_positions_count_as_parameters) {
+  // OPT-125m: 125.24 million parameters, of which 2050 * 768 are positions.
+  const auto opt = model_from_json(
+      *Json::parse(R"({"model_type":"opt","hidden_size":768,"ffn_dim":3072,"num_hidden_layers":12,
+    "num_attention_heads":12,"vocab_size":50272,"activation_function":"relu","max_position_embeddings":2048})"));
+  cr_assert(opt.ok());
+  cr_assert(opt->tied_embedding);
+  cr_assert(std::abs(opt->parameters() / 125.24e6 - 1) < 0.001, "%g", opt->parameters());
+  cr_assert_eq(model_from_json(to_json(*opt)).value(), *opt);
+}
+
+Test(models, configs_agree_with_graphs_exported_from_them) {
+  // Totals that `python -m swell.graph --sequence 512` wrote for each config.json.
+  const struct {
+    const char* config;
+    double parameters, forward_flop;
+  } exported[] = {
+      {R"({"model_type":"gpt2","n_embd":768,"n_layer":12,"n_head":12,"vocab_size":50257,"activation_function":"gelu_new","n_positions":1024,"tie_word_embeddings":true,"sequence":512})",
+       124439808.0, 136160477184.0},
+      {R"({"model_type":"llama","hidden_size":2048,"intermediate_size":5632,"num_hidden_layers":6,"num_attention_heads":32,"num_key_value_heads":4,"head_dim":64,"vocab_size":32000,"hidden_act":"silu","max_position_embeddings":2048,"tie_word_embeddings":false,"sequence":512})",
+       395339776.0, 350576705536.0},
+      {R"({"model_type":"opt","hidden_size":768,"ffn_dim":3072,"num_hidden_layers":12,"num_attention_heads":12,"vocab_size":50272,"activation_function":"relu","max_position_embeddings":2048,"tie_word_embeddings":true,"sequence":512})",
+       125239296.0, 136172273664.0},
+      {R"({"model_type":"bert","hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_attention_heads":12,"vocab_size":30522,"hidden_act":"gelu","max_position_embeddings":512,"tie_word_embeddings":true,"sequence":512})",
+       109514298.0, 121244221440.0},
+      {R"({"model_type":"qwen3","hidden_size":1024,"intermediate_size":3072,"num_hidden_layers":28,"num_attention_heads":16,"num_key_value_heads":8,"head_dim":128,"vocab_size":151936,"hidden_act":"silu","max_position_embeddings":32768,"tie_word_embeddings":true,"sequence":512})",
+       596049920.0, 670417551360.0},
+      {R"({"model_type":"qwen3_moe","hidden_size":1024,"intermediate_size":3072,"num_hidden_layers":4,"num_attention_heads":16,"num_key_value_heads":8,"head_dim":64,"vocab_size":151936,"hidden_act":"silu","max_position_embeddings":32768,"tie_word_embeddings":false,"num_local_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":512,"sequence":512})",
+       424486400.0, 202333224960.0},
+  };
+  for (const auto& one : exported) {
+    const auto model = model_from_json(*Json::parse(one.config));
+    cr_assert(model.ok(), "%s", one.config);
+    const double flop = model->layers * model->layer_forward_flop() + model->head_forward_flop();
+    cr_assert(std::abs(model->parameters() / one.parameters - 1) < 0.01, "%s: %g parameters",
+              one.config, model->parameters());
+    cr_assert(std::abs(flop / one.forward_flop - 1) < 0.01, "%s: %g operations", one.config, flop);
+  }
+}
+
 Test(models, reads_huggingface_configs) {
   const auto llama = model_from_json(
       *Json::parse(R"({"model_type":"llama","hidden_size":4096,"intermediate_size":11008,

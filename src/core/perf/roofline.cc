@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/perf/roofline.h"
+
+#include <algorithm>
+
+namespace swell::perf {
+
+namespace {
+
+constexpr double kBandwidthShare = 0.8;  // of a GPU's memory that kernels reach
+constexpr double kBackward = 2;          // gradients of inputs and of weights
+constexpr double kOverlap = 2;
+constexpr double kMoments = 2;           // of Adam, a parameter
+constexpr double kOptimizerTraffic = 2;  // the state is read once and written once
+constexpr double kUnknownBandwidth = 1e12;
+
+double bandwidth(const cluster::GpuType& gpu) noexcept {
+  return gpu.hbm_bytes_per_s > 0 ? gpu.hbm_bytes_per_s : kUnknownBandwidth;
+}
+
+double cluster_s(const models::Graph& graph, const models::OperatorCluster& cluster,
+                 const cluster::GpuType& gpu, double samples) noexcept {
+  double sum = 0;
+  for (std::size_t i = 0; i < cluster.counts.size(); ++i)
+    if (cluster.counts[i] > 0)
+      sum += cluster.counts[i] * forward_s(graph.operators[i], gpu, samples);
+  return sum;
+}
+
+}  // namespace
+
+double share_of_peak(models::OperatorKind kind) noexcept {
+  switch (kind) {
+    case models::OperatorKind::matmul: return 0.7;
+    case models::OperatorKind::convolution:
+    case models::OperatorKind::attention: return 0.5;
+    default: return 1;  // bound by memory
+  }
+}
+
+double forward_s(const models::Operator& one, const cluster::GpuType& gpu,
+                 double samples) noexcept {
+  const double peak = gpu.tflops(cluster::Precision::bf16) * 1e12 * share_of_peak(one.kind);
+  const double bytes = one.read_bytes + one.write_bytes + one.weight_bytes / samples;
+  return roofline_s(one.flop, bytes, peak, kBandwidthShare * bandwidth(gpu));
+}
+
+models::OperatorLoad roofline_load(const cluster::GpuType& gpu, double samples) {
+  return [&gpu, samples](const models::Operator& one) { return forward_s(one, gpu, samples); };
+}
+
+Coefficients expected_coefficients(const models::Graph& graph, const models::GraphChain& chain,
+                                   const cluster::Cluster& cluster, double samples) {
+  const models::Unit& layer = chain.layer.unit;
+  const double gradient = graph.parameter_bytes, state = (1 + kMoments) * graph.parameter_bytes;
+  Coefficients made;
+  made.tied_embedding = chain.model.tied_embedding;
+  for (const cluster::GpuType& gpu : cluster.types()) {
+    const double traffic = kOptimizerTraffic * (state + gradient) * layer.parameters;
+    const double layer_s = cluster_s(graph, chain.layer, gpu, samples);
+    made.types.push_back({layer_s, kBackward, traffic / bandwidth(gpu), kOverlap});
+    // One number for all types: that of the type on which the head is slowest.
+    if (layer_s > 0)
+      made.head_layers =
+          std::max(made.head_layers, cluster_s(graph, chain.last, gpu, samples) / layer_s);
+  }
+  made.activ_bytes = layer.boundary_bytes;
+  made.param_bytes = gradient * layer.parameters;
+  made.param_optim_bytes = state * layer.parameters;
+  made.activ_p_bytes = layer.split_bytes;
+  made.activ_np_bytes = layer.whole_bytes;
+  const auto extras = [&](const models::OperatorCluster& part) {
+    const double parameters = part.unit.parameters + part.shared_parameters;
+    return StageExtras{gradient * parameters, state * parameters,
+                       part.unit.split_bytes + part.unit.whole_bytes};
+  };
+  made.first = extras(chain.first);
+  made.last = extras(chain.last);
+  return made;
+}
+
+}  // namespace swell::perf
