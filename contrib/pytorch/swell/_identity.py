@@ -5,49 +5,158 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from swell._lock import run_name
 
-__all__ = ["Trained", "check_same", "continues", "kinds", "record", "trained"]
+__all__ = ["Trained", "check_kinds", "check_same", "continues", "kinds", "record"]
 
 _VERSION = 1
 _NAMED = 3      # names of parameters in a message
 
 
-def trained(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[list[str]]:
-    """Returns the names of what is trained, by the optimizer's groups; the same however the model is wrapped."""
-    names = {id(parameter): _bare(name) for name, parameter in model.named_parameters()}
-    return [[names.get(id(parameter), "") for parameter in group["params"] if parameter.requires_grad] for group in optimizer.param_groups]
-
-
 class Trained:
-    """What a program trains as it begins, which is what a start of it would train."""
+    """What a program trains: as it has begun, which is what a start of it begins with, and now."""
 
     def __init__(self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._model, self._optimizers = model, list(optimizers)
-        self._flags, self._groups = self._seen(), self.groups()
+        self._flags = self._judged = self._seen()
+        self._began, self._known, self._why = self.groups(), set(self._names().values()), ""
+        self._has_changed = False       # at some time, if not now: callbacks would make the change before the last anew
+        self._followed: Mapping[str, Any] | None = None     # the record of a run that has changed what it trains
 
     def groups(self) -> list[list[str]]:
-        """Returns trained() of all optimizers, as it is now."""
-        return [group for optimizer in self._optimizers for group in trained(self._model, optimizer)]
+        """Returns the names of what is trained now, by the optimizers' groups; the same however the model is wrapped."""
+        names = self._names()
+        return [[names.get(id(parameter), "") for parameter in group["params"] if parameter.requires_grad] for group in self._groups()]
 
-    def _seen(self) -> list[list[bool]]:
-        return [[parameter.requires_grad for parameter in group["params"]] for optimizer in self._optimizers for group in optimizer.param_groups]
+    def _names(self) -> dict[int, str]:
+        return {id(parameter): _bare(name) for name, parameter in self._model.named_parameters()}
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self._optimizers for group in optimizer.param_groups]
+
+    def _seen(self) -> list[list[tuple[int, bool]]]:
+        return [[(id(parameter), parameter.requires_grad) for parameter in group["params"]] for group in self._groups()]
 
     def changed(self) -> str:
-        """Returns why a start would not train what is trained by now; empty: it would. Costs little where nothing has changed."""
+        """Returns what the script has changed since training began, as a part of a sentence; empty: nothing. Costs little then."""
         if self._seen() == self._flags:
             return ""
-        was, now = ([sorted(group) for group in groups] for groups in (self._groups, self.groups()))
-        if was == now:
+        now = self.groups()
+        if _are_alike(self._began, now):
             return ""
-        names, before = ({name for group in groups for name in group} for groups in (now, was))
-        other = _some(sorted(names ^ before)) or f"{len(now)} groups of parameters in place of {len(was)}"
-        return f"the script has changed what is trained since training began ({other}), and a start would not"
+        names, before = ({name for group in groups for name in group} for groups in (now, self._began))
+        other = _some(sorted(names ^ before)) or f"{len(now)} groups of parameters in place of {len(self._began)}"
+        return f"the script has changed what is trained since training began ({other})"
+
+    def why_not(self) -> str:
+        """Returns why no start could train what is trained now; empty: following() would have it do so. Costs little where nothing changes."""
+        if (seen := self._seen()) != self._judged:
+            self._judged, self._has_changed = seen, True
+            names = self._names()
+            new = {names.get(id(parameter), "") for group in self._groups() for parameter in group["params"]} - self._known
+            other = _some(sorted(new - {""})) or "parameters that are not the model's"
+            self._why = f"the script has changed what is trained since training began ({other}), and a start could not" if new else ""
+        return self._why
+
+    def why_not_live(self) -> str:
+        """Returns why the next workers of a live switch would not train what is trained now; empty: they would."""
+        if why := self.why_not():
+            return why
+        if not self._has_changed and self._followed is None:
+            return ""
+        return f"{self.changed() or 'the run so far has changed what is trained'}, and the next workers of a live switch would not"
+
+    def change(self) -> dict[str, Any] | None:
+        """Returns what following() needs, in plain values; None where all is as in the beginning."""
+        names = self._names()
+        kept = [names[id(parameter)] for optimizer in self._optimizers for parameter in optimizer.state if id(parameter) in names]
+        # One that was trained for a while has moments, too; one that no loss has needed so far has none.
+        are_others_kept = bool(kept) and set(kept) != {name for group in self.groups() for name in group}
+        if self.why_not() or not (self._has_changed or self._followed or are_others_kept):
+            return None
+        if any(id(parameter) not in names for group in self._groups() for parameter in group["params"]):
+            return None     # an optimizer of more than the model: its own state is by number
+        return {"began": self._began, "has_changed": self._has_changed or self._followed is not None, "kept": kept,
+                "trains": [_bare(name) for name, parameter in self._model.named_parameters() if parameter.requires_grad],
+                "groups": [[{"names": [names[id(parameter)] for parameter in group["params"]],
+                             "options": {name: value for name, value in group.items() if name != "params" and _is_option(value)}}
+                            for group in optimizer.param_groups] for optimizer in self._optimizers]}
+
+    def can_follow(self, before: Mapping[str, Any] | None) -> bool:
+        """Whether a run that began as this program has changed since what it trains; before: its record."""
+        change: dict[str, Any] | None = (before or {}).get("change")
+        return change is not None and len(change["groups"]) == len(self._optimizers) and _are_alike(change["began"], self._began) and \
+            {name for groups in change["groups"] for group in groups for name in group["names"]} <= self._known
+
+    @contextmanager
+    def following(self, before: Mapping[str, Any] | None) -> Iterator[None]:
+        """Has this program train what the run so far does, where that has changed it: by name, the optimizers' groups too.
+
+        before: its record. Within this, what the optimizers are to load has its place: parameters that they keep nothing of are frozen.
+        """
+        if not self.can_follow(before):
+            yield
+            return
+        assert before is not None
+        change, parameters = before["change"], {_bare(name): parameter for name, parameter in self._model.named_parameters()}
+        for optimizer, groups in zip(self._optimizers, change["groups"], strict=True):
+            optimizer.state.clear()     # made for what the program trains: torch makes it anew where it is loaded
+            _regroup(optimizer, [([parameters[name] for name in group["names"]], group["options"]) for group in groups])
+        kept = set(change["kept"])
+        if change["has_changed"]:       # else a loss has not needed all
+            self._followed = before
+        self._train_alone(kept)
+        yield
+        self._train_alone(set(change["trains"]))
+
+    def follow(self) -> None:
+        """Freeze and unfreeze as following() did, where the program has undone that as it begins."""
+        if self._followed is not None:
+            self._train_alone(set(self._followed["change"]["trains"]))
+
+    def _train_alone(self, names: set[str]) -> None:
+        for name, parameter in self._model.named_parameters():
+            parameter.requires_grad_(_bare(name) in names)
+
+
+def _regroup(optimizer: torch.optim.Optimizer, groups: list[tuple[list[torch.nn.Parameter], dict[str, Any]]]) -> None:
+    """The optimizer's groups become these, in their order."""
+    there = optimizer.param_groups
+    added = [set(map(id, parameters)) for parameters, _ in groups[len(there):]]
+    del there[len(groups):]
+    for group in there:
+        group["params"] = []
+    for at, (parameters, options) in enumerate(groups):
+        if at < len(there):
+            there[at]["params"] = parameters
+        else:
+            optimizer.add_param_group({**options, "params": parameters})
+    add = optimizer.add_param_group
+
+    def add_once(group: dict[str, Any]) -> None:
+        """A script that adds a group when it sees that it is due does so again at a start: it is there."""
+        parameters = group["params"]
+        mine = {id(parameters)} if isinstance(parameters, torch.Tensor) else set(map(id, parameters := list(parameters)))
+        if mine in added:
+            added.remove(mine)
+        else:
+            add({**group, "params": parameters})
+    if added:
+        setattr(optimizer, "add_param_group", add_once)
+
+
+def _is_option(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str)) or (isinstance(value, (tuple, list)) and all(map(_is_option, value)))
+
+
+def _are_alike(one: Sequence[Sequence[str]], other: Sequence[Sequence[str]]) -> bool:
+    return [sorted(group) for group in one] == [sorted(group) for group in other]
 
 
 def kinds(things: Mapping[str, Any]) -> dict[str, str]:
@@ -60,15 +169,15 @@ def _bare(name: str) -> str:
     return name.removeprefix("module.")
 
 
-def record(step: int, *, data: Mapping[str, Any] | None = None, trained: Sequence[Sequence[str]] | None = None,
+def record(step: int, *, data: Mapping[str, Any] | None = None, trained: Trained | None = None,
            kinds: Mapping[str, str] | None = None, **numbers: Any) -> dict[str, Any]:
     """Returns the identity record of a checkpoint, in plain values.
 
-    data: a sampler's state_dict(). trained: of trained(). kinds: of kinds(). numbers: others that a start must have alike, such as global_batch.
+    data: a sampler's state_dict(). kinds: of kinds(). numbers: others that a start must have alike, such as global_batch.
     """
     return {"version": _VERSION, "run": run_name(), "host": socket.gethostname(), "written": time.time(), "step": step,
-            "data": dict(data) if data is not None else None, "trained": [list(group) for group in trained] if trained is not None else None,
-            "kinds": dict(kinds) if kinds is not None else None, "numbers": numbers}
+            "data": dict(data) if data is not None else None, "trained": trained.groups() if trained is not None else None,
+            "change": trained.change() if trained is not None else None, "kinds": dict(kinds) if kinds is not None else None, "numbers": numbers}
 
 
 def continues(before: Mapping[str, Any] | None, step: int, path: str) -> str:
@@ -79,7 +188,13 @@ def continues(before: Mapping[str, Any] | None, step: int, path: str) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(before["written"]))
     run, here = before.get("run"), run_name()
     said += f", written by {f'job {run}' if run else 'a run outside Slurm'} on {before.get('host')} at {at}"
-    return said + (f"; this is job {here}, which continues that run" if here and run != here else "")
+    said += f"; this is job {here}, which continues that run" if here and run != here else ""
+    return said + ("; it trains what that run has come to train" if _has_changed(before) else "")
+
+
+def _has_changed(before: Mapping[str, Any]) -> bool:
+    change: dict[str, Any] | None = before.get("change")
+    return change is not None and not _are_alike(change["began"], before["trained"])
 
 
 def _some(names: Sequence[str]) -> str:
@@ -87,7 +202,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | None = None, trained: Sequence[Sequence[str]] | None = None,
+def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | None = None, trained: Trained | None = None,
                kinds: Mapping[str, str] | None = None, **numbers: Any) -> None:
     """Raises ValueError, one sentence, where a start differs from the run that wrote a checkpoint; before: its record.
 
@@ -105,23 +220,25 @@ def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | No
             raise ValueError(f"the checkpoint's data has {name} {old}, here it is {value}: samples would be lost or repeated; give the same, "
                              "or another directory")
     if kinds is not None and before.get("kinds") is not None:
-        _check_kinds(before["kinds"], kinds)
+        check_kinds(before["kinds"], kinds)
     groups = before.get("trained")
-    if trained is None or groups is None:
+    if trained is None or groups is None or trained.can_follow(before):
         return
-    was, now = [name for group in groups for name in group], [name for group in trained for name in group]
+    here = trained.groups()
+    was, now = [name for group in groups for name in group], [name for group in here for name in group]
     if missing := [name for name in was if name not in set(now)]:
         raise ValueError(f"the run so far trains {_some(missing)} too, this start does not: {len(now)} parameters in place of {len(was)}; set "
                          "requires_grad and the optimizer's groups before training as they were, or give another directory")
     if added := [name for name in now if name not in set(was)]:
         raise ValueError(f"this start trains {_some(added)} too, the run so far did not: {len(now)} parameters in place of {len(was)}; set "
                          "requires_grad and the optimizer's groups before training as they were, or give another directory")
-    if len(groups) != len(trained):
-        raise ValueError(f"the run so far has {len(groups)} groups of parameters, this start's optimizer has {len(trained)}; make the same groups "
+    if len(groups) != len(here):
+        raise ValueError(f"the run so far has {len(groups)} groups of parameters, this start's optimizer has {len(here)}; make the same groups "
                          "before training, or give another directory")
 
 
-def _check_kinds(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+def check_kinds(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raises ValueError, one sentence, where kinds() of this start are not those of the run so far."""
     for name in sorted({*before, *now}):
         was, here = before.get(name), now.get(name)
         if was == here:

@@ -101,6 +101,7 @@ class Checkpoints:
             raise ValueError(f"keep={keep}: it must be 1 or more")
         self.folder = os.fspath(folder)
         self.model, self.optimizer, self.keep, self.group = model, optimizer, keep, group
+        self.trained = _identity.Trained(model, [optimizer])
         self.lock = FolderLock(self.folder)
         self._saving: Future[Any] | None = None
         self._newest: int | None = None
@@ -132,10 +133,6 @@ class Checkpoints:
             self.lock.release()
         lock_together(self.lock, group)
 
-    def trained(self) -> list[list[str]]:
-        """The names of what is trained now, by the optimizer's groups."""
-        return _identity.trained(self.model, self.optimizer)
-
     def load(self, **numbers: Any) -> dict[str, Any] | None:
         """Take the folder for this run, and load the newest complete checkpoint into model and optimizer.
 
@@ -156,14 +153,15 @@ class Checkpoints:
             return None
         rest: dict[str, Any] = decoded(torch.load(os.path.join(self._path(step), _REST), map_location="cpu", weights_only=True))
         identity = rest.pop("identity", None)
-        _identity.check_same(identity, trained=self.trained(), **numbers)
-        state: dict[str, Any] = {"model": get_model_state_dict(self.model),
-                                 "optimizer": get_optimizer_state_dict(self.model, self.optimizer)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")     # that there is one worker only, and of formats that torch itself wrote
-            state_dict_loader.load(state, checkpoint_id=self._path(step), process_group=self.group, no_dist=self.group is None)
-        set_model_state_dict(self.model, state["model"])
-        set_optimizer_state_dict(self.model, self.optimizer, state["optimizer"])
+        _identity.check_same(identity, trained=self.trained, **numbers)
+        with self.trained.following(identity):
+            state: dict[str, Any] = {"model": get_model_state_dict(self.model),
+                                     "optimizer": get_optimizer_state_dict(self.model, self.optimizer)}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")     # that there is one worker only, and of formats that torch itself wrote
+                state_dict_loader.load(state, checkpoint_id=self._path(step), process_group=self.group, no_dist=self.group is None)
+            set_model_state_dict(self.model, state["model"])
+            set_optimizer_state_dict(self.model, self.optimizer, state["optimizer"])
         if self._leads():
             print("swell: " + _identity.continues(identity, step, self._path(step)), file=sys.stderr, flush=True)
         return rest
@@ -182,7 +180,7 @@ class Checkpoints:
             return
         path = self._path(step)
         self._newest = step
-        whole = {**rest, "identity": _identity.record(step, data=data, trained=self.trained(), **numbers)}
+        whole = {**rest, "identity": _identity.record(step, data=data, trained=self.trained, **numbers)}
 
         def begin() -> None:
             make_room(self.paths())

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from swell import _identity, _native, _request, _staying, data
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
+from swell._averaged import average_what_is_trained
 from swell._profile import Profile
 from swell._share import say_what_depends
 from swell._stream import Stream, compare, is_stream
@@ -109,10 +110,9 @@ class Elastic:
         self._most_workers = global_batch       # with more of them some would never have a sample
         self._has_looked = False        # at the first loss
         self._save_fails = ""       # why the newest save failed
-        self._trained = _identity.Trained(model, [optimizer])
         states = {name if name in ("scheduler", "scaler") else f"state[{name!r}]": thing for name, thing in self._state.items() if not name.startswith("swell.")}
         self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **states})}
-        self._reduced = self._requiring()       # what DistributedDataParallel averages
+        self._averaged = average_what_is_trained(model)
         self._bar = self._why_no_growth()
         self._check_model()
         self._offer_sizes()
@@ -131,6 +131,7 @@ class Elastic:
         self._profile = Profile(self._live.session, model, rank=self.rank) if self._live is not None else None
         if self._live is None or not self._take_over(self._live):
             self._load()
+            self._look_at_trained()
             if self._live is not None:
                 self._live.follow()
 
@@ -170,11 +171,13 @@ class Elastic:
         _request.can_run_with([self.world], self._bar)
 
     def _look_at_trained(self) -> None:
-        """Be lent nothing from when the script changes what it trains: neither a start nor a live switch would go on with that."""
-        if self._bar or not (why := self._trained.changed()):
+        """Be lent nothing from when the script trains what no start could, or, in live mode, what the next workers would not."""
+        if self._bar:
             return
-        self._bar, self._live, self._profile = why, None, None
-        self._offer_sizes()
+        trained = self._checkpoints.trained
+        if why := trained.why_not_live() if self._live is not None else trained.why_not():
+            self._bar, self._live, self._profile = why, None, None
+            self._offer_sizes()
 
     # ---- what a program asks
 
@@ -346,17 +349,15 @@ class Elastic:
         self.scaler.update()
         return bool(self.scaler.get_scale() >= scale)
 
-    def _requiring(self) -> set[int]:
-        return {id(parameter) for parameter in self.model.parameters() if parameter.requires_grad}
-
     def _check_gradients(self) -> None:
-        """Raises where a gradient is this worker's alone: DistributedDataParallel knows what was trained when it was made."""
-        if self.world == 1 or not isinstance(self._wrapped, DistributedDataParallel):
+        """Raises where a gradient is this worker's alone."""
+        if self.world == 1 or self._averaged is None:
             return
         for name, parameter in self.model.named_parameters():
-            if parameter.grad is not None and id(parameter) not in self._reduced:
+            if parameter.grad is not None and not self._averaged.has(parameter):
                 raise RuntimeError(f"{name} has a gradient that DistributedDataParallel does not average over the {self.world} workers: it was "
-                                   "frozen when the model was wrapped; set requires_grad before, or wrap the model anew and make Elastic() again")
+                                   "frozen in the forward pass, or that did not call the wrapped model; set requires_grad before the pass, and call "
+                                   "what DistributedDataParallel returns")
 
     def poll(self) -> None:
         """Leave, with a checkpoint, if swellrun has asked. For phases that take no steps.
@@ -463,7 +464,6 @@ class Elastic:
         taken = live.take_over()
         assert isinstance(self._wrapped, DistributedDataParallel) and taken is not None
         _staying.regroup_ddp(self._wrapped, live.session)
-        self._reduced = self._requiring()
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self._agreement = Agreement(cpu_group())
         self._checkpoints.take_over(cpu_group())
@@ -525,7 +525,7 @@ class Elastic:
         """Leave with a checkpoint. Where it cannot be saved: train on, and have swellrun lend nothing."""
         why = ""
         if self.steps:      # else there is nothing to lose
-            why = self._trained.changed() or self._save(wait=True, says=False)
+            why = self._checkpoints.trained.why_not() or self._save(wait=True, says=False)
         if why:
             _request.decline(why, self.world)
             return

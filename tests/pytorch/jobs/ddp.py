@@ -4,7 +4,7 @@ takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
 has; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
 `hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `drops`: with dropout; `unreadable`: a state that no start could read; `average`: of the weights,
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
-each worker). `unfreezes`: its first layer is trained from step 5 on; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
+each worker). `unfreezes`, `adds`: its first layer is trained from step 5 on, in the latter by another group of the optimizer; `freezes`: to step 5; `alternates`: from step 5 to 9, and from 13 on; `outside`: the optimizer has what is not of the model from step 5 on; `inner`: what is within DDP is called; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
 `full` no checkpoint can be written; EIO: common.fail_with(); `together`: rank 1 fails in
 a save that all make together. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
@@ -111,9 +111,8 @@ def main(arguments):
     if "drops" in arguments:
         model.append(torch.nn.Dropout(0.1))
     layers = model
-    if "unfreezes" in arguments:
-        for parameter in layers[0].parameters():
-            parameter.requires_grad = False
+    if {"unfreezes", "adds", "alternates"} & set(arguments):
+        layers[0].requires_grad_(False)
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     wrap = torch.nn.parallel.DistributedDataParallel
     if "on-gpu" in arguments:
@@ -135,8 +134,10 @@ def main(arguments):
     kept = wrap(torch.nn.Linear(1, 1)) if "second" in arguments else None
     if "other-group" in arguments:
         kept = dist.new_group()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad or "adds" not in arguments], lr=3e-3)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
+    if "adds" in arguments:     # a LambdaLR has a function for each group
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.9)
     elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=common.GLOBAL_BATCH,
                       micro_batch=4, scheduler=scheduler, max_grad_norm=1.0, checkpoint_every=0 if "no-checkpoints" in arguments else 10,
                       state={"average": average} if "average" in arguments else {"heavy": Heavy()} if "heavy" in arguments
@@ -153,17 +154,24 @@ def main(arguments):
         samples = common.Streamed(torch.utils.data.Subset(samples, range(dist.get_rank() if "by-rank" in arguments else 0, len(samples))))
     if "loader" in arguments:
         samples = common.StatefulLoader(samples, batch_size=3)
+    has_added = False
     for x, y in elastic.batches(samples, steps=common.steps(), **options):
         common.fill()
+        if "adds" in arguments and elastic.steps >= 5 and not has_added:
+            has_added = True
+            optimizer.add_param_group({"params": layers[0].requires_grad_(True).parameters(), "lr": 1e-3})
         if "polls" in arguments:
             elastic.poll()
-        if elastic.step(torch.nn.functional.mse_loss(model(x), y)):
+        if elastic.step(torch.nn.functional.mse_loss((layers if "inner" in arguments else model)(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
             if "average" in arguments:
                 average.update_parameters(model.module)
-            if "unfreezes" in arguments and elastic.steps == 5:
-                for parameter in layers[0].parameters():
-                    parameter.requires_grad = True
+            if elastic.steps == 5 and {"unfreezes", "freezes", "alternates"} & set(arguments):
+                layers[0].requires_grad_("freezes" not in arguments)
+            if "alternates" in arguments and elastic.steps in (9, 13):
+                layers[0].requires_grad_(elastic.steps == 13)
+            if "outside" in arguments and elastic.steps == 5:
+                optimizer.param_groups[0]["params"].append(torch.nn.Parameter(torch.zeros(1)))
             if "late-group" in arguments and elastic.steps == 8:
                 kept = dist.new_group()
             if "profile" in arguments and elastic.steps == common.steps():

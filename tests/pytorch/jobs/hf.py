@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`freezes`: its first layer is trained to step 5; `fewer`: another data set; `sgd`: another optimizer; `few`: an epoch ends with 2 samples; `own`: a model that makes the mean of a loss itself; `sharded`: its layers are, by fully_shard(); `one`: of its checkpoints the best alone is left at the end, which is that of step 5; `best`: so it is, and is not loaded then; `drops`: with dropout; `dies`: the first worker is killed within its second save; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with();
+`freezes`: its first layer is trained to step 5; `thaws`: it is frozen as training begins, and trained from step 5 on; `fewer`: another data set; `sgd`: another optimizer; `few`: an epoch ends with 2 samples; `own`: a model that makes the mean of a loss itself; `sharded`: its layers are, by fully_shard(); `one`: of its checkpoints the best alone is left at the end, which is that of step 5; `best`: so it is, and is not loaded then; `drops`: with dropout; `dies`: the first worker is killed within its second save; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with();
 `fails-alone`: rank 1 fails before it saves its random numbers, the second time."""
 
 import os
@@ -61,7 +61,12 @@ class Spoils(transformers.TrainerCallback):
 
 class Log(transformers.TrainerCallback):
     elastic = None      # whose profile is written
-    freezes = None      # what is trained to step 5
+    freezes = None      # what is trained to step 5, or from then on
+    thaws = False
+
+    def on_train_begin(self, args, state, control, **_):
+        if self.thaws:
+            self.freezes.requires_grad_(False)
 
     def on_step_begin(self, args, state, control, **_):
         common.begins(state.global_step + 1)
@@ -69,7 +74,7 @@ class Log(transformers.TrainerCallback):
     def on_step_end(self, args, state, control, **_):
         common.fill()
         if self.freezes is not None and state.global_step == 5:
-            self.freezes.requires_grad_(False)
+            self.freezes.requires_grad_(self.thaws)
         if self.elastic is not None and state.global_step == common.steps():
             common.write_profile(self.elastic._departure.profile.session)
 
@@ -136,8 +141,8 @@ def main(arguments):
         for layer in model.transformer.h:
             torch.distributed.fsdp.fully_shard(layer, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (torch.distributed.get_world_size(),)))
     log = Log()
-    if "freezes" in arguments:
-        log.freezes = model.transformer.h[0]
+    if {"freezes", "thaws"} & set(arguments):
+        log.freezes, log.thaws = model.transformer.h[0], "thaws" in arguments
     texts = Texts(60 if "fewer" in arguments else 98 if "few" in arguments else common.SAMPLES)
     trainer = transformers.Trainer(model, args, train_dataset=common.Streamed(texts) if "streamed" in arguments else texts, eval_dataset=Texts(12), callbacks=[log, *([Spoils(1)] if "unreadable" in arguments else [Spoils(15)] if "spoils" in arguments else [])])
     elastic = SwellCallback.attach(trainer)

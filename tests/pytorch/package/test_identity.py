@@ -16,6 +16,7 @@ import torch
 
 from forked import Run, apart
 from swell import _lock, _plain
+from swell._identity import Trained, record
 from swell.checkpoint import Checkpoints
 from swell.torch import Elastic
 
@@ -142,6 +143,44 @@ def test_what_a_start_leaves_out_or_changes_is_refused_in_one_sentence(tmp_path)
     assert "had the scheduler LambdaLR, here it is StepLR" in refused(
         tmp_path / "c", model=model, optimizer=optimizer, **{**parts, "schedule": False, "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 2)})
     assert loop(tmp_path / "c", 5, **parts).steps == 5
+
+
+@apart
+def test_a_program_that_began_otherwise_is_refused_what_a_run_has_come_to_train(tmp_path):
+    def model(*frozen):
+        made = torch.nn.Linear(4, 1)
+        for name in frozen:
+            getattr(made, name).requires_grad_(False)
+        return made
+    trained = model("bias")
+    elastic = Elastic(trained, torch.optim.AdamW(trained.parameters(), lr=0.01), directory=tmp_path / "c", global_batch=10)
+    for x, y in elastic.batches(DATA, steps=4):
+        elastic.step(torch.nn.functional.mse_loss(trained(x), y))
+        trained.bias.requires_grad_(elastic.steps >= 2)
+    assert "the run so far trains weight too, this start does not" in refused(tmp_path / "c", model=model("weight"))
+    again = loop(tmp_path / "c", 5, model=model("bias"))
+    assert again.steps == 5 and again.model.bias.requires_grad, "it began so, too"
+    assert loop(tmp_path / "c", 6).steps == 6, "it trains all that is trained by now"
+
+
+@apart
+def test_a_parameter_that_no_loss_has_needed_so_far_is_gone_on_without(tmp_path):
+    def spare():
+        made = torch.nn.Linear(4, 1)
+        made.spare = torch.nn.Parameter(torch.ones(2))
+        return made
+    loop(tmp_path / "c", 3, model=spare())
+    elastic = loop(tmp_path / "c", 5, model=spare())
+    assert elastic.steps == 5 and elastic.model.spare.requires_grad
+
+
+def test_an_optimizer_of_more_than_the_model_has_a_record():
+    model, temperature = torch.nn.Linear(4, 1), torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.AdamW([*model.parameters(), temperature])
+    trained = Trained(model, [optimizer])
+    model(torch.ones(2, 4)).mean().backward()
+    optimizer.step()
+    assert not trained.why_not() and record(1, trained=trained)["trained"] == [["weight", "bias", ""]]
 
 
 @apart

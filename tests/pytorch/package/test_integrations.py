@@ -270,15 +270,18 @@ def test_another_training_is_refused_in_one_sentence(job, other, says, runs):
     assert says in run.said() and len(run.lines()) == 3
 
 
-@pytest.mark.parametrize("job, option", [("hf", "freezes"), ("pl_resnet", "unfreezes")])
-def test_a_run_that_changes_what_it_trains_is_lent_nothing_and_trains_to_its_end(job, option, runs):
-    run = runs(Run, "changes", job, option, steps=20).start(1).reach(3)
-    assert run.sizes() == [1, 2, 3, 4, 6, 12]
-    run.reach(12)
-    assert run.sizes() == [1] and run.why.startswith("the script has changed what is trained since training began ("), run.why
-    run.ask().reach(15).fast().leave_well()
-    assert f"asked to leave, but training goes on: {run.why}" in run.said() and "continues" not in run.said()
-    assert [line["step"] for line in run.lines()] == list(range(1, 21))
+@pytest.mark.parametrize("job, option", [("hf", "freezes"), ("hf", "thaws"), ("pl_resnet", "unfreezes")])
+def test_a_run_that_changes_what_it_trains_is_resized_as_one_that_does_not(job, option, runs):
+    alone = runs(Run, "alone", job, option, steps=24).fast().start(1)
+    run = runs(Run, "changes", job, option, steps=24).start(2).reach(12)
+    assert run.sizes() == [1, 2, 3, 4, 6, 12], "it may be lent more"
+    run.ask().leave_well()
+    run.start(1).reach(17).ask().leave_well()
+    assert option == "thaws" or "it trains what that run has come to train" in run.said()
+    run.fast().start(3).leave_well()
+    alone.leave_well()
+    assert run.worlds() == [2, 1, 3] and [line["step"] for line in run.lines()] == list(range(1, 25))
+    assert deviation(run.curve(), alone.curve()) < 1e-5
 
 
 @needs_live_host
@@ -288,7 +291,9 @@ def test_a_run_that_changes_what_it_trains_is_not_resized_live(job, option, swit
     run = runs(LiveRun, "live", job, option, steps=30).start(1).reach(12)
     assert run.sizes() == [1] and run.why.startswith("the script has changed what is trained since training began ("), run.why
     assert not switches or not run.switch(2, limit_s=3).get("committed"), "a switch that is under way is called off"
-    run.fast().leave_well()
+    run.ask().leave_well()
+    run.start(1).fast().leave_well()
+    assert "it trains what that run has come to train" in run.said() and run.why.endswith("the next workers of a live switch would not")
     assert run.worlds() == [1] and [line["step"] for line in run.lines()] == list(range(1, 31))
 
 

@@ -174,16 +174,30 @@ def test_a_worker_that_fails_among_collectives_of_a_save_ends_and_does_not_wait(
     assert all("all have failed: No space left on device" in run.said(rank) for rank in (0, 1)), "a write that fails is agreed on"
 
 
-def test_what_a_start_would_not_train_is_no_reason_to_leave(runs):
-    run = runs(Run, "changed", "ddp", "unfreezes", steps=20).start(1).reach(7)
-    assert run.sizes() == [1] and "has changed what is trained" in run.why, "before anything is asked"
+@pytest.mark.parametrize("kind", ["unfreezes", "freezes", "adds", "alternates"])
+def test_a_run_that_changes_what_it_trains_is_resized_as_one_that_does_not(runs, kind):
+    alone = runs(Run, "alone", "ddp", kind, steps=20).fast().start(1)
+    run = runs(Run, "changed", "ddp", kind, steps=20).start(2).reach(7)
+    assert run.sizes() == list(range(1, 13)), "it may be lent more"
+    run.ask().leave_well()
+    run.start(1).reach(11).ask().leave_well()
+    assert "it trains what that run has come to train" in run.said()
+    run.start(3).reach(14).ask().leave_well()
+    run.fast().start(1).leave_well()
+    alone.leave_well()
+    assert run.worlds() == [2, 1, 3, 1] and len(run.curve()) == 20
+    assert deviation(run.curve(), alone.curve()) < SAME
+
+
+def test_what_no_start_could_train_is_no_reason_to_leave(runs):
+    run = runs(Run, "changed", "ddp", "outside", steps=20).start(1).reach(7)
+    assert run.sizes() == [1] and "(parameters that are not the model's), and a start could not" in run.why, "before anything is asked"
     run.ask().reach(12).fast().leave_well()
-    assert "asked to leave, but training goes on: the script has changed what is trained since training began (0.bias, 0.weight)" in run.said()
-    assert run.start(1).leave() == [1] and "the run so far trains 0.weight, 0.bias too, this start does not" in run.said()
+    assert f"asked to leave, but training goes on: {run.why}" in run.said()
 
 
 def test_a_gradient_that_nothing_averages_is_an_error(runs):
-    run = runs(Run, "apart", "ddp", "unfreezes", steps=12).start(2)
+    run = runs(Run, "apart", "ddp", "unfreezes", "inner", steps=12).start(2)
     assert run.leave() == [1, 1]
     assert "0.weight has a gradient that DistributedDataParallel does not average over the 2 workers" in run.said(1)
 

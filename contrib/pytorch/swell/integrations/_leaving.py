@@ -85,6 +85,7 @@ class Departure:
 
     def loaded(self) -> None:
         """A checkpoint has been loaded into what was registered."""
+        self._look_at_trained()
         if self._live is not None:
             self._live.follow()
 
@@ -108,20 +109,31 @@ class Departure:
 
     def bar(self, why: str) -> None:
         """No start could go on from a checkpoint of this program: train on whatever is asked, and be lent nothing."""
-        if not self._bar and _request.place().rank == 0 and _request.under_swellrun():
-            print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
+        if self._bar:
+            _request.can_run_with([_request.place().world], why)
+        else:
+            self._lend_nothing(why)
         self._bar = why
+
+    def _lend_nothing(self, why: str) -> None:
+        if _request.place().rank == 0 and _request.under_swellrun():
+            print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
         _request.can_run_with([_request.place().world], why)
 
-    def changed(self) -> str:
-        """Returns why a start would not train what is trained by now; empty: it would."""
-        return self.trained.changed() if self.trained is not None else ""
+    def why_not(self) -> str:
+        """Returns why no start could train what is trained by now; empty: it could."""
+        return self.trained.why_not() if self.trained is not None else ""
 
     def _look_at_trained(self) -> None:
-        """Neither a start nor a live switch would go on with another set of trained parameters."""
-        if not self._bar and (why := self.changed()):
+        """Be lent nothing from when no start could train what the script does, or, in live mode, the next workers would not."""
+        if self._bar or self.trained is None:
+            return
+        if why := self.trained.why_not():
             self.bar(why)
             self._live = self.profile = None
+        elif self._live is not None and (why := self.trained.why_not_live()):
+            self._live = self.profile = None
+            self._lend_nothing(why)
 
     def decline(self, why: str) -> None:
         """Train on although workers were asked to leave, and be lent nothing until saved(). Every worker calls it."""

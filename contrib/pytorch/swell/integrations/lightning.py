@@ -23,6 +23,7 @@ from lightning.pytorch.trainer import call
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from swell import _identity, _native, _request, data
+from swell._averaged import average_what_is_trained
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
@@ -155,14 +156,25 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if not any(isinstance(each, _Validations) for each in trainer.callbacks):
             at = trainer.callbacks.index(self) + 1      # each at its place in the script's order
             trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure)]
+        set_up = trainer.strategy.setup
+        trainer.strategy.setup = lambda trainer: self._sets_up(set_up, trainer, pl_module)
         load = trainer.strategy.load_checkpoint
         trainer.strategy.load_checkpoint = lambda *arguments, **options: decoded(load(*arguments, **options))
+
+    def _sets_up(self, set_up: Any, trainer: Any, pl_module: Any) -> None:
+        set_up(trainer)
+        # Here and not in a hook: other callbacks may have restored groups of an optimizer before ours.
+        self._departure.trained = _identity.Trained(pl_module, trainer.optimizers)
+        average_what_is_trained(trainer.strategy.model)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
         connector = trainer._checkpoint_connector
-        self._departure.trained = _identity.Trained(pl_module, trainer.optimizers)
-        _identity.check_same(self._loaded.get("identity"), kinds=_kinds(trainer))       # before any state is loaded
+        assert self._departure.trained is not None
+        identity = self._loaded.get("identity")
+        _identity.check_same(identity, kinds=_kinds(trainer))       # before any state is loaded
+        with self._departure.trained.following(identity):
+            pass        # torch's own optimizers load what is theirs, frozen or not
         taken = self._take_over(trainer, pl_module)
         self._departure.lock(self.directory)
         say_what_depends(pl_module)
@@ -263,7 +275,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """What every start of this run has alike."""
         assert self._sampler is not None and self._departure.trained is not None
         where = self._sampler.numbers() if isinstance(self._sampler, Stream) else {**self._sampler.state_dict(), "stream": False}
-        return {"data": where, "trained": self._departure.trained.groups(), "kinds": _kinds(trainer)}
+        return {"data": where, "trained": self._departure.trained, "kinds": _kinds(trainer)}
 
     def state_dict(self) -> dict[str, Any]:
         if self._sampler is None:
@@ -310,7 +322,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
 
     def _leave(self, trainer: Any) -> None:
         """Leave with a checkpoint. Where it cannot be saved: train on, and have swellrun lend nothing."""
-        if why := self._departure.changed() or self._try_to_save(trainer, says=False):
+        if why := self._departure.why_not() or self._try_to_save(trainer, says=False):
             self._departure.decline(why)
         else:
             self._departure.leave(trainer.global_step)

@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 from transformers.trainer_utils import SaveStrategy
 
 from swell import _identity, _native, _request, data
+from swell._averaged import average_what_is_trained
 from swell._lock import run_name
 from swell._share import say_what_depends
 from swell._stream import Stream, compare, is_stream, packed, unpacked
@@ -197,7 +198,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if dist.is_initialized() and dist.get_world_size() > 1:
             dist.broadcast_object_list(chosen, src=0)       # rank 0's word: file systems may show a folder late
         self._path, self._resumed = chosen
-        self._call = trial, ignore_keys_for_eval
+        self._call, self._departure.trained = (trial, ignore_keys_for_eval), None
         if self._live is not None:      # which takes the folder once the state is taken over
             return self._live.train(train, self._path, trial, ignore_keys_for_eval)
         return train(self._path, trial, ignore_keys_for_eval)
@@ -217,8 +218,9 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._is_over = bool(state.global_step) and (state.global_step >= state.max_steps or
                                                      bool(before.get("stopped") and _is_of_this_run(before)) or
                                                      state.max_steps <= int(before.get("ended") or 0))
-        self._departure.trained = _identity.Trained(self.trainer.model_wrapped, [self._optimizer()])
         _identity.check_same(before.get("identity"), **self._numbers())
+        assert self._departure.trained is not None
+        self._departure.trained.follow()        # callbacks that freeze layers as training begins have done so again
         if why := make_readable(self._optimizer(), self.trainer.lr_scheduler):
             self._departure.bar(why)
         if not state.global_step:
@@ -244,8 +246,17 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         return ": a callback has ended training there, nothing is left to train; for more, give another output_dir"
 
     def _around_load_optimizer_and_scheduler(self, load: Any, checkpoint: Any) -> None:
-        _identity.check_same(self._resumed.get("identity"), kinds=self._kinds())
-        load(checkpoint)
+        before = self._resumed.get("identity")
+        _identity.check_same(before, kinds=self._kinds())
+        with self.note_trained().following(before):
+            load(checkpoint)
+
+    def note_trained(self) -> _identity.Trained:
+        """The model and its optimizer are as the script has made them; callbacks may change what is trained from now on."""
+        if self._departure.trained is None:
+            self._departure.trained = _identity.Trained(self.trainer.model_wrapped, [self._optimizer()])
+            average_what_is_trained(self.trainer.model_wrapped)
+        return self._departure.trained
 
     def _around_load_rng_state(self, load: Any, checkpoint: Any) -> None:
         load(checkpoint)
@@ -402,7 +413,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         before = self._whole, self._between, state.best_model_checkpoint
         try:
             unreadable = make_readable(self._optimizer(), self.trainer.lr_scheduler)
-            why = self._write(lambda: save(model, trial), (unreadable or self._departure.changed()) if self._leaving else "", marks=not unreadable)
+            why = self._write(lambda: save(model, trial), (unreadable or self._departure.why_not()) if self._leaving else "", marks=not unreadable)
         finally:
             args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
         self._is_written = not why
@@ -507,7 +518,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if self._frozen is None:
             self._frozen = frozen_weights(self.trainer.model)
         assert self._departure.trained is not None
-        return {"data": self._numbers_of_data(), "trained": self._departure.trained.groups(), "kinds": self._kinds(),
+        return {"data": self._numbers_of_data(), "trained": self._departure.trained, "kinds": self._kinds(),
                 "global_batch": self.global_batch, "frozen_weights": self._frozen}
 
     def _mean_so_far(self) -> dict[str, Any]:
@@ -540,6 +551,9 @@ class _Begins(transformers.TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, elastic: SwellCallback) -> None:
         self._elastic = elastic
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._elastic.note_trained()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._elastic.step_begins()
