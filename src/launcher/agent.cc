@@ -53,6 +53,8 @@ bool can_start_again(const Agent::Setup& setup) {
 EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   EpochMachine::Settings settings;
   settings.job = setup.hello.job;
+  settings.run = fmt::format("{}-{}-{:x}", setup.hello.host, getpid(),
+                             std::chrono::system_clock::now().time_since_epoch().count());
   settings.gpus_per_worker = setup.basic.gpus_per_worker;
   settings.tells_gpus = std::getenv("SLURM_GPUS") != nullptr;
   settings.sizes = setup.spec.sizes;

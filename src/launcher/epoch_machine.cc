@@ -177,6 +177,7 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
     Environment environment = run_environment(seating, seat, facts);
     environment.emplace_back("SWELL_EPOCH", std::to_string(epoch));
     environment.emplace_back("SWELL_JOB_ID", std::to_string(settings_.job));
+    environment.emplace_back("SWELL_RUN", settings_.run);
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));
     environment.emplace_back("SWELL_RESTART_SIGNAL", signal_name(settings_.restart_signal));
     // What a launcher within the program replaces.

@@ -72,6 +72,7 @@ class EpochMachine {
  public:
   struct Settings {
     JobId job = 0;
+    std::string run;  ///< tells this swellrun from others of the job, for SWELL_RUN
     int gpus_per_worker = 1;
     bool tells_gpus = false;  ///< see RunFacts
     std::vector<int> sizes;   ///< the totals that the program can run with; empty: any

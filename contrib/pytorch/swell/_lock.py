@@ -56,7 +56,7 @@ def _boot() -> str:
 class FolderLock:
     """A file in a folder that says which run writes there; its holder touches it while it lives.
 
-    One process of a run holds it. A later start of the same job takes it over at once; so does any run where the holder is
+    One process of a run holds it. A later start of the same swellrun, or of the job that Slurm has requeued, takes it over at once; so does any run where the holder is
     gone: on this machine its process has ended, on another the file is not touched any more. Safe on NFS: the file comes
     into being by link(), and its age is never compared with this machine's clock.
     """
@@ -72,7 +72,7 @@ class FolderLock:
     def _content(self) -> dict[str, Any]:
         pid = os.getpid()
         return {"run": run_name(), "host": socket.gethostname(), "pid": pid, "boot": _boot(), "start": _start_of(pid), "since": time.time(),
-                "token": self._token, "shim": os.environ.get("SWELL_SHIM", ""),
+                "token": self._token, "swellrun": os.environ.get("SWELL_RUN", ""), "shim": os.environ.get("SWELL_SHIM", ""),
                 "start_number": [os.environ.get("SWELL_EPOCH", ""), os.environ.get("SLURM_RESTART_COUNT", "")]}
 
     def _read(self) -> tuple[dict[str, Any], float] | None:
@@ -103,11 +103,16 @@ class FolderLock:
         return True
 
     def _is_earlier_start(self, holder: dict[str, Any]) -> bool:
-        """Whether the holder is a start of this very job before this one, which swellrun or Slurm has ended or ends now, or this process."""
+        """Whether the holder is a start before this one, which this swellrun or Slurm has ended or ends now, or this process."""
         mine = self._content()
-        is_of_job = any(mine[name] and holder.get(name) == mine[name] for name in ("run", "shim"))
-        is_of_process = all(holder.get(name) == mine[name] for name in ("boot", "host", "pid", "start"))
-        return is_of_process or (is_of_job and holder.get("start_number") != mine["start_number"])
+        if all(holder.get(name) == mine[name] for name in ("boot", "host", "pid", "start")):
+            return True
+        epoch, requeues = (int(text or 0) for text in holder.get("start_number") or (0, 0))
+        my_epoch, my_requeues = (int(text or 0) for text in mine["start_number"])
+        # One job may have several swellruns, whose epochs have nothing to do with each other's.
+        is_of_swellrun = any(mine[name] and holder.get(name) == mine[name] for name in ("swellrun", "shim"))
+        is_of_job = bool(mine["run"]) and holder.get("run") == mine["run"]
+        return (is_of_swellrun and epoch < my_epoch) or (is_of_job and requeues < my_requeues)
 
     def acquire(self) -> None:
         """Take the folder for this run; it is made where it is not there. Raises InUse where another one writes to it."""

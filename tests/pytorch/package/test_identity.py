@@ -255,20 +255,35 @@ def test_a_lock_of_another_machine_is_kept_while_its_holder_touches_it(tmp_path,
     again.release()
 
 
-@pytest.mark.parametrize("name", ["run", "shim"])
-def test_a_later_start_of_the_same_job_takes_the_folder_at_once(tmp_path, monkeypatch, name):
-    monkeypatch.setenv("SWELL_JOB_ID" if name == "run" else "SWELL_SHIM", "@9")
-    monkeypatch.setenv("SWELL_EPOCH", "1")
+@pytest.mark.parametrize("of_run", [{"SWELL_RUN": "a1"}, {"SWELL_SHIM": "@9"}, {"SWELL_JOB_ID": "9"}], ids=["swellrun", "shim", "requeue"])
+def test_a_later_start_of_the_same_swellrun_takes_the_folder_at_once(tmp_path, monkeypatch, of_run):
+    number = "SLURM_RESTART_COUNT" if "SWELL_JOB_ID" in of_run else "SWELL_EPOCH"
+    for variable, value in {**of_run, number: "1"}.items():
+        monkeypatch.setenv(variable, value)
     first, second = _lock.FolderLock(tmp_path), _lock.FolderLock(tmp_path)
     first.acquire()
     take = [sys.executable, "-c", f"from swell._lock import FolderLock; FolderLock({str(tmp_path)!r}).acquire()"]
     same = subprocess.run(take, capture_output=True, text=True, check=False)
     assert same.returncode == 1 and "InUse" in same.stderr, "another run of the same job is not a later start of this one"
-    monkeypatch.setenv("SWELL_EPOCH", "2")
+    monkeypatch.setenv(number, "2")
     second.acquire()
     first.release()
-    assert json.loads((tmp_path / "run.lock").read_text())["start_number"][0] == "2", "the first one does not take the second's away"
+    assert "2" in json.loads((tmp_path / "run.lock").read_text())["start_number"], "the first one does not take the second's away"
     second.release()
+
+
+@pytest.mark.parametrize("mine, its", [(1, 2), (2, 1), (0, 0)])
+def test_two_swellruns_of_one_job_do_not_take_each_others_folder(tmp_path, monkeypatch, mine, its):
+    for variable, value in {"SWELL_JOB_ID": "9", "SWELL_RUN": "a1", "SWELL_SHIM": "@1", "SWELL_EPOCH": str(mine)}.items():
+        monkeypatch.setenv(variable, value)
+    first = _lock.FolderLock(tmp_path)
+    first.acquire()
+    take = [sys.executable, "-c", f"from swell._lock import FolderLock; FolderLock({str(tmp_path)!r}).acquire()"]
+    other = {**os.environ, "SWELL_RUN": "b2", "SWELL_SHIM": "@2", "SWELL_EPOCH": str(its)}
+    refused = subprocess.run(take, env=other, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and "give each run a directory of its own" in refused.stderr, refused.stderr
+    first.release()
+    assert subprocess.run(take, env=other, check=False).returncode == 0, "it may go on from what the first has left"
 
 
 def test_a_file_that_says_nothing_of_its_holder_does_not_block(tmp_path, monkeypatch):

@@ -14,6 +14,24 @@ Test(epochs, the_basic_workers_start_when_all_are_there) {
   cr_assert_eq(run.machine.status().epoch, 0);
 }
 
+Test(epochs, workers_of_each_epoch_know_their_swellrun_among_those_of_the_job) {
+  EpochMachine::Settings settings;
+  settings.run = "node1-42-a";
+  Run run(settings);
+  const auto all_know = [&run] {
+    return std::all_of(
+        run.last_start.workers.begin(), run.last_start.workers.end(), [](const auto& worker) {
+          const Environment& given = worker.second;
+          return std::find(given.begin(), given.end(),
+                           std::pair<std::string, std::string>("SWELL_RUN", "node1-42-a")) !=
+                 given.end();
+        });
+  };
+  cr_assert(all_know());
+  run.grown();
+  cr_assert(all_know());
+}
+
 Test(epochs, the_program_s_end_is_the_run_s_end) {
   Run run;
   run.leave(0, 2);
