@@ -67,6 +67,19 @@ def test_another_order_or_length_is_refused_and_another_run_in_the_folder_too(ru
     assert run.lines()[-1]["step"] == 24
 
 
+def test_another_optimizer_or_schedule_is_refused_in_one_sentence(runs):
+    run = runs("run", steps=6).fast().start(1).leave_well()
+    whole, run.steps = run.arguments, 8
+    for other, said in (("sgd", "ValueError: the run so far had the optimizer AdamW, here it is SGD: give the same, or another directory"),
+                        ("adam", "had the optimizer AdamW, here it is Adam"), ("stepped", "had the scheduler LambdaLR, here it is StepLR"),
+                        ("unscheduled", "had scheduler (LambdaLR), this start has none: give it as before, or another directory")):
+        run.arguments = (*whole, other)
+        assert run.start(2).leave() == [1, 1] and said in run.said() and said in run.said(1)
+    run.arguments = whole
+    run.start(2).leave_well()
+    assert "continues from step 5" in run.said() and run.lines()[-1]["step"] == 8
+
+
 def test_a_folder_that_cannot_be_looked_into_is_kept_at_a_start(tmp_path, monkeypatch):
     from swell._lock import FolderLock
     from swell.engine.checkpoint import Checkpoints

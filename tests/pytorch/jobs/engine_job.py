@@ -2,7 +2,7 @@
 """A small model under the engine: another plan for each number of workers.
 
 Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
-"dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "unreadable" for a schedule that no checkpoint can hold,
+"dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "sgd", "adam", "stepped", "unscheduled": another optimizer, another schedule, none, "unreadable" for a schedule that no checkpoint can hold,
 "mtp" for an MTP head, "other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
 GPU that a driver's stand-in has.
 Workers that reach the end write what they hold of the state to state.RANK.
@@ -39,8 +39,8 @@ class Rows:
         return {"input_ids": torch.randint(0, 90, (9,), generator=torch.Generator().manual_seed(index))}
 
 
-def schedule(optimizer, is_unreadable):
-    made = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
+def schedule(optimizer, is_unreadable, is_stepped):
+    made = torch.optim.lr_scheduler.StepLR(optimizer, 5) if is_stepped else torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
     if is_unreadable:
         made.owner = Rows()
     return made
@@ -54,8 +54,9 @@ def main(arguments):
     if "ends-together" in arguments:
         nccl.ends_together(common.path(""))
     plans = PIPELINE if "pipeline" in arguments else ANY
-    engine = Engine(models.CONFIGS[family](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
-                    scheduler=lambda o: schedule(o, "unreadable" in arguments), max_grad_norm=0.5,
+    made = torch.optim.SGD if "sgd" in arguments else torch.optim.Adam if "adam" in arguments else torch.optim.AdamW
+    engine = Engine(models.CONFIGS[family](), lambda p: made(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
+                    scheduler=None if "unscheduled" in arguments else lambda o: schedule(o, "unreadable" in arguments, "stepped" in arguments), max_grad_norm=0.5,
                     mtp_heads=1 if "mtp" in arguments else 0, seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
                     directory=common.path("checkpoints") if "checkpoints" in arguments else None)
     other = torch.distributed.new_group() if "other-group" in arguments else None

@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -165,19 +165,20 @@ class Checkpoints:
             for old in self.complete()[self._keep:]:
                 shutil.rmtree(self.path(old), ignore_errors=True)
 
-    def load(self, step: int, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-        """Fill this worker's tensors; returns what save() was given as rest."""
+    def load(self, step: int, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor], check: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+        """Fill this worker's tensors; returns what save() was given as rest. check: raises, before that, where it is of another training."""
         path = self.path(step)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            state_dict_loader.load(dict(tensors), checkpoint_id=path, planner=_Loader(requests, tensors, path), process_group=self._group,
-                                   no_dist=self._group is None)
         name = os.path.join(path, _REST)
         if os.path.exists(name):
             rest: dict[str, Any] = decoded(torch.load(name, map_location="cpu", weights_only=True))
         else:
             with open(os.path.join(path, _OLD_REST)) as file:
                 rest = json.load(file)
+        check(rest)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            state_dict_loader.load(dict(tensors), checkpoint_id=path, planner=_Loader(requests, tensors, path), process_group=self._group,
+                                   no_dist=self._group is None)
         if self._leads:
             print("swell: " + _identity.continues(rest.pop("identity", None), step, path), file=sys.stderr, flush=True)
         return rest

@@ -39,6 +39,11 @@ def _stepped(factory: Factory, state: dict[str, torch.Tensor] | None) -> tuple[t
     return optimizer, parameter
 
 
+def kind(factory: Factory) -> str:
+    """The name of what the factory makes."""
+    return type(optimizer_of(factory([torch.nn.Parameter(torch.zeros(1, 3))]))).__name__
+
+
 def entries(factory: Factory) -> list[StateEntry]:
     """What this optimizer keeps of a parameter, seen from steps with a parameter of three numbers.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from swell import _identity
 from swell.engine import live, sources
 from swell.engine import optimizer as optimizers
 from swell.engine.arena import Arena, Ordinary, Request
@@ -32,6 +33,13 @@ def wanted(share: Share, place: Place, factory: optimizers.Factory) -> Iterator[
                 yield Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer, entry.on_host)
 
 
+def _check_kinds(rest: Mapping[str, Any], now: Mapping[str, str]) -> None:
+    """Compares what `now` names; an empty kind: there is none. Checkpoints of older versions name no kinds."""
+    before = rest.get("kinds")
+    if before is not None:
+        _identity.check_kinds({name: before[name] for name in now if name in before}, {name: kind for name, kind in now.items() if kind})
+
+
 class State:
     """Takes memory for the state of a worker's share, and fills it: from the epoch before, from a checkpoint, or anew.
 
@@ -52,7 +60,9 @@ class State:
         if not fresh and isinstance(arena, live.NativeArena):
             self.before = arena.rest()
         elif saved is not None and checkpoints is not None:
-            self.before = checkpoints.load(saved, self.requests, self.tensors)
+            # Of the optimizer before it is loaded: another one keeps other things of each parameter.
+            kind = {"optimizer": optimizers.kind(factory)}
+            self.before = checkpoints.load(saved, self.requests, self.tensors, lambda rest: _check_kinds(rest, kind))
         held = {name: self.tensors[name].view(one.local_shape(share.tp)) for name, one in share.own.items()}
         if self.before is None:
             for name, one in share.own.items():
@@ -87,11 +97,15 @@ class State:
     def rest(self, scheduler: Any, **numbers: int) -> dict[str, Any]:
         """What of the state is no tensor, the same on every worker."""
         options = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
-        return {**numbers, "options": options, "scheduler": scheduler.state_dict() if scheduler is not None else None}
+        return {**numbers, "options": options, "kinds": self._kinds(scheduler), "scheduler": scheduler.state_dict() if scheduler is not None else None}
+
+    def _kinds(self, scheduler: Any) -> dict[str, str]:
+        return _identity.kinds({"optimizer": self.optimizer, "scheduler": scheduler})
 
     def go_on(self, scheduler: Any, *, mtp_heads: int, **numbers: int) -> None:
         """Give optimizer and scheduler what rest() said. Raises ValueError where mtp_heads or one of the numbers was another then."""
         rest: Mapping[str, Any] = self.before or {}
+        _check_kinds(rest, {"scheduler": "", **self._kinds(scheduler)})
         heads = rest.get("mtp_heads", 0)        # checkpoints without the word have none
         if heads != mtp_heads:
             raise ValueError(f"the training before had mtp_heads={heads}, here it is {mtp_heads}: keep it, so that no trained head is lost, or begin with another directory")
