@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """MTP heads: loss and gradients of a plain implementation, under any plan and schedule, bitwise the same where only the pipeline changes."""
 
+import contextlib
 import os
 import shutil
 from dataclasses import replace
@@ -13,6 +14,7 @@ import transformers
 from torch import nn
 
 from swell.engine import Engine, Plan
+from swell.engine.executor import Regions
 from swell.engine.skeleton import Skeleton
 
 HEADS, WEIGHT, LIMIT = 2, 0.4, 1e-5
@@ -111,6 +113,38 @@ def test_loss_and_gradients_are_those_of_a_plain_implementation_under_every_plan
         for parameter, expected in gradients.items():
             error = float((found[parameter] - expected).abs().max()) / max(float(expected.abs().max()), 1e-3)
             assert error < LIMIT, f"{name}: gradient of {parameter} is off by {error}"
+
+
+class Seen(Regions):
+    """Notes which regions begin and end, in their order."""
+
+    def __init__(self):
+        self.noted = []
+
+    @contextlib.contextmanager
+    def region(self, kind, micro_batch=None, size=0, chunk=0):
+        self.noted.append(kind)
+        yield
+        self.noted.append(f"end of {kind}")
+
+
+def parts_of_a_step(rank, plan, order, kind):
+    engine = Engine(models.CONFIGS["llama_gqa_tied"](), adamw, global_batch=models.BATCH, plan=plan, schedule=order, seed=5, mtp_heads=HEADS)
+    seen = engine._executor._regions = Seen()
+    engine.backward(models.batch())
+    passes = seen.noted.count("forward")
+    modules = []        # whether an MTP module's own backward pass, which is no head's, comes between two heads
+    for at, each in enumerate(seen.noted):
+        if each == f"end of {kind}":
+            modules.append(seen.noted[at + 1] == kind)
+    return passes, [seen.noted.count(each) for each in ("head", "end of head", kind, f"end of {kind}")], modules
+
+
+@pytest.mark.parametrize("order, kind", [("1f1b", "head backward"), ("zero-bubble", "head inputs")])
+def test_each_of_several_heads_in_a_chunk_is_timed_on_its_way_back(order, kind, tmp_path):
+    ((passes, counts, modules),), = pool.run(tmp_path, [(1, parts_of_a_step, (PLANS["one worker"][0], order, kind))])
+    assert counts == [passes * (1 + HEADS)] * 4
+    assert modules == [True, True, False] * passes, "a head's region ends with its own gradient"
 
 
 def segment(rank, family, plan, order, folder, steps, options):

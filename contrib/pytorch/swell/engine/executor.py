@@ -235,6 +235,8 @@ class Executor:
                 losses[model.number, number] = loss.detach()
                 roots.append(loss)
                 self._close_head()
+                if loss.requires_grad:
+                    loss.register_hook(lambda _: self._open_head("head inputs" if self._splits else "head backward", number))      # type: ignore[no-untyped-call]
         taken = hidden if self._taker(self._at, one) is not None else None
         if taken is not None:
             self._send(taken.detach(), one)
@@ -255,8 +257,6 @@ class Executor:
             roots.append(kept.made)
             gradients.append(gradient.to(kept.made.dtype))
         with self._regions.region("inputs" if self._splits else "backward", number, 0, one.chunk), self._around(number, one.chunk):
-            if kept.losses:
-                self._open_head("head inputs" if self._splits else "head backward", number)
             torch.autograd.backward(roots, gradients)
             self._close_head()
         if self._splits:
@@ -272,12 +272,16 @@ class Executor:
 
     # ---- output projection and loss: a part of a pass
 
-    def _before_head(self, _: torch.nn.Module, args: tuple[Any, ...]) -> None:
+    def _before_head(self, _: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         self._open_head("head", self._number)
-        if args[0].requires_grad:
-            args[0].register_hook(lambda _: self._close_head())
+        if not args[0].requires_grad:
+            return args
+        own = args[0].view_as(args[0])      # an MTP module reads the same tensor: its gradient comes after that module's
+        own.register_hook(lambda _: self._close_head())
+        return (own, *args[1:])
 
     def _open_head(self, kind: str, number: int) -> None:
+        """A head begins; its backward pass does with its loss's gradient, as a chunk may have several."""
         self._head = self._regions.region(kind, number)
         self._head.__enter__()
 
