@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 6
+#define SWELL_API_VERSION 7
 #define SWELL_MAX_DIMS 8
 #define SWELL_MAX_CHUNKS 256
 
