@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -52,6 +53,22 @@ def _check_layout(model: torch.nn.Module, world: int) -> None:
                             f"shares the samples out over all {world} of them: give fully_shard a mesh of one dimension, or use swell.torch.Engine")
 
 
+_training: list[weakref.ref[Elastic]] = []      # the one that is made, and has not ended its loop
+
+
+def _refuse_second(model: torch.nn.Module) -> None:
+    """Raises where another Elastic has not ended: both would answer the same request to leave, each with a part of the state."""
+    if _training and _training[0]() is not None:
+        gc.collect()        # one that a loop has dropped
+    other = _training[0]() if _training else None
+    if other is not None:
+        def name(each: torch.nn.Module) -> str:
+            return type(getattr(getattr(each, "_orig_mod", each), "module", each)).__name__
+        raise RuntimeError(f"Elastic of {name(model)}: the Elastic of {name(other.model)} in {os.fspath(other._checkpoints.folder)} has not ended its loop, and one loop has one "
+                           "Elastic: put both models into one torch.nn.Module with one optimizer of several groups, or train the second one "
+                           "after the loop of the first")
+
+
 class Elastic:
     """Makes a loop elastic: it leaves with a checkpoint when asked, and goes on over other workers.
 
@@ -93,6 +110,7 @@ class Elastic:
                  scaler: torch.amp.GradScaler | None = None) -> None:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
+        _refuse_second(model)
         here = _request.place()
         if here.world > 1 and not dist.is_initialized():
             raise RuntimeError(f"there are {here.world} workers; call torch.distributed.init_process_group() before Elastic()")
@@ -134,6 +152,7 @@ class Elastic:
             self._look_at_trained()
             if self._live is not None:
                 self._live.follow()
+        _training[:] = [weakref.ref(self)]
 
     # ---- what is looked at before anything is lent
 
@@ -212,6 +231,12 @@ class Elastic:
         """
         if epochs is None and steps is None:
             raise ValueError("batches() needs epochs or steps: where does training end?")
+        try:
+            yield from self._batches(dataset, epochs, steps, shuffle, drop_last, loader)
+        finally:
+            _training.clear()
+
+    def _batches(self, dataset: Any, epochs: int | None, steps: int | None, shuffle: bool, drop_last: bool, loader: dict[str, Any]) -> Iterator[Any]:
         self._checkpoints.take_over(self._checkpoints.group)
         sampler = self._sampler = self._sampler_of(dataset, shuffle, drop_last, loader)
         if self._data is not None:

@@ -322,6 +322,24 @@ def test_a_scaler_trains_as_none_does_is_saved_and_skips_what_overflows(tmp_path
 
 
 @apart
+def test_a_second_elastic_beside_one_that_trains_is_refused_by_name(tmp_path):
+    class Generator(torch.nn.Linear):
+        pass
+    generator, discriminator = Generator(4, 1), torch.nn.Linear(4, 1)
+    first = Elastic(generator, torch.optim.SGD(generator.parameters(), lr=0.1), directory=tmp_path / "a", global_batch=10)
+
+    def second():
+        return Elastic(discriminator, torch.optim.SGD(discriminator.parameters(), lr=0.1), directory=tmp_path / "b", global_batch=10)
+    for x, _ in first.batches(DATA, steps=3):
+        with pytest.raises(RuntimeError, match=r"Elastic of Linear: the Elastic of Generator in \S*/a has not ended its loop.*with one optimizer of several"):
+            second()
+        if first.step(generator(x).mean()) and first.steps == 2:
+            break       # as one that stops early
+    assert second().steps == 0
+    second()        # of a program that has dropped the one before
+
+
+@apart
 def test_a_loss_that_is_scaled_already_is_an_error(tmp_path):
     model, scaler = torch.nn.Linear(4, 1), torch.amp.GradScaler("cpu", init_scale=1024.0)
     elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), directory=tmp_path, global_batch=10)
