@@ -197,7 +197,7 @@ std::optional<models::Model> arena_model(const std::string& family, const std::s
   std::string size = params;
   std::transform(size.begin(), size.end(), size.begin(),
                  [](unsigned char c) { return std::tolower(c); });
-  const auto entry = models::find_model((family == "bert" ? "gpt3-" : family + "-") + size);
+  const auto entry = models::find_model(family + "-" + size);
   if (!entry || (family != "bert" && family != "moe")) return std::nullopt;
   models::Model model = entry->model;
   model.global_batch = batch;

@@ -24,6 +24,15 @@ CatalogueEntry gpt(const char* source, const char* name, int layers, int hidden,
           16};
 }
 
+/// A BERT: an encoder of GPT's shape with the published vocabulary and learned positions.
+CatalogueEntry bert(const char* name, int layers, int hidden, int heads) {
+  CatalogueEntry entry =
+      gpt("Devlin et al., 2019", name, layers, hidden, heads, 512, 256, {1, 1, 1});
+  entry.model.vocab = 30522;
+  entry.model.positions = 512;
+  return entry;
+}
+
 CatalogueEntry gated(const char* name, int layers, int hidden, int heads, int kv_heads, int ffn,
                      int vocab, int sequence, int batch, bool tied, Degrees degrees) {
   return {{name, layers, hidden, heads, kv_heads, ffn, true, tied, vocab, sequence, batch, {}},
@@ -91,6 +100,12 @@ std::vector<CatalogueEntry> build() {
       gpt(arena, "gpt3-1.3b", 24, 2048, 32, 1024, 256, {1, 4, 1}),
       gpt(arena, "gpt3-2.6b", 32, 2560, 32, 1024, 256, {1, 4, 1}),
       gpt(arena, "gpt3-6.7b", 32, 4096, 32, 1024, 256, {1, 4, 2}),
+      bert("bert-base", 12, 768, 12),
+      bert("bert-large", 24, 1024, 16),
+      gpt("Arena, measured rows", "bert-760m", 24, 1536, 16, 1024, 128, {1, 4, 1}),
+      gpt("Arena, measured rows", "bert-1.3b", 24, 2048, 32, 1024, 128, {1, 4, 1}),
+      gpt("Arena, measured rows", "bert-2.6b", 32, 2560, 32, 1024, 128, {1, 4, 1}),
+      gpt("Arena, measured rows", "bert-6.7b", 32, 4096, 32, 1024, 128, {1, 4, 2}),
       gshard("moe-690m", 8, 768, 16),
       gshard("moe-1.3b", 16, 768, 16),
       gshard("moe-2.4b", 16, 1024, 16),

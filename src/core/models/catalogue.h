@@ -18,9 +18,9 @@ struct CatalogueEntry {
   int micro_batches = 16;
 };
 
-/// All models of Suika's Table 1, FlexTrain's Table 2 and Arena's Table 2, but for its
-/// convolutional Wide-ResNet, which is no transformer. What a table leaves out is filled in as
-/// docs/performance-model.md says.
+/// All models of Suika's Table 1, FlexTrain's Table 2 and Arena's Table 2, except its
+/// convolutional Wide-ResNet (swell plan takes its graph); and BERT, of which Arena publishes rows.
+/// What a table leaves out is filled in as docs/performance-model.md says.
 const std::vector<CatalogueEntry>& catalogue();
 
 /// The model called `name` in any case; the error lists the names there are.

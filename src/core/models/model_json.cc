@@ -142,6 +142,9 @@ bool is_huggingface(const Json& json) {
 
 Result<Model> model_from_json(const Json& whole) {
   if (!whole.is_object()) return Error("a model is a JSON object");
+  if (whole.has("swell_graph"))
+    return Error(
+        "this is a graph of operators, which only swell plan --model reads; give the model's config.json here");
   const Json json = text_part(whole);
   Model model;
   Reader in(json);

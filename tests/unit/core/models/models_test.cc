@@ -22,13 +22,14 @@ Test(models, parameters_come_to_what_the_names_say) {
   const struct {
     const char* name;
     double billions;
-  } known[] = {{"gpt2-350m", 0.355}, {"gpt2-1.3b", 1.31},  {"gpt2-2.6b", 2.65},
-               {"gpt2-6.7b", 6.65},  {"gpt2-15b", 15.4},   {"gpt2-39b", 39.1},
-               {"gpt2-76b", 76.1},   {"gpt2-175b", 174.6}, {"qwen2-0.5b", 0.494},
-               {"qwen2-1.5b", 1.54}, {"qwen2-7b", 7.62},   {"qwen2-72b", 72.7},
-               {"llama2-7b", 6.74},  {"llama2-13b", 13.0}, {"llama-30b", 32.5},
-               {"llama-65b", 65.3},  {"llama2-70b", 69.0}, {"moe-1.3b", 1.3},
-               {"moe-2.4b", 2.4},    {"moe-10b", 10.0},    {"moe-27b", 27.0}};
+  } known[] = {
+      {"gpt2-350m", 0.355},  {"gpt2-1.3b", 1.31},  {"gpt2-2.6b", 2.65},   {"gpt2-6.7b", 6.65},
+      {"gpt2-15b", 15.4},    {"gpt2-39b", 39.1},   {"gpt2-76b", 76.1},    {"gpt2-175b", 174.6},
+      {"qwen2-0.5b", 0.494}, {"qwen2-1.5b", 1.54}, {"qwen2-7b", 7.62},    {"qwen2-72b", 72.7},
+      {"llama2-7b", 6.74},   {"llama2-13b", 13.0}, {"llama-30b", 32.5},   {"llama-65b", 65.3},
+      {"llama2-70b", 69.0},  {"bert-base", 0.110}, {"bert-large", 0.335}, {"bert-760m", 0.760},
+      {"bert-1.3b", 1.31},   {"bert-2.6b", 2.65},  {"bert-6.7b", 6.65},   {"moe-1.3b", 1.3},
+      {"moe-2.4b", 2.4},     {"moe-10b", 10.0},    {"moe-27b", 27.0}};
   for (const auto& one : known)
     cr_assert(std::abs(billions(one.name) / one.billions - 1) < 0.07, "%s: %g", one.name,
               billions(one.name));
@@ -107,6 +108,14 @@ Test(models, configs_agree_with_graphs_exported_from_them) {
               one.config, model->parameters());
     cr_assert(std::abs(flop / one.forward_flop - 1) < 0.01, "%s: %g operations", one.config, flop);
   }
+}
+
+Test(models, graphs_are_refused_where_a_shape_is_needed) {
+  const auto graph =
+      model_from_json(*Json::parse(R"({"swell_graph":1,"name":"m","operators":[]})"));
+  cr_assert(!graph.ok());
+  cr_assert(graph.error().message().find("swell plan --model") != std::string::npos, "%s",
+            graph.error().message().c_str());
 }
 
 Test(models, reads_huggingface_configs) {
