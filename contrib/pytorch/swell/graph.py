@@ -333,6 +333,17 @@ def _function_of(text: str) -> Callable[[], Any]:
     return found    # type: ignore[no-any-return]
 
 
+def _checked(name: str, made: Any) -> tuple[torch.nn.Module, Any]:
+    """What a user's function returned, where it is a model with inputs of SAMPLES samples."""
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module) and isinstance(made[1], (tuple, list, dict))):
+        raise ValueError(f"{name}() returned a {type(made).__name__}; it must return (model, inputs), with inputs as tuple or dict")
+    inputs = made[1].values() if isinstance(made[1], dict) else made[1]
+    for tensor in _tensors(list(inputs)):
+        if tensor.dim() == 0 or tensor.shape[0] != SAMPLES:
+            raise ValueError(f"an input of {name}() has the shape {list(tensor.shape)}; its first dimension must be {SAMPLES} samples")
+    return made
+
+
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -361,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module, inputs, name = transformers_model(options.model, sequence, _DTYPES[options.dtype])
         elif ":" in options.model:
             sequence, name = options.sequence or 1, options.model.partition(":")[2]
-            module, inputs = _function_of(options.model)()
+            module, inputs = _checked(name, _function_of(options.model)())
         else:
             raise ValueError(f"\"{options.model}\" is neither a folder with a config.json nor module:function")
         program = export(module, inputs)

@@ -151,6 +151,21 @@ def test_a_function_of_the_user_is_exported_with_its_blocks_folded(tmp_path, mon
     assert torch.export.load(program).graph_module is not None
 
 
+def with_three_samples():
+    return nn.Linear(4, 4), (torch.zeros(3, 4),)
+
+
+def without_inputs():
+    return nn.Linear(4, 4)
+
+
+@pytest.mark.parametrize("function, says", [("with_three_samples", "[3, 4]"), ("without_inputs", "returned a Linear")])
+def test_inputs_of_another_number_of_samples_are_refused(function, says, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(os.path.dirname(__file__))
+    assert exported.main([f"test_graph:{function}", "-o", str(tmp_path / "none.json")]) == 1
+    assert says in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("model", ["no-such-folder", "test_graph:nothing", "no_such_module:f"])
 def test_what_cannot_be_exported_is_named_in_one_line(model, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(os.path.dirname(__file__))
