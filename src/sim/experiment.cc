@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -100,6 +101,13 @@ void run_all(std::vector<Task>& tasks, const Experiment& experiment) {
   for (std::thread& other : others) other.join();
 }
 
+/// The numbers of GPUs that jobs of the trace have, each once.
+std::vector<int> gpu_counts(const Trace& trace) {
+  std::set<int> counts;
+  for (const TraceJob& job : trace) counts.insert(static_cast<int>(job.gpus));
+  return {counts.begin(), counts.end()};
+}
+
 /// Workload of one seed. A generated trace has as many arrivals as give `load` with the mean job;
 /// the sample is then scaled to exactly that.
 Result<Workload> workload_for(const Experiment& experiment, const std::vector<JobType>& types,
@@ -149,17 +157,26 @@ Result<Results> run(const Experiment& experiment) {
   if (auto good = check_policies(experiment.policies, experiment.settings); !good)
     return good.error();
   const bool with_xl = experiment.cluster->gpu_count() >= kXlGpus || experiment.workload.mix.xl > 0;
-  auto types = job_types(
-      *experiment.cluster,
-      {.with_xl = with_xl,
-       .leave_out_large = experiment.leave_out_large,
-       .launch_floor_s = experiment.launch_floor_s,
-       .least_share = experiment.workload.consent_share > 0 ? experiment.least_share : 0});
+  auto types =
+      job_types(*experiment.cluster,
+                {.with_xl = with_xl,
+                 .leave_out_large = experiment.leave_out_large,
+                 .launch_floor_s = experiment.launch_floor_s,
+                 .least_share = experiment.workload.consent_share > 0 ? experiment.least_share : 0,
+                 .gpu_counts = experiment.workload.own_gpus ? gpu_counts(*experiment.trace)
+                                                            : std::vector<int>()});
   if (!types) return types.error();
   Experiment given = experiment;
   given.workload.xl_is_large = with_xl && experiment.workload.mix.xl == 0;
 
   Results results;
+  if (given.workload.own_gpus) {
+    std::set<int> planned;
+    for (const JobType& type : *types) planned.insert(type.gpus);
+    results.without_plan = static_cast<int>(std::erase_if(*given.trace, [&](const TraceJob& job) {
+      return !planned.contains(static_cast<int>(job.gpus));
+    }));
+  }
   results.policies = experiment.policies;
   results.types = *types;
   const auto seeds = static_cast<std::size_t>(experiment.seeds);

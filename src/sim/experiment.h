@@ -66,6 +66,9 @@ struct Results {
   std::vector<JobType> types;
   Workload workload;  ///< of the first seed
   int jobs = 0;       ///< in the first seed
+  /// With WorkloadOptions::own_gpus: jobs of the trace on whose number of GPUs no model has a plan,
+  /// which are left out.
+  int without_plan = 0;
   double wall_s = 0;
 };
 

@@ -84,6 +84,20 @@ std::shared_ptr<const JobType> least_of(const JobType& type, double share,
   return nullptr;
 }
 
+/// Adds `type` on each of options.gpu_counts and each GPU type on which a plan fits.
+void add_counts(std::vector<JobType>& types, const JobType& type, const cluster::Cluster& cluster,
+                const JobTypeOptions& options) {
+  for (const int gpus : options.gpu_counts)
+    for (int gpu = 0; gpu < static_cast<int>(cluster.types().size()); ++gpu) {
+      JobType tuned = type;
+      tuned.gpus = gpus;
+      tuned.gpu_type = gpu;
+      if (!tune(tuned, cluster)) continue;
+      if (options.least_share > 0) tuned.least = least_of(tuned, options.least_share, cluster);
+      types.push_back(std::move(tuned));
+    }
+}
+
 }  // namespace
 
 Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
@@ -101,6 +115,10 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
     type.gpus = entry->pp * entry->dp * entry->tp;
     type.micro_batches = entry->micro_batches;
     if (options.launch_floor_s > 0) type.software.layer_launch_s = options.launch_floor_s;
+    if (!options.gpu_counts.empty()) {
+      add_counts(types, type, cluster, options);
+      continue;
+    }
     if (type.gpus > cluster.gpu_count()) {
       if (options.leave_out_large) continue;
       return Error(fmt::format(

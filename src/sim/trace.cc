@@ -181,8 +181,10 @@ int gpus_of(std::string_view tres) {
 /// Reader of the rows of `sacct -P`.
 class SacctRows {
  public:
-  static Result<SacctRows> make(const Delimited& table) {
+  static Result<SacctRows> make(const Delimited& table, const Companions& lent) {
     SacctRows made;
+    made.lent_ = lent;
+    made.qos_ = table.column("QOS"), made.partition_ = table.column("Partition");
     made.cells_ = table.heading().size();
     made.id_ = first_of(table, {"JobID", "JobIDRaw"}), made.state_ = table.column("State");
     made.raw_ = table.column("ElapsedRaw"), made.elapsed_ = table.column("Elapsed");
@@ -209,6 +211,10 @@ class SacctRows {
       rows.leave_out("have a name with the separator in it");
       return {};
     }
+    if (is_companion(row)) {
+      rows.leave_out("were lent to other jobs by Swell");
+      return {};
+    }
     TraceRow read;
     read.state = cell(row, state_);
     read.account = cell(row, account_);
@@ -231,8 +237,15 @@ class SacctRows {
   }
 
  private:
+  bool is_companion(const Delimited::Row& row) const {
+    return (!lent_.qos.empty() && cell(row, qos_) == lent_.qos) ||
+           (!lent_.partition.empty() && cell(row, partition_) == lent_.partition);
+  }
+
+  Companions lent_;
   std::size_t cells_ = 0;
-  std::optional<std::size_t> id_, state_, raw_, elapsed_, allocated_, requested_, account_;
+  std::optional<std::size_t> id_, state_, raw_, elapsed_, allocated_, requested_, account_, qos_,
+      partition_;
   std::size_t submit_ = 0;
 };
 
@@ -321,11 +334,11 @@ std::string TraceFile::left_out_text() const {
   return text;
 }
 
-Result<TraceFile> trace_from_csv(std::string_view text) {
+Result<TraceFile> trace_from_csv(std::string_view text, const Companions& lent) {
   const auto table = Delimited::parse(text);
   if (!table) return table.error();
   if (table->column("Submit") && !table->column("submit_s"))
-    return read_all(*table, SacctRows::make(*table));
+    return read_all(*table, SacctRows::make(*table, lent));
   return read_all(*table, PlainRows::make(*table));
 }
 

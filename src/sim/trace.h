@@ -31,13 +31,18 @@ struct TraceFile {
   std::string left_out_text() const;
 };
 
+/// Where a site's companion jobs run; empty: nowhere else than other jobs.
+struct Companions {
+  std::string qos, partition;
+};
+
 /// Reads a table (slurm_text::Delimited): with the columns submit_s, num_gpus and duration_s, in
 /// any order and among others; what `sacct -P` prints with the fields Submit, AllocTRES or ReqTRES,
 /// and ElapsedRaw or Elapsed, in which steps are skipped; or a published trace by its own columns
 /// (Helios, Acme, Alibaba's PAI, MIT Supercloud). Jobs without GPUs or with parts of one, that did
 /// not run or that still run are left out and counted. The error names line and column of what is
-/// no number.
-Result<TraceFile> trace_from_csv(std::string_view text);
+/// no number. `lent`: what says in `sacct`'s rows that a job was a companion, which are left out.
+Result<TraceFile> trace_from_csv(std::string_view text, const Companions& lent = {});
 
 /// Reads a table as trace_from_csv() does, or JSON: what `sacct --json` prints, and Philly's log.
 Result<TraceFile> trace_from_text(std::string_view text);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 
 #include "sim/random.h"
 
@@ -48,14 +49,18 @@ Trace sample(Trace trace, std::size_t count, Random& random) {
 /// how many of these there are.
 class TypeChooser {
  public:
+  /// `gpus`: the number that types must have; 0: any.
   TypeChooser(const std::vector<JobType>& types, const cluster::Cluster& cluster,
-              const WorkloadOptions& options) {
+              const WorkloadOptions& options, int gpus_of_type) {
     const double weights[] = {options.mix.s, options.mix.m, options.mix.l, options.mix.xl};
+    const models::Model* last_model = nullptr;
     for (std::size_t i = 0; i < types.size(); ++i) {
+      if (gpus_of_type > 0 && types[i].gpus != gpus_of_type) continue;
       std::size_t size = std::string_view("SMLX").find(types[i].size);
       if (size == 3 && options.xl_is_large) size = 2;
       std::vector<Model>& models = of_size_[size];
-      if (i == 0 || types[i].model->name != types[i - 1].model->name) models.emplace_back();
+      if (last_model == nullptr || types[i].model->name != last_model->name) models.emplace_back();
+      last_model = types[i].model.get();
       int gpus = 0;
       for (const cluster::Node& node : cluster.nodes())
         gpus += static_cast<int>(std::count(node.gpus.begin(), node.gpus.end(), types[i].gpu_type));
@@ -110,10 +115,18 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
   if (trace.empty())
     return Error(
         fmt::format("no job of the trace is submitted in its first {} hours", options.hours));
-  const TypeChooser chooser(types, cluster, options);
-  if (chooser.empty())
+  // By number of GPUs; 0: any.
+  std::map<int, TypeChooser> choosers;
+  for (const TraceJob& job : trace) {
+    const int gpus = options.own_gpus ? static_cast<int>(job.gpus) : 0;
+    const auto [at, is_new] = choosers.try_emplace(gpus, types, cluster, options, gpus);
+    if (!is_new || !at->second.empty()) continue;
+    if (options.own_gpus)
+      return Error(fmt::format("no model that the mix asks for has a plan on {} GPUs of cluster {}",
+                               gpus, cluster.name()));
     return Error(fmt::format("no model that the mix asks for fits cluster {} with its {} GPUs",
                              cluster.name(), cluster.gpu_count()));
+  }
 
   const double share = options.sample ? cluster.gpu_count() / options.trace_gpus : 1;
   const double offered = gpu_time(trace) * share;
@@ -129,12 +142,13 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
   for (const TraceJob& job : trace) {
     JobSpec spec;
     spec.id = static_cast<std::uint32_t>(workload.jobs.size() + 1);
-    spec.type = chooser.choose(models);
+    spec.type = choosers.at(options.own_gpus ? static_cast<int>(job.gpus) : 0).choose(models);
     spec.elastic = models.uniform() >= options.rigid_share;
     // Drawn for rigid jobs too: the same jobs consent whatever the share of rigid ones.
     spec.consents = consents.uniform() < options.consent_share && spec.elastic;
     spec.submit_s = job.submit_s / options.intensity;
     spec.basic_s = job.duration_s;
+    spec.account = job.account;
     spec.limit_s = limits.between(kMinLimit, kMaxLimit);
     mapped += spec.basic_s * types[static_cast<std::size_t>(spec.type)].gpus;
     workload.jobs.push_back(spec);

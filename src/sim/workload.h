@@ -39,6 +39,7 @@ struct JobSpec {
   double limit_s = 0;  ///< its Slurm time limit
   bool elastic = true;
   bool consents = false;  ///< to be submitted for the GPUs of JobType::least
+  std::string account;    ///< TraceJob::account
 };
 
 struct Workload {
@@ -66,6 +67,9 @@ struct WorkloadOptions {
   /// GPUs of the cluster that the trace is from; the default is Philly's.
   double trace_gpus = 2490;
   bool sample = true;  ///< false: uses every job of the trace, with unchanged GPU-time
+  /// Each job has as many GPUs as in the trace, and a model that trains on these; else the GPUs of
+  /// the model that it draws. REQUIRES: !sample, and JobTypeOptions::gpu_counts of the trace.
+  bool own_gpus = false;
 };
 
 struct JobTypeOptions {
@@ -76,6 +80,9 @@ struct JobTypeOptions {
   /// Share of its GPUs for which JobType::least is made, rounded up to the next number on which a
   /// plan fits; 0: none is made.
   double least_share = 0;
+  /// Each model is tuned for each of these numbers of GPUs on which it has a plan, in the place of
+  /// its own number; empty: its own.
+  std::vector<int> gpu_counts = {};
 };
 
 /// Models of Suika's Table 1, tuned for `cluster`: one entry for each of its GPU types on which a
@@ -91,7 +98,8 @@ std::vector<std::string> left_out(const cluster::Cluster& cluster, bool with_xl)
 /// size by duration, so that long jobs are as frequent as in the trace. Each trains a random model
 /// by the mix, and asks for GPUs of a type that holds it, the more often the more there are; one
 /// factor scales durations so that the GPU-time is the same share of the trace's. Each seed draws
-/// another sample.
+/// another sample. With own_gpus the model is one of those that are tuned for the job's GPUs; the
+/// error names a number of GPUs for which `types` has none.
 Result<Workload> make_workload(const Trace& trace, const std::vector<JobType>& types,
                                const cluster::Cluster& cluster, const WorkloadOptions& options,
                                std::uint64_t seed);

@@ -19,6 +19,7 @@
 #include "tools/commands.h"
 #include "tools/files.h"
 #include "tools/output.h"
+#include "tools/sim_site.h"
 #include "tools/text_table.h"
 
 namespace swell::tools {
@@ -30,7 +31,7 @@ struct Options {
               base = "fifo", mix = "3:1:1";
   std::string decision_time = "measured", remaining = "unknown", profiles = "before",
               profile_detail = "full", backfill = "on", clocks = "on", redeployment = "suika", json,
-              csv, speeds, report;
+              csv, speeds, report, gpu_type;
   std::vector<std::string> policies, settings;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 0, aggressiveness = -1,
@@ -39,9 +40,16 @@ struct Options {
          growth_interval = control::SwellConf{}.growth_interval_s,
          grant_expiry = control::SwellConf{}.grant_expiry_s,
          profile_wait = control::SwellConf{}.profile_wait_s;
-  int seeds = 1, first_seed = 1, jobs = 0, threads = 0, profile_steps = sim::Reporting{}.steps;
-  bool sample = false, leave_out_large = false;
+  int seeds = 1, first_seed = 1, jobs = 0, threads = 0, profile_steps = sim::Reporting{}.steps,
+      days = 31;
+  bool sample = false, leave_out_large = false, site = false;
 };
+
+/// Of jobs of a site, whose users have not been asked.
+constexpr double kSiteRigidShare = 0.5;
+/// Decides for jobs without a profile, as Swell does for programs that it knows nothing of, and is
+/// quick enough for a month of jobs.
+constexpr const char* kSitePolicy = "fewest-first";
 
 constexpr double kGeneratedHours = 8;
 /// Ratios of fewer jobs are warned of.
@@ -83,11 +91,18 @@ Result<sim::Mix> read_mix(const std::string& text) {
   return mix;
 }
 
-Result<sim::Experiment> read_experiment(const Options& options) {
+/// `site`: null unless --site is given.
+Result<sim::Experiment> read_experiment(const Options& options, const Site* site) {
   sim::Experiment made;
-  auto cluster = read_cluster(options);
-  if (!cluster) return cluster.error();
-  made.cluster = std::make_shared<cluster::Cluster>(std::move(*cluster));
+  if (site != nullptr) {
+    made.cluster = site->cluster;
+    made.trace = site->trace.jobs;
+    made.workload.own_gpus = true;
+  } else {
+    auto cluster = read_cluster(options);
+    if (!cluster) return cluster.error();
+    made.cluster = std::make_shared<cluster::Cluster>(std::move(*cluster));
+  }
   if (!options.trace.empty()) {
     auto text = read_file(options.trace);
     if (!text) return text.error();
@@ -255,7 +270,14 @@ void print_consent(const sim::Results& results) {
 }
 
 int run(const Options& options) {
-  auto experiment = read_experiment(options);
+  std::optional<Site> site;
+  if (options.site) {
+    auto loaded = load_site(options.days, options.gpu_type);
+    if (!loaded) return fail(loaded.error());
+    site = *std::move(loaded);
+    for (const std::string& note : site->notes) complain(note);
+  }
+  auto experiment = read_experiment(options, site ? &*site : nullptr);
   if (!experiment) return fail(experiment.error());
   if (auto good = sim::check_policies(experiment->policies, experiment->settings); !good)
     return fail(good.error());
@@ -266,12 +288,16 @@ int run(const Options& options) {
   if (options.leave_out_large && !left_out.empty())
     complain(fmt::format("left out of the mix, since they need more GPUs than the cluster's {}: {}",
                          experiment->cluster->gpu_count(), fmt::join(left_out, ", ")));
-  if (options.json != "-") {
+  if (site && options.json != "-") {
+    write_text(site_page(*site, *experiment, *results, options.days));
+  } else if (options.json != "-") {
     say("{} on {} GPUs of {}, {} seed{}\n", sim::jobs_text(*results, *experiment),
         experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
         options.seeds == 1 ? "" : "s");
     print_table(*results);
     print_consent(*results);
+  }
+  if (options.json != "-") {
     if (results->jobs < kFewJobs)
       complain(
           fmt::format("{} jobs carry these ratios; with fewer than {} they say little: take "
@@ -307,10 +333,22 @@ Action add_sim(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand(
       "sim", "Simulate policies on a cluster, with jobs from a trace or made up");
+  CLI::Option* site = sub->add_flag(
+      "--site", options->site,
+      "This cluster and the jobs of its last month, from slurmctld and sacct: what Swell would "
+      "have brought, by account");
+  sub->add_option("--days", options->days, "With --site: days of jobs that are read")
+      ->check(CLI::Range(1, 3660))
+      ->needs(site)
+      ->capture_default_str();
+  sub->add_option("--gpu-type", options->gpu_type,
+                  "With --site: type for GPUs whose own the catalogue lacks, such as h100")
+      ->needs(site);
   sub->add_option("--cluster", options->cluster,
                   "NODESxGPUS:TYPE, such as 8x8:h100, or a JSON file")
+      ->excludes(site)
       ->capture_default_str();
-  sub->add_option(
+  CLI::Option* trace = sub->add_option(
       "--trace", options->trace,
       "What sacct -P or sacct --json prints, a published trace, or a table with submit_s, num_gpus "
       "and duration_s (default: made-up jobs)");
@@ -321,9 +359,9 @@ Action add_sim(CLI::App& app) {
       ->check(CLI::Range(0.01, 10.0))
       ->capture_default_str();
   sub->add_option("--policy", options->policies,
-                  "Policies, separated by commas: fifo, sjf, or one that lends or places")
-      ->delimiter(',')
-      ->required();
+                  "Policies, separated by commas: fifo, sjf, or one that lends or places (with "
+                  "--site: fewest-first)")
+      ->delimiter(',');
   sub->add_option("--seeds", options->seeds, "Repetitions with other samples of the trace")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
@@ -369,8 +407,10 @@ Action add_sim(CLI::App& app) {
          "A job has up to so many times its GPUs, as by max=4x; 0: as many as pay, without max=")
       ->check(CLI::Range(0.0, 10000.0))
       ->capture_default_str();
-  sub->add_option("--rigid-share", options->rigid_share, "Share of jobs that are not elastic")
-      ->check(CLI::Range(0.0, 1.0));
+  CLI::Option* rigid_share =
+      sub->add_option("--rigid-share", options->rigid_share,
+                      "Share of jobs that are not elastic (with --site: 0.5)")
+          ->check(CLI::Range(0.0, 1.0));
   sub->add_option("--consent-share", options->consent_share,
                   "Share of elastic jobs that start with fewer GPUs where the policy honours it")
       ->check(share_check(true));
@@ -389,7 +429,8 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   CLI::Option* sample =
       sub->add_flag("--sample", options->sample,
-                    "A sample of the trace, in proportion to the cluster, not every job");
+                    "A sample of the trace, in proportion to the cluster, not every job")
+          ->excludes(site);
   sub->add_option("--trace-gpus", options->trace_gpus,
                   "GPUs of the cluster that the trace is from, for --sample")
       ->check(CLI::PositiveNumber)
@@ -457,7 +498,14 @@ Action add_sim(CLI::App& app) {
                   "Write to a file how fast each job of the first seed is on how many GPUs");
   sub->add_option("--report", options->report,
                   "Write a page to look at, HTML without anything from outside");
-  return [options] { return run(*options); };
+  trace->excludes(site);
+  return [options, rigid_share] {
+    if (options->policies.empty() && !options->site)
+      return fail(Error("--policy is required, such as --policy fifo,swell"));
+    if (options->policies.empty()) options->policies = {kSitePolicy};
+    if (options->site && rigid_share->count() == 0) options->rigid_share = kSiteRigidShare;
+    return run(*options);
+  };
 }
 
 }  // namespace swell::tools

@@ -180,3 +180,21 @@ Test(trace, errors_name_line_column_and_value) {
   cr_assert_not(trace_from_csv("submit_s,num_gpus,duration_s\n").ok());
   cr_assert_not(trace_from_csv("").ok());
 }
+
+Test(trace, companions_of_a_site_are_left_out_and_counted) {
+  const char* text =
+      "JobIDRaw|Account|QOS|Partition|Submit|ElapsedRaw|AllocTRES|State\n"
+      "1|a|normal|gpu|2026-11-20T16:00:00|600|gres/gpu=2|COMPLETED\n"
+      "2|a|expansion|gpu|2026-11-20T16:01:00|300|gres/gpu=4|PREEMPTED\n"
+      "3|a|normal|lent|2026-11-20T16:02:00|300|gres/gpu=4|PREEMPTED\n";
+  const auto all = trace_from_csv(text);
+  cr_assert(all.ok());
+  cr_expect_eq(all->jobs.size(), 3u);
+  const auto by_qos = trace_from_csv(text, {"expansion", ""});
+  cr_assert(by_qos.ok());
+  cr_expect_eq(by_qos->jobs.size(), 2u);
+  cr_expect_eq(by_qos->left_out.at("were lent to other jobs by Swell"), 1);
+  const auto by_partition = trace_from_csv(text, {"", "lent"});
+  cr_assert(by_partition.ok());
+  cr_expect_eq(by_partition->jobs.size(), 2u);
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/sim_site.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+
+#include "control/swell_conf.h"
+#include "core/cluster/gpu_type.h"
+#include "sim/accounts.h"
+#include "slurm/live_slurm.h"
+#include "tools/doctor/child_process.h"
+#include "tools/output.h"
+#include "tools/text_table.h"
+#include "tools/topo_cluster.h"
+
+namespace swell::tools {
+
+namespace {
+
+/// Some databases take minutes for a month of jobs.
+constexpr auto kPatience = std::chrono::seconds(600);
+/// Accounts with a row of their own.
+constexpr std::size_t kAccounts = 20;
+
+/// Descriptions of types that the site has and the catalogue lacks: those of `assumed`.
+Result<std::vector<cluster::GpuType>> assumed_types(const cluster::Fabric& fabric,
+                                                    const std::string& assumed) {
+  std::vector<cluster::GpuType> types;
+  if (assumed.empty()) return types;
+  const auto known = cluster::find_gpu_type(assumed);
+  if (!known)
+    return Error(
+        fmt::format("--gpu-type \"{}\" is not a type that swell sim knows, such as h100", assumed));
+  std::map<std::string, bool> seen;
+  for (int i = 0; i < fabric.size(); ++i) {
+    const std::string& name = fabric.node(i).gpu_type;
+    if (fabric.node(i).gpus == 0 || seen[name] || cluster::find_gpu_type(name)) continue;
+    seen[name] = true;
+    types.push_back(*known);
+    types.back().name = name;
+  }
+  return types;
+}
+
+/// By the site's swell.conf; nowhere where it has none yet.
+sim::Companions companions_of_site() {
+  const auto slurmctld = slurm::load_controller_config();
+  if (!slurmctld) return {};
+  const auto conf = control::SwellConf::load(control::swell_conf_path(slurmctld->slurm_conf));
+  if (!conf) return {};
+  return {conf->expansion_qos, conf->expansion_partition};
+}
+
+Result<sim::TraceFile> jobs_of_site(int days) {
+  const auto printed =
+      doctor::output_of({"sacct", "-aXP", "-S", fmt::format("now-{}days", days), "-E", "now", "-o",
+                         "JobIDRaw,Account,QOS,Partition,Submit,ElapsedRaw,AllocTRES,State"},
+                        kPatience);
+  if (!printed)
+    return Error(fmt::format("{}; swell sim --site reads jobs from Slurm's accounting; without it "
+                             "give --trace FILE in the place of --site",
+                             printed.error().message()))
+        .while_doing("sacct");
+  auto trace = sim::trace_from_csv(*printed, companions_of_site());
+  if (!trace) return trace.error().while_doing("sacct");
+  return trace;
+}
+
+std::string minutes(double seconds) {
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string hours(double gpu_s) { return fmt::format("{:.0f}", gpu_s / 3600); }
+
+std::vector<std::string> cells(const sim::AccountRow& row, const std::string& name) {
+  const bool elastic = row.elastic > 0, rigid = row.jobs > row.elastic;
+  return {
+      name,
+      fmt::format("{}", row.jobs),
+      hours(row.basic_gpu_s),
+      hours(row.lent_gpu_s),
+      elastic ? minutes(row.elastic_jct_without_s) : "-",
+      elastic ? minutes(row.elastic_jct_with_s) : "-",
+      elastic ? fmt::format("{:.2f}x", row.elastic_jct_without_s / row.elastic_jct_with_s) : "-",
+      rigid ? minutes(row.rigid_wait_without_s) : "-",
+      rigid ? minutes(row.rigid_wait_with_s) : "-",
+      rigid ? minutes(row.most_rigid_delay_s) : "-"};
+}
+
+/// The rows of the largest accounts, the others as one, and all jobs.
+std::string account_table(const std::vector<sim::AccountRow>& rows) {
+  using Align = TextTable::Align;
+  TextTable table({{"account"},
+                   {"jobs", Align::right},
+                   {"GPU-hours", Align::right},
+                   {"lent", Align::right},
+                   {"elastic: without", Align::right},
+                   {"with Swell", Align::right},
+                   {"faster", Align::right},
+                   {"rigid wait: without", Align::right},
+                   {"with Swell", Align::right},
+                   {"most delay", Align::right}});
+  const std::size_t accounts = rows.size() - 1;
+  for (std::size_t i = 0; i < std::min(accounts, kAccounts); ++i)
+    table.add(cells(rows[i], rows[i].account.empty() ? "(no account)" : rows[i].account));
+  if (accounts > kAccounts) table.add({fmt::format("and {} more", accounts - kAccounts)});
+  table.add(cells(rows.back(), "all"));
+  return table.text();
+}
+
+}  // namespace
+
+Result<Site> load_site(int days, const std::string& gpu_type) {
+  auto fabric = load_fabric({});
+  if (!fabric) return fabric.error();
+  const auto types = assumed_types(fabric->fabric, gpu_type);
+  if (!types) return types.error();
+  auto cluster = fabric->fabric.to_cluster("site", *types);
+  if (!cluster)
+    return Error(cluster.error().message() +
+                 "; name a type that is like it by --gpu-type, such as --gpu-type h100");
+  if (cluster->gpu_count() == 0)
+    return Error("no node of this cluster has GPUs in its Gres; give --cluster and --trace");
+  auto trace = jobs_of_site(days);
+  if (!trace) return trace.error();
+  trace->leave_out_larger(cluster->gpu_count(), "the cluster");
+  if (trace->jobs.empty())
+    return Error("no job of it can be simulated: " + trace->left_out_text()).while_doing("sacct");
+  return Site{std::make_shared<cluster::Cluster>(*std::move(cluster)), *std::move(trace),
+              std::move(fabric->notes)};
+}
+
+std::string site_page(const Site& site, const sim::Experiment& experiment,
+                      const sim::Results& results, int days) {
+  const cluster::Cluster& cluster = *site.cluster;
+  std::vector<std::string> types;
+  for (const cluster::GpuType& type : cluster.types()) types.push_back(type.name);
+  std::string page =
+      line_of("{} GPU jobs that began in the last {}, on {} GPUs of {} nodes ({}).\n", results.jobs,
+              days == 1 ? "day" : fmt::format("{} days", days), cluster.gpu_count(),
+              cluster.nodes().size(), fmt::format("{}", fmt::join(types, ", ")));
+  if (!site.trace.left_out.empty()) page += line_of("Left out: {}.\n", site.trace.left_out_text());
+  if (results.without_plan > 0)
+    page += line_of("Left out: {} on whose number of GPUs no model of the mix has a plan.\n",
+                    results.without_plan);
+  page += line_of(
+      "Assumed: {:.0f} % of the jobs are elastic (--rigid-share), each trains a model of Suika's "
+      "Table 1 on its own GPUs (--mix), as long as it took.\n",
+      100 * (1 - experiment.workload.rigid_share));
+  for (std::size_t i = 0; i < results.policies.size(); ++i) {
+    if (results.policies[i] == "fifo") continue;
+    const sim::Outcome& with = results.outcomes[i].front();
+    const sim::Metrics& metrics = results.metrics[i];
+    page += line_of(
+        "\nPolicy {}: GPUs in use {:.0f} % in the place of {:.0f} %; {:.0f} GPU-hours lent; {} "
+        "resizes.\n",
+        results.policies[i], 100 * metrics.gpu_utilization.mean,
+        100 * results.fifo.front().used_gpu_s /
+            (results.fifo.front().makespan_s * results.fifo.front().gpus),
+        with.lent_gpu_s / 3600, with.reconfigurations);
+    page += account_table(sim::account_rows(results.workload, with, results.fifo.front()));
+  }
+  return page;
+}
+
+}  // namespace swell::tools
