@@ -206,7 +206,9 @@ static_assert(offsetof(nccl::Config, size) == offsetof(ncclConfig_t, size));
 static_assert(offsetof(nccl::Config, magic) == offsetof(ncclConfig_t, magic));
 static_assert(offsetof(nccl::Config, version) == offsetof(ncclConfig_t, version));
 static_assert(offsetof(nccl::Config, blocking) == offsetof(ncclConfig_t, blocking));
-static_assert(nccl::Config{}.magic == NCCL_API_MAGIC);
+// Versions before 2.28 have no name for the number.
+constexpr ncclConfig_t kTheirConfig = NCCL_CONFIG_INITIALIZER;
+static_assert(nccl::Config{}.magic == kTheirConfig.magic);
 #endif
 
 }  // namespace
