@@ -53,6 +53,15 @@ def _boot() -> str:
         return ""
 
 
+def _numbers(start: Any) -> tuple[int, int]:
+    """Returns epoch and number of requeues of a lock's start_number; 0 for what is not there, or damaged."""
+    try:
+        epoch, requeues = (int(text or 0) for text in start)
+    except (TypeError, ValueError):
+        return 0, 0
+    return epoch, requeues
+
+
 class FolderLock:
     """A file in a folder that says which run writes there; its holder touches it while it lives.
 
@@ -78,7 +87,7 @@ class FolderLock:
     def _read(self) -> tuple[dict[str, Any], float] | None:
         """The holder and when the file was touched, by the file server's clock; None: there is no file."""
         try:
-            with open(self.path) as file:       # open() makes NFS ask the server
+            with open(self.path, errors="replace") as file:       # open() makes NFS ask the server
                 text, touched = file.read(), os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:
             return None
@@ -107,8 +116,8 @@ class FolderLock:
         mine = self._content()
         if all(holder.get(name) == mine[name] for name in ("boot", "host", "pid", "start")):
             return True
-        epoch, requeues = (int(text or 0) for text in holder.get("start_number") or (0, 0))
-        my_epoch, my_requeues = (int(text or 0) for text in mine["start_number"])
+        epoch, requeues = _numbers(holder.get("start_number"))
+        my_epoch, my_requeues = _numbers(mine["start_number"])
         # One job may have several swellruns, whose epochs have nothing to do with each other's.
         is_of_swellrun = any(mine[name] and holder.get(name) == mine[name] for name in ("swellrun", "shim"))
         is_of_job = bool(mine["run"]) and holder.get("run") == mine["run"]

@@ -286,9 +286,11 @@ def test_two_swellruns_of_one_job_do_not_take_each_others_folder(tmp_path, monke
     assert subprocess.run(take, env=other, check=False).returncode == 0, "it may go on from what the first has left"
 
 
-def test_a_file_that_says_nothing_of_its_holder_does_not_block(tmp_path, monkeypatch):
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[1]", b'{"start_number": 7}', b'{"start_number": ["x", null, "1"], "pid": "me"}'])
+def test_a_damaged_file_of_a_holder_does_not_block(tmp_path, monkeypatch, content):
     monkeypatch.setattr(_lock, "_SILENT_S", 0.2)
-    (tmp_path / "run.lock").write_text("")
+    monkeypatch.setenv("SWELL_JOB_ID", "9")
+    (tmp_path / "run.lock").write_bytes(content)
     lock = _lock.FolderLock(tmp_path)
     lock.acquire()
     assert lock.is_held
