@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from swell import _identity, _native, _request, data
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
+from swell._averaged import Averaged
 from swell._lock import FolderLock
 from swell._profile import Profile
 from swell.checkpoint import lock_together
@@ -27,17 +28,19 @@ class Departure:
         self._agreement: Agreement | None = None
         self._group: dist.ProcessGroup | None = None
         self._bar = ""      # why no start could go on from a checkpoint
+        self._held = ""     # why no other workers could train what is trained by now
         self._sizes: list[int] = []
         self._has_declined = False
         self._lock: FolderLock | None = None
         self._live: LiveState | None = None
         self.before_leaving: Callable[[], Any] = lambda: None
         self.trained: _identity.Trained | None = None       # as a start would have it
+        self.averaged: Averaged | None = None       # of DistributedDataParallel
         self.profile: Profile | None = None     # where the state is handed over live
 
     def listen(self, global_batch: int) -> None:
         """From now on workers may be asked to leave, for a number over which the global batch divides."""
-        self._sizes = data.sizes(global_batch)
+        self._sizes, self._held = data.sizes(global_batch), ""
         _request.can_run_with(self._sizes)
         _request.listen(leaves_at_once=True)
 
@@ -131,9 +134,12 @@ class Departure:
         if why := self.trained.why_not():
             self.bar(why)
             self._live = self.profile = None
-        elif self._live is not None and (why := self.trained.why_not_live()):
-            self._live = self.profile = None
-            self._lend_nothing(why)
+        elif not self._held:
+            self._held = self.trained.why_not_live() if self._live is not None else ""
+            self._held = self._held or (self.averaged.why_not() if self.averaged is not None else "")
+            if self._held:
+                self._live = self.profile = None
+                self._lend_nothing(self._held)
 
     def decline(self, why: str) -> None:
         """Train on although workers were asked to leave, and be lent nothing until saved(). Every worker calls it."""
@@ -144,7 +150,7 @@ class Departure:
         """A whole checkpoint has been written: what declined one is over."""
         if self._has_declined and not self._bar:
             self._has_declined = False
-            _request.can_run_with(self._sizes)
+            _request.can_run_with([_request.place().world] if self._held else self._sizes, self._held)
 
     def pass_boundary(self, rest: Any, samples: float) -> None:
         """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often.

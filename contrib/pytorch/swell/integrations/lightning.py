@@ -165,7 +165,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         set_up(trainer)
         # Here and not in a hook: other callbacks may have restored groups of an optimizer before ours.
         self._departure.trained = _identity.Trained(pl_module, trainer.optimizers)
-        average_what_is_trained(trainer.strategy.model)
+        self._departure.averaged = average_what_is_trained(trainer.strategy.model)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.

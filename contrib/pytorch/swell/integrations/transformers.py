@@ -255,7 +255,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """The model and its optimizer are as the script has made them; callbacks may change what is trained from now on."""
         if self._departure.trained is None:
             self._departure.trained = _identity.Trained(self.trainer.model_wrapped, [self._optimizer()])
-            average_what_is_trained(self.trainer.model_wrapped)
+            self._departure.averaged = average_what_is_trained(self.trainer.model_wrapped)
         return self._departure.trained
 
     def _around_load_rng_state(self, load: Any, checkpoint: Any) -> None:
