@@ -65,8 +65,8 @@ def _numbers(start: Any) -> tuple[int, int]:
 class FolderLock:
     """A file in a folder that says which run writes there; its holder touches it while it lives.
 
-    One process of a run holds it. A later start of the same swellrun, or of the job that Slurm has requeued, takes it over at once; so does any run where the holder is
-    gone: on this machine its process has ended, on another the file is not touched any more. Safe on NFS: the file comes
+    One process of a run holds it. A later start of the same swellrun, or of the job that Slurm has requeued, takes it over at once.
+    So does any run where the holder is gone: on this machine its process has ended, on another the file is not touched any more. Safe on NFS: the file comes
     into being by link(), and its age is never compared with this machine's clock.
     """
 
@@ -119,8 +119,10 @@ class FolderLock:
         epoch, requeues = _numbers(holder.get("start_number"))
         my_epoch, my_requeues = _numbers(mine["start_number"])
         # One job may have several swellruns, whose epochs have nothing to do with each other's.
-        is_of_swellrun = any(mine[name] and holder.get(name) == mine[name] for name in ("swellrun", "shim"))
         is_of_job = bool(mine["run"]) and holder.get("run") == mine["run"]
+        is_of_swellrun = any(mine[name] and holder.get(name) == mine[name] for name in ("swellrun", "shim"))
+        if not mine["swellrun"] and not holder.get("swellrun"):     # of a version that does not give SWELL_RUN
+            is_of_swellrun = is_of_swellrun or is_of_job
         return (is_of_swellrun and epoch < my_epoch) or (is_of_job and requeues < my_requeues)
 
     def acquire(self) -> None:

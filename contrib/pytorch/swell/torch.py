@@ -53,20 +53,7 @@ def _check_layout(model: torch.nn.Module, world: int) -> None:
                             f"shares the samples out over all {world} of them: give fully_shard a mesh of one dimension, or use swell.torch.Engine")
 
 
-_training: list[weakref.ref[Elastic]] = []      # the one that is made, and has not ended its loop
-
-
-def _refuse_second(model: torch.nn.Module) -> None:
-    """Raises where another Elastic has not ended: both would answer the same request to leave, each with a part of the state."""
-    if _training and _training[0]() is not None:
-        gc.collect()        # one that a loop has dropped
-    other = _training[0]() if _training else None
-    if other is not None:
-        def name(each: torch.nn.Module) -> str:
-            return type(getattr(getattr(each, "_orig_mod", each), "module", each)).__name__
-        raise RuntimeError(f"Elastic of {name(model)}: the Elastic of {name(other.model)} in {os.fspath(other._checkpoints.folder)} has not ended its loop, and one loop has one "
-                           "Elastic: put both models into one torch.nn.Module with one optimizer of several groups, or train the second one "
-                           "after the loop of the first")
+_loops: list[weakref.ref[Elastic]] = []     # the one whose batches() have begun last
 
 
 class Elastic:
@@ -110,7 +97,6 @@ class Elastic:
                  scaler: torch.amp.GradScaler | None = None) -> None:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
-        _refuse_second(model)
         here = _request.place()
         if here.world > 1 and not dist.is_initialized():
             raise RuntimeError(f"there are {here.world} workers; call torch.distributed.init_process_group() before Elastic()")
@@ -152,7 +138,6 @@ class Elastic:
             self._look_at_trained()
             if self._live is not None:
                 self._live.follow()
-        _training[:] = [weakref.ref(self)]
 
     # ---- what is looked at before anything is lent
 
@@ -194,7 +179,8 @@ class Elastic:
         if self._bar:
             return
         trained = self._checkpoints.trained
-        if why := trained.why_not_live() if self._live is not None else trained.why_not():
+        why = trained.why_not_live() if self._live is not None else trained.why_not()
+        if why := why or (self._averaged.why_not() if self._averaged is not None else ""):
             self._bar, self._live, self._profile = why, None, None
             self._offer_sizes()
 
@@ -231,12 +217,7 @@ class Elastic:
         """
         if epochs is None and steps is None:
             raise ValueError("batches() needs epochs or steps: where does training end?")
-        try:
-            yield from self._batches(dataset, epochs, steps, shuffle, drop_last, loader)
-        finally:
-            _training.clear()
-
-    def _batches(self, dataset: Any, epochs: int | None, steps: int | None, shuffle: bool, drop_last: bool, loader: dict[str, Any]) -> Iterator[Any]:
+        _loops[:] = [weakref.ref(self)]
         self._checkpoints.take_over(self._checkpoints.group)
         sampler = self._sampler = self._sampler_of(dataset, shuffle, drop_last, loader)
         if self._data is not None:
@@ -265,6 +246,17 @@ class Elastic:
         if self.steps:
             self._save(wait=True)
         self._checkpoints.lock.release()
+
+    def _check_alone(self) -> None:
+        """Raises where another Elastic's loop has begun within this one's: both would answer one request to leave, each with a part of the state."""
+        other = _loops[0]() if _loops else self
+        if other is self:
+            return
+
+        def name(each: Elastic | None) -> str:
+            return type(getattr(getattr(each.model, "_orig_mod", each.model), "module", each.model)).__name__ if each is not None else "another model"
+        raise RuntimeError(f"the Elastic of {name(self)} and that of {name(other)} train in one loop, and one loop has one Elastic: put both models into one "
+                           "torch.nn.Module with one optimizer of several groups, or train the second one after the loop of the first")
 
     def _sampler_of(self, dataset: Any, shuffle: bool, drop_last: bool, loader: dict[str, Any]) -> data.ElasticSampler | Stream:
         if not is_stream(dataset):
@@ -309,6 +301,7 @@ class Elastic:
 
         loss: scalar, the mean over the batch's samples. Returns whether the optimizer has stepped.
         """
+        self._check_alone()
         if self._has_moved:     # it polled between a batch and its step
             return False
         if not self._has_looked:

@@ -286,6 +286,17 @@ def test_two_swellruns_of_one_job_do_not_take_each_others_folder(tmp_path, monke
     assert subprocess.run(take, env=other, check=False).returncode == 0, "it may go on from what the first has left"
 
 
+def test_a_later_start_takes_the_folder_under_a_swellrun_that_has_no_name(tmp_path, monkeypatch):
+    monkeypatch.delenv("SWELL_RUN", raising=False)
+    for variable, value in {"SWELL_JOB_ID": "9", "SWELL_SHIM": "@1", "SWELL_EPOCH": "1"}.items():
+        monkeypatch.setenv(variable, value)
+    first = _lock.FolderLock(tmp_path)
+    first.acquire()
+    take = [sys.executable, "-c", f"from swell._lock import FolderLock; FolderLock({str(tmp_path)!r}).acquire()"]
+    assert subprocess.run(take, env={**os.environ, "SWELL_SHIM": "@2", "SWELL_EPOCH": "1"}, capture_output=True, check=False).returncode == 1
+    assert subprocess.run(take, env={**os.environ, "SWELL_SHIM": "@2", "SWELL_EPOCH": "2"}, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[1]", b'{"start_number": 7}', b'{"start_number": ["x", null, "1"], "pid": "me"}'])
 def test_a_damaged_file_of_a_holder_does_not_block(tmp_path, monkeypatch, content):
     monkeypatch.setattr(_lock, "_SILENT_S", 0.2)
@@ -324,21 +335,40 @@ def test_a_scaler_trains_as_none_does_is_saved_and_skips_what_overflows(tmp_path
 
 
 @apart
-def test_a_second_elastic_beside_one_that_trains_is_refused_by_name(tmp_path):
+def test_two_elastic_in_one_loop_are_refused_by_name_and_one_after_the_other_are_not(tmp_path):
     class Generator(torch.nn.Linear):
         pass
     generator, discriminator = Generator(4, 1), torch.nn.Linear(4, 1)
-    first = Elastic(generator, torch.optim.SGD(generator.parameters(), lr=0.1), directory=tmp_path / "a", global_batch=10)
+    g = Elastic(generator, torch.optim.SGD(generator.parameters(), lr=0.1), directory=tmp_path / "a", global_batch=10)
+    d = Elastic(discriminator, torch.optim.SGD(discriminator.parameters(), lr=0.1), directory=tmp_path / "b", global_batch=10)
+    refused = r"one loop has one Elastic.*with one optimizer of several"
+    before = discriminator.weight.clone()
 
-    def second():
-        return Elastic(discriminator, torch.optim.SGD(discriminator.parameters(), lr=0.1), directory=tmp_path / "b", global_batch=10)
-    for x, _ in first.batches(DATA, steps=3):
-        with pytest.raises(RuntimeError, match=r"Elastic of Linear: the Elastic of Generator in \S*/a has not ended its loop.*with one optimizer of several"):
-            second()
-        if first.step(generator(x).mean()) and first.steps == 2:
-            break       # as one that stops early
-    assert second().steps == 0
-    second()        # of a program that has dropped the one before
+    for x, _ in g.batches(DATA, steps=3):       # as of a GAN
+        g.step(generator(x).mean())
+        with pytest.raises(RuntimeError, match=r"the Elastic of Linear and that of Generator train in one loop.*" + refused):
+            d.step(discriminator(x).mean())
+        break
+    with pytest.raises(RuntimeError, match=refused):
+        for (x, _), (y, _) in zip(g.batches(DATA, steps=3), d.batches(DATA, steps=3), strict=True):
+            g.step(generator(x).mean())
+            d.step(discriminator(y).mean())
+    with pytest.raises(RuntimeError, match=r"the Elastic of Generator and that of Linear"):
+        for x, _ in g.batches(DATA, steps=3):
+            for y, _ in d.batches(DATA, steps=0):       # it has ended its loop within the other's
+                d.step(discriminator(y).mean())
+            g.step(generator(x).mean())
+    assert torch.equal(discriminator.weight, before), "nothing was trained before the error"
+
+    held = g.batches(DATA, steps=3)
+    for x, _ in held:
+        g.step(generator(x).mean())
+        break       # the loop of a script that stops early, and keeps what it read from
+    for x, _ in d.batches(DATA, steps=2):
+        d.step(discriminator(x).mean())
+    for x, _ in g.batches(DATA, steps=3):
+        g.step(generator(x).mean())
+    assert (g.steps, d.steps) == (3, 2)
 
 
 @apart
