@@ -9,8 +9,8 @@
 
 namespace swell::sim {
 
-/// What a policy brings the jobs of one account, beside the same jobs under fifo. Times in seconds,
-/// means over jobs; 0 where the account has no such job.
+/// Compares the jobs of one account under a policy with the same jobs under fifo. Times are in
+/// seconds and are means over jobs; 0 where the account has no such job.
 struct AccountRow {
   std::string account;  ///< empty: jobs whose trace names none
   int jobs = 0;
@@ -21,7 +21,7 @@ struct AccountRow {
   double elastic_jct_without_s = 0, elastic_jct_with_s = 0;
   /// Time that jobs which are not elastic wait for GPUs.
   double rigid_wait_without_s = 0, rigid_wait_with_s = 0;
-  double most_rigid_delay_s = 0;  ///< the latest of these ends so much later than under fifo
+  double most_rigid_delay_s = 0;  ///< the longest by which one ends later than under fifo
 };
 
 /// Compares two outcomes of `workload`, one under a policy and one under fifo: a row for each

@@ -181,9 +181,9 @@ int gpus_of(std::string_view tres) {
 /// Reader of the rows of `sacct -P`.
 class SacctRows {
  public:
-  static Result<SacctRows> make(const Delimited& table, const Companions& lent) {
+  static Result<SacctRows> make(const Delimited& table, const JobFilter& filter) {
     SacctRows made;
-    made.lent_ = lent;
+    made.filter_ = filter;
     made.qos_ = table.column("QOS"), made.partition_ = table.column("Partition");
     made.cells_ = table.heading().size();
     made.id_ = first_of(table, {"JobID", "JobIDRaw"}), made.state_ = table.column("State");
@@ -225,6 +225,10 @@ class SacctRows {
     read.submit_s = time_of(row.at(submit_));
     if (!read.submit_s)
       return wrong(row, "Submit", row.at(submit_), "a time such as 2026-11-20T16:02:51");
+    if (*read.submit_s < filter_.since_s) {
+      rows.leave_out("were submitted before");
+      return {};
+    }
     read.duration_s =
         raw_ ? read_number<double>(cell(row, raw_))
              : std::optional(static_cast<double>(slurm_text::seconds_of(cell(row, elapsed_))));
@@ -238,11 +242,11 @@ class SacctRows {
 
  private:
   bool is_companion(const Delimited::Row& row) const {
-    return (!lent_.qos.empty() && cell(row, qos_) == lent_.qos) ||
-           (!lent_.partition.empty() && cell(row, partition_) == lent_.partition);
+    return (!filter_.qos.empty() && cell(row, qos_) == filter_.qos) ||
+           (!filter_.partition.empty() && cell(row, partition_) == filter_.partition);
   }
 
-  Companions lent_;
+  JobFilter filter_;
   std::size_t cells_ = 0;
   std::optional<std::size_t> id_, state_, raw_, elapsed_, allocated_, requested_, account_, qos_,
       partition_;
@@ -334,11 +338,11 @@ std::string TraceFile::left_out_text() const {
   return text;
 }
 
-Result<TraceFile> trace_from_csv(std::string_view text, const Companions& lent) {
+Result<TraceFile> trace_from_csv(std::string_view text, const JobFilter& filter) {
   const auto table = Delimited::parse(text);
   if (!table) return table.error();
   if (table->column("Submit") && !table->column("submit_s"))
-    return read_all(*table, SacctRows::make(*table, lent));
+    return read_all(*table, SacctRows::make(*table, filter));
   return read_all(*table, PlainRows::make(*table));
 }
 

@@ -31,9 +31,11 @@ struct TraceFile {
   std::string left_out_text() const;
 };
 
-/// Where a site's companion jobs run; empty: nowhere else than other jobs.
-struct Companions {
+/// Selects jobs of `sacct`.
+struct JobFilter {
+  /// Where a site's companion jobs run, which are left out; empty: nowhere else than other jobs.
   std::string qos, partition;
+  double since_s = 0;  ///< jobs submitted before this moment, seconds since 1970, are left out
 };
 
 /// Reads a table (slurm_text::Delimited): with the columns submit_s, num_gpus and duration_s, in
@@ -41,8 +43,8 @@ struct Companions {
 /// and ElapsedRaw or Elapsed, in which steps are skipped; or a published trace by its own columns
 /// (Helios, Acme, Alibaba's PAI, MIT Supercloud). Jobs without GPUs or with parts of one, that did
 /// not run or that still run are left out and counted. The error names line and column of what is
-/// no number. `lent`: what says in `sacct`'s rows that a job was a companion, which are left out.
-Result<TraceFile> trace_from_csv(std::string_view text, const Companions& lent = {});
+/// no number. `filter` holds for rows of `sacct`; what it leaves out is counted.
+Result<TraceFile> trace_from_csv(std::string_view text, const JobFilter& filter = {});
 
 /// Reads a table as trace_from_csv() does, or JSON: what `sacct --json` prints, and Philly's log.
 Result<TraceFile> trace_from_text(std::string_view text);

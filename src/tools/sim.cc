@@ -45,7 +45,7 @@ struct Options {
   bool sample = false, leave_out_large = false, site = false;
 };
 
-/// Of jobs of a site, whose users have not been asked.
+/// Share of a site's jobs that are not elastic. It is assumed: nobody has asked the users.
 constexpr double kSiteRigidShare = 0.5;
 /// Decides for jobs without a profile, as Swell does for programs that it knows nothing of, and is
 /// quick enough for a month of jobs.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/sim_site.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
@@ -43,26 +47,37 @@ Result<std::vector<cluster::GpuType>> assumed_types(const cluster::Fabric& fabri
   return types;
 }
 
-/// By the site's swell.conf; nowhere where it has none yet.
-sim::Companions companions_of_site() {
+/// Where companions run by the site's swell.conf; nowhere where it has none yet. Adds a note where
+/// the file is there and cannot be read.
+sim::JobFilter companions_of_site(std::vector<std::string>& notes) {
   const auto slurmctld = slurm::load_controller_config();
   if (!slurmctld) return {};
-  const auto conf = control::SwellConf::load(control::swell_conf_path(slurmctld->slurm_conf));
-  if (!conf) return {};
+  const std::string path = control::swell_conf_path(slurmctld->slurm_conf);
+  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
+  const auto conf = control::SwellConf::load(path);
+  if (!conf) {
+    notes.push_back(fmt::format("{}; jobs that Swell itself lent count as jobs of users",
+                                conf.error().message()));
+    return {};
+  }
   return {conf->expansion_qos, conf->expansion_partition};
 }
 
-Result<sim::TraceFile> jobs_of_site(int days) {
-  const auto printed =
-      doctor::output_of({"sacct", "-aXP", "-S", fmt::format("now-{}days", days), "-E", "now", "-o",
-                         "JobIDRaw,Account,QOS,Partition,Submit,ElapsedRaw,AllocTRES,State"},
-                        kPatience);
+Result<sim::TraceFile> jobs_of_site(int days, std::vector<std::string>& notes) {
+  // Times as seconds since 1970, whatever the time zone. -S also selects jobs that were submitted
+  // before, and ran or waited at that time.
+  const auto printed = doctor::output_of(
+      {"env", "SLURM_TIME_FORMAT=%s", "sacct", "-aXP", "-S", fmt::format("now-{}days", days), "-E",
+       "now", "-o", "JobIDRaw,Account,QOS,Partition,Submit,ElapsedRaw,AllocTRES,State"},
+      kPatience);
   if (!printed)
     return Error(fmt::format("{}; swell sim --site reads jobs from Slurm's accounting; without it "
-                             "give --trace FILE in the place of --site",
+                             "give --trace FILE instead of --site",
                              printed.error().message()))
         .while_doing("sacct");
-  auto trace = sim::trace_from_csv(*printed, companions_of_site());
+  sim::JobFilter filter = companions_of_site(notes);
+  filter.since_s = static_cast<double>(std::time(nullptr)) - days * 86400.0;
+  auto trace = sim::trace_from_csv(*printed, filter);
   if (!trace) return trace.error().while_doing("sacct");
   return trace;
 }
@@ -124,7 +139,7 @@ Result<Site> load_site(int days, const std::string& gpu_type) {
                  "; name a type that is like it by --gpu-type, such as --gpu-type h100");
   if (cluster->gpu_count() == 0)
     return Error("no node of this cluster has GPUs in its Gres; give --cluster and --trace");
-  auto trace = jobs_of_site(days);
+  auto trace = jobs_of_site(days, fabric->notes);
   if (!trace) return trace.error();
   trace->leave_out_larger(cluster->gpu_count(), "the cluster");
   if (trace->jobs.empty())
@@ -139,7 +154,7 @@ std::string site_page(const Site& site, const sim::Experiment& experiment,
   std::vector<std::string> types;
   for (const cluster::GpuType& type : cluster.types()) types.push_back(type.name);
   std::string page =
-      line_of("{} GPU jobs that began in the last {}, on {} GPUs of {} nodes ({}).\n", results.jobs,
+      line_of("{} GPU jobs submitted in the last {}, on {} GPUs of {} nodes ({}).\n", results.jobs,
               days == 1 ? "day" : fmt::format("{} days", days), cluster.gpu_count(),
               cluster.nodes().size(), fmt::format("{}", fmt::join(types, ", ")));
   if (!site.trace.left_out.empty()) page += line_of("Left out: {}.\n", site.trace.left_out_text());
@@ -155,12 +170,15 @@ std::string site_page(const Site& site, const sim::Experiment& experiment,
     const sim::Outcome& with = results.outcomes[i].front();
     const sim::Metrics& metrics = results.metrics[i];
     page += line_of(
-        "\nPolicy {}: GPUs in use {:.0f} % in the place of {:.0f} %; {:.0f} GPU-hours lent; {} "
+        "\nPolicy {}: GPUs in use {:.0f} % instead of {:.0f} %; {:.0f} GPU-hours lent; {} "
         "resizes.\n",
         results.policies[i], 100 * metrics.gpu_utilization.mean,
         100 * results.fifo.front().used_gpu_s /
             (results.fifo.front().makespan_s * results.fifo.front().gpus),
         with.lent_gpu_s / 3600, with.reconfigurations);
+    page +=
+        "elastic: mean time from submission to end; rigid wait: mean wait of jobs that are not "
+        "elastic; most delay: the longest by which one of these ended later than without Swell\n";
     page += account_table(sim::account_rows(results.workload, with, results.fifo.front()));
   }
   return page;

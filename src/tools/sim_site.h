@@ -18,7 +18,7 @@ struct Site {
   std::vector<std::string> notes;  ///< what is not known of the cluster, one sentence each
 };
 
-/// Reads the nodes from slurmctld and the jobs that began in the last `days` days from `sacct`.
+/// Reads the nodes from slurmctld and the jobs submitted in the last `days` days from `sacct`.
 /// `gpu_type`: type of GPUs for which Slurm names none that the catalogue has; empty: none is
 /// assumed, and the error names the option.
 Result<Site> load_site(int days, const std::string& gpu_type);

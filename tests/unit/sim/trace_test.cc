@@ -181,7 +181,7 @@ Test(trace, errors_name_line_column_and_value) {
   cr_assert_not(trace_from_csv("").ok());
 }
 
-Test(trace, companions_of_a_site_are_left_out_and_counted) {
+Test(trace, companions_and_older_jobs_of_a_site_are_left_out_and_counted) {
   const char* text =
       "JobIDRaw|Account|QOS|Partition|Submit|ElapsedRaw|AllocTRES|State\n"
       "1|a|normal|gpu|2026-11-20T16:00:00|600|gres/gpu=2|COMPLETED\n"
@@ -194,6 +194,10 @@ Test(trace, companions_of_a_site_are_left_out_and_counted) {
   cr_assert(by_qos.ok());
   cr_expect_eq(by_qos->jobs.size(), 2u);
   cr_expect_eq(by_qos->left_out.at("were lent to other jobs by Swell"), 1);
+  const auto since = trace_from_csv(text, {"", "", 1795190430});  // 16:00:30
+  cr_assert(since.ok());
+  cr_expect_eq(since->jobs.size(), 2u);
+  cr_expect_eq(since->left_out.at("were submitted before"), 1);
   const auto by_partition = trace_from_csv(text, {"", "lent"});
   cr_assert(by_partition.ok());
   cr_expect_eq(by_partition->jobs.size(), 2u);
