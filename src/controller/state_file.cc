@@ -20,8 +20,9 @@ namespace swell::controller {
 
 namespace {
 
-/// Of the file; older ones are read too.
+/// Version of the file; older ones are read too.
 constexpr std::int64_t kVersion = 3;
+constexpr int kAllDigits = 17;  // a number that is read again is the same
 
 Error failure(const std::string& path) {
   return Error(fmt::format("{}: {}", path, std::strerror(errno)));
@@ -176,7 +177,8 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
                                   {"submissions", state.submissions.to_json()},
                                   {"pauses", state.pauses.to_json()}});
   const std::string fresh = path + ".new";
-  if (Result<void> written = write_synced(fresh, json.dump_pretty()); !written) return written;
+  if (Result<void> written = write_synced(fresh, json.dump_pretty(kAllDigits)); !written)
+    return written;
   if (std::rename(fresh.c_str(), path.c_str()) != 0) return failure(path);
   return {};
 }

@@ -11,8 +11,8 @@ namespace swell {
 
 namespace {
 
-std::string written(json_t* value, std::size_t flags) {
-  char* text = json_dumps(value, flags | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+std::string written(json_t* value, std::size_t flags, int digits = Json::kDigits) {
+  char* text = json_dumps(value, flags | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
   if (text == nullptr) return "null";
   std::string result(text);
   std::free(text);
@@ -20,8 +20,8 @@ std::string written(json_t* value, std::size_t flags) {
 }
 
 /// The same in printable ASCII: jansson leaves DEL as it is.
-std::string written_in_ascii(json_t* value, std::size_t flags) {
-  std::string text = written(value, flags | JSON_ENSURE_ASCII);
+std::string written_in_ascii(json_t* value, std::size_t flags, int digits = Json::kDigits) {
+  std::string text = written(value, flags | JSON_ENSURE_ASCII, digits);
   for (std::size_t at = 0; (at = text.find('\x7f', at)) != std::string::npos;)
     text.replace(at, 1, "\\u007f");
   return text;
@@ -71,7 +71,9 @@ Result<Json> Json::parse(std::string_view text, std::size_t max_bytes) {
 
 std::string Json::dump() const { return written(value_, JSON_COMPACT); }
 std::string Json::dump_ascii() const { return written_in_ascii(value_, JSON_COMPACT); }
-std::string Json::dump_pretty() const { return written_in_ascii(value_, JSON_INDENT(2)) + "\n"; }
+std::string Json::dump_pretty(int digits) const {
+  return written_in_ascii(value_, JSON_INDENT(2), digits) + "\n";
+}
 
 std::vector<std::pair<std::string, Json>> Json::members() const {
   std::vector<std::pair<std::string, Json>> result;

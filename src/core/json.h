@@ -56,11 +56,13 @@ class Json {
   /// refused; at most `max_bytes` are looked at.
   static Result<Json> parse(std::string_view text, std::size_t max_bytes = std::size_t{64} << 20);
 
+  static constexpr int kDigits = 15;  ///< 0.1 is written as 0.1
+
   /// The value on one line, keys in the order in which they were set.
   std::string dump() const;
   /// The value indented, for people and for files they may open. ASCII: all else is escaped, so
-  /// that no string commands a terminal.
-  std::string dump_pretty() const;
+  /// that no string commands a terminal. `digits`: of numbers; 17 read back as the same number.
+  std::string dump_pretty(int digits = kDigits) const;
   /// The same on one line.
   std::string dump_ascii() const;
 

@@ -70,7 +70,7 @@ Test(state_file, what_changes_of_plan_have_cost_is_kept) {
   using swell::redeploy::Measured;
   const Folder folder;
   SavedState state;
-  state.jobs[7].pauses.changed(Measured::live, {5, 0.5}, 1e9);
+  state.jobs[7].pauses.changed(Measured::live, {5, 1.0 / 3}, 1e9);
   state.pauses.changed(1000, Measured::restart, {0, 33}, 1e9);
   cr_assert(save_state(folder.file(), state).ok());
   cr_assert(load_state(folder.file()).value() == state);
