@@ -20,7 +20,7 @@ struct CatalogueEntry {
 
 /// All models of Suika's Table 1, FlexTrain's Table 2 and Arena's Table 2, except its
 /// convolutional Wide-ResNet (swell plan takes its graph); and BERT, of which Arena publishes rows.
-/// What a table leaves out is filled in as docs/performance-model.md says.
+/// docs/performance-model.md says how figures that a table leaves out are filled in.
 const std::vector<CatalogueEntry>& catalogue();
 
 /// The model called `name` in any case; the error lists the names there are.

@@ -57,14 +57,19 @@ Result<void> read_split(const Json& json, Operator& made) {
   return {};
 }
 
+Result<std::string> read_name(const Json& json) {
+  auto name = json.string_at("name");
+  if (name && name->size() > kLongestName)
+    return Error(
+        fmt::format("\"name\" has {} bytes; at most {} are read", name->size(), kLongestName));
+  return name;
+}
+
 Result<Operator> read_operator(const Json& json, int count) {
   if (!json.is_object()) return Error("an operator must be a JSON object");
   Operator made;
-  auto name = json.string_at("name");
+  auto name = read_name(json);
   if (!name) return name.error();
-  if (name->size() > kLongestName)
-    return Error(
-        fmt::format("\"name\" has {} bytes; at most {} are read", name->size(), kLongestName));
   made.name = *std::move(name);
   const auto kind = json.string_at("kind");
   if (!kind) return kind.error();
@@ -256,11 +261,8 @@ Result<Graph> graph_from_json(const Json& json) {
         "the graph has version {}; version {} is read: export it with the swell package of this installation",
         *version, kGraphVersion));
   Graph graph;
-  auto name = json.string_at("name");
+  auto name = read_name(json);
   if (!name) return name.error();
-  if (name->size() > kLongestName)
-    return Error(
-        fmt::format("\"name\" has {} bytes; at most {} are read", name->size(), kLongestName));
   graph.name = *std::move(name);
   const auto sequence = json.integer_at("sequence", 1, kMostExtent);
   if (!sequence) return sequence.error();
@@ -352,16 +354,24 @@ GraphChain chain_of(const Graph& graph, const OperatorLoad& load) {
     });
     return made;
   };
+  // Load of all operators before each, so that time does not grow with repeats times operators.
+  std::vector<double> before(graph.operators.size() + 1, 0.0);
+  for_each(graph, [&](int i, int times) {
+    before[static_cast<std::size_t>(i) + 1] =
+        times * load(graph.operators[static_cast<std::size_t>(i)]);
+  });
+  std::partial_sum(before.begin(), before.end(), before.begin());
   for (const Repeat& repeat : graph.repeats) {
-    const double all = sum(repeat.first, repeat.first + repeat.operators).load;
-    if (largest == nullptr || all > largest_load) {
+    const double its = before[static_cast<std::size_t>(repeat.first + repeat.operators)] -
+                       before[static_cast<std::size_t>(repeat.first)];
+    if (largest == nullptr || its > largest_load) {
       largest = &repeat;
-      largest_load = all;
+      largest_load = its;
     }
   }
   const int count = static_cast<int>(graph.operators.size());
-  const double all = sum(0, count).load;
-  if (largest != nullptr && largest->times <= kMostLayers && kLeastShare * all <= largest_load) {
+  if (largest != nullptr && largest->times <= kMostLayers &&
+      kLeastShare * before.back() <= largest_load) {
     chain.first = sum(0, largest->first);
     chain.last = sum(largest->first + largest->operators, count);
     for (int i = largest->first; i < largest->first + largest->operators; ++i)

@@ -94,6 +94,8 @@ void read_huggingface(Reader& in, Model& model) {
   model.heads = in.need({"num_attention_heads", "n_head"});
   model.kv_heads = in.or_else({"num_key_value_heads"}, model.heads);
   model.head_dim = in.or_else({"head_dim"}, family == "qwen3" || family == "qwen3_moe" ? 128 : 0);
+  // DeepSeek's is the rotary part of a head alone.
+  if (in.or_else({"qk_rope_head_dim"}, 0) > 0) model.head_dim = 0;
   if (model.heads > 0 && model.hidden % model.heads == 0 &&
       model.head_dim == model.hidden / model.heads)
     model.head_dim = 0;

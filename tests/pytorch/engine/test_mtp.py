@@ -133,7 +133,7 @@ def parts_of_a_step(rank, plan, order, kind):
     seen = engine._executor._regions = Seen()
     engine.backward(models.batch())
     passes = seen.noted.count("forward")
-    modules = []        # whether an MTP module's own backward pass, which is no head's, comes between two heads
+    modules = []        # the MTP modules' own backward passes, which belong to no head and come between two of them
     for at, each in enumerate(seen.noted):
         if each == f"end of {kind}":
             modules.append(seen.noted[at + 1] == kind)

@@ -60,7 +60,7 @@ class State:
         if not fresh and isinstance(arena, live.NativeArena):
             self.before = arena.rest()
         elif saved is not None and checkpoints is not None:
-            # Of the optimizer before it is loaded: another one keeps other things of each parameter.
+            # The optimizer's kind is compared before its state is read, since another one keeps other things of each parameter.
             kind = {"optimizer": optimizers.kind(factory)}
             self.before = checkpoints.load(saved, self.requests, self.tensors, lambda rest: _check_kinds(rest, kind))
         held = {name: self.tensors[name].view(one.local_shape(share.tp)) for name, one in share.own.items()}

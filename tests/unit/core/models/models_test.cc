@@ -70,6 +70,18 @@ Test(models, heads_wider_than_their_share_of_the_hidden_state_count) {
   cr_assert_eq(model_from_json(to_json(*qwen3)).value(), *qwen3);
 }
 
+Test(models, the_rotary_part_of_a_head_is_not_its_width) {
+  // transformers writes DeepSeek-V3's "head_dim" so, though its heads are 192 wide.
+  const std::string config =
+      R"({"model_type":"deepseek_v3","hidden_size":7168,"intermediate_size":18432,"num_hidden_layers":4,
+    "num_attention_heads":128,"vocab_size":1000,"hidden_act":"silu","max_position_embeddings":512)";
+  const auto plain = model_from_json(*Json::parse(config + "}"));
+  const auto with =
+      model_from_json(*Json::parse(config + R"(,"head_dim":64,"qk_rope_head_dim":64})"));
+  cr_assert(plain.ok() && with.ok());
+  cr_assert_eq(*with, *plain);
+}
+
 Test(models, learned_positions_count_as_parameters) {
   // OPT-125m: 125.24 million parameters, of which 2050 * 768 are positions.
   const auto opt = model_from_json(
