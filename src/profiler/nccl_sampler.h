@@ -30,6 +30,8 @@ class NcclSampler {
       : path_(std::move(library)) {}
   /// A boundary: step `next` begins. `also`: sample it in any case.
   void begin_step(std::uint64_t next, bool also = false);
+  /// Whether steps are still to be given to add(), for what sampling costs.
+  bool is_busy() const noexcept { return plugin_ != nullptr && !is_taken_; }
   bool was_sampled(std::uint64_t step) const { return sampled_.count(step) != 0; }
   /// What a step took, sampled or not.
   void add(std::uint64_t step, double step_s);

@@ -46,7 +46,7 @@ Profiler::Options Profiler::from_environment() {
   return options;
 }
 
-Profiler::Profiler(Options options) : options_(std::move(options)) {
+Profiler::Profiler(Options options) : options_(std::move(options)), recorder_(options_.clock) {
   if (!options_.trace.empty() && options_.trace_step == 1) begin_trace();
 }
 
@@ -67,9 +67,20 @@ void Profiler::begin_trace() {
   }
 }
 
+/// Decides once at each boundary. A rest goes on where a step within it is taken all the same.
+bool Profiler::next_step_rests() {
+  if (rest_left_ > 0) {
+    if (--rest_left_ == 0) taken_ = 0;
+  } else if (stable_.is_stable() && taken_ >= Stable::kWindowSteps) {
+    rest_left_ = kRestSteps;
+  }
+  const bool is_to_be_traced = !options_.trace.empty() && boundaries_ + 1 == options_.trace_step;
+  return rest_left_ > 0 && !is_to_be_traced && !sampler_.is_busy();
+}
+
 bool Profiler::boundary(std::uint64_t step) {
   ++boundaries_;
-  recorder_.step(step);
+  recorder_.step(step, next_step_rests());
   if (std::exchange(is_traced_, false)) {
     timeline_.stop();
     traced_number_ = step;
@@ -83,7 +94,9 @@ bool Profiler::boundary(std::uint64_t step) {
     const auto seen = times_of(*done);
     if (!seen) continue;
     if (!is_the_traced) sampler_.add(done->number, seen->times.step_s);
-    if (!is_the_traced && !sampler_.was_sampled(done->number)) stable_.add(*seen);
+    if (is_the_traced || sampler_.was_sampled(done->number)) continue;
+    stable_.add(*seen);
+    ++taken_;
   }
   if (boundaries_ == write_at_) write_trace();
   if (const std::string problem = recorder_.device_problem();

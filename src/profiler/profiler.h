@@ -17,11 +17,16 @@ namespace swell::profiler {
 /// recorder is of any thread, all else of one.
 class Profiler {
  public:
+  /// Steps without regions after a window of a stable profile. Then a window is taken: if it
+  /// differs, steps are taken until the profile is stable again.
+  static constexpr int kRestSteps = 45;
+
   struct Options {
     std::string trace;              ///< file; empty: no trace
     std::uint64_t trace_step = 10;  ///< of this program, from 1
     bool trace_kernels = false;     ///< by CUPTI
     int rank = 0;                   ///< in the trace's name
+    Recorder::Clock clock = &Recorder::host_clock;
   };
   /// SWELL_TRACE, SWELL_TRACE_STEP, SWELL_TRACE_KERNELS; RANK or SLURM_PROCID, else the process id.
   static Options from_environment();
@@ -42,6 +47,7 @@ class Profiler {
   NcclFigures nccl() const { return sampler_.figures(); }
 
  private:
+  bool next_step_rests();
   void begin_trace();
   void write_trace();
 
@@ -52,6 +58,8 @@ class Profiler {
   KernelTimeline timeline_;
   TracedStep traced_;
   std::uint64_t boundaries_ = 0;
+  int rest_left_ = 0;                ///< steps of this rest, the next one included
+  int taken_ = 0;                    ///< steps since the last rest whose times are known
   std::uint64_t traced_number_ = 0;  ///< of the program's steps
   std::uint64_t write_at_ = 0;       ///< the boundary; 0: no trace is due
   bool is_traced_ = false, has_reported_ = false, has_said_problem_ = false;

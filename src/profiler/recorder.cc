@@ -60,6 +60,7 @@ void* Recorder::mark(void* stream) {
 
 int Recorder::begin(const Opening& opening) {
   std::lock_guard lock(mutex_);
+  if (rests_) return kNotTaken;
   if (open_.size() == kMaxOpen || current_.spans.size() == kMaxSpans) {
     current_.is_whole = false;
     return kFull;
@@ -101,6 +102,7 @@ int Recorder::begin(const Opening& opening) {
 }
 
 bool Recorder::end(int region, std::uint64_t allocated_bytes) {
+  if (region == kNotTaken) return true;
   const std::int64_t now = clock_();
   std::lock_guard lock(mutex_);
   if (region < 0 || region >> kIndexBits != generation_) return false;
@@ -131,8 +133,9 @@ std::string Recorder::device_problem() const {
   return device_problem_;
 }
 
-void Recorder::step(std::uint64_t number) {
+void Recorder::step(std::uint64_t number, bool rests) {
   std::lock_guard lock(mutex_);
+  rests_ = rests;
   const std::int64_t now = clock_();
   if (pending_.size() == kMaxPending) {
     // The device is that far behind: the oldest is given up, rather than waited for.

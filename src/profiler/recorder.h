@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,6 +25,8 @@ class Recorder {
   static constexpr std::size_t kMaxPending = 8;  ///< steps that wait for the device's times
   static constexpr int kFull = -1;               ///< begin(): kMaxOpen are open, or kMaxSpans there
   static constexpr int kNoDevice = -2;           ///< begin(): a stream, but no driver
+  /// begin(): of a step that rests. end() takes it.
+  static constexpr int kNotTaken = std::numeric_limits<int>::max();
 
   using Clock = std::int64_t (*)() noexcept;  ///< nanoseconds
   static std::int64_t host_clock() noexcept;
@@ -43,8 +46,9 @@ class Recorder {
   /// What the program's allocator says was the most.
   void observe_memory(std::uint64_t peak_bytes);
 
-  /// The step is over. Regions that are still open are closed by nobody.
-  void step(std::uint64_t number);
+  /// The step is over. Regions that are still open are closed by nobody. With `rests` none is taken
+  /// in the next step: neither a clock is read nor an event recorded.
+  void step(std::uint64_t number, bool rests = false);
   /// The oldest step whose times are all known, and then no more; nullptr: none now. Valid until
   /// the next call.
   const Step* next();
@@ -70,6 +74,7 @@ class Recorder {
   std::unique_ptr<DeviceClock> device_;
   std::string device_problem_;
   Step current_;
+  bool rests_ = false;              ///< no region is taken in this step
   std::vector<std::int32_t> open_;  ///< indexes of current_.spans, as they were opened
   int generation_ = 0;              ///< of steps, as it stands in regions' numbers
   std::deque<Pending> pending_;

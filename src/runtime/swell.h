@@ -335,7 +335,7 @@ int swell_step(swell_session_t* session, uint64_t step);
 /**
  * Say what this rank is in its plan. From then on swell_step() reports this rank's profile to the
  * shim when its times are stable (three windows of five steps, at most 2 % apart), and again when
- * they are stable at other values.
+ * they are stable at other values. While they are stable, five steps of fifty are looked at.
  *
  * @param [in] role  Copied. Without SWELL_ROLE_ACTIVATION a profile is seen, but no coefficients
  * can be made of it.
@@ -359,7 +359,8 @@ int swell_set_role(swell_session_t* session, const swell_role_t* role);
  * swell_adopt()), -EINVAL (a kind that is none, a NULL stream, a negative number), -ENOSPC (64
  * regions are open, or the step has 65,536), -ENODEV (a stream, but no CUDA driver could be
  * opened), -ENOMEM. swell_last_error() says nothing of it: other threads may use it. A step with a
- * region that failed is left out.
+ * region that failed is left out. In steps that are not looked at no clock is read, no event is
+ * recorded, and all regions have one number.
  *
  * Source: Suika 3.1; FlexTrain 6.
  */

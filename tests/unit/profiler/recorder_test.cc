@@ -36,6 +36,23 @@ Test(recorder, a_region_is_closed_once_and_in_its_own_step) {
   cr_assert(recorder.end(next));
 }
 
+Test(recorder, takes_no_region_in_a_step_that_rests) {
+  static int readings = 0;
+  Recorder recorder([]() noexcept { return static_cast<std::int64_t>(++readings); });
+  int stream = 0;  // a device would be opened for it, and events recorded
+  recorder.step(1, true);
+  readings = 0;
+  for (int i = 0; i < 3; ++i)
+    cr_assert_eq(open(recorder, Kind::forward, &stream), Recorder::kNotTaken);
+  cr_assert(recorder.end(Recorder::kNotTaken, 1 << 20));
+  cr_assert_eq(readings, 0);
+  cr_assert(recorder.device_problem().empty());
+  recorder.step(2);
+  recorder.end(open(recorder, Kind::forward));
+  recorder.step(3);
+  for (const std::size_t regions : {0, 0, 1}) cr_assert_eq(recorder.next()->spans.size(), regions);
+}
+
 Test(recorder, gives_steps_in_their_order_with_their_regions) {
   Recorder recorder;
   for (std::uint64_t step = 7; step < 9; ++step) {
