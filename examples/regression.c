@@ -152,7 +152,10 @@ int main(int argc, char **argv) {
     if ((code = swell_step(session, step)) < 0) return die(session, "swell_step", code);
     if (code == SWELL_PREPARE) {
       swell_close(next);
-      if (swell_next(session, &next) == 0 && take_place(next) == 0) swell_offer(next);
+      if (swell_next(session, &next) == 0 && (take_place(next) != 0 || swell_offer(next) != 0)) {
+        swell_decline(session, swell_last_error(next));
+        swell_close(next), next = NULL;
+      }
       then = at, at = here;
     } else if (code == SWELL_SWITCH && next != NULL) {
       swell_close(session);

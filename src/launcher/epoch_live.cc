@@ -279,7 +279,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
   // training's end. An outdated switch is followed by another, once its programs have left.
   if (!outcome.committed && !one.to_grow && is<Running>() && (!one.is_outdated || is_silent) &&
       (all_train() || (is_failing() && shims_are_there()))) {
-    reclaim_by_leaving(now, "there is no time for another switch");
+    reclaim_by_leaving(now, "no other switch is tried");
     if (is<Leaving>()) code_ = 0;  // who failed is started again, too
   }
   advance(now);

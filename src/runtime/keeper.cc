@@ -176,6 +176,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     }
     case Op::stays_if: reply = take_stays(peer, Stays::if_none_is_new); break;
     case Op::next: reply = tell_next(peer); break;
+    case Op::decline: reply = decline(peer, message.body); break;
     case Op::device: reply = take_device(peer, message.body); break;
     case Op::gpu_memory: reply = write(gpu_memory()); break;
     case Op::slab: return give_slab(peer, message.body);

@@ -110,6 +110,7 @@ class Keeper {
   struct Next {
     std::uint64_t epoch = 0;
     Variables variables;
+    std::string declined;  ///< why it will not; empty: it has not said so
   };
   /// A step at which the program is to stand, without a switch.
   struct Agreed {
@@ -164,6 +165,7 @@ class Keeper {
   Result<std::string> declare(Peer& peer, std::string_view body);
   Result<std::string> take_stays(Peer& peer, Stays stays);
   Result<std::string> tell_next(Peer& peer);
+  Result<std::string> decline(const Peer& peer, std::string_view body);
   Result<void> adopt(Peer& peer);
   Result<void> take_quiesced(Peer& peer, std::string_view body);
   Result<std::string> take_profile(const Peer& peer, const std::string& body);

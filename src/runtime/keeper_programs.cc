@@ -10,6 +10,7 @@ namespace swell::runtime {
 namespace {
 
 constexpr std::size_t kMaxProfile = 4096;
+constexpr std::size_t kMaxWhy = 400;  // as swell_decline() cuts it
 
 /// Whether the registry's rules hold for what a program declares; tensors of the arena get
 /// addresses of their own for that.
@@ -86,13 +87,26 @@ Result<std::string> Keeper::tell_next(Peer& peer) {
   return write(next_->variables);
 }
 
+/// Answers the coordinator that waits for this process to be ready: it need not wait any longer.
+Result<std::string> Keeper::decline(const Peer& peer, std::string_view body) {
+  Reader reader(body);
+  std::string why = reader.text(kMaxWhy);
+  std::lock_guard lock(mutex_);
+  if (!reader.done() || why.empty()) return Error("a program that declines an epoch says why");
+  if (program_ != &peer || !next_)
+    return Error("only the program that was told to prepare for an epoch can decline it");
+  next_->declined = std::move(why);
+  changed_.notify_all();
+  return std::string();
+}
+
 bool Keeper::offer_next(std::uint64_t epoch, Variables variables, bool none_is_new) {
   std::lock_guard lock(mutex_);
   if (program_ == nullptr || program_->channel.has_left()) return false;
   if (program_->stays != Stays::always &&
       !(program_->stays == Stays::if_none_is_new && none_is_new))
     return false;
-  next_ = Next{epoch, std::move(variables)};
+  next_ = Next{epoch, std::move(variables), {}};
   store_.page().next = epoch;
   return true;
 }

@@ -30,8 +30,13 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
   if (!reader.done()) return Error("wait_ready needs a time");
   std::unique_lock lock(mutex_);
   Peer* peer = nullptr;
-  changed_.wait_for(lock, limit,
-                    [&] { return stopping_ || (peer = waiting_program()) != nullptr; });
+  // Where none trains, new programs begin, whatever one before them has declined.
+  const bool trains = program_ != nullptr;
+  const auto has_declined = [&] { return trains && next_ && !next_->declined.empty(); };
+  changed_.wait_for(lock, limit, [&] {
+    return stopping_ || (peer = waiting_program()) != nullptr || has_declined();
+  });
+  if (peer == nullptr && has_declined()) return Error(next_->declined);
   if (peer == nullptr)
     return Error(fmt::format("no program was ready within {} ms", limit.count()));
   return write(peer->entries);

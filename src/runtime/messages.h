@@ -28,6 +28,7 @@ enum class Op : std::uint16_t {
   stays_if = 29,         ///< {} -> {}: it can where no program of the next epoch is new
   takes_snapshots = 30,  ///< {} -> {}: it takes snapshots, every N steps
   next = 8,        ///< {}, on a connection for the next epoch -> {the variables of its program}
+  decline = 35,    ///< {why text}, after it was told to prepare: it will not train on there -> {}
   device = 9,      ///< {its GPU text, granularity u64}, before it declares tensors on that -> {}
   task_done = 28,  ///< of a DeviceTask: {1: done u8, why not text}, and a descriptor; no answer
   // The coordinator asks a shim.

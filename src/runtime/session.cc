@@ -45,6 +45,14 @@ Result<std::unique_ptr<Session>> Session::next() const {
   return made;
 }
 
+Result<void> Session::decline(const std::string& why) {
+  if (auto told =
+          ask_shim(Op::decline, Writer().text(why).take(), within(std::chrono::seconds(10)));
+      !told)
+    return told.error();
+  return {};
+}
+
 Result<void> Session::offer() {
   if (auto told = tell_device(); !told) return told;
   if (auto declared = ask_shim(Op::declare, write(entries_), within(std::chrono::seconds(30)));

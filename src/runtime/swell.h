@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 7
+#define SWELL_API_VERSION 8
 #define SWELL_MAX_DIMS 8
 #define SWELL_MAX_CHUNKS 256
 
@@ -278,6 +278,19 @@ int swell_adopt(swell_session_t* session, swell_epoch_t* epoch);
  * swell_last_error(NULL) says why.
  */
 int swell_next(const swell_session_t* session, swell_session_t** next);
+
+/**
+ * Say that this process cannot train in the epoch that SWELL_PREPARE told of. The switch is called
+ * off at once; where GPUs must go back, the workers are then asked to leave instead. Without this
+ * call the switch waits for swell_offer() until its time is over.
+ *
+ * @param [in] session  That trains, not the one of swell_next().
+ * @param [in] why      One sentence for the job's output and events; cut to 400 bytes.
+ *
+ * @return 0, or -EINVAL (no reason, no other epoch is prepared, or a shim of an earlier version),
+ * -ECONNRESET (the shim is gone, or did not answer within 10 s).
+ */
+int swell_decline(swell_session_t* session, const char* why);
 
 /**
  * Say that all tensors of the next epoch are registered. Waits for the shim's answer, at most 30 s

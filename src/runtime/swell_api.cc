@@ -244,6 +244,17 @@ SWELL_EXPORT int swell_next(const swell_session_t* session, swell_session_t** ne
   });
 }
 
+SWELL_EXPORT int swell_decline(swell_session_t* session, const char* why) {
+  if (session == nullptr) return -EINVAL;
+  return guarded(session->error, [&] {
+    if (why == nullptr || *why == 0) return fail(session, EINVAL, "swell_decline() needs a reason");
+    const auto declined = session->session->decline(std::string(why, strnlen(why, 400)));
+    if (declined) return 0;
+    return fail(session, session->session->is_lost() ? ECONNRESET : EINVAL,
+                declined.error().message());
+  });
+}
+
 SWELL_EXPORT int swell_offer(swell_session_t* next) {
   if (next == nullptr) return -EINVAL;
   return guarded(next->error, [&] {

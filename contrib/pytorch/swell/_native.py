@@ -109,6 +109,8 @@ def _load(path: str) -> ctypes.CDLL:
     if hasattr(loaded, "swell_next"):       # else no program is told to prepare
         loaded.swell_next.argtypes, loaded.swell_offer.argtypes = [pointer, ctypes.POINTER(pointer)], [pointer]
         loaded.swell_variable.restype, loaded.swell_variable.argtypes = ctypes.c_char_p, [pointer, ctypes.c_char_p]
+    if hasattr(loaded, "swell_decline"):        # else a switch waits for its time
+        loaded.swell_decline.argtypes = [pointer, ctypes.c_char_p]
     version = loaded.swell_api_version()
     if version < _API_VERSION:
         raise OSError(f"{path} speaks version {version} of swell.h; at least {_API_VERSION} is needed")
@@ -193,6 +195,14 @@ class Session:
             made._session = None
             raise NativeError(-code, self._library.swell_last_error(None).decode(errors="replace"))
         return made
+
+    def decline(self, why: str) -> None:
+        """Say that this process cannot train in the epoch that PREPARE told of: the switch is called off at once.
+
+        A library or a shim of an earlier version does not know that, and waits until the switch has taken too long.
+        """
+        if hasattr(self._library, "swell_decline"):
+            self._library.swell_decline(self._session, why.encode())
 
     def offer(self) -> None:
         """Of next(): say that all is registered. Train on until the other session's step() says SWITCH, then adopt()."""

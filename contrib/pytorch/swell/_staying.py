@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from swell._native import Session
 from swell._slots import Unsupported, gpu_of
 
-__all__ = ["other_groups", "regroup", "regroup_ddp", "why_not"]
+__all__ = ["decline", "other_groups", "regroup", "regroup_ddp", "why_not"]
 
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
           "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SWELL_EPOCH", "SWELL_PLAN")
@@ -59,6 +60,12 @@ def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups:
         if torch.nn.Module in kinds and any(child is model for child in thing.__dict__.get("_modules", {}).values()):
             return f"DistributedDataParallel is part of a {type(thing).__name__}"
     return ""
+
+
+def decline(session: Session, rank: int, why: str) -> None:
+    """Do not stay in the epoch that PREPARE told of: the workers leave for it, and start anew."""
+    print(f"swell: rank {rank}: {why}: this worker cannot stay, and all start anew", file=sys.stderr, flush=True)
+    session.decline(why)
 
 
 def _take_place(session: Session) -> None:

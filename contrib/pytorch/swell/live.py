@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from swell import _native
+from swell import _native, _staying
 from swell._agreement import adopt
 from swell._native import Action, Epoch, Kind, NativeError, Session
 from swell._slots import LAYER, Fixed, Kept, Unsupported, like, plain, share_of
@@ -294,7 +294,7 @@ class LiveState:
         return pickle.loads(ctypes.string_at(at + _LENGTH, length)) if length else None
 
     def next(self) -> LiveState | None:
-        """The same state in the epoch that PREPARE told of, offered to that; None where it is not prepared any more, or cannot be.
+        """The same state in the epoch that PREPARE told of, offered to that; None where it is not prepared any more, or declined.
 
         Its take_over() comes after the boundary() of this one that says SWITCH.
         """
@@ -305,7 +305,7 @@ class LiveState:
             return made
         except (Unsupported, TypeError, OSError) as error:
             if not isinstance(error, NativeError) or error.errno != errno.ECANCELED:
-                print(f"swell: {error}: this worker cannot stay in the next epoch", file=sys.stderr, flush=True)
+                _staying.decline(self.session, self.rank, str(error))
             return None
 
     # ---- at each boundary

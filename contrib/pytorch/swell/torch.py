@@ -461,7 +461,7 @@ class Elastic:
             why_not = self._why_not_stay()
             self._next = live.next() if not why_not else None
             if why_not:
-                print(f"swell: rank {self.rank}: {why_not}: the GPUs go back by a restart", file=sys.stderr, flush=True)
+                _staying.decline(live.session, self.rank, why_not)
         if action is _native.Action.SWITCH:
             if self._next is None:
                 self._agreement.end()

@@ -26,6 +26,11 @@ std::vector<pid_t> prepare(LiveJob& job, const PlanShape& plan, int staying, std
   return started;
 }
 
+/// Why a switch was not made; empty: it was.
+std::string why_not(const Result<SwitchReport>& report) {
+  return !report ? report.error().message() : report->committed ? "" : report->why;
+}
+
 pid_t program_at(const LiveJob& job, int shim) { return job.status(shim).endpoint.program_pid; }
 
 }  // namespace
@@ -126,4 +131,30 @@ Test(live_stays, who_stays_where_no_program_is_new_is_kept_through_a_reclaim_alo
   cr_assert_eq(job.wait(began[0]), 0);
   for (const pid_t pid : anew) cr_assert_eq(job.wait(pid), 0);
   cr_assert(job.state(job.shims(two)) == unresized("30000"));
+}
+
+Test(live_stays, a_declined_switch_is_called_off_at_once_with_the_reason, .timeout = 300) {
+  const PlanShape two{1, 1, 2, 0}, one{1, 1, 1, 0};
+  LiveJob job(SWELL_EXAMPLE, 2, kForEver);
+  job.variables = {"STAYS=1"};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const auto stay = job.start(two);
+  cr_assert(coordinator.begin(job.shims(two), 1).ok());
+  // It cannot register its part of this plan.
+  cr_assert(job.keepers[0]->offer_next(2, {{"RANK", "0"}, {"PLAN", "1,1,-1,0"}}, true));
+  auto limits = options();
+  limits.prepare_limit = 250s;  // the test ends before that
+  Coordinator patient(LiveJob::cluster(), limits);
+  const auto report = patient.switch_plan(job.shims(two), job.shims(one), 2);
+  const std::string why = why_not(report);
+  cr_assert_eq(why,
+               "waiting for the program of new rank 0: tensor layer0.w: dimension 0: the part goes "
+               "from 0 to -12; it must be within 0 to 12 and not empty",
+               "%s", why.c_str());
+  for (int shim = 0; shim < 2; ++shim) wait_for_steps(job, shim, job.status(shim).step + 5);
+  // What was declined once is forgotten with the offer.
+  prepare(job, one, 1, 3);
+  const auto again = patient.switch_plan(job.shims(two), job.shims(one), 3).value();
+  cr_assert(again.committed, "%s", again.summary().c_str());
+  cr_assert_eq(program_at(job, 0), stay[0]);
 }

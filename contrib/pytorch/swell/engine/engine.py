@@ -472,10 +472,10 @@ class Engine:
 
     def _prepare(self) -> tuple[Standing, _native.Session, live.NativeArena] | None:
         """What this worker will be in the epoch that is prepared, offered to that, beside the training; None: it does not stay."""
-        if others := _staying.other_groups(self._links.count()):
-            print(f"swell: rank {self.rank}: process groups beside the engine's ({others}): it cannot stay", file=sys.stderr, flush=True)
-            return None
         assert self._session is not None
+        if others := _staying.other_groups(self._links.count()):
+            _staying.decline(self._session, self.rank, f"process groups beside the engine's ({others})")
+            return None
         try:
             session = self._session.next()
             world, decided = int(session.variable("WORLD_SIZE") or 1), session.variable("SWELL_PLAN") or ""
@@ -488,7 +488,7 @@ class Engine:
             return standing, session, arena
         except (ValueError, LookupError, OSError) as error:
             if getattr(error, "errno", None) != errno.ECANCELED:
-                print(f"swell: rank {self.rank}: {error}: this worker cannot stay in the next epoch", file=sys.stderr, flush=True)
+                _staying.decline(self._session, self.rank, str(error))
             return None
 
     def _stay(self, standing: Standing, session: _native.Session, arena: live.NativeArena) -> None:
