@@ -6,17 +6,21 @@ Nothing waits for a device: on a GPU each region is two events on the stream of 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from swell import _structs
 from swell._native import NativeError, Region, Session
 
 __all__ = ["Profile"]
 
 _NONE = -1
 _LAYERS = 1     # to a planner the model is one layer, which nobody can cut
+_OBSERVED = 1   # step of an epoch, from 0: the first one makes optimizer state and the libraries' workspaces
 
 
 class Profile:
@@ -34,7 +38,10 @@ class Profile:
         self._order: list[torch.nn.Parameter] = []
         self._hooks: list[Any] = []
         self._has_role = False
+        self._steps = 0             # of this epoch
         self._measures = False      # whether the device's peak is that of the present step
+        self._watch: _Kept | None = None    # while a forward pass is watched
+        self._kept_bytes: int | None = None     # by the forward passes of one micro-batch; None: not known
         self._seen: tuple[str, tuple[int, ...]] | None = None       # a layer's activation of one sample
         if sees_forward:
             model.register_forward_pre_hook(self._sees_input, prepend=True)
@@ -50,15 +57,15 @@ class Profile:
             return None
         return torch.cuda.current_stream().cuda_stream or 1     # CU_STREAM_LEGACY: the default one is no stream to the profiler
 
-    def begin(self, kind: Region) -> int:
-        """A region's number, for end()."""
+    def begin(self, kind: Region, allocated_bytes: int | None = None) -> int:
+        """A region's number, for end(). allocated_bytes: of the device's memory, where that was read."""
         is_pass = kind in (Region.FORWARD, Region.BACKWARD)
         return self.session.begin_region(kind, micro_batch=self.micro_batch if is_pass else None, layers=(0, _LAYERS) if is_pass else None,
-                                         stream=self._stream())
+                                         stream=self._stream(), allocated_bytes=allocated_bytes)
 
-    def end(self, number: int) -> None:
+    def end(self, number: int, allocated_bytes: int = 0) -> None:
         """Close a region."""
-        self.session.end_region(number)
+        self.session.end_region(number, allocated_bytes)
 
     # ---- forward
 
@@ -71,14 +78,23 @@ class Profile:
 
     def begin_forward(self) -> None:
         """A training pass begins, where no hook of the model's sees it."""
-        if not self._has_role:
+        before = None
+        if self._steps == _OBSERVED and not self._has_role:
             self._measure()
-        self._forward = self.begin(Region.FORWARD)
+            if self.micro_batch == 0 and self._watch is None:
+                self._watch = _Kept.of(self.model)
+                before = self._watch.before if self._watch is not None else None
+        self._forward = self.begin(Region.FORWARD, allocated_bytes=before)
 
     def end_forward(self) -> None:
         """After it, loss included if the loop likes."""
+        watch, self._watch = self._watch, None
+        after = 0
+        if watch is not None:
+            self._kept_bytes = (self._kept_bytes or 0) + watch.end()
+            after = watch.after
         if self._forward != _NONE:
-            self.end(self._forward)
+            self.end(self._forward, after)
             self._forward = _NONE
 
     # ---- backward, and what no backward pass hides of the synchronization
@@ -142,31 +158,85 @@ class Profile:
     def go_on(self, session: Session, *, rank: int) -> None:
         """This worker is of another epoch: its regions and its role are of that epoch's session."""
         self.session, self.rank, self._has_role, self._measures = session, rank, False, False
+        self._steps, self._kept_bytes = 0, None
 
     def boundary(self, samples: float) -> None:
-        """A step may be done, whose passes had so many samples of this worker's each. After the first one its role is known.
+        """A step may be done, whose passes had so many samples of this worker's each. After the second one its role is known.
 
-        This worker is a group of its own of one stage.
+        This worker is a group of its own of one stage. All that its forward pass keeps counts as what tensor parallelism does not
+        split, since it takes no part in any.
         """
         passes, self.micro_batch = self.micro_batch, 0
-        if self._has_role or not passes:
+        if not passes:
+            return
+        self.end_forward()      # of a framework's pass that failed
+        step, self._steps = self._steps, self._steps + 1
+        if self._has_role or step != _OBSERVED:
             return
         self._has_role = True
         if self._measures:
             self.session.memory(torch.cuda.max_memory_allocated())
         batch = max(1, round(samples))
         dtype, shape = self._seen or ("float32", (1,))
+        whole = None
         try:
-            # Any part of what a layer keeps may be called whole: it matters to tensor parallelism alone. The rest follows from the peak.
-            self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=1.0)
+            if self._kept_bytes is not None:    # 0 would say that it is not known
+                whole = max(1, self._kept_bytes) / (batch * math.prod(shape) * _structs.dtype_of(dtype)[1])
+            self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=whole)
         except (NativeError, TypeError):
             self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch)     # a profile, but no coefficients
 
     def _measure(self) -> None:
-        """Of the first step in an epoch: the device's peak, without that of a plan before."""
+        """From here on the device's peak is that of the observed step, without that of a plan before."""
         if not self._measures and torch.cuda.is_initialized():      # type: ignore[no-untyped-call]
             torch.cuda.reset_peak_memory_stats()
             self._measures = True
+
+
+class _Kept:
+    """Counts what a forward pass keeps for its backward one: by the allocator of the current GPU; without one by the tensors that autograd saves."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.before: int | None = None      # bytes that the GPU's allocator had as the pass began; None: the host computes
+        self.after = 0
+        self._saved_bytes = 0
+        self._hooks: Any = None
+        if torch.cuda.is_initialized():     # type: ignore[no-untyped-call]
+            self.before = torch.cuda.memory_allocated()
+            return
+        held = (*model.parameters(), *model.buffers())
+        self._seen = {one.untyped_storage().data_ptr() for one in held if not isinstance(one, DTensor)}
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._save, lambda one: one)
+        self._hooks.__enter__()
+
+    @classmethod
+    def of(cls, model: torch.nn.Module) -> _Kept | None:
+        """Begins; None where autograd takes no hooks here, as within torch.func."""
+        try:
+            return cls(model)
+        except RuntimeError:
+            return None
+
+    def _save(self, tensor: torch.Tensor) -> torch.Tensor:
+        # FSDP gathers parameters into memory of theirs.
+        if isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter):
+            return tensor
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, NotImplementedError):     # a tensor without one
+            return tensor
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self._saved_bytes += storage.nbytes()
+        return tensor
+
+    def end(self) -> int:
+        """Returns bytes."""
+        if self._hooks is not None:
+            self._hooks.__exit__()
+            return self._saved_bytes
+        self.after = torch.cuda.memory_allocated()
+        return max(0, self.after - (self.before or 0))
 
 
 def _on_gradient(parameter: torch.Tensor, hook: Any) -> Any:

@@ -79,10 +79,11 @@ class Departure:
             profile = self.profile
             if profile is not None:
                 getattr(profile, f"begin_{part}")()
-            made = method(*arguments, **options)
-            if profile is not None:
-                getattr(profile, f"end_{part}")()
-            return made
+            try:
+                return method(*arguments, **options)
+            finally:
+                if profile is not None:
+                    getattr(profile, f"end_{part}")()
         setattr(call, "swell_times", part)
         setattr(owner, name, call)
 
