@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 __all__ = ["Workers"]
@@ -20,6 +21,18 @@ def _free_port() -> int:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
         return port
+
+
+def _below(pid: int) -> list[int]:
+    """Processes that a process has started, and those that they have."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    except OSError:     # it has ended meanwhile
+        pass
+    return found + [each for child in found for each in _below(child)]
 
 
 class Workers:
@@ -56,6 +69,7 @@ class Workers:
                 "ROLE_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
                 "TORCHELASTIC_RUN_ID": "1", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "3",
                 "TORCHELASTIC_USE_AGENT_STORE": "False", "SWELL_EPOCH": str(self.epoch), "SWELL_JOB_ID": "1",
+                "SWELL_RANK": str(rank), "SWELL_WORLD_SIZE": str(world),
                 "SWELL_BASIC_WORKERS": str(self.basic), "SWELL_RESTART_SIGNAL": self.restart_signal.name.removeprefix("SIG"),
                 **self.environment}
             with open(self.log(rank), "wb") as log:
@@ -103,10 +117,14 @@ class Workers:
         return [process.returncode for process in self.processes]
 
     def kill(self) -> None:
-        """End what still runs."""
+        """End what still runs, with what it has started."""
         for process in self.processes:
             if process.poll() is None:
+                below = _below(process.pid)
                 process.kill()
+                for pid in below:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             process.wait()
 
 

@@ -11,23 +11,36 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import sys
 import tempfile
 import time
 import tokenize
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from swell._workers import Workers, python
 
 __all__ = ["Finding", "find_places", "main"]
 
-# Imported by Python itself in each worker. It says on which optimizer step a worker is, by a file.
+# Imported by Python itself in each worker and in what that starts. It says by files on which optimizer step a worker is, whether it has imported
+# torch's optimizers, and whether steps are made by a process that the worker has started.
 _WATCH = '''\
 import os, sys
 def _watch():
     import importlib.abc, importlib.machinery
     folder = os.environ["SWELL_CHECK_FOLDER"]
     name = os.path.join(folder, "step." + os.environ["SWELL_EPOCH"] + "." + os.environ["RANK"])
+    def below():
+        if os.getppid() == int(os.environ.get("SWELL_CHECK_PID", os.getppid())):
+            return
+        pairs = [("RANK", "SWELL_RANK"), ("WORLD_SIZE", "SWELL_WORLD_SIZE"), ("TORCHELASTIC_RUN_ID", "SWELL_JOB_ID")]
+        given = [each for each, other in pairs if os.environ.get(each) != os.environ.get(other)]
+        what = "the steps are made by a process that it has started"
+        if given:
+            what += ", with " + ", ".join(each + "=" + os.environ.get(each, "") for each in given)
+        with open(os.path.join(folder, "below"), "w") as file:
+            file.write(what)
     class Finder(importlib.abc.MetaPathFinder):
         def find_spec(self, module, path=None, target=None):
             if module != "torch.optim.optimizer":
@@ -37,11 +50,14 @@ def _watch():
             load = spec.loader.exec_module
             def exec_module(made):
                 load(made)
+                open(os.path.join(folder, "torch"), "w").close()
                 made.register_optimizer_step_post_hook(note)
             spec.loader.exec_module = exec_module
             return spec
     steps, first = [0], []
     def note(optimizer, *_):
+        if not first:
+            below()
         first[:] = first or [id(optimizer)]
         if first[0] != id(optimizer):       # the others step as often
             return
@@ -95,6 +111,7 @@ class Places:
     names: set[str] = field(default_factory=set)
     variables: dict[str, list[str]] = field(default_factory=dict)       # names of what is made: "model", "optimizer", "accelerator", "elastic"
     optimized: dict[str, str] = field(default_factory=dict)     # the model whose parameters each optimizer is given
+    launchers: list[tuple[int, str]] = field(default_factory=list)      # lines that start workers, with what they start
     depends: set[tuple[int, str]] = field(default_factory=set)      # modules whose results depend on the number of workers, with their lines
 
     def variable(self, kind: str) -> str:
@@ -117,6 +134,23 @@ _ELASTIC = ("Elastic", "AccelerateElastic", "LightningElastic", "SwellCallback",
 _MADE = {**dict.fromkeys(("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"), "optimizer"), **dict.fromkeys(_ELASTIC[:3], "elastic"),
          **dict.fromkeys(("DistributedDataParallel", "DDP", "fully_shard"), "model"), "Accelerator": "accelerator"}
 _DEPENDS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+
+
+_LAUNCHERS = re.compile(r"\b(torchrun|torch\.distributed\.(?:run|launch)|accelerate launch|deepspeed|mpirun|mpiexec|srun)\b")
+_SPAWNS = ("spawn", "start_processes", "notebook_launcher", "elastic_launch")
+_STARTS = ("run", "call", "check_call", "check_output", "Popen", "system", "execv", "execvp", "execlp", "execl")
+
+
+def _launcher_in(node: ast.AST) -> str:
+    """What a call starts workers with; empty: nothing."""
+    name = _called(node)
+    if name in _SPAWNS:
+        return name
+    if name not in _STARTS:
+        return ""
+    text = " ".join(each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
+    found = _LAUNCHERS.search(text)
+    return found.group(1) if found else ""
 
 
 def _targets(node: ast.Assign) -> list[str]:
@@ -170,6 +204,8 @@ def find_places(source: str) -> Places:
             places.batches = max(places.batches, line)
         elif name in _DEPENDS:
             places.depends.add((getattr(node, "lineno", 0), name))
+        if starts := _launcher_in(node):
+            places.launchers.append((getattr(node, "lineno", 0), starts))
         if name == "step" and owner == own:
             places.elastic_step = max(places.elastic_step, line)
             continue
@@ -230,7 +266,7 @@ class _Trial:
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         path = [folder, here, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.workers = Workers(python(os.path.abspath(script), *arguments), os.path.join(folder, "output"), basic=2,
-                               environment={"SWELL_CHECK_FOLDER": folder, "PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""})
+                               environment={"SWELL_CHECK_FOLDER": folder, "SWELL_CHECK_PID": str(os.getpid()), "PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""})
 
     def progress(self, rank: int = 0) -> tuple[int, int]:
         """Optimizer steps of this epoch, and in all as the optimizer counts them."""
@@ -241,8 +277,20 @@ class _Trial:
         except FileNotFoundError:
             return 0, 0
 
+    def below(self) -> str:
+        """What was seen of workers that the script starts itself; empty: none were."""
+        try:
+            with open(os.path.join(self.folder, "below")) as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def has_torch(self) -> bool:
+        """Whether a worker has imported torch's optimizers, whose steps are counted."""
+        return os.path.exists(os.path.join(self.folder, "torch"))
+
     def trains(self, steps: int) -> bool:
-        """Whether all workers come so far; not if they end or the time is over before."""
+        """Whether all workers come so far; not if they end, start workers of their own or the time is over before."""
         deadline = time.monotonic() + self.patience_s
         done, since = 0, 0.0
         while True:
@@ -255,7 +303,7 @@ class _Trial:
             self.still_s = now - since if done else 0.0
             if done >= steps:
                 return True
-            if not self.workers.running() or now > deadline:
+            if not self.workers.running() or now > deadline or self.below():
                 return False
             time.sleep(0.02)
 
@@ -267,8 +315,11 @@ class _Trial:
                     "is a collective call (mean_loss, all_reduce, a checkpoint of FSDP) under `if rank == 0`? make it on every worker, and print on one; or, "
                     f"if a step takes so long: --patience {max(10, 5 * self.patience_s):g}")
         if not left:
-            return (f"not seen: it did not get to {steps} steps within {self.patience_s:g} s, it made {self.progress()[0]}",
-                    f"give it longer: --patience {max(10, 5 * self.patience_s):g}; or give arguments with which it starts and steps sooner")
+            made = self.progress()[0]
+            why = ", and has not imported torch.optim, whose steps are counted" if not made and not self.has_torch() else ""
+            return (f"not seen: it did not get to {steps} steps within {self.patience_s:g} s, it made {made}{why}",
+                    f"give it longer: --patience {max(10, 5 * self.patience_s):g}; or give arguments with which it starts and steps sooner" +
+                    ("; a loop without PyTorch handles the signal by hand (README, By hand)" if why else ""))
         said = self.last_words()
         return (f"not seen: it did not get to {steps} steps, it made {self.progress()[0]}: " +
                 ", ".join(f"rank {rank} left with {code}" for rank, code in left) + (f": {said}" if said else ""),
@@ -291,7 +342,25 @@ class _Trial:
         return ""
 
 
-def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
+def _try_without_torch(trial: _Trial, findings: list[Finding]) -> None:
+    """What can be told of workers that have a handler and make no steps of torch.optim."""
+    signal, agreement, checkpoint, resume = findings
+    signal.good, signal.seen = True, "its workers have a handler for USR1"
+    trial.workers.ask([1])
+    codes = trial.workers.wait(trial.patience_s)
+    if codes is None:
+        gone = [rank for rank, process in enumerate(trial.workers.processes) if process.poll() is not None]
+        agreement.good = False
+        agreement.seen = f"rank 1 was asked, and after {trial.patience_s:g} s " + (f"rank {gone[0]} alone had left" if gone else "nobody had left")
+        return
+    agreement.untold("rank 1 was asked, and both left; after which steps is not known, as torch.optim was not imported",
+                     "have each worker print its last step, and compare")
+    checkpoint.good = codes == [0, 0]
+    checkpoint.seen = f"exit codes {codes[0]} and {codes[1]}" + (f": {trial.last_words()}" if any(codes) else "")
+    resume.seen = "not looked at, as torch.optim was not imported: start it again, and see that it goes on after its last step"
+
+
+def _try(trial: _Trial, how: dict[str, str], launchers: Sequence[tuple[int, str]] = ()) -> list[Finding]:
     """The four findings."""
     unknown = "not seen, as what comes before is missing"
     signal = Finding("1. it handles the restart signal", None, unknown, how["signal"])
@@ -302,12 +371,20 @@ def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
     workers = trial.workers
     workers.start(2)
     if not trial.trains(trial.steps):
+        if seen := trial.below():
+            signal.good, signal.seen = False, seen
+            signal.fix = "".join(f"line {line}: {name} starts workers, as swellrun does: every worker would be a training by itself\n       " for line, name in launchers)
+            signal.fix += "check and run the program that it starts: python -m swell.check SCRIPT; swellrun python SCRIPT"
+            return findings
+        if not trial.has_torch() and not trial.progress()[0] and trial.workers.running() and workers.handle_signal():
+            _try_without_torch(trial, findings)
+            return findings
         signal.untold(*trial.why_not(trial.steps))
         return findings
     trial.notes = [line.removeprefix("swell: ") for line in workers.said(0).splitlines() if line.startswith("swell: ") and " number of workers" in line]
     signal.good = workers.handle_signal()
     if not signal.good:
-        signal.seen = "a growth would be put off for ever: no handler for USR1 while it trains; swellrun leaves such a script as it is"
+        signal.seen = f"after {trial.progress()[0]} steps its workers have no handler for USR1: swellrun leaves such a script as it is, and it is lent nothing"
         return findings
     signal.seen = "its workers have a handler for USR1"
     asked_at = trial.progress(1)[0]
@@ -378,10 +455,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, SyntaxError) as error:
         print(f"swell.check: {options.script}: {error}; give the training script itself", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="swell-check-") as folder:
+    with tempfile.TemporaryDirectory(prefix="swell-check-", ignore_cleanup_errors=True) as folder:
         trial = _Trial(options.script, options.arguments, folder, options.patience, options.steps)
         with trial.workers:
-            findings = _try(trial, _how(places))
+            findings = _try(trial, _how(places), places.launchers)
             notes = _notes(trial, places)
     is_elastic = all(finding.good for finding in findings[:3]) and findings[3].good is not False
     is_untold = any(finding.is_untold for finding in findings)

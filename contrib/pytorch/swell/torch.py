@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from swell import _identity, _native, _request, _staying, data
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._averaged import average_what_is_trained
+from swell._counted import counted
 from swell._profile import Profile
 from swell._share import say_what_depends
 from swell._stream import Stream, compare, is_stream
@@ -51,6 +52,16 @@ def _check_layout(model: torch.nn.Module, world: int) -> None:
         if mesh.ndim > 1 or mesh.size() != world:
             raise TypeError(f"{name} is laid out over a mesh of {' x '.join(map(str, mesh.shape))} workers (HSDP or tensor parallelism); Elastic "
                             f"shares the samples out over all {world} of them: give fully_shard a mesh of one dimension, or use swell.torch.Engine")
+
+
+def _check_optimizer(given: Any) -> None:
+    """Raises TypeError where this is not one optimizer."""
+    if isinstance(given, (list, tuple, dict)):
+        each = list(given.values()) if isinstance(given, dict) else list(given)
+        raise TypeError(f"optimizer= has {counted(len(each), 'optimizer')} ({', '.join(type(one).__name__ for one in each)}), and Elastic steps one: give one with their "
+                        "parameters as groups, or those that the script steps itself as state={\"name\": optimizer}")
+    if not (hasattr(given, "param_groups") and callable(getattr(given, "step", None))):
+        raise TypeError(f"optimizer= is of type {type(given).__name__}; give an optimizer over the model's parameters, such as torch.optim.AdamW(model.parameters())")
 
 
 _loops: list[weakref.ref[Elastic]] = []     # the one whose batches() have begun last
@@ -97,6 +108,7 @@ class Elastic:
                  scaler: torch.amp.GradScaler | None = None) -> None:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
+        _check_optimizer(optimizer)
         here = _request.place()
         if here.world > 1 and not dist.is_initialized():
             raise RuntimeError(f"there are {here.world} workers; call torch.distributed.init_process_group() before Elastic()")

@@ -115,6 +115,7 @@ def instance():
     ({"micro_batch": -2}, "micro_batch=-2; give a whole number of at least 1"),
     ({"checkpoint_every": -1}, "checkpoint_every=-1; give a whole number of at least 0"),
     ({"dtype": "bfloat16"}, "dtype='bfloat16'; give a floating point dtype, such as torch.bfloat16"),
+    ({"autocast": torch.float16}, "autocast=torch.float16: its gradients need a GradScaler, which the Engine has not; give torch.bfloat16"),
     ({"autocast": True}, "autocast=True; give a floating point dtype"),
     ({"max_grad_norm": 0}, "max_grad_norm=0; give a number above 0, or None"),
     ({"log": "nowhere/losses.jsonl"}, "log='nowhere/losses.jsonl' cannot be written (No such file or directory); make the folder nowhere, or leave log= out"),

@@ -114,6 +114,63 @@ def test_workers_that_leave_at_the_same_step_but_fail_are_told_so(tmp_path):
     assert code == 1 and "they left after steps 3 and 3, but with exit codes 0 and 1: one did not wait for the other" in said, said
 
 
+@pytest.mark.parametrize("line, starts", [
+    ('subprocess.run(["torchrun", "--nproc-per-node=2", "train.py"], check=True)', "torchrun"),
+    ('os.system("accelerate launch train.py")', "accelerate launch"),
+    ('subprocess.Popen([sys.executable, "-m", "torch.distributed.run", "train.py"])', "torch.distributed.run"),
+    ('torch.multiprocessing.spawn(work, nprocs=4)', "spawn"),
+    ('subprocess.run(["nvidia-smi"])', ""),
+    ('print("use torchrun train.py")', ""),
+])
+def test_lines_that_start_workers_are_found(line, starts):
+    assert find_places("x = 1\n" + line).launchers == ([(2, starts)] if starts else [])
+
+
+def test_a_launcher_within_the_script_is_seen_and_its_line_is_named(tmp_path):
+    (tmp_path / "inner.py").write_text(textwrap.dedent(COUNTED_ALONE))
+    script = "import os, subprocess, sys\nprogram = [sys.executable, 'inner.py']\n" \
+        "subprocess.run([*program, 'as torchrun'], env={**os.environ, 'WORLD_SIZE': '1', 'TORCHELASTIC_RUN_ID': 'none'})\n"
+    code, said = check(tmp_path, write(tmp_path, script))
+    assert code == 1 and "NO   1." in said and "made by a process that it has started, with WORLD_SIZE=1, TORCHELASTIC_RUN_ID=none" in said, said
+    assert "line 3: torchrun starts workers" in said and "swellrun python SCRIPT" in said, said
+    assert not _lives(tmp_path / "pid"), "what the script started is ended with it"
+
+
+def _lives(path):
+    """Whether the process whose number a file has runs; one that has ended and is not reaped does not."""
+    try:
+        with open(f"/proc/{path.read_text()}/cmdline") as file:
+            return bool(file.read())
+    except OSError:
+        return False
+
+
+COUNTED_ALONE = """\
+    import os, torch
+    open("pid", "w").write(str(os.getpid()))
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    while True:
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    """
+
+
+def test_a_loop_without_torch_is_told_by_what_can_be_seen(tmp_path):
+    hand = textwrap.dedent("""\
+        import os, signal, time
+        asked = os.path.join(os.environ["SWELL_CHECK_FOLDER"], "asked")
+        signal.signal(signal.SIGUSR1, lambda *_: open(asked, "w").close())
+        while not os.path.exists(asked):
+            time.sleep(0.02)
+        """)
+    code, said = check(tmp_path, write(tmp_path, hand), patience=5)
+    assert code == 2 and "yes  1." in said and "yes  3." in said and "exit codes 0 and 0" in said, said
+    assert "?    2. all workers leave at the same step: rank 1 was asked, and both left" in said and "as torch.optim was not imported" in said, said
+    code, said = check(tmp_path, write(tmp_path, hand + "time.sleep(600)\n"), patience=3)
+    assert code == 1 and "NO   2." in said and "after 3 s nobody had left" in said, said
+
+
 # Steps as the checker counts them, without PyTorch: quick to start.
 COUNTS = """\
     import os, signal, time
@@ -133,7 +190,7 @@ LEAVES = """\
 
 def test_a_script_that_only_starts_slowly_is_not_said_to_lack_the_handler(tmp_path):
     code, said = check(tmp_path, write(tmp_path, "import time\ntime.sleep(600)\n"), patience=2)
-    assert code == 2 and "?    1." in said and "did not get to 3 steps within 2 s" in said and "--patience 10" in said, said
+    assert code == 2 and "?    1." in said and "did not get to 3 steps within 2 s, it made 0, and has not imported torch.optim" in said and "--patience 10" in said, said
     assert "NO " not in said and "not elastic" not in said, said
 
 

@@ -222,6 +222,11 @@ def test_what_more_workers_would_show_is_looked_at_on_one_by_Accelerate(tmp_path
     assert "nothing would average its gradients over more: give AccelerateElastic the model that accelerator.prepare()" in elastic(Accelerator(cpu=True), False)._bar
     with pytest.raises(ValueError, match="static_graph=True does not go with passes that share no gradients"):
         elastic(Accelerator(cpu=True, kwargs_handlers=[DistributedDataParallelKwargs(static_graph=True)]), micro_batch=2)
+    several = Accelerator(cpu=True)
+    model, one, two = several.prepare(torch.nn.Linear(2, 1), torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]), torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))]))
+    with pytest.raises(ValueError, match=r"has 1 other optimizer \(AdamW\), whose state no checkpoint would have"):
+        AccelerateElastic(several, model, one, directory=tmp_path / "several", global_batch=4)
+    AccelerateElastic(several, model, one, directory=tmp_path / "several", global_batch=4, state={"two": two})
     accelerator, model = Accelerator(cpu=True), torch.nn.Linear(2, 1)
     monkeypatch.setattr(type(accelerator.state), "deepspeed_plugin", property(lambda _: object()))
     with pytest.raises(ValueError, match="cannot resize a training with DeepSpeed"):

@@ -6,8 +6,10 @@ import random
 import time
 
 import pytest
+import torch
 
 from forked import Run, deviation
+from swell.torch import Elastic
 
 SAME = 1e-5
 
@@ -206,6 +208,20 @@ def test_a_compiled_ddp_is_resized_as_one_that_is_not(runs, reference):
     run = runs(Run, "compiled", "ddp", "compiled", steps=12).start(1).reach(4).ask().leave_well()
     run.fast().start(2).leave_well()
     assert run.worlds() == [1, 2] and deviation(run.curve(), {step: reference[step] for step in range(1, 13)}) < SAME
+
+
+def named(optimizer, tmp_path):
+    model = torch.nn.Linear(2, 1)
+    with pytest.raises(TypeError) as error:
+        Elastic(model, optimizer(model), directory=tmp_path, global_batch=4)
+    return str(error.value)
+
+
+def test_several_optimizers_are_refused_by_name(tmp_path):
+    said = named(lambda model: [torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.AdamW(model.parameters())], tmp_path)
+    assert said.startswith("optimizer= has 2 optimizers (SGD, AdamW), and Elastic steps one: give one with their parameters as groups"), said
+    assert named(lambda model: torch.optim.SGD, tmp_path / "made").startswith("optimizer= is of type type; give an optimizer over"), "what makes one"
+    assert named(lambda model: None, tmp_path / "none").startswith("optimizer= is of type NoneType; give an optimizer over")
 
 
 def test_what_more_workers_would_show_is_looked_at_on_one(runs):

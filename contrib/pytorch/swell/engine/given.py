@@ -114,6 +114,9 @@ def check_arguments(*, optimizer: Any, scheduler: Any, numbers: Mapping[str, Any
     for name, dtype in dtypes.items():
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise TypeError(f"{name}={_said(dtype)}; give a floating point dtype, such as torch.bfloat16")
+        if dtype is torch.float16:
+            raise ValueError(f"{name}=torch.float16: its gradients need a GradScaler, which the Engine has not; give torch.bfloat16, or train by "
+                             "swell.torch.Elastic(scaler=...)")
     if max_grad_norm is not None and not (isinstance(max_grad_norm, (int, float)) and max_grad_norm > 0):
         raise ValueError(f"max_grad_norm={_said(max_grad_norm)}; give a number above 0, or None where gradients are not clipped")
     if directory is not None and os.path.exists(directory) and not os.path.isdir(directory):

@@ -16,6 +16,7 @@ from accelerate.scheduler import AcceleratedScheduler
 from accelerate.utils import DistributedType, send_to_device
 
 from swell._agreement import cpu_group
+from swell._counted import counted
 from swell._room import save_beside
 from swell.torch import Elastic
 
@@ -105,6 +106,11 @@ class AccelerateElastic(Elastic):
         if getattr(accelerator.state, "deepspeed_plugin", None) is not None or accelerator.distributed_type == DistributedType.MEGATRON_LM:
             raise ValueError("AccelerateElastic cannot resize a training with DeepSpeed or Megatron-LM: their checkpoints are read by as many workers as wrote "
                              "them; use DistributedDataParallel or FSDP")
+        others = [each for each in getattr(accelerator, "_optimizers", ()) if each is not optimizer and each not in (options.get("state") or {}).values()]
+        if others and optimizer in accelerator._optimizers:
+            raise ValueError(f"accelerator.prepare() has {counted(len(others), 'other optimizer')} ({', '.join(type(each.optimizer).__name__ for each in others)}), whose state no "
+                             "checkpoint would have: give AccelerateElastic one optimizer with all parameters as groups, or state={\"name\": the other}; if it is "
+                             "of a training that is over, call accelerator.free_memory() before")
         self.accelerator = accelerator
         if accelerator.scaler is not None:
             options["state"] = {**(options.get("state") or {}), "scaler": accelerator.scaler}
