@@ -18,7 +18,9 @@ struct AllocationProperties {
   int handle_types = 1;  ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
   Location location;
   void* windows = nullptr;
-  std::uint8_t flags[8] = {};
+  std::uint8_t compression = 0;
+  std::uint8_t for_network_cards = 0;  ///< gpuDirectRDMACapable
+  std::uint8_t more_flags[6] = {};
 };
 static_assert(sizeof(AllocationProperties) == 32);
 struct AccessDescription {
@@ -30,8 +32,9 @@ static_assert(sizeof(AccessDescription) == 12);
 inline constexpr int kPosixDescriptor = 1;
 inline constexpr int kMinimumGranularity = 0;
 inline constexpr unsigned kNonBlockingStream = 1;
-inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103;  // attributes
-inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217, kNotReady = 600;     // errors
+inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103,
+                     kNetworkCardsSupported = 110;                               // attributes
+inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217, kNotReady = 600;  // errors
 inline constexpr int kMemoryTypeOf = 2, kOrdinalOf = 9;  // attributes of addresses
 inline constexpr unsigned kDeviceMemory = 2;             // a value of the first
 

@@ -116,6 +116,14 @@ Result<void> Device::check(int code, const char* what, std::uint64_t bytes) cons
   return Error(fmt::format("GPU {}: {}{}: {} ({})", ordinal_, what, size, name, code));
 }
 
+/// Returns how memory of it is taken: to be shared, and by network cards too where they can.
+cuda::AllocationProperties Device::allocation() const noexcept {
+  cuda::AllocationProperties properties;
+  properties.location.id = number_;
+  properties.for_network_cards = serves_network_cards_ ? 1 : 0;
+  return properties;
+}
+
 Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& library) {
   auto driver = std::make_shared<CudaDriver>();
   if (auto good = driver->open(library); !good) return good.error();
@@ -139,16 +147,20 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
   if (good.ok())
     good = device->check(cuda.attribute(&shares, cuda::kDescriptorSupported, number),
                          "asking what it can do");
+  // Drivers that do not know this one say so by an error: then it cannot.
+  int serves_network_cards = 0;
+  if (cuda.attribute(&serves_network_cards, cuda::kNetworkCardsSupported, number) != 0)
+    serves_network_cards = 0;
   if (good.ok()) good = device->check(cuda.uuid(uuid, number), "asking for its UUID");
   if (!good) return good.error();
   device->shares_ = manages != 0 && shares != 0;
+  device->serves_network_cards_ = serves_network_cards != 0;
   device->number_ = number;
   device->gpu_ = hex(uuid);
   good = device->check(cuda.retain(&device->context_, number), "making its context");
   if (!good) return good.error();
   const Current current(*device);
-  cuda::AllocationProperties properties;
-  properties.location.id = number;
+  const cuda::AllocationProperties properties = device->allocation();
   std::size_t granularity = std::size_t{2} << 20;  // of no use where nothing is shared
   good = device->check(current.code(), "using its context");
   if (good.ok() && device->shares_)
@@ -258,8 +270,7 @@ Result<Slab> Slab::create(std::shared_ptr<const Device> device, std::uint64_t by
     return Error(fmt::format("GPU memory of {} bytes; 1 byte to 1 PiB are possible", bytes));
   if (auto good = device->check_sharing(); !good) return good.error();
   bytes = (bytes + unit - 1) / unit * unit;
-  cuda::AllocationProperties properties;
-  properties.location.id = device->number_;
+  const cuda::AllocationProperties properties = device->allocation();
   std::uint64_t handle = 0;
   {
     const Device::Current current(*device);

@@ -16,6 +16,10 @@ namespace swell::runtime {
 /// Address in a GPU's memory, as CUdeviceptr.
 using DeviceAddress = std::uint64_t;
 
+namespace cuda {
+struct AllocationProperties;
+}
+
 /// The driver's functions; found once a process.
 struct CudaDriver;
 
@@ -62,6 +66,7 @@ class Device {
   class Current;
   Device() = default;
   Result<void> check(int code, const char* what, std::uint64_t bytes = 0) const;
+  cuda::AllocationProperties allocation() const noexcept;
 
   std::shared_ptr<const CudaDriver> driver_;
   int ordinal_ = 0, number_ = 0;
@@ -70,6 +75,7 @@ class Device {
   std::string gpu_;
   std::uint64_t granularity_ = 0;
   bool shares_ = false;
+  bool serves_network_cards_ = false;  ///< they can read and write shared memory (GPUDirect RDMA)
 };
 
 /// One allocation of GPU memory, mapped in this process. Whoever holds a descriptor of it, a

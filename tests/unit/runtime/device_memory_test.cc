@@ -24,11 +24,14 @@ std::shared_ptr<Device> device(int ordinal = 0) {
   return Device::open(ordinal, SWELL_STAND_IN_CUDA).value();
 }
 
-/// Bytes that the driver has copied in this process.
-std::uint64_t copied() {
+/// A count of the stand-in's for this process.
+std::uint64_t count_of(const char* what) {
   void* const library = dlopen(SWELL_STAND_IN_CUDA, RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<unsigned long long (*)()>(dlsym(library, "stand_in_copied"))();
+  return reinterpret_cast<unsigned long long (*)()>(dlsym(library, what))();
 }
+
+/// Bytes that the driver has copied.
+std::uint64_t copied() { return count_of("stand_in_copied"); }
 
 std::vector<std::uint8_t> bytes_of(const Device& gpu, const Slab& slab) {
   std::vector<std::uint8_t> bytes(slab.bytes());
@@ -110,6 +113,15 @@ Test(device_memory, says_what_is_wrong_with_a_descriptor_or_a_size) {
                "GPU memory of 5 bytes was announced; it comes in multiples of 2097152");
   cr_assert_eq(Slab::create(gpu, 0).error().message(),
                "GPU memory of 0 bytes; 1 byte to 1 PiB are possible");
+}
+
+Test(device_memory, is_taken_for_network_cards_where_they_can_reach_it) {
+  for (const bool can : {false, true}) {
+    if (can) unsetenv("STAND_IN_NO_RDMA");
+    else setenv("STAND_IN_NO_RDMA", "1", 1);
+    const Slab slab = Slab::create(device(), kUnit).value();
+    cr_assert_eq(count_of("stand_in_for_network_cards"), can ? kUnit : 0);
+  }
 }
 
 Test(device_memory, says_that_a_gpu_is_full) {

@@ -4,8 +4,9 @@
 // shares it, and a mapping maps it, as the real one's do. The environment says: STAND_IN_GPUS (1)
 // GPUs are seen, the first of which is the machine's GPU STAND_IN_FIRST (0); STAND_IN_BYTES: what a
 // process may take; STAND_IN_NO_PEER: memory of another GPU cannot be mapped; STAND_IN_NO_SHARING:
-// none can be shared; STAND_IN_HANGS: a file, and as long as that is there, who takes memory hangs,
-// and makes a file of its name with ".now".
+// none can be shared; STAND_IN_NO_RDMA: none can be taken for network cards; STAND_IN_HANGS: a
+// file, and as long as that is there, who takes memory hangs, and makes a file of its name with
+// ".now".
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -33,6 +34,8 @@ struct Location {
 struct Properties {
   int type, handle_types;
   Location location;
+  void* windows;
+  unsigned char compression, for_network_cards;
 };
 struct Access {
   Location location;
@@ -52,6 +55,7 @@ struct Stream {
 std::mutex mutex;
 std::set<Allocation*> allocations;                                // guarded by mutex
 std::size_t taken = 0;                                            // likewise
+std::size_t for_network_cards = 0;                                // likewise: of `taken`
 std::map<unsigned long long, std::pair<std::size_t, int>> plain;  // cuMemAlloc()'s: bytes, GPU
 std::atomic<std::uint64_t> copied = 0;
 // As a library has it that was there from the start: LeakSanitizer of g++ 12 dies of a thread that
@@ -102,6 +106,12 @@ extern "C" {
 // For tests: bytes that copies of any kind have moved in this process.
 unsigned long long stand_in_copied() { return copied; }
 
+// Likewise: bytes that were taken so that network cards can read and write them.
+unsigned long long stand_in_for_network_cards() {
+  std::lock_guard lock(mutex);
+  return for_network_cards;
+}
+
 // For libraries that launch on its streams: which GPU of the machine the thread's context is of
 // (-1: it has none), and how much is under way on a stream.
 int stand_in_gpu() { return pushed > 0 ? first() + current : -1; }
@@ -125,7 +135,10 @@ int cuDeviceGet(int* device, int ordinal) {
   return ordinal >= 0 && ordinal < gpus() ? 0 : kInvalid;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 103 && std::getenv("STAND_IN_NO_SHARING") != nullptr ? 0 : 1;
+  const char* not_there = attribute == 103   ? "STAND_IN_NO_SHARING"
+                          : attribute == 110 ? "STAND_IN_NO_RDMA"
+                                             : nullptr;
+  *value = not_there != nullptr && std::getenv(not_there) != nullptr ? 0 : 1;
   return 0;
 }
 int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
@@ -242,7 +255,8 @@ int cuMemGetAllocationGranularity(std::size_t* bytes, const Properties*, int) {
 int cuMemCreate(unsigned long long* handle, std::size_t bytes, const Properties* properties,
                 unsigned long long) {
   if (bytes == 0 || bytes % kGranularity != 0 || properties->type != 1 ||
-      properties->handle_types != 1)
+      properties->handle_types != 1 ||
+      (properties->for_network_cards != 0 && std::getenv("STAND_IN_NO_RDMA") != nullptr))
     return kInvalid;
   if (const char* file = std::getenv("STAND_IN_HANGS"))
     for (bool begins = true; access(file, F_OK) == 0; begins = false, usleep(1000))
@@ -252,6 +266,7 @@ int cuMemCreate(unsigned long long* handle, std::size_t bytes, const Properties*
     const char* most = std::getenv("STAND_IN_BYTES");
     if (most != nullptr && taken + bytes > std::strtoull(most, nullptr, 10)) return kNoMemory;
     taken += bytes;
+    if (properties->for_network_cards != 0) for_network_cards += bytes;
   }
   const int gpu = first() + properties->location.id;
   const int fd = memfd_create(("stand-in-gpu-" + std::to_string(gpu)).c_str(), MFD_CLOEXEC);

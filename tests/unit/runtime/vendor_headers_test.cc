@@ -112,8 +112,12 @@ static_assert(offsetof(cuda::AllocationProperties, location) ==
               offsetof(CUmemAllocationProp, location));
 static_assert(offsetof(cuda::AllocationProperties, windows) ==
               offsetof(CUmemAllocationProp, win32HandleMetaData));
-static_assert(offsetof(cuda::AllocationProperties, flags) ==
-              offsetof(CUmemAllocationProp, allocFlags));
+static_assert(offsetof(cuda::AllocationProperties, compression) ==
+              offsetof(CUmemAllocationProp, allocFlags.compressionType));
+static_assert(offsetof(cuda::AllocationProperties, for_network_cards) ==
+              offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable));
+static_assert(cuda::kNetworkCardsSupported ==
+              CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 static_assert(passed_alike<cuda::AccessDescription, CUmemAccessDesc>());
 static_assert(offsetof(cuda::AccessDescription, flags) == offsetof(CUmemAccessDesc, flags));
 static_assert(cuda::Location{}.type == CU_MEM_LOCATION_TYPE_DEVICE);
