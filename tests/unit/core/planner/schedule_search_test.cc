@@ -9,6 +9,7 @@
 #include <random>
 
 #include "core/helpers.h"
+#include "core/perf/modelled.h"
 #include "core/schedule/named.h"
 
 using namespace swell;
@@ -141,8 +142,8 @@ Costs random_costs(const Shape& shape, std::mt19937& random) {
 }
 
 double eq5(const Shape& shape) {
-  const int p = shape.stages, v = shape.chunks, m = shape.micro_batches;
-  return std::max(m * v + p - 1, p * v + m - 1);
+  return perf::modelled_pipeline(shape.micro_batches, shape.stages, shape.chunks, shape.chunks)
+      .total();
 }
 
 Costs equal_costs(const Shape& shape) {
