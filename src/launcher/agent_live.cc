@@ -198,7 +198,8 @@ void Agent::take_live_news() {
   if (driver_ == nullptr) return;
   for (const LiveDriver::News& news : driver_->take()) {
     if (const auto* begun = std::get_if<LiveDriver::Begun>(&news))
-      machine_.begun(now(), from_runtime(begun->epoch), begun->why, begun->snapshot_step);
+      machine_.begun(now(), from_runtime(begun->epoch), begun->why, begun->snapshot_step,
+                     begun->stays);
     else if (const auto* in = std::get_if<LiveDriver::InPhase>(&news))
       machine_.switching(now(), from_runtime(in->epoch),
                          runtime::SwitchMachine::to_text(in->phase));

@@ -22,8 +22,8 @@ std::vector<WorkerId> workers_of(const Seating& seating) {
 
 }  // namespace
 
-void EpochMachine::begun(double now, int epoch, const std::string& why,
-                         std::uint64_t snapshot_step) {
+void EpochMachine::begun(double now, int epoch, const std::string& why, std::uint64_t snapshot_step,
+                         bool stays) {
   Running* running = in<Running>();
   if (running == nullptr || epoch != epoch_) return;
   if (!why.empty()) {
@@ -35,7 +35,7 @@ void EpochMachine::begun(double now, int epoch, const std::string& why,
   }
   running->has_begun = tries_snapshots_ = true;
   running->awaits_runtime = false;
-  pace_.began(now - running->since);
+  pace_.began(now - running->since, stays);
   note("live-begun", Json::object({{"snapshot_step", static_cast<std::int64_t>(snapshot_step)}}));
   if (snapshot_step != 0)
     say(fmt::format("live: {} workers go on from the snapshot of step {}", seating_.seats.size(),
@@ -305,8 +305,8 @@ std::optional<double> EpochMachine::drain_by() const {
 
 /// Gives GPUs back: by a switch to the others where that is expected to end in time, and not much
 /// later than workers leave; else by leaving at once. Then nobody waits for a switch that fails,
-/// nor longer than for a job in restart mode. A first switch is tried where it fits: programs may
-/// keep their processes.
+/// nor longer than for a job in restart mode. A first switch is tried where it fits and programs
+/// may keep their processes, or do not say when they have been asked to leave.
 void EpochMachine::leave_live(double now) {
   const double by = *drain_by(), left = by - now, limit = left * settings_.live_share;
   const auto expected = pace_.expected_s();
@@ -314,7 +314,11 @@ void EpochMachine::leave_live(double now) {
   if (expected && *expected > limit)
     return reclaim_by_leaving(
         now, fmt::format("a switch takes about {:.1f} s and has {:.1f} s", *expected, limit));
-  if (const auto longer = pace_.longer_than_leaving_s(); longer && *longer > settings_.live_extra_s)
+  const std::vector<WorkerId> all = running();
+  const bool all_listen = std::all_of(
+      all.begin(), all.end(), [this](WorkerId id) { return workers_[id].listens == epoch_; });
+  if (const auto longer = pace_.longer_than_leaving_s(all_listen);
+      longer && *longer > settings_.live_extra_s)
     return reclaim_by_leaving(
         now, fmt::format("a switch takes about {:.1f} s longer than leaving", *longer));
   begin_switch(now, Purpose::give_back, now + limit, by);

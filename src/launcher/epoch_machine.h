@@ -152,7 +152,9 @@ class EpochMachine {
   void replan(double now, const control::Replan& order);
   // live mode
   /// `why` not empty: it has not. `snapshot_step`: of the state that it goes on from; 0: it is new.
-  void begun(double now, int epoch, const std::string& why, std::uint64_t snapshot_step = 0);
+  /// `stays`: its programs may keep their processes in a switch that gives GPUs back.
+  void begun(double now, int epoch, const std::string& why, std::uint64_t snapshot_step = 0,
+             bool stays = true);
   void switching(double now, int epoch, const std::string& phase);
   /// The workers that leave with the switch do so before it is committed.
   void let_go(double now, int epoch);

@@ -82,12 +82,13 @@ void LiveDriver::tell(News news) {
 LiveDriver::Begun LiveDriver::begin_one(runtime::Coordinator& coordinator, const Begin& begin) {
   const auto report = coordinator.recover(begin.holders, begin.ranks, begin.epoch);
   if (report.ok())
-    return report->committed ? Begun{begin.epoch, "", report->step}
-                             : Begun{begin.epoch, report->why, 0};
+    return report->committed ? Begun{begin.epoch, "", report->step, coordinator.stay(begin.ranks)}
+                             : Begun{begin.epoch, report->why};
   if (const std::string& why = report.error().message(); why != runtime::kNoSnapshot)
-    return {begin.epoch, why, 0};
+    return {begin.epoch, why};
   const auto done = coordinator.begin(begin.ranks, begin.epoch);
-  return {begin.epoch, done.ok() ? "" : done.error().message(), 0};
+  if (!done) return {begin.epoch, done.error().message()};
+  return {begin.epoch, "", 0, coordinator.stay(begin.ranks)};
 }
 
 runtime::SwitchReport LiveDriver::switch_one(runtime::Coordinator& coordinator, const Switch& one) {

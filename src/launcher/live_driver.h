@@ -42,6 +42,7 @@ class LiveDriver {
     std::uint64_t epoch = 0;
     std::string why;                  ///< empty: it has begun
     std::uint64_t snapshot_step = 0;  ///< with the snapshot of this step; 0: with new state
+    bool stays = false;               ///< its programs may keep their processes
   };
   struct InPhase {
     std::uint64_t epoch = 0;

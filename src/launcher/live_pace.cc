@@ -22,9 +22,10 @@ std::optional<double> LivePace::expected_s() const {
   return first_start_s_;
 }
 
-std::optional<double> LivePace::longer_than_leaving_s() const {
-  if (starts_of_running_s_.empty() || leaves_s_.empty()) return std::nullopt;
-  return longest(starts_of_running_s_) + longest(moves_s_) - longest(leaves_s_);
+std::optional<double> LivePace::longer_than_leaving_s(bool listen) const {
+  const auto switch_s = stays_ && starts_of_running_s_.empty() ? std::nullopt : expected_s();
+  if (!switch_s || (leaves_s_.empty() && (stays_ || !listen))) return std::nullopt;
+  return *switch_s - (leaves_s_.empty() ? kLeave_s : longest(leaves_s_));
 }
 
 void LivePace::left(double seconds) {

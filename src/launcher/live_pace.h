@@ -32,7 +32,11 @@ class LivePace {
   double start_s() const noexcept { return start_s_; }
 
   /// An epoch's programs took so long to start and begin with the runtime, without a switch.
-  void began(double seconds) { first_start_s_ = seconds; }
+  /// stays: they may keep their processes in a switch to workers that are training.
+  void began(double seconds, bool stays = true) {
+    first_start_s_ = seconds;
+    stays_ = stays;
+  }
   /// The programs of a switch were ready after that time, or were not although they had it.
   /// to_running: all of its workers were training before, so that they may have kept their
   /// processes.
@@ -49,8 +53,11 @@ class LivePace {
   /// Returns what the next switch to workers that are training is expected to take. None: nothing
   /// has been measured.
   std::optional<double> expected_s() const;
-  /// Returns how much longer that is than leaving. None: one of them was not measured yet.
-  std::optional<double> longer_than_leaving_s() const;
+  /// Returns how much longer that is than leaving. None: one of them is not known yet. Programs
+  /// that keep no process start anew, as long as they did before; those that say when they have
+  /// been asked to leave (`listen`) are taken to need `kLeave_s` until a leave was measured.
+  std::optional<double> longer_than_leaving_s(bool listen) const;
+  static constexpr double kLeave_s = 3;
 
  private:
   static void remember(std::deque<double>& list, double seconds);
@@ -59,6 +66,7 @@ class LivePace {
   bool is_ready_ = false;
   double start_s_ = 0;
   int leaves_since_ = 0;  ///< the last switch
+  bool stays_ = true;
   std::optional<double> first_start_s_;
   std::deque<double> starts_s_, starts_of_running_s_, moves_s_, leaves_s_;
 };

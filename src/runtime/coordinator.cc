@@ -79,6 +79,16 @@ Result<Channel> Coordinator::reach(const Shim& shim, Deadline deadline) const {
                                   : Channel::connect_unix(shim.unix_socket);
 }
 
+bool Coordinator::stay(const std::vector<Shim>& ranks) const {
+  return std::all_of(ranks.begin(), ranks.end(), [this](const Shim& rank) {
+    auto channel = reach(rank);
+    if (!channel) return false;
+    const auto status = ask_unless_off(*channel, Op::status, {}, within(kAnswerTime));
+    const auto read = status ? read_status(status->body) : Result<Status>(status.error());
+    return read && read->stays;
+  });
+}
+
 Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t epoch) {
   auto done = begin_all(ranks, epoch);
   if (!done) abort_all(ranks);

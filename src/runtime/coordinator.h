@@ -88,6 +88,9 @@ class Coordinator {
   /// Waits for a program at each shim, in the order of ranks, and begins the job's first epoch,
   /// with new state. On an error the programs that wait are told to leave.
   Result<void> begin(const std::vector<Shim>& ranks, std::uint64_t epoch);
+  /// Whether the programs that train there have all said that they can keep their processes, at
+  /// least in a switch that starts no other.
+  bool stay(const std::vector<Shim>& ranks) const;
 
   /// Switches from the ranks `from` to the ranks `to`, both in order; a shim may be in both.
   /// Programs of the new epoch may still be starting: they are waited for within prepare_limit

@@ -313,6 +313,7 @@ Status Keeper::status() const {
       std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->is_waiting; });
   status.is_moved = staged_ != nullptr && staged_->is_moved;
   status.is_quiesced = program_ != nullptr && program_->is_quiesced;
+  status.stays = program_ != nullptr && program_->stays != Stays::no;
   status.step = program_ != nullptr && !program_->is_quiesced ? store_.page().step.load()
                 : program_ != nullptr                         ? program_->step
                                                               : step_;

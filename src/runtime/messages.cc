@@ -150,7 +150,8 @@ std::string write(const Status& status) {
       .put(status.prepared)
       .put<std::uint8_t>(status.has_program)
       .put<std::uint8_t>(status.has_waiting);
-  writer.put<std::uint8_t>(status.is_moved).put<std::uint8_t>(status.is_quiesced).put(status.step);
+  writer.put<std::uint8_t>(status.is_moved).put<std::uint8_t>(status.is_quiesced);
+  writer.put<std::uint8_t>(status.stays).put(status.step);
   put(writer, status.endpoint);
   writer.put(status.progress.only_there).put(status.progress.rest).put(status.progress.come);
   return writer.take();
@@ -164,6 +165,7 @@ Result<Status> read_status(std::string_view body) {
   status.has_waiting = reader.get<std::uint8_t>() != 0;
   status.is_moved = reader.get<std::uint8_t>() != 0;
   status.is_quiesced = reader.get<std::uint8_t>() != 0;
+  status.stays = reader.get<std::uint8_t>() != 0;
   status.step = reader.get<std::uint64_t>();
   status.endpoint = get_endpoint(reader);
   status.progress.only_there = reader.get<std::uint64_t>();

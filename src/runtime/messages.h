@@ -93,6 +93,7 @@ struct Status {
   bool has_waiting = false;    ///< one waits in adopt
   bool is_moved = false;       ///< all of the prepared epoch's state is here
   bool is_quiesced = false;
+  bool stays = false;      ///< its program can train with another plan, at least beside others
   std::uint64_t step = 0;  ///< last boundary that the program passed
   Endpoint endpoint;
   Progress progress;  ///< of what is prepared

@@ -258,7 +258,7 @@ void World::act(const action::BeginLive& begin) {
     for (const WorkerId id : begin.ranks) program(id, begin.epoch)->trains = true;
     if (says_sizes_) machine_.can_run_with({2, 4, 6});
     training_ = begin.epoch;
-    machine_.begun(now_, begin.epoch, "");
+    machine_.begun(now_, begin.epoch, "", 0, !says_sizes_);
   });
 }
 

@@ -38,9 +38,9 @@ Test(live_pace, a_slow_switch_is_forgotten_after_some_leaves) {
   pace.started(90, true);
   pace.moved(1);
   for (int i = 0; i < 2; ++i) pace.left(2);
-  cr_assert_float_eq(*pace.longer_than_leaving_s(), 89, 1e-9);
+  cr_assert_float_eq(*pace.longer_than_leaving_s(true), 89, 1e-9);
   pace.left(2);
-  cr_assert_not(pace.longer_than_leaving_s(), "the next reclaim tries a switch again");
+  cr_assert_not(pace.longer_than_leaving_s(true), "the next reclaim tries a switch again");
   cr_assert_float_eq(*pace.expected_s(), 3, 1e-9);
 }
 
@@ -48,11 +48,23 @@ Test(live_pace, a_switch_is_compared_with_leaving_once_both_are_measured) {
   LivePace pace;
   pace.left(2);
   pace.started(20, false);
-  cr_assert_not(pace.longer_than_leaving_s(), "workers may keep their processes");
+  cr_assert_not(pace.longer_than_leaving_s(true), "workers may keep their processes");
   pace.started(9, true);
-  cr_assert_float_eq(*pace.longer_than_leaving_s(), 7, 1e-9);
+  cr_assert_float_eq(*pace.longer_than_leaving_s(true), 7, 1e-9);
   pace.left(3);
-  cr_assert_float_eq(*pace.longer_than_leaving_s(), 6, 1e-9);
+  cr_assert_float_eq(*pace.longer_than_leaving_s(true), 6, 1e-9);
+}
+
+Test(live_pace, programs_that_keep_no_process_are_compared_before_anything_was_measured) {
+  LivePace pace;
+  pace.began(20, false);
+  cr_assert_float_eq(*pace.longer_than_leaving_s(true), 20 - LivePace::kLeave_s, 1e-9);
+  cr_assert_not(pace.longer_than_leaving_s(false), "nobody knows how it leaves");
+  pace.left(18);
+  cr_assert_float_eq(*pace.longer_than_leaving_s(false), 2, 1e-9, "as measured");
+  LivePace staying;
+  staying.began(20, true);
+  cr_assert_not(staying.longer_than_leaving_s(true), "it need not start");
 }
 
 Test(live_pace, a_start_lasts_until_the_first_step_where_steps_are_known) {
@@ -123,6 +135,38 @@ Test(live_pace, the_first_start_of_the_program_decides_where_no_switch_was_made)
   run.shrink(32);
   cr_assert_eq(run.orders.size(), 0u);
   cr_assert(run.has_asked_to_leave());
+}
+
+namespace {
+
+/// One of two workers whose programs took 9 s to start, and listen for the restart signal or not.
+Run began_in_9s(bool stays, bool listens) {
+  Run run(false, false);
+  run.offered();
+  run.allocated(kCompanion);
+  run.basic_up();
+  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
+  run.now += 9;
+  if (listens)
+    for (const int node : {0, 1}) run.event([&] { run.machine.listens(run.now, {node, 0}, 0); });
+  run.event([&] { run.machine.begun(run.now, 0, "", 0, stays); });
+  cr_assert_eq(run.machine.status().workers, 2);
+  run.shrink(32);
+  return run;
+}
+
+}  // namespace
+
+Test(live_pace, programs_that_keep_no_process_leave_at_once_in_the_first_reclaim) {
+  const Run run = began_in_9s(false, true);
+  cr_assert_eq(run.orders.size(), 0u);
+  cr_assert(run.said.find("a switch takes about 6.0 s longer than leaving") != std::string::npos,
+            "%s", run.said.c_str());
+}
+
+Test(live_pace, a_first_switch_is_tried_where_processes_may_stay_or_leaving_is_not_known) {
+  cr_assert_eq(began_in_9s(true, true).orders.size(), 1u);
+  cr_assert_eq(began_in_9s(false, false).orders.size(), 1u);
 }
 
 Test(live_pace, after_a_switch_that_started_too_late_the_next_one_is_not_tried) {
