@@ -13,7 +13,7 @@ import torch
 
 from swell._lock import run_name
 
-__all__ = ["Trained", "check_kinds", "check_same", "continues", "kinds", "record"]
+__all__ = ["Trained", "check_kinds", "check_same", "continues", "kinds", "record", "why_not_the_models"]
 
 _VERSION = 1
 _NAMED = 3      # names of parameters in a message
@@ -33,6 +33,10 @@ class Trained:
         """Returns the names of what is trained now, by the optimizers' groups; the same however the model is wrapped."""
         names = self._names()
         return [[names.get(id(parameter), "") for parameter in group["params"] if parameter.requires_grad] for group in self._groups()]
+
+    def precision(self) -> str:
+        """Returns the types of the model's parameters."""
+        return " and ".join(sorted({str(parameter.dtype).removeprefix("torch.") for parameter in self._model.parameters()}))
 
     def _names(self) -> dict[int, str]:
         return {id(parameter): _bare(name) for name, parameter in self._model.named_parameters()}
@@ -125,6 +129,16 @@ class Trained:
             parameter.requires_grad_(_bare(name) in names)
 
 
+def why_not_the_models(model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> str:
+    """Returns why parameters of optimizers are neither averaged over workers nor found by a start; empty: all are the model's."""
+    known = set(map(id, model.parameters()))
+    for parameter in (parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]):
+        if id(parameter) not in known:
+            return (f"the optimizer has a parameter of shape {tuple(parameter.shape)} that is not the model's: nobody would average its gradient over workers, and "
+                    "no checkpoint names it; make it a parameter of the module that is trained")
+    return ""
+
+
 def _regroup(optimizer: torch.optim.Optimizer, groups: list[tuple[list[torch.nn.Parameter], dict[str, Any]]]) -> None:
     """The optimizer's groups become these, in their order."""
     there = optimizer.param_groups
@@ -177,7 +191,7 @@ def record(step: int, *, data: Mapping[str, Any] | None = None, trained: Trained
     """
     return {"version": _VERSION, "run": run_name(), "host": socket.gethostname(), "written": time.time(), "step": step,
             "data": dict(data) if data is not None else None, "trained": trained.groups() if trained is not None else None,
-            "change": trained.change() if trained is not None else None, "kinds": dict(kinds) if kinds is not None else None, "numbers": numbers}
+            "precision": trained.precision() if trained is not None else None, "change": trained.change() if trained is not None else None, "kinds": dict(kinds) if kinds is not None else None, "numbers": numbers}
 
 
 def continues(before: Mapping[str, Any] | None, step: int, path: str) -> str:
@@ -221,20 +235,26 @@ def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | No
                              "or another directory")
     if kinds is not None and before.get("kinds") is not None:
         check_kinds(before["kinds"], kinds)
+    if trained is not None and (was := before.get("precision")) and was != (here := trained.precision()):
+        raise ValueError(f"the run so far trains parameters in {was}, here they are in {here}: give the same, or another directory")
     groups = before.get("trained")
     if trained is None or groups is None or trained.can_follow(before):
         return
-    here = trained.groups()
-    was, now = [name for group in groups for name in group], [name for group in here for name in group]
-    if missing := [name for name in was if name not in set(now)]:
-        raise ValueError(f"the run so far trains {_some(missing)} too, this start does not: {len(now)} parameters in place of {len(was)}; set "
+    now_groups = trained.groups()
+    names, now = [name for group in groups for name in group], [name for group in now_groups for name in group]
+    if missing := [name for name in names if name not in set(now)]:
+        raise ValueError(f"the run so far trains {_some(missing)} too, this start does not: {len(now)} parameters in place of {len(names)}; set "
                          "requires_grad and the optimizer's groups before training as they were, or give another directory")
-    if added := [name for name in now if name not in set(was)]:
-        raise ValueError(f"this start trains {_some(added)} too, the run so far did not: {len(now)} parameters in place of {len(was)}; set "
+    if added := [name for name in now if name not in set(names)]:
+        raise ValueError(f"this start trains {_some(added)} too, the run so far did not: {len(now)} parameters in place of {len(names)}; set "
                          "requires_grad and the optimizer's groups before training as they were, or give another directory")
-    if len(groups) != len(here):
-        raise ValueError(f"the run so far has {len(groups)} groups of parameters, this start's optimizer has {len(here)}; make the same groups "
+    if len(groups) != len(now_groups):
+        raise ValueError(f"the run so far has {len(groups)} groups of parameters, this start's optimizer has {len(now_groups)}; make the same groups "
                          "before training, or give another directory")
+    for at, (group, names) in enumerate(zip(groups, now_groups)):
+        if moved := sorted(set(names) - set(group)):
+            raise ValueError(f"this start's optimizer has {_some(moved)} in its group {at}, the run so far had not: make the same groups in the same order "
+                             "before training, or give another directory")
 
 
 def check_kinds(before: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Unreadable", "check_readable", "decoded", "encoded", "hollow", "plain", "unreadable", "why_not_read"]
+__all__ = ["Unreadable", "check_readable", "decoded", "encoded", "hollow", "plain", "unreadable", "why_not_pickled", "why_not_read"]
 
 _MARK = "swell.encoded"     # the only key of a value that was encoded
 _FACTORIES: dict[str, Any] = {"None": None, "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict, "set": set, "tuple": tuple}
@@ -109,6 +109,15 @@ def _is_read(value: Any) -> str:
     return ""
 
 
+def why_not_pickled(value: Any) -> str:
+    """Returns why torch.save() cannot write a value; empty: it can."""
+    try:
+        torch.save(hollow(value), io.BytesIO())
+    except Exception as error:      # each kind of object fails in its own way
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ""
+
+
 def why_not_read(value: Any) -> str:
     """Returns why weights_only does not read a value as it is, not encoded; empty: it does."""
     return _is_read(hollow(value))
@@ -116,7 +125,7 @@ def why_not_read(value: Any) -> str:
 
 def hollow(value: Any) -> Any:
     """Returns a value with empty tensors in place of its tensors, so that looking at it takes no memory."""
-    if type(value) in (torch.Tensor, torch.nn.Parameter):
+    if type(value) in (torch.Tensor, torch.nn.Parameter) and not value.is_quantized:
         return torch.empty(0, dtype=value.dtype)
     if type(value) in (dict, OrderedDict):
         return type(value)((key, hollow(each)) for key, each in value.items())
@@ -136,7 +145,10 @@ def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def unreadable(value: Any, path: str) -> str:
     """Returns which part of a value no start could read, by its path and its type; empty: every part is read back."""
-    looked = hollow(encoded(value))
+    try:
+        looked = hollow(encoded(value))
+    except RecursionError:
+        return f"{path} contains itself, or is nested too deeply"
     if not _is_read(looked):
         return ""
     original = value

@@ -85,11 +85,16 @@ def test_a_learning_rate_of_numpy_and_odd_states_resume(tmp_path):
     assert elastic.steps == 6 and box.value == collections.deque([pathlib.Path("p")], 4)
 
 
+CIRCLE: list = []
+CIRCLE.append(CIRCLE)
+
+
 @pytest.mark.parametrize("value, where", [
+    (CIRCLE, r"state\['box'\] contains itself, or is nested too deeply"),
     ({"a": [1, Unknown()]}, r"state\['box'\]\['it'\]\['a'\]\[1\] is of type \S*Unknown"),
     (collections.defaultdict(lambda: 1), r"state\['box'\]\['it'\] is of type collections.defaultdict"),
     (Unknown, r"state\['box'\]\['it'\] is of type builtins.type"),
-])
+], ids=["circle", "deep", "factory", "type"])
 @apart
 def test_what_no_start_could_read_is_named_and_nothing_is_saved(tmp_path, value, where, capfd):
     capfd.readouterr()
@@ -98,6 +103,19 @@ def test_what_no_start_could_read_is_named_and_nothing_is_saved(tmp_path, value,
     assert elastic.steps == 3, "training goes on"
     assert len(re.findall(where, said)) == 1, said
     assert not list((tmp_path / "c").glob("step-*"))
+
+
+@apart
+def test_other_groups_of_the_optimizer_are_refused(tmp_path):
+    def groups(*names):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+        found = dict(model.named_parameters())
+        decayed = [found.pop(name) for name in names]
+        return {"model": model, "optimizer": torch.optim.AdamW([{"params": decayed}, {"params": list(found.values()), "weight_decay": 0.0}], lr=0.01)}
+    loop(tmp_path / "c", 3, **groups("0.weight", "1.weight"))
+    assert "optimizer has 1.weight in its group 1, the run so far had not" in refused(tmp_path / "c", **groups("0.weight"))
+    assert "optimizer has 1.bias in its group 0, the run so far had not" in refused(tmp_path / "c", **groups("0.weight", "1.weight", "1.bias"))
+    assert loop(tmp_path / "c", 4, **groups("1.weight", "0.weight")).steps == 4, "the order within a group says nothing"
 
 
 def refused(folder, steps=6, **other):
@@ -123,6 +141,8 @@ def test_another_training_is_refused_in_one_sentence(tmp_path):
     model = torch.nn.Linear(4, 1)
     groups = torch.optim.AdamW([{"params": [model.weight]}, {"params": [model.bias]}], lr=0.01)
     assert "has 1 groups of parameters, this start's optimizer has 2" in refused(tmp_path / "c", model=model, optimizer=groups)
+    doubled = torch.nn.Linear(4, 1, dtype=torch.bfloat16)
+    assert "trains parameters in float32, here they are in bfloat16" in refused(tmp_path / "c", model=doubled)
     model = torch.nn.Linear(4, 1)
     assert "had the optimizer AdamW, here it is SGD" in refused(tmp_path / "c", model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.01))
     assert "this start has scheduler (LambdaLR), the run so far had none: leave it out as before" in refused(tmp_path / "c", schedule=True)
