@@ -11,7 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from swell import _request
 
-__all__ = ["depends_on_workers", "say_what_depends"]
+__all__ = ["depends_on_workers", "fails_on_one_sample", "say_what_depends"]
 
 _NAMED = 3
 
@@ -39,6 +39,11 @@ def depends_on_workers(model: torch.nn.Module, *, trains: bool = False) -> list[
     if drops:
         said.append(f"{_some(drops)}: another number of workers draws other masks, so losses differ within their noise; p=0 avoids it")
     return said
+
+
+def fails_on_one_sample(model: torch.nn.Module, *, trains: bool = False) -> bool:
+    """Whether a forward pass over a single sample fails, as BatchNorm1d of torch's does in training: it has no variance. trains: as above."""
+    return any(isinstance(module, torch.nn.BatchNorm1d) and (trains or module.training) for module in model.modules())
 
 
 def say_what_depends(model: torch.nn.Module, *, trains: bool = False) -> None:

@@ -25,11 +25,11 @@ from torch.distributed.checkpoint.state_dict import (get_model_state_dict, get_o
 
 from swell import _identity
 from swell._lock import FolderLock, InUse, run_name
-from swell._plain import Unreadable, check_readable, decoded, encoded
+from swell._plain import Unreadable, check_readable, decoded, encoded, why_not_pickled
 from swell._room import make_room
 
 __all__ = ["Checkpoints", "FolderLock", "InUse", "Unreadable", "check_readable", "decoded", "encoded", "lock_together", "on_all", "readable",
-           "run_name", "together", "why_unsaved", "write_rest"]
+           "run_name", "together", "why_not_kept", "why_unsaved", "write_rest"]
 
 _NAME = re.compile(r"step-(\d{9})")
 _REST = "rest.pt"       # what is the same on all workers, and small
@@ -253,6 +253,17 @@ def readable(state: Mapping[str, Any], where: str = "state") -> str:
         check_readable({f"{where}[{name!r}]" if name != "scheduler" else name: thing.state_dict() for name, thing in state.items()})
     except Unreadable as error:
         return str(error)
+    return ""
+
+
+def why_not_kept(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> str:
+    """Returns why no checkpoint could hold what an optimizer is made of; empty: it can."""
+    if why := _identity.why_not_the_models(model, [optimizer]):
+        return why
+    for group in optimizer.param_groups:
+        for name, value in group.items():
+            if name != "params" and (why := why_not_pickled(value)):
+                return f"{name} of the optimizer's groups is a {type(value).__name__}, which a checkpoint cannot hold ({why}); give numbers, strings, lists or tensors"
     return ""
 
 

@@ -19,7 +19,7 @@ from swell._identity import check_same
 from swell._order import NEWEST_ORDER, order_of_epoch
 from swell._request import place
 
-__all__ = ["ElasticIterable", "ElasticSampler", "Piece", "has_length", "pieces", "sizes"]
+__all__ = ["ElasticIterable", "ElasticSampler", "Piece", "has_length", "pieces", "sizes", "smallest_pass"]
 
 T = TypeVar("T")
 
@@ -59,6 +59,12 @@ def pieces(batch: int, world: int, rank: int, micro_batch: int) -> list[Piece]:
             spare = min(begin, batch - 1)
             found.append(Piece(spare, spare + 1, 0))
     return found
+
+
+def smallest_pass(batch: int, world: int, micro_batch: int) -> int:
+    """Returns the samples of the smallest of all workers' passes over a global batch, as pieces() makes them."""
+    passes = -(-(-(-batch // world)) // micro_batch)
+    return max(1, batch // world // passes)
 
 
 def sizes(global_batch: int, basic_workers: int = 1, max_workers: int | None = None) -> list[int]:

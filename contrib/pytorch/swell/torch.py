@@ -20,9 +20,9 @@ from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._averaged import average_what_is_trained
 from swell._counted import counted
 from swell._profile import Profile
-from swell._share import say_what_depends
+from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream
-from swell.checkpoint import Checkpoints, Unreadable, readable
+from swell.checkpoint import Checkpoints, Unreadable, readable, why_not_kept
 from swell.engine import Engine
 from swell.live import LiveState, join
 
@@ -124,12 +124,17 @@ class Elastic:
         self._state = dict(state or {})
         self._state.update({name: thing for name, thing in (("scheduler", scheduler), ("scaler", scaler)) if thing is not None})
         self._most_workers = global_batch       # with more of them some would never have a sample
+        self._sampler: data.ElasticSampler | Stream | None = None
+        self._needs_two = fails_on_one_sample(model)
+        self._batches = {global_batch}      # sizes of global batches, in samples
+        self._is_save_due = False       # of a checkpoint between others, at the next boundary
         self._has_looked = False        # at the first loss
         self._save_fails = ""       # why the newest save failed
         states = {name if name in ("scheduler", "scaler") else f"state[{name!r}]": thing for name, thing in self._state.items() if not name.startswith("swell.")}
         self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **states})}
         self._averaged = average_what_is_trained(model)
-        self._bar = self._why_no_growth()
+        self._unkept = why_not_kept(self._wrapped, self._saved_optimizer())     # so that no save succeeds
+        self._bar = self._unkept or self._why_no_growth()
         self._check_model()
         self._offer_sizes()
         say_what_depends(model)
@@ -137,7 +142,6 @@ class Elastic:
         self._agreement = Agreement(cpu_group())
         self._checkpoints = Checkpoints(directory, self._wrapped, self._saved_optimizer(), keep=keep, group=cpu_group())
         self._data: dict[str, Any] | None = None        # what the samples' order depends on
-        self._sampler: data.ElasticSampler | Stream | None = None
         self._passes: list[data.Piece] = []     # of the present global batch
         self._pass = 0
         self._loss = torch.zeros(())
@@ -180,11 +184,17 @@ class Elastic:
     def _offer_sizes(self) -> None:
         """Tell swellrun the numbers of workers; none but the present one where something speaks against more."""
         if not self._bar:
-            _request.can_run_with(range(1, self._most_workers + 1))
+            _request.can_run_with(world for world in range(1, self._most_workers + 1) if not self._needs_two or self._has_two_each(world))
             return
         if self.rank == 0 and _request.under_swellrun():
             print(f"swell: the job is lent nothing: {self._bar}", file=sys.stderr, flush=True)
         _request.can_run_with([self.world], self._bar)
+
+    def _has_two_each(self, world: int) -> bool:
+        """Whether each pass of each of so many workers has two samples or more."""
+        unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
+        return all(unit * data.smallest_pass(batch // unit, world, self._sampler.micro_batch if self._sampler is not None else self.micro_batch) >= 2
+                   for batch in self._batches)
 
     def _look_at_trained(self) -> None:
         """Be lent nothing from when the script trains what no start could, or, in live mode, what the next workers would not."""
@@ -272,8 +282,12 @@ class Elastic:
 
     def _sampler_of(self, dataset: Any, shuffle: bool, drop_last: bool, loader: dict[str, Any]) -> data.ElasticSampler | Stream:
         if not is_stream(dataset):
-            return data.ElasticSampler(dataset, self.global_batch, micro_batch=self.micro_batch, shuffle=shuffle, seed=self.seed,
-                                       drop_last=drop_last, rank=self.rank, world=self.world)
+            sampler = data.ElasticSampler(dataset, self.global_batch, micro_batch=self.micro_batch, shuffle=shuffle, seed=self.seed,
+                                          drop_last=drop_last, rank=self.rank, world=self.world)
+            if rest := sampler.epoch_samples % self.global_batch:
+                self._batches = {self.global_batch, rest}
+                self._offer_sizes()
+            return sampler
         if others := sorted(set(loader) - {"collate_fn"}):
             raise ValueError(f"{', '.join(others)}: batches() reads {type(dataset).__name__} in this process; for readers beside it give a loader with "
                              "state_dict(), such as torchdata's StatefulDataLoader")
@@ -353,8 +367,8 @@ class Elastic:
         _request.made_step(self.steps)
         self.samples = self._sampler.samples
         self._data = self._sampler.state_dict()
-        if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
-            self._save(wait=False)
+        # Not saved here: what the script does after a step, such as to update an average of weights, is a part of the state.
+        self._is_save_due = bool(self.checkpoint_every) and self.steps % self.checkpoint_every == 0
         return True
 
     def _check_scale(self, loss: torch.Tensor) -> None:
@@ -401,6 +415,8 @@ class Elastic:
             self._pass_boundary(self._live)
         if self._agreement.poll():
             self._leave()
+        if self._is_save_due:
+            self._save(wait=False)
 
     # ---- what subclasses for frameworks change
 
@@ -532,6 +548,9 @@ class Elastic:
 
     def _save(self, wait: bool, says: bool = True) -> str:
         """Save a checkpoint. Returns why that failed, the same on all workers; empty: it did not."""
+        self._is_save_due = False
+        if self._unkept:
+            return self._unkept
         self._try_to_save(self._checkpoints.finish, says)
         return self._try_to_save(lambda: self._checkpoints.save(self.steps, self._rest(), wait=wait, data=self._data, **self._alike), says)
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ordinary scripts with something odd in each: they are the same training however they are resized, or are lent nothing."""
+
+import json
+import os
+
+import pytest
+
+from forked import Run, deviation
+
+SAME = 1e-5
+
+
+def end(run):
+    with open(os.path.join(run.folder, "end")) as file:
+        return json.load(file)
+
+
+def is_same(one, other):
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return abs(one - other) <= SAME * max(abs(one), abs(other)) if isinstance(one, float) else one == other
+
+
+def is_the_same_training(runs, name, steps, asked, worlds):
+    """Resizes a job after these steps, and compares it with one that nobody resizes."""
+    alone = runs(Run, "alone", "odd", name, steps=steps).fast().start(1).leave_well()
+    run = runs(Run, "resized", "odd", name, *(f"step@{step}" for step in asked), steps=steps).fast()
+    for world in worlds:
+        run.start(world).leave_well()
+    assert run.worlds() == list(worlds) and deviation(run.curve(), alone.curve()) < SAME
+    assert is_same(end(run), end(alone)), (end(run), end(alone))
+    return run
+
+
+def test_what_a_script_does_after_a_step_is_part_of_its_checkpoint(runs):
+    is_the_same_training(runs, "averages", 10, [3, 7], [1, 2, 1])     # leaves a step later, where there is a checkpoint already
+
+
+@pytest.mark.parametrize("name, sizes", [("normalizes", [1, 2, 3, 4, 5, 6]), ("normalizes_a_rest", [1])])
+def test_a_model_that_fails_on_one_sample_is_lent_no_workers_that_would_have_one(name, sizes, runs):
+    assert runs(Run, "odd", "odd", name, steps=3).fast().start(1).leave_well().sizes() == sizes
+
+
+@pytest.mark.parametrize("name, says", [("trains_more_than_the_model", "the optimizer has a parameter of shape () that is not the model's"),
+                                        ("notes_a_function", "decay of the optimizer's groups is a function, which a checkpoint cannot hold")])
+def test_an_optimizer_that_no_start_could_make_is_lent_nothing(name, says, runs):
+    run = runs(Run, "odd", "odd", name, "step@2", steps=6).fast().start(1).leave_well()
+    assert run.sizes() == [1] and says in run.why and run.step() == 6
+    assert says in run.said().splitlines()[0], "before it trains"
