@@ -71,6 +71,88 @@ def notes_a_function(moments):
     loop(moments, parameters=lambda model: [{"params": model.parameters(), "decay": lambda step: 0.9 ** step}])
 
 
+# ---- transformers' Trainer
+
+
+def trainer(moments, of="mean", repaired=False):
+    """The loss of each pass is a mean: of a model that takes other arguments, of a function, or of a Trainer's own method.
+
+    repaired: as the package's sentence asks for."""
+    import transformers
+
+    from swell.integrations import SwellCallback
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = network()
+            if of == "model" and repaired:
+                self.accepts_loss_kwargs = False
+
+        def forward(self, x, labels=None, **more):
+            out = self.net(x)
+            return {"logits": out, **({"loss": nn.functional.mse_loss(out, labels)} if labels is not None else {})}
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 108
+
+        def __getitem__(self, index):
+            return dict(zip(("x", "labels"), made[index]))
+
+    class Mean(transformers.Trainer):
+        if repaired:
+            loss_is_scaled_for_ga = False
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return nn.functional.mse_loss(model(x=inputs["x"])["logits"], inputs["labels"])
+
+    class Log(transformers.TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **_):
+            if "loss" in logs:
+                common.log(state.global_step, logs["loss"], args.world_size)
+                moments.at("step", state.global_step)
+
+    def function(outputs, labels, num_items_in_batch=None):
+        if repaired:
+            return nn.functional.mse_loss(outputs["logits"], labels, reduction="sum") / num_items_in_batch
+        return nn.functional.mse_loss(outputs["logits"], labels)
+
+    made = rows(108)
+    args = transformers.TrainingArguments(
+        output_dir=common.path("out"), per_device_train_batch_size=6, gradient_accumulation_steps=2, max_steps=common.steps(), learning_rate=0.05, optim="sgd",
+        logging_steps=1, save_steps=1000, use_cpu=True, report_to=[], disable_tqdm=True, logging_nan_inf_filter=False)
+    kind = Mean if of == "method" else transformers.Trainer
+    it = kind(Model(), args, train_dataset=Data(), callbacks=[Log()], compute_loss_func=function if of == "function" else None)
+    SwellCallback.attach(it)
+    it.train()
+    finish(weights=norms(it.accelerator.unwrap_model(it.model).parameters()))
+
+
+def trainer_mean_of_model(moments):
+    trainer(moments, "model")
+
+
+def trainer_mean_of_function(moments):
+    trainer(moments, "function")
+
+
+def trainer_mean_of_method(moments):
+    trainer(moments, "method")
+
+
+def trainer_repaired_model(moments):
+    trainer(moments, "model", repaired=True)
+
+
+def trainer_repaired_function(moments):
+    trainer(moments, "function", repaired=True)
+
+
+def trainer_repaired_method(moments):
+    trainer(moments, "method", repaired=True)
+
+
 def main(arguments):
     name, *words = arguments
     begin()

@@ -50,3 +50,13 @@ def test_an_optimizer_that_no_start_could_make_is_lent_nothing(name, says, runs)
     run = runs(Run, "odd", "odd", name, "step@2", steps=6).fast().start(1).leave_well()
     assert run.sizes() == [1] and says in run.why and run.step() == 6
     assert says in run.said().splitlines()[0], "before it trains"
+
+
+@pytest.mark.parametrize("of, says", [("model", "set accepts_loss_kwargs = False in Model, whose loss is a mean"),
+                                      ("function", "have compute_loss_func return the sum over the pass, divided by num_items_in_batch"),
+                                      ("method", "set loss_is_scaled_for_ga = False in Mean, whose compute_loss() gives a mean")])
+def test_a_Trainer_whose_loss_grows_with_its_passes_is_lent_nothing_until_that_is_repaired(of, says, runs):
+    run = runs(Run, "odd", "odd", f"trainer_mean_of_{of}", "step@2", steps=4).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.step() == 4
+    assert run.why == f"the loss is not divided by num_items_in_batch, and grows with the passes of a step: {says}"
+    is_the_same_training(runs, f"trainer_repaired_{of}", 8, [2, 5], [1, 3, 1])

@@ -180,26 +180,30 @@ class Moment:
 class Shares:
     """Weighs the losses of an epoch's last, smaller batch by the samples that count: workers may have unequal numbers of them.
 
-    sampler: of the loader that is trained from.
+    sampler: of the loader that is trained from. looks: called before each pass with what computes its loss, the model, the inputs and the
+        number of items in the step.
     """
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Any, looks: Callable[..., None]) -> None:
         self.trainer = trainer
         self.sampler: data.ElasticSampler | None = None
         self._pieces: list[data.Piece] = []     # of the present step; none where workers and passes have equal shares
         self._pass = 0
-        self._scale = 1.0
+        self._scale, self._trains = 1.0, False      # _trains: within a pass of the training
         step, loss, items = trainer.training_step, trainer.compute_loss, trainer._get_num_items_in_batch
 
         def training_step(model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
             self._scale = self._scale_of(self._pass, num_items_in_batch)
             self._pass += 1
+            self._trains = True
             try:
                 return step(model, inputs, num_items_in_batch)
             finally:
-                self._scale = 1.0
+                self._scale, self._trains = 1.0, False
 
         def compute_loss(*arguments: Any, **options: Any) -> Any:
+            if self._trains:
+                looks(loss, *arguments[:2], options.get("num_items_in_batch"))
             made = loss(*arguments, **options)
             if self._scale == 1.0:
                 return made

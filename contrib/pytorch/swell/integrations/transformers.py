@@ -24,6 +24,7 @@ from swell._share import say_what_depends
 from swell._stream import Stream, compare, is_stream, packed, unpacked
 from swell.checkpoint import on_all, together, why_unsaved
 from swell.integrations._leaving import Departure
+from swell.integrations._loss import Scale
 from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks
 from swell.integrations._unsaved import counts, frozen_weights, go_on_counting, load_buffers, save_buffers
 
@@ -88,7 +89,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._departure = Departure()
         self._departure.listen(global_batch)
         self._sampler: _EpochSampler | None = None      # of data with a length
-        self._shares = Shares(trainer)
+        self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look)
         self._leaving = False
         self._due: set[str] = set()         # put off by workers that left: "evaluation", "save"
         self._resumed: dict[str, Any] = {}  # what the checkpoint that training goes on from says beside the Trainer's state

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whether a Trainer's loss is the same however a global batch is made of passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import transformers
+
+from swell._generators import generators, restore_generators
+
+__all__ = ["Scale"]
+
+_KNOWN = ("transformers", "trl")        # whose own losses are divided by num_items_in_batch
+_SAME = 1e-3        # of a loss in half precision
+
+
+class Scale:
+    """Looks at a training's first pass for losses that the Trainer takes for divided by num_items_in_batch, and that are not.
+
+    Such a loss grows with the number of passes of a step, or of workers, which a resize changes. Losses of transformers' and TRL's own are
+    not looked at; of others, the first pass is computed once more for the number of its items, and once for twice that number.
+
+    bar: called on all workers with the sentence that says why the job can be lent nothing.
+    """
+
+    def __init__(self, trainer: Any, bar: Callable[[str], None], group: Callable[[], dist.ProcessGroup | None]) -> None:
+        self.trainer, self._bar, self._group = trainer, bar, group
+        self._is_open = self._may_be_other()
+
+    def _model(self) -> Any:
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+    def _may_be_other(self) -> bool:
+        trainer = self.trainer
+        makers = (type(trainer).compute_loss.__module__, type(self._model()).__module__)
+        return trainer.compute_loss_func is not None or any(each.partition(".")[0] not in _KNOWN for each in makers)
+
+    def look(self, loss: Callable[..., Any], model: Any, inputs: dict[str, Any], items: Any) -> None:
+        """See how the loss of a pass depends on the number of items. Every worker calls it before each pass, until it is known."""
+        if not self._is_open:
+            return
+        found = self._why_not(loss, model, inputs, items)
+        each, group = [found], self._group()
+        if group is not None:
+            each *= dist.get_world_size(group)
+            dist.all_gather_object(each, found, group=group)
+        if None in each:
+            return      # nothing in a pass of a worker's was to be learned
+        self._is_open = False
+        if why := next(filter(None, each), ""):
+            self._bar(why)
+
+    def _why_not(self, loss: Callable[..., Any], model: Any, inputs: dict[str, Any], items: Any) -> str | None:
+        """Returns why the loss depends on the passes; empty: it does not; None: it cannot be told from this pass."""
+        trainer = self.trainer
+        is_divided = trainer.loss_is_scaled_for_ga      # by the script, or else as the Trainer takes it
+        if is_divided is None:
+            is_divided = (trainer.model_accepts_loss_kwargs and items is not None) or trainer.compute_loss_func is not None
+        is_own = type(trainer).compute_loss is transformers.Trainer.compute_loss
+        if not is_divided:
+            multiplies = is_own and items is not None and (trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None)
+            return f"the Trainer multiplies the loss by the number of workers: {self._remedy(is_own)}" if multiplies else ""
+        if items is None:
+            return f"the loss is a mean over a pass, and grows with the passes of a step: {self._remedy(is_own)}"
+        once, twice = (self._computed(loss, model, inputs, times * items) for times in (1, 2))
+        if not once or once != once or abs(once) == float("inf"):
+            return None
+        if abs(2 * twice - once) <= _SAME * abs(once):
+            return ""
+        return f"the loss is not divided by num_items_in_batch, and grows with the passes of a step: {self._remedy(is_own)}"
+
+    def _remedy(self, is_own: bool) -> str:
+        if self.trainer.compute_loss_func is not None:
+            return "have compute_loss_func return the sum over the pass, divided by num_items_in_batch"
+        if not is_own:
+            return f"set loss_is_scaled_for_ga = False in {type(self.trainer).__name__}, whose compute_loss() gives a mean"
+        return f"set accepts_loss_kwargs = False in {type(self._model()).__name__}, whose loss is a mean"
+
+    def _computed(self, loss: Callable[..., Any], model: Any, inputs: dict[str, Any], items: Any) -> float:
+        """Returns a loss; nothing of the training is changed by it."""
+        kept, buffers = generators(), [(buffer, buffer.clone()) for buffer in model.buffers()]
+        try:
+            with torch.no_grad():
+                made = loss(model, dict(inputs), num_items_in_batch=items)
+        finally:
+            restore_generators(kept)
+            for buffer, value in buffers:
+                buffer.copy_(value)
+        return float(made[0] if isinstance(made, tuple) else made)
