@@ -9,6 +9,7 @@
 
 #include "core/perf/performance_model.h"
 #include "core/plan/layout.h"
+#include "core/planner/row_filter.h"
 
 namespace swell::planner {
 
@@ -41,6 +42,9 @@ struct ScaleRow {
   plan::Layout layout;
   double throughput = 0;  ///< samples a second
   std::string why;        ///< how the plan came from a smaller one
+  double modelled =
+      0;  ///< samples a second by perf::ModelledPredictor; 0: add_modelled() not called
+  RowRule omitted = RowRule::none;  ///< the rule that removes the row, see filter_rows()
 };
 
 /// Rows with rising GPUs and throughput that never falls; the first row is the current plan.
@@ -52,6 +56,9 @@ struct ScaleTable {
   bool complete = true;  ///< false: time was up before the last row
   long evaluated = 0;    ///< plans whose time was estimated
 };
+
+/// Sets ScaleRow::modelled of all rows. `perf`: that of the problem.
+void add_modelled(ScaleTable& table, const perf::PerformanceModel& perf);
 
 /// Makes scale tables. Solvers keep no state: equal problems give equal tables, unless the budget
 /// ends first.

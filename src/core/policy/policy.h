@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/perf/sends.h"
+#include "core/planner/row_filter.h"
 #include "core/policy/view.h"
 #include "core/redeploy/redeployment.h"
 
@@ -128,6 +129,8 @@ class Policy {
   /// only companions in the view that are not leaving yet.
   virtual Decisions decide(const ClusterView& view) const = 0;
   virtual SimulationTraits simulation_traits() const noexcept { return {}; }
+  /// Returns the rules by which it leaves out rows of scale tables.
+  virtual planner::RowFilter row_filter() const noexcept { return {}; }
 };
 
 }  // namespace swell::policy

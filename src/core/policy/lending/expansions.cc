@@ -57,8 +57,9 @@ bool Expansions::can_plan(const ElasticJobView& job, const ClusterView& view) {
                      });
 }
 
-Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort, const Belief* belief)
-    : room_(room), tables_(tables), effort_(effort), belief_(belief) {
+Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort, const Belief* belief,
+                       const planner::RowFilter& filter)
+    : room_(room), tables_(tables), effort_(effort), belief_(belief), filter_(filter) {
   const ClusterView& view = room.view();
   for (const NodeView& node : view.nodes) idle_.push_back(node.free_gpus);
   for (const ElasticJobView& job : view.jobs) {
@@ -117,7 +118,20 @@ std::vector<Expansion> Expansions::offers(const Runner& runner, int max, Care ca
     offers.push_back(
         {scaling, row, gpus, belief_ != nullptr ? belief_->of_best(job, predicted) : predicted});
   }
+  if (filter_.has_rules()) leave_out_rows(runner, offers);
   return offers;
+}
+
+void Expansions::leave_out_rows(const Runner& runner, std::vector<Expansion>& offers) const {
+  if (offers.empty()) return;
+  std::vector<planner::RowPredictions> rows;
+  rows.reserve(offers.size() + 1);
+  rows.push_back({runner.throughput, offers.front().scaling.modelled(0)});
+  for (const Expansion& offer : offers)
+    rows.push_back({offer.throughput, offer.scaling.modelled(offer.row)});
+  const std::vector<planner::RowRule> rules = planner::filtered(rows, filter_);
+  std::size_t row = 0;  // 0: the runner itself
+  std::erase_if(offers, [&](const Expansion&) { return rules[++row] != planner::RowRule::none; });
 }
 
 void Expansions::lend(Runner& runner, const Expansion& offer, double benefit) {

@@ -48,9 +48,10 @@ struct Expansion {
 class Expansions {
  public:
   /// `effort`: limits the tables that offers() makes; null: no limit. `belief`: gives each job's
-  /// tables and throughputs in place of `tables`; null: none. Both outlive the object.
+  /// tables and throughputs in place of `tables`; null: none. Both outlive the object. `filter`:
+  /// removes rows from offers().
   Expansions(Room& room, const ScaleTables& tables, Effort* effort = nullptr,
-             const Belief* belief = nullptr);
+             const Belief* belief = nullptr, const planner::RowFilter& filter = {});
 
   /// Jobs that can grow and be planned for.
   std::vector<Runner>& runners() noexcept { return runners_; }
@@ -59,7 +60,8 @@ class Expansions {
   static bool can_plan(const ElasticJobView& job, const ClusterView& view);
 
   /// All prefixes of the GPUs in its scale table that the job may have, with at most `max` GPUs, in
-  /// the present state of the room.
+  /// the present state of the room, but for rows that the filter removes. Its first row is what the
+  /// runner has, at the speed that is expected of it.
   std::vector<Expansion> offers(const Runner& runner, int max, Care care = Care::quick);
   /// Lends the GPUs of `offer`, and records `benefit` with them where it is not below 0. REQUIRES:
   /// the offer was made after the last change.
@@ -81,11 +83,13 @@ class Expansions {
 
  private:
   std::vector<cluster::GpuRef> offered(const ElasticJobView& job) const;
+  void leave_out_rows(const Runner& runner, std::vector<Expansion>& offers) const;
 
   Room& room_;
   const ScaleTables& tables_;
   Effort* effort_;
   const Belief* belief_;
+  planner::RowFilter filter_;
   std::vector<plan::GpuMask> idle_;  ///< idle GPUs of each node
   std::vector<Runner> runners_;
   long changes_ = 0;

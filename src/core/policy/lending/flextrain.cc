@@ -75,7 +75,7 @@ class Decision {
 
   void lend(Decisions& decisions) {
     const std::vector<Grant> owed = decisions.grants;
-    Expansions expansions(room_, tables_, &effort_, &belief_);
+    Expansions expansions(room_, tables_, &effort_, &belief_, options_.row_filter());
     for (const Grant& grant : owed) expansions.set_aside(grant.node, grant.lent.gpus);
     std::vector<Runner*> planned;
     for (Runner& runner : expansions.runners())
@@ -103,15 +103,11 @@ class Decision {
                        [&](const Grant& grant) { return grant.job == job.id; });
   }
 
-  /// The size of highest throughput that is idle, among the significant rows of the job's table.
+  /// The size of highest throughput that is idle, among the rows of the job's table that stay.
   std::optional<Expansion> best_of(Expansions& expansions, const Runner& runner) const {
     std::optional<Expansion> best;
-    double last = runner.throughput;
-    for (Expansion& offer : expansions.offers(runner, runner.job->max_gpus)) {
-      if (!(offer.throughput > last * (1 + options_.significant))) continue;
-      last = offer.throughput;
-      best = std::move(offer);
-    }
+    for (Expansion& offer : expansions.offers(runner, runner.job->max_gpus))
+      if (offer.throughput > (best ? best->throughput : runner.throughput)) best = std::move(offer);
     return best;
   }
 

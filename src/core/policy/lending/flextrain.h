@@ -11,8 +11,8 @@ namespace swell::policy {
 /// FlexTrain's scaling controller (section 5). Thread-safe; its only state are cached scale tables.
 /// - It lends nothing while any job that needs GPUs is pending.
 /// - The job with the fewest GPUs comes first, and gets the idle size of highest throughput in its
-///   scale table, up to its maximum. Rows that bring no significant gain over the row before are
-///   left out of the table (section 4.4.4, rule 3).
+///   scale table, up to its maximum. Rows of the table are left out by the rules of section 4.4.4
+///   (planner::RowFilter), by default by rule 3 alone.
 /// - It lends only where idle GPUs are likely to stay idle until the change of plan has paid
 ///   (eq. 16): see ArrivalFilter.
 /// - A pending job that cannot start gets GPUs back from the jobs that gained most by them. Nothing
@@ -24,25 +24,28 @@ namespace swell::policy {
 class FlexTrain final : public Policy {
  public:
   struct Options {
-    double chance = ArrivalFilter{}.chance;      ///< ScaleUpChance
-    double window_s = ArrivalFilter{}.window_s;  ///< ArrivalWindow
-    double arrival_gpus = ArrivalFilter{}.gpus;  ///< ArrivalGPUs
-    /// Least gain in throughput of a row of the scale table over the last row that is kept.
-    double significant = 0.05;
-    int queue_depth = kQueueDepth;            ///< pending jobs considered, from the head
+    double chance = ArrivalFilter{}.chance;           ///< ScaleUpChance
+    double window_s = ArrivalFilter{}.window_s;       ///< ArrivalWindow
+    double arrival_gpus = ArrivalFilter{}.gpus;       ///< ArrivalGPUs
+    double level = 0, apart = 0, significant = 0.05;  ///< see planner::RowFilter
+    int queue_depth = kQueueDepth;                    ///< pending jobs considered, from the head
     double min_growth = 0.1;                  ///< for jobs without a profile; see FewestFirst
     std::function<planner::Budget()> budget;  ///< see PolicyOptions
+    planner::RowFilter row_filter() const noexcept { return {level, apart, significant}; }
   };
   /// Parameters that `swell sim --set` accepts.
-  static constexpr std::array<Parameter<Options>, 5> kParameters = {
+  static constexpr std::array<Parameter<Options>, 7> kParameters = {
       {{"chance", &Options::chance, 0, 1},
        {"window", &Options::window_s, 60, 7 * 86400},
        {"arrival-gpus", &Options::arrival_gpus, 1},
+       {"level", &Options::level, 0, 1},
+       {"apart", &Options::apart, 0, 100},
        {"significant", &Options::significant, 0, 1},
        {"min-growth", &Options::min_growth}}};
   FlexTrain() : FlexTrain(Options{}) {}
   explicit FlexTrain(Options options);
   Decisions decide(const ClusterView& view) const override;
+  planner::RowFilter row_filter() const noexcept override { return options_.row_filter(); }
   SimulationTraits simulation_traits() const noexcept override {
     return {.sends = perf::Sends::counted,
             .honours_consent = true,

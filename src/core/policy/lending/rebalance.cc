@@ -89,7 +89,7 @@ Rebalance::Companions Rebalance::best_for(const Taker& to, const Companions& poo
   const double factor = to.owed_since == kNever ? 1 : kOwed;
   Room imagined = room_;
   imagined.close();
-  Expansions expansions(imagined, tables_, &effort_, &belief_);
+  Expansions expansions(imagined, tables_, &effort_, &belief_, options_.row_filter());
   auto runner = std::find_if(expansions.runners().begin(), expansions.runners().end(),
                              [&](const Runner& one) { return one.job == &taker; });
   if (runner == expansions.runners().end()) return {};

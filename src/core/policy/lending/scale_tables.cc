@@ -39,14 +39,16 @@ Scaling ScaleTables::of(const Training& training, const plan::Layout& current,
   const cluster::Cluster part = names->machines();
   const perf::PerformanceModel model(*training.model, part, *training.coefficients, sends_);
   const planner::Solver& solver = thorough ? *solver_ : *quick_;
-  auto table = std::make_shared<const planner::ScaleTable>(solver.solve(
+  auto made = std::make_shared<planner::ScaleTable>(solver.solve(
       {model, names->current(), names->free(), training.consistency, training.takes_chunks}, {}));
+  planner::add_modelled(*made, model);
+  const std::shared_ptr<const planner::ScaleTable> table = std::move(made);
   if (effort != nullptr) {
     effort->any -= table->evaluated;
     if (thorough) effort->thorough -= table->evaluated;
   }
   remember(names->key(), {table, thorough});
-  return {std::move(table), thorough, std::move(names)};
+  return {table, thorough, std::move(names)};
 }
 
 }  // namespace swell::policy

@@ -22,6 +22,8 @@ class Scaling {
   std::size_t rows() const noexcept { return table_ ? table_->rows.size() : 0; }
   int gpus(std::size_t row) const noexcept { return table_->rows[row].gpus; }
   double throughput(std::size_t row) const noexcept { return table_->rows[row].throughput; }
+  /// By the layers alone, see planner::ScaleRow.
+  double modelled(std::size_t row) const noexcept { return table_->rows[row].modelled; }
   plan::Layout layout(std::size_t row) const { return names_->original(table_->rows[row].layout); }
   /// The `i`th GPU in the order of taking; row r has the first gpus(r) - gpus(0).
   cluster::GpuRef taken(std::size_t i) const { return names_->original(table_->order[i]); }

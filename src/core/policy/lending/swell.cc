@@ -128,7 +128,7 @@ class Decision {
     std::map<JobId, int> max;
     for (;;) {
       room_ = before;
-      Expansions expansions(room_, tables_, &effort_, &belief_);
+      Expansions expansions(room_, tables_, &effort_, &belief_, options_.row_filter());
       for (const Grant& grant : unnamed) expansions.set_aside(grant.node, grant.lent.gpus);
       scale_out(expansions, max);
       bool all = true;

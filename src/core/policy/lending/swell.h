@@ -36,24 +36,30 @@ class Swell final : public Policy {
     double min_horizon_s = 120;  ///< shortest time within which a change of plan has to pay
     double margin = 2;           ///< gain over loss needed to move a companion to another job
     double min_speedup = 1.1;    ///< speed-up needed for a change of plan
-    int takers = 4;              ///< limit of jobs in one decision for which others lose companions
+    double level = 0, apart = 0, significant = 0;  ///< see planner::RowFilter
+    int takers = 4;  ///< limit of jobs in one decision for which others lose companions
     int queue_depth = kQueueDepth;            ///< pending jobs considered, from the head
     double min_growth = 0.1;                  ///< for jobs without a profile; see FewestFirst
     std::shared_ptr<Executor> executor;       ///< see PolicyOptions
     std::function<planner::Budget()> budget;  ///< likewise
+    planner::RowFilter row_filter() const noexcept { return {level, apart, significant}; }
   };
   /// What `swell sim --set` knows.
-  static constexpr std::array<Parameter<Options>, 7> kParameters = {
+  static constexpr std::array<Parameter<Options>, 10> kParameters = {
       {{"aversion", &Options::aversion, 0, 10},
        {"youth", &Options::youth, 0, 10},
        {"shortness", &Options::shortness, 0, 10},
        {"min-horizon", &Options::min_horizon_s},
        {"margin", &Options::margin, 1},
        {"min-speedup", &Options::min_speedup, 1},
+       {"level", &Options::level, 0, 1},
+       {"apart", &Options::apart, 0, 100},
+       {"significant", &Options::significant, 0, 1},
        {"min-growth", &Options::min_growth}}};
   Swell();
   explicit Swell(Options options);
   Decisions decide(const ClusterView& view) const override;
+  planner::RowFilter row_filter() const noexcept override { return options_.row_filter(); }
   SimulationTraits simulation_traits() const noexcept override {
     return {.lends_at_start = true,
             .sends = kSends,

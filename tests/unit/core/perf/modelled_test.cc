@@ -110,6 +110,18 @@ Test(modelled, stages_of_unlike_speed_have_unlike_shares) {
   cr_assert(near(ModelledPredictor(more, k).time(layout).total(), (8 + 2 - 1) * 84e-3));
 }
 
+Test(modelled, a_fast_stage_may_have_all_that_is_left) {
+  const auto model = support::small_model(10, 64);
+  auto k = support::round_coefficients(2);
+  k.types[1].comp_s = 10e-3;
+  plan::Layout layout{8, {}};
+  support::add_stage(layout, 8, 1, 2, 4, 0, 0, 0);
+  support::add_stage(layout, 1, 1, 2, 4, 1, 0, 1);
+  support::add_stage(layout, 1, 1, 2, 4, 1, 2, 1);
+  // 12 ms a layer on the first stage, 120 ms on the others: ten on the first, 120 ms.
+  cr_assert(near(ModelledPredictor(model, k).time(layout).total(), (8 + 3 - 1) * 120e-3));
+}
+
 Test(modelled, injected_errors_are_not_those_of_the_performance_model) {
   const auto model = support::small_model(8, 64);
   const auto cluster = support::h100_nodes(2);

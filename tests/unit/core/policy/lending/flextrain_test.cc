@@ -88,6 +88,16 @@ Test(flextrain, sizes_without_a_significant_gain_are_left_out) {
   cr_assert_gt(granted(decide(view), 1), 0);
 }
 
+Test(flextrain, sizes_of_which_the_second_prediction_says_otherwise_are_left_out) {
+  FlexTrain::Options options;
+  options.apart = 10;
+  cr_assert_eq(granted(decide(one_job(), options), 1), 12);
+  options.apart = 1 + 1e-6;  // the second one knows no synchronization, for example
+  cr_assert_eq(granted(decide(one_job(), options), 1), 0);
+  const planner::RowFilter wanted{0, options.apart, 0.05};
+  cr_assert(FlexTrain(options).row_filter() == wanted);
+}
+
 Test(flextrain, does_not_lend_where_large_jobs_are_likely_to_come_first) {
   ClusterView view = one_job();
   submit(view, 3);

@@ -105,6 +105,36 @@ Test(swell, idle_gpus_are_lent_though_they_bring_less_than_tau) {
   cr_assert_eq(granted(decide(view), 1), 4);
 }
 
+Test(swell, rows_are_left_out_by_the_rules_that_are_turned_on) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  view.jobs.reserve(1);
+  profile(add_job(view, 1, 0, 4), small_model(), light_coefficients());
+  const auto lent = [&](double apart, double significant) {
+    Swell::Options options;
+    options.apart = apart;
+    options.significant = significant;
+    return granted(Swell(options).decide(view), 1);
+  };
+  cr_assert_eq(lent(0, 0), 12);
+  cr_assert_eq(lent(10, 0.05), 12);
+  cr_assert_eq(lent(1 + 1e-6, 0), 0);
+  cr_assert_not(Swell().row_filter().has_rules());
+  profile_poor(view.jobs[0]);
+  cr_assert_gt(lent(0, 0), 0);
+  cr_assert_eq(lent(0, 1), 0, "nothing doubles its speed");
+}
+
+Test(swell, taken_from_others_are_rows_that_stay_alone) {
+  const auto reclaimed = [](double apart) {
+    Swell::Options options;
+    options.apart = apart;
+    return Swell(options).decide(one_has_all(0, 9990)).reclaims.size();
+  };
+  cr_assert_gt(reclaimed(0), 0u);
+  cr_assert_eq(reclaimed(1 + 1e-6), 0u);
+}
+
 Test(swell, a_job_that_started_later_is_served_first) {
   cr_assert_eq(granted(decide(two_alike(0, 9900)), 2), 2);
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace swell::planner {
+
+struct ScaleTable;
+
+/// Rules of FlexTrain, section 4.4.4, that remove rows from a scale table.
+enum class RowRule : std::uint8_t {
+  none,             ///< the row stays
+  opposite_trends,  ///< 1: one prediction rises over the row before and the other one falls
+  too_far_apart,    ///< 2: the two speed-ups differ too much
+  no_gain,          ///< 3: no significant gain over the last row that stays
+};
+
+/// The rule's name in JSON: "opposite-trends", "too-far-apart", "no-gain"; "" for none.
+const char* name_of(RowRule rule) noexcept;
+/// The rule in words, for people: "no significant gain".
+const char* words_for(RowRule rule) noexcept;
+
+/// Thresholds of the rules; 0 turns a rule off, which is the default.
+struct RowFilter {
+  /// Rule 1: a prediction that changes by at least this share has a trend.
+  double level = 0;
+  /// Rule 2: largest ratio of the two speed-ups that is kept, either way; above 1.
+  double apart = 0;
+  /// Rule 3: a row must be better than the last one that stays by more than this share.
+  double significant = 0;
+  bool has_rules() const noexcept { return level > 0 || apart > 0 || significant > 0; }
+  /// All rules, for people who look at a table; docs/planner.md says how the figures were chosen.
+  static RowFilter all() noexcept { return {0.02, 1.3, 0.05}; }
+  friend bool operator==(const RowFilter&, const RowFilter&) = default;
+};
+
+/// The two predictions of one row, samples a second: from the profile (PerformanceModel), and from
+/// the layers alone (perf::ModelledPredictor).
+struct RowPredictions {
+  double profiled = 0, modelled = 0;
+};
+
+/// Returns for each row, by rising GPUs, the first rule that removes it. The first row is what
+/// runs: it always stays, and speed-ups count from it. Trends count from the row before, whether it
+/// stays or not. Rules 1 and 2 do not apply where a prediction is not above 0.
+std::vector<RowRule> filtered(const std::vector<RowPredictions>& rows, const RowFilter& filter);
+
+/// Sets ScaleRow::omitted of all rows.
+void filter_rows(ScaleTable& table, const RowFilter& filter);
+
+}  // namespace swell::planner
