@@ -146,8 +146,9 @@ std::int64_t gpus_of(const SubmitRequest& request) {
 
 void within_the_grant(const SubmitRequest& request) {
   const swell::control::Offer offer = grant().offer;
-  check(request.uid == grant().uid && request.comment == "swell-grant=n1" &&
-        request.name == offer.name);
+  // A site's plugin may write around it.
+  check(request.comment.find("swell-grant=n1") != std::string::npos);
+  check(request.uid == grant().uid && request.name == offer.name);
   check(gpus_of(request) == offer.gpus &&
         swell::slurm_text::sum_gpus(request.tres_per_node).type == offer.gpu_type);
   check(request.required_nodes == offer.node && request.partition == offer.partition &&
