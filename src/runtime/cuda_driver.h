@@ -32,6 +32,7 @@ static_assert(sizeof(AccessDescription) == 12);
 inline constexpr int kPosixDescriptor = 1;
 inline constexpr int kMinimumGranularity = 0;
 inline constexpr unsigned kNonBlockingStream = 1;
+inline constexpr unsigned kForAllContexts = 1;  ///< CU_MEMHOSTREGISTER_PORTABLE
 inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103,
                      kNetworkCardsSupported = 110;                               // attributes
 inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217, kNotReady = 600;  // errors
@@ -57,6 +58,8 @@ using CopyWithin = int (*)(std::uint64_t, std::uint64_t, std::size_t, void*);
 using CopyToHost = int (*)(void*, std::uint64_t, std::size_t, void*);
 using CopyToDevice = int (*)(std::uint64_t, const void*, std::size_t, void*);
 using SetBytes = int (*)(std::uint64_t, unsigned char, std::size_t, void*);
+using HostRegister = int (*)(void*, std::size_t, unsigned);
+using HostUnregister = int (*)(void*);
 using GetInfo = int (*)(std::size_t*, std::size_t*);
 using Granularity = int (*)(std::size_t*, const AllocationProperties*, int);
 using Create = int (*)(std::uint64_t*, std::size_t, const AllocationProperties*, std::uint64_t);

@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <functional>
+#include <span>
+#include <thread>
 #include <utility>
 
 #include "runtime/hash.h"
 #include "runtime/messages.h"
+#include "runtime/quiet_thread.h"
 #include "runtime/slabs.h"
 
 namespace swell::runtime {
@@ -17,6 +21,64 @@ namespace {
 constexpr auto kTaskTime = std::chrono::seconds(60);
 constexpr auto kLook = std::chrono::milliseconds(5);
 constexpr const char* kGone = "the program that has the GPU is gone, or has not answered before";
+
+/// Cuts and packs runs: each piece fills a buffer of the staging memory, or is what is left.
+class Pieces {
+ public:
+  struct Part {
+    std::uint64_t at = 0, offset = 0, bytes = 0;  ///< on the GPU, in the buffer
+  };
+  struct Piece {
+    std::vector<Part> parts;
+    std::uint64_t bytes = 0;  ///< 0: there are no more
+  };
+  explicit Pieces(std::span<const Run> runs) : runs_(runs) {}
+  Piece next() {
+    constexpr std::size_t kParts = 8192;  // a task stays far below a message's limit
+    Piece piece;
+    while (!runs_.empty() && piece.bytes < DeviceHand::kBuffer && piece.parts.size() < kParts) {
+      const Run& run = runs_.front();
+      const std::uint64_t count = std::min(run.bytes - done_, DeviceHand::kBuffer - piece.bytes);
+      if (count > 0) piece.parts.push_back({run.to + done_, piece.bytes, count});
+      piece.bytes += count;
+      done_ += count;
+      if (done_ < run.bytes) break;
+      done_ = 0;
+      runs_ = runs_.subspan(1);
+    }
+    return piece;
+  }
+
+ private:
+  std::span<const Run> runs_;
+  std::uint64_t done_ = 0;  ///< of the first of them
+};
+
+/// One call in a thread of its own; where there can be no more threads, in this one.
+class Beside {
+ public:
+  Beside() = default;
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  ~Beside() { static_cast<void>(wait()); }
+  /// REQUIRES: the call before has been waited for.
+  void start(std::function<Result<void>()> call) {
+    call_ = std::move(call);
+    auto thread = quiet_thread([this] { result_ = call_(); });
+    if (thread) thread_ = std::move(*thread);
+    else result_ = call_();
+  }
+  /// Returns what it gave; success where there was none.
+  Result<void> wait() {
+    if (thread_.joinable()) thread_.join();
+    return std::exchange(result_, Result<void>());
+  }
+
+ private:
+  std::function<Result<void>()> call_;
+  std::thread thread_;
+  Result<void> result_;
+};
 
 /// Of the source's bytes, as of the copy's, the host makes the checksum.
 Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs) {
@@ -286,31 +348,72 @@ Result<void> DeviceHand::write(std::uint64_t at, const std::byte* bytes, std::si
     const auto done = run({DeviceTask::Kind::to_device, 0, 0, {{offset, at, count}}});
     return done ? Result<void>() : done.error();
   }
-  std::lock_guard lock(staging_mutex_);
-  while (count > 0) {
-    const std::size_t piece = std::min<std::size_t>(count, kStaging);
-    std::memcpy(arena_->data() + staging_, bytes, piece);
-    const auto done = run({DeviceTask::Kind::to_device, 0, 0, {{staging_, at, piece}}});
-    if (!done) return done.error();
-    at += piece;
-    bytes += piece;
-    count -= piece;
-  }
-  return {};
+  const Run whole{0, at, count};
+  return write({&whole, 1}, [&](std::span<std::byte> piece) -> Result<void> {
+    std::memcpy(piece.data(), bytes, piece.size());
+    bytes += piece.size();
+    return {};
+  });
 }
 
 Result<void> DeviceHand::read(std::uint64_t at, std::byte* bytes, std::size_t count) {
+  const Run whole{0, at, count};
+  return read({&whole, 1}, [&](std::span<const std::byte> piece) -> Result<void> {
+    std::memcpy(bytes, piece.data(), piece.size());
+    bytes += piece.size();
+    return {};
+  });
+}
+
+std::span<std::byte> DeviceHand::buffer(std::uint64_t number) const noexcept {
+  return {arena_->data() + staging_ + number * kBuffer, kBuffer};
+}
+
+Result<void> DeviceHand::read(std::span<const Run> runs, const Take& take) {
   std::lock_guard lock(staging_mutex_);
-  while (count > 0) {
-    const std::size_t piece = std::min<std::size_t>(count, kStaging);
-    const auto done = run({DeviceTask::Kind::to_host, 0, 0, {{at, staging_, piece}}});
-    if (!done) return done.error();
-    std::memcpy(bytes, arena_->data() + staging_, piece);
-    at += piece;
-    bytes += piece;
-    count -= piece;
+  Pieces pieces(runs);
+  const auto copy = [&](const Pieces::Piece& piece, std::uint64_t buffer) {
+    DeviceTask task{DeviceTask::Kind::to_host};
+    for (const auto& [at, offset, bytes] : piece.parts)
+      task.runs.push_back({at, staging_ + buffer * kBuffer + offset, bytes});
+    const auto done = run(task);
+    return done ? Result<void>() : done.error();
+  };
+  Pieces::Piece now = pieces.next();
+  Result<void> good = now.bytes > 0 ? copy(now, 0) : Result<void>();
+  for (std::uint64_t at = 0; good.ok() && now.bytes > 0; at ^= 1) {
+    Pieces::Piece next = pieces.next();
+    Beside coming;
+    if (next.bytes > 0) coming.start([&] { return copy(next, at ^ 1); });
+    auto taken = take(buffer(at).first(now.bytes));
+    good = coming.wait();
+    if (!taken) return taken;
+    now = std::move(next);
   }
-  return {};
+  return good;
+}
+
+Result<void> DeviceHand::write(std::span<const Run> runs, const Give& give) {
+  std::lock_guard lock(staging_mutex_);
+  Pieces pieces(runs);
+  Beside going;
+  Result<void> good;
+  std::uint64_t at = 0;
+  for (auto piece = pieces.next(); good.ok() && piece.bytes > 0; piece = pieces.next(), at ^= 1) {
+    good = give(buffer(at).first(piece.bytes));
+    // The piece before has left the other buffer when this one is begun.
+    if (auto gone = going.wait(); good.ok()) good = std::move(gone);
+    if (good.ok())
+      going.start([this, piece, at]() -> Result<void> {
+        DeviceTask task{DeviceTask::Kind::to_device};
+        for (const auto& [to, offset, bytes] : piece.parts)
+          task.runs.push_back({staging_ + at * kBuffer + offset, to, bytes});
+        const auto done = run(task);
+        return done ? Result<void>() : done.error();
+      });
+  }
+  auto gone = going.wait();
+  return good.ok() ? gone : good;
 }
 
 std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceHand> from,

@@ -24,11 +24,12 @@ namespace swell::runtime {
 /// goes on with its training gets no task any more, and none is under way then.
 class DeviceHand final : public ByteStore {
  public:
-  /// `staging`: offset of kStaging bytes of the arena, which the program maps too.
+  /// `staging`: offset of kStaging bytes of the arena, which the program maps too: two buffers.
   /// REQUIRES: `channel` outlives lose().
   DeviceHand(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
              std::string gpu, std::uint64_t granularity);
-  static constexpr std::uint64_t kStaging = Transport::kStaging;
+  static constexpr std::uint64_t kBuffer = std::uint64_t{16} << 20;
+  static constexpr std::uint64_t kStaging = 2 * kBuffer;
 
   const std::string& gpu() const noexcept { return gpu_; }
   std::uint64_t granularity() const noexcept { return granularity_; }
@@ -67,6 +68,8 @@ class DeviceHand final : public ByteStore {
   Result<void> to_arena(std::vector<Run> runs);
   Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) override;
   Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) override;
+  Result<void> read(std::span<const Run> runs, const Take& take) override;
+  Result<void> write(std::span<const Run> runs, const Give& give) override;
 
  private:
   /// What the program has answered.
@@ -75,6 +78,7 @@ class DeviceHand final : public ByteStore {
     std::string said;
   };
   Result<Done> run(const DeviceTask& task, int fd = -1, const Watch* watch = nullptr);
+  std::span<std::byte> buffer(std::uint64_t number) const noexcept;
   Result<Message> ask(const DeviceTask& task, int fd, const Watch* watch);
   Result<void> may_ask() const;
   Result<Message> wait_for_answer(const Watch* watch);

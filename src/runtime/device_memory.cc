@@ -30,6 +30,8 @@ struct CudaDriver {
   cuda::CopyToHost to_host;
   cuda::CopyToDevice to_device;
   cuda::SetBytes set;
+  cuda::HostRegister enroll;
+  cuda::HostUnregister strike;
   cuda::GetInfo info;
   cuda::Granularity granularity;
   cuda::Create create;
@@ -65,6 +67,8 @@ struct CudaDriver {
                          {"cuMemcpyDtoHAsync_v2", &to_host},
                          {"cuMemcpyHtoDAsync_v2", &to_device},
                          {"cuMemsetD8Async", &set},
+                         {"cuMemHostRegister_v2", &enroll},
+                         {"cuMemHostUnregister", &strike},
                          {"cuMemGetInfo_v2", &info},
                          {"cuMemGetAllocationGranularity", &granularity},
                          {"cuMemCreate", &create},
@@ -239,20 +243,38 @@ Result<void> Device::copy(std::span<const Run> runs) const {
   return good.ok() ? ended : good;
 }
 
-Result<void> Device::to_host(void* to, DeviceAddress from, std::size_t bytes) const {
+Result<void> Device::to_host(std::span<const HostCopy> copies) const {
   const Current current(*this);
-  if (auto good = check(current.code(), "using its context"); !good) return good;
-  auto good = check(driver_->to_host(to, from, bytes, stream_), "a copy to the host", bytes);
+  Result<void> good = check(current.code(), "using its context");
+  if (!good) return good;
+  for (const HostCopy& one : copies)
+    if (good.ok())
+      good = check(driver_->to_host(one.host, one.device, one.bytes, stream_), "a copy to the host",
+                   one.bytes);
   auto ended = check(driver_->wait_for_stream(stream_), "waiting for a copy to the host");
   return good.ok() ? ended : good;
 }
 
-Result<void> Device::to_device(DeviceAddress to, const void* from, std::size_t bytes) const {
+Result<void> Device::to_device(std::span<const HostCopy> copies) const {
   const Current current(*this);
-  if (auto good = check(current.code(), "using its context"); !good) return good;
-  auto good = check(driver_->to_device(to, from, bytes, stream_), "a copy from the host", bytes);
+  Result<void> good = check(current.code(), "using its context");
+  if (!good) return good;
+  for (const HostCopy& one : copies)
+    if (good.ok())
+      good = check(driver_->to_device(one.device, one.host, one.bytes, stream_),
+                   "a copy from the host", one.bytes);
   auto ended = check(driver_->wait_for_stream(stream_), "waiting for a copy from the host");
   return good.ok() ? ended : good;
+}
+
+Result<void> Device::to_host(void* to, DeviceAddress from, std::size_t bytes) const {
+  const HostCopy one{static_cast<std::byte*>(to), from, bytes};
+  return to_host({&one, 1});
+}
+
+Result<void> Device::to_device(DeviceAddress to, const void* from, std::size_t bytes) const {
+  const HostCopy one{static_cast<std::byte*>(const_cast<void*>(from)), to, bytes};
+  return to_device({&one, 1});
 }
 
 Result<void> Device::clear(DeviceAddress at, std::uint64_t bytes) const {
@@ -261,6 +283,22 @@ Result<void> Device::clear(DeviceAddress at, std::uint64_t bytes) const {
   auto good = check(driver_->set(at, 0, bytes, stream_), "clearing memory", bytes);
   auto ended = check(driver_->wait_for_stream(stream_), "waiting for cleared memory");
   return good.ok() ? ended : good;
+}
+
+Result<std::unique_ptr<Registered>> Registered::create(std::shared_ptr<const Device> device,
+                                                       void* bytes, std::size_t count) {
+  const Device::Current current(*device);
+  auto good = device->check(current.code(), "using its context");
+  if (good.ok())
+    good = device->check(device->driver_->enroll(bytes, count, cuda::kForAllContexts),
+                         "registering host memory", count);
+  if (!good) return good.error();
+  return std::unique_ptr<Registered>(new Registered(std::move(device), bytes));
+}
+
+Registered::~Registered() {
+  const Device::Current current(*device_);
+  device_->driver_->strike(bytes_);
 }
 
 Result<Slab> Slab::create(std::shared_ptr<const Device> device, std::uint64_t bytes,

@@ -56,11 +56,19 @@ class Device {
   Result<void> enter() const;
   /// Each returns when the bytes are there.
   Result<void> copy(std::span<const Run> runs) const;  ///< from and to: addresses on GPUs
+  struct HostCopy {
+    std::byte* host = nullptr;
+    DeviceAddress device = 0;
+    std::size_t bytes = 0;
+  };
+  Result<void> to_host(std::span<const HostCopy> copies) const;
+  Result<void> to_device(std::span<const HostCopy> copies) const;
   Result<void> to_host(void* to, DeviceAddress from, std::size_t bytes) const;
   Result<void> to_device(DeviceAddress to, const void* from, std::size_t bytes) const;
   Result<void> clear(DeviceAddress at, std::uint64_t bytes) const;
 
  private:
+  friend class Registered;
   friend class Slab;
   friend class Stream;
   class Current;
@@ -76,6 +84,23 @@ class Device {
   std::uint64_t granularity_ = 0;
   bool shares_ = false;
   bool serves_network_cards_ = false;  ///< they can read and write shared memory (GPUDirect RDMA)
+};
+
+/// Memory of the host that is registered with the driver: copies to and from it are not staged by
+/// the driver, and run while the host does other work.
+class Registered {
+ public:
+  static Result<std::unique_ptr<Registered>> create(std::shared_ptr<const Device> device,
+                                                    void* bytes, std::size_t count);
+  ~Registered();
+  Registered(const Registered&) = delete;
+  Registered& operator=(const Registered&) = delete;
+
+ private:
+  Registered(std::shared_ptr<const Device> device, void* bytes) noexcept
+      : device_(std::move(device)), bytes_(bytes) {}
+  const std::shared_ptr<const Device> device_;
+  void* const bytes_;
 };
 
 /// One allocation of GPU memory, mapped in this process. Whoever holds a descriptor of it, a

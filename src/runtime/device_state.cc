@@ -30,6 +30,11 @@ Result<void> DeviceState::add_own(DeviceAddress at, std::uint64_t bytes) {
   return {};
 }
 
+void DeviceState::stage_in(std::span<std::byte> staging) {
+  if (auto made = Registered::create(device_, staging.data(), staging.size()))
+    staging_ = std::move(*made);
+}
+
 Result<DeviceAddress> DeviceState::address(std::uint64_t at, std::uint64_t bytes) const {
   if (DevicePlace::is_own(at)) {
     const DeviceAddress address = DevicePlace::address(at);
@@ -113,6 +118,7 @@ Result<DeviceState::Done> DeviceState::perform(const DeviceTask& task, const Mes
     return Done();
   }
   std::vector<Run> copies;
+  std::vector<Device::HostCopy> host_copies;
   for (const Run& run : task.runs) {
     const bool is_read = task.kind != DeviceTask::Kind::to_device,
                is_written = task.kind != DeviceTask::Kind::to_host;
@@ -127,11 +133,13 @@ Result<DeviceState::Done> DeviceState::perform(const DeviceTask& task, const Mes
     if (!arena.has(is_read ? run.to : run.from, run.bytes))
       return Error(fmt::format("{} bytes at {} are outside of the arena", run.bytes,
                                is_read ? run.to : run.from));
-    const auto good = is_read ? device_->to_host(arena.data() + run.to, *from, run.bytes)
-                              : device_->to_device(*to, arena.data() + run.from, run.bytes);
-    if (!good) return good.error();
+    host_copies.push_back(
+        {arena.data() + (is_read ? run.to : run.from), is_read ? *from : *to, run.bytes});
   }
-  if (auto good = device_->copy(copies); !good) return good.error();
+  const auto good = task.kind == DeviceTask::Kind::copy      ? device_->copy(copies)
+                    : task.kind == DeviceTask::Kind::to_host ? device_->to_host(host_copies)
+                                                             : device_->to_device(host_copies);
+  if (!good) return good.error();
   return Done();
 }
 

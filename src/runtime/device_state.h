@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,9 @@ class DeviceState {
   /// Memory that the program allocated itself, which the shim may have read and written from now
   /// on. An error where it is not on this GPU.
   Result<void> add_own(DeviceAddress at, std::uint64_t bytes);
+  /// The shim's staging memory, of the arena, is registered with the driver as long as this lives;
+  /// where it cannot be, copies by way of it take longer. REQUIRES: the arena outlives it.
+  void stage_in(std::span<std::byte> staging);
   bool has_own() const noexcept { return !own_.empty(); }
   /// Gives all memory back, or its part in it.
   void drop();
@@ -56,6 +60,7 @@ class DeviceState {
                        const NcclState::IsOff& is_off);
   Result<std::string> perform_nccl(const DeviceTask& task, const NcclState::IsOff& is_off);
   std::shared_ptr<Device> device_;
+  std::unique_ptr<Registered> staging_;
   std::map<std::uint64_t, Slab> slabs_;
   std::vector<std::pair<DeviceAddress, std::uint64_t>> own_;  ///< address, bytes
   std::unique_ptr<NcclState> nccl_;  ///< nullptr: it was not asked for; ends before the memory

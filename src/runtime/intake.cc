@@ -139,7 +139,8 @@ Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, Verify verify)
       verify == Verify::all || (verify == Verify::network && source.crosses_network());
   const Sink sink = sink_of(fetch, program);
   Result<void> good;
-  if (source.piece_bytes() == UINT64_MAX) {
+  // Each piece for a GPU is a question to its program.
+  if (sink.is_device() || source.piece_bytes() == UINT64_MAX) {
     good = fetch_runs(source, fetch.runs, sink, compares);
   } else {
     std::vector<Run> piece;

@@ -30,7 +30,7 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   }
   peer.hand =
       std::make_shared<DeviceHand>(peer.channel, arena_, *staging, std::move(gpu), granularity);
-  return std::string();
+  return Writer().put(*staging).put(DeviceHand::kStaging).take();
 }
 
 /// Passes a slab to another shim of this node, or to this one itself.

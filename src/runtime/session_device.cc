@@ -37,7 +37,12 @@ Result<void> Session::tell_device() {
   const auto told =
       ask_shim(Op::device, Writer().text(device.gpu()).put(device.granularity()).take(),
                within(std::chrono::seconds(30)));
-  return told ? Result<void>() : told.error().while_doing("memory of a GPU");
+  if (!told) return told.error().while_doing("memory of a GPU");
+  Reader reader(told->body);  // shims of an earlier version say nothing
+  const auto staging = reader.get<std::uint64_t>(), bytes = reader.get<std::uint64_t>();
+  if (reader.done() && bytes > 0 && arena_->has(staging, bytes))
+    device_->stage_in({arena_->data() + staging, bytes});
+  return {};
 }
 
 /// Receives the answer to what was asked. Until it comes, the shim may have things done on the GPU.

@@ -45,6 +45,17 @@ Result<void> in_pieces(const Run& run, Each&& each) {
   return {};
 }
 
+/// Calls each() for parts of at most kStaging bytes: a link's messages.
+template <typename Bytes, typename Each>
+Result<void> in_messages(Bytes bytes, Each&& each) {
+  while (!bytes.empty()) {
+    const std::size_t count = std::min(Transport::kStaging, bytes.size());
+    if (auto good = each(bytes.first(count)); !good) return good;
+    bytes = bytes.subspan(count);
+  }
+  return {};
+}
+
 /// A request's first byte, which shims of an earlier version know as "of the program".
 std::uint8_t wire_of(Memory memory) {
   return memory == Memory::arena     ? 0
@@ -149,8 +160,15 @@ class NetworkTransport final : public Transport {
     if (answer->op != kDoneOp)
       return Error(Reader(answer->body).text(4096)).while_doing("another node's shim");
     Result<void> come;
-    for (const Run& run : runs)
-      if (come.ok()) come = take(run, sink);
+    if (sink.is_device() && link_ == nullptr) {
+      come = sink.device().write(runs, [&](std::span<std::byte> piece) {
+        return channel_->receive_bytes(piece.data(), piece.size(),
+                                       within(std::chrono::seconds(60)));
+      });
+    } else {
+      for (const Run& run : runs)
+        if (come.ok()) come = take(run, sink);
+    }
     if (come.ok() && link_ != nullptr) come = link_->flush();
     if (!come) {
       // What is under way must not be written any more: its memory may be given to another tensor.
@@ -171,6 +189,11 @@ class NetworkTransport final : public Transport {
           fmt::format("what arrived over the network has checksum {:016x}; the sender's is {:016x}",
                       *mine, senders));
     // The caller compares with what the memory holds in the end.
+    if (sink.is_device())
+      return sink.device().read(runs, [&](std::span<const std::byte> piece) -> Result<void> {
+        all.add(piece.data(), piece.size());
+        return {};
+      });
     for (const Run& run : runs) {
       if (const std::byte* bytes = sink.direct(run.to, run.bytes)) {
         all.add(bytes, run.bytes);
@@ -187,6 +210,13 @@ class NetworkTransport final : public Transport {
   }
 
   Result<void> take(const Run& run, const Sink& sink) {
+    // Run by run, so that messages are cut as the sender cuts them.
+    if (sink.is_device())
+      return sink.device().write({&run, 1}, [&](std::span<std::byte> piece) {
+        auto come =
+            in_messages(piece, [&](std::span<std::byte> one) { return link_->receive(one); });
+        return come.ok() ? link_->flush() : come;
+      });
     return in_pieces(run, [&](const Run& piece) -> Result<void> {
       std::byte* const direct = sink.direct(piece.to, piece.bytes);
       std::byte* const target = direct != nullptr ? direct : staging_.data();
@@ -233,6 +263,14 @@ Result<void> Sink::read(std::uint64_t at, std::byte* bytes, std::size_t count) c
 
 Result<std::uint64_t> Sink::hash_of(std::span<const Run> runs) const {
   Hash hash;
+  if (device_ != nullptr) {
+    const auto good = device_->read(runs, [&](std::span<const std::byte> piece) -> Result<void> {
+      hash.add(piece.data(), piece.size());
+      return {};
+    });
+    if (!good) return good.error();
+    return hash.value();
+  }
   std::vector<std::byte> staging;
   for (const Run& run : runs) {
     if (const std::byte* bytes = direct(run.to, run.bytes)) {
@@ -306,8 +344,24 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
     expected = *hash;
   }
   if (auto sent = channel.send(kDoneOp, {}); !sent) return sent;
-  std::vector<std::byte> staging(Transport::kStaging);
+  if (source.is_device() && link == nullptr) {
+    const auto send = [&](std::span<const std::byte> piece) {
+      return channel.send_bytes(piece.data(), piece.size());
+    };
+    if (auto sent = source.device().read(runs, send); !sent) return sent;
+    return channel.send_bytes(&expected, sizeof expected);
+  }
+  std::vector<std::byte> staging(source.is_device() ? 0 : Transport::kStaging);
   for (const Run& run : runs) {
+    if (source.is_device()) {
+      const auto send = [&](std::span<const std::byte> piece) {
+        auto sent =
+            in_messages(piece, [&](std::span<const std::byte> one) { return link->send(one); });
+        return sent.ok() ? link->flush() : sent;
+      };
+      if (auto sent = source.device().read({&run, 1}, send); !sent) return sent;
+      continue;
+    }
     if (const std::byte* bytes = source.direct(run.from, run.bytes);
         bytes != nullptr && link == nullptr) {
       if (auto sent = channel.send_bytes(bytes, run.bytes); !sent) return sent;

@@ -37,7 +37,16 @@ constexpr bool is_own(Memory memory) noexcept {
 /// Memory that is reached by copies alone. Of any thread.
 class ByteStore {
  public:
+  /// Takes the next bytes, in the order of the runs; they are there during the call alone.
+  using Take = std::function<Result<void>(std::span<const std::byte>)>;
+  /// Makes the next bytes.
+  using Give = std::function<Result<void>(std::span<std::byte>)>;
   virtual ~ByteStore() = default;
+  /// Reads the runs at their destinations, in large pieces of one run or several: while `take` has
+  /// one, the next one is copied.
+  virtual Result<void> read(std::span<const Run> runs, const Take& take) = 0;
+  /// Writes them there likewise: while `give` makes a piece, the one before is copied.
+  virtual Result<void> write(std::span<const Run> runs, const Give& give) = 0;
   virtual Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) = 0;
   virtual Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) = 0;
 };
@@ -51,6 +60,8 @@ class Sink {
   /// REQUIRES: `device` outlives it.
   static Sink device(ByteStore& device) noexcept { return Sink(nullptr, 0, &device); }
   bool is_device() const noexcept { return device_ != nullptr; }
+  /// REQUIRES: is_device().
+  ByteStore& device() const noexcept { return *device_; }
   /// The bytes themselves where they can be written directly; nullptr: by write().
   std::byte* direct(std::uint64_t at, std::uint64_t bytes) const noexcept {
     return arena_ != nullptr && arena_->has(at, bytes) ? arena_->data() + at : nullptr;

@@ -153,7 +153,10 @@ Test(device_state, of_several_runs_none_that_is_outside_is_written) {
   memory[0] = std::byte{7};
   cr_assert_eq(program.asks({Do::to_device, 0, 0, {{0, place(1, 0), 1}, {0, place(3, 0), 1}}}),
                not_mapped(1, place(3, 0)));
-  // Copies within the GPU begin when all are known to be good.
+  // Copies begin when all are known to be good.
+  cr_assert_eq(program.asks(Do::to_host, {place(1, 0), 16, 1}), "");
+  cr_assert_eq(static_cast<int>(memory[16]), 0, "nothing was copied");
+  cr_assert_eq(program.asks(Do::to_device, {0, place(1, 0), 1}), "");
   cr_assert_eq(
       program.asks(
           {Do::copy, 0, 0, {{place(1, 0), place(1, 64), 1}, {place(1, 0), place(1, kUnit), 1}}}),

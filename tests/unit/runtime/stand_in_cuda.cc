@@ -57,7 +57,8 @@ std::set<Allocation*> allocations;                                // guarded by 
 std::size_t taken = 0;                                            // likewise
 std::size_t for_network_cards = 0;                                // likewise: of `taken`
 std::map<unsigned long long, std::pair<std::size_t, int>> plain;  // cuMemAlloc()'s: bytes, GPU
-std::atomic<std::uint64_t> copied = 0;
+std::map<const char*, std::size_t> registered;  // the host's memory; guarded by mutex
+std::atomic<std::uint64_t> copied = 0, copied_staged = 0;
 // As a library has it that was there from the start: LeakSanitizer of g++ 12 dies of a thread that
 // hangs otherwise.
 [[gnu::tls_model("initial-exec")]] thread_local int pushed = 0;
@@ -91,6 +92,16 @@ unsigned long long keep(Allocation made) {
 
 void* at(unsigned long long address) { return reinterpret_cast<void*>(address); }
 
+// Counts what the driver would have to stage itself.
+void count_copy(const void* host, std::size_t bytes) {
+  copied += bytes;
+  const char* first = static_cast<const char*>(host);
+  std::lock_guard lock(mutex);
+  auto one = registered.upper_bound(first);
+  if (one == registered.begin() || first + bytes > (--one)->first + one->second)
+    copied_staged += bytes;
+}
+
 int fill_with_nothing(unsigned long long address, std::size_t bytes) {
   return mmap(at(address), bytes, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED
@@ -105,6 +116,10 @@ extern "C" {
 
 // For tests: bytes that copies of any kind have moved in this process.
 unsigned long long stand_in_copied() { return copied; }
+
+// Likewise: of these, what was copied between the GPU and memory of the host that is not
+// registered.
+unsigned long long stand_in_copied_staged() { return copied_staged; }
 
 // Likewise: bytes that were taken so that network cards can read and write them.
 unsigned long long stand_in_for_network_cards() {
@@ -210,13 +225,23 @@ int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, std::si
 }
 int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void*) {
   std::memcpy(to, at(from), bytes);
-  copied += bytes;
+  count_copy(to, bytes);
   return 0;
 }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, void*) {
   std::memcpy(at(to), from, bytes);
-  copied += bytes;
+  count_copy(from, bytes);
   return 0;
+}
+int cuMemHostRegister_v2(void* bytes, std::size_t count, unsigned flags) {
+  if (pushed == 0) return kNoContext;
+  std::lock_guard lock(mutex);
+  const bool is_new = registered.emplace(static_cast<const char*>(bytes), count).second;
+  return flags == 1 && count > 0 && is_new ? 0 : kInvalid;
+}
+int cuMemHostUnregister(void* bytes) {
+  std::lock_guard lock(mutex);
+  return registered.erase(static_cast<const char*>(bytes)) == 1 ? 0 : kInvalid;
 }
 int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t bytes, void*) {
   std::memset(at(address), value, bytes);
