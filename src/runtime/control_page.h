@@ -15,6 +15,8 @@ struct ControlPage {
   std::atomic<std::uint64_t> wish;
   /// Written by the shim: the epoch that a program which stays is to prepare for; 0: none.
   std::atomic<std::uint64_t> next;
+  /// Written by the shim: the last epoch whose program has begun beside this one; 0: none.
+  std::atomic<std::uint64_t> beside;
 };
 /// As swell.h numbers what swell_step() returns.
 inline constexpr std::uint64_t kStopWish = 2, kCheckpointWish = 3;

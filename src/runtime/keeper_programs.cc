@@ -103,6 +103,7 @@ Result<std::string> Keeper::decline(const Peer& peer, std::string_view body) {
 bool Keeper::offer_next(std::uint64_t epoch, Variables variables, bool none_is_new) {
   std::lock_guard lock(mutex_);
   if (program_ == nullptr || program_->channel.has_left()) return false;
+  store_.page().beside = epoch;
   if (program_->stays != Stays::always &&
       !(program_->stays == Stays::if_none_is_new && none_is_new))
     return false;

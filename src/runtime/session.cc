@@ -165,6 +165,7 @@ Result<Adopted> Session::adopt() {
   if (!adopted) return adopted.error();
   if (auto good = check_places(*adopted); !good) return good.error();
   adopted_ = std::move(*adopted);
+  seen_beside_ = page().beside.load(std::memory_order_relaxed);  // this one's own, or before it
   last_step_ = adopted_->step;
   return *adopted_;
 }
@@ -238,6 +239,11 @@ Result<Session::Action> Session::step(std::uint64_t step) {
     return Action::prepare;
   }
   return Action::go_on;
+}
+
+bool Session::take_beside() noexcept {
+  const std::uint64_t beside = arena_ ? page().beside.load(std::memory_order_relaxed) : 0;
+  return beside > std::exchange(seen_beside_, beside);
 }
 
 }  // namespace swell::runtime

@@ -75,6 +75,8 @@ class Session {
   Result<void> report(const profiler::RankProfile& profile);
   /// Whether that was stable, and has been reported.
   bool has_stable_profile() const noexcept { return profiler_.is_stable(); }
+  /// Whether a program of another epoch begins here beside this one: once for each epoch.
+  bool take_beside() noexcept;
   std::uint64_t last_step() const noexcept { return last_step_; }
   /// Whether the connection to the shim has ended, rather than been answered by a refusal.
   bool is_lost() const noexcept { return is_lost_; }
@@ -107,6 +109,7 @@ class Session {
   std::uint64_t last_step_ = 0, snapshot_every_ = 0;
   std::string socket_;
   bool stays_ = false, is_next_ = false, has_offered_ = false;
+  std::uint64_t seen_beside_ = 0;
   std::uint64_t seen_next_ = 0;  ///< the last epoch that step() said to prepare for
   std::map<std::string, std::string> variables_;
   bool is_lost_ = false;

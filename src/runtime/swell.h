@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 8
+#define SWELL_API_VERSION 9
 #define SWELL_MAX_DIMS 8
 #define SWELL_MAX_CHUNKS 256
 
@@ -344,6 +344,15 @@ int swell_address(swell_session_t* session, const char* name, int index, void** 
  * -ECONNRESET (the shim is gone: the program may train on, but not switch).
  */
 int swell_step(swell_session_t* session, uint64_t step);
+
+/**
+ * Whether a program of another epoch begins on this rank's node and GPU, beside this one. Asked at
+ * step boundaries, it costs a load. That program takes its memory before this one stops: give back
+ * what you hold of the GPU and do not use (torch.cuda.empty_cache()).
+ *
+ * @return 1 once for each such epoch, else 0; or -EAGAIN (before swell_adopt()).
+ */
+int swell_make_room(swell_session_t* session);
 
 /**
  * Say what this rank is in its plan. From then on swell_step() reports this rank's profile to the

@@ -315,6 +315,14 @@ SWELL_EXPORT int swell_set_role(swell_session_t* session, const swell_role_t* ro
   });
 }
 
+SWELL_EXPORT int swell_make_room(swell_session_t* session) {
+  if (session == nullptr) return -EINVAL;
+  return guarded_quietly([&] {
+    if (!session->session->has_adopted()) return -EAGAIN;
+    return session->session->take_beside() ? 1 : 0;
+  });
+}
+
 SWELL_EXPORT int swell_region_begin(swell_session_t* session, const swell_region_t* region) {
   if (session == nullptr || region == nullptr) return -EINVAL;
   return guarded_quietly([&] {

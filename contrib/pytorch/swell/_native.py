@@ -111,6 +111,8 @@ def _load(path: str) -> ctypes.CDLL:
         loaded.swell_variable.restype, loaded.swell_variable.argtypes = ctypes.c_char_p, [pointer, ctypes.c_char_p]
     if hasattr(loaded, "swell_decline"):        # else a switch waits for its time
         loaded.swell_decline.argtypes = [pointer, ctypes.c_char_p]
+    if hasattr(loaded, "swell_make_room"):      # else no program gives its cache back
+        loaded.swell_make_room.argtypes = [pointer]
     version = loaded.swell_api_version()
     if version < _API_VERSION:
         raise OSError(f"{path} speaks version {version} of swell.h; at least {_API_VERSION} is needed")
@@ -306,6 +308,10 @@ class Session:
     def step(self, step: int) -> Action:
         """Say that a step is done and the state is whole. At a switch it blocks until the state has moved."""
         return Action(self._check(self._library.swell_step(self._session, step)))
+
+    def make_room(self) -> bool:
+        """Whether a program of another epoch begins beside this one, which takes its memory before this one stops. True once for each."""
+        return hasattr(self._library, "swell_make_room") and self._library.swell_make_room(self._session) == 1
 
     def set_role(self, *, layers: int, local_batch: int, stage: int = 0, group: int = 0, activation: torch.dtype | str | None = None,
                  activation_shape: Sequence[int] = (), whole_activations: float | None = None, last_activation_bytes: float | None = None,

@@ -337,6 +337,8 @@ class LiveState:
         self._write("swell.job", job, _JOB_BYTES)
         self._write(f"swell.worker.{self.rank}", worker, _WORKER_BYTES)
         self.boundaries += 1
+        if self.session.make_room() and any(each.gpu is not None for each in self._fixed):
+            torch.cuda.empty_cache()    # the next program's state comes beside this one's
         return self.session.step(self.boundaries)
 
     def _write(self, name: str, value: Any, limit: int) -> None:

@@ -55,6 +55,19 @@ def test_state_on_a_gpu_is_handed_over_where_torch_has_it_bitwise(runs, referenc
     assert deviation(run.curve(), reference) < SAME
 
 
+def test_what_torch_caches_of_a_gpu_is_given_back_once_where_other_workers_begin(runs):
+    """These take their memory while the old ones train."""
+    given_back = "stand-in: the cache is given back"
+    run = runs(LiveRun, "cache", "ddp", "fsdp", "no-checkpoints", "on-gpu").start(2).reach(5)
+    assert all(given_back not in run.said(rank) for rank in range(2))
+    assert run.offer(0, 1) == [False, False], "they stay, and no other workers begin"
+    run.reach(run.step() + 4)
+    assert all(run.said(rank).count(given_back) == 1 for rank in range(2))
+    assert run.switch(2)["committed"]
+    run.reach(run.step() + 4)
+    assert all(given_back not in run.said(rank) for rank in range(2)), "no workers begin beside those that have taken over"
+
+
 def test_a_worker_with_state_on_a_gpu_is_killed_before_the_switch(runs, reference):
     run = runs(LiveRun, "killed", "ddp", "no-checkpoints", "on-gpu").start(1).reach(5)
     run.switch(2, wait=False, limit_s=1)

@@ -74,6 +74,8 @@ class NativeArena:
             raise NativeError(errno.EMSGSIZE, f"the scheduler's state takes {len(text)} bytes; at most {_REST_BYTES - _LENGTH} can be handed over")
         whole = len(text).to_bytes(_LENGTH, "little") + text
         self._rest[:len(whole)] = torch.frombuffer(bytearray(whole), dtype=torch.uint8)
+        if self._session.make_room() and self._on_gpu:
+            torch.cuda.empty_cache()    # the next program's state comes beside this one's
         return self._session.step(step)
 
 
