@@ -152,7 +152,8 @@ Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& pl
   if (grant_in(request.comment))
     return Error(fmt::format("a comment that contains \"{}\" is for companions of elastic jobs",
                              kGrantComment));
-  if (control::Tag::remove_from(request.admin_comment) != request.admin_comment)
+  if (request.admin_comment &&
+      control::Tag::remove_from(*request.admin_comment) != *request.admin_comment)
     return Error("what stands between swell[ and ] in AdminComment is written by Swell alone");
   return {};
 }

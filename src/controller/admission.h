@@ -57,7 +57,8 @@ struct ChangeRequest {
   uid_t uid = 0;
   bool by_slurm_or_root = false;
   std::vector<JobId> jobs;  ///< all ids by which it names the job
-  std::string qos, partition, comment, admin_comment;
+  std::string qos, partition, comment;
+  std::optional<std::string> admin_comment;  ///< nothing: it is left as it was
 };
 
 /// Validates a submission: `--elastic` jobs get their spec recorded; companions are admitted on a

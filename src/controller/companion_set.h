@@ -25,6 +25,7 @@ struct Companion {
   int workers_before = 0;  ///< its job trained on so few since then
   bool used = false;       ///< its job has trained with it
   std::time_t ends = 0;    ///< when its time limit does, by Slurm's clock; 0: it has none
+  bool suspended = false;
   bool leaving = false;
   bool by_slurm = false;     ///< leaving because Slurm preempts it
   bool was_leaving = false;  ///< by_slurm, and the controller had taken it back before

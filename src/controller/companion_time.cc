@@ -29,6 +29,15 @@ const slurm::ReservationRecord* next_reservation(const slurm::Snapshot& snapshot
   return next;
 }
 
+const slurm::ReservationRecord* current_reservation(const slurm::Snapshot& snapshot,
+                                                    const std::string& node) {
+  for (const slurm::ReservationRecord& each : snapshot.reservations)
+    if (each.start <= snapshot.taken && each.end > snapshot.taken &&
+        std::binary_search(each.nodes.begin(), each.nodes.end(), node))
+      return &each;
+  return nullptr;
+}
+
 const std::string& companion_partition(const slurm::JobRecord& parent, const Config& config) {
   return config.expansion_partition.empty() ? parent.partition : config.expansion_partition;
 }

@@ -13,6 +13,10 @@ namespace swell::controller {
 const slurm::ReservationRecord* next_reservation(const slurm::Snapshot& snapshot,
                                                  const std::string& node, std::time_t now);
 
+/// Returns a reservation that has begun on the node and not ended; null: there is none.
+const slurm::ReservationRecord* current_reservation(const slurm::Snapshot& snapshot,
+                                                    const std::string& node);
+
 /// When a companion on a node ends at the latest, though its job may go on.
 struct CompanionEnd {
   std::time_t at = 0;  ///< by Slurm's clock; 0: it has no limit

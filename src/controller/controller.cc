@@ -149,6 +149,7 @@ bool Controller::look(double now) {
   const policy::ArrivalFilter& arrivals = parts_.config.arrivals;
   saved_.submissions.look(snapshot_, arrivals.window_s, arrivals.gpus);
   decide_due_ = true;
+  if (parts_.tags != nullptr) parts_.tags->look(snapshot_.jobs);
   const Reconciled result = reconcile(snapshot_, jobs_, saved_.issued, now);
   for (const auto& [nonce, grant] : result.adopted) {
     saved_.issued[nonce] = grant;
@@ -378,10 +379,10 @@ void Controller::save_in_time(double now) {
 void Controller::write_comments(double now) {
   for (auto& [id, job] : jobs_) {
     if (now - job.first_seen < kNewJobLeftAlone_s) continue;
-    const std::string comment = job.tag().put_into(job.written);
-    if (comment == job.written) continue;
+    const std::string comment = job.tag().put_into(job.comment.written);
+    if (comment == job.comment.written) continue;
     if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); done)
-      job.written = comment;
+      job.comment.written = comment;
     else events_.say(done.error().message());
   }
 }

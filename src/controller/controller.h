@@ -22,6 +22,7 @@
 #include "controller/planning.h"
 #include "controller/reconcile.h"
 #include "controller/state_file.h"
+#include "controller/tag_book.h"
 #include "controller/user_limits.h"
 #include "core/policy/policy.h"
 #include "slurm/fabric_source.h"
@@ -39,6 +40,7 @@ class Controller {
     slurm::SlurmApi* slurm = nullptr;
     control::Server* server = nullptr;
     GrantBook* book = nullptr;
+    TagBook* tags = nullptr;  ///< null: nobody asks for them
     slurm::FabricSource::Find
         fabric_files;            ///< topology.conf and calibration; null: neither is read
     std::string state_path;      ///< empty: nothing is kept over restarts

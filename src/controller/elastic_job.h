@@ -85,7 +85,11 @@ struct ElasticJob {
   std::string held_back;  ///< why it is lent no more for them, for people; empty: it may be
   int companion_slots = std::numeric_limits<int>::max();  ///< companions more that they allow
 
-  std::string written;  ///< AdminComment as last written or read
+  struct AdminComment {
+    std::string seen;     ///< in Slurm's records at the last look
+    std::string written;  ///< as last written, or seen to be changed by others
+  };
+  AdminComment comment;
 
   /// Whether it is lent nothing beyond what its user asked for, under a policy that plans: its
   /// report was refused, and none was ever taken.

@@ -93,6 +93,10 @@ class Host final : public control::BackgroundThread {
     return check_change(request, place, book_);
   }
 
+  std::optional<std::string> comment_with_tag(const ChangeRequest& request) const {
+    return tags_.kept_in(request);
+  }
+
   std::vector<JobId> reclaim_order() const { return book_.reclaim_order(); }
   bool is_on() const { return on_; }
   /// Logs nothing from its return on: the functions of the sink are the plugin's, which Slurm
@@ -171,6 +175,7 @@ class Host final : public control::BackgroundThread {
     parts.slurm = slurm.get();
     parts.server = server.get();
     parts.book = &book_;
+    parts.tags = &tags_;
     parts.fabric_files = slurm::find_fabric_files;
     const policy::Preemption preemption = preemption_order(*slurm_config);
     parts.preemption = preemption;
@@ -264,6 +269,7 @@ class Host final : public control::BackgroundThread {
   mutable std::mutex sink_mutex_;  ///< of the next, and held while it is called
   LogSink sink_;
   GrantBook book_;
+  TagBook tags_;
   std::atomic<bool> on_{false};
   std::atomic<bool> lowers_{false};  ///< jobs that consent are submitted for fewer GPUs
   SiteAdvice advice_;
@@ -352,6 +358,11 @@ Result<void> check_submitted_change(const ChangeRequest& request) {
   const ExpansionPlace place = kept_place();
   if (const auto host = current_host()) return host->check(request, place);
   return check_change(request, place, GrantBook{});
+}
+
+std::optional<std::string> comment_with_tag(const ChangeRequest& request) {
+  const auto host = current_host();
+  return host ? host->comment_with_tag(request) : std::nullopt;
 }
 
 PlaceKnown read_expansion_place() noexcept {

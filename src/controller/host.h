@@ -41,6 +41,10 @@ SWELL_API Result<Admission> admit_submission(const SubmitRequest& request);
 /// job_modify's question; in memory only. See admission.h.
 SWELL_API Result<void> check_submitted_change(const ChangeRequest& request);
 
+/// Returns what a change should write into AdminComment, so that a job keeps its tag; nothing: as
+/// it is. In memory only. See tag_book.h.
+SWELL_API std::optional<std::string> comment_with_tag(const ChangeRequest& request);
+
 /// How the place of companions became known.
 enum class PlaceKnown {
   from_conf,    ///< swell.conf names it

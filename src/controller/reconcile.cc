@@ -38,10 +38,11 @@ class Reconciler {
   void see_parent(const slurm::JobRecord& record) {
     if (!holds_its_nodes(record)) return;
     const auto tag = control::Tag::find(record.admin_comment);
-    if (!tag) return;
-    const std::string elastic = tag->get("elastic");
-    if (elastic.empty()) return;
+    const std::string elastic = tag ? tag->get("elastic") : "";
     auto found = jobs_.find(record.id);
+    // A job that is known and whose tag somebody has removed keeps what it has: it is written anew.
+    if (elastic.empty() && (found == jobs_.end() || found->second.started != record.start_time))
+      return;
     if (found != jobs_.end() && found->second.started != record.start_time) {
       end_job(found->second);  // requeued and started again between two looks
       jobs_.erase(found);
@@ -58,7 +59,6 @@ class Reconciler {
       job.wanted_gpus = saturated_int(tag->number("wanted").value_or(0));
       job.first_seen = job.changed = now_;
       job.agent_seen = now_;
-      job.written = record.admin_comment;
       job.grants = static_cast<int>(tag->number("grants").value_or(0));
       job.reclaims = static_cast<int>(tag->number("reclaims").value_or(0));
       job.refusals = static_cast<int>(tag->number("refused").value_or(0));
@@ -71,6 +71,8 @@ class Reconciler {
       add(Change::Kind::job_started, record.id, {});
     }
     ElasticJob& job = jobs_.at(record.id);
+    if (job.comment.seen != record.admin_comment)
+      job.comment.seen = job.comment.written = record.admin_comment;
     job.basic_gpus = record.gpu_count();
     // It may have been changed with scontrol since its submission, or lost nodes since its start.
     job.wanted_gpus = control::ElasticSpec::owed_at_most(job.wanted_gpus, job.basic_gpus);
@@ -137,6 +139,7 @@ class Reconciler {
       add(Change::Kind::companion_started, job.id, *companion);
     }
     shown_.insert(record.id);
+    companion->suspended = record.phase == slurm::JobPhase::suspended;
     companion->ends = record.time_limit_min > 0 ? record.end_time : 0;
     if (!holding) {
       // Its processes are being ended: no use to the job any more, not free yet.

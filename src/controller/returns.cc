@@ -25,9 +25,16 @@ void Controller::return_what_must(double now) {
       if (companion.leaving) continue;
       if (draining.contains(companion.node)) {
         reclaim(job, companion, now, "drain", "its node is drained");
-      } else if (is_stopped) {
-        // Its processes are stopped as well: nobody there could act within a grace.
-        leave(job, companion, now, "agent", "Slurm has suspended its job", now);
+      } else if (const slurm::ReservationRecord* held =
+                     current_reservation(snapshot_, companion.node)) {
+        // Made with flags=ignore_jobs: companions end before any other.
+        reclaim(job, companion, now, "limit",
+                fmt::format("reservation {} has begun on its node", held->name));
+      } else if (is_stopped || (companion.suspended && !job.suspended_since)) {
+        // Its processes are stopped: nobody there could act within a grace, and others wait for
+        // workers of a companion that is suspended alone.
+        leave(job, companion, now, "agent",
+              is_stopped ? "Slurm has suspended its job" : "Slurm has suspended it", now);
         tell_shrink(job, companion, now);
       } else if (const auto [at, why] = end_of(companion, record);
                  at != 0 && at - time <= job.spec.grace_s + kEndSlack_s) {

@@ -164,6 +164,35 @@ lent_ones_are_gone() { [[ -z $(squeue --all -h --states=RUNNING,COMPLETING -o %i
 check 'others have what is lent to a suspended job after its grace, and it grows again once it is resumed' suspended
 clear_queue
 
+# A site keeps texts of its own in AdminComment, such as statistics of the job.
+others_write_admin_comment() {
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --begin=now+8 && within 20 in_state "$job" PENDING && sleep 2 && scontrol update job="$job" AdminComment='before its start' &&
+    within 60 is_lent "$job" 10 && has_words "$job" 'before its start' || return
+  scontrol update job="$job" AdminComment='JS1:abc' && for one in $(companions "$job"); do scontrol update job="$one" AdminComment='' && scontrol update job="$one" AdminComment=JS1 || return; done
+  sleep 4 # several rounds of the controller
+  is_lent "$job" 10 && has_words "$job" 'JS1:abc' && settled && (($(squeue --all -h --name="swell-$job" | wc -l) == 3)) && [[ $(word_of "$job" epoch) == 1 ]] || return
+  scancel "$job" && within 30 ended "$job" && within 30 queue_is_empty
+}
+has_words() { scontrol -o show job "$1" | grep -F "AdminComment=$2 swell["; }
+check "what others write into AdminComment leaves Swell's words, and stays" others_write_admin_comment
+
+one_is_suspended() {
+  local one
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 && within 60 is_lent "$job" 10 && one=$(companions "$job" | tail -n 1) && scontrol suspend "$one" &&
+    within 20 ended "$one" && goes_on "$job" && within 60 is_lent "$job" 10
+}
+check 'a companion that is suspended alone is given back, and the training goes on' one_is_suspended
+clear_queue
+
+reserved_at_once() {
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 && within 60 is_lent "$job" 10 || return
+  scontrol create reservation reservationname=now starttime=now duration=60 nodes=node2 flags=maint,ignore_jobs users=root && within 30 lent_on "$job" node1 node3 &&
+    goes_on "$job" && swell why "$job" | grep 'taken back last: reservation now has begun on its node' || return
+  scontrol delete reservation=now && within 60 is_lent "$job" 10
+}
+check 'what is lent on a node goes back when a reservation begins there at once' reserved_at_once
+clear_queue
+
 refusals() { grep -c '"grant-refused"' "$events"; }
 shorter_than_the_job() {
   local before

@@ -64,9 +64,13 @@ EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcep
 EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid, char** message) noexcept {
   if constexpr (!swell::slurm::kModifyTakesMessage) message = nullptr;
   return guarded("job_modify", SLURM_ERROR, [&] {
-    const auto allowed =
-        swell::controller::check_submitted_change(swell::job_submit::read_change(*job, uid));
-    if (allowed) return SLURM_SUCCESS;
+    const auto change = swell::job_submit::read_change(*job, uid);
+    const auto allowed = swell::controller::check_submitted_change(change);
+    if (allowed) {
+      if (const auto comment = swell::controller::comment_with_tag(change))
+        swell::job_submit::write_admin_comment(*comment, *job);
+      return SLURM_SUCCESS;
+    }
     slurm_info("swell: refusing a change by uid %u: %s", uid,
                swell::control::printable(allowed.error().message()).c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(allowed.error().message());

@@ -137,8 +137,12 @@ controller::ChangeRequest read_change(const job_desc_msg_t& job, std::uint32_t u
   request.qos = text(job.qos);
   request.partition = text(job.partition);
   request.comment = text(job.comment);
-  request.admin_comment = text(job.admin_comment);
+  if (job.admin_comment != nullptr) request.admin_comment = job.admin_comment;
   return request;
+}
+
+void write_admin_comment(const std::string& text, job_desc_msg_t& job) {
+  replace(job.admin_comment, text);
 }
 
 char* slurm_text(const std::string& value) { return slurm_xstrdup(value.c_str()); }

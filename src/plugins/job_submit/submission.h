@@ -23,4 +23,7 @@ controller::ChangeRequest read_change(const job_desc_msg_t& job, std::uint32_t u
 /// A copy that Slurm may free.
 char* slurm_text(const std::string& text);
 
+/// Replaces what a change writes into AdminComment.
+void write_admin_comment(const std::string& text, job_desc_msg_t& job);
+
 }  // namespace swell::job_submit

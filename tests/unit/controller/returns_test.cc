@@ -115,6 +115,29 @@ Test(returns, a_job_that_is_suspended_for_a_moment_keeps_what_it_is_lent) {
   cr_assert(world.slurm.cancelled.empty());
 }
 
+Test(returns, a_companion_that_is_suspended_alone_goes_back_at_once) {
+  Lent world;
+  world.slurm.find(20)->phase = slurm::JobPhase::suspended;
+  world.step();
+  cr_assert(world.companion().leaving);
+  cr_assert_eq(world.companion().reason, "Slurm has suspended it");
+  cr_assert_eq(world.server.last<control::Shrink>()->deadline_s, 0);
+  world.step(2);
+  cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
+}
+
+Test(returns, what_is_lent_on_a_node_whose_reservation_has_begun_goes_back) {
+  Lent world;
+  world.reserve("others", {"node1", "node3"}, -1);
+  world.reserve("over", {"node2"}, -3600);
+  world.step();
+  cr_assert_not(world.companion().leaving);
+  world.reserve("repair", {"node2"}, 0);
+  world.step();
+  cr_assert_eq(world.companion().reason, "reservation repair has begun on its node");
+  cr_assert_eq(world.server.last<control::Shrink>()->deadline_s, 20);
+}
+
 Test(returns, a_companion_ends_before_a_reservation_and_within_all_limits) {
   const struct {
     const char* what;

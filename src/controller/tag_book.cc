@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/tag_book.h"
+
+#include <algorithm>
+
+#include "control/tag.h"
+
+namespace swell::controller {
+
+void TagBook::look(const std::vector<slurm::JobRecord>& jobs) {
+  std::vector<Entry> entries;
+  for (const slurm::JobRecord& record : jobs)
+    if (record.phase != slurm::JobPhase::ended &&
+        record.admin_comment.find("swell[") != std::string::npos)
+      entries.push_back({record.id, record.admin_comment});
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.job < b.job; });
+  std::lock_guard lock(mutex_);
+  entries_ = std::move(entries);
+}
+
+std::optional<std::string> TagBook::kept_in(const ChangeRequest& change) const {
+  if (!change.admin_comment || control::Tag::find(*change.admin_comment)) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  for (const JobId job : change.jobs) {
+    const auto found =
+        std::lower_bound(entries_.begin(), entries_.end(), job,
+                         [](const Entry& entry, JobId wanted) { return entry.job < wanted; });
+    if (found == entries_.end() || found->job != job) continue;
+    if (const auto tag = control::Tag::find(found->admin_comment))
+      return tag->put_into(*change.admin_comment);
+  }
+  return std::nullopt;
+}
+
+}  // namespace swell::controller
