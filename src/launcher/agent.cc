@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <pwd.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -111,13 +112,24 @@ void say(const std::string& line) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+namespace {
+
+std::string user_name() {
+  std::array<char, 16384> text{};
+  passwd entry{}, *found = nullptr;
+  getpwuid_r(geteuid(), &entry, text.data(), text.size(), &found);
+  return found != nullptr ? found->pw_name : "";
+}
+
+}  // namespace
+
 RunNames names_of(const Agent::Setup& setup) {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value != nullptr ? value : "");
   };
-  return {setup.hello.job, variable("SLURM_ARRAY_JOB_ID"), variable("SLURM_ARRAY_TASK_ID"),
-          setup.basic.workers};
+  return {setup.hello.job,     variable("SLURM_ARRAY_JOB_ID"), variable("SLURM_ARRAY_TASK_ID"),
+          setup.basic.workers, variable("SLURM_JOB_NAME"),     user_name()};
 }
 
 Agent::Agent(Setup setup, EpochMachine::Settings settings)

@@ -44,14 +44,14 @@ std::string gpus_for(const Options& options, const WorkerNode& node, std::size_t
          (node.gpu_types.empty() ? fmt::format("gpu:{}", node.gpus) : gres_of(node.gpu_types));
 }
 
-/// --output and --error of a step; returns whether steps of all allocations write one file.
+/// --output and --error of a step; returns whether steps of several allocations may write one file.
 bool add_output(Command& command, const Options& options, const RunNames& run,
                 const WorkerNode& first, bool companion, std::size_t workers) {
   bool is_shared = false;
   for (const auto& [option, name] :
        {std::pair{"--output=", &options.output}, std::pair{"--error=", &options.error}}) {
     if (!*name) continue;
-    is_shared = is_shared || shared_output(**name, run);
+    is_shared = is_shared || may_share_output(**name);
     command.push_back(
         option +
         (companion ? companion_output(**name, run, first.id, static_cast<int>(workers)) : **name));

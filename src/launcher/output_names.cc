@@ -61,6 +61,12 @@ bool is_number(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+/// Whether it is the name of one file, in which Slurm replaces what stands behind a '%'.
+bool is_of_files(std::string_view name) {
+  return !name.empty() && name != "none" && name != "all" && name != "/dev/null" &&
+         !is_number(name) && name.find('\\') == std::string_view::npos;
+}
+
 }  // namespace
 
 std::string companion_output(std::string_view name, const RunNames& run, int node, int workers) {
@@ -81,18 +87,28 @@ std::string companion_output(std::string_view name, const RunNames& run, int nod
   });
 }
 
-std::optional<std::string> shared_output(std::string_view name, const RunNames& run) {
-  if (name.empty() || name == "none" || name == "all" || name == "/dev/null" || is_number(name) ||
-      name.find('\\') != std::string_view::npos)
-    return std::nullopt;
-  bool is_shared = true;
-  std::string file = with_meanings(name, [&](const Specifier& one) {
-    const auto number = of_the_job(one, run);
-    if (one.letter == '%') return std::string("%");
-    is_shared = is_shared && number.has_value();
-    return number.value_or("");
+bool may_share_output(std::string_view name) {
+  bool is_shared = is_of_files(name);
+  with_meanings(name, [&](const Specifier& one) {
+    is_shared =
+        is_shared && std::string_view("jJAasxu%").find(one.letter) != std::string_view::npos;
+    return std::string();
   });
-  return is_shared ? std::optional(std::move(file)) : std::nullopt;
+  return is_shared;
+}
+
+std::optional<std::string> shared_output(std::string_view name, const RunNames& run) {
+  if (!may_share_output(name)) return std::nullopt;
+  bool is_known = true;
+  std::string file = with_meanings(name, [&](const Specifier& one) {
+    if (one.letter == '%') return std::string("%");
+    const auto word = one.letter == 'x'   ? std::optional(run.job_name)
+                      : one.letter == 'u' ? std::optional(run.user)
+                                          : of_the_job(one, run);
+    is_known = is_known && word && !word->empty();
+    return word.value_or("");
+  });
+  return is_known ? std::optional(std::move(file)) : std::nullopt;
 }
 
 }  // namespace swell::launcher

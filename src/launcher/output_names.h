@@ -16,6 +16,7 @@ struct RunNames {
   control::JobId job = 0;
   std::string array_job, array_task;
   int workers = 0;  ///< on the job's own GPUs
+  std::string job_name, user;
 };
 
 /// The name for a step on a companion: the job's own numbers, and task and node numbers that no
@@ -23,8 +24,13 @@ struct RunNames {
 /// step's.
 std::string companion_output(std::string_view name, const RunNames& run, int node, int workers);
 
-/// The file that the steps of all allocations share, so that each of them must append to it;
-/// nothing where tasks, nodes or steps have files of their own, or where there is no file.
+/// Returns whether steps of several allocations may write one file of this name, so that each of
+/// them must append to it: tasks and nodes have no files of their own. Numbers of steps begin anew
+/// in each companion.
+bool may_share_output(std::string_view name);
+
+/// The file of such a name; nothing where it is not known before a step begins (%s, %J, and %a
+/// outside of an array), where tasks or nodes have files of their own, or where there is no file.
 std::optional<std::string> shared_output(std::string_view name, const RunNames& run);
 
 }  // namespace swell::launcher

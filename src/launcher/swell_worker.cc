@@ -22,6 +22,7 @@
 #include "launcher/shim.h"
 #include "launcher/signals.h"
 #include "launcher/spooled_input.h"
+#include "launcher/standard_files.h"
 
 namespace {
 
@@ -116,6 +117,7 @@ Result<std::unique_ptr<Client>> connect(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  launcher::open_standard_files();
   const auto arguments = read_arguments(argc, argv);
   if (!arguments) {
     std::fputs("swell-worker is started by swellrun; see man swellrun\n", stderr);

@@ -20,6 +20,7 @@
 #include "launcher/model_file.h"
 #include "launcher/no_growth_report.h"
 #include "launcher/other_launcher.h"
+#include "launcher/standard_files.h"
 #include "launcher/switch_network.h"
 
 namespace {
@@ -332,6 +333,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_files();
   int code = 1;
   try {
     code = run(argc, argv);

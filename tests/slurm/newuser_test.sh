@@ -219,6 +219,11 @@ few_open_files() {
 }
 check 'a low limit of open files is raised for swellrun, and the program sees its own' few_open_files
 
+closed_files() {
+  BEFORE='swellrun() { command swellrun "$@" <&- >&- 2>&-; }' own max=8 && within 30 runs 8 && within 10 is_lent "$job" 6 && finishes
+}
+check 'a job grows whose standard files are closed' closed_files
+
 # Options of another SPANK plugin, which a container plugin has, and what sbatch says of all steps.
 another_plugin() {
   command -v cc > /dev/null || return 0

@@ -8,7 +8,7 @@ using namespace swell::launcher;
 
 namespace {
 
-const RunNames run{71, "70", "3", 2};
+const RunNames run{71, "70", "3", 2, "pre\\train", "ann"};
 
 }  // namespace
 
@@ -51,7 +51,17 @@ Test(output_names, no_two_workers_of_a_run_have_one_number) {
 Test(output_names, a_file_of_all_steps_is_told_from_files_of_each) {
   cr_assert_eq(shared_output("log.%j_%5a", run).value(), "log.71_00003");
   cr_assert_eq(shared_output("100%%", run).value(), "100%");
-  for (const char* name :
-       {"log.%t", "%n", "%N", "%s", "%x", "none", "all", "3", "/dev/null", "", "a\\b"})
+  cr_assert_eq(shared_output("%x of %u", run).value(), "pre\\train of ann");
+  for (const char* name : {"log.%t", "%n", "%N", "none", "all", "3", "/dev/null", "", "a\\b"}) {
     cr_assert_not(shared_output(name, run).has_value(), "%s", name);
+    cr_assert_not(may_share_output(name), "%s", name);
+  }
+}
+
+Test(output_names, a_file_that_steps_of_companions_share_need_not_be_known_by_name) {
+  const RunNames alone{71, "", "", 2, "", ""};
+  for (const char* name : {"log.%s", "%J", "%5a", "%x", "%u", "100%%%s"}) {
+    cr_assert(may_share_output(name), "%s", name);
+    cr_assert_not(shared_output(name, alone).has_value(), "%s", name);
+  }
 }
