@@ -14,6 +14,21 @@ namespace swell::controller {
 
 namespace {
 
+/// The rows that the policy leaves out, by rule: "6, 7 GPUs: no significant gain; ...".
+std::string omitted_of(const std::vector<ScalePoint>& scale) {
+  using planner::RowRule;
+  std::string text;
+  for (const RowRule rule : {RowRule::opposite_trends, RowRule::too_far_apart, RowRule::no_gain}) {
+    std::string gpus;
+    for (const ScalePoint& point : scale)
+      if (point.omitted == rule) gpus += fmt::format("{}{}", gpus.empty() ? "" : ", ", point.gpus);
+    if (!gpus.empty())
+      text +=
+          fmt::format("{}{} GPUs: {}", text.empty() ? "" : "; ", gpus, planner::words_for(rule));
+  }
+  return text;
+}
+
 /// The row of a scale table that has so many GPUs, or the last one with fewer.
 const ScalePoint* point_of(const std::vector<ScalePoint>& scale, int gpus) {
   const ScalePoint* found = nullptr;
@@ -251,14 +266,17 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   if (!waits.empty()) say("it takes no more now: " + waits);
   const ScalePoint* more = nullptr;
   for (const ScalePoint& point : job.scale)
-    if (point.gpus > job.basic_gpus + lent && (more == nullptr || point.gpus > more->gpus))
+    if (point.omitted == planner::RowRule::none && point.gpus > job.basic_gpus + lent &&
+        (more == nullptr || point.gpus > more->gpus))
       more = &point;
   if (const ScalePoint* here = point_of(job.scale, job.basic_gpus + lent);
       here != nullptr && more != nullptr)
     say(fmt::format("with {} GPUs it would do {:.2f} times as much as with {}, by {}", more->gpus,
                     more->samples_per_s / here->samples_per_s, here->gpus, more->plan));
-  else if (!job.scale.empty() && more == nullptr)
+  else if (!job.scale.empty() && job.scale.back().gpus <= job.basic_gpus + lent)
     say("there are no more GPUs that it could have now");
+  if (const std::string omitted = omitted_of(job.scale); !omitted.empty())
+    say("left out of its scale table: " + omitted);
   if (job.own_max > 0) say(fmt::format("its owner wants at most {} GPUs", job.own_max));
   answer.details = Json::object({{"job", job.id},
                                  {"basic_gpus", job.basic_gpus},

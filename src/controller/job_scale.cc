@@ -61,7 +61,8 @@ double peak_of(const perf::PerformanceModel& model, const plan::Layout& layout) 
 
 }  // namespace
 
-JobScales::JobScales() : tables_(quick_solver(), perf::Sends::counted) {}
+JobScales::JobScales(const planner::RowFilter& filter)
+    : tables_(quick_solver(), perf::Sends::counted), filter_(filter) {}
 
 std::vector<ScalePoint> JobScales::of(const policy::ElasticJobView& job,
                                       const policy::ClusterView& view) const {
@@ -74,23 +75,32 @@ std::vector<ScalePoint> JobScales::of(const policy::ElasticJobView& job,
       tables_.of(training, training.basic, reachable(job, view), more, *view.machines);
   const perf::PerformanceModel model(*training.model, *view.machines, *training.coefficients,
                                      perf::Sends::counted);
+  std::vector<planner::RowPredictions> rows;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const int gpus = table.gpus(row);
     if (!job.sizes.empty() && row > 0 && !contains(job.sizes, gpus)) continue;
     const plan::Layout layout = table.layout(row);
-    points.push_back({gpus, table.throughput(row), peak_of(model, layout),
+    rows.push_back({table.throughput(row), table.modelled(row)});
+    points.push_back({gpus, table.throughput(row), table.modelled(row), peak_of(model, layout),
                       plan::name_all(layout, *view.machines).summary()});
   }
+  const std::vector<planner::RowRule> rules = planner::filtered(rows, filter_);
+  for (std::size_t i = 0; i < points.size(); ++i) points[i].omitted = rules[i];
   return points;
 }
 
 Json to_json(const std::vector<ScalePoint>& points) {
   Json table = Json::array();
-  for (const ScalePoint& point : points)
-    table.append(Json::object({{"gpus", point.gpus},
-                               {"samples_per_s", point.samples_per_s},
-                               {"peak_bytes", point.peak_bytes},
-                               {"plan", point.plan}}));
+  for (const ScalePoint& point : points) {
+    Json row = Json::object({{"gpus", point.gpus},
+                             {"samples_per_s", point.samples_per_s},
+                             {"modelled_samples_per_s", point.modelled},
+                             {"peak_bytes", point.peak_bytes},
+                             {"plan", point.plan}});
+    if (point.omitted != planner::RowRule::none)
+      row.set("omitted", planner::name_of(point.omitted));
+    table.append(row);
+  }
   return table;
 }
 

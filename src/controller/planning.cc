@@ -42,7 +42,7 @@ const policy::ElasticJobView* find(const policy::ClusterView& view, policy::JobI
 }  // namespace
 
 Planning::Planning(const policy::Policy& policy, std::function<void()> ready)
-    : policy_(policy), ready_(std::move(ready)) {
+    : policy_(policy), scales_(policy.row_filter()), ready_(std::move(ready)) {
   thread_ = control::quiet_thread("swell-plan", [this] { run(); });
 }
 

@@ -60,9 +60,11 @@ std::string figures_of(const Json& row, const std::string& event) {
   }
   if (event == "scale") {
     std::string text;
-    for (const Json& point : row.at("table").items())
+    for (const Json& point : row.at("table").items()) {
       text += fmt::format("{}{} GPUs {:.4g}", text.empty() ? "samples a second: " : ", ",
                           number_in(point, "gpus"), number_in(point, "samples_per_s"));
+      if (point.has("omitted")) text += fmt::format(" (left out: {})", text_in(point, "omitted"));
+    }
     return text;
   }
   return text_in(row, "reason");

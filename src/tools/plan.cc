@@ -38,7 +38,8 @@ struct Options {
   int micro_batches = 0;
   int global_batch = 0;
   double seconds = 60;
-  bool json = false, one_chunk = false;
+  bool json = false, one_chunk = false, all_rows = false;
+  planner::RowFilter filter = planner::RowFilter::all();
 };
 
 constexpr double GiB = 1024.0 * 1024.0 * 1024.0;
@@ -212,11 +213,12 @@ Json scheduled_json(const planner::ScheduledPlan& one, const perf::PerformanceMo
 }
 
 void print_scheduled(const Scheduled& scheduled, const planner::ScaleTable& table,
-                     const perf::PerformanceModel& perf) {
+                     const perf::PerformanceModel& perf, const Options& options) {
   say("\n{:>5} {:>10} {:>8}  {:<17} {:<17} {:>8}  {}\n", "GPUs", "samples/s", "gain", "schedule",
       "placement", "peak GiB", "plan with chunks");
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
     const planner::ScaleRow& row = table.rows[i];
+    if (row.omitted != planner::RowRule::none && !options.all_rows) continue;
     if (!scheduled[i]) {
       say("{:>5} {}\n", row.gpus, scheduled[i].error().message());
       continue;
@@ -243,10 +245,14 @@ void print_json(const planner::ScaleTable& table, const Scheduled& scheduled,
     Json written = Json::object({{"gpus", row.gpus},
                                  {"gpus_used", row.layout.gpu_count()},
                                  {"samples_per_s", row.throughput},
+                                 {"modelled_samples_per_s", row.modelled},
                                  {"speedup", row.throughput / table.rows.front().throughput},
+                                 {"modelled_speedup", row.modelled / table.rows.front().modelled},
                                  {"peak_bytes", memory_json(memory, row.layout)},
                                  {"why", row.why},
                                  {"plan", plan::name_all(row.layout, perf.cluster()).to_json()}});
+    if (row.omitted != planner::RowRule::none)
+      written.set("omitted", planner::name_of(row.omitted));
     if (i < scheduled.size()) {
       if (scheduled[i]) written.set("scheduled", scheduled_json(*scheduled[i], perf));
       else written.set("not_scheduled", scheduled[i].error().message());
@@ -264,22 +270,33 @@ void print_json(const planner::ScaleTable& table, const Scheduled& scheduled,
 }
 
 void print_table(const planner::ScaleTable& table, const perf::PerformanceModel& perf,
-                 double limit_s) {
+                 const Options& options) {
   const perf::MemoryModel memory(perf);
-  say("{:>5} {:>5} {:>10} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup",
-      "peak GiB", "plan", "why");
+  say("{:>5} {:>5} {:>10} {:>8} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup",
+      "modelled", "peak GiB", "plan", "why");
+  int omitted = 0;
   for (const planner::ScaleRow& row : table.rows) {
+    if (row.omitted != planner::RowRule::none) ++omitted;
+    if (row.omitted != planner::RowRule::none && !options.all_rows) continue;
     std::string peaks;
     for (int i = 0; i < row.layout.pp(); ++i)
       peaks +=
           fmt::format("{}{:.0f}", i > 0 ? " " : "", memory.stage_peak(row.layout, i).total() / GiB);
-    say("{:>5} {:>5} {:>10.2f} {:>7.2f}x  {:<14} {:<44} {}\n", row.gpus, row.layout.gpu_count(),
-        row.throughput, row.throughput / table.rows.front().throughput, peaks,
-        plan::name_all(row.layout, perf.cluster()).summary(), row.why);
+    say("{:>5} {:>5} {:>10.2f} {:>7.2f}x {:>7.2f}x  {:<14} {:<44} {}\n", row.gpus,
+        row.layout.gpu_count(), row.throughput, row.throughput / table.rows.front().throughput,
+        row.modelled / table.rows.front().modelled, peaks,
+        plan::name_all(row.layout, perf.cluster()).summary(),
+        row.omitted == planner::RowRule::none
+            ? row.why
+            : fmt::format("left out: {}", planner::words_for(row.omitted)));
   }
+  if (omitted > 0 && !options.all_rows)
+    say("{} rows are left out, see --all-rows: the predictions contradict each other, or there is "
+        "no significant gain\n",
+        omitted);
   if (!table.complete)
     say("the search reached its limits (--time-limit {:g} s): the best that was found so far\n",
-        limit_s);
+        options.seconds);
 }
 
 /// Writes the drawing of the last row: as it is scheduled, else under its plan's own schedule.
@@ -358,7 +375,9 @@ int run(const Options& options) {
   const auto solver = solver_for(options, static_cast<int>(problem.free.size()));
   if (!solver) return fail(solver.error());
 
-  const auto table = (*solver)->solve(problem, {[end] { return Clock::now() >= end; }});
+  auto table = (*solver)->solve(problem, {[end] { return Clock::now() >= end; }});
+  planner::add_modelled(table, perf);
+  planner::filter_rows(table, options.filter);
   const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
   Scheduled scheduled;
   if (!options.schedule.empty()) {
@@ -372,8 +391,8 @@ int run(const Options& options) {
   if (options.json) {
     print_json(table, scheduled, perf, options, took.count());
   } else {
-    print_table(table, perf, options.seconds);
-    if (!scheduled.empty()) print_scheduled(scheduled, table, perf);
+    print_table(table, perf, options);
+    if (!scheduled.empty()) print_scheduled(scheduled, table, perf, options);
   }
   return 0;
 }
@@ -405,6 +424,21 @@ Action add_plan(CLI::App& app) {
       ->capture_default_str();
   sub->add_flag("--one-chunk", options->one_chunk,
                 "The program cannot run plans with chunks, which exact plans have where they pay");
+  sub->add_flag("--all-rows", options->all_rows,
+                "Also print the rows that are left out, and why; --json has them anyway");
+  sub->add_option("--level", options->filter.level,
+                  "Leave out rows where one prediction rises by this share and the other one falls "
+                  "by it; 0: none")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  sub->add_option("--apart", options->filter.apart,
+                  "Leave out rows whose two speed-ups have a larger ratio; 0: none")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  sub->add_option("--significant", options->filter.significant,
+                  "Leave out rows that gain no more than this share; 0: none")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   sub->add_option("--schedule", options->schedule,
                   "Also the best chunks under a pipeline schedule: search, a name, or a file");
   sub->add_option("--draw", options->drawing,

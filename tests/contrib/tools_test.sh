@@ -116,6 +116,15 @@ exact_plans_have_chunks() {
 check 'exact plans have chunks and a schedule unless the program takes none' exact_plans_have_chunks
 check 'plans with chunks and schedules are printed, and unknown schedules refused' schedules_are_planned
 
+rows_are_left_out() {
+  local plan=(swell plan --model llama2-13b --cluster 8x8-h100 --free 8)
+  "${plan[@]}" --json > rows && "${plan[@]}" --all-rows > all && "${plan[@]}" > table && "${plan[@]}" --significant 0.9 > few || return
+  grep -qF '"modelled_speedup":1.0,' rows && grep -qF '"omitted":"no-gain"' rows && ! grep -qF omitted <("${plan[@]}" --json --level 0 --apart 0 --significant 0) || { cat rows; return 1; }
+  (($(wc -l < few) < $(wc -l < all))) && grep -qF 'left out: no significant gain' all && ! grep -q 'left out:' table && grep -qE '^[0-9]+ rows are left out' few || { cat all table few; return 1; }
+  ! "${plan[@]}" --significant 2 > said 2>&1 && grep -qF significant said || { cat said; return 1; }
+}
+check 'rows without a gain, or with predictions that contradict each other, are left out and named on demand' rows_are_left_out
+
 # A tool that writes to standard output or error writes through one place, which shows what is not printable.
 one_place_writes() {
   local found

@@ -119,6 +119,30 @@ Test(planned, gpus_that_bring_less_than_promised_are_reclaimed) {
   cr_assert_neq(world.ask("why").text.find("times as fast"), std::string::npos);
 }
 
+Test(planned, rows_that_the_policy_leaves_out_are_named_with_the_rule) {
+  Live world;
+  world.config.policy = "flextrain";
+  world.restart();
+  world.hello(1);
+  // One layer, and a sample for each group: more GPUs bring nothing.
+  Reported reported{.gpus = kEight, .layers = 1};
+  reported.samples = 8;
+  reported.micro_batches = 1;
+  world.report(reported);
+  cr_assert(world.until([&] { return !world.job().scale.empty(); }));
+  const control::Answer answer = world.ask("why");
+  cr_assert_neq(answer.text.find("left out of its scale table: "), std::string::npos, "%s",
+                answer.text.c_str());
+  cr_assert_neq(answer.text.find("16 GPUs: no significant gain"), std::string::npos, "%s",
+                answer.text.c_str());
+  cr_assert_eq(answer.text.find("times as much"), std::string::npos, "%s", answer.text.c_str());
+  const std::vector<Json> rows = answer.details.at("scale").items();
+  cr_assert_gt(rows.size(), 1u);
+  cr_assert(!rows.front().has("omitted") &&
+            rows.front().number_at("modelled_samples_per_s", 1e-9, 1e18).ok());
+  cr_assert_eq(rows.back().string_at("omitted").value(), "no-gain");
+}
+
 Test(planned, what_was_lent_before_the_profile_showed_no_gain_goes_back_and_its_owner_reads_why) {
   const std::string why = "by its profile it is no faster with them";
   Live world;
