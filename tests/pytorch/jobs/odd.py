@@ -153,6 +153,113 @@ def trainer_repaired_method(moments):
     trainer(moments, "method", repaired=True)
 
 
+# ---- Lightning
+
+
+def lightning(moments, *, module=None, callbacks=(), epochs=3, loaders=1, **options):
+    """Epochs of nine batches, with a validation at the end of each. module: a class derived from what lightning_module() makes."""
+    import csv
+    import glob
+
+    import lightning.pytorch as pl
+    from lightning.pytorch.loggers import CSVLogger
+    from lightning.pytorch.utilities import CombinedLoader
+
+    from swell.integrations import LightningElastic
+
+    class Asks(pl.Callback):
+        def on_train_batch_end(self, trainer, *_):
+            batches = trainer.fit_loop.epoch_loop.total_batch_idx + 1
+            common.log(batches, 1.0, trainer.world_size)
+            moments.at("step", batches)
+
+    elastic = LightningElastic(common.path("checkpoints"), every=5)
+    it = pl.Trainer(**{**dict(accelerator="cpu", devices=elastic.devices, num_nodes=elastic.num_nodes, strategy="ddp"), **options},
+                    callbacks=[*callbacks, Asks(), elastic], use_distributed_sampler=False, max_epochs=epochs, enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+                    logger=CSVLogger(common.path("."), name="csv", version=elastic.version), enable_checkpointing=False, log_every_n_steps=1, default_root_dir=common.path("."))
+    made = (module or lightning_module())()
+    train = [elastic.loader(rows(108, seed), global_batch=GLOBAL_BATCH) for seed in range(1, loaders + 1)]
+    it.fit(made, train[0] if loaders == 1 else CombinedLoader(train, "min_size"), torch.utils.data.DataLoader(rows(12, 2), batch_size=2), ckpt_path=elastic.newest())
+    if it.is_global_zero:
+        [table] = glob.glob(common.path("csv/*/metrics.csv"))
+        with open(table, newline="") as file:
+            logged = sorted(sorted((name, float(value)) for name, value in row.items() if value) for row in csv.DictReader(file))
+        finish(weights=norms(made.parameters()), steps=it.global_step, rate=it.optimizers[0].param_groups[0]["lr"], logged=json.loads(json.dumps(logged)))
+
+
+def lightning_module():
+    import lightning.pytorch as pl
+
+    class Module(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = network()
+
+        def training_step(self, batch, _index):
+            loss = nn.functional.mse_loss(self.net(batch[0]), batch[1])
+            self.note(loss, len(batch[0]))
+            return loss
+
+        def note(self, loss, samples):
+            pass
+
+        def validation_step(self, batch, _index):
+            self.log("val", nn.functional.mse_loss(self.net(batch[0]), batch[1]), sync_dist=True)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+    return Module
+
+
+def lightning_monitors_its_epochs(moments):
+    """A schedule and a callback look at means of an epoch, one of them a metric's."""
+    import torchmetrics
+    from lightning.pytorch.callbacks import EarlyStopping
+
+    class Module(lightning_module()):
+        def __init__(self):
+            super().__init__()
+            self.mean = torchmetrics.MeanMetric()
+
+        def note(self, loss, samples):
+            self.log("train", loss, on_step=False, on_epoch=True, sync_dist=True)
+            self.mean(loss, weight=samples)
+            self.log("mean", self.mean, on_step=False, on_epoch=True)
+
+        def configure_optimizers(self):
+            optimizer = super().configure_optimizers()
+            plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=0.5)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": plateau, "monitor": "train"}}
+    lightning(moments, module=Module, callbacks=[EarlyStopping("mean", patience=9)])
+
+
+def lightning_averages_weights(moments):
+    from lightning.pytorch.callbacks import EMAWeightAveraging
+    lightning(moments, callbacks=[EMAWeightAveraging(decay=0.9)])
+
+
+def lightning_swaps_its_schedule(moments):
+    from lightning.pytorch.callbacks import StochasticWeightAveraging
+    lightning(moments, callbacks=[StochasticWeightAveraging(swa_lrs=0.01, swa_epoch_start=1, annealing_epochs=2)], epochs=4)
+
+
+def lightning_accumulates_from_its_second_epoch_on(moments):
+    from lightning.pytorch.callbacks import GradientAccumulationScheduler
+    lightning(moments, callbacks=[GradientAccumulationScheduler({0: 1, 1: 2})])
+
+
+def lightning_reads_from_two_loaders(moments):
+    lightning(moments, loaders=2)
+
+
+def lightning_leaves_a_layer_out(moments):
+    class Module(lightning_module()):
+        def __init__(self):
+            super().__init__()
+            self.spare = nn.Linear(2, 2)
+    lightning(moments, module=Module, epochs=1, strategy="auto")
+
+
 def main(arguments):
     name, *words = arguments
     begin()

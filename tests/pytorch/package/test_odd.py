@@ -60,3 +60,21 @@ def test_a_Trainer_whose_loss_grows_with_its_passes_is_lent_nothing_until_that_i
     assert run.sizes() == [1] and run.step() == 4
     assert run.why == f"the loss is not divided by num_items_in_batch, and grows with the passes of a step: {says}"
     is_the_same_training(runs, f"trainer_repaired_{of}", 8, [2, 5], [1, 3, 1])
+
+
+@pytest.mark.parametrize("name, batches, asked", [
+    ("lightning_monitors_its_epochs", 27, [3, 9, 20]),      # after 9 batches, within the validation of an epoch's end
+    ("lightning_averages_weights", 27, [3, 9, 20]), ("lightning_swaps_its_schedule", 36, [3, 14, 30]), ("lightning_accumulates_from_its_second_epoch_on", 27, [3, 11, 14])])
+def test_Lightning_s_epochs_and_callbacks_go_on_within_an_epoch(name, batches, asked, runs):
+    is_the_same_training(runs, name, batches, asked, [1, 2, 1, 2])
+
+
+def test_Lightning_s_second_loader_is_refused_in_one_sentence(runs):
+    run = runs(Run, "odd", "odd", "lightning_reads_from_two_loaders").fast().start(1)
+    assert run.leave() == [1] and "RuntimeError: the training reads from 2 loaders, DataLoader, DataLoader; LightningElastic shares out" in run.said()
+    assert not run.step()
+
+
+def test_a_layer_without_a_gradient_is_found_on_one_worker(runs):
+    run = runs(Run, "odd", "odd", "lightning_leaves_a_layer_out", "step@3").fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.why.startswith("spare.weight takes no part in the loss, for which DistributedDataParallel would end"), run.why

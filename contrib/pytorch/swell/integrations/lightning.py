@@ -15,6 +15,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.fabric.loggers import csv_logs
 from lightning.fabric.plugins.io import torch_io
+from lightning.pytorch.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging, WeightAveraging
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io.wrapper import _WrappingCheckpointIO
 from lightning.pytorch.loops.evaluation_loop import RestartStage
@@ -31,6 +32,7 @@ from swell._share import say_what_depends
 from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import on_all, together, why_unsaved
 from swell._generators import generators, restore_generators
+from swell.integrations import _metrics
 from swell.integrations._leaving import Departure
 
 __all__ = ["LightningElastic"]
@@ -67,6 +69,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._save_fails = ""       # why the newest save failed
         self._accumulating = False
         self._validates: dict[str, Any] | None = None       # generators as the validation began that is under way
+        self._metrics: dict[str, Any] | None = None         # of the training then
+        self._made: dict[str, str] = {}     # kinds of what the script has made; callbacks may put another schedule in its place
         self._generators: dict[str, Any] | None = None      # those to go on with
         self._is_handed_over = False
         self._last_step = -1        # of max_steps
@@ -166,13 +170,14 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         # Here and not in a hook: other callbacks may have restored groups of an optimizer before ours.
         self._departure.trained = _identity.Trained(pl_module, trainer.optimizers)
         self._departure.averaged = average_what_is_trained(trainer.strategy.model)
+        self._made = _kinds(trainer)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
         connector = trainer._checkpoint_connector
         assert self._departure.trained is not None
         identity = self._loaded.get("identity")
-        _identity.check_same(identity, kinds=_kinds(trainer))       # before any state is loaded
+        _identity.check_same(identity, kinds=self._made)       # before any state is loaded
         with self._departure.trained.following(identity):
             pass        # torch's own optimizers load what is theirs, frozen or not
         taken = self._take_over(trainer, pl_module)
@@ -189,10 +194,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             self._generators = generators()
 
     def _take_over(self, trainer: Any, pl_module: Any) -> Any:
-        if _native.is_live() and is_overridden("on_save_checkpoint", pl_module):
+        if _native.is_live() and (why := _why_not_live(trainer, pl_module)):
             if trainer.is_global_zero:
-                print(f"swell: {type(pl_module).__name__}.on_save_checkpoint() adds to checkpoints what live mode does not hand over: this job is "
-                      "resized by restarts", file=sys.stderr, flush=True)
+                print(f"swell: {why}: this job is resized by restarts", file=sys.stderr, flush=True)
             return None
         # Its forward pass may be a call of a part of the module alone: it is timed where the strategy makes it.
         taken = self._departure.go_live(trainer.strategy.model, trainer.optimizers, {}, sees_forward=False)
@@ -229,6 +233,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if self._sampler is None:
             raise RuntimeError("LightningElastic needs its own loader: trainer.fit(module, elastic.loader(dataset, global_batch=...)), or a "
                                "LightningDataModule whose train_dataloader() returns elastic.loader(...)")
+        self._check_loaders(trainer)
         self._departure.loaded()
         identity = self._loaded.get("identity")
         _identity.check_same(identity, **self._numbers(trainer))
@@ -241,7 +246,10 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                 self._saved = step
                 if trainer.is_global_zero:
                     print("swell: " + _identity.continues(identity, step, self._path(step)), file=sys.stderr, flush=True)
+            self._go_on_in_the_epoch(trainer, pl_module)
             self._go_on(trainer)
+        if why := _identity.why_not_the_models(pl_module, trainer.optimizers):
+            self._departure.bar(why)
         try:
             check_readable({"the schedule": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
                             "the optimizer": [{name: value for name, value in group.items() if name != "params"}
@@ -250,6 +258,32 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                             "the callbacks' states": call._call_callbacks_state_dict(trainer)})
         except Unreadable as error:
             self._departure.bar(str(error))
+
+    def _check_loaders(self, trainer: Any) -> None:
+        """Raises where the training does not read from the one loader that this has made: what it reads elsewhere is not shared out, nor gone on with."""
+        loaders = trainer.fit_loop._combined_loader.flattened
+        if len(loaders) == 1 and self._sampler in (getattr(loaders[0], "batch_sampler", None), getattr(loaders[0], "_stream", None)):
+            return
+        raise RuntimeError(f"the training reads from {len(loaders)} loaders, {', '.join(type(each).__name__ for each in loaders)}; LightningElastic shares out the "
+                           "samples of one: give fit() the last one that elastic.loader() has returned, over a dataset that gives what a step needs")
+
+    def _go_on_in_the_epoch(self, trainer: Any, pl_module: Any) -> None:
+        """Within an epoch: what was logged of it so far, and what callbacks have set as it began, which Lightning does not call then."""
+        if (found := self._loaded.get("metrics")) is not None:
+            _metrics.restore(trainer, pl_module, found)
+        loop = trainer.fit_loop
+        if not (loop.restarted_mid_epoch or loop.restarted_on_epoch_end):
+            return
+        if found is not None:
+            loop._restarting = False    # else schedules that look at a metric are not stepped at the end of this epoch, for want of metrics
+        for each in trainer.callbacks:
+            if isinstance(each, GradientAccumulationScheduler):
+                each.on_train_epoch_start(trainer, pl_module)
+            if isinstance(each, StochasticWeightAveraging):
+                rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
+                each.on_train_epoch_start(trainer, pl_module)
+                for rate, group in zip(rates, (group for optimizer in trainer.optimizers for group in optimizer.param_groups), strict=True):
+                    group["lr"] = rate      # a new schedule sets its first
 
     def _go_on(self, trainer: Any) -> None:
         """The loops count what is trained: a checkpoint is written when the next batch is ready, or within a validation."""
@@ -275,7 +309,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """What every start of this run has alike."""
         assert self._sampler is not None and self._departure.trained is not None
         where = self._sampler.numbers() if isinstance(self._sampler, Stream) else {**self._sampler.state_dict(), "stream": False}
-        return {"data": where, "trained": self._departure.trained, "kinds": _kinds(trainer)}
+        return {"data": where, "trained": self._departure.trained, "kinds": self._made}
 
     def state_dict(self) -> dict[str, Any]:
         if self._sampler is None:
@@ -286,7 +320,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """What a checkpoint, or the workers before, say: the loader may be made later."""
         if not state_dict:
             return
-        names = ("validation_due", "generators", "identity")
+        names = ("validation_due", "generators", "identity", "metrics")
         self._loaded = {**{name: state_dict[name] for name in names if name in state_dict},
                         "data": {name: value for name, value in state_dict.items() if name not in names}}
         self._is_due = bool(state_dict.get("validation_due"))
@@ -327,16 +361,16 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         else:
             self._departure.leave(trainer.global_step)
 
-    def _validation_begins(self) -> None:
+    def _validation_begins(self, trainer: Any, pl_module: Any) -> None:
         self._restore_generators()
-        self._validates = generators()
+        self._validates, self._metrics = generators(), _metrics.taken(trainer, pl_module)
 
     def _within_a_validation(self, trainer: Any) -> None:
         if self._validates is None:
             if self._departure.agreed():
                 self._departure.leave(trainer.global_step)
             return
-        with self._as_it_began(self._validates):
+        with self._as_it_began(self._validates), _with_its_own_weights(trainer):
             self._passes_boundary(trainer)
             if self._departure.agreed():
                 self._leave(trainer)        # a checkpoint of this step is where this validation was due
@@ -404,15 +438,16 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def _save(self, trainer: Any, step: int) -> None:
         """Whole or not there: written under another name, and renamed when all workers have written, and it was read back."""
         path, group = self._path(step), self._departure.group
-        each: list[Any] = [generators()]
+        mine = generators(), _metrics.taken(trainer, trainer.lightning_module) if self._validates is None else self._metrics
+        each: list[Any] = [mine]
         if group is not None:
             each *= trainer.world_size
-            torch.distributed.all_gather_object(each, generators(), group=group)
+            torch.distributed.all_gather_object(each, mine, group=group)
         checkpoint: dict[str, Any] = {}
         # A strategy that shards gathers here, or as it writes.
         on_each = on_all if isinstance(trainer.strategy, (DDPStrategy, SingleDeviceStrategy)) else together
         on_each(group, lambda: checkpoint.update(trainer._checkpoint_connector.dump_checkpoint(False)))
-        checkpoint["callbacks"][self.state_key].update({"generators": each, "identity": _identity.record(step, **self._numbers(trainer))})
+        checkpoint["callbacks"][self.state_key].update({"generators": [one for one, _ in each], "metrics": _metrics.joined([one for _, one in each]), "identity": _identity.record(step, **self._numbers(trainer))})
         on_each(group, lambda: self._write(trainer, checkpoint, path + _UNFINISHED))
         on_all(group, (lambda: self._finish(trainer, path)) if trainer.is_global_zero else None)
 
@@ -443,6 +478,19 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                 raise
 
 
+def _why_not_live(trainer: Any, pl_module: Any) -> str:
+    """Returns what of the training stands in checkpoints alone, as a part of a sentence; empty: nothing."""
+    adds = [each for each in (pl_module, *trainer.callbacks)
+            if is_overridden("on_save_checkpoint", each, parent=pl.LightningModule if each is pl_module else pl.Callback)]
+    if adds:
+        return f"{type(adds[0]).__name__}.on_save_checkpoint() adds to checkpoints what live mode does not hand over"
+    if any(isinstance(each, StochasticWeightAveraging) for each in trainer.callbacks):
+        return "StochasticWeightAveraging puts another schedule in the place of the script's, which live mode does not hand over"
+    if any(config.reduce_on_plateau for config in trainer.lr_scheduler_configs):
+        return "ReduceLROnPlateau looks at what was logged of an epoch, which live mode does not hand over"
+    return ""
+
+
 def _kinds(trainer: Any) -> dict[str, str]:
     several = {f"{kind}{f' {at}' if at else ''}": thing for kind, things in (
         ("optimizer", trainer.optimizers), ("scheduler", [config.scheduler for config in trainer.lr_scheduler_configs])) for at, thing in enumerate(things)}
@@ -467,7 +515,7 @@ class _Validations(pl.Callback):  # type: ignore[misc]
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            self._elastic._validation_begins()
+            self._elastic._validation_begins(trainer, pl_module)
 
     def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         if not trainer.sanity_checking:
@@ -481,7 +529,18 @@ class _Times(pl.Callback):  # type: ignore[misc]
     """Gives the profiler the parts of a step."""
 
     def __init__(self, departure: Departure) -> None:
-        self._departure = departure
+        self._departure, self._is_barred = departure, False
+
+    def _look_at_gradients(self, trainer: Any, pl_module: Any) -> None:
+        """One worker alone is not wrapped by DistributedDataParallel, which over more would end the training for a parameter without a gradient."""
+        if self._is_barred or not pl_module.automatic_optimization:
+            return
+        for name, parameter in pl_module.named_parameters():
+            if parameter.requires_grad and parameter.grad is None:
+                self._is_barred = True
+                self._departure.bar(f"{name} takes no part in the loss, for which DistributedDataParallel would end the training of more workers: set its "
+                                    "requires_grad to False, or give Trainer(strategy=\"ddp_find_unused_parameters_true\")")
+                return
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         if self._departure.profile is not None:
@@ -493,8 +552,21 @@ class _Times(pl.Callback):  # type: ignore[misc]
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         # Within the optimizer's step(), which has called forward and backward passes first.
+        if isinstance(trainer.strategy, SingleDeviceStrategy):
+            self._look_at_gradients(trainer, pl_module)
         if self._departure.profile is not None:
             self._departure.profile.begin_optimizer()
+
+
+@contextmanager
+def _with_its_own_weights(trainer: Any) -> Iterator[None]:
+    """Within a validation that is made with an average of the weights, the model has its own."""
+    swapped = [each for each in trainer.callbacks if isinstance(each, WeightAveraging) and each._average_model is not None]
+    for each in swapped:
+        each._swap_models(trainer.lightning_module)
+    yield
+    for each in reversed(swapped):
+        each._swap_models(trainer.lightning_module)
 
 
 def _keep_rows() -> None:
