@@ -153,6 +153,51 @@ def trainer_repaired_method(moments):
     trainer(moments, "method", repaired=True)
 
 
+# ---- Accelerate
+
+
+class Count:
+    """Counts steps."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def state_dict(self):
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state):
+        self.steps = state["steps"]
+
+
+def accelerate_registers(moments, prepares=False):
+    """Two things are registered, one of them later than the loop is made elastic, and a prepared schedule is stepped by the script.
+
+    prepares: the loader is prepared, too, and given to batches()."""
+    from accelerate import Accelerator
+
+    from swell.integrations import AccelerateElastic
+    accelerator, first, second = Accelerator(cpu=True), Count(), Count()
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.7)
+    model, optimizer, prepared = accelerator.prepare(model, optimizer, schedule)
+    accelerator.register_for_checkpointing(first)
+    elastic = AccelerateElastic(accelerator, model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH)
+    accelerator.register_for_checkpointing(second)
+    samples = accelerator.prepare(torch.utils.data.DataLoader(rows(108), batch_size=6)) if prepares else rows(108)
+    for x, y in elastic.batches(samples, steps=common.steps()):
+        if elastic.step(nn.functional.mse_loss(model(x), y)):
+            first.steps, second.steps = first.steps + 1, second.steps + 2
+            prepared.scheduler.step()
+            common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+            moments.at("step", elastic.steps)
+    finish(weights=norms(model.parameters()), counts=[first.steps, second.steps], schedule=[schedule.last_epoch, optimizer.param_groups[0]["lr"]])
+
+
+def accelerate_prepares_its_loader(moments):
+    accelerate_registers(moments, prepares=True)
+
+
 # ---- Lightning
 
 

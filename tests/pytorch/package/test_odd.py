@@ -62,6 +62,15 @@ def test_a_Trainer_whose_loss_grows_with_its_passes_is_lent_nothing_until_that_i
     is_the_same_training(runs, f"trainer_repaired_{of}", 8, [2, 5], [1, 3, 1])
 
 
+def test_what_a_script_gives_to_Accelerate_is_part_of_its_checkpoint(runs):
+    is_the_same_training(runs, "accelerate_registers", 9, [2, 5], [1, 2, 1])
+
+
+def test_a_loader_that_Accelerate_has_prepared_is_refused_in_one_sentence(runs):
+    run = runs(Run, "odd", "odd", "accelerate_prepares_its_loader").fast().start(1)
+    assert run.leave() == [1] and "TypeError: batches() is given a prepared DataLoaderShard, which shares out its samples itself" in run.said()
+
+
 @pytest.mark.parametrize("name, batches, asked", [
     ("lightning_monitors_its_epochs", 27, [3, 9, 20]),      # after 9 batches, within the validation of an epoch's end
     ("lightning_averages_weights", 27, [3, 9, 20]), ("lightning_swaps_its_schedule", 36, [3, 14, 30]), ("lightning_accumulates_from_its_second_epoch_on", 27, [3, 11, 14])])

@@ -12,6 +12,7 @@ import accelerate.accelerator as home
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
+from accelerate.data_loader import DataLoaderAdapter
 from accelerate.scheduler import AcceleratedScheduler
 from accelerate.utils import DistributedType, send_to_device
 
@@ -85,6 +86,35 @@ class _Saves:
         setattr(home, name, beside)
 
 
+class _Given:
+    """What the script has given to Accelerate beside model and optimizer: registered objects, and schedules that it steps itself."""
+
+    def __init__(self, accelerator: Accelerator, scheduler: Any) -> None:
+        self._accelerator, self._scheduler = accelerator, scheduler
+        self._waiting: list[Any] = []       # states of objects that the script registers later
+        self._register = accelerator.register_for_checkpointing
+        accelerator.register_for_checkpointing = self.register
+
+    def register(self, *things: Any) -> None:
+        """Accelerator.register_for_checkpointing(); what a start registers later than Elastic() goes on, too."""
+        self._register(*things)
+        for thing in things[:len(self._waiting)]:
+            thing.load_state_dict(self._waiting.pop(0))
+
+    def _schedules(self) -> list[Any]:
+        found = [getattr(each, "scheduler", each) for each in self._accelerator._schedulers]
+        return [each for each in found if each is not self._scheduler]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"registered": [each.state_dict() for each in self._accelerator._custom_objects], "schedules": [each.state_dict() for each in self._schedules()]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        there = self._accelerator._custom_objects
+        for thing, each in [*zip(there, state["registered"]), *zip(self._schedules(), state["schedules"])]:
+            thing.load_state_dict(each)
+        self._waiting = state["registered"][len(there):]
+
+
 class AccelerateElastic(Elastic):
     """swell.torch.Elastic for a model and an optimizer that Accelerate has prepared.
 
@@ -95,6 +125,7 @@ class AccelerateElastic(Elastic):
         for batch in elastic.batches(dataset, epochs=3):
             elastic.step(loss_of(model, batch))
 
+    What is given to accelerator.register_for_checkpointing() is a part of its checkpoints, as is a prepared schedule that the script steps itself.
     It takes the place of accelerator.accumulate() and of a prepared loader: gradients are accumulated as the number of
     workers demands. options: those of Elastic. A schedule that was prepared, too, is stepped once an optimizer step all the same.
     """
@@ -116,13 +147,17 @@ class AccelerateElastic(Elastic):
             options["state"] = {**(options.get("state") or {}), "scaler": accelerator.scaler}
         if isinstance(options.get("scheduler"), AcceleratedScheduler):
             options["scheduler"] = options["scheduler"].scheduler       # the prepared one steps once for each worker
+        options["state"] = {**(options.get("state") or {}), "swell.given": _Given(accelerator, options.get("scheduler"))}
         self._saves = _Saves(self)
         if accelerator.project_configuration.automatic_checkpoint_naming:
             options["state"] = {**(options.get("state") or {}), "swell.saves": self._saves}
         super().__init__(model, optimizer, **options)
 
     def batches(self, dataset: Any, **options: Any) -> Iterator[Any]:
-        """As Elastic.batches(), on the accelerator's device."""
+        """As Elastic.batches(), on the accelerator's device. Takes the dataset, and not a loader that was prepared."""
+        if isinstance(dataset, DataLoaderAdapter) or hasattr(dataset, "base_dataloader"):
+            raise TypeError(f"batches() is given a prepared {type(dataset).__name__}, which shares out its samples itself: give its dataset, with num_workers and "
+                            "collate_fn beside it")
         for batch in super().batches(dataset, **options):
             yield send_to_device(batch, self.accelerator.device)
 
