@@ -74,8 +74,8 @@ def notes_a_function(moments):
 # ---- transformers' Trainer
 
 
-def trainer(moments, of="mean", repaired=False):
-    """The loss of each pass is a mean: of a model that takes other arguments, of a function, or of a Trainer's own method.
+def trainer(moments, of="method", repaired=False, more=(), samples=108, parameters=lambda model: model.parameters()):
+    """parameters: what the optimizer is given. The loss of each pass is a mean: of a model that takes other arguments, of a function, or of a Trainer's own method.
 
     repaired: as the package's sentence asks for."""
     import transformers
@@ -85,7 +85,7 @@ def trainer(moments, of="mean", repaired=False):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.net = network()
+            self.net = network(*more)
             if of == "model" and repaired:
                 self.accepts_loss_kwargs = False
 
@@ -95,7 +95,7 @@ def trainer(moments, of="mean", repaired=False):
 
     class Data(torch.utils.data.Dataset):
         def __len__(self):
-            return 108
+            return samples
 
         def __getitem__(self, index):
             return dict(zip(("x", "labels"), made[index]))
@@ -118,12 +118,13 @@ def trainer(moments, of="mean", repaired=False):
             return nn.functional.mse_loss(outputs["logits"], labels, reduction="sum") / num_items_in_batch
         return nn.functional.mse_loss(outputs["logits"], labels)
 
-    made = rows(108)
+    made = rows(samples)
     args = transformers.TrainingArguments(
         output_dir=common.path("out"), per_device_train_batch_size=6, gradient_accumulation_steps=2, max_steps=common.steps(), learning_rate=0.05, optim="sgd",
         logging_steps=1, save_steps=1000, use_cpu=True, report_to=[], disable_tqdm=True, logging_nan_inf_filter=False)
     kind = Mean if of == "method" else transformers.Trainer
-    it = kind(Model(), args, train_dataset=Data(), callbacks=[Log()], compute_loss_func=function if of == "function" else None)
+    model = Model()
+    it = kind(model, args, train_dataset=Data(), callbacks=[Log()], optimizers=(torch.optim.SGD(parameters(model), lr=0.05), None), compute_loss_func=function if of == "function" else None)
     SwellCallback.attach(it)
     it.train()
     finish(weights=norms(it.accelerator.unwrap_model(it.model).parameters()))
@@ -139,6 +140,18 @@ def trainer_mean_of_function(moments):
 
 def trainer_mean_of_method(moments):
     trainer(moments, "method")
+
+
+def trainer_normalizes(moments):
+    trainer(moments, repaired=True, more=[nn.BatchNorm1d(16)])
+
+
+def trainer_normalizes_a_rest(moments):
+    trainer(moments, repaired=True, more=[nn.BatchNorm1d(16)], samples=26)
+
+
+def trainer_trains_more_than_the_model(moments):
+    trainer(moments, repaired=True, parameters=lambda model: [*model.parameters(), nn.Parameter(torch.ones(()))])
 
 
 def trainer_repaired_model(moments):
@@ -295,6 +308,14 @@ def lightning_accumulates_from_its_second_epoch_on(moments):
 
 def lightning_reads_from_two_loaders(moments):
     lightning(moments, loaders=2)
+
+
+def lightning_normalizes(moments):
+    class Module(lightning_module()):
+        def __init__(self):
+            super().__init__()
+            self.net = network(nn.BatchNorm1d(16))
+    lightning(moments, module=Module, epochs=1)
 
 
 def lightning_leaves_a_layer_out(moments):

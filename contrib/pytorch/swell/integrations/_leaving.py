@@ -38,11 +38,17 @@ class Departure:
         self.averaged: Averaged | None = None       # of DistributedDataParallel
         self.profile: Profile | None = None     # where the state is handed over live
 
-    def listen(self, global_batch: int) -> None:
-        """From now on workers may be asked to leave, for a number over which the global batch divides."""
-        self._sizes, self._held = data.sizes(global_batch), ""
+    def listen(self, global_batch: int, accepts: Callable[[int], bool] = lambda workers: True) -> None:
+        """From now on workers may be asked to leave, for a number over which the global batch divides, and which is accepted."""
+        self._sizes, self._held = list(filter(accepts, data.sizes(global_batch))), ""
         _request.can_run_with(self._sizes)
         _request.listen(leaves_at_once=True)
+
+    def narrow(self, accepts: Callable[[int], bool]) -> None:
+        """Some of the numbers of workers are not for the model, which is known by now."""
+        self._sizes = list(filter(accepts, self._sizes))
+        if not self._bar and not self._held:
+            _request.can_run_with(self._sizes)
 
     @property
     def is_live(self) -> bool:

@@ -28,7 +28,7 @@ from swell._averaged import average_what_is_trained
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
-from swell._share import say_what_depends
+from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import on_all, together, why_unsaved
 from swell._generators import generators, restore_generators
@@ -183,6 +183,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         taken = self._take_over(trainer, pl_module)
         self._departure.lock(self.directory)
         say_what_depends(pl_module)
+        if self._sampler is not None and fails_on_one_sample(pl_module):
+            batch = self._sampler.global_batch
+            self._departure.narrow(lambda workers: batch // workers >= 2)
         self._remove_unfinished(trainer)
         self._departure.before_leaving = lambda: _let_go(trainer)
         run = trainer.fit_loop.run

@@ -20,7 +20,7 @@ from transformers.trainer_utils import SaveStrategy
 from swell import _identity, _native, _request, data
 from swell._averaged import average_what_is_trained
 from swell._lock import run_name
-from swell._share import say_what_depends
+from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream, packed, unpacked
 from swell.checkpoint import on_all, together, why_unsaved
 from swell.integrations._leaving import Departure
@@ -81,13 +81,14 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     evaluation that was due is made before the first step after that, of the weights that it was due for.
     """
 
-    def __init__(self, trainer: Any, global_batch: int) -> None:
-        self.trainer = trainer
+    def __init__(self, trainer: Any, global_batch: int, micro_batch: int) -> None:
+        self.trainer, self._micro_batch = trainer, micro_batch      # samples of a pass at most, as the script says
         self.global_batch = global_batch    # samples of one optimizer step, over all workers
         self.folder = Folder(trainer.args.output_dir)
         self._stream = self._streamed()
         self._departure = Departure()
-        self._departure.listen(global_batch)
+        needs_two = fails_on_one_sample(trainer.model, trains=True)
+        self._departure.listen(global_batch, lambda workers: not needs_two or self._has_two_each(workers))
         self._sampler: _EpochSampler | None = None      # of data with a length
         self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look)
         self._leaving = False
@@ -116,11 +117,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         micro = args.per_device_train_batch_size
         batch = global_batch or micro * args.gradient_accumulation_steps * min(_request.place().basic_workers, args.world_size)
         _refuse(trainer, batch)
-        share = batch // args.world_size
-        accumulation = next(steps for steps in range(1, share + 1) if share % steps == 0 and share // steps <= micro)
+        share, accumulation = batch // args.world_size, _passes(batch // args.world_size, micro)
         args.per_device_train_batch_size, args.gradient_accumulation_steps = share // accumulation, accumulation
         trainer._train_batch_size = args.train_batch_size
-        made = cls(trainer, batch)
+        made = cls(trainer, batch, micro)
         trainer.add_callback(made)
         trainer.callback_handler.callbacks.insert(0, _Begins(made))
         loader = trainer.get_train_dataloader
@@ -138,6 +138,14 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         setattr(self.trainer, name, lambda *arguments, **options: ours(method, *arguments, **options))
 
     # ---- data
+
+    def _has_two_each(self, workers: int) -> bool:
+        """Whether each pass of each of so many workers has two samples or more."""
+        args, share = self.trainer.args, self.global_batch // workers
+        each = share // _passes(share, self._micro_batch)
+        rest = 0 if self._stream is not None or args.dataloader_drop_last or self.trainer.train_dataset is None else \
+            len(self.trainer.train_dataset) % self.global_batch
+        return each >= 2 and (not rest or data.smallest_pass(rest, workers, each) >= 2)
 
     def _loader(self, made: Any) -> Any:
         """The Trainer's own loader, with our order in place of its sampler."""
@@ -222,7 +230,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         _identity.check_same(before.get("identity"), **self._numbers())
         assert self._departure.trained is not None
         self._departure.trained.follow()        # callbacks that freeze layers as training begins have done so again
-        if why := make_readable(self._optimizer(), self.trainer.lr_scheduler):
+        others = "" if self.trainer.is_fsdp_enabled else _identity.why_not_the_models(self.trainer.model_wrapped, [self._optimizer()])
+        if why := make_readable(self._optimizer(), self.trainer.lr_scheduler) or others:
             self._departure.bar(why)
         if not state.global_step:
             self._due = set()
@@ -558,6 +567,11 @@ class _Begins(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._elastic.step_begins()
+
+
+def _passes(share: int, micro_batch: int) -> int:
+    """Returns the passes of a worker's share of a global batch, all of one size, of which none has more than these samples."""
+    return next(passes for passes in range(1, share + 1) if share % passes == 0 and share // passes <= micro_batch)
 
 
 def _is_of_this_run(about: dict[str, Any]) -> bool:
