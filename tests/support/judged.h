@@ -62,9 +62,14 @@ struct Judged {
   double mean = 0, p90 = 0, worst = 0, bias = 0;
 };
 
-/// Errors of `plans` predictions, ten for each job, from one noisy profile of its starting plan.
-/// Without `launches` the profile lacks the terms that A.2 does not have.
-inline Judged judge_predictions(int plans, double noise, bool launches = true) {
+/// What predictions are made from: one profile, by A.2 or by the second model, or data sheets
+/// alone.
+enum class PredictedFrom { profile_a2, profile, sheets_a2, sheets };
+
+/// Errors of `plans` predictions, ten for each job. Times of a profile, which is that of the job's
+/// starting plan, are off by `noise`.
+inline Judged judge_predictions(int plans, double noise,
+                                PredictedFrom from = PredictedFrom::profile) {
   using namespace swell;
   std::vector<double> errors;
   double bias = 0;
@@ -74,13 +79,19 @@ inline Judged judge_predictions(int plans, double noise, bool launches = true) {
     const auto made = random.make(nodes, random.between(8, 32), 4, 16);
     if (!made) continue;
     const sim::judge::Hardware hardware = make_hardware(*made, random);
-    perf::Profile profile = profile_of(*made, made->start, hardware);
-    add_noise(profile, noise, seed);
-    if (!launches) {
-      profile.layer_launch_s = 0;
-      for (auto& seen : profile.groups) seen.head_fwd_s = seen.head_bwd_s = 0;
+    Result<perf::Coefficients> coefficients =
+        perf::expected_coefficients(*made->model, *made->cluster);
+    if (from == PredictedFrom::sheets)
+      perf::expect_launches(*coefficients, *made->model, *made->cluster);
+    if (from == PredictedFrom::profile || from == PredictedFrom::profile_a2) {
+      perf::Profile profile = profile_of(*made, made->start, hardware);
+      add_noise(profile, noise, seed);
+      if (from == PredictedFrom::profile_a2) {
+        profile.layer_launch_s = 0;
+        for (auto& seen : profile.groups) seen.head_fwd_s = seen.head_bwd_s = 0;
+      }
+      coefficients = perf::solve(profile, *made->cluster);
     }
-    const auto coefficients = perf::solve(profile, *made->cluster);
     if (!coefficients) continue;
     const perf::PerformanceModel perf(*made->model, *made->cluster, *coefficients);
     for (int i = 0; i < 10 && static_cast<int>(errors.size()) < plans; ++i) {

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/perf/coefficients.h"
 
+#include <algorithm>
+
+#include "core/models/transformer.h"
+#include "core/perf/roofline.h"
+
 namespace swell::perf {
 
 namespace {
 
-constexpr double kExpectedUtilization = 0.5;  // share of peak speed; 0.35 to 0.6 are usual
-// Backward over forward time: gradients of inputs and of weights.
-constexpr double kExpectedBackward = 2.0;
+// Samples of a micro-batch on one GPU, which read the weights once.
+constexpr double kExpectedSamples = 4;
 constexpr double kExpectedOverlap = 2.0;
 // Bytes of state a parameter, itself and both of Adam's moments in bf16, and of its gradient: as
 // PyTorch keeps a model loaded in bf16. The XL plans of Suika's Table 1 fit 80 GB only so.
@@ -21,11 +25,19 @@ constexpr double kWholeActivations = 5;
 constexpr double kSplitActivations = 12;
 // Seconds to launch one layer's kernels, forward and backward.
 constexpr double kExpectedLaunch_s = 0.75e-3;
-constexpr double kWholeTraffic = 19;  // bytes of forward traffic an element of the hidden state
-// Time of output projection with loss over that of its products: the loss takes half as much again.
-constexpr double kExpectedHead = 1.5;
-// Times that the state crosses memory: read once, written once.
-constexpr double kOptimizerTraffic = 2;
+
+/// Time of output projection and loss in layers of comp_s, on the GPU type where that is most: a
+/// job has one number for all types.
+double head_layers(const Coefficients& coefficients, const models::Model& model,
+                   const cluster::Cluster& cluster) {
+  const auto head = models::head_operators(model);
+  double most = 0;
+  for (std::size_t type = 0; type < coefficients.types.size(); ++type)
+    most = std::max(
+        most, forward_s(head, cluster.type(static_cast<int>(type)), kExpectedSamples).total() /
+                  coefficients.types[type].comp_s);
+  return most;
+}
 
 }  // namespace
 
@@ -54,12 +66,15 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen,
 Coefficients expected_coefficients(const models::Model& model, const cluster::Cluster& cluster) {
   Coefficients made;
   const double parameters = model.layer_parameters();
+  const auto layer = models::layer_operators(model), head = models::head_operators(model);
   for (const cluster::GpuType& type : cluster.types()) {
-    const double speed = kExpectedUtilization * type.tflops(cluster::Precision::bf16) * 1e12;
-    const double traffic = kOptimizerTraffic * (kStateBytes + kGradientBytes) * parameters;
-    const double memory_speed = type.hbm_bytes_per_s > 0 ? type.hbm_bytes_per_s : 1e12;
-    made.types.push_back({model.layer_forward_flop() / speed, kExpectedBackward,
-                          traffic / memory_speed, kExpectedOverlap});
+    // A.2 counts the projection within the layers; those of MTP heads are too many for that.
+    double comp_s = forward_s(layer, type, kExpectedSamples).total();
+    if (model.mtp_heads == 0)
+      comp_s += forward_s(head, type, kExpectedSamples).total() / model.layers;
+    made.types.push_back({comp_s, kBackwardPasses,
+                          memory_s(update_bytes(kStateBytes, kGradientBytes) * parameters, type),
+                          kExpectedOverlap});
   }
   made.activ_bytes = kHalf * model.sequence * model.hidden;
   made.param_bytes = kGradientBytes * parameters;
@@ -72,21 +87,21 @@ Coefficients expected_coefficients(const models::Model& model, const cluster::Cl
       3.0 * kHalf * model.sequence * model.vocab;  // in half and in full precision
   made.last = {kGradientBytes * embedding, kStateBytes * embedding, logits};
   made.tied_embedding = model.tied_embedding;
-  // A.2 counts the projection within the layers; those of MTP heads are too many for that.
-  if (model.mtp_heads > 0)
-    made.head_layers = model.head_forward_flop() / model.layer_forward_flop();
+  if (model.mtp_heads > 0) made.head_layers = head_layers(made, model, cluster);
   return made;
 }
 
 void expect_launches(Coefficients& coefficients, const models::Model& model,
                      const cluster::Cluster& cluster) {
+  const auto layer = models::layer_operators(model);
   for (std::size_t type = 0; type < coefficients.types.size(); ++type) {
-    const double memory_speed = cluster.type(static_cast<int>(type)).hbm_bytes_per_s;
+    const ForwardTime time =
+        forward_s(layer, cluster.type(static_cast<int>(type)), kExpectedSamples);
+    coefficients.types[type].comp_s = time.split_s;
     coefficients.types[type].launch_s = kExpectedLaunch_s / 4;
-    coefficients.types[type].whole_s =
-        kWholeTraffic * coefficients.activ_bytes / kHalf / (memory_speed > 0 ? memory_speed : 1e12);
+    coefficients.types[type].whole_s = time.whole_s;
   }
-  coefficients.head_layers = kExpectedHead * model.head_forward_flop() / model.layer_forward_flop();
+  coefficients.head_layers = head_layers(coefficients, model, cluster);
 }
 
 }  // namespace swell::perf

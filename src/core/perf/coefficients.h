@@ -65,11 +65,12 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen,
                  const cluster::Cluster& cluster);
 
 /// Coefficients from the model's shape and the GPUs' data sheets alone, for a job without a
-/// profile: half of peak speed, no recomputation, Adam in bf16.
+/// profile: the model's operators under the roofline (perf/roofline.h), no recomputation, Adam in
+/// bf16.
 Coefficients expected_coefficients(const models::Model& model, const cluster::Cluster& cluster);
 
-/// Adds the usual terms of the second model to expected_coefficients(): 0.75 ms to launch a layer's
-/// passes, norms that TP does not divide, and an output projection with its loss.
+/// Makes expected_coefficients() those of the second model: 0.75 ms to launch a layer's passes,
+/// norms that TP does not divide, and an output projection with its loss.
 void expect_launches(Coefficients& coefficients, const models::Model& model,
                      const cluster::Cluster& cluster);
 

@@ -7,16 +7,9 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kBandwidthShare = 0.8;  // of a GPU's memory that kernels reach
-constexpr double kBackward = 2;          // gradients of inputs and of weights
 constexpr double kOverlap = 2;
-constexpr double kMoments = 2;           // of Adam, a parameter
-constexpr double kOptimizerTraffic = 2;  // the state is read once and written once
+constexpr double kMoments = 2;  // of Adam, a parameter
 constexpr double kUnknownBandwidth = 1e12;
-
-double bandwidth(const cluster::GpuType& gpu) noexcept {
-  return gpu.hbm_bytes_per_s > 0 ? gpu.hbm_bytes_per_s : kUnknownBandwidth;
-}
 
 double cluster_s(const models::Graph& graph, const models::OperatorCluster& cluster,
                  const cluster::GpuType& gpu, double samples) noexcept {
@@ -29,20 +22,34 @@ double cluster_s(const models::Graph& graph, const models::OperatorCluster& clus
 
 }  // namespace
 
-double share_of_peak(models::OperatorKind kind) noexcept {
+double Attainable::of(models::OperatorKind kind) const noexcept {
   switch (kind) {
-    case models::OperatorKind::matmul: return 0.7;
-    case models::OperatorKind::convolution:
-    case models::OperatorKind::attention: return 0.5;
-    default: return 1;  // bound by memory
+    case models::OperatorKind::matmul: return matmul;
+    case models::OperatorKind::convolution: return convolution;
+    case models::OperatorKind::attention: return attention;
+    default: return 1;
   }
 }
 
-double forward_s(const models::Operator& one, const cluster::GpuType& gpu,
-                 double samples) noexcept {
-  const double peak = gpu.tflops(cluster::Precision::bf16) * 1e12 * share_of_peak(one.kind);
+double memory_s(double bytes, const cluster::GpuType& gpu, const Attainable& reached) noexcept {
+  return bytes /
+         (reached.memory * (gpu.hbm_bytes_per_s > 0 ? gpu.hbm_bytes_per_s : kUnknownBandwidth));
+}
+
+double forward_s(const models::Operator& one, const cluster::GpuType& gpu, double samples,
+                 const Attainable& reached) noexcept {
+  const double peak = gpu.tflops(cluster::Precision::bf16) * 1e12 * reached.of(one.kind);
   const double bytes = one.read_bytes + one.write_bytes + one.weight_bytes / samples;
-  return roofline_s(one.flop, bytes, peak, kBandwidthShare * bandwidth(gpu));
+  return roofline_s(one.flop, bytes, peak, 1 / memory_s(1, gpu, reached));
+}
+
+ForwardTime forward_s(const std::vector<models::Operator>& operators, const cluster::GpuType& gpu,
+                      double samples, const Attainable& reached) noexcept {
+  ForwardTime time;
+  for (const models::Operator& one : operators)
+    (one.is_split_in_model() ? time.split_s : time.whole_s) +=
+        forward_s(one, gpu, samples, reached);
+  return time;
 }
 
 models::OperatorLoad roofline_load(const cluster::GpuType& gpu, double samples) {
@@ -56,9 +63,9 @@ Coefficients expected_coefficients(const models::Graph& graph, const models::Gra
   Coefficients made;
   made.tied_embedding = chain.model.tied_embedding;
   for (const cluster::GpuType& gpu : cluster.types()) {
-    const double traffic = kOptimizerTraffic * (state + gradient) * layer.parameters;
+    const double updated = update_bytes(state, gradient) * layer.parameters;
     const double layer_s = cluster_s(graph, chain.layer, gpu, samples);
-    made.types.push_back({layer_s, kBackward, traffic / bandwidth(gpu), kOverlap});
+    made.types.push_back({layer_s, kBackwardPasses, memory_s(updated, gpu), kOverlap});
     // One number for all types: that of the type on which the head is slowest.
     if (layer_s > 0)
       made.head_layers =

@@ -4,26 +4,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/models/transformer.h"
 #include "core/perf/equations.h"
+#include "core/perf/roofline.h"
 
 namespace swell::predict {
 
 namespace {
 
-constexpr double kVocab = 51200;  // GPT-2's, padded as Megatron does
-constexpr double kHalf = 2;       // bytes of fp16
-
-// Memory traffic of one layer beside its matrix products, in bytes over the forward pass, its
-// repetition and the backward pass, in fp16 with fp32 inside the norms.
-// For each attention score, which is written, scaled and masked, normalized, dropped out and read,
-// in both forward passes and as often backward.
-constexpr double kScoreBytes = 50;
-// For each element of the hidden state, whole on every GPU of a TP group: two norms, and two
-// dropouts with residual.
-constexpr double kWholeBytes = 75;
-// For each element of the hidden state, split by TP: biases and transposes of query, key and value,
-// and GeLU of four times the width.
-constexpr double kSplitBytes = 96;
+constexpr int kVocab = 51200;  // GPT-2's, padded as Megatron does
+constexpr double kHalf = 2;    // bytes of fp16
 
 // All-reduces of a layer: two forward, two backward; and two more where forward is repeated.
 constexpr int kAllreduces = 4;
@@ -44,6 +34,17 @@ int allreduces(const std::string& recompute) {
 /// Time under two limits that mostly hide each other: exact where one is far below the other.
 double both_limits(double a, double b) { return std::sqrt(a * a + b * b); }
 
+models::Model model_of(const TrainingRun& run) {
+  models::Model model;
+  model.layers = run.layers;
+  model.hidden = run.hidden;
+  model.heads = model.kv_heads = run.heads;
+  model.ffn = 4 * run.hidden;
+  model.vocab = kVocab;
+  model.sequence = run.seq;
+  return model;
+}
+
 }  // namespace
 
 const std::array<Machine::Expected, Machine::kCount>& Machine::expected() {
@@ -54,12 +55,12 @@ const std::array<Machine::Expected, Machine::kCount>& Machine::expected() {
       {"layer_launch_s", 3e-3, 0.3},
       // Wait for one more GPU in one step of an all-reduce.
       {"sync_s", 15e-6, 0.5},
-      // Share of peak speed that the output projection and its loss reach.
-      {"head_share", 0.40, 0.8},
+      // Factor on the time of the output projection and its loss.
+      {"head_factor", 1.0, 0.8},
       // Bytes a second of a node: 85 % of 4 x 200 Gbit/s.
       {"node_network", 85e9, 0.2},
-      // Update of one parameter: 40 bytes of Adam's traffic at 2 TB/s.
-      {"optimizer_s", 20e-12, 0.3},
+      // Traffic of Adam's update of one parameter, in full precision.
+      {"optimizer_bytes", 40, 0.3},
   }};
   return known;
 }
@@ -79,16 +80,19 @@ double MachineModel::tp_allreduce_s(const TrainingRun& run, const Machine& machi
   return allreduce_.seconds(gpus_per_node_, bytes) + between / machine.value[Machine::node_network];
 }
 
+double MachineModel::forward_s(const std::vector<models::Operator>& operators,
+                               const TrainingRun& run, const Machine& machine) const {
+  perf::Attainable reached;
+  reached.matmul = machine.value[Machine::gemm_share];
+  const perf::ForwardTime time = perf::forward_s(operators, gpu_, run.micro_batch, reached);
+  return run.micro_batch * (time.whole_s + time.split_s / run.tp);
+}
+
 double MachineModel::layer_s(const TrainingRun& run, const Machine& machine, double scale) const {
-  const double h = run.hidden, s = run.seq, b = run.micro_batch, tp = run.tp;
-  const double again = passes(run.recompute);
-  const double flop = again * b * (24 * s * h * h + 4 * s * s * h) / tp;
-  const double peak = gpu_.tflops(cluster::Precision::fp16) * 1e12;
-  const double traffic =
-      again / 4 * b *
-      (run.heads * s * s * kScoreBytes / tp + s * h * (kWholeBytes + kSplitBytes / tp));
+  const double again = passes(run.recompute), tp = run.tp;
   const double device =
-      scale * (flop / (peak * machine.value[Machine::gemm_share]) + traffic / gpu_.hbm_bytes_per_s);
+      scale * again *
+      forward_s(models::layer_operators(model_of(run), models::Scores::stored), run, machine);
   const int reduces = allreduces(run.recompute);
   const double commu = reduces * tp_allreduce_s(run, machine);
   // Two ring phases of TP - 1 steps, each of which waits for the last GPU.
@@ -98,9 +102,8 @@ double MachineModel::layer_s(const TrainingRun& run, const Machine& machine, dou
 }
 
 double MachineModel::head_s(const TrainingRun& run, const Machine& machine, double scale) const {
-  const double flop = 6.0 * run.micro_batch * run.seq * run.hidden * kVocab / run.tp;
-  return scale * flop /
-         (gpu_.tflops(cluster::Precision::fp16) * 1e12 * machine.value[Machine::head_share]);
+  return scale * machine.value[Machine::head_factor] * (1 + perf::kBackwardPasses) *
+         forward_s(models::head_operators(model_of(run)), run, machine);
 }
 
 double MachineModel::gradient_sync_s(const TrainingRun& run, const Machine& machine,
@@ -128,7 +131,7 @@ double MachineModel::iteration_s(const TrainingRun& run, const Machine& machine,
     // Megatron-DeepSpeed, which made these data, reduces after the last backward pass: nothing
     // overlaps.
     stage.commu_extra = gradient_sync_s(run, machine, kHalf * parameters);
-    stage.optim = machine.value[Machine::optimizer_s] * parameters;
+    stage.optim = perf::memory_s(machine.value[Machine::optimizer_bytes] * parameters, gpu_);
     sum.add(stage);
   }
   return sum.finish(run.micro_batches()).total();

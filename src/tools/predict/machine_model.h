@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "core/cluster/gpu_type.h"
+#include "core/models/model_graph.h"
 #include "tools/predict/allreduce_table.h"
 #include "tools/predict/training_run.h"
 
@@ -17,9 +19,9 @@ struct Machine {
     gemm_share,
     layer_launch_s,
     sync_s,
-    head_share,
+    head_factor,
     node_network,
-    optimizer_s
+    optimizer_bytes
   };
   std::array<double, kCount> value;
 
@@ -32,11 +34,11 @@ struct Machine {
   static Machine expected_values();
 };
 
-/// Iteration time of one training run: Suika's pipeline composition (A.2) over layer times from a
-/// roofline, since iteration times alone come without the profile that A.4 needs. The roofline adds
-/// what these data show and linear coefficients lack: small micro-batches are bound by kernel
-/// launches, recomputation repeats the forward pass, softmax and norms are bound by memory. Derived
-/// in docs/performance-model.md. Keeps references. Const.
+/// Iteration time of one training run: Suika's pipeline composition (A.2) over layer times from the
+/// roofline (perf/roofline.h), since iteration times alone come without the profile that A.4 needs.
+/// Beside it counts what these data show and linear coefficients lack: small micro-batches are
+/// bound by kernel launches, recomputation repeats the forward pass. Derived in
+/// docs/performance-model.md. Keeps references. Const.
 class MachineModel {
  public:
   MachineModel(const cluster::GpuType& gpu, const AllreduceTable& allreduce, int gpus_per_node = 8)
@@ -46,6 +48,9 @@ class MachineModel {
   double iteration_s(const TrainingRun& run, const Machine& machine, double scale) const;
 
  private:
+  /// Forward seconds of one micro-batch on one GPU, without communication (perf/roofline.h).
+  double forward_s(const std::vector<models::Operator>& operators, const TrainingRun& run,
+                   const Machine& machine) const;
   double layer_s(const TrainingRun& run, const Machine& machine, double scale) const;
   double head_s(const TrainingRun& run, const Machine& machine, double scale) const;
   double tp_allreduce_s(const TrainingRun& run, const Machine& machine) const;

@@ -239,8 +239,8 @@ Test(model_graph, coefficients_come_from_operators) {
   const GraphChain chain = chain_of(*graph, perf::roofline_load(cluster->type(0), 1));
   const perf::Coefficients k = perf::expected_coefficients(*graph, chain, *cluster, 1);
   const double peak = cluster->type(0).tflops(cluster::Precision::bf16) * 1e12;
-  const double layer = 1e9 / (peak * perf::share_of_peak(OperatorKind::attention)) +
-                       2e9 / (peak * perf::share_of_peak(OperatorKind::matmul));
+  const double layer = 1e9 / (peak * perf::Attainable().of(OperatorKind::attention)) +
+                       2e9 / (peak * perf::Attainable().of(OperatorKind::matmul));
   cr_assert(std::abs(k.types[0].comp_s / layer - 1) < 1e-9);
   cr_assert_eq(k.param_bytes, 600);
   cr_assert_eq(k.param_optim_bytes, 1800);

@@ -222,7 +222,7 @@ Test(judge, gradients_cost_what_they_do_not_overlap) {
 // The performance model is scored here, never against itself.
 Test(judge, a_thousand_random_plans_are_predicted_within_nine_percent_by_the_second_model) {
   const auto judged = support::judge_predictions(1000, 0.02),
-             linear = support::judge_predictions(1000, 0.02, false);
+             linear = support::judge_predictions(1000, 0.02, support::PredictedFrom::profile_a2);
   cr_assert_eq(judged.plans, 1000);
   cr_assert_leq(judged.mean, 0.09, "%g", judged.mean);
   cr_assert_lt(judged.mean, linear.mean, "%g, A.2: %g", judged.mean, linear.mean);
