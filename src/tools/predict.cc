@@ -8,6 +8,7 @@
 #include "tools/files.h"
 #include "tools/output.h"
 #include "tools/predict/accuracy.h"
+#include "tools/predict/collectives_csv.h"
 
 namespace swell::tools {
 
@@ -35,19 +36,19 @@ Result<std::vector<predict::TrainingRun>> read_runs(const std::vector<std::strin
   return all;
 }
 
-/// Reads the all-reduce table given, or the one beside the data; without either, returns the
-/// default.
-Result<predict::AllreduceTable> read_table(const Options& options, const cluster::GpuType& gpu) {
+/// Reads the communication table given, or the one beside the data; without either, returns an
+/// empty one.
+Result<cluster::CollectiveTable> read_table(const Options& options) {
   std::string path = options.allreduce;
   if (path.empty()) {
     const auto beside = std::filesystem::path(options.data.front()).parent_path() / kTableName;
     std::error_code ignored;
-    if (!std::filesystem::exists(beside, ignored)) return predict::AllreduceTable(gpu);
+    if (!std::filesystem::exists(beside, ignored)) return cluster::CollectiveTable();
     path = beside.string();
   }
   auto text = read_file(path);
   if (!text) return text.error();
-  auto table = predict::AllreduceTable::from_csv(*text, gpu);
+  auto table = predict::collective_table(*text, "");
   if (!table) return table.error().while_doing(path);
   return table;
 }
@@ -74,7 +75,7 @@ int run(const Options& options) {
       return fail(Error(
           fmt::format("rows of GPU types \"{}\" and \"{}\" are mixed; one type at a time is fitted",
                       runs->front().gpu, one.gpu)));
-  auto table = read_table(options, *gpu);
+  const auto table = read_table(options);
   if (!table) return fail(table.error());
   const predict::MachineModel model(*gpu, *table, options.gpus_per_node);
   const auto accuracy = predict::predict_others(
@@ -97,7 +98,9 @@ Action add_predict(CLI::App& app) {
   sub->add_option("--data", options->data, "CSV files of measured iteration times")->required();
   sub->add_option(
       "--allreduce", options->allreduce,
-      fmt::format("CSV file of all-reduce times (default: {} beside the data)", kTableName));
+      fmt::format(
+          "Measured times of collectives, for swell topo import (default: {} beside the data)",
+          kTableName));
   sub->add_option("--fit-rows", options->fit_rows,
                   "Rows to fit on: of each model the one that tells most, or the first")
       ->check(CLI::IsMember({"one-per-model", "first"}))

@@ -11,6 +11,7 @@
 #include "tools/output.h"
 #include "tools/topo_calibrate.h"
 #include "tools/topo_cluster.h"
+#include "tools/topo_import.h"
 #include "tools/topo_publish.h"
 #include "topo/machine.h"
 #include "topo/render.h"
@@ -153,7 +154,9 @@ Action add_topo(CLI::App& app) {
       ->type_name("FILE")
       ->needs(cluster_flag);
   const Action calibrate = add_topo_calibrate(*command);
-  return [command, options, calibrate] {
+  const Action import = add_topo_import(*command);
+  return [command, options, calibrate, import] {
+    if (command->got_subcommand("import")) return import();
     return command->got_subcommand("calibrate") ? calibrate() : run(*options);
   };
 }

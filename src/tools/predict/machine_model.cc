@@ -71,13 +71,21 @@ Machine Machine::expected_values() {
   return machine;
 }
 
+double MachineModel::allreduce_s(int gpus, double bytes) const {
+  const auto seconds =
+      measured_.seconds(gpu_.name, cluster::Collective::all_reduce, {gpus, 1, 1, 1}, bytes);
+  return seconds ? *seconds
+                 : perf::allreduce_s(perf::tp_transmission_bytes(bytes, 1, gpus),
+                                     gpu_.link_bytes_per_s);
+}
+
 double MachineModel::tp_allreduce_s(const TrainingRun& run, const Machine& machine) const {
   if (run.tp <= 1) return 0;
   const double bytes = kHalf * run.micro_batch * run.seq * run.hidden;
-  if (run.tp <= gpus_per_node_) return allreduce_.seconds(run.tp, bytes);
+  if (run.tp <= gpus_per_node_) return allreduce_s(run.tp, bytes);
   // Over several nodes, an all-reduce within each, then one between them.
   const double between = 2 * bytes * (1 - static_cast<double>(gpus_per_node_) / run.tp);
-  return allreduce_.seconds(gpus_per_node_, bytes) + between / machine.value[Machine::node_network];
+  return allreduce_s(gpus_per_node_, bytes) + between / machine.value[Machine::node_network];
 }
 
 double MachineModel::forward_s(const std::vector<models::Operator>& operators,
@@ -109,7 +117,7 @@ double MachineModel::head_s(const TrainingRun& run, const Machine& machine, doub
 double MachineModel::gradient_sync_s(const TrainingRun& run, const Machine& machine,
                                      double bytes) const {
   if (run.dp <= 1) return 0;
-  if (run.gpus <= gpus_per_node_) return allreduce_.seconds(run.dp, bytes);
+  if (run.gpus <= gpus_per_node_) return allreduce_s(run.dp, bytes);
   // The rings of all TP ranks of a node share its network cards.
   const double sharing = std::min(run.tp, gpus_per_node_);
   return sharing * bytes * 2 * (1 - 1.0 / run.dp) / machine.value[Machine::node_network];

@@ -4,9 +4,9 @@
 #include <array>
 #include <vector>
 
+#include "core/cluster/collectives.h"
 #include "core/cluster/gpu_type.h"
 #include "core/models/model_graph.h"
-#include "tools/predict/allreduce_table.h"
 #include "tools/predict/training_run.h"
 
 namespace swell::predict {
@@ -41,8 +41,11 @@ struct Machine {
 /// docs/performance-model.md. Keeps references. Const.
 class MachineModel {
  public:
-  MachineModel(const cluster::GpuType& gpu, const AllreduceTable& allreduce, int gpus_per_node = 8)
-      : gpu_(gpu), allreduce_(allreduce), gpus_per_node_(gpus_per_node) {}
+  /// `measured`: times of all-reduces within a node. Where it has none of `gpu`, they follow from
+  /// the link (perf::allreduce_s()).
+  MachineModel(const cluster::GpuType& gpu, const cluster::CollectiveTable& measured,
+               int gpus_per_node = 8)
+      : gpu_(gpu), measured_(measured), gpus_per_node_(gpus_per_node) {}
 
   /// Iteration time in seconds. `scale`: factor on computation for this run's model.
   double iteration_s(const TrainingRun& run, const Machine& machine, double scale) const;
@@ -53,11 +56,13 @@ class MachineModel {
                    const Machine& machine) const;
   double layer_s(const TrainingRun& run, const Machine& machine, double scale) const;
   double head_s(const TrainingRun& run, const Machine& machine, double scale) const;
+  /// Seconds of an all-reduce of `bytes` among `gpus` GPUs of one node.
+  double allreduce_s(int gpus, double bytes) const;
   double tp_allreduce_s(const TrainingRun& run, const Machine& machine) const;
   double gradient_sync_s(const TrainingRun& run, const Machine& machine, double bytes) const;
 
   const cluster::GpuType& gpu_;
-  const AllreduceTable& allreduce_;
+  const cluster::CollectiveTable& measured_;
   int gpus_per_node_;
 };
 

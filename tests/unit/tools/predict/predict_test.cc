@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "tools/predict/accuracy.h"
+#include "tools/predict/collectives_csv.h"
 
 using namespace swell;
 using namespace swell::predict;
@@ -68,20 +69,66 @@ Test(predict, reads_rows_and_names_what_is_wrong) {
   cr_assert_eq(training_runs_from_csv("").error().message(), "there is no header line");
 }
 
-Test(predict, the_allreduce_table_is_interpolated) {
-  const auto table = AllreduceTable::from_csv(
+Test(predict, times_of_collectives_are_read_in_both_forms) {
+  const auto vtrain = collective_table(
       "gpu,num_gpus,bytes,time_ns_outofplace\na100,2,1000,10\na100,2,3000,30\nv100,2,3000,99\n",
-      a100());
-  cr_assert(table.ok());
-  cr_assert(std::abs(table->seconds(2, 2000) - 20e-9) < 1e-18);
-  cr_assert(std::abs(table->seconds(2, 10) - 10e-9) < 1e-18, "no faster than the smallest message");
-  cr_assert(std::abs(table->seconds(2, 6000) - 60e-9) < 1e-18, "at the bandwidth of the largest");
-  cr_assert_eq(table->seconds(1, 2000), 0);
-  cr_assert_gt(table->seconds(4, 2000), 0, "not measured: from the link");
+      "");
+  cr_assert(vtrain.ok());
+  using cluster::Collective;
+  const auto at = [](const cluster::CollectiveTable& table, const char* type, Collective what,
+                     cluster::CollectiveShape shape,
+                     double bytes) { return table.seconds(type, what, shape, bytes).value_or(-1); };
+  cr_assert(std::abs(at(*vtrain, "a100", Collective::all_reduce, {2, 1, 1, 1}, 2000) - 20e-9) <
+            1e-18);
+  cr_assert(std::abs(at(*vtrain, "v100", Collective::all_reduce, {2, 1, 1, 1}, 3000) - 99e-9) <
+            1e-18);
+
+  std::string text =
+      "gpu_type,net,nodes,gpus_per_node,primitive,group_size,num_groups,nodes_spanned,groups,bytes,latency_s\n";
+  for (const char* what : {"all-reduce", "reduce-scatter", "all-gather", "all-to-all"})
+    for (const char* net : {"ib", "default"})
+      text += std::string("a40,") + net + ",4,2," + what + ",2,4,2,\"[[0,2],[1,3]]\",1000," +
+              (net[0] == 'i' ? "1e-3" : "2e-3") + "\n";
+  text += "a40,ib,1,2,send_p2p_ray,2,1,1,x,1000,7e-3\na40,ib,1,2,send,2,1,1,x,1000,5e-3\n";
+  const auto arena = collective_table(text, "ib");
+  cr_assert(arena.ok(), "%s", arena.ok() ? "" : arena.error().message().c_str());
+  // Four groups of two on four nodes of two: two share each node.
+  cr_assert_eq(at(*arena, "a40", Collective::all_to_all, {1, 2, 2, 4}, 1000), 1e-3);
+  cr_assert_eq(at(*arena, "a40", Collective::send, {2, 1, 1, 1}, 1000), 5e-3, "NCCL's");
+  cr_assert_eq(collective_table(text, "").error().message(),
+               "GPU type a40 was measured over the networks default and ib; choose one with --net");
+  const auto again = collective_table(arena->to_json().dump(), "");
+  cr_assert_eq(again->to_json().dump(), arena->to_json().dump());
+}
+
+Test(predict, bad_times_of_collectives_are_refused_by_row) {
+  const auto refused = [](const std::string& rows) {
+    const auto made = collective_table(
+        "gpu_type,nodes,gpus_per_node,primitive,group_size,num_groups,nodes_spanned,bytes,latency_s\n" +
+            rows,
+        "");
+    return made ? std::string() : made.error().message();
+  };
+  cr_assert_eq(refused("a40,1,2,all-reduce,2,1,1,8,1e-3\n"), "");
+  cr_assert_eq(refused("a40,1,2,all-reduce,2,1,1,8,1e-3\na40,1,2,all-reduce,2,1,1,4,1e-3\n"),
+               "row 2: size 4 of all-reduce follows size 8; sort the rows of each series by size");
+  cr_assert_eq(refused("a40,1,2,all-reduce,2,1,1,8,0\n"),
+               "row 1, column \"latency_s\": \"0\" is not a number from 1e-09 to 1e+06");
+  cr_assert_eq(refused("a40,1,2,all-reduce,2,1,1,8,1e-3\na40,1,2,all-gather,2,1,1,8,1e-3\n"),
+               "GPU type a40 has no times of reduce-scatter; measure it, or leave the type out");
+  cr_assert_eq(
+      refused("a40,1,2,gossip,2,1,1,8,1e-3\n"),
+      "row 1: primitive \"gossip\" is unknown; use all-reduce, reduce-scatter, all-gather, "
+      "all-to-all or send");
+  cr_assert_eq(refused("abacus,1,2,all-reduce,2,1,1,8,1e-3\n"),
+               "row 1: GPU type \"abacus\" is not in the catalogue; leave its rows out");
+  cr_assert_eq(refused("a40,2,2,all-reduce,3,1,2,8,1e-3\n"),
+               "row 1: 3 ranks on 2 of 2 nodes do not stand evenly; leave the row out");
+  cr_assert_eq(refused(""), "there are no rows below the header; give measured times");
 }
 
 Test(predict, rows_are_chosen_without_looking_at_their_times) {
-  const AllreduceTable table(a100());
+  const cluster::CollectiveTable table;
   const MachineModel model(a100(), table);
   auto runs = made_up_runs(model);
   const auto chosen = choose_rows(runs, model);
@@ -93,7 +140,7 @@ Test(predict, rows_are_chosen_without_looking_at_their_times) {
 }
 
 Test(predict, one_row_a_model_brings_the_others_nearer) {
-  const AllreduceTable table(a100());
+  const cluster::CollectiveTable table;
   const MachineModel model(a100(), table);
   const auto runs = made_up_runs(model);
   double before = 0;
@@ -107,14 +154,14 @@ Test(predict, one_row_a_model_brings_the_others_nearer) {
 }
 
 Test(predict, a_model_with_one_row_cannot_be_scored) {
-  const AllreduceTable table(a100());
+  const cluster::CollectiveTable table;
   const MachineModel model(a100(), table);
   const auto runs = made_up_runs(model);
   cr_assert_not(predict_others({runs[0]}, {0}, model).ok());
 }
 
 Test(predict, longer_work_takes_longer) {
-  const AllreduceTable table(a100());
+  const cluster::CollectiveTable table;
   const MachineModel model(a100(), table);
   const TrainingRun base{2048, 16, 24, 1024, 8, 64, 2, 2, 2, 2, "a100", "full", 1};
   const Machine machine = Machine::expected_values();
@@ -134,7 +181,7 @@ Test(predict, the_measured_runs_are_predicted_within_nine_percent) {
   for (const char* name : {"vtrain_single_dev.csv", "vtrain_multi_dev.csv"}) {
     const auto text = shared(name);
     if (!text.ok()) cr_skip_test("%s", text.error().message().c_str());
-    const auto table = AllreduceTable::from_csv(shared("vtrain_allreduce_lut.csv").value(), a100());
+    const auto table = collective_table(shared("vtrain_allreduce_lut.csv").value(), "");
     const MachineModel model(a100(), table.value());
     const auto runs = training_runs_from_csv(*text).value();
     const auto accuracy = predict_others(runs, choose_rows(runs, model), model);

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/cluster/collectives.h"
+#include "core/result.h"
+
+namespace swell::predict {
+
+/// A series of a file, and the network over which it was measured ("" where the file has no such
+/// column).
+struct MeasuredSeries {
+  cluster::CollectiveSeries series;
+  std::string net;
+  std::string primitive;  ///< as in the file: "send_p2p_ray" is a send, by other software than NCCL
+};
+
+/// Reads CSV text in either of two forms, told by its columns. Arena's: gpu_type, nodes,
+/// gpus_per_node, primitive, group_size, num_groups, nodes_spanned, bytes, latency_s (net is
+/// optional). vTrain's, all-reduces within one node: gpu (optional: a100), num_gpus, bytes,
+/// time_ns_outofplace. GPU types get their names of the catalogue; other columns are ignored. The
+/// error names the row and what is wrong: an unknown type or primitive, a size that falls, a time
+/// of 0.
+Result<std::vector<MeasuredSeries>> series_from_csv(std::string_view text);
+
+/// The table of `measured`. Of a GPU type with several networks it keeps those of `net`, without
+/// which it names them. A send by other software counts where NCCL's was not measured.
+Result<cluster::CollectiveTable> collective_table(std::vector<MeasuredSeries> measured,
+                                                  const std::string& net);
+
+/// Reads a table from CSV, or from the JSON that `swell topo import` writes.
+Result<cluster::CollectiveTable> collective_table(std::string_view text, const std::string& net);
+
+}  // namespace swell::predict
