@@ -5,9 +5,14 @@ Elements that stand for something carry its facts in data- attributes, by which 
 """
 import html
 import math
+import os
 import statistics
+import sys
 
 from story import epoch_of, workers_of
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+from swell._counted import counted  # noqa: E402
 
 LEFT, WIDTH, RIGHT = 96, 960, 24        # of the chart over time
 ROW, GAP, LANE = 12, 10, 26
@@ -51,7 +56,7 @@ def changes_of(story, job):
         kind = {"companion-started": "lent", "companion-ended": "back", "companion-lost": "back"}.get(event["event"])
         if kind and event.get("job") == job:
             companion = event.get("companion", {})
-            where = f"{companion.get('gpus', '?')} GPUs on {companion.get('node', '?')}"
+            where = f"{counted(companion.get('gpus', '?'), 'GPU')} on {companion.get('node', '?')}"
             why = f": {event['reason']}" if event.get("reason") else ""
             yield event["time"], kind, (f"lent {where}" if kind == "lent" else f"gave {where} back") + why
 
@@ -87,7 +92,7 @@ def gpus_chart(story, classes):
         stood = [(x(pause.begin), max(x(pause.begin + pause.stopped_s), x(pause.begin) + 2), pause.stopped_s, pause.workers)
                  for pause in story.pauses if pause.job == number]
         for n, (begin, end, stopped_s, workers) in enumerate(stood):
-            words = f"job {number} stood still for {stopped_s:.1f} s: {workers[0]} to {workers[1]} workers"
+            words = f"job {number} stood still for {stopped_s:.1f} s: {workers[0]} to {counted(workers[1], 'worker')}"
             svg.append(f'<rect class="pause" data-job="{number}" data-stopped="{stopped_s:.3f}" x="{begin:.2f}" y="{y + 10}" '
                        f'width="{end - begin:.2f}" height="{LANE - 16}"><title>{escape(words)}</title></rect>')
             # Beside the bar, where no other one is; else its title and the table have to do.
@@ -148,7 +153,7 @@ def loss_chart(_, job, css):
     for old, new in zip(job.log, job.log[1:]):
         if epoch_of(old) != epoch_of(new):
             x = panel.x(new["step"])
-            words = f"{workers_of(old)} to {workers_of(new)} workers at step {new['step']}"
+            words = f"{workers_of(old)} to {counted(workers_of(new), 'worker')} at step {new['step']}"
             panel.svg.append(f'<line class="resize" x1="{x:.1f}" x2="{x:.1f}" y1="{panel.box[2]}" y2="{panel.box[3]}"><title>{escape(words)}</title></line>')
     panel.line([(line["step"], line["loss"]) for line in job.log], f"loss line{css}", job=job.number, steps=len(job.log))
     if job.reference:
@@ -172,7 +177,7 @@ def speed_chart(story, job, css):
         panel.line(scale, f"predicted line{css}", job=job.number, points=len(scale))
     for stay in stays:
         x = panel.x(stay.own + stay.lent)
-        words = f"epoch {stay.epoch}: {stay.own + stay.lent} GPUs, {stay.speedup:.2f} times as fast, {stay.steps} steps"
+        words = f"epoch {stay.epoch}: {counted(stay.own + stay.lent, 'GPU')}, {stay.speedup:.2f} times as fast, {counted(stay.steps, 'step')}"
         if stay.predicted is not None:
             panel.svg.append(f'<circle class="ring line{css}" data-job="{job.number}" cx="{x:.1f}" cy="{panel.y(stay.predicted):.1f}" r="7">'
                              f"<title>predicted {stay.predicted:.2f}</title></circle>")

@@ -15,7 +15,7 @@ import sys
 
 import charts
 import story as facts
-from charts import escape
+from charts import counted, escape
 from page_style import STYLE
 
 
@@ -24,12 +24,12 @@ def decisions_of(story):
     found = []
     for event in story.events:
         companion = event.get("companion", {})
-        where = f"{companion.get('gpus')} GPUs on {companion.get('node')}[{companion.get('gpu_indices') or '?'}]"
+        where = f"{counted(companion.get('gpus'), 'GPU')} on {companion.get('node')}[{companion.get('gpu_indices') or '?'}]"
         why = event.get("reason", "")
         what = {
-            "job-started": f"runs on its basic {event.get('basic_gpus')} GPUs",
+            "job-started": f"runs on its basic {counted(event.get('basic_gpus'), 'GPU')}",
             "decided-by": f"is decided by: {event.get('by')}",
-            "grant": f"is granted {event.get('gpus')} GPUs on {event.get('node')}",
+            "grant": f"is granted {counted(event.get('gpus'), 'GPU')} on {event.get('node')}",
             "companion-started": f"is lent {where}",
             "reclaim": f"is asked to give back {where}",
             "companion-preempted": f"loses to Slurm {where}",
@@ -45,7 +45,7 @@ def decisions_of(story):
         if event["event"] == "no-growth" and why:
             what = "takes no more GPUs now"
         if event["event"] == "pause":
-            what = f"runs {event['workers']} workers from now on"
+            what = f"runs {counted(event['workers'], 'worker')} from now on"
             why = f"{event['mode']}, its processes stopped {event['stopped_s']:.2f} s" + moved_words(event.get("parts"))
         if what and event.get("job") in story.jobs:
             found.append((event["time"], event["job"], what, why))
@@ -54,8 +54,8 @@ def decisions_of(story):
 
 def plan_words(plan):
     """Layers, degrees and places of a plan's stages."""
-    stages = [f"{stage['layers']} layers as {stage['tp']}-way shards on " + ", ".join(
-        f"{group['node']}[{','.join(map(str, group['gpus']))}] ({group['local_batch']} samples)" for group in stage["groups"])
+    stages = [f"{counted(stage['layers'], 'layer')} as {stage['tp']}-way shards on " + ", ".join(
+        f"{group['node']}[{','.join(map(str, group['gpus']))}] ({counted(group['local_batch'], 'sample')})" for group in stage["groups"])
         for stage in plan.get("stages", [])]
     return "; then ".join(stages)
 
@@ -103,11 +103,11 @@ def text_of(story):
         lines.append(f"{time - story.begin:6.1f}  {words}")
     lines += ["", "speed by epoch"]
     for stay in story.stays:
-        lines.append(f"        job {stay.job}, epoch {stay.epoch}: {stay.workers} workers on {stay.own} + {stay.lent} GPUs, {stay.steps} steps of "
+        lines.append(f"        job {stay.job}, epoch {stay.epoch}: {counted(stay.workers, 'worker')} on {stay.own} + {counted(stay.lent, 'GPU')}, {counted(stay.steps, 'step')} of "
                      f"{stay.step_s:.2f} s" + (f", {stay.speedup:.2f} times as fast as alone" if stay.speedup else ""))
     lines += ["", "where training stood still"]
     for pause in story.pauses:
-        lines.append(f"{pause.begin - story.begin:6.1f}  job {pause.job}: {pause.workers[0]} -> {pause.workers[1]} workers, {pause.stopped_s:.1f} s, "
+        lines.append(f"{pause.begin - story.begin:6.1f}  job {pause.job}: {pause.workers[0]} -> {counted(pause.workers[1], 'worker')}, {pause.stopped_s:.1f} s, "
                      f"loss {pause.loss[0]:.4f} -> {pause.loss[1]:.4f}")
     for job in story.jobs.values():
         if job.log:

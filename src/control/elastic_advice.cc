@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/elastic_advice.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <fmt/format.h>
@@ -42,17 +44,17 @@ void about_sizes(const ElasticSpec& spec, int max, std::vector<std::string>& sai
   std::copy_if(spec.sizes.begin(), spec.sizes.end(), std::back_inserter(above),
                [&](int size) { return size > max; });
   if (above.empty()) return;
-  said.push_back(fmt::format("sizes={}: {} is never reached, since {} allows {} GPUs; write max={}",
+  said.push_back(fmt::format("sizes={}: {} is never reached, since {} allows {}; write max={}",
                              fmt::join(spec.sizes, "/"), fmt::join(above, "/"), max_words(spec),
-                             max, above.back()));
+                             count_of(max, "GPU"), above.back()));
 }
 
 void about_step(const ElasticSpec& spec, int basic_gpus, std::vector<std::string>& said) {
   const int max = spec.max_total(basic_gpus, true);
   const std::int64_t next = std::int64_t{basic_gpus} + spec.step;
   if (!spec.has_max() || spec.step == 0 || max <= basic_gpus || next <= max) return;
-  said.push_back(fmt::format("step={}: nothing is ever lent, since {} allows {} GPUs; write max={}",
-                             spec.step, max_words(spec), max, next));
+  said.push_back(fmt::format("step={}: nothing is ever lent, since {} allows {}; write max={}",
+                             spec.step, max_words(spec), count_of(max, "GPU"), next));
 }
 
 void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site,
@@ -62,11 +64,11 @@ void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site,
   int all = 0;
   for (const auto& [type, count] : site.gpus_by_type) all += count;
   if (site.max_gpus_per_job > 0 && max > site.max_gpus_per_job)
-    said.push_back(fmt::format("{}: this site lends a job at most {} GPUs in all (MaxGPUsPerJob)",
-                               max_words(spec), site.max_gpus_per_job));
+    said.push_back(fmt::format("{}: this site lends a job at most {} in all (MaxGPUsPerJob)",
+                               max_words(spec), count_of(site.max_gpus_per_job, "GPU")));
   else if (all > 0 && max > all)
-    said.push_back(
-        fmt::format("{} is {} GPUs, and this cluster has {}", max_words(spec), max, all));
+    said.push_back(fmt::format("{} is {}, and this cluster has {}", max_words(spec),
+                               count_of(max, "GPU"), all));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <set>
 
+#include "core/count_of.h"
 #include "core/number.h"
 #include "core/policy/lending/sizes.h"
 #include "core/saturating.h"
@@ -271,29 +272,29 @@ Result<void> ElasticSpec::check_basic(int basic_gpus) const {
         "--elastic: the job asks for no GPUs; add e.g. --gres=gpu:4, or leave --elastic out");
   if (max_gpus && *max_gpus < basic_gpus)
     return Error(fmt::format(
-        "--elastic: max={} is below the {} GPUs that the job asks for; max must be at least {}",
-        *max_gpus, basic_gpus, basic_gpus));
+        "--elastic: max={} is below the {} that the job asks for; max must be at least {}",
+        *max_gpus, count_of(basic_gpus, "GPU"), basic_gpus));
   if (min_gpus && *min_gpus > basic_gpus)
     return Error(fmt::format(
-        "--elastic: min={} is above the {} GPUs that the job asks for; min must be at most {}",
-        *min_gpus, basic_gpus, basic_gpus));
+        "--elastic: min={} is above the {} that the job asks for; min must be at most {}",
+        *min_gpus, count_of(basic_gpus, "GPU"), basic_gpus));
   if (min_gpus && owed_at_most(basic_gpus, *min_gpus) < basic_gpus)
     return Error(fmt::format(
-        "--elastic: min={} is below an eighth of the {} GPUs that the job asks for; min "
-        "must be at least {}",
-        *min_gpus, basic_gpus, basic_gpus / kMaxLowering + (basic_gpus % kMaxLowering != 0)));
+        "--elastic: min={} is below an eighth of the {} that the job asks for; min must be at least {}",
+        *min_gpus, count_of(basic_gpus, "GPU"),
+        basic_gpus / kMaxLowering + (basic_gpus % kMaxLowering != 0)));
   if (step > 0 && min_gpus && (basic_gpus - *min_gpus) % step != 0)
     return Error(fmt::format(
-        "--elastic: min={} cannot reach the {} GPUs that the job asks for by steps of step={}; "
-        "write min={}",
-        *min_gpus, basic_gpus, step, basic_gpus - (basic_gpus - *min_gpus) / step * step));
+        "--elastic: min={} cannot reach the {} that the job asks for by steps of step={}; write min={}",
+        *min_gpus, count_of(basic_gpus, "GPU"), step,
+        basic_gpus - (basic_gpus - *min_gpus) / step * step));
   if (!sizes.empty() && min_gpus && !std::binary_search(sizes.begin(), sizes.end(), *min_gpus))
     return Error(fmt::format("--elastic: sizes={} does not contain min={}; add {}",
                              fmt::join(sizes, "/"), *min_gpus, *min_gpus));
   if (!sizes.empty() && std::find(sizes.begin(), sizes.end(), basic_gpus) == sizes.end())
-    return Error(fmt::format(
-        "--elastic: sizes={} does not contain the {} GPUs that the job asks for; add {}",
-        fmt::join(sizes, "/"), basic_gpus, basic_gpus));
+    return Error(
+        fmt::format("--elastic: sizes={} does not contain the {} that the job asks for; add {}",
+                    fmt::join(sizes, "/"), count_of(basic_gpus, "GPU"), basic_gpus));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "control/elastic_spec.h"
 #include "control/tag.h"
 #include "controller/lowering.h"
+#include "core/count_of.h"
 #include "core/saturating.h"
 #include "core/slurm_text/gres.h"
 
@@ -69,7 +70,7 @@ Result<void> as_offered(const SubmitRequest& request, const control::Offer& offe
   const std::vector<slurm_text::GpuRequest> lists = slurm_text::parse_gpus(request.tres_per_node);
   if (lists.size() != 1 || request.tres_per_node.find(',') != std::string::npos)
     return differs("GRES", quoted(request.tres_per_node),
-                   fmt::format("{} GPUs of one kind", offer.gpus));
+                   fmt::format("{} of one kind", count_of(offer.gpus, "GPU")));
   if (lists[0].count != offer.gpus) return differs("GPUs", lists[0].count, offer.gpus);
   if (lists[0].type != offer.gpu_type) return differs("GPU type", lists[0].type, offer.gpu_type);
   if (!request.tres_per_job.empty() || !request.tres_per_task.empty() ||
@@ -183,14 +184,12 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
     if (!lowered) return lowered.error();
     admission.lowered = std::move(*lowered);
     admission.notice = fmt::format(
-        "--elastic: submitted for {} of its {} GPUs; the others are lent to it before any job is lent "
-        "more than it asked for",
-        *spec->min_gpus, basic);
+        "--elastic: submitted for {} of its {}; the others are lent to it before any job is lent more than it asked for",
+        *spec->min_gpus, count_of(basic, "GPU"));
   } else if (spec->min_gpus && *spec->min_gpus < basic) {
     admission.notice = fmt::format(
-        "--elastic: min={} is not used, the job waits for all of its {} GPUs: Swell lends nothing now "
-        "(it starts, or is drained), or this site lowers no requests (LowerRequests of swell.conf)",
-        *spec->min_gpus, basic);
+        "--elastic: min={} is not used, the job waits for all of its {}: Swell lends nothing now (it starts, or is drained), or this site lowers no requests (LowerRequests of swell.conf)",
+        *spec->min_gpus, count_of(basic, "GPU"));
   }
   control::Tag tag{{"elastic", spec->text()},
                    {"basic", std::to_string(is_lowered ? *spec->min_gpus : basic)}};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "controller/agent_sessions.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <fmt/format.h>
@@ -81,8 +83,9 @@ std::string AgentSessions::reason_to_refuse(const Event& event, const control::H
   if (job.agent && now - job.agent_seen < patience_s)
     return fmt::format("another swellrun manages job {} already", hello.job);
   if (std::int64_t{hello.workers} * hello.gpus_per_worker != job.basic_gpus)
-    return fmt::format("{} workers of {} GPUs do not use the {} GPUs of job {}", hello.workers,
-                       hello.gpus_per_worker, job.basic_gpus, hello.job);
+    return fmt::format("{} of {} {} not use the {} of job {}", count_of(hello.workers, "worker"),
+                       count_of(hello.gpus_per_worker, "GPU"), hello.workers == 1 ? "does" : "do",
+                       count_of(job.basic_gpus, "GPU"), hello.job);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include "control/tag.h"
 #include "controller/controller.h"
 #include "controller/waits.h"
+#include "core/count_of.h"
 #include "core/plan/validate.h"
 
 namespace swell::controller {
@@ -84,13 +85,12 @@ std::string limit_text(const ElasticJob& job, const Config& config) {
   if (wanted == 0) return "its limit is that of --elastic again";
   if (of_site > 0 && of_site < std::min(wanted, of_spec))
     return fmt::format(
-        "it has at most {} GPUs all the same: the site gives no job more than that "
-        "(MaxGPUsPerJob)",
-        std::max(of_site, job.basic_gpus));
+        "it has at most {} all the same: the site gives no job more than that (MaxGPUsPerJob)",
+        count_of(std::max(of_site, job.basic_gpus), "GPU"));
   if (of_spec < wanted)
-    return fmt::format("it has at most {} GPUs all the same: that is the max of its --elastic",
-                       of_spec);
-  std::string text = fmt::format("it has at most {} GPUs from now on", wanted);
+    return fmt::format("it has at most {} all the same: that is the max of its --elastic",
+                       count_of(of_spec, "GPU"));
+  std::string text = fmt::format("it has at most {} from now on", count_of(wanted, "GPU"));
   const int has = job.basic_gpus + job.companions.lent_gpus();
   if (const int kept = kept_below(job, wanted); has > wanted && kept < wanted)
     text += fmt::format("; lent GPUs go back companion by companion, so that it keeps {} for now",
@@ -149,8 +149,8 @@ Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& 
         "\"{}\" is not known here; there are replan, pause, resume, max, why, history, metrics",
         ask.what));
   if (ask.number != 0 && ask.number < job.basic_gpus)
-    return Error(fmt::format("at most {} GPUs: the job has {} of its own, which stay its own",
-                             ask.number, job.basic_gpus));
+    return Error(fmt::format("at most {}: the job has {} of its own, which stay its own",
+                             count_of(ask.number, "GPU"), job.basic_gpus));
   job.own_max = ask.number;
   return control::Answer{limit_text(job, parts_.config), {}};
 }
@@ -216,17 +216,18 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
     if (!text.empty()) text += '\n';
     text += control::printable(sentence, std::string_view::npos);
   };
-  say(fmt::format("it has {} GPUs of its own and {} lent ones, decided {}: {}", job.basic_gpus,
-                  lent, job.decided_by.empty() ? "?" : job.decided_by,
+  say(fmt::format("it has {} of its own and {} lent ones, decided {}: {}",
+                  count_of(job.basic_gpus, "GPU"), lent,
+                  job.decided_by.empty() ? "?" : job.decided_by,
                   job.decided_why.empty() ? "nothing was decided yet" : job.decided_why));
   if (job.wanted_gpus > job.basic_gpus)
-    say(fmt::format("its user asked for {} GPUs and consented to run with {}", job.wanted_gpus,
-                    job.basic_gpus));
+    say(fmt::format("its user asked for {} and consented to run with {}",
+                    count_of(job.wanted_gpus, "GPU"), job.basic_gpus));
   Json leaving = Json::array();
   for (const Companion& companion : job.companions) {
     if (!companion.leaving) continue;
-    say(fmt::format("companion {} with {} GPUs on {} goes back: {}", companion.id,
-                    companion.gpus.count, companion.node, companion.reason));
+    say(fmt::format("companion {} with {} on {} goes back: {}", companion.id,
+                    count_of(companion.gpus.count, "GPU"), companion.node, companion.reason));
     leaving.append(Json::object({{"companion", companion.id}, {"reason", companion.reason}}));
   }
   if (leaving.size() == 0 && !job.taken_back.empty())
@@ -242,11 +243,11 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
         "jobs of other users are far off",
         100 * (1 - job.lowered_by_others)));
   if (job.unlikely)
-    say(fmt::format(
-        "not grown: {} submissions of {} GPUs or more in {:.3g} h; chance {:.3g} of {:g}",
-        job.unlikely->submissions, parts_.config.arrivals.gpus,
-        parts_.config.arrivals.window_s / 3600, job.unlikely->chance,
-        parts_.config.arrivals.chance));
+    say(fmt::format("not grown: {} of {} or more in {:.3g} h; chance {:.3g} of {:g}",
+                    count_of(job.unlikely->submissions, "submission"),
+                    count_of(parts_.config.arrivals.gpus, "GPU"),
+                    parts_.config.arrivals.window_s / 3600, job.unlikely->chance,
+                    parts_.config.arrivals.chance));
   if (!seen_by_askers_) seen_by_askers_ = view(now);
   const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
@@ -271,13 +272,14 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
       more = &point;
   if (const ScalePoint* here = point_of(job.scale, job.basic_gpus + lent);
       here != nullptr && more != nullptr)
-    say(fmt::format("with {} GPUs it would do {:.2f} times as much as with {}, by {}", more->gpus,
-                    more->samples_per_s / here->samples_per_s, here->gpus, more->plan));
+    say(fmt::format("with {} it would do {:.2f} times as much as with {}, by {}",
+                    count_of(more->gpus, "GPU"), more->samples_per_s / here->samples_per_s,
+                    here->gpus, more->plan));
   else if (!job.scale.empty() && job.scale.back().gpus <= job.basic_gpus + lent)
     say("there are no more GPUs that it could have now");
   if (const std::string omitted = omitted_of(job.scale); !omitted.empty())
     say("left out of its scale table: " + omitted);
-  if (job.own_max > 0) say(fmt::format("its owner wants at most {} GPUs", job.own_max));
+  if (job.own_max > 0) say(fmt::format("its owner wants at most {}", count_of(job.own_max, "GPU")));
   answer.details = Json::object({{"job", job.id},
                                  {"basic_gpus", job.basic_gpus},
                                  {"wanted_gpus", job.wanted_gpus},

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "controller/refusals.h"
+#include "core/count_of.h"
 #include "core/policy/registry.h"
 
 namespace swell::controller {
@@ -218,13 +219,14 @@ void Controller::report(const Change& change, double now) {
           begun->workers_before = job->workers;
         job->stay(now, 0);  // the site's time runs since the offer
       }
-      events_.event("companion-started",
-                    {{"job", job_id},
-                     {"companion", companion_json(companion)},
-                     {"reason", companion.reason},
-                     {"grant", companion.grant}},
-                    fmt::format("job {} is lent {} GPUs on {} (companion {})", job_id,
-                                companion.gpus.count, companion.node, companion.id));
+      events_.event(
+          "companion-started",
+          {{"job", job_id},
+           {"companion", companion_json(companion)},
+           {"reason", companion.reason},
+           {"grant", companion.grant}},
+          fmt::format("job {} is lent {} on {} (companion {})", job_id,
+                      count_of(companion.gpus.count, "GPU"), companion.node, companion.id));
       break;
     case Change::Kind::companion_preempted:
       events_.event("companion-preempted",
@@ -253,8 +255,9 @@ void Controller::report(const Change& change, double now) {
     case Change::Kind::companion_ended:
       saved_.issued.erase(companion.grant);
       if (job != nullptr) ++job->reclaims;
-      event("companion-ended", fmt::format("job {} gave {} GPUs on {} back (companion {})", job_id,
-                                           companion.gpus.count, companion.node, companion.id));
+      event("companion-ended",
+            fmt::format("job {} gave {} on {} back (companion {})", job_id,
+                        count_of(companion.gpus.count, "GPU"), companion.node, companion.id));
       break;
     case Change::Kind::companion_lost:
       saved_.issued.erase(companion.grant);
@@ -325,8 +328,8 @@ void Controller::keep_deadlines(double now) {
     ++job.refusals;
     job.refused_for = refused::kExpired;
     events_.event("grant-expired", {{"job", job.id}, {"node", expired.offer.node}},
-                  fmt::format("job {} did not take up {} GPUs on {}", job.id, expired.offer.gpus,
-                              expired.offer.node));
+                  fmt::format("job {} did not take up {} on {}", job.id,
+                              count_of(expired.offer.gpus, "GPU"), expired.offer.node));
     failed.insert(job.id);
   }
   for (const JobId job : failed) growth_failed(jobs_.at(job), now);

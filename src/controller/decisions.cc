@@ -12,6 +12,7 @@
 #include "controller/held_gpus.h"
 #include "controller/quotas.h"
 #include "controller/view_builder.h"
+#include "core/count_of.h"
 #include "core/perf/performance_model.h"
 #include "core/slurm_text/lists.h"
 
@@ -104,8 +105,8 @@ void Controller::leave(ElasticJob& job, Companion& companion, double now, const 
                  {"companion", companion_json(companion)},
                  {"cause", cause},
                  {"reason", reason}},
-                fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion.gpus.count,
-                            companion.node, job.id, reason));
+                fmt::format("reclaiming {} on {} from job {}: {}",
+                            count_of(companion.gpus.count, "GPU"), companion.node, job.id, reason));
 }
 
 void Controller::reclaim(ElasticJob& job, Companion& companion, double now, const char* cause,
@@ -332,8 +333,8 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
                    {"gpu_indices", expected_gpus(each, plan.layout, node)},
                    {"predicted", plan.times > 0 ? Json(plan.times) : Json()},
                    {"reason", plan.reason}},
-                  fmt::format("granting job {} {} GPUs on {}{}{}", job.id, offer.gpus, offer.node,
-                              plan.reason.empty() ? "" : ": ", plan.reason));
+                  fmt::format("granting job {} {} on {}{}{}", job.id, count_of(offer.gpus, "GPU"),
+                              offer.node, plan.reason.empty() ? "" : ": ", plan.reason));
     grow.offers.push_back(offer);
     parts_.book->add(std::move(live));
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "controller/event_log.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -156,9 +158,9 @@ void EventLog::begin_round(double now) {
     if (allowance.dropped > 0 && now - allowance.dropped_at >= kFloodOver_s)
       over.emplace_back(source, std::exchange(allowance.dropped, 0));
   for (const auto& [job, dropped] : over) {
-    const std::string sentence = fmt::format(
-        "{} events of job {} were left out: it or its user's jobs caused more than are kept",
-        dropped, job);
+    const std::string sentence =
+        fmt::format("left out {} of job {}: it or its user's jobs caused more than are kept",
+                    count_of(dropped, "event"), job);
     event("events-left-out", {{"job", job}, {"count", dropped}, {"reason", sentence}}, sentence);
   }
 }

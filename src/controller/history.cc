@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "control/quiet_thread.h"
+#include "core/count_of.h"
 
 namespace swell::controller {
 
@@ -126,7 +127,8 @@ void History::run() noexcept {
     taken_bytes_ = waiting_.bytes;
     if (taken_ == 0) complained_ = false;
     if (ends) {
-      if (taken_ > 0) say(fmt::format("{} records of the history are lost: {}", taken_, problem_));
+      if (taken_ > 0)
+        say(fmt::format("the history has lost {}: {}", count_of(taken_, "record"), problem_));
       return;
     }
     if (replies.empty()) continue;

@@ -191,10 +191,9 @@ class Host final : public control::BackgroundThread {
     lowers_ = config->lowers_requests && !config->draining;
     on_ = true;
     if (preemption != policy::Preemption::as_reclaimed)
-      info(
-          fmt::format("without Swell's select plugin Slurm preempts the {} companions first, and "
-                      "pending jobs get the same ones back",
-                      slurm_config->preempts_youngest_first ? "youngest" : "oldest"));
+      info(fmt::format(
+          "without Swell's select plugin Slurm preempts the {} companions first, and pending jobs get the same ones back",
+          slurm_config->preempts_youngest_first ? "youngest" : "oldest"));
     info(fmt::format("the controller is ready: policy {}; agents at port {}",
                      policy::policy_without_profiles(config->policy), server->port()));
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "controller/plausible.h"
+#include "core/count_of.h"
 #include "core/perf/check_profile.h"
 #include "core/perf/performance_model.h"
 #include "core/perf/profile_json.h"
@@ -43,13 +44,13 @@ Result<void> check_size(const plan::Plan& plan) {
   if (plan.pp() > 0)
     for (const plan::TpGroup& group : plan.stages.front().groups) samples += group.local_batch;
   if (layers > models::kMostLayers)
-    return Error(fmt::format("its plan has {} layers; at most {} are planned for", layers,
-                             models::kMostLayers));
+    return Error(fmt::format("its plan has {}; at most {} are planned for",
+                             count_of(layers, "layer"), models::kMostLayers));
   if (samples > kMaxSamples || samples * plan.micro_batches > models::kMostBatch)
     return Error(
-        fmt::format("its plan has {} micro-batches of {} samples; at most {} samples of {} a "
-                    "micro-batch are planned for",
-                    plan.micro_batches, samples, models::kMostBatch, kMaxSamples));
+        fmt::format("its plan has {} of {}; at most {} of {} a micro-batch are planned for",
+                    count_of(plan.micro_batches, "micro-batch"), count_of(samples, "sample"),
+                    count_of(models::kMostBatch, "sample"), kMaxSamples));
   for (std::size_t i = 0; i < plan.stages.size(); ++i)
     if (plan.stages[i].layers < 1)
       return Error(fmt::format("stage {} of its plan has no layer; give each stage one", i));

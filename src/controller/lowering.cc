@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "core/saturating.h"
 #include "core/slurm_text/gres.h"
 
@@ -34,8 +35,8 @@ class Lowering {
       if (!list) return refused("it needs one kind of GPUs in --gpus");
       lowered_.tres_per_job = *list;
       if (per_node == 0 && min_ < nodes_)
-        return refused(fmt::format("its {} nodes need a GPU each, so min must be at least {}",
-                                   nodes_, nodes_));
+        return refused(fmt::format("its {} need a GPU each, so min must be at least {}",
+                                   count_of(nodes_, "node"), nodes_));
     } else if (per_task) {
       tasks_ = std::max(tasks_, 1);  // GPUs are counted by tasks
     }
@@ -60,9 +61,9 @@ class Lowering {
       return {};
     }
     if (min_ % per_node != 0)
-      return refused(
-          fmt::format("on {} nodes it must be a multiple of the {} GPUs of each, such as min={}",
-                      nodes_, per_node, std::max(min_ / per_node, 1) * per_node));
+      return refused(fmt::format("on {} it must be a multiple of the {} of each, such as min={}",
+                                 count_of(nodes_, "node"), count_of(per_node, "GPU"),
+                                 std::max(min_ / per_node, 1) * per_node));
     if (!request_.required_nodes.empty())
       return refused("it does not go with --nodelist on several nodes");
     lowered_.nodes = min_ / per_node;
@@ -79,17 +80,18 @@ class Lowering {
   Result<LoweredRequest> finish(bool same_place) {
     if (tasks_ > 0) {
       if (saturating_product(tasks_, min_) % basic_ != 0)
-        return refused(fmt::format("its {} cannot be divided by {} of {} GPUs",
-                                   tasks_ == 1 ? "one task" : fmt::format("{} tasks", tasks_), min_,
-                                   basic_));
+        return refused(fmt::format("its {} cannot be divided by {} of {}",
+                                   tasks_ == 1 ? std::string("one task") : count_of(tasks_, "task"),
+                                   min_, count_of(basic_, "GPU")));
       lowered_.tasks = static_cast<int>(share(tasks_));
     }
     if (request_.min_cpus > 0) lowered_.min_cpus = static_cast<int>(share(request_.min_cpus));
     if (nodes_ > 1 || !same_place) return lowered_;
     if (request_.tasks_per_node > 0) {
       if (saturating_product(request_.tasks_per_node, min_) % basic_ != 0)
-        return refused(fmt::format("its {} tasks a node cannot be divided by {} of {} GPUs",
-                                   request_.tasks_per_node, min_, basic_));
+        return refused(fmt::format("its {} a node cannot be divided by {} of {}",
+                                   count_of(request_.tasks_per_node, "task"), min_,
+                                   count_of(basic_, "GPU")));
       lowered_.tasks_per_node = static_cast<int>(share(request_.tasks_per_node));
     }
     if (request_.min_cpus_per_node > 0)

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/count_of.h"
 #include "core/perf/coefficients.h"
 #include "core/perf/performance_model.h"
 #include "core/plan/validate.h"
@@ -62,8 +63,8 @@ Result<ModelSheet> ModelSheet::read(const Json& json) {
 }
 
 std::string ModelSheet::summary() const {
-  return fmt::format("{}, {:.2g} parameters, {} samples a step", model_->name, model_->parameters(),
-                     model_->global_batch);
+  return fmt::format("{}, {:.2g} parameters, {} a step", model_->name, model_->parameters(),
+                     count_of(model_->global_batch, "sample"));
 }
 
 std::shared_ptr<const policy::Training> ModelSheet::seen(

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "controller/companion_identity.h"
+#include "core/count_of.h"
 
 namespace swell::controller {
 
@@ -82,8 +83,8 @@ Json SubmissionLog::to_json() const {
 
 Result<SubmissionLog> SubmissionLog::from_json(const Json& json) {
   if (!json.is_array() || json.size() > policy::kMaxSubmissions)
-    return Error(
-        fmt::format("it must be a list of at most {} submissions", policy::kMaxSubmissions));
+    return Error(fmt::format("it must be a list of at most {}",
+                             count_of(policy::kMaxSubmissions, "submission")));
   SubmissionLog log;
   for (const Json& one : json.items()) {
     const std::vector<Json> parts = one.is_array() ? one.items() : std::vector<Json>{};

@@ -8,6 +8,7 @@
 #include "controller/controller.h"
 #include "controller/quotas.h"
 #include "controller/view_builder.h"
+#include "core/count_of.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/registry.h"
 
@@ -19,7 +20,7 @@ namespace {
 std::string distrust(const ElasticJob& job) {
   const std::string most =
       job.wanted_gpus > job.basic_gpus
-          ? fmt::format("no more than the {} GPUs that it asked for", job.wanted_gpus)
+          ? fmt::format("no more than the {} that it asked for", count_of(job.wanted_gpus, "GPU"))
           : "nothing";
   return fmt::format("lent {} until it reports a usable profile: {}", most, job.refused_report);
 }
@@ -165,7 +166,7 @@ void Controller::keep_promises(double now) {
       if (companion.leaving || total <= job.own_max) continue;
       total -= companion.gpus.count;
       reclaim(job, companion, now, "owner",
-              fmt::format("its owner wants at most {} GPUs", job.own_max));
+              fmt::format("its owner wants at most {}", count_of(job.own_max, "GPU")));
     }
   }
 }
@@ -181,8 +182,8 @@ void Controller::keep_quotas(double now) {
       if (excess == 0) break;
       if (companion.leaving) continue;
       reclaim(job->second, companion, now, "limit",
-              fmt::format("{} GPUs more are lent than MaxLentByAccount and MaxLentByQOS allow",
-                          excess));
+              fmt::format("{} beyond what MaxLentByAccount and MaxLentByQOS allow",
+                          count_of(excess, "GPU")));
       quotas.leaves(job->first, companion.gpus.count);
     }
 }

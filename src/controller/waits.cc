@@ -13,6 +13,7 @@
 #include "controller/companion_time.h"
 #include "controller/constraint.h"
 #include "controller/quotas.h"
+#include "core/count_of.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/lending/fewest_first.h"
 #include "core/policy/lending/room.h"
@@ -76,23 +77,23 @@ std::string by_limit(const ElasticJob& job, const policy::ElasticJobView& seen,
   if (!job.held_back.empty()) return job.held_back;
   const int has = staying_gpus(job);
   if (job.own_max > 0 && has >= job.own_max)
-    return fmt::format("its owner wants at most {} GPUs (swell max)", job.own_max);
+    return fmt::format("its owner wants at most {} (swell max)", count_of(job.own_max, "GPU"));
   if (const int max = waiting.config.max_gpus_per_job; max > 0 && has >= max)
-    return fmt::format("no job has more than {} GPUs here (MaxGPUsPerJob)", max);
+    return fmt::format("no job has more than {} here (MaxGPUsPerJob)", count_of(max, "GPU"));
   const bool planned = policy::Expansions::can_plan(seen, waiting.view);
   if (const int max = job.spec.max_total(job.asked_gpus(), planned); has >= max)
     return job.spec.has_max()
-               ? fmt::format("it has all {} GPUs that --elastic lets it have", max)
+               ? fmt::format("it has all {} that --elastic lets it have", count_of(max, "GPU"))
                : fmt::format(
-                     "it has {} GPUs: without a profile a job gets {:g} times what it asks for, "
-                     "where --elastic has no max=",
-                     max, policy::kUnplannedFactor);
+                     "it has {}: without a profile a job gets {:g} times what it asks for, where --elastic has no max=",
+                     count_of(max, "GPU"), policy::kUnplannedFactor);
   if (std::string full = Quotas(waiting.config, waiting.snapshot, waiting.jobs, waiting.outstanding)
                              .why_full(job.id);
       !full.empty())
     return full;
   if (policy::next_size(seen, has) == 0)
-    return fmt::format("it may have {} GPUs in all, and its next size is larger", seen.max_gpus);
+    return fmt::format("it may have {} in all, and its next size is larger",
+                       count_of(seen.max_gpus, "GPU"));
   return {};
 }
 
@@ -120,7 +121,8 @@ std::string by_time(const ElasticJob& job, const Waiting& waiting) {
     if (grant.parent == job.id && !job.companions.has_grant(grant.offer.nonce))
       offered += grant.offer.gpus;
   if (offered > 0)
-    return fmt::format("it is offered {} GPUs, which its swellrun is just taking up", offered);
+    return fmt::format("it is offered {}, which its swellrun is just taking up",
+                       count_of(offered, "GPU"));
   const double now = waiting.now;
   if (now < job.stays_until && job.stays_until >= job.grow_after)
     return fmt::format("it stays as it is for {} more (stay={})", seconds(job.stays_until - now),
@@ -296,18 +298,16 @@ class Idle {
     const Resources& worker = job_.per_worker;
     if (suffices(gpus(0, {worker.gpus, 0, 0})))
       return fmt::format(
-          "GPUs are idle, but not with {} CPUs and {} MiB beside, as each of its "
-          "workers has",
-          worker.cpus, worker.memory_mib);
+          "GPUs are idle, but not with {} and {} MiB beside, as each of its workers has",
+          count_of(worker.cpus, "CPU"), worker.memory_mib);
     if (idle == 0) return "no GPU that it could use is idle";
     const int has = job_.basic_gpus + job_.lent_gpus();
     if (const int next = policy::next_size(job_, has); next - has > idle)
       return fmt::format("of the GPUs that it could use {} are idle, and its next size takes {}",
                          idle, next - has);
     return fmt::format(
-        "it could have {} GPUs more, and no job is grown by less than a tenth of "
-        "what it has",
-        growth(idle));
+        "it could have {} more, and no job is grown by less than a tenth of what it has",
+        count_of(growth(idle), "GPU"));
   }
 
   const policy::ElasticJobView& job_;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/count_of.h"
 #include "core/saturating.h"
 
 namespace swell::launcher {
@@ -39,8 +40,8 @@ Result<Shares> chosen_nodes(const Options& options, const Shares& all) {
       chosen.push_back(all[i]);
   const auto [least, most] = options.nodes.value_or(std::pair{1, std::numeric_limits<int>::max()});
   if (static_cast<int>(chosen.size()) < least)
-    return Error(fmt::format("{} nodes are asked for, and {} of the job's {} are left", least,
-                             chosen.size(), all.size()));
+    return Error(fmt::format("asked for {}, and {} of the job's {} are left",
+                             count_of(least, "node"), chosen.size(), all.size()));
   // Those that are named come first; the job's order stays.
   const auto is_named = [&](const NodeShare& one) { return contains(options.node_list, one.node); };
   auto surplus = static_cast<std::ptrdiff_t>(chosen.size()) - most;
@@ -66,14 +67,14 @@ Result<void> choose_gpus(const Options& options, Shares& shares) {
   for (NodeShare& share : shares) {
     if (!options.gpus_per_node || options.no_gpus) break;
     if (*options.gpus_per_node > share.gpus)
-      return Error(fmt::format("{} GPUs a node are asked for; the job has {} on {}",
-                               *options.gpus_per_node, share.gpus, share.node));
+      return Error(fmt::format("asked for {} a node; the job has {} on {}",
+                               count_of(*options.gpus_per_node, "GPU"), share.gpus, share.node));
     take_gpus(share, *options.gpus_per_node);
   }
   if (!options.gpus) return {};
   int left = *options.gpus;
   if (left > gpus_of(shares))
-    return Error(fmt::format("--gpus={}: the job has {} GPUs", left, gpus_of(shares)));
+    return Error(fmt::format("--gpus={}: the job has {}", left, count_of(gpus_of(shares), "GPU")));
   for (NodeShare& share : shares) {
     take_gpus(share, std::min(left, share.gpus));
     left -= share.gpus;
@@ -105,8 +106,8 @@ Result<BasicWorkers> basic_workers(JobId job, const Options& options, const Shar
   if (!chosen) return chosen.error();
   Shares shares = std::move(*chosen);
   if (shares.size() < all.size())
-    no_growth(basic,
-              fmt::format("swellrun uses {} of the job's {} nodes", shares.size(), all.size()));
+    no_growth(basic, fmt::format("swellrun uses {} of the job's {}", shares.size(),
+                                 count_of(all.size(), "node")));
   if (const Result<void> taken = choose_gpus(options, shares); !taken) return taken.error();
   basic.gpus = gpus_of(shares);
   if (basic.gpus == 0) return Error("none of the job's GPUs is left by its options");
@@ -119,8 +120,9 @@ Result<BasicWorkers> basic_workers(JobId job, const Options& options, const Shar
   if (workers && options.gpus_per_task) {
     const std::int64_t gpus = std::int64_t{*workers} * *options.gpus_per_task;
     if (gpus > basic.gpus)
-      return Error(fmt::format("{} workers with {} GPUs each are more than the job's {} GPUs",
-                               *workers, *options.gpus_per_task, basic.gpus));
+      return Error(
+          fmt::format("{} with {} each are more than the job's {}", count_of(*workers, "worker"),
+                      count_of(*options.gpus_per_task, "GPU"), count_of(basic.gpus, "GPU")));
   } else if (workers) {
     basic.gpus_per_worker = std::max(1, basic.gpus / *workers);
   }
@@ -132,20 +134,22 @@ Result<BasicWorkers> basic_workers(JobId job, const Options& options, const Shar
   int all_cpus = 0;
   for (const NodeShare& share : shares) all_cpus += share.cpus;
   if (!even && *workers > std::max(all_cpus, basic.gpus))
-    return Error(fmt::format("{} workers are more than the job's {} CPUs", *workers, all_cpus));
+    return Error(fmt::format("{} are more than the job's {}", count_of(*workers, "worker"),
+                             count_of(all_cpus, "CPU")));
   if (!even && *workers == 0)
-    return Error(fmt::format("workers of {} GPUs do not fit the job's {} GPUs",
-                             basic.gpus_per_worker, basic.gpus));
+    return Error(fmt::format("workers of {} do not fit the job's {}",
+                             count_of(basic.gpus_per_worker, "GPU"), count_of(basic.gpus, "GPU")));
   std::vector<int> counts;
   if (even)
     for (const NodeShare& share : shares) counts.push_back(share.gpus / basic.gpus_per_worker);
   else counts = spread(options, shares, *workers);
   basic.gpus = gpus_of(shares);
   if (!even)
-    no_growth(basic, fmt::format("{} workers do not share {} GPUs evenly", *workers, basic.gpus));
+    no_growth(basic, fmt::format("{} do not share {} evenly", count_of(*workers, "worker"),
+                                 count_of(basic.gpus, "GPU")));
   if (basic.gpus < basic.gpus_of_job)
-    no_growth(basic,
-              fmt::format("swellrun uses {} of the job's {} GPUs", basic.gpus, basic.gpus_of_job));
+    no_growth(basic, fmt::format("swellrun uses {} of the job's {}", basic.gpus,
+                                 count_of(basic.gpus_of_job, "GPU")));
 
   int cpus = std::numeric_limits<int>::max();
   std::int64_t memory = std::numeric_limits<std::int64_t>::max();
@@ -173,8 +177,9 @@ Result<BasicWorkers> basic_workers(JobId job, const Options& options, const Shar
                                        : std::nullopt;
   basic.cpus_per_worker = asked.value_or(std::max(1, cpus));
   if (basic.cpus_per_worker < 1 || basic.cpus_per_worker > std::max(1, cpus))
-    return Error(fmt::format("{} CPUs a worker are asked for: the job has {} CPUs for {} workers",
-                             basic.cpus_per_worker, all_cpus, basic.workers));
+    return Error(fmt::format("asked for {} a worker: the job has {} for {}",
+                             count_of(basic.cpus_per_worker, "CPU"), count_of(all_cpus, "CPU"),
+                             count_of(basic.workers, "worker")));
   return basic;
 }
 

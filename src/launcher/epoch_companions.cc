@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "control/elastic_spec.h"
+#include "core/count_of.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/plan_seating.h"
 
@@ -182,9 +183,9 @@ std::string EpochMachine::why_useless(const HeldCompanion& companion) const {
   if (has_seat(next, companion)) return {};
   int there = 0;
   for (const WorkerNode& node : usable()) there += node.gpus;
-  return fmt::format("the program can use {} of {} GPUs",
+  return fmt::format("the program can use {} of {}",
                      next.seats.size() * static_cast<std::size_t>(settings_.gpus_per_worker),
-                     there);
+                     count_of(there, "GPU"));
 }
 
 void EpochMachine::give_back(double now, HeldCompanion& companion, const std::string& why) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/signals.h"
 
@@ -44,9 +45,9 @@ void EpochMachine::starts_workers(double now, WorkerId id, const std::string& wh
       "The job is lent no GPUs",
       why,
       seating_.seats.size() > 1
-          ? fmt::format("each of the {} workers is a training by itself, and all of them "
-                        "write the same checkpoint.",
-                        seating_.seats.size())
+          ? fmt::format(
+                "each of the {} is a training by itself, and all of them write the same checkpoint.",
+                count_of(seating_.seats.size(), "worker"))
           : std::string("with more GPUs, each worker would be a training by itself.")));
   pause_growth(now, why, true);
   for (const JobId job : companions())

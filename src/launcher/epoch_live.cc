@@ -4,6 +4,7 @@
 #include <csignal>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/plan_seating.h"
 #include "runtime/messages.h"
@@ -38,8 +39,9 @@ void EpochMachine::begun(double now, int epoch, const std::string& why, std::uin
   pace_.began(now - running->since, stays);
   note("live-begun", Json::object({{"snapshot_step", static_cast<std::int64_t>(snapshot_step)}}));
   if (snapshot_step != 0)
-    say(fmt::format("live: {} workers go on from the snapshot of step {}", seating_.seats.size(),
-                    snapshot_step));
+    say(fmt::format("live: {} {} on from the snapshot of step {}",
+                    count_of(seating_.seats.size(), "worker"),
+                    seating_.seats.size() == 1 ? "goes" : "go", snapshot_step));
   tell_no_growth();
   advance(now);
 }
@@ -230,7 +232,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     if (one.is_prepared) pace_.moved(now - one.prepared_at);
     stopped_s_ = outcome.stopped_s;
     switched_ = outcome.brief;
-    say(fmt::format("live: from {} to {} workers, {}", workers, seating_.seats.size(),
+    say(fmt::format("live: from {} to {}, {}", workers, count_of(seating_.seats.size(), "worker"),
                     outcome.summary));
     note("switch-committed", std::move(details));
   } else {
@@ -262,7 +264,8 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
           outcome.why);
       if (ordered_) refuse_plan("the programs stopped answering");
     } else {
-      say(fmt::format("live: still {} workers, {}", seating_.seats.size(), outcome.summary));
+      say(fmt::format("live: still {}, {}", count_of(seating_.seats.size(), "worker"),
+                      outcome.summary));
     }
     // What failed by itself would fail again.
     if (one.to_grow && (!one.is_called_off || one.blames_growth)) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "launcher/signals.h"
 
 namespace swell::launcher {
@@ -114,8 +115,8 @@ void EpochMachine::begin_growing(double now) {
     if (each.up && !runs_anything(each.nodes))
       lent.insert(lent.end(), each.nodes.begin(), each.nodes.end());
   say(fmt::format(
-      "growing from {} to {} workers ({} lent{})", seating_.seats.size(), next.seats.size(),
-      describe(lent),
+      "growing from {} to {} ({} lent{})", seating_.seats.size(),
+      count_of(next.seats.size(), "worker"), describe(lent),
       next.idle > 0 ? fmt::format("; {} wait, as the plan does without them", next.idle) : ""));
   if (is_live()) return grow_live(now, next);
   Running before = *in<Running>();
@@ -149,8 +150,8 @@ void EpochMachine::start_epoch(double now, Seating seating) {
   if (settings_.live) act(action::BeginLive{epoch_, std::move(ranks), tries_snapshots_});
   stopped_s_ = stopped_since ? now - *stopped_since : 0;
   if (stopped_since)
-    say(fmt::format("{} workers started (epoch {}), {:.2f} s after the others were asked to leave",
-                    seating_.seats.size(), epoch_, stopped_s_));
+    say(fmt::format("{} started (epoch {}), {:.2f} s after the others were asked to leave",
+                    count_of(seating_.seats.size(), "worker"), epoch_, stopped_s_));
   if (stopped_since) paused_since_ = paused_since_.value_or(*stopped_since);
   note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
   set_state(is_warming() ? JobState::warming : JobState::active);
@@ -261,9 +262,8 @@ void EpochMachine::leaving_is_late(double now) {
     if (now < leaving.by) return;
   }
   if (leaving.before) return call_off_growth(now);
-  say(fmt::format(
-      "{} workers did not leave in time: killed; they resume from their last checkpoint",
-      running().size()));
+  say(fmt::format("{} did not leave in time: killed; training resumes from the last checkpoint",
+                  count_of(running().size(), "worker")));
   if (!leaving.to_grow && !leaving.is_hung && had_its_time(now, leaving))
     pause_growth(now,
                  fmt::format("workers did not leave within {:g} s of the restart signal",

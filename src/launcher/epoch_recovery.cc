@@ -5,6 +5,7 @@
 #include <csignal>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/signals.h"
 
@@ -23,9 +24,8 @@ bool EpochMachine::recovers(double now) {
   recovery_ = Recovery{now + settings_.recover_s, failed.has_begun || failed.awaits_runtime};
   note("recovering", Json::object({{"status", code_}}));
   say(fmt::format(
-      "the program failed with {} over {} workers: it is started again on the GPUs that "
-      "the job has; another failure within {:g} s counts",
-      code_, seating_.seats.size(), settings_.recover_s));
+      "the program failed with {} over {}: it is started again on the GPUs that the job has; another failure within {:g} s counts",
+      code_, count_of(seating_.seats.size(), "worker"), settings_.recover_s));
   phase_ = Leaving{.by = now + settings_.end_timeout_s,
                    .since = now,
                    .told_of_bad_exit = true,
@@ -100,8 +100,8 @@ void EpochMachine::decide(double now) {
       its != nullptr && !its->reclaimed)
     its->failed = true;
   if (running.failure->on_lent || (lent_took_part() && running.failure->exit.signal != SIGKILL))
-    return fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
-                                      seating_.seats.size()));
+    return fall_back(now, fmt::format("the program failed with {} over {}", code_,
+                                      count_of(seating_.seats.size(), "worker")));
   if (retries(now)) return;
   end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
       settings_.kill_on_bad_exit ? std::optional(now + settings_.end_timeout_s) : std::nullopt,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/file_limit.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -52,9 +54,9 @@ FileBudget file_budget(std::uint64_t limit, int workers, int on_one_node) {
       static_cast<int>(std::max<std::int64_t>(workers + budget.max_strangers, all - kReserved));
   if (left < kMinStrangers)
     budget.problem = fmt::format(
-        "{} workers need {} open files on this machine, {} are allowed: raise the hard limit (ulimit -Hn) "
-        "where the job script runs",
-        workers, workers + kReserved + kMinStrangers, all);
+        "{} need {} on this machine, {} are allowed: raise the hard limit (ulimit -Hn) where the job script runs",
+        count_of(workers, "worker"), count_of(workers + kReserved + kMinStrangers, "open file"),
+        all);
   return budget;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/growth.h"
 
+#include "core/count_of.h"
+
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
@@ -37,8 +39,8 @@ std::string Growth::reason_against(const Run& run) const {
   if (run.is_running && run.awaits_runtime)
     return "its program has not begun with Swell's runtime yet";
   if (!run.is_running || run.deaf == 0) return {};
-  return fmt::format("{} of {} workers have no handler for {} yet", run.deaf, run.workers,
-                     run.signal);
+  return fmt::format("{} of {} {} no handler for {} yet", run.deaf, count_of(run.workers, "worker"),
+                     run.deaf == 1 ? "has" : "have", run.signal);
 }
 
 bool Growth::is_news(const std::string& why) const {

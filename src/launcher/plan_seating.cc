@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "core/count_of.h"
 #include "launcher/profile_book.h"
 
 namespace swell::launcher {
@@ -55,7 +56,8 @@ Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNod
   for (const auto& [node, gpus] : named)
     if (const auto found = there.find(node);
         found == there.end() || found->second.size() < gpus.size())
-      return Error(fmt::format("it uses {} GPUs on {}, where the job has {}", gpus.size(), node,
+      return Error(fmt::format("it uses {} on {}, where the job has {}",
+                               count_of(gpus.size(), "GPU"), node,
                                found == there.end() ? 0 : found->second.size()));
 
   plan::Plan fitted = plan;

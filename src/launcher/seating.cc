@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
+
 namespace swell::launcher {
 
 Seating seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker, int max_gpus) {
@@ -50,9 +52,8 @@ Environment torch_environment(const Seating& seating, const Seat& seat,
 std::string describe(const std::vector<WorkerNode>& nodes) {
   std::string text;
   for (const WorkerNode& node : nodes)
-    text += text.empty()
-                ? fmt::format("{} GPU{} on {}", node.gpus, node.gpus == 1 ? "" : "s", node.name)
-                : fmt::format(", {} on {}", node.gpus, node.name);
+    text += text.empty() ? fmt::format("{} on {}", count_of(node.gpus, "GPU"), node.name)
+                         : fmt::format(", {} on {}", node.gpus, node.name);
   return text;
 }
 

@@ -14,6 +14,7 @@
 
 #include "config.h"
 #include "control/swell_conf.h"
+#include "core/count_of.h"
 #include "core/number.h"
 #include "launcher/agent.h"
 #include "launcher/interface.h"
@@ -182,9 +183,8 @@ Result<Agent::Setup> setup_of(const Options& options, const Json& model, const S
 void say_before(const Agent::Setup& setup, const Job& job, const Json& model) {
   if (setup.basic.shares_cpus)
     say(fmt::format(
-        "the job has fewer CPUs than its {} workers: they share them; ask for more with "
-        "sbatch --cpus-per-gpu=N",
-        setup.basic.workers));
+        "the job has fewer CPUs than its {}: they share them; ask for more with sbatch --cpus-per-gpu=N",
+        count_of(setup.basic.workers, "worker")));
   if (model.is_object() && !setup.hello.model.is_object())
     say("--model is not used: without --elastic=mode=live no program reports what it does, and "
         "nobody could check it");
@@ -199,8 +199,7 @@ void say_before(const Agent::Setup& setup, const Job& job, const Json& model) {
   const int gpus = setup.basic.gpus;
   const std::string& why = job.rigid.empty() ? setup.basic.no_growth : job.rigid;
   if (!why.empty())
-    say(fmt::format("{}: training on its own {} GPU{}, no more are lent", why, gpus,
-                    gpus == 1 ? "" : "s"));
+    say(fmt::format("{}: training on its own {}, no more are lent", why, count_of(gpus, "GPU")));
 }
 
 /// A step of srun's holds the job's CPUs and GPUs, so that the steps of a swellrun in it wait until

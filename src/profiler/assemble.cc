@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "profiler/assemble.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,12 +23,13 @@ Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
       return Error(fmt::format("stage {}, group {}: {}", role.stage, role.group, what));
     };
     if (rank.profile.micro_batches != made.micro_batches)
-      return fail(fmt::format("{} micro-batches a step; another rank has {}",
-                              rank.profile.micro_batches, made.micro_batches));
+      return fail(fmt::format("{} a step; another rank has {}",
+                              count_of(rank.profile.micro_batches, "micro-batch"),
+                              made.micro_batches));
     const Role& said = *stages.try_emplace(role.stage, &role).first->second;
     if (said.layers != role.layers)
-      return fail(
-          fmt::format("{} layers; another rank of the stage has {}", role.layers, said.layers));
+      return fail(fmt::format("{}; another rank of the stage has {}",
+                              count_of(role.layers, "layer"), said.layers));
     if (said.chunks != role.chunks)
       return fail(fmt::format("chunks of {} units; another rank of the stage has {}",
                               fmt::join(role.chunks, "+"), fmt::join(said.chunks, "+")));
@@ -37,8 +40,8 @@ Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
       return fail(
           fmt::format("ranks on {} and on {}; a TP group is on one node", group.node, rank.node));
     if (group.local_batch != role.local_batch)
-      return fail(fmt::format("{} samples of a micro-batch; another rank of the group has {}",
-                              role.local_batch, group.local_batch));
+      return fail(fmt::format("{} of a micro-batch; another rank of the group has {}",
+                              count_of(role.local_batch, "sample"), group.local_batch));
     group.gpus.insert(group.gpus.end(), rank.gpus.begin(), rank.gpus.end());
   }
   for (auto& [where, group] : groups) {
@@ -53,16 +56,17 @@ Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
     const auto tp = static_cast<int>(group.gpus.size());
     if (number == 0) of.tp = tp;
     if (of.tp != tp)
-      return Error(
-          fmt::format("stage {}, group {}: {} GPUs; group 0 has {}", stage, number, tp, of.tp));
+      return Error(fmt::format("stage {}, group {}: {}; group 0 has {}", stage, number,
+                               count_of(tp, "GPU"), of.tp));
     of.groups.push_back(std::move(group));
   }
   for (const plan::Stage& stage : made.stages) {
     int samples = 0;
     for (const plan::TpGroup& group : stage.groups) samples += group.local_batch;
     if (samples != made.micro_batch_samples())
-      return Error(fmt::format("stage {}: {} samples of a micro-batch; stage 0 has {}",
-                               &stage - made.stages.data(), samples, made.micro_batch_samples()));
+      return Error(fmt::format("stage {}: {} of a micro-batch; stage 0 has {}",
+                               &stage - made.stages.data(), count_of(samples, "sample"),
+                               made.micro_batch_samples()));
   }
   if (auto good = made.check_chunks(); !good) return good.error();
   made.drop_plain_chunks();
@@ -87,12 +91,12 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
       return Error(fmt::format("a rank reports as stage {}, group {}; the plan has no such group",
                                stage, group));
     if (rank.micro_batches != plan.micro_batches)
-      return Error(
-          fmt::format("stage {}, group {} reports {} micro-batches a step; the plan has {}", stage,
-                      group, rank.micro_batches, plan.micro_batches));
+      return Error(fmt::format("stage {}, group {} reports {} a step; the plan has {}", stage,
+                               group, count_of(rank.micro_batches, "micro-batch"),
+                               plan.micro_batches));
     if (rank.role.layers != plan.stages[static_cast<std::size_t>(stage)].layers)
-      return Error(fmt::format("stage {}, group {} reports {} layers; the plan has {} there", stage,
-                               group, rank.role.layers,
+      return Error(fmt::format("stage {}, group {} reports {}; the plan has {} there", stage, group,
+                               count_of(rank.role.layers, "layer"),
                                plan.stages[static_cast<std::size_t>(stage)].layers));
     Sum& sum = groups[{stage, group}];
     perf::GroupObservation& seen = sum.seen;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <xxhash.h>
 
+#include "core/count_of.h"
 #include "runtime/chunk_steps.h"
 #include "runtime/slabs.h"
 
@@ -39,7 +40,7 @@ class Chunker {
     }
     for (std::size_t left = steps_.count; left > 0;) {
       if (made_.count == kMaxChunks)
-        return Error(fmt::format("more than {} chunks would be needed", kMaxChunks));
+        return Error(fmt::format("more than {} would be needed", count_of(kMaxChunks, "chunk")));
       const std::size_t chosen = choose();
       if (chosen == 0) return too_small();
       left -= chosen;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "core/count_of.h"
 #include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
@@ -28,7 +29,8 @@ std::string SwitchReport::summary() const {
   if (chunks > 0) text += fmt::format("secured {:.3f} s, ", secure_s);
   text += fmt::format("moved {:.3f} s, committed {:.3f} s; ", move_s, commit_s);
   if (chunks > 0)
-    text += fmt::format("in {} chunks, at most {} bytes beside the state", chunks, max_extra_bytes);
+    text += fmt::format("in {}, at most {} bytes beside the state", count_of(chunks, "chunk"),
+                        max_extra_bytes);
   else text += fmt::format("{} bytes extra", max_extra_bytes);
   for (const PathBytes& path : paths) text += fmt::format("; {} {} bytes", path.path, path.bytes);
   return text;

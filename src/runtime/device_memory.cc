@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "core/count_of.h"
 #include "profiler/library.h"
 #include "runtime/cuda_driver.h"
 
@@ -140,8 +141,8 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
   if (good.ok()) good = device->check(cuda.count(&count), "counting GPUs");
   if (!good) return good.error();
   if (ordinal < 0 || ordinal >= count)
-    return Error(fmt::format("this process has {} GPUs; there is no GPU {}, as they count from 0",
-                             count, ordinal));
+    return Error(fmt::format("this process has {}; there is no GPU {}, as they count from 0",
+                             count_of(count, "GPU"), ordinal));
   int number = 0, manages = 0, shares = 0;
   std::uint8_t uuid[16] = {};
   good = device->check(cuda.device(&number, ordinal), "finding it");

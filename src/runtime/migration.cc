@@ -7,6 +7,7 @@
 #include <tuple>
 #include <xxhash.h>
 
+#include "core/count_of.h"
 #include "runtime/links.h"
 
 namespace swell::runtime {
@@ -299,8 +300,8 @@ Result<Migration> plan_migration(const World& from, const World& to,
   if (from.ranks().empty() || to.ranks().empty())
     return Error("a plan has no ranks; at least 1 is needed");
   if (!options.leaving.empty() && options.leaving.size() != from.ranks().size())
-    return Error(fmt::format("it is said of {} ranks whether they leave; the old plan has {}",
-                             options.leaving.size(), from.ranks().size()));
+    return Error(fmt::format("it is said of {} whether they leave; the old plan has {}",
+                             count_of(options.leaving.size(), "rank"), from.ranks().size()));
   return Migrator(from, to, cluster, std::move(options)).run();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "sim/charts.h"
 #include "sim/report.h"
 #include "sim/svg.h"
@@ -87,10 +88,10 @@ std::string table(const Results& results) {
 std::string results_html(const Results& results, const Experiment& experiment) {
   const std::size_t seeds = results.fifo.size();
   std::string body = fmt::format(
-      "<h1>{} jobs on {} GPUs</h1><p>Cluster {}; {}; {} seed{}. The large figure is the average time from a job's submission to its end.</p>",
-      results.jobs, experiment.cluster->gpu_count(), escaped(experiment.cluster->name()),
-      experiment.trace ? jobs_text(results, experiment) : "made-up jobs", seeds,
-      seeds == 1 ? "" : "s");
+      "<h1>{} on {}</h1><p>Cluster {}; {}; {}. The large figure is the average time from a job's submission to its end.</p>",
+      count_of(results.jobs, "job"), count_of(experiment.cluster->gpu_count(), "GPU"),
+      escaped(experiment.cluster->name()),
+      experiment.trace ? jobs_text(results, experiment) : "made-up jobs", count_of(seeds, "seed"));
   body += cards(results);
   body += section(
       "GPUs in use",
@@ -113,9 +114,9 @@ std::string results_html(const Results& results, const Experiment& experiment) {
   body += "</div>";
   body += section("In figures", "Means over seeds.", table(results));
   return fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-      "<title>swell sim: {} jobs on {} GPUs</title><style>{}</style></head><body>{}</body></html>\n",
-      results.jobs, experiment.cluster->gpu_count(), kStyle, body);
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>swell sim: {} on {}</title><style>{}</style></head><body>{}</body></html>\n",
+      count_of(results.jobs, "job"), count_of(experiment.cluster->gpu_count(), "GPU"), kStyle,
+      body);
 }
 
 }  // namespace swell::sim

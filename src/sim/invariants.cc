@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "sim/moves.h"
 
 namespace swell::sim {
@@ -35,8 +36,9 @@ void check_invariants(const State& state) {
     int basic = 0;
     for (const NodeGpus& part : job.basic) basic += check_held(state, job, part, {id, 0});
     if (!state.replaces() && basic != job.type.gpus)
-      broken(state, job,
-             fmt::format("holds {} GPUs of its basic demand of {}", basic, job.type.gpus));
+      broken(
+          state, job,
+          fmt::format("holds {} of its basic demand of {}", count_of(basic, "GPU"), job.type.gpus));
     held += basic;
     for (const LentGpus& companion : job.companions)
       held += check_held(state, job, companion.gpus, {id, companion.id});
@@ -46,8 +48,8 @@ void check_invariants(const State& state) {
   }
   if (held != state.ledger.used())
     throw Broken(fmt::format(
-        "at {:.3f} s, {} GPUs are in use and running jobs hold {}: a companion outlives its parent",
-        state.now_s, state.ledger.used(), held));
+        "at {:.3f} s, {} are in use and running jobs hold {}: a companion outlives its parent",
+        state.now_s, count_of(state.ledger.used(), "GPU"), held));
 }
 
 }  // namespace swell::sim

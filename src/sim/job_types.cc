@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "core/planner/symmetric.h"
 #include "sim/basic_plan.h"
 #include "sim/judge/judge.h"
@@ -57,8 +58,8 @@ Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
   const std::string& gpu = cluster.type(type.gpu_type).name;
   if (!gpus)
     return Error(fmt::format(
-        "cluster {} has no even spread of {} GPUs {} over nodes for model {}; leave its size out of the mix or use larger nodes",
-        cluster.name(), type.gpus, gpu, type.model->name));
+        "cluster {} has no even spread of {} {} over nodes for model {}; leave its size out of the mix or use larger nodes",
+        cluster.name(), count_of(type.gpus, "GPU"), gpu, type.model->name));
   for (const int given = type.micro_batches; type.micro_batches <= type.model->global_batch;
        type.micro_batches *= 2) {
     if (type.model->global_batch % type.micro_batches != 0) break;
@@ -66,8 +67,8 @@ Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
     if (type.micro_batches > 16 * given) break;
   }
   return Error(fmt::format(
-      "no plan of model {} on {} GPUs {} of cluster {} fits their memory; leave its size out of the mix or use GPUs with more memory",
-      type.model->name, type.gpus, gpu, cluster.name()));
+      "no plan of model {} on {} {} of cluster {} fits their memory; leave its size out of the mix or use GPUs with more memory",
+      type.model->name, count_of(type.gpus, "GPU"), gpu, cluster.name()));
 }
 
 /// `type` on as few GPUs as a job of it consents to for `share`: the smallest number, of at least
@@ -122,8 +123,8 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
     if (type.gpus > cluster.gpu_count()) {
       if (options.leave_out_large) continue;
       return Error(fmt::format(
-          "model {} needs {} GPUs and cluster {} has {}; use a larger one, or leave such models out (--leave-out-large)",
-          row.model, type.gpus, cluster.name(), cluster.gpu_count()));
+          "model {} needs {} and cluster {} has {}; use a larger one, or leave such models out (--leave-out-large)",
+          row.model, count_of(type.gpus, "GPU"), cluster.name(), cluster.gpu_count()));
     }
     const std::size_t before = types.size();
     Result<void> good;

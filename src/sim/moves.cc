@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "core/perf/performance_model.h"
 #include "core/redeploy/redeployment.h"
 #include "sim/failures.h"
@@ -80,18 +81,18 @@ void check_plan(const State& state, const Job& job, const plan::Layout& layout) 
           (group.gpus & ~state.ledger.all(group.node)) != 0)
         refuse("a group has GPUs that are not there");
       if (std::popcount(group.gpus) != stage.tp)
-        refuse(fmt::format("a group has {} GPUs at a TP degree of {}", std::popcount(group.gpus),
-                           stage.tp));
+        refuse(fmt::format("a group has {} at a TP degree of {}",
+                           count_of(std::popcount(group.gpus), "GPU"), stage.tp));
       if ((seen[group.node] & group.gpus) != 0) refuse("a GPU is in two groups");
       seen[group.node] |= group.gpus;
     }
     if (samples * layout.micro_batches != job.type.model->global_batch)
-      refuse(
-          fmt::format("a stage has {} samples in each of {} micro-batches, of a global batch of {}",
-                      samples, layout.micro_batches, job.type.model->global_batch));
+      refuse(fmt::format("a stage has {} in each of {}, of a global batch of {}",
+                         count_of(samples, "sample"), count_of(layout.micro_batches, "micro-batch"),
+                         job.type.model->global_batch));
   }
   if (layers != job.type.model->layers)
-    refuse(fmt::format("there are {} of {} layers", layers, job.type.model->layers));
+    refuse(fmt::format("there are {} of {}", layers, count_of(job.type.model->layers, "layer")));
 }
 
 void begin_move(State& state, Job& job, plan::Layout next) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "sim/report.h"
 
+#include "core/count_of.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iterator>
@@ -37,7 +39,7 @@ std::string results_csv(const Results& results) {
 }
 
 std::string jobs_text(const Results& results, const Experiment& experiment) {
-  if (!experiment.trace) return fmt::format("{} jobs", results.jobs);
+  if (!experiment.trace) return count_of(results.jobs, "job");
   const auto all = static_cast<int>(experiment.trace->size());
   const WorkloadOptions& workload = experiment.workload;
   std::vector<std::string> why;
@@ -46,11 +48,12 @@ std::string jobs_text(const Results& results, const Experiment& experiment) {
     why.push_back(fmt::format("--sample --trace-gpus {:g}: drawn in proportion to the cluster's {}",
                               workload.trace_gpus, experiment.cluster->gpu_count()));
   if (workload.max_jobs > 0) why.push_back(fmt::format("--jobs {}", workload.max_jobs));
-  if (why.empty() || results.jobs == all) return fmt::format("{} jobs of the trace", results.jobs);
-  return results.jobs < all ? fmt::format("{} of {} jobs of the trace ({})", results.jobs, all,
-                                          fmt::join(why, "; "))
-                            : fmt::format("{} jobs drawn from {} of the trace ({})", results.jobs,
-                                          all, fmt::join(why, "; "));
+  if (why.empty() || results.jobs == all)
+    return fmt::format("{} of the trace", count_of(results.jobs, "job"));
+  return results.jobs < all ? fmt::format("{} of {} of the trace ({})", results.jobs,
+                                          count_of(all, "job"), fmt::join(why, "; "))
+                            : fmt::format("{} drawn from {} of the trace ({})",
+                                          count_of(results.jobs, "job"), all, fmt::join(why, "; "));
 }
 
 }  // namespace swell::sim

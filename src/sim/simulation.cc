@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "sim/decisions.h"
 #include "sim/failures.h"
 #include "sim/invariants.h"
@@ -198,8 +199,8 @@ class Simulation {
   [[noreturn]] void never_ends() const {
     std::string who;
     for (policy::JobId id : state_.pending) who += fmt::format("{}{}", who.empty() ? "" : ", ", id);
-    throw Broken(fmt::format("at {:.0f} s, {} jobs are left that never end (pending: {})",
-                             state_.now_s, state_.unfinished, who.empty() ? "none" : who));
+    throw Broken(fmt::format("at {:.0f} s, {} are left that never end (pending: {})", state_.now_s,
+                             count_of(state_.unfinished, "job"), who.empty() ? "none" : who));
   }
 
   struct Held {

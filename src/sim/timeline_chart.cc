@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "core/count_of.h"
 #include "sim/charts.h"
 #include "sim/svg.h"
 
@@ -57,9 +58,9 @@ std::vector<Band> bands_of(const Results& results, const Outcome& outcome, doubl
     constexpr const char* kSizes[] = {"small", "middle", "large", "XL"};
     const std::string what =
         by_job
-            ? fmt::format("job {} ({}, {} GPUs)", i + 1,
+            ? fmt::format("job {} ({}, {})", i + 1,
                           results.types[static_cast<std::size_t>(outcome.jobs[i].type)].model->name,
-                          outcome.jobs[i].basic_gpus)
+                          count_of(outcome.jobs[i].basic_gpus, "GPU"))
             : fmt::format("{} jobs", kSizes[i]);
     bands[i].title = what + ": basic demand";
     bands[layers + i].title = what + ": lent";

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "core/count_of.h"
 #include "sim/random.h"
 
 namespace swell::sim {
@@ -113,8 +114,8 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
                                std::uint64_t seed) {
   Trace trace = cut(whole, options);
   if (trace.empty())
-    return Error(
-        fmt::format("no job of the trace is submitted in its first {} hours", options.hours));
+    return Error(fmt::format("no job of the trace is submitted in its first {}",
+                             count_of(options.hours, "hour")));
   // By number of GPUs; 0: any.
   std::map<int, TypeChooser> choosers;
   for (const TraceJob& job : trace) {
@@ -122,10 +123,10 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
     const auto [at, is_new] = choosers.try_emplace(gpus, types, cluster, options, gpus);
     if (!is_new || !at->second.empty()) continue;
     if (options.own_gpus)
-      return Error(fmt::format("no model that the mix asks for has a plan on {} GPUs of cluster {}",
-                               gpus, cluster.name()));
-    return Error(fmt::format("no model that the mix asks for fits cluster {} with its {} GPUs",
-                             cluster.name(), cluster.gpu_count()));
+      return Error(fmt::format("no model that the mix asks for has a plan on {} of cluster {}",
+                               count_of(gpus, "GPU"), cluster.name()));
+    return Error(fmt::format("no model that the mix asks for fits cluster {} with its {}",
+                             cluster.name(), count_of(cluster.gpu_count(), "GPU")));
   }
 
   const double share = options.sample ? cluster.gpu_count() / options.trace_gpus : 1;

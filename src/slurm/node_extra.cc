@@ -6,6 +6,7 @@
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
+#include "core/count_of.h"
 #include "slurm/live_slurm.h"
 #include "slurm/loaded.h"
 
@@ -48,7 +49,8 @@ Result<NodeExtra> load_node_extra(const std::string& name, const std::string& ho
   if (!name.empty()) return Error(fmt::format("Slurm has no node \"{}\"", name));
   if (count == 0)
     return Error(fmt::format("Slurm has no node on host \"{}\"; name it with --node", host));
-  return Error(fmt::format("Slurm has {} nodes on host \"{}\"; name one with --node", count, host));
+  return Error(fmt::format("Slurm has {} on host \"{}\"; name one with --node",
+                           count_of(count, "node"), host));
 }
 
 Result<void> set_node_extra(const std::string& node, const std::string& extra) {

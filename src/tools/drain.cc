@@ -13,6 +13,7 @@
 
 #include "control/swell_conf.h"
 #include "control/tag.h"
+#include "core/count_of.h"
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
 #include "tools/commands.h"
@@ -76,8 +77,8 @@ Result<void> wait_until_back(const Options& options) {
     // Must be empty twice: a companion may just have been allocated on the last grant.
     empty = held->empty() ? empty + 1 : 0;
     if (!held->empty() && held->size() != said)
-      say("{} companion{} hold lent GPUs: {}\n", held->size(), held->size() == 1 ? "" : "s",
-          fmt::format("{}", fmt::join(*held, ",")));
+      say("{} {} lent GPUs: {}\n", count_of(held->size(), "companion"),
+          held->size() == 1 ? "holds" : "hold", fmt::format("{}", fmt::join(*held, ",")));
     std::fflush(stdout);
     said = held->size();
     if (empty == 0 && Clock::now() >= deadline)

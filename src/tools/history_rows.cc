@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "core/count_of.h"
 #include "tools/output.h"
 #include "tools/text_table.h"
 
@@ -36,11 +37,28 @@ std::string time_of(const Json& row) {
   return text;
 }
 
+/// Sentence for what has no reason of its own.
+std::string plain_words(const Json& row, const std::string& event) {
+  const Json details = row.at("details");
+  const auto gpus = [&](const char* key) { return count_of(number_in(details, key), "GPU"); };
+  if (event == "job-started") return fmt::format("it has {} of its own", gpus("basic_gpus"));
+  if (event == "job-ended") return "it has left the queue, or runs anew";
+  if (event == "agent-left")
+    return fmt::format("its program has ended with exit code {}", number_in(details, "exit_code"));
+  if (event == "agent-lost") return "the connection to its swellrun was lost";
+  if (event == "no-growth") return "it takes more GPUs again";
+  if (event == "grant-expired") return "nobody took it up in time";
+  if (event == "companion-started") return "it holds GPUs for the job from now on";
+  if (event == "companion-ended") return "its GPUs are back";
+  if (event == "plan") return "its program is told another plan";
+  return {};
+}
+
 /// Sentence for what has figures.
 std::string figures_of(const Json& row, const std::string& event) {
   if (event == "profile") {
-    std::string text = fmt::format("{:.4g} samples a second on {} GPUs",
-                                   number_in(row, "samples_per_s"), number_in(row, "gpus"));
+    std::string text = fmt::format("{:.4g} samples a second on {}", number_in(row, "samples_per_s"),
+                                   count_of(number_in(row, "gpus"), "GPU"));
     if (row.has("predicted_speedup"))
       text += fmt::format(", {:.2f} times as many as alone, {:.2f} predicted",
                           number_in(row, "measured_speedup"), number_in(row, "predicted_speedup"));
@@ -48,8 +66,8 @@ std::string figures_of(const Json& row, const std::string& event) {
   }
   if (event == "pause") {
     std::string text =
-        fmt::format("{}, stopped {:.3f} s, {} workers from then on", text_in(row, "mode"),
-                    number_in(row, "stopped_s"), number_in(row, "workers"));
+        fmt::format("{}, stopped {:.3f} s, {} from then on", text_in(row, "mode"),
+                    number_in(row, "stopped_s"), count_of(number_in(row, "workers"), "worker"));
     if (row.has("move_s"))
       text += fmt::format(
           "; wait for the step {:.3f} s, quiesce {:.3f} s, move {:.3f} s, commit {:.3f} s, {} "
@@ -61,13 +79,15 @@ std::string figures_of(const Json& row, const std::string& event) {
   if (event == "scale") {
     std::string text;
     for (const Json& point : row.at("table").items()) {
-      text += fmt::format("{}{} GPUs {:.4g}", text.empty() ? "samples a second: " : ", ",
-                          number_in(point, "gpus"), number_in(point, "samples_per_s"));
+      text +=
+          fmt::format("{}{} {:.4g}", text.empty() ? "samples a second: " : ", ",
+                      count_of(number_in(point, "gpus"), "GPU"), number_in(point, "samples_per_s"));
       if (point.has("omitted")) text += fmt::format(" (left out: {})", text_in(point, "omitted"));
     }
     return text;
   }
-  return text_in(row, "reason");
+  const std::string reason = text_in(row, "reason");
+  return reason.empty() ? plain_words(row, event) : reason;
 }
 
 std::string what_of(const Json& row) {
@@ -79,7 +99,7 @@ std::string what_of(const Json& row) {
     text = what != "max" ? what
            : number_in(details, "number") == 0
                ? "max: as --elastic says"
-               : fmt::format("max: at most {} GPUs", number_in(details, "number"));
+               : fmt::format("max: at most {}", count_of(number_in(details, "number"), "GPU"));
   return text;
 }
 
@@ -115,8 +135,8 @@ std::vector<std::string> last_changes(const Json& history, std::size_t max) {
     const auto word = kWords.find(text_in(row, "event"));
     if (word == kWords.end()) continue;
     const std::string reason = text_in(row, "reason");
-    lines.push_back(line_of("{}: it {} {} GPUs on {}{}{}", time_of(row), word->second,
-                            number_in(row, "gpus"), text_in(row, "node"),
+    lines.push_back(line_of("{}: it {} {} on {}{}{}", time_of(row), word->second,
+                            count_of(number_in(row, "gpus"), "GPU"), text_in(row, "node"),
                             reason.empty() ? "" : ": ", reason));
   }
   if (lines.size() > max) lines.erase(lines.begin(), lines.end() - static_cast<long>(max));

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "control/elastic_spec.h"
+#include "control/messages.h"
+#include "core/count_of.h"
 #include "tools/output.h"
 #include "tools/text_table.h"
 
@@ -14,6 +16,17 @@ namespace {
 
 int count(const control::Tag& tag, const char* key) {
   return static_cast<int>(tag.number(key).value_or(0));
+}
+
+/// Lowers a row's maximum to one that `sizes` or `step` of --elastic let the job have.
+void bound(JobRow& row, const control::ElasticSpec& spec) {
+  if (!row.max_gpus && spec.sizes.empty()) return;
+  const int max = row.max_gpus.value_or(control::ElasticSpec::kNoLimit);
+  const std::vector<int> totals = spec.totals(row.basic_gpus, max);
+  int most = row.basic_gpus;
+  for (const int total : totals)
+    if (total <= max) most = std::max(most, total);
+  row.max_gpus = totals.empty() ? max : most;
 }
 
 JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
@@ -31,10 +44,12 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   // The tag describes a former run while the job waits to run again.
   const bool runs = record.phase == slurm::JobPhase::running;
   row.state = runs ? tag.get("state") : record.state_text;
+  if (row.state.empty()) row.state = control::to_text(control::JobState::allocated);
   row.grants = count(tag, "grants");
   row.reclaims = count(tag, "reclaims");
   row.refusals = count(tag, "refused");
   row.refused_for = tag.get("why");
+  if (spec) bound(row, *spec);
   if (record.phase == slurm::JobPhase::pending) return row;
   row.lent_gpus = count(tag, "lent");
   row.epoch = count(tag, "epoch");
@@ -53,6 +68,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.paused = !tag.get("paused").empty();
   if (const int own = count(tag, "own_max"); own > 0)
     row.max_gpus = std::min(row.max_gpus.value_or(own), own);
+  if (spec) bound(row, *spec);
   row.switched = tag.get("switched");
   std::replace(row.switched.begin(), row.switched.end(), '_', ' ');
   return row;
@@ -138,8 +154,8 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
       text += line_of("Job {} is decided {}: {}\n", row.id, row.decided_by, row.decided_why);
   for (const JobRow& row : rows)
     if (row.wanted_gpus > 0)
-      text += line_of("Job {} asked for {} GPUs and consented to run with {}\n", row.id,
-                      row.wanted_gpus, row.basic_gpus);
+      text += line_of("Job {} asked for {} and consented to run with {}\n", row.id,
+                      count_of(row.wanted_gpus, "GPU"), row.basic_gpus);
   for (const JobRow& row : rows)
     if (row.paused) text += line_of("Job {} is paused by its owner\n", row.id);
   for (const JobRow& row : rows)

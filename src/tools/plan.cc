@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/cluster/presets.h"
+#include "core/count_of.h"
 #include "core/helpers.h"
 #include "core/models/catalogue.h"
 #include "core/perf/chunk_costs.h"
@@ -90,8 +91,9 @@ Result<Planned> read_model(const Options& options, const cluster::Cluster& clust
   if (auto good = models::check_planned_for(entry.model); !good)
     return good.error().while_doing("model " + entry.model.name);
   if (entry.model.global_batch % entry.micro_batches != 0)
-    return Error(fmt::format("{} micro-batches do not divide the global batch of {}",
-                             entry.micro_batches, entry.model.global_batch));
+    return Error(fmt::format("{} do not divide the global batch of {}",
+                             count_of(entry.micro_batches, "micro-batch"),
+                             entry.model.global_batch));
   return planned;
 }
 
@@ -131,17 +133,17 @@ Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
     plan::StageLayout stage{0, entry.tp, {}};
     if (planner::take_groups(stage, gpus, entry.tp, entry.dp) < entry.dp)
       return Error(fmt::format(
-          "the plan {}-{}-{} needs {} GPUs in groups of {} on one node; cluster {} has {} in all",
-          entry.pp, entry.dp, entry.tp, entry.pp * entry.dp * entry.tp, entry.tp, cluster.name(),
-          cluster.gpu_count()));
+          "the plan {}-{}-{} needs {} in groups of {} on one node; cluster {} has {} in all",
+          entry.pp, entry.dp, entry.tp, count_of(entry.pp * entry.dp * entry.tp, "GPU"), entry.tp,
+          cluster.name(), cluster.gpu_count()));
     layout.stages.push_back(std::move(stage));
   }
   if (!evaluator.balance(layout))
     return Error(fmt::format(
-        "the plan {}-{}-{} with {} micro-batches does not fit: of {} layers and {} samples a micro-batch, some stage "
-        "gets none, or more than the GPUs' memory holds",
-        entry.pp, entry.dp, entry.tp, entry.micro_batches, entry.model.layers,
-        entry.model.global_batch / entry.micro_batches));
+        "the plan {}-{}-{} with {} does not fit: of {} and {} a micro-batch, some stage gets none, or more than the GPUs' memory holds",
+        entry.pp, entry.dp, entry.tp, count_of(entry.micro_batches, "micro-batch"),
+        count_of(entry.model.layers, "layer"),
+        count_of(entry.model.global_batch / entry.micro_batches, "sample")));
   return layout;
 }
 
@@ -232,8 +234,8 @@ void print_scheduled(const Scheduled& scheduled, const planner::ScaleTable& tabl
         plan::name_all(one.layout, perf.cluster()).summary());
   }
   if (scheduled.size() < table.rows.size())
-    say("time was up before schedules of the last {} rows (--time-limit)\n",
-        table.rows.size() - scheduled.size());
+    say("time was up before schedules of the last {} (--time-limit)\n",
+        count_of(table.rows.size() - scheduled.size(), "row"));
 }
 
 void print_json(const planner::ScaleTable& table, const Scheduled& scheduled,

@@ -12,6 +12,7 @@
 
 #include "control/swell_conf.h"
 #include "core/cluster/presets.h"
+#include "core/count_of.h"
 #include "core/policy/registry.h"
 #include "sim/experiment.h"
 #include "sim/report.h"
@@ -291,18 +292,17 @@ int run(const Options& options) {
   if (site && options.json != "-") {
     write_text(site_page(*site, *experiment, *results, options.days));
   } else if (options.json != "-") {
-    say("{} on {} GPUs of {}, {} seed{}\n", sim::jobs_text(*results, *experiment),
-        experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
-        options.seeds == 1 ? "" : "s");
+    say("{} on {} of {}, {}\n", sim::jobs_text(*results, *experiment),
+        count_of(experiment->cluster->gpu_count(), "GPU"), experiment->cluster->name(),
+        count_of(options.seeds, "seed"));
     print_table(*results);
     print_consent(*results);
   }
   if (options.json != "-") {
     if (results->jobs < kFewJobs)
-      complain(
-          fmt::format("{} jobs carry these ratios; with fewer than {} they say little: take "
-                      "more jobs, or more --seeds",
-                      results->jobs, kFewJobs));
+      complain(fmt::format(
+          "these ratios are of {}; with fewer than {} they say little: take more jobs, or more --seeds",
+          count_of(results->jobs, "job"), kFewJobs));
   }
   const bool repeatable = experiment->fixed_decision_time;
   if (!options.json.empty())

@@ -11,6 +11,7 @@
 
 #include "control/swell_conf.h"
 #include "core/cluster/gpu_type.h"
+#include "core/count_of.h"
 #include "sim/accounts.h"
 #include "slurm/live_slurm.h"
 #include "tools/doctor/child_process.h"
@@ -153,10 +154,10 @@ std::string site_page(const Site& site, const sim::Experiment& experiment,
   const cluster::Cluster& cluster = *site.cluster;
   std::vector<std::string> types;
   for (const cluster::GpuType& type : cluster.types()) types.push_back(type.name);
-  std::string page =
-      line_of("{} GPU jobs submitted in the last {}, on {} GPUs of {} nodes ({}).\n", results.jobs,
-              days == 1 ? "day" : fmt::format("{} days", days), cluster.gpu_count(),
-              cluster.nodes().size(), fmt::format("{}", fmt::join(types, ", ")));
+  std::string page = line_of(
+      "{} submitted in the last {}, on {} of {} ({}).\n", count_of(results.jobs, "GPU job"),
+      days == 1 ? std::string("day") : count_of(days, "day"), count_of(cluster.gpu_count(), "GPU"),
+      count_of(cluster.nodes().size(), "node"), fmt::format("{}", fmt::join(types, ", ")));
   if (!site.trace.left_out.empty()) page += line_of("Left out: {}.\n", site.trace.left_out_text());
   if (results.without_plan > 0)
     page += line_of("Left out: {} on whose number of GPUs no model of the mix has a plan.\n",

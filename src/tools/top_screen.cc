@@ -10,6 +10,7 @@
 
 #include "control/printable.h"
 #include "control/tag.h"
+#include "core/count_of.h"
 #include "tools/text_table.h"
 #include "tools/text_width.h"
 
@@ -115,11 +116,10 @@ std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const
                std::to_string(row.lent_gpus), max_text(row), row.decided_by,
                row.no_growth.empty() ? row.decided_why : row.no_growth});
   std::istringstream lines(fmt::format(
-      "Swell: {} GPUs: {} asked for (#), {} lent (+), {} idle (.); {} elastic jobs, {} jobs "
-      "wait\n{}\n{}\n{}\n{}",
-      use.all, use.busy - use.lent, use.lent, use.idle(), rows.size(), use.waiting_jobs,
-      bar(use, width), counters_of(metrics), metrics.is_object() ? withheld_of(metrics) : "",
-      table.text()));
+      "Swell: {}: {} asked for (#), {} lent (+), {} idle (.); {}, {} waiting\n{}\n{}\n{}\n{}",
+      count_of(use.all, "GPU"), use.busy - use.lent, use.lent, use.idle(),
+      count_of(rows.size(), "elastic job"), count_of(use.waiting_jobs, "job"), bar(use, width),
+      counters_of(metrics), metrics.is_object() ? withheld_of(metrics) : "", table.text()));
   std::string text;
   std::size_t shown = 0;
   for (std::string line; shown < height && std::getline(lines, line); ++shown)

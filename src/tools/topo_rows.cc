@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/count_of.h"
 #include "core/slurm_text/hostlist.h"
 #include "tools/output.h"
 #include "tools/text_table.h"
@@ -113,8 +114,9 @@ std::string cluster_text(const Fabric& fabric, const std::vector<std::string>& n
     gpus += gpus_of(fabric.node(n));
     told += fabric.node(n).description ? 1 : 0;
   }
-  std::string text = fmt::format("{} nodes, {} GPUs; {} nodes published their topology\n",
-                                 fabric.size(), gpus, told);
+  std::string text =
+      fmt::format("{}, {}; topology published by {}\n", count_of(fabric.size(), "node"),
+                  count_of(gpus, "GPU"), count_of(told, "node"));
   if (!fabric.calibration().date.empty())
     text +=
         line_of("calibrated {} with {}\n", fabric.calibration().date, fabric.calibration().method);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "core/count_of.h"
 #include "topo/numbers.h"
 
 namespace swell::topo {
@@ -70,9 +71,9 @@ int links_of(const GpuLink& link) {
 }  // namespace
 
 std::string drawing(const Machine& machine, const NodeDescription& node) {
-  std::string text = fmt::format("{}: {} GPUs, {} network ports",
-                                 machine.name.empty() ? "this node" : machine.name,
-                                 node.gpus.size(), node.ports.size());
+  std::string text =
+      fmt::format("{}: {}, {}", machine.name.empty() ? "this node" : machine.name,
+                  count_of(node.gpus.size(), "GPU"), count_of(node.ports.size(), "network port"));
   if (node.network_bytes_per_s() > 0)
     text += fmt::format(", {} out", gbit(node.network_bytes_per_s()));
   if (!node.leaf.empty()) text += fmt::format(", switch {}", node.leaf);

@@ -36,7 +36,7 @@ refused() { # WORD OPTION...
 how_many() {
   { printf 'submit_s,num_gpus,duration_s\n'; for ((i = 0; i < 400; ++i)); do printf '%s,2,600\n' "$i"; done; } > "$work/400.csv"
   "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --sample --policy fifo > "$work/said" 2> "$work/warned" &&
-    grep '^3 of 400 jobs of the trace (--sample --trace-gpus 2490: .*) on 16 GPUs' "$work/said" && grep '^swell: 3 jobs carry these ratios' "$work/warned" || { cat "$work/said"; return 1; }
+    grep '^3 of 400 jobs of the trace (--sample --trace-gpus 2490: .*) on 16 GPUs' "$work/said" && grep '^swell: these ratios are of 3 jobs' "$work/warned" || { cat "$work/said"; return 1; }
   "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --policy fifo > "$work/said" 2> "$work/warned" &&
     grep '^400 jobs of the trace on 16 GPUs' "$work/said" && [[ ! -s $work/warned ]] || { cat "$work/said"; return 1; }
   refused '--sample' --trace "$work/400.csv" --trace-gpus 16 &&

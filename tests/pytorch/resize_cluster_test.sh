@@ -42,7 +42,7 @@ switched_live() { # NAME: there and back and there; DDP without a checkpoint, wh
   if grep -q 'asked to leave' "$folder.out"; then
     [[ $1 != ddp-live ]] && grep -q 'longer than leaving; the workers are asked to leave' "$folder.out"
   else
-    (($(grep -c 'live: from 2 to 1 workers' "$folder.out") == 1))
+    (($(grep -c 'live: from 2 to 1 worker' "$folder.out") == 1))
   fi
 }
 # The worker on the job's own GPU trains on in its process; and how long it took from the order until the lent GPU was released.

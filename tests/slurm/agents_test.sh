@@ -137,7 +137,7 @@ floods_events() {
   attackers_job backup && hostile_link || return
   { hello_of "$mine" 2; for ((i = 0; i < 400; ++i)); do printf '{"type":"status","state":"ACTIVE","epoch":1,"workers":2,"stopped_s":0,"no_growth":"%s%s"}\n' "$i" "$(printf 'y%.0s' {1..2000})"; done; } >&"$in"
   within 60 at_least 90 events_of_job no-growth "$mine" && within 90 at_least 1 events_of_job events-left-out "$mine" || return
-  (($(events_of_job no-growth "$mine") < 250)) && ! grep -q 'y\{600\}' "$events" && swell history "$mine" | grep 'events of job .* were left out' && logged 'events of job .* were left out'
+  (($(events_of_job no-growth "$mine") < 250)) && ! grep -q 'y\{600\}' "$events" && swell history "$mine" | grep 'left out [0-9]* events of job' && logged 'left out [0-9]* events of job'
   local status=$?
   hang_up
   return $status

@@ -174,7 +174,7 @@ own_site() { # what Slurm's own database says of jobs that ran here
   within 60 ran && swell sim --site --days 1 > "$TMPDIR/page.txt" 2> "$TMPDIR/few.txt" || { cat "$TMPDIR"/{page,few}.txt; return 1; }
   grep -qE '^[0-9]+ GPU jobs submitted in the last day, on 12 GPUs of 3 nodes \(h100\)' "$TMPDIR/page.txt" &&
     grep -q '^Left out: .*1 ask for no GPU.* were lent to other jobs by Swell' "$TMPDIR/page.txt" && grep -qE '^all +[0-9]+ ' "$TMPDIR/page.txt" &&
-    grep -q 'jobs carry these ratios' "$TMPDIR/few.txt" || { cat "$TMPDIR"/{page,few}.txt; return 1; }
+    grep -q 'these ratios are of [0-9]* jobs' "$TMPDIR/few.txt" || { cat "$TMPDIR"/{page,few}.txt; return 1; }
 }
 check 'swell sim --site reads this cluster and its own jobs' own_site
 

@@ -69,7 +69,7 @@ resumed() {
 }
 check 'a job that is paused is lent nothing, and again once it is resumed; all of it in JSON, too' resumed
 wrong_asks() {
-  ! swell max "$first" 1 --json > said 2>&1 && grep 'at most 1 GPUs: the job has 2 of its own' said && ! swell pause 99999 --json > said 2>&1 && grep 'there is no job 99999' said
+  ! swell max "$first" 1 --json > said 2>&1 && grep 'at most 1 GPU: the job has 2 of its own' said && ! swell pause 99999 --json > said 2>&1 && grep 'there is no job 99999' said
 }
 check 'what cannot be is an error with its reason' wrong_asks
 

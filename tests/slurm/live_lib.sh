@@ -116,4 +116,4 @@ no_step_lost() {
 goes_on_live() { # the epoch that trains is not the first program's again: nobody began anew
   [[ $(awk '$6 == "new" && $2 > 1' "$out/began") == '' ]]
 }
-goes_on_with() { grep "live: $1 workers go on from the snapshot of step" "$work/$job.out"; }
+goes_on_with() { grep "live: $1 workers\? goe\?s\? on from the snapshot of step" "$work/$job.out"; }

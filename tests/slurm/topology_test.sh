@@ -62,7 +62,7 @@ check 'what was published survives a restart of slurmctld' survives_a_restart
 shows_the_cluster() {
   within 20 all_published && swell topo --cluster > shown || return
   cat shown
-  grep -q '^8 nodes, 32 GPUs; 8 nodes published their topology$' shown &&
+  grep -q '^8 nodes, 32 GPUs; topology published by 8 nodes$' shown &&
     grep -qE '^same node, NVLink +48 +450 +- +- +description' shown &&
     grep -qE '^same switch +4 +50 +100 +- +description +description' shown &&
     grep -qE '^across +24 +25 +50 +- +description +description' shown &&

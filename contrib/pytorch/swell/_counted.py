@@ -7,5 +7,5 @@ __all__ = ["counted"]
 
 
 def counted(number: int, one: str) -> str:
-    """Returns "1 worker", "2 workers": a number and what it counts, of which `one` is the singular."""
-    return f"{number} {one}" if number == 1 else f"{number} {one}s"
+    """Returns "1 worker", "2 workers", "2 passes": a number and what it counts, of which `one` is the singular."""
+    return f"{number} {one}{'' if number == 1 else 'es' if one.endswith(('s', 'ch')) else 's'}"

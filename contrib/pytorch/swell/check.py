@@ -19,6 +19,7 @@ import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from swell._counted import counted
 from swell._workers import Workers, python
 
 __all__ = ["Finding", "find_places", "main"]
@@ -317,11 +318,11 @@ class _Trial:
         if not left:
             made = self.progress()[0]
             why = ", and has not imported torch.optim, whose steps are counted" if not made and not self.has_torch() else ""
-            return (f"not seen: it did not get to {steps} steps within {self.patience_s:g} s, it made {made}{why}",
+            return (f"not seen: it did not get to {counted(steps, 'step')} within {self.patience_s:g} s, it made {made}{why}",
                     f"give it longer: --patience {max(10, 5 * self.patience_s):g}; or give arguments with which it starts and steps sooner" +
                     ("; a loop without PyTorch handles the signal by hand (README, By hand)" if why else ""))
         said = self.last_words()
-        return (f"not seen: it did not get to {steps} steps, it made {self.progress()[0]}: " +
+        return (f"not seen: it did not get to {counted(steps, 'step')}, it made {self.progress()[0]}: " +
                 ", ".join(f"rank {rank} left with {code}" for rank, code in left) + (f": {said}" if said else ""),
                 f"make it run with `torchrun --nproc_per_node={len(self.workers.processes)}`, and give arguments that make it train for longer than "
                 "a few steps")
@@ -384,7 +385,7 @@ def _try(trial: _Trial, how: dict[str, str], launchers: Sequence[tuple[int, str]
     trial.notes = [line.removeprefix("swell: ") for line in workers.said(0).splitlines() if line.startswith("swell: ") and " number of workers" in line]
     signal.good = workers.handle_signal()
     if not signal.good:
-        signal.seen = f"after {trial.progress()[0]} steps its workers have no handler for USR1: swellrun leaves such a script as it is, and it is lent nothing"
+        signal.seen = f"after {counted(trial.progress()[0], 'step')} its workers have no handler for USR1: swellrun leaves such a script as it is, and it is lent nothing"
         return findings
     signal.seen = "its workers have a handler for USR1"
     asked_at = trial.progress(1)[0]
@@ -394,7 +395,7 @@ def _try(trial: _Trial, how: dict[str, str], launchers: Sequence[tuple[int, str]
     if codes is None:
         gone = [rank for rank, process in enumerate(workers.processes) if process.poll() is not None]
         if not gone and trial.is_slow(asked_at):
-            agreement.untold(f"not seen: in the {trial.patience_s:g} s after the request it made {trial.progress(1)[0] - asked_at} steps; one took "
+            agreement.untold(f"not seen: in the {trial.patience_s:g} s after the request it made {counted(trial.progress(1)[0] - asked_at, 'step')}; one took "
                              f"{trial.longest_step_s:.1f} s before", f"give it longer: --patience {max(10, 5 * trial.patience_s):g}")
             return findings
         agreement.good = False

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import torch.utils.data
 
+from swell._counted import counted
 from swell._identity import check_same
 from swell._order import NEWEST_ORDER, order_of_epoch
 from swell._request import place
@@ -44,9 +45,9 @@ def pieces(batch: int, world: int, rank: int, micro_batch: int) -> list[Piece]:
     of all workers are the batch, each once.
     """
     if batch < 1 or micro_batch < 1:
-        raise ValueError(f"a batch of {batch} samples in passes of {micro_batch}: both must be 1 or more")
+        raise ValueError(f"a batch of {counted(batch, 'sample')} in passes of {micro_batch}: both must be 1 or more")
     if not 0 <= rank < world:
-        raise ValueError(f"rank {rank} of {world} workers: it must be from 0 to {world - 1}")
+        raise ValueError(f"rank {rank} of {counted(world, 'worker')}: it must be from 0 to {world - 1}")
     passes = -(-(-(-batch // world)) // micro_batch)
     first, last = rank * batch // world, (rank + 1) * batch // world
     mine = last - first
@@ -114,7 +115,7 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
         self.epoch_samples = self.length - self.length % global_batch if drop_last else self.length
         if self.epoch_samples < 1:
-            raise ValueError(f"the dataset has {self.length} samples, global_batch={global_batch} needs as many; give a "
+            raise ValueError(f"the dataset has {counted(self.length, 'sample')}, global_batch={global_batch} needs as many; give a "
                              "smaller global_batch, or drop_last=False")
         here = place()
         self.global_batch = global_batch
@@ -208,7 +209,7 @@ class ElasticIterable(torch.utils.data.IterableDataset[T]):
 
     def __iter__(self) -> Iterator[T]:
         if self.global_batch % self.world:
-            raise ValueError(f"global_batch={self.global_batch} does not divide over {self.world} workers; submit with "
+            raise ValueError(f"global_batch={self.global_batch} does not divide over {counted(self.world, 'worker')}; submit with "
                              f"--elastic=sizes={'/'.join(map(str, sizes(self.global_batch)))}")
         reader = torch.utils.data.get_worker_info()
         if reader is not None and reader.num_workers > 1:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/cluster/cluster.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -28,8 +30,8 @@ Result<void> check_node(const Node& node, std::size_t types) {
   if (node.gpus.empty())
     return Error(fmt::format("node {} has no GPUs; at least 1 is needed", node.name));
   if (node.gpus.size() > kMaxGpusPerNode)
-    return Error(fmt::format("node {} has {} GPUs; at most {} are supported", node.name,
-                             node.gpus.size(), kMaxGpusPerNode));
+    return Error(fmt::format("node {} has {}; at most {} are supported", node.name,
+                             count_of(node.gpus.size(), "GPU"), kMaxGpusPerNode));
   for (int type : node.gpus)
     if (type < 0 || static_cast<std::size_t>(type) >= types)
       return Error(fmt::format("node {} has a GPU of type number {}; there are {} types", node.name,
@@ -100,8 +102,8 @@ Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std:
 
 Result<Cluster> Cluster::with_classes(DistanceClasses classes) && {
   if (classes.groups.size() != nodes_.size())
-    return Error(fmt::format("distance classes of {} nodes; the cluster has {}",
-                             classes.groups.size(), nodes_.size()));
+    return Error(fmt::format("distance classes of {}; the cluster has {}",
+                             count_of(classes.groups.size(), "node"), nodes_.size()));
   const std::size_t levels = classes.groups[0].size();
   for (const std::vector<int>& groups : classes.groups)
     if (groups.size() != levels)

@@ -10,6 +10,7 @@
 
 #include "core/cluster/cluster.h"
 #include "core/cluster/node_description.h"
+#include "core/count_of.h"
 
 namespace swell::cluster {
 
@@ -130,7 +131,8 @@ Result<void> read_gpus(const Json& json, NodeDescription& node) {
   if (!types) return types.error();
   if (!json.has("g")) return {};
   if (!json.at("g").is_array() || json.at("g").size() > kMaxGpusPerNode)
-    return Error(fmt::format("\"g\" must be a list of at most {} GPUs", kMaxGpusPerNode));
+    return Error(
+        fmt::format("\"g\" must be a list of at most {}", count_of(kMaxGpusPerNode, "GPU")));
   for (const Json& each : json.at("g").items()) {
     Items items(each, fmt::format("GPU {}", node.gpus.size()));
     GpuDescription gpu;
@@ -171,7 +173,7 @@ Result<void> read_ports(const Json& json, NodeDescription& node) {
   if (!prefixes) return prefixes.error();
   if (!json.has("h")) return {};
   if (!json.at("h").is_array() || json.at("h").size() > kMaxPorts)
-    return Error(fmt::format("\"h\" must be a list of at most {} ports", kMaxPorts));
+    return Error(fmt::format("\"h\" must be a list of at most {}", count_of(kMaxPorts, "port")));
   Items subnets(json.has("s") ? json.at("s") : Json::array(), "subnets");
   std::vector<std::uint64_t> subnet;
   while (subnets.good() && !subnets.at_end()) subnet.push_back(subnets.hex());

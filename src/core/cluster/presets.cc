@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/cluster/presets.h"
 
+#include "core/count_of.h"
+
 #include <charconv>
 #include <fmt/format.h>
 #include <vector>
@@ -45,10 +47,8 @@ Cluster uniform_cluster(std::string name, const GpuType& type, int nodes, int gp
 
 Result<Cluster> preset(std::string_view name) {
   const Error unknown(fmt::format(
-      "there is no cluster preset \"{}\"; one is NODESxGPUS-TYPE, such as 8x8-h100 or 128x8-h100, or "
-      "several of these as 4x8-h100+4x8-l20, with 1 to {} nodes of 1 to {} GPUs of a type in the "
-      "catalogue",
-      name, kMaxNodes, kMaxGpusPerNode));
+      "there is no cluster preset \"{}\"; one is NODESxGPUS-TYPE, such as 8x8-h100 or 128x8-h100, or several of these as 4x8-h100+4x8-l20, with 1 to {} of 1 to {} of a type in the catalogue",
+      name, count_of(kMaxNodes, "node"), count_of(kMaxGpusPerNode, "GPU")));
   std::vector<GpuType> types;
   std::vector<Node> nodes;
   for (std::string_view rest = name; !rest.empty() || nodes.empty();) {

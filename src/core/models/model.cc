@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/models/model.h"
 
+#include "core/count_of.h"
+
 #include <fmt/format.h>
 
 namespace swell::models {
@@ -62,11 +64,11 @@ Result<void> check(const Model& model) {
       return Error(fmt::format("model {}: \"{}\" is {}; it must be at least 1", model.name,
                                field.name, field.value));
   if (model.head_dim == 0 && model.hidden % model.heads != 0)
-    return Error(fmt::format("model {}: {} heads do not divide the hidden width {}", model.name,
-                             model.heads, model.hidden));
+    return Error(fmt::format("model {}: {} do not divide the hidden width {}", model.name,
+                             count_of(model.heads, "head"), model.hidden));
   if (model.heads % model.kv_heads != 0)
-    return Error(fmt::format("model {}: {} key-value heads do not divide {} heads", model.name,
-                             model.kv_heads, model.heads));
+    return Error(fmt::format("model {}: {} key-value heads do not divide {}", model.name,
+                             model.kv_heads, count_of(model.heads, "head")));
   if (model.head_dim < 0 || model.positions < 0)
     return Error(
         fmt::format("model {}: \"head_dim\" is {} and \"positions\" is {}; neither may be negative",
@@ -84,9 +86,10 @@ Result<void> check(const Model& model) {
 
 Result<void> check_planned_for(const Model& model) {
   if (model.layers > kMostLayers || model.global_batch > kMostBatch)
-    return Error(fmt::format(
-        "{} layers and {} samples a step; at most {} layers and {} samples are planned for",
-        model.layers, model.global_batch, kMostLayers, kMostBatch));
+    return Error(fmt::format("{} and {} a step; at most {} and {} are planned for",
+                             count_of(model.layers, "layer"),
+                             count_of(model.global_batch, "sample"), count_of(kMostLayers, "layer"),
+                             count_of(kMostBatch, "sample")));
   return {};
 }
 

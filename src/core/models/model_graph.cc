@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/models/model_graph.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -95,7 +97,8 @@ Result<Operator> read_operator(const Json& json, int count) {
   }
   const Json inputs = json.at("inputs");
   if (!inputs.is_array() || inputs.size() > kMostInputs)
-    return Error(fmt::format("\"inputs\" must be a list of at most {} operators", kMostInputs));
+    return Error(
+        fmt::format("\"inputs\" must be a list of at most {}", count_of(kMostInputs, "operator")));
   for (const Json& input : inputs.items()) {
     const json_int_t from = input.is_integer() ? json_integer_value(input.get()) : -1;
     if (from < 0 || from >= count)
@@ -153,14 +156,14 @@ Result<void> read_repeats(const Json& json, Graph& graph) {
     const auto times = one.integer_at("times", 2, kMostExpanded);
     if (!times) return times.error().while_doing(where);
     if (*first < free || *first + *operators > count)
-      return Error(fmt::format(
-          "{}: operators {} to {} overlap another repeat or are not among the {} operators", where,
-          *first, *first + *operators - 1, count));
+      return Error(
+          fmt::format("{}: operators {} to {} overlap another repeat or are not among the {}",
+                      where, *first, *first + *operators - 1, count_of(count, "operator")));
     free = static_cast<int>(*first + *operators);
     expanded += (*times - 1) * *operators;
     if (expanded > kMostExpanded)
-      return Error(fmt::format("{}: with {} times the model has {} operators; at most {} are read",
-                               where, *times, expanded, kMostExpanded));
+      return Error(fmt::format("{}: with {} times the model has {}; at most {} are read", where,
+                               *times, count_of(expanded, "operator"), kMostExpanded));
     graph.repeats.push_back(
         {static_cast<int>(*first), static_cast<int>(*operators), static_cast<int>(*times)});
   }

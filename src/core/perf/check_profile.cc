@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/perf/check_profile.h"
 
+#include "core/count_of.h"
+
 #include <cmath>
 #include <fmt/format.h>
 
@@ -71,14 +73,14 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
   if (!(profile.last_activ_p_bytes >= 0)) return Error("last_activ_p_bytes must be 0 or more");
   for (const GroupObservation& seen : profile.groups) {
     if (seen.stage < 0 || seen.stage >= profile.plan.pp())
-      return Error(fmt::format("a group of stage {} was observed; the plan has {} stages",
-                               seen.stage, profile.plan.pp()));
+      return Error(fmt::format("a group of stage {} was observed; the plan has {}", seen.stage,
+                               count_of(profile.plan.pp(), "stage")));
     const plan::Stage& stage = profile.plan.stages[static_cast<std::size_t>(seen.stage)];
     const auto at = [&](const std::string& what) {
       return Error(fmt::format("stage {}: {}", seen.stage, what));
     };
     if (stage.layers < 1 && stage.units() < 1)
-      return at(fmt::format("it has {} layers; at least 1 is needed", stage.layers));
+      return at(fmt::format("it has {}; at least 1 is needed", count_of(stage.layers, "layer")));
     if (stage.tp < 1) return at(fmt::format("its TP degree is {}; at least 1 is needed", stage.tp));
     if (seen.group < 0 || seen.group >= stage.dp())
       return at(fmt::format("group {} was observed; it has {}", seen.group, stage.dp()));

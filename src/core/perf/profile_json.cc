@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/perf/profile_json.h"
 
+#include "core/count_of.h"
+
 #include <fmt/format.h>
 
 namespace swell::perf {
@@ -53,8 +55,9 @@ Result<void> name_types(plan::Plan& plan, const cluster::Cluster& cluster) {
         return Error(fmt::format("node \"{}\" is not in cluster {}", group.node, cluster.name()));
       const auto& gpus = cluster.node(*node).gpus;
       if (group.gpus.empty() || group.gpus.front() >= static_cast<int>(gpus.size()))
-        return Error(fmt::format("node {}: the plan uses {} of its {} GPUs", group.node,
-                                 group.gpus.empty() ? "none" : "another one than", gpus.size()));
+        return Error(fmt::format("node {}: the plan uses {} of its {}", group.node,
+                                 group.gpus.empty() ? "none" : "another one than",
+                                 count_of(gpus.size(), "GPU")));
       group.gpu_type = cluster.type(gpus[static_cast<std::size_t>(group.gpus.front())]).name;
     }
   return {};

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "core/cluster/cluster.h"
+#include "core/count_of.h"
 #include "core/models/model.h"
 #include "core/plan/max_passes.h"
 #include "core/schedule/named.h"
@@ -55,8 +56,8 @@ Result<TpGroup> read_group(const Json& json) {
   const Json gpus = json.at("gpus");
   if (!gpus.is_array()) return Error("\"gpus\" must be a list of GPU indexes");
   if (gpus.size() > cluster::kMaxGpusPerNode)
-    return Error(fmt::format("\"gpus\" lists {} GPUs; a node has at most {}", gpus.size(),
-                             cluster::kMaxGpusPerNode));
+    return Error(fmt::format("\"gpus\" lists {}; a node has at most {}",
+                             count_of(gpus.size(), "GPU"), cluster::kMaxGpusPerNode));
   for (const Json& gpu : gpus.items()) {
     if (!gpu.is_integer() || json_integer_value(gpu.get()) < 0 ||
         json_integer_value(gpu.get()) >= cluster::kMaxGpusPerNode)
@@ -82,10 +83,10 @@ Result<void> read_groups(const Json& json, int tp, std::vector<TpGroup>& groups)
   }
   const std::size_t degree = static_cast<std::size_t>(tp), gpus = all->gpus.size();
   if (gpus == 0 || gpus % degree != 0)
-    return Error(fmt::format("\"gpus\" lists {} GPUs of each node; a multiple of tp={} is needed",
-                             gpus, tp));
+    return Error(fmt::format("\"gpus\" lists {} of each node; a multiple of tp={} is needed",
+                             count_of(gpus, "GPU"), tp));
   if (groups.size() + nodes->size() * (gpus / degree) > kMaxGroups)
-    return Error(fmt::format("a stage has at most {} groups", kMaxGroups));
+    return Error(fmt::format("a stage has at most {}", count_of(kMaxGroups, "group")));
   for (const std::string& node : *nodes)
     for (auto gpu = all->gpus.begin(); gpu != all->gpus.end(); gpu += tp)
       groups.push_back({node, all->gpu_type, {gpu, gpu + tp}, all->local_batch});
@@ -174,7 +175,7 @@ Result<Stage> read_stage(const Json& json) {
   if (!groups.is_array()) return Error("\"groups\" must be a list of TP groups");
   for (const Json& item : groups.items()) {
     if (stage.groups.size() >= kMaxGroups)
-      return Error(fmt::format("a stage has at most {} groups", kMaxGroups));
+      return Error(fmt::format("a stage has at most {}", count_of(kMaxGroups, "group")));
     if (auto read = read_groups(item, stage.tp, stage.groups); !read)
       return read.error().while_doing(fmt::format("group {}", stage.groups.size()));
   }
@@ -194,13 +195,13 @@ Result<void> Plan::check_chunks() const {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const Stage& stage = stages[i];
     if (stage.chunks.size() != stages.front().chunks.size())
-      return Error(
-          fmt::format("stage {} lists {} chunks, stage 0 {}; all stages have the same "
-                      "number",
-                      i, stage.chunks.size(), stages.front().chunks.size()));
+      return Error(fmt::format("stage {} lists {}, stage 0 {}; all stages have the same number", i,
+                               count_of(stage.chunks.size(), "chunk"),
+                               stages.front().chunks.size()));
     for (const int chunk : stage.chunks)
       if (chunk < 0)
-        return Error(fmt::format("stage {} has a chunk of {} units; 0 is the least", i, chunk));
+        return Error(
+            fmt::format("stage {} has a chunk of {}; 0 is the least", i, count_of(chunk, "unit")));
     layers += stage.layers;
     units += stage.units();
     if (has_chunks() && stage.units() == 0)
@@ -209,20 +210,18 @@ Result<void> Plan::check_chunks() const {
   }
   if (!has_chunks()) return {};
   if (units < layers + 2 || (units - layers) % 2 != 0)
-    return Error(
-        fmt::format("its chunks have {} units; {} layers with embedding and head are {}, "
-                    "and each MTP head adds 2",
-                    units, layers, layers + 2));
+    return Error(fmt::format(
+        "its chunks have {}; {} with embedding and head are {}, and each MTP head adds 2",
+        count_of(units, "unit"), count_of(layers, "layer"), layers + 2));
   if (const long heads = (units - layers - 2) / 2; heads > models::kMostMtpHeads)
-    return Error(
-        fmt::format("its chunks have {} units, which are {} MTP heads beside {} layers; at "
-                    "most {} MTP heads are possible",
-                    units, heads, layers, models::kMostMtpHeads));
+    return Error(fmt::format("its chunks have {}, which are {} beside {}; at most {} are possible",
+                             count_of(units, "unit"), count_of(heads, "MTP head"),
+                             count_of(layers, "layer"),
+                             count_of(models::kMostMtpHeads, "MTP head")));
   if (static_cast<long>(stages.front().chunks.size()) > units)
-    return Error(
-        fmt::format("each stage lists {} chunks; there are {} units, and no more chunks "
-                    "are possible",
-                    stages.front().chunks.size(), units));
+    return Error(fmt::format("each stage lists {}; there are {}, and no more chunks are possible",
+                             count_of(stages.front().chunks.size(), "chunk"),
+                             count_of(units, "unit")));
   std::vector<long> found(stages.size(), 0);  // layers by stage: units 1 to `layers` of the model
   long next = 0;
   for (std::size_t chunk = 0; chunk < stages.front().chunks.size(); ++chunk)
@@ -233,8 +232,8 @@ Result<void> Plan::check_chunks() const {
     }
   for (std::size_t i = 0; i < stages.size(); ++i)
     if (found[i] != stages[i].layers)
-      return Error(fmt::format("stage {} says {} layers, its chunks have {}; make them equal", i,
-                               stages[i].layers, found[i]));
+      return Error(fmt::format("stage {} says {}, its chunks have {}; make them equal", i,
+                               count_of(stages[i].layers, "layer"), found[i]));
   return {};
 }
 
@@ -283,8 +282,9 @@ Result<void> Plan::check_schedule() const {
   if (const long passes = static_cast<long>(shape.stages) * shape.chunks * shape.micro_batches;
       passes > kMaxPasses)
     return Error(fmt::format(
-        "\"schedule\": {} stages of {} chunks make {} passes of {} micro-batches; at most {} are read, so use fewer chunks or micro-batches",
-        shape.stages, shape.chunks, passes, shape.micro_batches, kMaxPasses));
+        "\"schedule\": {} of {} make {} of {}; at most {} are read, so use fewer chunks or micro-batches",
+        count_of(shape.stages, "stage"), count_of(shape.chunks, "chunk"), count_of(passes, "pass"),
+        count_of(shape.micro_batches, "micro-batch"), kMaxPasses));
   if (auto good = schedule::check_shape(shape); !good)
     return good.error().while_doing("\"schedule\"");
   const auto read = schedule::schedule_for(schedule, shape);

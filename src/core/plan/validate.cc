@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "core/count_of.h"
 #include "core/models/chain.h"
 
 namespace swell::plan {
@@ -21,8 +22,8 @@ class Check {
   Result<void> run() {
     if (plan_.stages.empty()) return Error("the plan has no stages; at least 1 is needed");
     if (plan_.micro_batches < 1)
-      return Error(
-          fmt::format("the plan has {} micro-batches; at least 1 is needed", plan_.micro_batches));
+      return Error(fmt::format("the plan has {}; at least 1 is needed",
+                               count_of(plan_.micro_batches, "micro-batch")));
     if (auto good = plan_.check_chunks(); !good) return good.error();
     if (auto good = plan_.check_schedule(); !good) return good.error();
     long layers = 0, units = 0;
@@ -33,24 +34,26 @@ class Check {
       units += plan_.stages[i].units();
     }
     if (layers != model_.layers)
-      return Error(fmt::format("the stages have {} layers in all; model {} has {}", layers,
-                               model_.name, model_.layers));
+      return Error(fmt::format("the stages have {} in all; model {} has {}",
+                               count_of(layers, "layer"), model_.name, model_.layers));
     const long needed = models::Chain::units(model_.layers, model_.mtp_heads);
     if (plan_.has_chunks() && units != needed)
-      return Error(
-          fmt::format("its chunks have {} units; model {} with {} layers and {} MTP heads has {}",
-                      units, model_.name, model_.layers, model_.mtp_heads, needed));
+      return Error(fmt::format("its chunks have {}; model {} with {} and {} has {}",
+                               count_of(units, "unit"), model_.name,
+                               count_of(model_.layers, "layer"),
+                               count_of(model_.mtp_heads, "MTP head"), needed));
     return {};
   }
 
  private:
   Result<void> stage(const Stage& stage) {
     if (stage.layers < 1 && stage.units() == 0)
-      return Error(fmt::format("it has {} layers; every stage needs at least 1", stage.layers));
+      return Error(
+          fmt::format("it has {}; every stage needs at least 1", count_of(stage.layers, "layer")));
     if (stage.groups.empty()) return Error("it has no TP groups; every stage needs at least 1");
     if (stage.tp < 1 || model_.heads % stage.tp != 0)
-      return Error(fmt::format("its TP degree is {}; it must divide the {} heads of model {}",
-                               stage.tp, model_.heads, model_.name));
+      return Error(fmt::format("its TP degree is {}; it must divide the {} of model {}", stage.tp,
+                               count_of(model_.heads, "head"), model_.name));
     long samples = 0;
     for (std::size_t j = 0; j < stage.groups.size(); ++j) {
       if (auto good = group(stage.groups[j], stage.tp); !good)
@@ -59,15 +62,16 @@ class Check {
     }
     if (samples * plan_.micro_batches != model_.global_batch)
       return Error(fmt::format(
-          "its groups have {} samples of each of {} micro-batches; together they must be the global batch of {}",
-          samples, plan_.micro_batches, model_.global_batch));
+          "its groups have {} of each of {}; together they must be the global batch of {}",
+          count_of(samples, "sample"), count_of(plan_.micro_batches, "micro-batch"),
+          model_.global_batch));
     return {};
   }
 
   Result<void> group(const TpGroup& group, int tp) {
     if (static_cast<int>(group.gpus.size()) != tp)
-      return Error(
-          fmt::format("it has {} GPUs; the stage's TP degree asks for {}", group.gpus.size(), tp));
+      return Error(fmt::format("it has {}; the stage's TP degree asks for {}",
+                               count_of(group.gpus.size(), "GPU"), tp));
     if (group.local_batch < 1)
       return Error(fmt::format("its local batch is {}; every group needs at least 1 sample",
                                group.local_batch));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/planner/chunked.h"
+#include "core/count_of.h"
 #include "core/plan/max_passes.h"
 
 #include <algorithm>
@@ -32,11 +33,12 @@ std::optional<Solution> chunked(Evaluator& evaluator, const plan::Layout& skelet
       if (!evaluator.memory().fits(placed.layout)) continue;
       const double seconds = evaluator.seconds(placed.layout);
       if (!(seconds < (best ? best->seconds : unless))) continue;
-      best = Solution{std::move(placed.layout),
-                      {},
-                      seconds,
-                      fmt::format("PP: {} stages of {} chunks, interleaved, placed by {}",
-                                  skeleton.pp(), chunks, placed.rule)};
+      best = Solution{
+          std::move(placed.layout),
+          {},
+          seconds,
+          fmt::format("PP: {} of {}, interleaved, placed by {}", count_of(skeleton.pp(), "stage"),
+                      count_of(chunks, "chunk"), placed.rule)};
     }
   }
   return best;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <numeric>
 
+#include "core/count_of.h"
 #include "core/planner/growing_plan.h"
 #include "core/planner/refine.h"
 
@@ -122,7 +123,7 @@ class Search {
     const double seconds = evaluator_.finish(layout);
     if (seconds < best_.seconds)
       best_ = {std::move(layout), std::move(idle), seconds,
-               fmt::format("search: {} stages", sizes.size())};
+               fmt::format("search: {}", count_of(sizes.size(), "stage"))};
     return seconds;
   }
 

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "core/count_of.h"
 #include "core/schedule/list_schedule.h"
 #include "core/schedule/named.h"
 
@@ -299,8 +300,8 @@ Result<FoundSchedule> search_schedule(const ScheduleProblem& problem, Executor& 
     if (const auto valid = costs.check(costs.shape); !valid) return valid.error();
     if (!problem.limit_bytes.empty() &&
         problem.limit_bytes.size() != static_cast<std::size_t>(costs.shape.stages))
-      return Error(fmt::format("memory is given for {} stages, the plan has {}",
-                               problem.limit_bytes.size(), costs.shape.stages));
+      return Error(fmt::format("memory is given for {}, the plan has {}",
+                               count_of(problem.limit_bytes.size(), "stage"), costs.shape.stages));
   }
   return Search(problem, executor).run();
 }

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <limits>
 
+#include "core/count_of.h"
 #include "core/perf/chunk_costs.h"
 #include "core/schedule/named.h"
 
@@ -35,9 +36,8 @@ bool fits(const schedule::Evaluation& prediction, const std::vector<double>& roo
 
 Error nothing_fits(const plan::Layout& skeleton, std::string_view name) {
   return Error(fmt::format(
-      "no placement of the model's units on {} stages fits memory under schedule {}; give it more "
-      "GPUs",
-      skeleton.pp(), name));
+      "no placement of the model's units on {} fits memory under schedule {}; give it more GPUs",
+      count_of(skeleton.pp(), "stage"), name));
 }
 
 /// The fastest of `placed` under the schedule that `make` gives for its shape.

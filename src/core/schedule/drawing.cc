@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/schedule/drawing.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -45,8 +47,8 @@ Result<std::string> to_svg(const Schedule& schedule, const Costs& costs) {
   std::size_t passes = 0;
   for (const Order& order : schedule.orders) passes += order.size();
   if (passes > kMaxDrawnPasses)
-    return Error(
-        fmt::format("the schedule has {} passes; at most {} are drawn", passes, kMaxDrawnPasses));
+    return Error(fmt::format("the schedule has {}; at most {} are drawn", count_of(passes, "pass"),
+                             kMaxDrawnPasses));
   const Evaluation found = evaluate(*graph, costs);
   const double scale = found.seconds > 0 ? (kWidth - kLeft - kRight) / found.seconds : 0;
   const double height = kTop + kRow * schedule.shape.stages + 10;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/schedule/evaluate.h"
 
+#include "core/count_of.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -23,8 +25,8 @@ std::vector<double> times_of(const Graph& graph, const Costs& costs) {
 
 Result<void> check_list(const std::vector<double>& list, const char* what, int stages) {
   if (!list.empty() && list.size() != static_cast<std::size_t>(stages))
-    return Error(
-        fmt::format("{} are given for {} stages, the plan has {}", what, list.size(), stages));
+    return Error(fmt::format("{} are given for {}, the plan has {}", what,
+                             count_of(list.size(), "stage"), stages));
   for (std::size_t i = 0; i < list.size(); ++i)
     if (!std::isfinite(list[i]) || list[i] < 0)
       return Error(fmt::format("{} of stage {} are {}; a finite number of 0 or more is needed",
@@ -56,10 +58,9 @@ const ChunkCost& Costs::at(int stage, int chunk) const noexcept {
 Result<void> Costs::check(const Shape& of) const {
   if (shape.stages != of.stages || shape.chunks != of.chunks ||
       chunks.size() != static_cast<std::size_t>(of.stages) * static_cast<std::size_t>(of.chunks))
-    return Error(
-        fmt::format("times are given for {} stages of {} chunks, the plan has {} of {}; "
-                    "measure this plan",
-                    shape.stages, shape.chunks, of.stages, of.chunks));
+    return Error(fmt::format(
+        "times are given for {} of {}, the plan has {} of {}; measure this plan",
+        count_of(shape.stages, "stage"), count_of(shape.chunks, "chunk"), of.stages, of.chunks));
   for (int stage = 0; stage < shape.stages; ++stage)
     for (int chunk = 0; chunk < shape.chunks; ++chunk) {
       const ChunkCost& cost = at(stage, chunk);

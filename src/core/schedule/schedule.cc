@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "core/schedule/walk.h"
 
 namespace swell::schedule {
@@ -21,8 +22,9 @@ Result<void> check_order(const Shape& shape, int stage, const Order& order, bool
     const Operation& one = order[i];
     if (one.chunk < 0 || one.chunk >= shape.chunks || one.micro_batch < 0 ||
         one.micro_batch >= shape.micro_batches || one.kind > Kind::weights)
-      return Error(fmt::format("stage {}: {} is not a pass of {} chunks and {} micro-batches",
-                               stage, to_string(one), shape.chunks, shape.micro_batches));
+      return Error(fmt::format("stage {}: {} is not a pass of {} and {}", stage, to_string(one),
+                               count_of(shape.chunks, "chunk"),
+                               count_of(shape.micro_batches, "micro-batch")));
     int& due = made(one.kind, one.chunk);
     if (one.micro_batch < due)
       return Error(fmt::format("stage {}: the order repeats {}; each pass is made once", stage,
@@ -80,20 +82,21 @@ bool Schedule::splits_weights() const noexcept {
 
 Result<void> check_shape(const Shape& shape) {
   if (shape.stages < 1 || shape.stages > kMaxStages)
-    return Error(
-        fmt::format("a schedule of {} stages; 1 to {} are possible", shape.stages, kMaxStages));
+    return Error(fmt::format("a schedule of {}; 1 to {} are possible",
+                             count_of(shape.stages, "stage"), kMaxStages));
   if (shape.chunks < 1 || shape.chunks > kMaxChunks)
-    return Error(fmt::format("a schedule of {} chunks a stage; 1 to {} are possible", shape.chunks,
-                             kMaxChunks));
+    return Error(fmt::format("a schedule of {} a stage; 1 to {} are possible",
+                             count_of(shape.chunks, "chunk"), kMaxChunks));
   if (shape.micro_batches < 1 || shape.micro_batches > kMaxMicroBatches)
-    return Error(fmt::format("a schedule of {} micro-batches; 1 to {} are possible",
-                             shape.micro_batches, kMaxMicroBatches));
+    return Error(fmt::format("a schedule of {}; 1 to {} are possible",
+                             count_of(shape.micro_batches, "micro-batch"), kMaxMicroBatches));
   const long operations = long{kKinds} * shape.stages * shape.chunks * shape.micro_batches;
   if (operations > kMaxOperations)
-    return Error(
-        fmt::format("{} stages of {} chunks and {} micro-batches make {} operations; at "
-                    "most {} are possible, so use fewer chunks or micro-batches",
-                    shape.stages, shape.chunks, shape.micro_batches, operations, kMaxOperations));
+    return Error(fmt::format(
+        "{} of {} and {} make {}; at most {} are possible, so use fewer chunks or micro-batches",
+        count_of(shape.stages, "stage"), count_of(shape.chunks, "chunk"),
+        count_of(shape.micro_batches, "micro-batch"), count_of(operations, "operation"),
+        kMaxOperations));
   return {};
 }
 
@@ -102,9 +105,8 @@ Result<void> check_orders(const Schedule& schedule) {
   if (const auto valid = check_shape(shape); !valid) return valid;
   if (schedule.orders.size() != static_cast<std::size_t>(shape.stages))
     return Error(
-        fmt::format("the schedule has the orders of {} stages, and is for {}; give each "
-                    "stage one",
-                    schedule.orders.size(), shape.stages));
+        fmt::format("the schedule has the orders of {}, and is for {}; give each stage one",
+                    count_of(schedule.orders.size(), "stage"), shape.stages));
   const bool splits = schedule.splits_weights();
   for (int stage = 0; stage < shape.stages; ++stage)
     if (const auto valid =
@@ -122,11 +124,11 @@ Result<void> check(const Schedule& schedule) {
 Result<void> check(const Schedule& schedule, const Shape& shape) {
   const Shape& own = schedule.shape;
   if (own != shape)
-    return Error(
-        fmt::format("the schedule is for {} stages of {} chunks and {} micro-batches, the "
-                    "plan has {} of {} and {}; use a schedule of this plan",
-                    own.stages, own.chunks, own.micro_batches, shape.stages, shape.chunks,
-                    shape.micro_batches));
+    return Error(fmt::format(
+        "the schedule is for {} of {} and {}, the plan has {} of {} and {}; use a schedule of this plan",
+        count_of(own.stages, "stage"), count_of(own.chunks, "chunk"),
+        count_of(own.micro_batches, "micro-batch"), shape.stages, shape.chunks,
+        shape.micro_batches));
   return check(schedule);
 }
 

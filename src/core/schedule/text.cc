@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "core/count_of.h"
 #include "core/schedule/named.h"
 
 namespace swell::schedule {
@@ -139,7 +140,8 @@ class Reader {
   }
 
   Error too_long() const {
-    return Error(fmt::format("the schedule has more than {} operations", kMaxOperations));
+    return Error(
+        fmt::format("the schedule has more than {}", count_of(kMaxOperations, "operation")));
   }
 
   static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -195,7 +197,7 @@ Result<Schedule> parse(std::string_view text) {
       if (!order)
         return order.error().while_doing(fmt::format("line {} of the schedule", line_number));
       if (schedule.shape.stages == kMaxStages)
-        return Error(fmt::format("the schedule has more than {} stages", kMaxStages));
+        return Error(fmt::format("the schedule has more than {}", count_of(kMaxStages, "stage")));
       left -= order->size();
       number_micro_batches(*order, schedule.shape);
       ++schedule.shape.stages;
@@ -219,10 +221,10 @@ Result<Schedule> schedule_for(std::string_view said, const Shape& shape) {
   if (!read) return read.error();
   if (read->shape != shape)
     return Error(fmt::format(
-        "the schedule is for {} stages, {} chunks and {} micro-batches, the plan has {}, {} and {}; "
-        "give one of the plan's",
-        read->shape.stages, read->shape.chunks, read->shape.micro_batches, shape.stages,
-        shape.chunks, shape.micro_batches));
+        "the schedule is for {}, {} and {}, the plan has {}, {} and {}; give one of the plan's",
+        count_of(read->shape.stages, "stage"), count_of(read->shape.chunks, "chunk"),
+        count_of(read->shape.micro_batches, "micro-batch"), shape.stages, shape.chunks,
+        shape.micro_batches));
   return read;
 }
 

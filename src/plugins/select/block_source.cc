@@ -10,6 +10,7 @@
 #include <string>
 
 #include "control/background_thread.h"
+#include "core/count_of.h"
 #include "slurm/fabric_source.h"
 #include "slurm/live_slurm.h"
 
@@ -93,9 +94,10 @@ class Source final : public control::BackgroundThread {
     if (said_ && (blocks == before || (blocks && before && *blocks == *before))) return;
     said_ = true;
     const std::string text =
-        blocks ? fmt::format("swell: select: {} nodes under {} switches or blocks", blocks->nodes,
-                             blocks->leaves.size())
-               : fmt::format("swell: select: {}, so cons_tres decides alone", otherwise);
+        blocks
+            ? fmt::format("swell: select: {} under {} or blocks", count_of(blocks->nodes, "node"),
+                          count_of(blocks->leaves.size(), "switch"))
+            : fmt::format("swell: select: {}, so cons_tres decides alone", otherwise);
     if (log_.info != nullptr) log_.info(text.c_str());
     published().store(std::move(blocks));
   }
@@ -108,10 +110,9 @@ class Source final : public control::BackgroundThread {
     else if (!before || *before != absent)
       published_absent().store(std::make_shared<const Absent>(absent));
     if (news == AbsenceWatch::News::waits)
-      say(
-          fmt::format("swell: select: {} nodes with GPUs have not registered since slurmctld "
-                      "started: no job starts there until they do",
-                      absent.count));
+      say(fmt::format(
+          "swell: select: not registered since slurmctld started: {} with GPUs; no job starts there until then",
+          count_of(absent.count, "node")));
     else if (news == AbsenceWatch::News::all_there)
       say("swell: select: all nodes with GPUs have registered");
     else if (news == AbsenceWatch::News::gave_up)

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <queue>
 
+#include "core/count_of.h"
 #include "core/plan/chunks.h"
 #include "core/schedule/named.h"
 #include "sim/judge/collectives.h"
@@ -391,20 +392,21 @@ Result<void> Pipeline::check(const plan::Layout& layout) const {
       !valid)
     return valid;
   if (loads.size() != static_cast<std::size_t>(own.stages) * static_cast<std::size_t>(own.chunks))
-    return Error(fmt::format("{} chunks are given; the schedule is for {} stages of {} chunks",
-                             loads.size(), own.stages, own.chunks));
+    return Error(fmt::format("{} are given; the schedule is for {} of {}",
+                             count_of(loads.size(), "chunk"), count_of(own.stages, "stage"),
+                             count_of(own.chunks, "chunk")));
   for (std::size_t at = 0; at < loads.size(); ++at)
     if (const models::Load& load = loads[at];
         std::min({load.embeddings, load.layers, load.heads, load.modules}) < 0)
-      return Error(fmt::format(
-          "stage {}: a chunk has {} layers, {} heads and {} MTP modules; none "
-          "may be negative",
-          at / static_cast<std::size_t>(own.chunks), load.layers, load.heads, load.modules));
+      return Error(fmt::format("stage {}: a chunk has {}, {} and {}; none may be negative",
+                               at / static_cast<std::size_t>(own.chunks),
+                               count_of(load.layers, "layer"), count_of(load.heads, "head"),
+                               count_of(load.modules, "MTP module")));
   for (int i = 0; i < layout.pp(); ++i)
     if (const int layers = stage(i).layers;
         layers != layout.stages[static_cast<std::size_t>(i)].layers)
-      return Error(fmt::format("stage {}: its {} chunks have {} layers; the stage has {}", i,
-                               own.chunks, layers,
+      return Error(fmt::format("stage {}: its {} have {}; the stage has {}", i,
+                               count_of(own.chunks, "chunk"), count_of(layers, "layer"),
                                layout.stages[static_cast<std::size_t>(i)].layers));
   return {};
 }

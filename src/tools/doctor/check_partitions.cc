@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/cluster/node_description.h"
+#include "core/count_of.h"
 #include "slurm/release.h"
 #include "tools/doctor/checks.h"
 
@@ -295,8 +296,8 @@ void check_topology(const Site& site, Findings& findings) {
   if (with_gpus == 0) return;
   if (published > 0)
     return findings.push_back(
-        good("topology", fmt::format("{} of {} nodes with GPUs publish what they are made of",
-                                     published, with_gpus)));
+        good("topology", fmt::format("{} of {} with GPUs publish what they are made of", published,
+                                     count_of(with_gpus, "node"))));
   findings.push_back(warning(
       "topology",
       "no node publishes what it is made of, so that companions go to any node: slurmd reads slurm.conf and plugstack.conf "

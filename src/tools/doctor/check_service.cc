@@ -9,6 +9,7 @@
 #include "control/elastic_spec.h"
 #include "control/tag.h"
 #include "core/compute_mode.h"
+#include "core/count_of.h"
 #include "slurm/release.h"
 #include "tools/doctor/checks.h"
 
@@ -111,9 +112,8 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
   }
   if (short_of.empty()) {
     findings.push_back(
-        good("grace of the jobs",
-             fmt::format("{} elastic job{}, none asks for more than GraceTime ({} s)", elastic,
-                         elastic == 1 ? "" : "s", *given)));
+        good("grace of the jobs", fmt::format("{}, none asks for more than GraceTime ({} s)",
+                                              count_of(elastic, "elastic job"), *given)));
     return;
   }
   const bool by_qos = !site.swell_conf->expansion_qos.empty();

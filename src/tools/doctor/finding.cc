@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "tools/output.h"
 
 namespace swell::tools::doctor {
@@ -25,8 +26,7 @@ long count(const Findings& findings, Level level) {
 }
 
 std::string number_of(long count, const char* thing) {
-  return fmt::format("{} {}{}", count == 0 ? "no" : std::to_string(count), thing,
-                     count == 1 ? "" : "s");
+  return count == 0 ? fmt::format("no {}s", thing) : count_of(count, thing);
 }
 
 }  // namespace

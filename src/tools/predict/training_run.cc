@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/count_of.h"
 #include "tools/predict/csv.h"
 
 namespace swell::predict {
@@ -44,8 +45,8 @@ Result<std::vector<TrainingRun>> training_runs_from_csv(std::string_view text) {
     run.recompute = recompute ? csv->field(row, *recompute) : "full";
     if (run.micro_batches() < 1)
       return Error(fmt::format(
-          "row {}: a global batch of {} is less than one micro-batch of {} for each of {} replicas",
-          row + 1, run.global_batch, run.micro_batch, run.dp));
+          "row {}: a global batch of {} is less than one micro-batch of {} for each of {}", row + 1,
+          run.global_batch, run.micro_batch, count_of(run.dp, "replica")));
     runs.push_back(std::move(run));
   }
   if (runs.empty()) return Error("there are no rows below the header");

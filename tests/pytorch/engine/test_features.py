@@ -264,7 +264,7 @@ def test_random_weights_are_drawn_as_the_family_says():
     (lambda: models.PLANS["dp2"].check(4, 12, 3), "is for 2 workers, there are 3"),
     (lambda: models.plan(1, (3, 1, [12])).check(4, 12, 1), "has 3 layers, the model 4"),
     (lambda: models.plan(1, (2, 1, [12]), (2, 1, [6, 5])).check(4, 12, 3), "stage 1 computes 11 samples"),
-    (lambda: models.plan(1, (2, 1, [12], 1, 1), (2, 1, [12], 2)).check(4, 12, 2), "stage 1 has 1 chunks, another one 2; give every stage as many"),
+    (lambda: models.plan(1, (2, 1, [12], 1, 1), (2, 1, [12], 2)).check(4, 12, 2), "stage 1 has 1 chunk, another one 2; give every stage as many"),
     (lambda: models.plan(1, (4, 1, [12], 2, 3)).check(4, 12, 1), "the chunks have 5 units; embedding, 4 layers and head are 6, so give that many, or 4"),
     (lambda: models.plan(1, (4, 1, [12], 5, 5)).check(4, 12, 1), "the chunks have 10 units, 2 MTP heads with their losses among them"),
     (lambda: models.plan(1, (4, 1, [12], 3, 3), (0, 1, [12], 0, 0)).check(4, 12, 2), "stage 1 has no unit in any of its chunks"),

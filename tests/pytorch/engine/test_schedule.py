@@ -93,7 +93,7 @@ def test_the_engine_says_what_is_wrong_with_a_schedule(tmp_path):
     for order, plan, words in [
             ("fastest", whole, 'no schedule is called "fastest", and no file; use 1f1b, gpipe, interleaved'),
             ("1f1b", chunks, "1f1b runs one chunk on each stage, the plan has 2; use interleaved"),
-            ("FBFB", chunks, "1 stages of 1 chunks and 2 micro-batches, the plan has 1 of 2 and 2; use a schedule of this plan"),
+            ("FBFB", chunks, "1 stage of 1 chunk and 2 micro-batches, the plan has 1 of 2 and 2; use a schedule of this plan"),
             (str(tmp_path / "orders"), whole, "orders: line 2 of the schedule: column 2: 'Q' is not F, B, W")]:
         with pytest.raises(ValueError, match=re.escape(words)):
             engine(order, plan)

@@ -79,7 +79,7 @@ Test(history, what_waits_for_a_reader_is_written_at_the_end_or_said_to_be_lost) 
     said.wait_for_line();
   }
   cr_assert_eq(said.lines().size(), 2u);
-  cr_assert(said.lines()[1].starts_with("1 records of the history are lost"), "%s",
+  cr_assert(said.lines()[1].starts_with("the history has lost 1 record"), "%s",
             said.lines()[1].c_str());
 }
 

@@ -282,7 +282,7 @@ const Case kCases[] = {
        w.slurm.run(54, "node4", 7, "");
        w.step();
      },
-     "it could have 1 GPUs more, and no job is grown by less than a tenth of what it has"},
+     "it could have 1 GPU more, and no job is grown by less than a tenth of what it has"},
     {"no CPUs",
      [](Waiter& w) {
        for (slurm::NodeRecord& node : w.slurm.now.nodes) node.cpus_used = 60;

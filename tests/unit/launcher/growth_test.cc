@@ -29,7 +29,7 @@ Test(growth, each_pause_is_twice_as_long_and_the_last_has_no_end) {
 Test(growth, a_pause_s_reason_comes_before_deaf_workers) {
   Growth growth({});
   cr_assert_eq(growth.reason_against(running(1)),
-               std::string("1 of 4 workers have no handler for USR1 yet"));
+               std::string("1 of 4 workers has no handler for USR1 yet"));
   growth.pause(0, "it failed", false);
   cr_assert_eq(growth.reason_against(running(1)), std::string("it failed"));
   growth.resume_if_due(1e6);

@@ -87,7 +87,7 @@ Test(live, a_plan_that_waits_is_refused_where_the_gpus_are_others_by_then) {
   cr_assert(run.orders.back().to == (Workers{{0, 0}}), "what is needed elsewhere comes first");
   run.committed(3);
   for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 2); });
-  cr_assert_neq(run.machine.status().plan_refused.find("1 GPUs on node2, where the job has 0"),
+  cr_assert_neq(run.machine.status().plan_refused.find("1 GPU on node2, where the job has 0"),
                 std::string::npos, "%s", run.machine.status().plan_refused.c_str());
 }
 

@@ -178,9 +178,8 @@ Test(live, the_owner_reads_why_gpus_go_back_that_a_growth_would_have_used) {
   outcome.why = runtime::kCalledOff;
   run.event([&] { run.machine.switched(run.now, 1, outcome); });
   cr_assert_eq(run.machine.status().switched, "called off in prepare: GPUs go back: " + reason);
-  cr_assert_neq(
-      run.said.find("still 1 workers, the switch was called off: GPUs go back: " + reason),
-      std::string::npos, "%s", run.said.c_str());
+  cr_assert_neq(run.said.find("still 1 worker, the switch was called off: GPUs go back: " + reason),
+                std::string::npos, "%s", run.said.c_str());
 }
 
 Test(live, a_reclaim_that_is_told_twice_goes_on) {

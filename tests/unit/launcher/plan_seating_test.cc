@@ -75,7 +75,7 @@ Test(plan_seating, a_plan_that_does_not_fit_is_refused_with_the_reason) {
   cr_assert_eq(refusal(plan_of({{"node1", {0}}, {"node2", {4}}, {"node2", {6}}, {"node2", {7}}})),
                std::string("it uses 3 GPUs on node2, where the job has 2"));
   cr_assert_eq(refusal(plan_of({{"node3", {0}}})),
-               std::string("it uses 1 GPUs on node3, where the job has 0"));
+               std::string("it uses 1 GPU on node3, where the job has 0"));
   cr_assert_eq(refusal(plan_of({{"node1", {0}}, {"node1", {0}}})),
                std::string("it uses GPU 0 of node1 twice"));
   cr_assert_eq(refusal(plan_of({{"node1", {0}}}, 2)),

@@ -159,7 +159,7 @@ Test(basic, what_the_job_does_not_have_is_left_to_srun_to_refuse) {
   const std::vector<NodeShare> one = {share("n1", 4)};
   Options options;
   options.nodes = {2, 2};
-  cr_assert_neq(cut(options, one).find("2 nodes are asked for"), std::string::npos);
+  cr_assert_neq(cut(options, one).find("asked for 2 nodes"), std::string::npos);
   options = {};
   options.node_list = {"n9"};
   cr_assert_neq(cut(options, one).find("n9 is not a node of the job"), std::string::npos);
@@ -169,7 +169,7 @@ Test(basic, what_the_job_does_not_have_is_left_to_srun_to_refuse) {
   options = {};
   options.cpus_per_gpu = 2000000000;
   options.gpus_per_task = 2;
-  cr_assert_neq(cut(options, one).find("CPUs a worker are asked for"), std::string::npos);
+  cr_assert_neq(cut(options, one).find("CPUs a worker: the job has"), std::string::npos);
 }
 
 Test(basic, a_job_without_gpus_has_no_elastic_shape) {
@@ -187,6 +187,6 @@ Test(basic, workers_share_what_cpus_there_are) {
   cr_assert_neq(basic_workers(7, options, {share("n1", 4, 1)})
                     .error()
                     .message()
-                    .find("2 CPUs a worker are asked for: the job has 1 CPUs"),
+                    .find("asked for 2 CPUs a worker: the job has 1 CPU"),
                 std::string::npos);
 }

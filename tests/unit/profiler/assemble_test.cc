@@ -148,7 +148,7 @@ Test(assemble, refuses_ranks_of_another_plan_and_bodies_that_are_wrong) {
   cr_assert_eq(assemble(plan, {}).error().message(), "no rank has reported a profile");
   rank.role.group = 0;
   cr_assert_eq(assemble(plan, {rank}).error().message(),
-               "stage 0, group 0 reports 1 layers; the plan has 8 there");
+               "stage 0, group 0 reports 1 layer; the plan has 8 there");
   rank.role.layers = 8;
   rank.micro_batches = 3;
   cr_assert_eq(assemble(plan, {rank}).error().message(),

@@ -138,7 +138,7 @@ Test(device_memory, without_a_driver_a_gpu_or_sharing_there_is_a_sentence) {
             none.error().message().c_str());
   cr_assert(Device::open(0, "libc.so.6").error().message().ends_with(" has no cuInit"));
   cr_assert_eq(Device::open(3, SWELL_STAND_IN_CUDA).error().message(),
-               "this process has 1 GPUs; there is no GPU 3, as they count from 0");
+               "this process has 1 GPU; there is no GPU 3, as they count from 0");
   setenv("STAND_IN_NO_SHARING", "1", 1);
   cr_assert_eq(Device::open(0, SWELL_STAND_IN_CUDA).value()->check_sharing().error().message(),
                "GPU 0: its memory cannot be passed to other processes as a file descriptor here; "

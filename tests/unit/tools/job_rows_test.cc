@@ -82,6 +82,27 @@ Test(job_rows, a_job_without_max_shows_no_limit_but_its_owner_s) {
   cr_assert_eq(max_text(with("swell[elastic=grace=30 basic=4 own_max=9]")), "9");
 }
 
+Test(job_rows, the_maximum_is_one_that_sizes_and_step_let_it_have) {
+  slurm::Snapshot snapshot = queue();
+  const auto max = [&](const char* tag) {
+    for (slurm::JobRecord& job : snapshot.jobs)
+      if (job.id == 30) job.admin_comment = tag;
+    return max_text(job_rows(snapshot, {}).value()[1]);
+  };
+  cr_assert_eq(max("swell[elastic=max=16,sizes=4/8/12/32 basic=4 lent=4]"), "12");
+  cr_assert_eq(max("swell[elastic=max=16,sizes=4/8/12/32 basic=4 own_max=9]"), "8");
+  cr_assert_eq(max("swell[elastic=max=14,step=4 basic=4]"), "12");
+  cr_assert_eq(max("swell[elastic=max=16,sizes=4/32 basic=4]"), "4");
+  cr_assert_eq(max("swell[elastic=sizes=4/8 basic=4]"), "8", "no other limit");
+}
+
+Test(job_rows, a_job_of_which_nothing_was_said_yet_is_allocated) {
+  slurm::Snapshot snapshot = queue();
+  for (slurm::JobRecord& job : snapshot.jobs)
+    if (job.id == 30) job.admin_comment = "swell[elastic=max=16 basic=4]";
+  cr_assert_eq(job_rows(snapshot, {}).value()[1].state, std::string("ALLOCATED"));
+}
+
 Test(job_rows, a_job_that_consented_to_fewer_gpus_shows_what_it_asked_for) {
   slurm::Snapshot snapshot = queue();
   for (slurm::JobRecord& job : snapshot.jobs)

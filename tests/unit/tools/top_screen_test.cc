@@ -68,7 +68,7 @@ Test(top_screen, of_a_node_that_takes_no_jobs_what_still_runs_there_counts) {
 Test(top_screen, shows_the_cluster_a_bar_and_each_job) {
   const auto lines = screen(gpu_use(queue()), 100, 40);
   cr_assert_eq(lines.at(0), std::string("Swell: 8 GPUs: 2 asked for (#), 3 lent (+), 3 idle (.); 1 "
-                                        "elastic jobs, 1 jobs wait"));
+                                        "elastic job, 1 job waiting"));
   cr_assert_eq(lines.at(1).size(), 100u);
   cr_assert_eq(std::count(lines[1].begin(), lines[1].end(), '#'), 24, "%s", lines[1].c_str());
   cr_assert_eq(std::count(lines[1].begin(), lines[1].end(), '+'), 37, "%s", lines[1].c_str());

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from swell import _launcher, _native, _request, _staying
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
+from swell._counted import counted
 from swell._lock import FolderLock
 from swell._plain import Unreadable
 from swell._stream import Stream, is_stream
@@ -249,7 +250,7 @@ class Engine:
             self._finish()
             return
         if has_length(dataset) and len(dataset) < self.global_batch:
-            raise ValueError(f"the dataset has {len(dataset)} samples, a step takes global_batch={self.global_batch} of them; give more samples, or a smaller "
+            raise ValueError(f"the dataset has {counted(len(dataset), 'sample')}, a step takes global_batch={self.global_batch} of them; give more samples, or a smaller "
                              "global_batch")
         share = None
         while share is not self._share:     # in another plan this worker has other samples
@@ -267,7 +268,7 @@ class Engine:
     def _streamed(self, dataset: Any, epochs: int | None) -> Iterator[Any]:
         stream = Stream(dataset, self.global_batch, micro_batch=self.global_batch, rank=self.rank, world=1)
         if self.steps and self._data is None:
-            raise ValueError(f"the {self.steps} steps so far were not over a stream: where {type(dataset).__name__} goes on is not known; give the dataset that "
+            raise ValueError(f"the {counted(self.steps, 'step')} so far were not over a stream: where {type(dataset).__name__} goes on is not known; give the dataset that "
                              "they were over, or another directory")
         if self._data is not None:
             stream.load_state_dict(self._data)
@@ -410,7 +411,7 @@ class Engine:
         else:
             for name, tensor in batch.items():
                 if tensor.shape[0] != self.global_batch:
-                    raise ValueError(f"{name} has {tensor.shape[0]} samples; a global batch has {self.global_batch}")
+                    raise ValueError(f"{name} has {counted(tensor.shape[0], 'sample')}; a global batch has {self.global_batch}")
             size, mine, found = self.plan.micro_batch_samples, self.plan.samples(self.place.stage, self.place.group), []
             for number in range(self.plan.micro_batches):
                 part = {name: tensor[number * size + mine.start:number * size + mine.stop].to(self.device) for name, tensor in batch.items()}

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from swell._counted import counted
 from swell.engine.plan import Plan
 
 __all__ = ["GivenPlan", "check_arguments", "check_plan", "optimizer_of", "plan_for", "scheduler_of", "sizes"]
@@ -54,19 +55,19 @@ def plan_for(given: Plan | str | Callable[[int], Plan | str], layers: int, globa
     if isinstance(made, Plan):
         return made
     if not isinstance(made, str):
-        raise TypeError(f"the function of plan= returned {_said(made)} for {world} workers: let it return a Plan, or text such as \"pp2dp2\"")
+        raise TypeError(f"the function of plan= returned {_said(made)} for {counted(world, 'worker')}: let it return a Plan, or text such as \"pp2dp2\"")
     if made.lstrip().startswith("{"):
         return Plan.parse(made)
     degrees = {"pp": 1, "tp": 1, **_degrees(made)}
     each = degrees["pp"] * degrees["tp"]
     if "dp" not in degrees:
         if world % each:
-            raise ValueError(f"plan=\"{made}\" needs a multiple of {each} workers, there are {world}; give another plan or number of workers")
+            raise ValueError(f"plan=\"{made}\" needs a multiple of {counted(each, 'worker')}, there are {world}; give another plan or number of workers")
         degrees["dp"] = world // each
     elif each * degrees["dp"] != world:
-        raise ValueError(f"plan=\"{made}\" is for {each * degrees['dp']} workers, there are {world}; leave \"dp\" out for any multiple of {each}, or start as many")
+        raise ValueError(f"plan=\"{made}\" is for {counted(each * degrees['dp'], 'worker')}, there are {world}; leave \"dp\" out for any multiple of {each}, or start as many")
     if degrees["pp"] > layers:
-        raise ValueError(f"plan=\"{made}\" has {degrees['pp']} stages, the model {layers} layers; give at most as many stages")
+        raise ValueError(f"plan=\"{made}\" has {counted(degrees['pp'], 'stage')}, the model {counted(layers, 'layer')}; give at most as many stages")
     return Plan.symmetric(layers, global_batch, micro_batch, pp=degrees["pp"], dp=degrees["dp"], tp=degrees["tp"])
 
 

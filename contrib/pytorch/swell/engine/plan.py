@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
+from swell._counted import counted
+
 __all__ = ["Group", "Part", "Place", "Plan", "Stage"]
 
 MAX_CHUNKS = 1024       # of a stage, as in src/core/schedule
@@ -141,7 +143,7 @@ def _groups(stage: int, number: int, item: Any, tp: int) -> Iterator[Group]:
         yield Group(_text(where, item, "node", "the node's name"), kind, gpus, local_batch)
         return
     if len(gpus) % tp:
-        raise ValueError(f"{where} has {len(gpus)} GPUs of each node in \"gpus\"; a multiple of tp={tp} is needed")
+        raise ValueError(f"{where} has {counted(len(gpus), 'GPU')} of each node in \"gpus\"; a multiple of tp={tp} is needed")
     for node in _list(where, item, "nodes", "names of nodes"):
         for first in range(0, len(gpus), tp):
             yield Group(str(node), kind, gpus[first:first + tp], local_batch)
@@ -231,8 +233,8 @@ class Plan:
         """
         cut = _cut(layers, global_batch, micro_batch, world)
         if cut is None:
-            raise ValueError(f"global_batch={global_batch} in passes of at most micro_batch={micro_batch} samples cannot be divided over "
-                             f"{world} workers with {layers} layers; give another micro_batch or number of workers")
+            raise ValueError(f"global_batch={global_batch} in passes of at most micro_batch={counted(micro_batch, 'sample')} cannot be divided over "
+                             f"{counted(world, 'worker')} with {counted(layers, 'layer')}; give another micro_batch or number of workers")
         degrees, samples = cut
         gpus = iter(range(world))
         return Plan(global_batch // samples, tuple(
@@ -340,20 +342,20 @@ class Plan:
     def check(self, layers: int, global_batch: int, world: int, mtp_heads: int = 0) -> None:
         """Raises ValueError where the plan does not fit this model, batch or number of workers."""
         if self.world != world:
-            raise ValueError(f"the plan ({self.summary()}) is for {self.world} workers, there are {world}")
+            raise ValueError(f"the plan ({self.summary()}) is for {counted(self.world, 'worker')}, there are {world}")
         if sum(stage.layers for stage in self.stages) != layers:
-            raise ValueError(f"the plan ({self.summary()}) has {sum(stage.layers for stage in self.stages)} layers, the model {layers}")
+            raise ValueError(f"the plan ({self.summary()}) has {counted(sum(stage.layers for stage in self.stages), 'layer')}, the model {layers}")
         if self.global_batch != global_batch:
-            raise ValueError(f"the plan has {self.micro_batches} micro-batches of {self.micro_batch_samples} samples, the global batch is "
+            raise ValueError(f"the plan has {counted(self.micro_batches, 'micro-batch')} of {counted(self.micro_batch_samples, 'sample')}, the global batch is "
                              f"{global_batch}")
         self._check_chunks(layers, mtp_heads)
         for number, stage in enumerate(self.stages):
             if sum(group.local_batch for group in stage.groups) != self.micro_batch_samples:
-                raise ValueError(f"stage {number} computes {sum(group.local_batch for group in stage.groups)} samples of a micro-batch, "
+                raise ValueError(f"stage {number} computes {counted(sum(group.local_batch for group in stage.groups), 'sample')} of a micro-batch, "
                                  f"the first stage {self.micro_batch_samples}")
             for at, group in enumerate(stage.groups):
                 if len(group.gpus) != stage.tp or group.local_batch < 1:
-                    raise ValueError(f"stage {number}, group {at} has {len(group.gpus)} GPUs and {group.local_batch} samples; it needs "
+                    raise ValueError(f"stage {number}, group {at} has {counted(len(group.gpus), 'GPU')} and {counted(group.local_batch, 'sample')}; it needs "
                                      f"{stage.tp} and at least 1")
 
     def _check_chunks(self, layers: int, mtp_heads: int) -> None:
@@ -361,30 +363,30 @@ class Plan:
         count, units = self.chunks, sum(sum(stage.chunks) for stage in self.stages)
         for number, stage in enumerate(self.stages):
             if stage.layers < (not stage.chunks):
-                raise ValueError(f"stage {number} has {stage.layers} layers; every stage needs at least 1")
+                raise ValueError(f"stage {number} has {counted(stage.layers, 'layer')}; every stage needs at least 1")
             if not any(one.chunks for one in self.stages):
                 continue
             if len(stage.chunks) != count:
-                raise ValueError(f"stage {number} has {len(stage.chunks)} chunks, another one {count}; give every stage as many, with 0 for one that has "
+                raise ValueError(f"stage {number} has {counted(len(stage.chunks), 'chunk')}, another one {count}; give every stage as many, with 0 for one that has "
                                  "no unit")
             if min(stage.chunks) < 0:
-                raise ValueError(f"stage {number} has a chunk of {min(stage.chunks)} units; give 0 or more")
+                raise ValueError(f"stage {number} has a chunk of {counted(min(stage.chunks), 'unit')}; give 0 or more")
             if not any(stage.chunks):
                 raise ValueError(f"stage {number} has no unit in any of its chunks; every stage needs at least 1")
             if count > min(most, MAX_CHUNKS):
-                raise ValueError(f"each stage has {count} chunks, more than the {most} units of the model; give fewer")
+                raise ValueError(f"each stage has {counted(count, 'chunk')}, more than the {counted(most, 'unit')} of the model; give fewer")
         if not units:
             return
         if units > layers + 2 and units != most and (units - layers) % 2 == 0:
-            raise ValueError(f"the chunks have {units} units, {(units - layers) // 2 - 1} MTP heads with their losses among them, and the engine trains {mtp_heads}; "
-                             f"give Engine(mtp_heads={(units - layers) // 2 - 1}), or a plan of {most} units")
+            raise ValueError(f"the chunks have {counted(units, 'unit')}, {(units - layers) // 2 - 1} MTP heads with their losses among them, and the engine trains {mtp_heads}; "
+                             f"give Engine(mtp_heads={(units - layers) // 2 - 1}), or a plan of {counted(most, 'unit')}")
         if units not in (layers + 2, most):
-            raise ValueError(f"the chunks have {units} units; embedding, {layers} layers and head are {layers + 2}, so give that many, or {layers} for the "
+            raise ValueError(f"the chunks have {counted(units, 'unit')}; embedding, {counted(layers, 'layer')} and head are {layers + 2}, so give that many, or {layers} for the "
                              f"layers alone{f'; {most} with MTP heads' if mtp_heads else ''}")
         for number, (stage, parts) in enumerate(zip(self.stages, self.parts, strict=True)):
             held = sum(len(part.layers) for part in parts)
             if held != stage.layers:
-                raise ValueError(f"stage {number} has {stage.layers} layers, its chunks hold {held}; let \"layers\" count those of the chunks")
+                raise ValueError(f"stage {number} has {counted(stage.layers, 'layer')}, its chunks hold {held}; let \"layers\" count those of the chunks")
 
     def rank(self, stage: int, group: int, shard: int) -> int:
         """The rank at a place."""

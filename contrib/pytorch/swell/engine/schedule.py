@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from swell._counted import counted
+
 __all__ = ["Pass", "Schedule", "check", "parse", "read", "splits_weights", "to_text"]
 
 MAX_STAGES, MAX_CHUNKS, MAX_MICRO_BATCHES = 1024, 1024, 1 << 16
@@ -119,10 +121,10 @@ def _names(stage: str, limit: int) -> list[str]:
             if not repeatable or not 1 <= times <= 65536:
                 raise wrong("behind * a number from 1 to 65536 is needed" if repeatable else "a * stands behind nothing")
             if (len(now) - begin) * times > limit:
-                raise ValueError(f"the schedule has more than {MAX_PASSES} operations")
+                raise ValueError(f"the schedule has more than {counted(MAX_PASSES, 'operation')}")
             now.extend(now[begin:] * (times - 1))
         if sum(map(len, open_groups)) > limit:
-            raise ValueError(f"the schedule has more than {MAX_PASSES} operations")
+            raise ValueError(f"the schedule has more than {counted(MAX_PASSES, 'operation')}")
         repeatable = not (found["open"] or found["times"])
         at = found.end()
     if len(open_groups) > 1:
@@ -182,7 +184,7 @@ def check(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) 
     """
     its = shape_of(schedule)
     if its != (stages, chunks, micro_batches):
-        raise ValueError(f"the schedule is for {its[0]} stages of {its[1]} chunks and {its[2]} micro-batches, the plan has {stages} of {chunks} and "
+        raise ValueError(f"the schedule is for {counted(its[0], 'stage')} of {counted(its[1], 'chunk')} and {counted(its[2], 'micro-batch')}, the plan has {stages} of {chunks} and "
                          f"{micro_batches}; use a schedule of this plan")
     _check(schedule, chunks, micro_batches)
 
@@ -199,7 +201,7 @@ def check_shape(stages: int, chunks: int, micro_batches: int) -> None:
         if not 1 <= count <= most:
             raise ValueError(f"a schedule of {count} {what}; 1 to {most} are possible")
     if 3 * stages * chunks * micro_batches > MAX_PASSES:
-        raise ValueError(f"{stages} stages of {chunks} chunks and {micro_batches} micro-batches make {3 * stages * chunks * micro_batches} operations; at most "
+        raise ValueError(f"{counted(stages, 'stage')} of {counted(chunks, 'chunk')} and {counted(micro_batches, 'micro-batch')} make {counted(3 * stages * chunks * micro_batches, 'operation')}; at most "
                          f"{MAX_PASSES} are possible, so use fewer chunks or micro-batches")
 
 
@@ -215,7 +217,7 @@ def _check_order(stage: int, passes: Sequence[Pass], micro_batches: int, chunks:
     due: Counter[tuple[str, int]] = Counter()
     for at, one in enumerate(passes):
         if not (0 <= one.chunk < chunks and 0 <= one.micro_batch < micro_batches):
-            raise ValueError(f"stage {stage}: {one} is not a pass of {chunks} chunks and {micro_batches} micro-batches")
+            raise ValueError(f"stage {stage}: {one} is not a pass of {counted(chunks, 'chunk')} and {counted(micro_batches, 'micro-batch')}")
         now = due[one.letter, one.chunk]
         if one.micro_batch < now:
             raise ValueError(f"stage {stage}: the order repeats {one}; each pass is made once")

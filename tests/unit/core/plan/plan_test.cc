@@ -206,7 +206,7 @@ Test(plan, a_schedule_of_another_plan_is_refused) {
   cr_assert_eq(said(plan),
                "\"schedule\": 1f1b runs one chunk on each stage, the plan has 2; use interleaved");
   plan.schedule = "FB;FB";
-  cr_assert_neq(said(plan).find("\"schedule\": the schedule is for 2 stages, 1 chunks"),
+  cr_assert_neq(said(plan).find("\"schedule\": the schedule is for 2 stages, 1 chunk"),
                 std::string::npos);
   cr_assert_not(validate(plan, support::small_model(), support::h100_nodes(2)).ok());
   const int micro_batches = std::exchange(plan.micro_batches, 1 << 16);
@@ -249,7 +249,7 @@ Test(plan, chunks_of_more_mtp_heads_than_a_model_has_are_refused) {
   cr_assert(with_mtp(3 + 2 * models::kMostMtpHeads).check_chunks().ok());
   const auto refused = with_mtp(5 + 2 * models::kMostMtpHeads).check_chunks();
   cr_assert_not(refused.ok());
-  cr_assert_neq(refused.error().message().find("17 MTP heads beside 1 layers"), std::string::npos,
+  cr_assert_neq(refused.error().message().find("17 MTP heads beside 1 layer"), std::string::npos,
                 "%s", refused.error().message().c_str());
 }
 
@@ -262,7 +262,7 @@ Test(plan, units_of_many_large_chunks_are_counted_without_overflow) {
 
 Test(plan, chunks_that_are_no_models_are_refused_by_name) {
   cr_assert_eq(said(chunked_plan({3, 3}, {4})),
-               "stage 1 lists 1 chunks, stage 0 2; all stages have the same number");
+               "stage 1 lists 1 chunk, stage 0 2; all stages have the same number");
   cr_assert_eq(said(chunked_plan({3, 3}, {})),
                "stage 1 lists 0 chunks, stage 0 2; all stages have the same number");
   cr_assert_eq(said(chunked_plan({5, 5}, {0, 0})),

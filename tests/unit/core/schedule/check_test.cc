@@ -67,7 +67,7 @@ Test(schedule_check, a_missing_pass_is_named) {
   std::erase(schedule.orders[0], Operation{Kind::backward, 0, 1});
   refuses(schedule, "stage 0: the order lacks B of chunk 0, micro-batch 1");
   schedule.orders.pop_back();
-  refuses(schedule, "the schedule has the orders of 1 stages, and is for 2");
+  refuses(schedule, "the schedule has the orders of 1 stage, and is for 2");
 }
 
 Test(schedule_check, weight_gradients_are_passes_of_all_stages_or_of_none) {
@@ -147,7 +147,7 @@ Test(schedule_check, impossible_shapes_and_numbers_are_refused) {
   cr_assert(!check_shape({kMaxStages, kMaxChunks, kMaxMicroBatches}).ok());
   Schedule schedule = gpipe({2, 1, 2});
   schedule.orders[1][0].chunk = 1;
-  refuses(schedule, "stage 1: F of chunk 1, micro-batch 0 is not a pass of 1 chunks");
+  refuses(schedule, "stage 1: F of chunk 1, micro-batch 0 is not a pass of 1 chunk");
   schedule.orders[1][0] = {Kind::forward, 0, -1};
   refuses(schedule, "is not a pass of");
 }

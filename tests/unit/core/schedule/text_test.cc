@@ -76,10 +76,9 @@ Test(schedule_text, a_plan_s_schedule_is_a_name_or_a_text_of_its_shape) {
   cr_assert_eq(schedule_for("fastest", shape).error().message(),
                "no schedule is called \"fastest\"; use gpipe, 1f1b, interleaved, zero-bubble, "
                "memory-minimised");
-  cr_assert_eq(
-      schedule_for("FB;FB", shape).error().message(),
-      "the schedule is for 2 stages, 1 chunks and 1 micro-batches, the plan has 2, 2 and 4; "
-      "give one of the plan's");
+  cr_assert_eq(schedule_for("FB;FB", shape).error().message(),
+               "the schedule is for 2 stages, 1 chunk and 1 micro-batch, the plan has 2, 2 and 4; "
+               "give one of the plan's");
   cr_assert_not(schedule_for("", {2000, 1, 1}).ok());
 }
 

@@ -240,7 +240,7 @@ Test(pipeline, what_does_not_belong_to_the_plan_is_refused_by_name) {
   pipeline.loads.pop_back();
   has(said(pipeline), "3 chunks are given; the schedule is for 2 stages of 2 chunks");
   has(said(Pipeline::even_chunks(layout, schedule::gpipe({2, 1, 3}))),
-      "the schedule is for 2 stages of 1 chunks and 3 micro-batches");
+      "the schedule is for 2 stages of 1 chunk and 3 micro-batches");
   has(said(Pipeline::even_chunks(layout, schedule::gpipe({3, 1, 4}))), "the schedule is for 3");
 }
 
