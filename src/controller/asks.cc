@@ -294,6 +294,7 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                                  {"taken_back", job.taken_back},
                                  {"scale", to_json(job.scale)},
                                  {"waits_for", waits}});
+  if (const auto plan = job.training.plan_now()) answer.details.set("plan", plan->to_json());
   if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);
   if (cost) answer.details.set("expected_pause_s", cost->pause_s);
   if (const auto& speedup = job.training.speedup())

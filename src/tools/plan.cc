@@ -25,7 +25,9 @@
 #include "core/schedule/drawing.h"
 #include "core/schedule/text.h"
 #include "tools/commands.h"
+#include "tools/controller_client.h"
 #include "tools/files.h"
+#include "tools/job_word.h"
 #include "tools/output.h"
 
 namespace swell::tools {
@@ -33,7 +35,7 @@ namespace swell::tools {
 namespace {
 
 struct Options {
-  std::string model, cluster, plan, coefficients, profile;
+  std::string job, model, cluster, plan, coefficients, profile;
   std::string solver = "incremental", consistency = "relaxed", schedule, drawing;
   int free_gpus = -1;
   int micro_batches = 0;
@@ -401,16 +403,37 @@ int run(const Options& options) {
 
 }  // namespace
 
+/// Prints the plan that a job runs, as `swell replan --plan` takes it.
+int print_running(const std::string& word) {
+  const Result<slurm::JobId> job = job_of(word);
+  if (!job) return fail(job.error());
+  control::Ask ask;
+  ask.what = "why";
+  ask.job = *job;
+  const Result<control::Answer> answer = ask_controller(ask);
+  if (!answer) return fail(answer.error());
+  if (!answer->details.has("plan"))
+    return fail(Error(fmt::format(
+        "job {} has reported no plan: programs with mode=live report theirs after some steps; "
+        "\"swell why {}\" says what is known of it",
+        *job, *job)));
+  write_json(answer->details.at("plan"));
+  return 0;
+}
+
 Action add_plan(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("plan", "The best plan of a job for more and more GPUs");
   sub->add_option(
-         "--model", options->model,
-         "A model of the catalogue, a JSON file, a HuggingFace config.json, or a graph that "
-         "python -m swell.graph wrote")
-      ->required();
-  sub->add_option("--cluster", options->cluster, "A preset such as 8x8-h100, or a JSON file")
-      ->required();
+      "--model", options->model,
+      "A model of the catalogue, a JSON file, a HuggingFace config.json, or a graph that "
+      "python -m swell.graph wrote");
+  sub->add_option("--cluster", options->cluster, "A preset such as 8x8-h100, or a JSON file");
+  sub->add_option("--job", options->job, "Print the plan that this job runs, and nothing else")
+      ->type_name("JOBID")
+      ->check(wrong_job_word)
+      ->excludes("--model")
+      ->excludes("--cluster");
   sub->add_option(
       "--plan", options->plan,
       "What runs now: a JSON file, or PP-DP-TP over the first GPUs (default: the paper's for that model)");
@@ -460,7 +483,11 @@ Action add_plan(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   sub->add_flag("--json", options->json, "One line of JSON");
-  return [options] { return run(*options); };
+  sub->callback([sub, options] {
+    for (const char* needed : {"--model", "--cluster"})
+      if (options->job.empty() && sub->count(needed) == 0) throw CLI::RequiredError(needed);
+  });
+  return [options] { return options->job.empty() ? run(*options) : print_running(options->job); };
 }
 
 }  // namespace swell::tools

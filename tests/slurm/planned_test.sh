@@ -71,7 +71,7 @@ check 'swell why says what more GPUs would bring' within $patience would_gain
 
 # Two stages of four layers, over the same GPUs.
 replanned() {
-  programs_with_plans | tail -n 1 | cut -d' ' -f7- |
+  swell plan --job "$job" | tee shown | # the form that `swell replan --plan` takes
     jq -c '.stages[0] as $s | .stages = [range(2) as $i | $s | .layers = 4 | .groups = [$s.groups[2 * $i, 2 * $i + 1] | .local_batch = 4]]' \
       > "$work/two_stages" || return
   swell replan "$job" --plan "$work/two_stages" && within $patience runs_in_stages 2 && within $patience word_is "$job" state ACTIVE &&
@@ -82,6 +82,10 @@ runs_in_stages() { # N: the newest programs follow a plan of so many stages, whi
     (($(grep -c '"event":"switch-committed"' "$out/events") >= 2))
 }
 check 'its owner has it run another plan on the same GPUs, by a live switch' replanned
+shows_the_plan() {
+  swell plan --job "$job" > shown && jq -e --slurpfile told "$work/two_stages" '[.stages[].groups[].gpus] == [$told[0].stages[].groups[].gpus]' shown || { cat shown "$work/two_stages"; return 1; }
+}
+check 'swell plan --job shows the plan that runs' within $patience shows_the_plan
 nobodys_plan() {
   jq -c '.stages[1].groups[0].gpus = [3]' "$work/two_stages" > "$work/bad_plan" && ! swell replan "$job" --plan "$work/bad_plan" 2> said &&
     grep -q 'the plan' said && ! as backup "$(command -v swell)" replan "$job" --plan "$work/two_stages" 2> said && cat said &&
@@ -247,7 +251,7 @@ lent_and_given_back() {
     scancel "$first" "$rigid_job" || { swell jobs "$job"; swell why "$job"; return 1; }
 }
 check 'Policy=flextrain lends by a profile, and gives back for a pending job' lent_and_given_back
-says_not_grown() { swell why "$job" | grep -E 'not grown: [0-9]+ submissions of 1 GPUs or more in 1 h; chance 0\.[0-9]+ of 0\.99999'; }
+says_not_grown() { swell why "$job" | grep -E 'not grown: [0-9]+ submissions? of 1 GPU or more in 1 h; chance 0\.[0-9]+ of 0\.99999'; }
 waits_for_quiet() {
   clear_queue && sbatch --array=0-7 --gres=gpu:1 --wrap true > /dev/null && within $patience queue_is_empty && use_flextrain ScaleUpChance=0.99999 &&
     planned 4 8 8 1000 4 && within $patience decided "$job" planned && within $patience says_not_grown && is_lent "$job" 0 ||
