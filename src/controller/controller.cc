@@ -25,6 +25,9 @@ constexpr double kDeadlineSlack_s = 1;
 constexpr double kCancelAgain_s = 10;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
 constexpr double kRoundsToldEvery_s = 10;
+/// A script that has not started swellrun is told so after this, and before kAloneAtMost_s.
+constexpr double kAlone_s = 60;
+constexpr double kAloneAtMost_s = 600;
 /// Seconds from one write of what agents alone have changed to the next, at least.
 constexpr double kStateEvery_s = 2;
 
@@ -96,6 +99,7 @@ double Controller::cycle(double now) {
     keep_quotas(now);
     keep_user_limits(now);
     return_what_must(now);
+    tell_the_alone();
     take_planned(now, {}, false);
     if (decide_due_) decide(now);
   }
@@ -313,6 +317,25 @@ void Controller::tell_shrink(ElasticJob& job, const Companion& companion, double
   shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion.deadline - now, 0.0)));
   shrink.reason = companion.reason;
   sessions_.send(*job.agent, std::move(shrink));
+}
+
+// ---- jobs without swellrun
+
+void Controller::tell_the_alone() {
+  for (auto& [id, job] : jobs_) {
+    if (job.told_alone || job.agent || job.agent_since > 0 || job.suspended_since) continue;
+    // A controller that has just started does not know whether there was one before.
+    const auto ran_s = static_cast<double>(snapshot_.taken - job.started);
+    if (ran_s < kAlone_s || ran_s > kAloneAtMost_s) continue;
+    job.told_alone = true;
+    events_.event("no-swellrun", {{"job", id}},
+                  fmt::format("job {}: its script has not started swellrun", id));
+    const auto told = parts_.slurm->tell(
+        id,
+        "swell: this job was submitted with --elastic, but its script has not started swellrun, "
+        "so it is lent no GPUs: write \"swellrun python train.py\" in place of srun or torchrun");
+    if (!told) events_.say(told.error().message());
+  }
 }
 
 // ---- deadlines

@@ -142,6 +142,7 @@ class Controller {
   void keep_user_limits(double now);
   /// Takes back what its node or its job can no longer use (returns.cc).
   void return_what_must(double now);
+  void tell_the_alone();
   /// When a companion has to end before its job, and why.
   CompanionEnd end_of(const Companion& companion, const slurm::JobRecord& parent) const;
   void explain(const policy::ClusterView& view);

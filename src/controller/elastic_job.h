@@ -56,6 +56,7 @@ struct ElasticJob {
   int refusals = 0;          ///< offers that became no companion
   std::string refused_for;   ///< the kind of the last of them, one word of refusals.h
   double agent_since = 0;    ///< when the agent connected
+  bool told_alone = false;   ///< its output has a line that swellrun is missing
   std::optional<double> suspended_since;     ///< Slurm has stopped it
   double lowered_by_others = 1;              ///< factor of its predicted speed: policy::Lowered
   std::optional<policy::Unlikely> unlikely;  ///< a growth would not pay, by the last decision

@@ -73,6 +73,11 @@ class LiveSlurm final : public SlurmApi {
     return failure("slurm_kill_job").while_doing(fmt::format("cancelling job {}", job));
   }
 
+  Result<void> tell(JobId job, const std::string& line) override {
+    if (slurm_notify_job(job, const_cast<char*>(line.c_str())) == SLURM_SUCCESS) return {};
+    return failure("slurm_notify_job").while_doing(fmt::format("telling job {} a line", job));
+  }
+
   Result<void> set_admin_comment(JobId job, const std::string& comment) override {
     job_desc_msg_t update;
     slurm_init_job_desc_msg(&update);

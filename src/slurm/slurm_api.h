@@ -25,6 +25,8 @@ class SlurmApi {
   virtual Result<std::optional<JobRecord>> load_job(JobId job) = 0;
   /// Ends a job at once. Not an error where it has ended already.
   virtual Result<void> cancel(JobId job) = 0;
+  /// Writes a line to the standard error of a job's script, or to whoever waits for its step.
+  virtual Result<void> tell(JobId job, const std::string& line) = 0;
   virtual Result<void> set_admin_comment(JobId job, const std::string& text) = 0;
 };
 

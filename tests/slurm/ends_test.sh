@@ -74,8 +74,14 @@ no_agent_no_growth() {
   job=$(sbatch --parsable --output="$work/%j.out" --elastic --gres=gpu:2 --wrap 'sleep 300') || return
   within 20 in_state "$job" RUNNING && within 10 word_is "$job" grants 0 || return
   sleep 3 # several rounds of the controller
-  word_is "$job" grants 0
+  word_is "$job" grants 0 && swell jobs "$job" | grep -q ALLOCATED
 }
 check 'a job whose program is not under swellrun is left alone' no_agent_no_growth
+is_told() {
+  job=$(sbatch --parsable --output="$work/%j.out" --elastic --gres=gpu:2 --wrap 'sleep 300') && within 20 in_state "$job" RUNNING || return
+  within 100 grep 'submitted with --elastic, but its script has not started swellrun, so it is lent no GPUs: write "swellrun python train.py"' "$work/$job.out" &&
+    sleep 3 && [[ $(grep -c 'has not started swellrun' "$work/$job.out") == 1 ]]
+}
+check 'a minute after its start its output says once that swellrun is missing' is_told
 
 finish_tests

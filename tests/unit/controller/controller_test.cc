@@ -27,6 +27,33 @@ Test(controller, lends_idle_gpus_to_a_job_with_an_agent) {
             world.comment(10).c_str());
 }
 
+Test(controller, tells_a_script_once_that_it_has_not_started_swellrun) {
+  World world;
+  const auto run = [&](JobId id, const char* node) {
+    world.slurm.run_elastic(id, node, 8).start_time = world.slurm.now.taken;
+  };
+  run(10, "node1");
+  run(11, "node2");
+  world.hello(1, 11, 8);
+  world.server.says(1, control::Bye{0});
+  const auto pass = [&](int seconds) {
+    world.slurm.now.taken += seconds;
+    world.step(seconds);
+  };
+  pass(50);
+  cr_assert(world.slurm.told.empty(), "within its first minute");
+  pass(20);
+  pass(20);
+  cr_assert_eq(world.slurm.told.size(), 1u, "once, and not where swellrun has ended");
+  cr_assert_eq(world.slurm.told[0].first, 10u);
+  cr_assert_neq(world.slurm.told[0].second.find("has not started swellrun"), std::string::npos);
+  run(12, "node3");
+  world.slurm.now.taken += 700;
+  world.restart();
+  world.step();
+  cr_assert_eq(world.slurm.told.size(), 1u, "whether there was one is not known so late");
+}
+
 Test(controller, reclaims_for_a_pending_job_and_counts_it) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);

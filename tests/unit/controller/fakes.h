@@ -22,6 +22,7 @@ class FakeSlurm final : public slurm::SlurmApi {
   /// What load_job() shows where it is not what the snapshot shows.
   std::map<JobId, slurm::JobRecord> fresh;
   int comments_written = 0, forgotten = 0;
+  std::vector<std::pair<JobId, std::string>> told;
 
   explicit FakeSlurm(int nodes) {
     now.taken = 1'000'000;
@@ -93,6 +94,10 @@ class FakeSlurm final : public slurm::SlurmApi {
   Result<void> cancel(JobId job) override {
     cancelled.push_back(job);
     end(job);
+    return {};
+  }
+  Result<void> tell(JobId job, const std::string& line) override {
+    told.emplace_back(job, line);
     return {};
   }
   Result<void> set_admin_comment(JobId job, const std::string& text) override {
