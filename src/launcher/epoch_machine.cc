@@ -173,6 +173,9 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
   facts.devices_apart = devices_apart_;
   facts.restarts = static_cast<int>(restarts_.size());
   facts.max_restarts = settings_.max_restarts;
+  std::map<int, std::string> host_of;
+  for (const WorkerNode& node : facts.nodes) host_of[node.id] = node.name;
+  std::map<std::string, int> on_host;  // of several allocations where lent GPUs are on its nodes
   action::StartWorkers start{epoch, {}, false, settings_.live};
   for (const Seat& seat : seating.seats) {
     Environment environment = run_environment(seating, seat, facts);
@@ -184,6 +187,8 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
     // What a launcher within the program replaces.
     environment.emplace_back("SWELL_RANK", std::to_string(start.workers.size()));
     environment.emplace_back("SWELL_WORLD_SIZE", std::to_string(seating.seats.size()));
+    environment.emplace_back("SWELL_HOST_LOCAL_RANK",
+                             std::to_string(on_host[host_of[seat.worker.node]]++));
     if (settings_.leave_code)
       environment.emplace_back("SWELL_LEAVE_CODE", std::to_string(*settings_.leave_code));
     if (!seating.plan.empty()) environment.emplace_back("SWELL_PLAN", seating.plan);

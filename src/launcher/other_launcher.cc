@@ -50,16 +50,6 @@ std::string inner_program(const std::vector<std::string>& command, std::size_t a
   return {};
 }
 
-/// Whether the word there runs what follows it.
-bool is_wrapper(const std::vector<std::string>& command, std::size_t at) {
-  const std::string_view name = base_name(command[at]);
-  if (is_one_of(name, {"env", "nice", "nohup", "time", "numactl", "stdbuf", "timeout", "taskset",
-                       "setsid", "ionice", "chrt"}))
-    return true;
-  return is_one_of(name, {"uv", "poetry", "pdm", "pixi", "rye", "conda", "mamba", "micromamba"}) &&
-         at + 1 < command.size() && command[at + 1] == "run";
-}
-
 /// After `env A=1 timeout 9 uv run ...`: where the program itself stands. A wrapper's own words are
 /// options, their values, numbers and variables. What this does not see, a shim sees as it runs:
 /// inner_worker().
@@ -81,6 +71,15 @@ std::size_t after_wrappers(const std::vector<std::string>& command) {
 }
 
 }  // namespace
+
+bool is_wrapper(const std::vector<std::string>& command, std::size_t at) {
+  const std::string_view name = base_name(command[at]);
+  if (is_one_of(name, {"env", "nice", "nohup", "time", "numactl", "stdbuf", "timeout", "taskset",
+                       "setsid", "ionice", "chrt"}))
+    return true;
+  return is_one_of(name, {"uv", "poetry", "pdm", "pixi", "rye", "conda", "mamba", "micromamba"}) &&
+         at + 1 < command.size() && command[at + 1] == "run";
+}
 
 std::optional<std::string> launcher_in(const std::vector<std::string>& command) {
   const std::size_t at = after_wrappers(command);

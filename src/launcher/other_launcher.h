@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,5 +13,8 @@ namespace swell::launcher {
 /// workers would be a training of its own: the sentence says so, and what to write instead.
 /// Nothing: the command is an ordinary program.
 std::optional<std::string> launcher_in(const std::vector<std::string>& command);
+
+/// Whether the word at `at` runs the program that follows it, as `timeout` and `uv run` do.
+bool is_wrapper(const std::vector<std::string>& command, std::size_t at);
 
 }  // namespace swell::launcher

@@ -14,6 +14,14 @@ std::string proc(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
+/// Those that end in a zero byte each.
+std::vector<std::string> texts_in(const std::string& path) {
+  std::vector<std::string> texts;
+  std::ifstream file(path, std::ios::binary);
+  for (std::string each; std::getline(file, each, '\0');) texts.push_back(std::move(each));
+  return texts;
+}
+
 }  // namespace
 
 std::vector<pid_t> children_of(pid_t pid) {
@@ -35,12 +43,9 @@ bool has_signal_in(pid_t pid, const char* set, int signal) {
   return false;
 }
 
-std::vector<std::string> environment_of(pid_t pid) {
-  std::vector<std::string> variables;
-  std::ifstream file(proc(pid, "environ"), std::ios::binary);
-  for (std::string each; std::getline(file, each, '\0');) variables.push_back(std::move(each));
-  return variables;
-}
+std::vector<std::string> environment_of(pid_t pid) { return texts_in(proc(pid, "environ")); }
+
+std::vector<std::string> command_of(pid_t pid) { return texts_in(proc(pid, "cmdline")); }
 
 std::string name_of(pid_t pid) {
   std::ifstream file(proc(pid, "comm"), std::ios::binary);

@@ -15,6 +15,8 @@ bool has_signal_in(pid_t pid, const char* set, int signal);
 inline bool handles(pid_t pid, int signal) { return has_signal_in(pid, "SigCgt:", signal); }
 /// "NAME=VALUE" of each variable that it was started with.
 std::vector<std::string> environment_of(pid_t pid);
+/// The words of its command.
+std::vector<std::string> command_of(pid_t pid);
 /// Its short name; other characters than printable ASCII are replaced.
 std::string name_of(pid_t pid);
 

@@ -16,6 +16,7 @@
 
 #include "control/printable.h"
 #include "launcher/file_limit.h"
+#include "launcher/other_launcher.h"
 #include "launcher/processes.h"
 #include "launcher/worker_environment.h"
 
@@ -45,9 +46,16 @@ bool has_variable(pid_t pid, const std::string& variable) {
   return std::find(all.begin(), all.end(), variable) != all.end();
 }
 
+/// Whether it only runs the program that its command names. Such a process may have handlers, by
+/// which it hands signals on (`uv run`); what counts is those of the program.
+bool runs_another(pid_t pid) {
+  const std::vector<std::string> command = command_of(pid);
+  return !command.empty() && is_wrapper(command, 0);
+}
+
 /// The topmost processes at or below `pid` that handle the signal.
 void find_handlers(pid_t pid, int signal, std::vector<pid_t>& found) {
-  if (handles(pid, signal)) {
+  if (handles(pid, signal) && !runs_another(pid)) {
     found.push_back(pid);
     return;
   }

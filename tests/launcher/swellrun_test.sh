@@ -418,6 +418,29 @@ launcher_within() {
 }
 check 'a launcher behind a wrapper is seen at once, said once, and its job is not grown' launcher_within
 
+# As they do it: the program is their child; uv hands signals on by handlers of its own.
+wrapped() {
+  local how
+  mkdir -p bin && cat > bin/handing << 'END'
+trap '[[ -z $program ]] || kill -USR1 "$program"' USR1
+while [[ $1 != *trainer.sh ]]; do shift; done
+sleep 1
+"$@" &
+program=$!
+until wait "$program"; code=$?; [[ ! -d /proc/$program ]]; do :; done
+exit "$code"
+END
+  printf '#!/bin/bash\ncd %q && exec -a uv bash run "$@"\n' "$TMPDIR/bin" > bin/uv && cp bin/handing bin/run &&
+    printf '#!/bin/bash\nwhile [[ $1 != *trainer.sh ]]; do shift; done\n"$@"\nexit\n' > bin/conda && cp bin/conda bin/apptainer && chmod 755 bin/uv bin/conda bin/apptainer || return
+  for how in 'uv run' 'conda run --no-capture-output -n env' 'apptainer exec --nv image.sif'; do
+    printf '%s\n' "$how"
+    run_program "PATH=$(printf %q "$TMPDIR/bin"):\$PATH \"\$swellrun\" $how \"\$trainer\"" && tell grow node2:4 && within 20 epoch_runs 1 6 && tell shrink "$(companion)" 20 needed &&
+      within 20 epoch_runs 2 2 && finishes 0 || return
+    stop_run
+  done
+}
+check "a program behind uv run, conda run or a container's command is resized" wrapped
+
 fails_after_a_resize() { # a port that a neighbour has taken, say
   printf '#!/bin/bash\nif [[ $SWELL_EPOCH == 2 ]]; then sleep 1; exit 9; fi\nexec "%s"\n' "$here/trainer.sh" > train.sh
   run_program '"$swellrun" bash train.sh' && tell grow node2:4 && within 20 epoch_runs 1 6 && tell shrink "$(companion)" 20 needed &&
@@ -506,6 +529,7 @@ one_environment() {
   for name in "SLURM_JOB_ID=$job" "SLURM_JOBID=$job" "SLURM_SUBMIT_DIR=$TMPDIR" SLURM_JOB_NAME=job.sh SLURM_NTASKS=6 SLURM_NNODES=2; do
     grep -x "$name" same.5 || return
   done
+  for name in "SWELL_JOB_ID=$job" "SLURM_JOB_ID=$job"; do grep -qx "$name" "$DIR/env.0.0" && grep -qx "$name" "$DIR/env.1.5" || return; done
   grep -qx SLURMD_NODENAME=node2 "$DIR/env.1.5" && finishes 0
 }
 check 'workers on lent GPUs see the same job as the others' one_environment

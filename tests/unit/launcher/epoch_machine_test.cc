@@ -32,6 +32,26 @@ Test(epochs, workers_of_each_epoch_know_their_swellrun_among_those_of_the_job) {
   cr_assert(all_know());
 }
 
+Test(epochs, workers_are_counted_on_each_host_beside_those_of_their_allocation) {
+  Run run;  // two workers on node1
+  run.event([&] {
+    Grow message;
+    message.offers.resize(1);
+    run.machine.grow(run.now, message);
+    run.machine.allocated(run.now, {{"nonce", 9, "", {worker_node(0, 0, "node1", 2)}}});
+  });
+  run.hello(1, 2);
+  run.leave(0, 2);
+  std::vector<std::string> ranks, of_allocation;
+  for (const auto& [id, environment] : run.last_start.workers)
+    for (const auto& [name, value] : environment) {
+      if (name == "SWELL_HOST_LOCAL_RANK") ranks.push_back(value);
+      if (name == "LOCAL_RANK") of_allocation.push_back(value);
+    }
+  cr_assert(of_allocation == std::vector<std::string>({"0", "1", "0", "1"}));
+  cr_assert(ranks == std::vector<std::string>({"0", "1", "2", "3"}));
+}
+
 Test(epochs, the_program_s_end_is_the_run_s_end) {
   Run run;
   run.leave(0, 2);

@@ -66,6 +66,17 @@ Test(program, a_handler_of_what_it_started_counts, .timeout = 60) {
   cr_assert(script.program.listens_to(SIGUSR1));
 }
 
+Test(program, a_handler_that_hands_signals_on_is_not_the_program_s, .timeout = 60) {
+  Script script(
+      "cd \"$(mktemp -d)\" && printf '%s\\n' 'trap : USR1' 'bash -c \"echo up; read -r; trap : USR1; "
+      "echo handles; while :; do sleep 0.1; done\"' : > run && exec -a uv bash run");
+  cr_assert_eq(script.line(), std::string("up"));
+  cr_assert_not(script.program.listens_to(SIGUSR1), "that of `uv run` alone");
+  script.go_on();
+  cr_assert_eq(script.line(), std::string("handles"));
+  cr_assert(script.program.listens_to(SIGUSR1));
+}
+
 Test(program, ignoring_the_signal_is_not_listening, .timeout = 60) {
   Script script("trap '' USR1; echo up; exec sleep 60");
   cr_assert_eq(script.line(), std::string("up"));
