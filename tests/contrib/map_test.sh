@@ -45,6 +45,33 @@ every_place() {
 }
 check 'every function is in the file where the map says that it is' every_place
 
+# The last column of docs/scripts.md: `FILE`: NAME; the same file: NAME
+held() { # FILE NAME: whether it has a test of that name
+  local name=${2// /_}
+  case $1 in
+    *.sh) grep -qF -- "check '$2'" "$1" || grep -qF -- "check \"$2\"" "$1" ;;
+    *.py) grep -qF -- "def test_$name(" "$1" ;;
+    *) grep -qF -- ", $name" "$1" ;;
+  esac
+}
+every_line_is_held() {
+  local row item file='' name missing=0 lines=0 items
+  while IFS= read -r row; do
+    row=${row% |} row=${row##*| }
+    lines=$((lines + 1))
+    mapfile -t items < <(sed 's/; \(`tests\|the same\)/\n\1/g' <<< "$row")
+    for item in "${items[@]}"; do
+      # shellcheck disable=SC2016 # backquotes of the page
+      [[ $item =~ ^'`'(tests/[^'`']+)'`' ]] && file=${BASH_REMATCH[1]}
+      name=${item#*: } name=${name% (*}
+      [[ $item == *': '* || $item == 'the same'* ]] || { printf 'no test is named: %s\n' "$row"; missing=1; }
+      [[ $item != *': '* ]] || held "$file" "$name" || { printf '%s has no test "%s"\n' "$file" "$name"; missing=1; }
+    done
+  done < <(sed -nE '/^\| (your script has|---)/d; /^\|/p' docs/scripts.md)
+  ((missing == 0 && lines > 20))
+}
+check 'every line of docs/scripts.md has the test that it names' every_line_is_held
+
 # | name | unit | value | file | what for |
 clocks() { sed -n '/^## Every clock/,$p' docs/architecture.md | sed -nE 's/^\| `([A-Za-z_]+)` \| ([a-z]+) \| ([^|]*[^ ]) \| `([^`]+)` \|.*/\1;\2;\3;\4/p'; }
 every_clock() {

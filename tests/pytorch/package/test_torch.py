@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from forked import Run, deviation
+from forked import Run, apart, deviation
 from swell.torch import Elastic
 
 SAME = 1e-5
@@ -217,6 +217,7 @@ def named(optimizer, tmp_path):
     return str(error.value)
 
 
+@apart
 def test_several_optimizers_are_refused_by_name(tmp_path):
     said = named(lambda model: [torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.AdamW(model.parameters())], tmp_path)
     assert said.startswith("optimizer= has 2 optimizers (SGD, AdamW), and Elastic steps one: give one with their parameters as groups"), said
