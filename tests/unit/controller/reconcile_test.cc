@@ -229,7 +229,12 @@ Test(reconcile, a_job_whose_tag_somebody_removed_keeps_what_it_has_and_his_words
   jobs.at(10).comment.written = "JS1:abc swell[]";
   reconcile(slurm.now, jobs, issued_to(10), 102);
   cr_assert_eq(jobs.at(10).comment.written, "JS1:abc swell[]");
+  // Words beside a tag are kept with the tag that was written last.
+  slurm.find(10)->admin_comment = "JS2 swell[elastic=max=8 lent=0]";
+  reconcile(slurm.now, jobs, issued_to(10), 102);
+  cr_assert_eq(jobs.at(10).comment.written, "JS2 swell[]");
   // Another run under the same id has no tag.
+  slurm.find(10)->admin_comment = "JS1:abc";
   slurm.find(10)->start_time += 60;
   reconcile(slurm.now, jobs, issued_to(10), 103);
   cr_assert_not(jobs.contains(10));
