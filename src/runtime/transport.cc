@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <sys/uio.h>
+#include <utility>
 #include <vector>
 
 #include "runtime/hash.h"
@@ -343,14 +344,21 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
     if (!hash) return refuse(hash.error().message());
     expected = *hash;
   }
-  if (auto sent = channel.send(kDoneOp, {}); !sent) return sent;
-  if (source.is_device() && link == nullptr) {
-    const auto send = [&](std::span<const std::byte> piece) {
+  if (source.is_device() && link == nullptr && !runs.empty()) {
+    // The answer waits for the first piece: a program that is gone is a refusal with its reason.
+    bool has_begun = false;
+    const auto send = [&](std::span<const std::byte> piece) -> Result<void> {
+      if (!std::exchange(has_begun, true))
+        if (auto sent = channel.send(kDoneOp, {}); !sent) return sent;
       return channel.send_bytes(piece.data(), piece.size());
     };
-    if (auto sent = source.device().read(runs, send); !sent) return sent;
+    if (auto sent = source.device().read(runs, send); !sent)
+      return has_begun ? sent : refuse(sent.error().message());
+    if (!has_begun)  // runs of no bytes
+      if (auto sent = channel.send(kDoneOp, {}); !sent) return sent;
     return channel.send_bytes(&expected, sizeof expected);
   }
+  if (auto sent = channel.send(kDoneOp, {}); !sent) return sent;
   std::vector<std::byte> staging(source.is_device() ? 0 : Transport::kStaging);
   for (const Run& run : runs) {
     if (source.is_device()) {
