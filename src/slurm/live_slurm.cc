@@ -74,7 +74,7 @@ class LiveSlurm final : public SlurmApi {
   }
 
   Result<void> tell(JobId job, const std::string& line) override {
-    if (slurm_notify_job(job, const_cast<char*>(line.c_str())) == SLURM_SUCCESS) return {};
+    if (notify_job(job, line) == SLURM_SUCCESS) return {};
     return failure("slurm_notify_job").while_doing(fmt::format("telling job {} a line", job));
   }
 

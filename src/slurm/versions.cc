@@ -30,6 +30,10 @@ int load_job(JobId job, job_info_msg_t** message) noexcept {
   return slurm_load_job(message, whole(job), SHOW_ALL | SHOW_DETAIL);
 }
 
+int notify_job(JobId job, const std::string& line) noexcept {
+  return slurm_notify_job(whole(job), const_cast<char*>(line.c_str()));
+}
+
 NodeUse use_of(node_info_t& node) noexcept { return {node.alloc_cpus, node.alloc_memory}; }
 
 void free_conf(slurm_conf_t* conf) noexcept { slurm_free_conf(conf); }
@@ -40,6 +44,10 @@ int kill_job(JobId job, std::uint16_t signal) noexcept { return slurm_kill_job(j
 
 int load_job(JobId job, job_info_msg_t** message) noexcept {
   return slurm_load_job(message, job, SHOW_ALL | SHOW_DETAIL);
+}
+
+int notify_job(JobId job, const std::string& line) noexcept {
+  return slurm_notify_job(job, const_cast<char*>(line.c_str()));
 }
 
 NodeUse use_of(node_info_t& node) noexcept {

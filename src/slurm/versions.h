@@ -34,6 +34,9 @@ int kill_job(JobId job, std::uint16_t signal) noexcept;
 /// Calls slurm_load_job(), likewise.
 int load_job(JobId job, job_info_msg_t** message) noexcept;
 
+/// Calls slurm_notify_job(), likewise.
+int notify_job(JobId job, const std::string& line) noexcept;
+
 /// Whether a job's processes open the GPUs of their own allocation alone, as slurmctld is
 /// configured (devices_apart() of fabric_source.h).
 bool constrains_devices(const slurm_conf_t& conf);
