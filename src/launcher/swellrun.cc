@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio_ext.h>
 #include <thread>
 #include <unistd.h>
 
@@ -332,13 +333,14 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  open_standard_files();
+  const bool has_output = open_standard_files();
   int code = 1;
   try {
     code = run(argc, argv);
   } catch (const std::exception& e) { say(e.what()); }
   // Help that could not be written is no success.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+  const bool is_lost = !has_output && __fpending(stdout) > 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || is_lost) {
     say("standard output cannot be written");
     code = code == 0 ? 1 : code;
   }
