@@ -407,9 +407,13 @@ void Controller::write_comments(double now) {
     if (now - job.first_seen < kNewJobLeftAlone_s) continue;
     const std::string comment = job.tag().put_into(job.comment.written);
     if (comment == job.comment.written) continue;
-    if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); done)
-      job.comment.written = comment;
-    else events_.say(done.error().message());
+    if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); !done) {
+      events_.say(done.error().message());
+      continue;
+    }
+    job.comment.written = comment;
+    // A change before the next look keeps this tag, not the one before.
+    if (parts_.tags != nullptr) parts_.tags->wrote(id, comment);
   }
 }
 

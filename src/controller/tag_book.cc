@@ -19,6 +19,15 @@ void TagBook::look(const std::vector<slurm::JobRecord>& jobs) {
   entries_ = std::move(entries);
 }
 
+void TagBook::wrote(JobId job, const std::string& admin_comment) {
+  std::lock_guard lock(mutex_);
+  const auto at =
+      std::lower_bound(entries_.begin(), entries_.end(), job,
+                       [](const Entry& entry, JobId wanted) { return entry.job < wanted; });
+  if (at != entries_.end() && at->job == job) at->admin_comment = admin_comment;
+  else entries_.insert(at, {job, admin_comment});
+}
+
 std::optional<std::string> TagBook::kept_in(const ChangeRequest& change) const {
   if (!change.admin_comment || control::Tag::find(*change.admin_comment)) return std::nullopt;
   std::lock_guard lock(mutex_);

@@ -16,6 +16,8 @@ namespace swell::controller {
 class TagBook {
  public:
   void look(const std::vector<slurm::JobRecord>& jobs);
+  /// The controller has written this AdminComment since the last look.
+  void wrote(JobId job, const std::string& admin_comment);
   /// Returns the AdminComment that a change should write: the new one with the job's tag. Nothing:
   /// it writes none, it has a tag itself, or the job has none.
   std::optional<std::string> kept_in(const ChangeRequest& change) const;
