@@ -6,6 +6,8 @@ import types
 
 import pytest
 
+from forked import apart
+
 transformers = pytest.importorskip("transformers")
 
 
@@ -21,11 +23,13 @@ def logs(monkeypatch, **options):
     return arguments.should_log
 
 
+@apart      # TrainingArguments make Accelerate's state, which later jobs must not find
 def test_one_worker_of_a_host_logs_without_log_on_each_node(monkeypatch):
     assert logs(monkeypatch), "by default each worker with LOCAL_RANK 0 logs"
     assert not logs(monkeypatch, log_on_each_node=False)
 
 
+@apart
 def test_TensorBoard_of_the_Trainer_writes_to_the_folder_of_the_environment(monkeypatch, tmp_path):
     from transformers.integrations import TensorBoardCallback, integration_utils
 
