@@ -126,7 +126,7 @@ show() {
 # The Python that the tests' environment is made of, with its library: the root's own is another version.
 show_python() {
   local python=${SWELL_PYTHON:-$top/.venv/bin/python} real
-  real=$(readlink -f -- "$python" 2> /dev/null) && [[ -x $real ]] || return 0
+  real=$(readlink -f -- "$python" 2> /dev/null) && [[ -f $real && -x $real ]] || return 0
   show "${python%/bin/*}"
   # One that does not come from Debian has its library and modules in a folder of its own.
   if [[ $real == /usr/* ]]; then show "$real"; else show "${real%/bin/*}"; fi
