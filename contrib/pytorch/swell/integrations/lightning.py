@@ -382,8 +382,10 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def _as_it_began(self, began: dict[str, Any]) -> Iterator[None]:
         now = generators()
         restore_generators(began)
-        yield
-        restore_generators(now)
+        try:
+            yield
+        finally:
+            restore_generators(now)
 
     def _validation_ends(self, trainer: Any) -> None:
         if self._validates is None:
@@ -567,9 +569,11 @@ def _with_its_own_weights(trainer: Any) -> Iterator[None]:
     swapped = [each for each in trainer.callbacks if isinstance(each, WeightAveraging) and each._average_model is not None]
     for each in swapped:
         each._swap_models(trainer.lightning_module)
-    yield
-    for each in reversed(swapped):
-        each._swap_models(trainer.lightning_module)
+    try:
+        yield
+    finally:        # a save that fails ends no training
+        for each in reversed(swapped):
+            each._swap_models(trainer.lightning_module)
 
 
 def _keep_rows() -> None:
