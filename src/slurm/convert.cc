@@ -271,7 +271,7 @@ PartitionRecord convert(const partition_info_t& info) {
 ReservationRecord convert(const reserve_info_t& info) {
   ReservationRecord reservation;
   reservation.name = text(info.name);
-  // Of licences and burst buffers alone: any job may use its nodes.
+  // A reservation of licences or burst buffers holds no nodes: any job may use them.
   if ((info.flags & RESERVE_FLAG_ANY_NODES) == 0) reservation.nodes = expand_hosts(info.node_list);
   std::sort(reservation.nodes.begin(), reservation.nodes.end());
   reservation.start = info.start_time;

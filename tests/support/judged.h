@@ -62,7 +62,7 @@ struct Judged {
   double mean = 0, p90 = 0, worst = 0, bias = 0;
 };
 
-/// What predictions are made from: one profile, by A.2 or by the second model, or data sheets
+/// Sources of predictions: one profile, by A.2 or by the second model, or data sheets
 /// alone.
 enum class PredictedFrom { profile_a2, profile, sheets_a2, sheets };
 

@@ -13,7 +13,7 @@
 
 namespace swell::cluster {
 
-/// What GPUs do together in one call.
+/// Collective operations, and a send between two ranks.
 enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, send };
 inline constexpr int kCollectives = 5;
 /// "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "send".

@@ -32,7 +32,7 @@ Test(tag_book, an_admincomment_of_somebody_s_keeps_the_tag_of_its_job) {
     change.jobs = {other};
     cr_assert_not(book.kept_in(change).has_value());
   }
-  // What was written since the last look counts, also of a job that had no tag then.
+  // A tag that was written since the last look counts, also for a job that had none then.
   book.wrote(12, "JS1:abc swell[elastic=max=8 basic=2 lent=4]");
   book.wrote(13, "swell[elastic=max=2]");
   change.jobs = {12};
