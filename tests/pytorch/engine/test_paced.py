@@ -14,7 +14,9 @@ from swell.engine import Engine, Group, Plan, Stage
 from swell.engine.paced import device_of, parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from native import needs_library  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
+import bent  # noqa: E402
+from native import needs_library, needs_live_host  # noqa: E402
 
 # A step of two stages takes 0.3 s or more: what else the machine does changes that little.
 PACED = "fast:0.0001tflops:memory=1GB/s:link=1GB/s:network=1GB/s,slow:0.00005tflops:memory=1GB/s:link=1GB/s:network=1GB/s"
@@ -103,3 +105,34 @@ def test_chunks_and_weight_gradients_take_what_is_stated_and_are_profiled_as_who
     assert times.micro_batches == 2 and times.forward_s >= 0.99 * forward and times.backward_s >= 0.99 * 2 * forward
     assert 2 * (times.forward_s + times.backward_s) < 1.05 * times.step_s, "a pass counts twice"
     assert role["whole"] > 2 and role["peak_bytes"] > 0
+
+
+def bent_profile(rank, plan, slow):
+    os.environ["SWELL_PACED"] = f"{bent.TYPE}:0.001tflops:memory=1GB/s:link=1GB/s:network=1GB/s"
+    bent.BentEngine.slow = slow
+    engine = bent.BentEngine(models.CONFIGS["llama"](), adamw, global_batch=models.BATCH, plan=plan, profile=True)
+    for step in range(6):
+        engine.step(models.batch(seed=step))
+    return engine.profile()
+
+
+def test_a_table_is_read_between_the_samples_that_it_has_and_not_beyond():
+    one, two, four = (bent.seconds(bent.LAYER, 2, samples) for samples in bent.SAMPLES)
+    assert (one, two, four) == pytest.approx((3.402e-3, 4.630e-3, 6.222e-3))
+    assert bent.seconds(bent.LAYER, 2, 3) == pytest.approx((two + four) / 2)
+    with pytest.raises(ValueError, match="6 samples"):
+        bent.seconds(bent.LAYER, 2, 6)
+
+
+@needs_live_host
+def test_passes_of_a_table_take_their_time_on_the_device_and_their_launch_on_the_host(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    plan, slow = Plan(3, (Stage(4, 1, (Group("n1", bent.TYPE, (0,), 4),)),)), 6
+    ((times,),) = pool.run(tmp_path / "pool", [(1, bent_profile, (plan, slow))])
+    layer, head = bent.seconds(bent.LAYER, 1, 4) / 4, bent.seconds(bent.HEAD, 1, 4) / 3
+    forward = slow * (4 * layer + head)
+    assert times.forward_s >= 0.999 * forward and times.backward_s >= 0.999 * 2 * forward
+    assert times.forward_head_s >= 0.999 * slow * head
+    # The profile has the launch from the host's clock: nobody states it.
+    assert times.layer_launch_s >= 0.999 * slow * bent.LAUNCH_S
+    assert times.layer_launch_s < times.forward_s / 4, "the host waits for the device within a region"

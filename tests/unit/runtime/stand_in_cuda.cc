@@ -7,6 +7,7 @@
 // none can be shared; STAND_IN_NO_RDMA: none can be taken for network cards; STAND_IN_HANGS: a
 // file, and as long as that is there, who takes memory hangs, and makes a file of its name with
 // ".now".
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -57,7 +58,8 @@ std::set<Allocation*> allocations;                                // guarded by 
 std::size_t taken = 0;                                            // likewise
 std::size_t for_network_cards = 0;                                // likewise: of `taken`
 std::map<unsigned long long, std::pair<std::size_t, int>> plain;  // cuMemAlloc()'s: bytes, GPU
-std::map<const char*, std::size_t> registered;  // the host's memory; guarded by mutex
+std::map<const char*, std::size_t> registered;   // the host's memory; guarded by mutex
+std::map<void*, Clock::time_point> works_until;  // by stream; guarded by mutex
 std::atomic<std::uint64_t> copied = 0, copied_staged = 0;
 // As a library has it that was there from the start: LeakSanitizer of g++ 12 dies of a thread that
 // hangs otherwise.
@@ -132,6 +134,15 @@ unsigned long long stand_in_for_network_cards() {
 int stand_in_gpu() { return pushed > 0 ? first() + current : -1; }
 void stand_in_launch(void* stream, int more) { static_cast<Stream*>(stream)->pending += more; }
 
+// Likewise, for devices that are to take their time: what was put on the stream so far is done at
+// that time of the monotonic clock.
+void stand_in_works_until(void* stream, double seconds) {
+  const Clock::time_point when(
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+  std::lock_guard lock(mutex);
+  works_until[stream] = std::max(works_until[stream], when);
+}
+
 int cuInit(unsigned) { return gpus() > 0 ? 0 : 100; }
 int cuGetErrorName(int code, const char** name) {
   *name = code == kInvalid     ? "CUDA_ERROR_INVALID_VALUE"
@@ -193,17 +204,24 @@ int cuStreamDestroy_v2(void* stream) {
   return 0;
 }
 
-// Work is done when it is launched: an event has come when it is recorded.
+// Work is done when it is launched, but for stand_in_works_until(): an event has come when it is
+// recorded.
 int cuEventCreate(void** event, unsigned) {
   *event = new Clock::time_point;
   return pushed > 0 ? 0 : kNoContext;
 }
-int cuEventRecord(void* event, void*) {
-  *static_cast<Clock::time_point*>(event) = Clock::now();
+int cuEventRecord(void* event, void* stream) {
+  std::lock_guard lock(mutex);
+  const auto busy = works_until.find(stream);
+  *static_cast<Clock::time_point*>(event) =
+      busy == works_until.end() ? Clock::now() : std::max(busy->second, Clock::now());
   return 0;
 }
-int cuEventQuery(void*) { return 0; }
+int cuEventQuery(void* event) {
+  return *static_cast<Clock::time_point*>(event) <= Clock::now() ? 0 : kNotReady;
+}
 int cuEventElapsedTime(float* ms, void* first, void* second) {
+  if (cuEventQuery(first) != 0 || cuEventQuery(second) != 0) return kNotReady;
   *ms = std::chrono::duration<float, std::milli>(*static_cast<Clock::time_point*>(second) -
                                                  *static_cast<Clock::time_point*>(first))
             .count();
