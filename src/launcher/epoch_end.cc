@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: the workers leave before the job's own end, so that its next run goes on.
+// Of the epoch machine: the workers leave with a checkpoint for the user's sake, or Slurm's: before
+// the job's own end, so that its next run goes on, or to be started again at once.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 
 #include "launcher/epoch_machine.h"
+#include "launcher/signals.h"
 
 namespace swell::launcher {
+
+using control::JobState;
 
 namespace {
 
@@ -45,6 +49,29 @@ void EpochMachine::leave_before_end(double now, const std::string& why, bool ask
   begin_ending({by, false, true}, now);
   if (asks && !were_asked && !running().empty()) ask_to_leave(now, by - now, live);
   advance(now);
+}
+
+/// The job was sent the restart signal, which is no wish to end: workers that leave for it are
+/// started again, and those that use it for something else train on. `asks`: they have not been
+/// sent it yet.
+void EpochMachine::leave_and_return(double now, bool asks) {
+  if (puts_off([=, this](double later) { leave_and_return(later, asks); }, true)) return;
+  const std::vector<WorkerId> workers = running();
+  if (workers.empty() || is<Leaving>() || is<Ending>()) return;
+  // One that dies of a signal that it does not handle fails as under srun; where some have ended
+  // the training ends.
+  const bool all_handle = std::all_of(workers.begin(), workers.end(), [this](WorkerId id) {
+    return workers_[id].listens == epoch_;
+  });
+  if (is_failing() || is_ending_by_itself() || (!asks && !all_handle)) {
+    if (asks) act(action::SignalWorkers{workers, settings_.restart_signal});
+    return;
+  }
+  say(fmt::format("{}: the workers that leave are started again from their checkpoint",
+                  signal_name(settings_.restart_signal)));
+  Running before = *in<Running>();
+  begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s, asks);
+  in<Leaving>()->before = std::move(before);
 }
 
 }  // namespace swell::launcher

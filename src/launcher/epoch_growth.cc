@@ -126,35 +126,39 @@ void EpochMachine::keep_growth_limit(double now) {
   kill_running(now);
 }
 
-/// Workers have not left for a growth. Nobody needs the GPUs that it is for, so they go back, and
-/// none of the workers is killed for it: where none has left, they train on. Where some have, the
-/// others may wait for those in a collective, or still write the checkpoint, and have more time.
-void EpochMachine::call_off_growth(double now) {
+/// Workers have not left for a growth or a user's signal. Nobody needs what they were to leave for,
+/// so GPUs of a growth go back, and none of the workers is killed for it: where none has left, they
+/// train on. Where some have, the others may wait for those in a collective, or still write the
+/// checkpoint, and have more time.
+void EpochMachine::call_off_leaving(double now) {
   Leaving& leaving = *in<Leaving>();
+  const bool grows = leaving.to_grow;
   const std::string why =
       fmt::format("workers did not leave within {:g} s of {}", settings_.restart_timeout_s,
                   signal_name(settings_.restart_signal));
   for (const JobId job : companions())
     if (HeldCompanion* each = companion(job);
-        each != nullptr && !each->reclaimed && !takes_part(*each))
+        grows && each != nullptr && !each->reclaimed && !takes_part(*each))
       reclaim(now, *each, why);
-  note("growth-called-off", Json::object({{"running", running().size()}}));
+  if (grows) note("growth-called-off", Json::object({{"running", running().size()}}));
+  const std::string no_more = grows ? "no more GPUs; " : "";
   if (all_train()) {
-    say(why + ": no more GPUs; they train on");
+    say(fmt::format("{}: {}they train on", why, no_more));
     Running before = std::move(*leaving.before);
     phase_ = std::move(before);
+    asking_.reset();
     in<Running>()->late_until = now + settings_.late_s;
     progress_.rest(now);
     set_state(JobState::active);
   } else {
     say(
-        fmt::format("{} of {} {}, but the others have: no more GPUs; in {:g} s those that are left "
+        fmt::format("{} of {} {}, but the others have: {}in {:g} s those that are left "
                     "are killed, and all resume from their last checkpoint",
-                    running().size(), seating_.seats.size(), why, settings_.late_s));
+                    running().size(), seating_.seats.size(), why, no_more, settings_.late_s));
     leaving.before.reset();
     leaving.by = now + settings_.late_s;
   }
-  if (growth_.pause_reason().empty()) pause_growth(now, why);
+  if (grows && growth_.pause_reason().empty()) pause_growth(now, why);
 }
 
 /// Switches to the workers of `next`. Who joins first has the least time left.

@@ -197,7 +197,7 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
   return start;
 }
 
-void EpochMachine::begin_leaving(double now, JobState state, double by) {
+void EpochMachine::begin_leaving(double now, JobState state, double by, bool asks) {
   by = std::max(by, now);
   if (Leaving* leaving = in<Leaving>()) {
     leaving->by = std::min(leaving->by, by);
@@ -208,7 +208,7 @@ void EpochMachine::begin_leaving(double now, JobState state, double by) {
   if (!running().empty()) {
     note("signalled",
          Json::object({{"signal", signal_name(settings_.restart_signal)}, {"within_s", by - now}}));
-    ask_to_leave(now, by - now, live);
+    if (asks) ask_to_leave(now, by - now, live);
   }
   set_state(state);
 }
@@ -266,7 +266,7 @@ void EpochMachine::leaving_is_late(double now) {
     leaving.by = std::max(leaving.by, *drain);
     if (now < leaving.by) return;
   }
-  if (leaving.before) return call_off_growth(now);
+  if (leaving.before) return call_off_leaving(now);
   say(fmt::format("{} did not leave in time: killed; training resumes from the last checkpoint",
                   count_of(running().size(), "worker")));
   if (!leaving.to_grow && !leaving.is_hung && had_its_time(now, leaving))
@@ -277,12 +277,12 @@ void EpochMachine::leaving_is_late(double now) {
   kill_running(now);
 }
 
-/// A worker leaves for a growth that was given up: it does not end the training, and the others are
-/// waited for.
+/// A worker leaves for what was given up: it does not end the training, and the others are waited
+/// for.
 void EpochMachine::leave_late(double now) {
   say(
-      fmt::format("a worker left for a growth more than {:g} s after it was asked to: the others "
-                  "follow; a longer grace= gives workers more time",
+      fmt::format("a worker left more than {:g} s after it was asked to: the others follow; a "
+                  "longer grace= gives workers more time",
                   settings_.restart_timeout_s));
   const auto drain = drain_by();
   phase_ = Leaving{std::min(now + settings_.late_s, drain.value_or(kNever)), now, true};

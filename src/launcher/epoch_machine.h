@@ -210,7 +210,7 @@ class EpochMachine {
     double leave_by = 0;
     std::string not_begun = {};  ///< live mode: why the programs were told to leave instead
     double not_begun_by = 0;     ///< where that is so: for all to have left
-    /// Workers did not leave for a growth in time. An exit until then is a late one for it.
+    /// Workers that might have stayed did not leave in time. An exit until then is a late one.
     std::optional<double> late_until = std::nullopt;
     bool was_resized = false;  ///< just before; a failure soon after restarts the program once
   };
@@ -247,7 +247,8 @@ class EpochMachine {
     double since = 0;
     bool to_grow = false;
     bool told_of_bad_exit = false;
-    /// For a growth: what is gone back to where no worker leaves. None: the workers must leave.
+    /// For a growth or a user's signal: what is gone back to where no worker leaves. None: the
+    /// workers must leave.
     std::optional<Running> before = std::nullopt;
     bool is_retry = false;   ///< see Gathering
     bool is_hung = false;    ///< workers may not be able to leave
@@ -317,7 +318,7 @@ class EpochMachine {
   bool waits_for_lent(double now);
   void start_epoch(double now, Seating seating);
   void begin_growing(double now);
-  void begin_leaving(double now, control::JobState state, double by);
+  void begin_leaving(double now, control::JobState state, double by, bool asks = true);
   void leaving_is_late(double now);
   void leave_late(double now);
   void leave_for_reclaim(double now, double by);
@@ -358,7 +359,7 @@ class EpochMachine {
   void end_growth();
   bool is_joining(const HeldCompanion& companion) const;
   std::optional<double> growth_limit() const;
-  void call_off_growth(double now);
+  void call_off_leaving(double now);
   void keep_growth_limit(double now);
   void grow_live(double now, const Seating& next);
   // epoch_live.cc: switches beside the running training
@@ -379,9 +380,10 @@ class EpochMachine {
     return settings_.live && in<Running>() != nullptr && in<Running>()->has_begun;
   }
   std::optional<double> drain_by() const;
-  // epoch_end.cc: before the job's own end
+  // epoch_end.cc: before the job's own end, or for a checkpoint alone
   std::optional<double> leaves_at() const;
   void leave_before_end(double now, const std::string& why, bool asks);
+  void leave_and_return(double now, bool asks);
   // epoch_companions.cc
   void reclaim(double now, HeldCompanion& companion, const std::string& reason);
   void give_back(double now, HeldCompanion& companion, const std::string& why);

@@ -231,6 +231,7 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
   if (!others.empty()) act(action::SignalWorkers{std::move(others), signal});
   if (signal == settings_.restart_signal && settings_.before_end_s)
     return leave_before_end(now, fmt::format("Slurm sent the job {}", signal_name(signal)), false);
+  if (signal == settings_.restart_signal) return leave_and_return(now, false);
   if (signal != SIGTERM) return;
   cuts_short(signal);
   end(now, 0, std::nullopt);
@@ -264,9 +265,9 @@ void EpochMachine::signalled(double now, int signal) {
   if (!ends) {
     if (signal == settings_.restart_signal && settings_.before_end_s)
       return leave_before_end(now, fmt::format("swellrun was sent {}", signal_name(signal)), true);
+    if (signal == settings_.restart_signal) return leave_and_return(now, true);
     auto workers = running();
     if (workers.empty()) return;
-    if (signal == settings_.restart_signal) return ask_to_leave(now, kNever, is_live());
     return act(action::SignalWorkers{std::move(workers), signal});
   }
   const bool again = is<Ending>() && in<Ending>()->kill_at.has_value() && signal == SIGINT;

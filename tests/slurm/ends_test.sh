@@ -18,6 +18,18 @@ check 'the parent is cancelled' parent_cancelled
 parent_killed_hard() { grown_job && scancel --signal=KILL --full "$job" && within 30 ended "$job" && nothing_left "$job"; }
 check 'everything of the parent is killed by signal 9' parent_killed_hard
 
+# scancel --signal reaches the programs by itself. The restart signal is no wish to end: they leave a checkpoint, and train on from it.
+restart_signal_of_the_user() {
+  local epoch swellrun
+  grown_job && epoch=$(newest_epoch "$job") || return
+  scancel --signal=USR1 "$job" && within 20 newer_epoch "$job" "$epoch" && within 30 grown "$job" 8 && goes_on "$job" || return
+  epoch=$(newest_epoch "$job") swellrun=$(cat "$work/$job/swellrun.pid")
+  kill -USR1 "$swellrun" && within 20 newer_epoch "$job" "$epoch" && within 30 grown "$job" 8 && goes_on "$job" || return
+  touch "$work/$job/finish" && within 20 ended "$job" && [[ $(cat "$work/$job/status") == 0 ]] && nothing_left "$job"
+}
+newer_epoch() { (($(newest_epoch "$1") > $2)); }
+check 'the restart signal from the user takes a checkpoint, and ends no training' restart_signal_of_the_user
+
 parent_times_out() {
   # Slurm counts in minutes: the limit is brought close once the job has grown.
   grown_job --time=10 && scontrol update job="$job" timelimit=1 || return

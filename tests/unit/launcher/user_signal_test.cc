@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The epoch machine: the restart signal from a user, or from Slurm on a user's word.
+#include <csignal>
+
+#include "launcher/epoch_run.h"
+
+using namespace epoch_run;
+
+namespace {
+
+/// The restart signal by `scancel --signal`, which reaches programs by itself, or to swellrun.
+void send(Run& run, bool to_swellrun) {
+  run.event([&] {
+    if (to_swellrun) run.machine.signalled(run.now, SIGUSR1);
+    else run.machine.notice(run.now, {0, 0}, SIGUSR1);
+  });
+}
+
+}  // namespace
+
+Test(user_signal, workers_that_leave_for_it_are_started_again) {
+  for (const bool to_swellrun : {false, true}) {
+    Run run;
+    run.grown();
+    send(run, to_swellrun);
+    cr_assert(run.signalled(SIGUSR1, to_swellrun ? 6 : 4), "those who have not had it from Slurm");
+    run.leave(0, 2);
+    run.leave(1, 4);
+    cr_assert_not(run.code.has_value());
+    cr_assert_eq(run.starts, 3);
+    cr_assert_eq(run.workers, 6u);
+    cr_assert(run.releases.empty());
+    run.leave(0, 2);
+    run.leave(1, 4);
+    cr_assert_eq(run.code.value_or(-1), 0, "the end of the training");
+  }
+}
+
+Test(user_signal, workers_that_use_it_for_something_else_train_on_and_still_may_grow) {
+  for (const bool to_swellrun : {false, true}) {
+    Run run;
+    send(run, to_swellrun);
+    run.tick(run.now + 30);
+    cr_assert(run.signalled(SIGKILL, 0));
+    cr_assert_eq(run.starts, 1);
+    cr_assert_eq(run.state(), JobState::active);
+    cr_assert_eq(run.no_growth(), std::string());
+    cr_assert(run.has_said("did not leave within 30 s of USR1: they train on"));
+    run.now += 61;
+    run.leave(0, 2);
+    cr_assert_eq(run.code.value_or(-1), 0, "the end of the training");
+  }
+}
+
+Test(user_signal,
+     a_checkpoint_that_takes_longer_than_the_restart_timeout_does_not_end_the_training) {
+  Run run;
+  send(run, false);
+  run.tick(run.now + 30);
+  run.now += 20;
+  run.leave(0, 2);
+  cr_assert_not(run.code.has_value());
+  cr_assert_eq(run.starts, 2);
+}
+
+Test(user_signal, a_program_without_a_handler_dies_of_slurm_s_as_under_srun) {
+  Run deaf;
+  deaf.grow(9, 4);
+  deaf.deaf = true;
+  deaf.hello(1, 4);
+  deaf.leave(0, 2);
+  deaf.signals.clear();
+  send(deaf, false);
+  cr_assert_eq(deaf.state(), JobState::active, "nobody is waited for");
+}
+
+Test(user_signal, a_training_that_ends_is_not_started_again) {
+  Run run;
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  send(run, false);
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  cr_assert_eq(run.code.value_or(-1), 0);
+  cr_assert_eq(run.starts, 1);
+}
+
+Test(user_signal, gpus_that_came_up_meanwhile_take_part_afterwards) {
+  Run run;
+  run.grow(9, 4);
+  send(run, false);
+  run.hello(1, 4);
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 6u);
+}
+
+Test(user_signal, gpus_that_go_back_meanwhile_do_so_in_their_time) {
+  Run run;
+  run.grown();
+  send(run, true);
+  run.shrink(9, 20);
+  run.tick(run.now + 18);
+  cr_assert(run.signalled(SIGKILL, 6), "who does not leave is killed, as without the signal");
+}
