@@ -92,9 +92,11 @@ comes_back() {
   swell doctor > doctor.txt
   grep -q '^warn *swell.conf: Elasticity=drain' doctor.txt && grep -q '^FAULT *limits: .*GrpSubmitJobs=0' doctor.txt || { cat doctor.txt; return 1; }
   sacctmgr -i modify qos where name=expansion set GrpSubmitJobs=-1 > /dev/null && swell drain --undo && within 60 something_lent "$a" || return
-  goes_on "$a" && (($(step_of "$a") >= before)) && within 15 no_faults || { cat doctor.txt; return 1; }
+  # Its workers leave with a checkpoint only when those on the lent GPUs are up.
+  goes_on "$a" && within 60 checkpoint_from "$a" "$before" && within 15 no_faults || { cat doctor.txt; return 1; }
   touch "$work/$a/finish" && within 30 ended "$a" && [[ $(cat "$work/$a/status") == 0 ]]
 }
+checkpoint_from() { (($(step_of "$1") >= $2)); }
 no_faults() { swell doctor > doctor.txt && ! grep '^FAULT' doctor.txt; }
 check 'put back as written, a job that ran all the while is lent GPUs again' comes_back
 
