@@ -45,8 +45,8 @@ std::string shown(const char* name, const std::string& value) {
 }
 
 /// The variables that say that the process is another launcher's worker; empty: none do.
-std::string own_ranks(pid_t pid, const Given& given, bool only_of_torchrun) {
-  const std::vector<std::string> environment = environment_of(pid);
+std::string own_ranks(const std::vector<std::string>& environment, const Given& given,
+                      bool only_of_torchrun) {
   const auto differs = [&](const char* name) {
     const auto value = value_of(environment, name);
     return value && value != given_value(given, name);
@@ -68,7 +68,11 @@ std::string own_ranks(pid_t pid, const Given& given, bool only_of_torchrun) {
 
 }  // namespace
 
-std::optional<std::string> inner_worker(pid_t program, const Given& given, int restart_signal) {
+std::optional<std::string> inner_worker(pid_t program, const Given& given, int restart_signal,
+                                        pid_t shim) {
+  // A child that has not run its program yet still shows what the shim was started with, which may
+  // have ranks that the user's script or a TaskProlog set.
+  const std::vector<std::string> of_shim = environment_of(shim);
   struct Process {
     pid_t pid = 0, parent = 0;
     bool is_below_handler = false;
@@ -77,7 +81,10 @@ std::optional<std::string> inner_worker(pid_t program, const Given& given, int r
   for (int looked = 0; !open.empty() && looked < kMaxProcesses; ++looked) {
     const Process one = open.back();
     open.pop_back();
-    if (const std::string ranks = own_ranks(one.pid, given, one.is_below_handler); !ranks.empty())
+    const std::vector<std::string> environment = environment_of(one.pid);
+    if (environment == of_shim) continue;
+    if (const std::string ranks = own_ranks(environment, given, one.is_below_handler);
+        !ranks.empty())
       return fmt::format("{}{} with {}", one.parent == 0 ? "" : name_of(one.parent) + " runs ",
                          name_of(one.pid), ranks);
     const bool is_below = one.is_below_handler || handles(one.pid, restart_signal);

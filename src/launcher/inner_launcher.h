@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace swell::launcher {
 /// `timeout` or `uv run`, mpirun, deepspeed and so on. Such a process, at or below `program`, has
 /// ranks of its own in its environment. `given`: the variables with which the program was started.
 /// What a process that handles the restart signal starts is its own matter, unless only torchrun
-/// could have started it. Returns what was found, for people.
+/// could have started it. `shim`: has started `program`. Returns what was found, for people.
 std::optional<std::string> inner_worker(
     pid_t program, const std::vector<std::pair<std::string, std::string>>& given,
-    int restart_signal);
+    int restart_signal, pid_t shim = getpid());
 
 }  // namespace swell::launcher

@@ -86,6 +86,31 @@ Test(inner_launcher, a_program_that_is_no_launcher_is_left_alone, .timeout = 120
   }
 }
 
+Test(inner_launcher, ranks_that_the_shim_was_started_with_are_not_a_worker_s, .timeout = 60) {
+  // A shell and its copy, which runs no program of its own: a shim before execvp() of its program.
+  int ends[2];
+  cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t shim = fork();
+  if (shim == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    setenv("RANK", "77", 1);
+    setenv("WORLD_SIZE", "1", 1);
+    execlp("bash", "bash", "-c", "(exec {never}<> <(:); echo $BASHPID; read -u $never; :) & wait",
+           nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  FILE* lines = fdopen(ends[0], "r");
+  pid_t copy = 0;
+  cr_assert_eq(fscanf(lines, "%d", &copy), 1);
+  cr_assert_not(inner_worker(copy, kGiven, SIGUSR1, shim).has_value());
+  cr_assert(inner_worker(copy, kGiven, SIGUSR1).has_value(), "where another started it");
+  fclose(lines);
+  kill(copy, SIGKILL);
+  kill(shim, SIGKILL);
+  waitpid(shim, nullptr, 0);
+}
+
 Test(inner_launcher, names_and_values_of_processes_do_not_reach_terminals_raw, .timeout = 60) {
   const auto found = seen_of("RANK=$'\\e[31m0\\n' WORLD_SIZE=1 TORCHELASTIC_RUN_ID=none " +
                              std::string(kWorker) + "; :");
