@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,7 @@ import torch.distributed as dist
 from swell import _native, _request
 from swell._lock import FolderLock
 
-__all__ = ["Agreement", "adopt", "cpu_group", "leave", "leave_with_checkpoint"]
+__all__ = ["Agreement", "adopt", "cpu_group", "gather", "leave", "leave_with_checkpoint"]
 
 
 class Agreement:
@@ -21,11 +22,14 @@ class Agreement:
 
     Each poll takes the sum that the poll before has begun, over a group on the CPU: nobody waits for
     a GPU, or for the network unless it takes longer than a step. Every worker polls equally often.
+
+    has_parts: whether this worker has something that all are to exchange. exchanges: whether one has, as all know alike two polls later; until the first is over,
+    it is so.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
-        self._group = group
-        self._asked = torch.zeros(1, dtype=torch.int32)
+    def __init__(self, group: dist.ProcessGroup | None, has_parts: Callable[[], bool] = lambda: False) -> None:
+        self._group, self._has_parts, self.exchanges = group, has_parts, True
+        self._asked = torch.zeros(2, dtype=torch.int32)
         self._work: dist.Work | None = None
 
     def poll(self) -> bool:
@@ -35,10 +39,12 @@ class Agreement:
             return _request.asked_to_leave()
         if self._work is not None:
             self._work.wait()
-            if self._asked.item():
+            asked, parts = self._asked.tolist()
+            self.exchanges = parts > 0
+            if asked:
                 self._work = None
                 return True
-        self._asked.fill_(_request.asked_to_leave())
+        self._asked[0], self._asked[1] = _request.asked_to_leave(), self._has_parts()
         self._work = dist.all_reduce(self._asked, group=self._group, async_op=True)
         return False
 
@@ -55,6 +61,15 @@ def cpu_group() -> dist.ProcessGroup | None:
         return None
     group: dist.ProcessGroup = dist.new_group(backend="gloo")
     return group
+
+
+def gather(mine: Any, group: dist.ProcessGroup | None) -> list[Any]:
+    """Returns what each worker has given, by rank. Every worker calls it; group: of cpu_group()."""
+    if group is None:
+        return [mine]
+    each: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(each, mine, group=group)
+    return each
 
 
 def leave() -> NoReturn:

@@ -88,6 +88,7 @@ class Trained:
             return None     # an optimizer of more than the model: its own state is by number
         return {"began": self._began, "has_changed": self._has_changed or self._followed is not None, "kept": kept,
                 "trains": [_bare(name) for name, parameter in self._model.named_parameters() if parameter.requires_grad],
+                "untracked": [_bare(name) for name, module in self._model.named_modules() if getattr(module, "track_running_stats", True) is False],
                 "groups": [[{"names": [names[id(parameter)] for parameter in group["params"]],
                              "options": {name: value for name, value in group.items() if name != "params" and _is_option(value)}}
                             for group in optimizer.param_groups] for optimizer in self._optimizers]}
@@ -117,12 +118,21 @@ class Trained:
             self._followed = before
         self._train_alone(kept)
         yield
-        self._train_alone(set(change["trains"]))
+        self._train_as(change)
 
     def follow(self) -> None:
         """Freeze and unfreeze as following() did, where the program has undone that as it begins."""
         if self._followed is not None:
-            self._train_alone(set(self._followed["change"]["trains"]))
+            self._train_as(self._followed["change"])
+
+    def _train_as(self, change: Mapping[str, Any]) -> None:
+        self._train_alone(set(change["trains"]))
+        if "untracked" not in change:       # an older record
+            return
+        untracked = set(change["untracked"])    # modules whose running statistics stand still, as a frozen BatchNorm's may
+        for name, module in self._model.named_modules():
+            if hasattr(module, "track_running_stats"):
+                module.track_running_stats = _bare(name) not in untracked
 
     def _train_alone(self, names: set[str]) -> None:
         for name, parameter in self._model.named_parameters():

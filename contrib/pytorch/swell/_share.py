@@ -46,10 +46,14 @@ def fails_on_one_sample(model: torch.nn.Module, *, trains: bool = False) -> bool
     return any(isinstance(module, torch.nn.BatchNorm1d) and (trains or module.training) for module in model.modules())
 
 
-def say_what_depends(model: torch.nn.Module, *, trains: bool = False) -> None:
-    """Say depends_on_workers() once in a job: at its first start, on rank 0, where its workers may change."""
+def say_what_depends(model: torch.nn.Module, *, trains: bool = False, noise: str = "") -> None:
+    """Say depends_on_workers() once in a job: at its first start, on rank 0, where its workers may change.
+
+    noise: the name of an option by which the framework draws noise for each worker; empty: there is none.
+    """
     here = _request.place()
     if not _request.under_swellrun() or here.rank != 0 or here.epoch != 0:
         return
-    for each in depends_on_workers(model, trains=trains):
+    drawn = [f"{noise}: another number of workers draws other noise, so losses differ within it; {noise}=None avoids it"] if noise else []
+    for each in depends_on_workers(model, trains=trains) + drawn:
         print(f"swell: {each}", file=sys.stderr, flush=True)

@@ -242,7 +242,7 @@ def lightning(moments, *, module=None, callbacks=(), epochs=3, loaders=1, **opti
         [table] = glob.glob(common.path("csv/*/metrics.csv"))
         with open(table, newline="") as file:
             logged = sorted(sorted((name, float(value)) for name, value in row.items() if value) for row in csv.DictReader(file))
-        finish(weights=norms(made.parameters()), steps=it.global_step, rate=it.optimizers[0].param_groups[0]["lr"], logged=json.loads(json.dumps(logged)))
+        finish(weights=norms([*made.parameters(), *made.buffers()]), steps=it.global_step, rate=it.optimizers[0].param_groups[0]["lr"], logged=json.loads(json.dumps(logged)))
 
 
 def lightning_module():
@@ -269,8 +269,8 @@ def lightning_module():
     return Module
 
 
-def lightning_monitors_its_epochs(moments):
-    """A schedule and a callback look at means of an epoch, one of them a metric's."""
+def lightning_logs_its_epochs(moments, plateau=False, epochs=7):
+    """A callback looks at the mean of an epoch, which is a metric's. plateau: a schedule looks at another one."""
     import torchmetrics
     from lightning.pytorch.callbacks import EarlyStopping
 
@@ -286,14 +286,44 @@ def lightning_monitors_its_epochs(moments):
 
         def configure_optimizers(self):
             optimizer = super().configure_optimizers()
-            plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=0.5)
-            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": plateau, "monitor": "train"}}
-    lightning(moments, module=Module, callbacks=[EarlyStopping("mean", patience=9)])
+            if not plateau:
+                return optimizer
+            schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=0.5)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "train"}}
+    lightning(moments, module=Module, callbacks=[EarlyStopping("mean", patience=9)], epochs=epochs)
 
 
-def lightning_averages_weights(moments):
+def lightning_monitors_its_epochs(moments):
+    lightning_logs_its_epochs(moments, plateau=True, epochs=3)
+
+
+def lightning_averages_weights(moments, callbacks=()):
     from lightning.pytorch.callbacks import EMAWeightAveraging
-    lightning(moments, callbacks=[EMAWeightAveraging(decay=0.9)])
+    lightning(moments, callbacks=[EMAWeightAveraging(decay=0.9), *callbacks])
+
+
+def lightning_cannot_save_within_a_validation(moments):
+    """The job is asked to leave within its first validation, which is made with averaged weights; no save succeeds until that is over."""
+    import errno
+
+    import lightning.pytorch as pl
+
+    class Fills(pl.Callback):
+        def on_validation_start(self, trainer, module):
+            if "SWELL_RUNTIME" in os.environ or not moments.due:
+                return
+            self.save = trainer.strategy.save_checkpoint
+            trainer.strategy.save_checkpoint = self.fail
+            moments.at("validation", 9)
+
+        def on_validation_end(self, trainer, module):
+            if hasattr(self, "save"):
+                trainer.strategy.save_checkpoint = self.save
+                del self.save
+
+        def fail(self, *_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    lightning_averages_weights(moments, [Fills()])
 
 
 def lightning_swaps_its_schedule(moments):
@@ -316,6 +346,26 @@ def lightning_normalizes(moments):
             super().__init__()
             self.net = network(nn.BatchNorm1d(16))
     lightning(moments, module=Module, epochs=1)
+
+
+def lightning_thaws_a_norm(moments):
+    """A layer whose BatchNorm stands still, too, while it is frozen: for its first epoch."""
+    from lightning.pytorch.callbacks import BaseFinetuning
+
+    class Module(lightning_module()):
+        def __init__(self):
+            super().__init__()
+            self.frozen = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+            self.net = nn.Sequential(self.frozen, network())
+
+    class Thaws(BaseFinetuning):
+        def freeze_before_training(self, module):
+            self.freeze(module.frozen, train_bn=False)
+
+        def finetune_function(self, module, epoch, optimizer):
+            if epoch == 1:
+                self.unfreeze_and_add_param_group(module.frozen, optimizer)
+    lightning(moments, module=Module, callbacks=[Thaws()])
 
 
 def lightning_leaves_a_layer_out(moments):

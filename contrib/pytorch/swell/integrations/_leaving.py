@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from swell import _identity, _native, _request, data
-from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
+from swell._agreement import Agreement, cpu_group, gather, leave, leave_with_checkpoint
 from swell._averaged import Averaged
 from swell._lock import FolderLock
 from swell._profile import Profile
@@ -33,6 +33,7 @@ class Departure:
         self._has_declined = False
         self._lock: FolderLock | None = None
         self._live: LiveState | None = None
+        self.has_parts: Callable[[], bool] = lambda: False      # whether parts() are of more than one worker
         self.before_leaving: Callable[[], Any] = lambda: None
         self.trained: _identity.Trained | None = None       # as a start would have it
         self.averaged: Averaged | None = None       # of DistributedDataParallel
@@ -102,7 +103,7 @@ class Departure:
     def begin(self) -> None:
         """Training begins, on all workers: from now on they leave together."""
         if self._agreement is None:
-            self._agreement = Agreement(self.group)        # all of them meet here
+            self._agreement = Agreement(self.group, lambda: self.has_parts())      # all of them meet here
         _request.begun()
 
     @property
@@ -158,6 +159,10 @@ class Departure:
         if self._has_declined and not self._bar:
             self._has_declined = False
             _request.can_run_with([_request.place().world] if self._held else self._sizes, self._held)
+
+    def parts(self, mine: Any) -> list[Any]:
+        """What each worker gives, by rank, as long as some has_parts(); else this worker's alone. Every worker calls it."""
+        return gather(mine, self.group) if self._agreement is None or self._agreement.exchanges else [mine]
 
     def pass_boundary(self, rest: Any, samples: float) -> None:
         """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often.

@@ -10,7 +10,7 @@ import torchmetrics
 from lightning.pytorch.trainer.connectors.logger_connector.result import _Metadata, _ResultMetric, _Sync
 from torchmetrics.utilities import dim_zero_cat, dim_zero_max, dim_zero_mean, dim_zero_min, dim_zero_sum
 
-__all__ = ["joined", "restore", "taken"]
+__all__ = ["is_any", "joined", "restore", "taken"]
 
 _PLAIN = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph", "add_dataloader_idx", "dataloader_idx", "metric_attribute")
 _KINDS = {dim_zero_sum: "sum", dim_zero_cat: "cat", dim_zero_max: "max", dim_zero_min: "min", dim_zero_mean: "mean"}
@@ -22,6 +22,11 @@ def _metrics(module: torch.nn.Module) -> dict[str, Any]:
 
 def _copy(value: Any) -> Any:
     return [each.detach().cpu() for each in value] if isinstance(value, list) else value.detach().clone().cpu()
+
+
+def is_any(trainer: Any, module: torch.nn.Module) -> bool:
+    """Whether taken() has more than what callbacks monitor, which all workers have alike."""
+    return any(not each.has_reset for each in trainer.fit_loop.epoch_loop._results.values()) or any(each.update_called for each in _metrics(module).values())
 
 
 def taken(trainer: Any, module: torch.nn.Module) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from lightning.pytorch.trainer import call
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from swell import _identity, _native, _request, data
+from swell._agreement import gather
 from swell._averaged import average_what_is_trained
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
@@ -70,6 +71,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._accumulating = False
         self._validates: dict[str, Any] | None = None       # generators as the validation began that is under way
         self._metrics: dict[str, Any] | None = None         # of the training then
+        self._logs_epochs = False
         self._made: dict[str, str] = {}     # kinds of what the script has made; callbacks may put another schedule in its place
         self._generators: dict[str, Any] | None = None      # those to go on with
         self._is_handed_over = False
@@ -188,12 +190,14 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             self._departure.narrow(lambda workers: batch // workers >= 2)
         self._remove_unfinished(trainer)
         self._departure.before_leaving = lambda: _let_go(trainer)
+        self._departure.has_parts = lambda: self._has_logged(trainer, pl_module)
         run = trainer.fit_loop.run
         trainer.fit_loop.run = lambda: self._run(trainer, run)
         if taken is not None:
             self._is_handed_over = True
             connector._loaded_checkpoint = {"optimizer_states": [], **taken["lightning"]}
             call._call_callbacks_load_state_dict(trainer, taken["lightning"])
+            self._loaded["metrics"] = taken["logged"]
             self._generators = generators()
 
     def _take_over(self, trainer: Any, pl_module: Any) -> Any:
@@ -230,7 +234,17 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._departure.pass_boundary({"lightning": {
             "loops": trainer._checkpoint_connector._get_loops_state_dict(), "callbacks": call._call_callbacks_state_dict(trainer),
             "lr_schedulers": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
-            type(precision).__qualname__: precision.state_dict()}}, samples=self._sampler.global_batch / self._sampler.world)
+            type(precision).__qualname__: precision.state_dict()}, "logged": _metrics.joined(self._departure.parts(self._logged(trainer)))},
+            samples=self._sampler.global_batch / self._sampler.world)
+
+    def _has_logged(self, trainer: Any, pl_module: Any) -> bool:
+        """Whether the module logs what is of an epoch: from the first time on."""
+        self._logs_epochs = self._logs_epochs or _metrics.is_any(trainer, pl_module)
+        return self._logs_epochs
+
+    def _logged(self, trainer: Any) -> dict[str, Any]:
+        """This worker's part of what was logged of the epoch: as a validation began, if one is under way."""
+        return _metrics.taken(trainer, trainer.lightning_module) if self._metrics is None else self._metrics
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if self._sampler is None:
@@ -390,7 +404,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def _validation_ends(self, trainer: Any) -> None:
         if self._validates is None:
             return
-        self._validates = None
+        self._validates = self._metrics = None
         if self._is_due:
             self._is_due, self._saved = False, -1       # the checkpoint says that it is due
             loop = trainer.fit_loop.epoch_loop
@@ -443,11 +457,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def _save(self, trainer: Any, step: int) -> None:
         """Whole or not there: written under another name, and renamed when all workers have written, and it was read back."""
         path, group = self._path(step), self._departure.group
-        mine = generators(), _metrics.taken(trainer, trainer.lightning_module) if self._validates is None else self._metrics
-        each: list[Any] = [mine]
-        if group is not None:
-            each *= trainer.world_size
-            torch.distributed.all_gather_object(each, mine, group=group)
+        each = gather((generators(), self._logged(trainer)), group)
         checkpoint: dict[str, Any] = {}
         # A strategy that shards gathers here, or as it writes.
         on_each = on_all if isinstance(trainer.strategy, (DDPStrategy, SingleDeviceStrategy)) else together

@@ -127,7 +127,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         trainer.get_train_dataloader = lambda: made._loader(loader()) if made._stream is None else made._stream_loader(made._stream)
         if _native.is_live():
             made._live = _Live(made)
-        say_what_depends(trainer.model, trains=True)
+        say_what_depends(trainer.model, trains=True, noise="neftune_noise_alpha" if args.neftune_noise_alpha is not None else "")
         for name in ("train", "_run_epoch", "_evaluate", "_save_checkpoint", "_load_optimizer_and_scheduler", "_load_rng_state"):
             made._wrap(name)
         return made
