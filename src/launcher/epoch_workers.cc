@@ -78,6 +78,14 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
   if (const Running* late = in<Running>();
       late != nullptr && !late->failure && late->late_until && now < *late->late_until)
     leave_late(now);
+  // An error of a program that a user's signal reached is its own, as under srun.
+  if (Leaving* asked = in<Leaving>(); asked != nullptr && asked->before && !asked->to_grow &&
+                                      exit.status() != 0 && !is_leave(exit)) {
+    Running before = std::move(*asked->before);
+    phase_ = std::move(before);
+    asking_.reset();
+    set_state(JobState::active);
+  }
   if (Leaving* leaving = in<Leaving>()) {
     const bool clean =
         exit.status() == 0 || is_leave(exit) || exit.signal == SIGKILL ||

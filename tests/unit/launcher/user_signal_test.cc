@@ -74,6 +74,19 @@ Test(user_signal, a_program_without_a_handler_dies_of_slurm_s_as_under_srun) {
   cr_assert_eq(deaf.state(), JobState::active, "nobody is waited for");
 }
 
+Test(user_signal, an_error_exit_for_it_is_the_program_s_own_and_ends_the_run) {
+  for (const Exit exit : {Exit{9, 0}, Exit{0, SIGUSR1}}) {
+    Run run;
+    send(run, exit.code == 9);
+    run.leave(0, 1, exit);
+    run.tick(run.now + 3);
+    cr_assert(run.signalled(SIGTERM, 1), "the others are ended for it");
+    run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+    cr_assert_eq(run.code.value_or(-1), exit.status());
+    cr_assert_eq(run.starts, 1);
+  }
+}
+
 Test(user_signal, a_training_that_ends_is_not_started_again) {
   Run run;
   run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
