@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
 #include <sys/random.h>
@@ -150,9 +151,12 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   EpochMachine::Settings settings = settings_for(setup);
   std::unique_ptr<Agent> agent(new Agent(std::move(setup), std::move(settings)));
   if (!agent->setup_.options.events_file.empty()) {
-    agent->events_.open(agent->setup_.options.events_file, std::ios::app);
-    if (!agent->events_)
-      return Error(fmt::format("{}: {}", agent->setup_.options.events_file, std::strerror(errno)));
+    const std::string& path = agent->setup_.options.events_file;
+    // A FIFO that nobody reads is an error here, and would be waited for below.
+    const control::Fd file(
+        open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666));
+    if (file) agent->events_.open(path, std::ios::app);
+    if (!file || !agent->events_) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
   }
   sigset_t handled;
   sigemptyset(&handled);

@@ -201,7 +201,7 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
       if (job != 0 && ended.exit.status() == 0) {
         result.job = job;
         // Which GPUs they are, is only known now.
-        const auto pid = children_.start({"scontrol", "show", "job", "-d", std::to_string(job)},
+        const auto pid = children_.start({"scontrol", "-d", "show", "job", std::to_string(job)},
                                          outside_environment(environ), {.capture = true});
         if (pid) {
           request.shows[*pid] = offer;

@@ -16,6 +16,14 @@ namespace swell::launcher {
 
 namespace {
 
+constexpr std::size_t kMaxShown = 300;
+
+/// Of what a command wrote, for people: its last words say why it ended.
+std::string the_end_of(std::string output) {
+  if (output.size() > kMaxShown) output.replace(0, output.size() - kMaxShown, "...");
+  return output;
+}
+
 /// In the child. The threads of this process may hold any lock, so nothing is called that could
 /// wait for one.
 [[noreturn]] void become(const std::vector<char*>& argv, const std::vector<char*>& envp,
@@ -152,7 +160,7 @@ Result<std::string> Children::output_of(const std::vector<std::string>& command,
         return Error(fmt::format("{} did not end within {:g} s", command.front(), timeout_s));
       if (ended.exit.status() != 0)
         return Error(fmt::format("{} ended with {}: {}", command.front(), ended.exit.status(),
-                                 ended.output));
+                                 the_end_of(std::move(ended.output))));
       return std::move(ended.output);
     }
     if (!late && Clock::now() > deadline) {

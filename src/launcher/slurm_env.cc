@@ -206,12 +206,13 @@ Result<SlurmConfig> read_config(std::string_view text) {
   return config;
 }
 
+// With POSIXLY_CORRECT Slurm's commands take no option after a word that is none, such as the job
+// of squeue -j.
 std::vector<std::string> job_facts_command(control::JobId job) {
   return {"squeue",
           "--all",
           "-h",
-          "-j",
-          std::to_string(job),
+          fmt::format("--jobs={}", job),
           "-O",
           "JobID:16,JobArrayID:64,UserID:16,tres-per-job:512,tres-per-node:512,"
           "tres-per-socket:512,tres-per-task:512"};
@@ -236,11 +237,11 @@ std::optional<JobFacts> read_job_facts(std::string_view text, control::JobId job
 }
 
 std::vector<std::string> job_text_command(const std::string& id, const char* field) {
-  return {"squeue", "--all", "-h", "-j", id, "-o", field};
+  return {"squeue", "--all", "-h", "--jobs=" + id, "-o", field};
 }
 
 std::vector<std::string> admin_comment_command(const std::string& id) {
-  return {"squeue", "--all", "-h", "-j", id, "-O", "admin_comment:16384"};
+  return {"squeue", "--all", "-h", "--jobs=" + id, "-O", "admin_comment:16384"};
 }
 
 Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job,

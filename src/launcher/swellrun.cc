@@ -93,7 +93,7 @@ Result<std::string> user_text(const std::string& id, const char* field) {
 }
 
 Result<std::vector<NodeShare>> shares_of(JobId job, const std::string& id) {
-  const auto text = answer_of({"scontrol", "show", "job", "-d", id});
+  const auto text = answer_of({"scontrol", "-d", "show", "job", id});
   if (!text) return text.error();
   const auto name = user_text(id, "%j");
   if (!name) return name.error();
@@ -333,6 +333,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Ignored, as by `trap '' CHLD` in a script, no child's end could be waited for.
+  std::signal(SIGCHLD, SIG_DFL);
   const bool has_output = open_standard_files();
   int code = 1;
   try {

@@ -155,6 +155,21 @@ signals() {
   [[ $? == 9 ]]
 }
 check 'signals reach the program as with srun' signals
+# What a script may leave to the programs that it runs.
+odd_inheritance() {
+  salloc -Q --gres=gpu:2 sh -c "trap '' CHLD; exec env POSIXLY_CORRECT=1 '$swellrun' sh -c 'echo \$RANK/\$WORLD_SIZE'" > out 2> err
+  local status=$?
+  cat out err
+  [[ $status == 0 && $(sort out | tr '\n' ' ') == '0/2 1/2 ' ]] && ! grep 'running as srun' err
+}
+check 'ignored ends of children and POSIXLY_CORRECT change nothing' odd_inheritance
+events_that_nobody_reads() {
+  mkfifo nobody && SWELL_EVENTS=$PWD/nobody timeout 60 salloc -Q --gres=gpu:1 -n1 "$swellrun" echo trained > out 2> err
+  local status=$?
+  cat out err
+  [[ $status == 0 && $(cat out) == trained ]] && grep 'nobody: No such device or address: running as srun' err
+}
+check 'a FIFO for events that nobody reads is said, and not waited for' events_that_nobody_reads
 # A slurmd that stands still has been sent the launch, and dies before it answers.
 lost_launch() {
   local pid runs
