@@ -164,12 +164,6 @@ Result<plan::Layout> read_current(const Options& options, const models::Catalogu
   return plan::resolve(*plan, perf.cluster());
 }
 
-Json memory_json(const perf::MemoryModel& memory, const plan::Layout& layout) {
-  Json peaks = Json::array();
-  for (int i = 0; i < layout.pp(); ++i) peaks.append(memory.stage_peak(layout, i).total());
-  return peaks;
-}
-
 /// By row: its plan with chunks and a schedule, or why there is none. Shorter than the table where
 /// time was up.
 using Scheduled = std::vector<Result<planner::ScheduledPlan>>;
@@ -240,56 +234,39 @@ void print_scheduled(const Scheduled& scheduled, const planner::ScaleTable& tabl
         count_of(table.rows.size() - scheduled.size(), "row"));
 }
 
-void print_json(const planner::ScaleTable& table, const Scheduled& scheduled,
-                const perf::PerformanceModel& perf, const Options& options, double took_ms) {
-  const perf::MemoryModel memory(perf);
-  Json rows = Json::array();
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const planner::ScaleRow& row = table.rows[i];
-    Json written = Json::object({{"gpus", row.gpus},
-                                 {"gpus_used", row.layout.gpu_count()},
-                                 {"samples_per_s", row.throughput},
-                                 {"modelled_samples_per_s", row.modelled},
-                                 {"speedup", row.throughput / table.rows.front().throughput},
-                                 {"modelled_speedup", row.modelled / table.rows.front().modelled},
-                                 {"peak_bytes", memory_json(memory, row.layout)},
-                                 {"why", row.why},
-                                 {"plan", plan::name_all(row.layout, perf.cluster()).to_json()}});
-    if (row.omitted != planner::RowRule::none)
-      written.set("omitted", planner::name_of(row.omitted));
-    if (i < scheduled.size()) {
-      if (scheduled[i]) written.set("scheduled", scheduled_json(*scheduled[i], perf));
-      else written.set("not_scheduled", scheduled[i].error().message());
-    }
-    rows.append(written);
-  }
-  write_json_line(Json::object({{"model", perf.model().name},
-                                {"cluster", perf.cluster().name()},
-                                {"solver", options.solver},
-                                {"consistency", options.consistency},
-                                {"complete", table.complete},
-                                {"evaluated", table.evaluated},
-                                {"took_ms", took_ms},
-                                {"rows", rows}}));
+void print_json(const planner::ScaleTable& table, const planner::NamedTable& named,
+                const Scheduled& scheduled, const perf::PerformanceModel& perf,
+                const Options& options, double took_ms) {
+  Json line = Json::object({{"model", perf.model().name},
+                            {"cluster", perf.cluster().name()},
+                            {"solver", options.solver},
+                            {"consistency", options.consistency},
+                            {"complete", table.complete},
+                            {"evaluated", table.evaluated},
+                            {"took_ms", took_ms}});
+  const Json written = named.to_json();
+  for (const auto& [key, value] : written.members()) line.set(key.c_str(), value);
+  std::vector<Json> rows = line.at("rows").items();
+  for (std::size_t i = 0; i < scheduled.size(); ++i)
+    if (scheduled[i]) rows[i].set("scheduled", scheduled_json(*scheduled[i], perf));
+    else rows[i].set("not_scheduled", scheduled[i].error().message());
+  write_json_line(line);
 }
 
-void print_table(const planner::ScaleTable& table, const perf::PerformanceModel& perf,
-                 const Options& options) {
-  const perf::MemoryModel memory(perf);
+void print_table(const planner::NamedTable& table, const Options& options, bool complete) {
   say("{:>5} {:>5} {:>10} {:>8} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup",
       "modelled", "peak GiB", "plan", "why");
   int omitted = 0;
-  for (const planner::ScaleRow& row : table.rows) {
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const planner::NamedRow& row = table.rows[i];
     if (row.omitted != planner::RowRule::none) ++omitted;
     if (row.omitted != planner::RowRule::none && !options.all_rows) continue;
     std::string peaks;
-    for (int i = 0; i < row.layout.pp(); ++i)
-      peaks +=
-          fmt::format("{}{:.0f}", i > 0 ? " " : "", memory.stage_peak(row.layout, i).total() / GiB);
+    for (const double peak : row.peak_bytes)
+      peaks += fmt::format("{}{:.0f}", peaks.empty() ? "" : " ", peak / GiB);
     say("{:>5} {:>5} {:>10.2f} {:>7.2f}x {:>7.2f}x  {:<14} {:<44} {}\n", row.gpus,
-        row.layout.gpu_count(), row.throughput, row.throughput / table.rows.front().throughput,
-        row.modelled / table.rows.front().modelled, peaks,
-        plan::name_all(row.layout, perf.cluster()).summary(),
+        row.plan->gpu_count(), row.throughput, table.speedup(i), table.modelled_speedup(i), peaks,
+        row.summary,
         row.omitted == planner::RowRule::none
             ? row.why
             : fmt::format("left out: {}", planner::words_for(row.omitted)));
@@ -298,7 +275,7 @@ void print_table(const planner::ScaleTable& table, const perf::PerformanceModel&
     say("{} rows are left out, see --all-rows: the predictions contradict each other, or there is "
         "no significant gain\n",
         omitted);
-  if (!table.complete)
+  if (!complete)
     say("the search reached its limits (--time-limit {:g} s): the best that was found so far\n",
         options.seconds);
 }
@@ -392,10 +369,15 @@ int run(const Options& options) {
   if (!options.drawing.empty())
     if (const auto drawn = draw(table, scheduled, perf, options.drawing); !drawn)
       return fail(drawn.error());
+  const planner::NamedTable named = planner::name_all(
+      table, perf,
+      options.coefficients.empty() && options.profile.empty() ? planner::ScaleSource::data_sheets
+                                                              : planner::ScaleSource::running_job,
+      planner::Detail::whole);
   if (options.json) {
-    print_json(table, scheduled, perf, options, took.count());
+    print_json(table, named, scheduled, perf, options, took.count());
   } else {
-    print_table(table, perf, options);
+    print_table(named, options, table.complete);
     if (!scheduled.empty()) print_scheduled(scheduled, table, perf, options);
   }
   return 0;

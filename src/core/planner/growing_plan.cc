@@ -22,7 +22,7 @@ void GrowingPlan::add_gpu(std::size_t i) {
 
 void GrowingPlan::write_row() {
   table_.rows.push_back(
-      {count(gpus), best.layout, problem_.perf.model().global_batch / best.seconds, best.why});
+      {{count(gpus), problem_.perf.model().global_batch / best.seconds}, best.layout, best.why});
 }
 
 ScaleTable GrowingPlan::take() {

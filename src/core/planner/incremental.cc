@@ -100,7 +100,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   int gpus = have;
   auto add_row = [&](const Solution& found) {
     table.rows.push_back(
-        {gpus, found.layout, problem.perf.model().global_batch / found.seconds, found.why});
+        {{gpus, problem.perf.model().global_batch / found.seconds}, found.layout, found.why});
   };
   add_row(best.back());
   const bool takes_chunks = exact && (problem.takes_chunks || problem.current.has_chunks()) &&

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "core/perf/modelled.h"
-#include "core/planner/solver.h"
+#include "core/planner/scale_table.h"
 
 namespace swell::planner {
 
@@ -60,11 +59,6 @@ std::vector<RowRule> filtered(const std::vector<RowPredictions>& rows, const Row
     if (rules[i] == RowRule::none) last = i;
   }
   return rules;
-}
-
-void add_modelled(ScaleTable& table, const perf::PerformanceModel& perf) {
-  const perf::ModelledPredictor predictor(perf.model(), perf.coefficients());
-  for (ScaleRow& row : table.rows) row.modelled = predictor.throughput(row.layout);
 }
 
 void filter_rows(ScaleTable& table, const RowFilter& filter) {

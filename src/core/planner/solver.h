@@ -9,7 +9,7 @@
 
 #include "core/perf/performance_model.h"
 #include "core/plan/layout.h"
-#include "core/planner/row_filter.h"
+#include "core/planner/scale_table.h"
 
 namespace swell::planner {
 
@@ -35,30 +35,6 @@ struct Problem {
 struct Budget {
   std::function<bool()> expired = [] { return false; };
 };
-
-/// The best plan found for one number of GPUs.
-struct ScaleRow {
-  int gpus = 0;  ///< GPUs that the job has, some of which the plan may leave idle
-  plan::Layout layout;
-  double throughput = 0;  ///< samples a second
-  std::string why;        ///< how the plan came from a smaller one
-  double modelled =
-      0;  ///< samples a second by perf::ModelledPredictor; 0: add_modelled() not called
-  RowRule omitted = RowRule::none;  ///< the rule that removes the row, see filter_rows()
-};
-
-/// Rows with rising GPUs and throughput that never falls; the first row is the current plan.
-struct ScaleTable {
-  std::vector<ScaleRow> rows;
-  /// Free GPUs in the order in which they are taken: a row with g GPUs has the first g - N, where N
-  /// is the current plan's GPUs.
-  std::vector<cluster::GpuRef> order;
-  bool complete = true;  ///< false: time was up before the last row
-  long evaluated = 0;    ///< plans whose time was estimated
-};
-
-/// Sets ScaleRow::modelled of all rows. `perf`: that of the problem.
-void add_modelled(ScaleTable& table, const perf::PerformanceModel& perf);
 
 /// Makes scale tables. Solvers keep no state: equal problems give equal tables, unless the budget
 /// ends first.

@@ -36,7 +36,7 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
   const std::size_t max = static_cast<std::size_t>(max_free_ > 0 ? max_free_ : have);
   if (table.order.size() > max) table.order.resize(max);
   table.rows.push_back(
-      {have, problem.current, problem.perf.throughput(problem.current), "the current plan"});
+      {{have, problem.perf.throughput(problem.current)}, problem.current, "the current plan"});
   for (std::size_t i = 1; i <= table.order.size(); ++i) {
     if (!is_searched(have + static_cast<int>(i))) continue;
     planner::Problem search = problem;

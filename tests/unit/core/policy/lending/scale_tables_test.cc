@@ -21,7 +21,7 @@ class Marked final : public planner::Solver {
                             const planner::Budget&) const override {
     ++calls_;
     planner::ScaleTable table;
-    table.rows.push_back({problem.current.gpu_count(), problem.current, mark_, ""});
+    table.rows.push_back({{problem.current.gpu_count(), mark_}, problem.current, ""});
     table.order = problem.free;
     table.evaluated = evaluated_;
     return table;

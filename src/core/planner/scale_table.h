@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/cluster/cluster.h"
+#include "core/json.h"
+#include "core/perf/modelled.h"
+#include "core/plan/layout.h"
+#include "core/planner/row_filter.h"
+#include "core/result.h"
+
+namespace swell::perf {
+class PerformanceModel;
+}
+
+namespace swell::planner {
+
+/// What is known of the best plan for one number of GPUs, whichever form the plan has.
+struct ScaleFigures {
+  int gpus = 0;           ///< GPUs that the job has, some of which the plan may leave idle
+  double throughput = 0;  ///< samples a second, by perf::PerformanceModel
+  double modelled = 0;    ///< the same by perf::ModelledPredictor; 0: not predicted
+  RowRule omitted = RowRule::none;  ///< the rule that removes the row, see filter_rows()
+  friend bool operator==(const ScaleFigures&, const ScaleFigures&) = default;
+};
+
+/// A row over the indexes of a cluster. Made by solvers, read by policies.
+struct ScaleRow : ScaleFigures {
+  plan::Layout layout;
+  std::string why;  ///< how the plan came from a smaller one
+};
+
+/// A row of a plan whose stages are all alike, on GPUs that are still to be chosen: rivals' curves.
+struct SymmetricRow : ScaleFigures {
+  perf::Combination degrees;
+};
+
+/// Rows with rising GPUs and throughput that never falls; the first row is the current plan.
+struct ScaleTable {
+  std::vector<ScaleRow> rows;
+  /// Free GPUs in the order in which they are taken: a row with g GPUs has the first g - N, where N
+  /// is the current plan's GPUs.
+  std::vector<cluster::GpuRef> order;
+  bool complete = true;  ///< false: time was up before the last row
+  long evaluated = 0;    ///< plans whose time was estimated
+};
+
+/// Sets `modelled` of all rows. `perf`: that of the problem.
+void add_modelled(ScaleTable& table, const perf::PerformanceModel& perf);
+
+/// Where a table's coefficients come from.
+enum class ScaleSource : std::uint8_t {
+  unknown,      ///< written by a Swell that did not say it
+  running_job,  ///< the profile of the running job
+  data_sheets,  ///< what is known of the GPUs and of the model
+};
+
+/// The source's name in JSON: "running-job", "data-sheets"; "" for unknown.
+const char* name_of(ScaleSource source) noexcept;
+/// The source in words, for people: "its profile"; "" for unknown.
+const char* words_for(ScaleSource source) noexcept;
+
+/// A row with names in place of indexes, as plan::Plan is to plan::Layout.
+struct NamedRow : ScaleFigures {
+  std::vector<std::string> gpu_types;  ///< of the GPUs that the plan uses, without repeats
+  std::string summary;                 ///< plan::Plan::summary()
+  std::string schedule;                ///< plan::Plan::schedule
+  std::vector<double> peak_bytes;      ///< by stage; without `plan` one: of the fullest GPU
+  std::string why;
+  std::optional<plan::Plan> plan;  ///< nothing in tables that must be short
+  double max_peak_bytes() const noexcept;
+  friend bool operator==(const NamedRow&, const NamedRow&) = default;
+};
+
+/// A scale table for people, files, messages and the history: swell plan, swell why.
+struct NamedTable {
+  ScaleSource source = ScaleSource::unknown;
+  std::vector<NamedRow> rows;
+
+  /// Throughput of row `i` over the first one's, which is the plan that runs.
+  double speedup(std::size_t i) const noexcept;
+  double modelled_speedup(std::size_t i) const noexcept;
+  /// The row of `gpus` GPUs, or the last one with fewer; null where all have more.
+  const NamedRow* at(int gpus) const noexcept;
+
+  static constexpr int kVersion = 1;
+  /// Writes {"version", "source", "rows": [{"gpus", "samples_per_s", ...}]}: man/swell-plan.1.
+  Json to_json() const;
+  Json rows_json() const;
+  /// Reads that form, or the rows alone, as Swell kept them before there were versions. The error
+  /// names the row and the member.
+  static Result<NamedTable> from_json(const Json& json);
+  static Result<NamedTable> parse(std::string_view text);
+  friend bool operator==(const NamedTable&, const NamedTable&) = default;
+};
+
+/// Detail of named rows.
+enum class Detail : std::uint8_t {
+  whole,  ///< with the plan, the peak of each stage, and `why`
+  brief,  ///< with the plan's summary, and the peak of the fullest GPU
+};
+
+/// Names the rows of `table`, which is over perf.cluster(), and predicts their memory.
+NamedTable name_all(const ScaleTable& table, const perf::PerformanceModel& perf, ScaleSource source,
+                    Detail detail);
+
+}  // namespace swell::planner
