@@ -36,7 +36,7 @@ class RivalView {
   /// Training with the plan that a user submits: symmetric, with 16 micro-batches, on the cluster's
   /// first GPUs.
   std::shared_ptr<swell::policy::Training> training(const swell::models::Model& model,
-                                                    swell::policy::Parallelism shape) {
+                                                    swell::perf::Combination shape) {
     auto made = std::make_shared<swell::policy::Training>();
     made->model = std::make_shared<swell::models::Model>(model);
     made->basic.micro_batches = shape.micro_batches;
@@ -79,7 +79,7 @@ class RivalView {
   /// Adds a running job with `training` and `shape` on `gpus`, or on the first idle ones.
   swell::policy::ElasticJobView& run(swell::policy::JobId id,
                                      const swell::policy::Training& training,
-                                     swell::policy::Parallelism shape, int max,
+                                     swell::perf::Combination shape, int max,
                                      swell::planner::Islands gpus = {}) {
     if (gpus.empty()) gpus = first_idle(shape.gpus());
     auto own = std::make_shared<swell::policy::Training>(training);

@@ -25,7 +25,7 @@ plan::Layout plan_on(const Contender& job, const planner::Islands& gpus,
                      const Configuration& configuration, const ClusterView& view) {
   if (job.rigid) return users_plan_on(job, gpus);
   JobModel model(job.training, view.machines);
-  plan::Layout layout = model.on(gpus, configuration.shape);
+  plan::Layout layout = model.on(gpus, configuration.degrees);
   return layout.stages.empty() ? model.best_on(gpus, users_cell(*job.training)) : layout;
 }
 
@@ -41,8 +41,8 @@ std::vector<Configuration> configurations(const Contender& job, const ClusterVie
     }
     const auto curve =
         curves.get(job.training, view.machines, type, users_cell(*job.training), job.max_gpus);
-    for (const CurvePoint& point : *curve) {
-      const int gpus = point.gpus();
+    for (const planner::SymmetricRow& point : *curve) {
+      const int gpus = point.gpus;
       const bool share = gpus <= whole && std::has_single_bit(static_cast<unsigned>(gpus));
       const bool nodes = gpus % whole == 0 && gpus / whole <= pool.full_nodes(type);
       const bool asked =
@@ -52,7 +52,7 @@ std::vector<Configuration> configurations(const Contender& job, const ClusterVie
                        nodes   ? gpus / whole
                        : share ? 1
                                : job.nodes,
-                       point.shape, point.throughput});
+                       point.degrees, point.throughput});
     }
   }
   return found;

@@ -14,7 +14,7 @@ struct Configuration {
   int type = 0;
   int gpus = 0;
   int nodes = 1;
-  Parallelism shape;  ///< degrees of its plan; unused for rigid jobs
+  perf::Combination degrees;  ///< degrees of its plan; unused for rigid jobs
   /// Samples a second; 1 on any type for a job whose training is not known.
   double throughput = 0;
 };

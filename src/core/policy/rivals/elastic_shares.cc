@@ -29,19 +29,19 @@ int ElasticShare::min_gpus(int type) const noexcept {
   const Curve* points = curve(type);
   if (!points) return 0;
   const int asked = type == users_type ? job->asked : 0;
-  for (const CurvePoint& point : *points)
-    if (point.throughput >= users_throughput * (1 - 1e-9) && job->may_have(point.gpus()))
-      return asked > 0 ? std::min(asked, point.gpus()) : point.gpus();
+  for (const planner::SymmetricRow& point : *points)
+    if (point.throughput >= users_throughput * (1 - 1e-9) && job->may_have(point.gpus))
+      return asked > 0 ? std::min(asked, point.gpus) : point.gpus;
   return asked;
 }
 
-const CurvePoint* ElasticShare::below() const noexcept {
+const planner::SymmetricRow* ElasticShare::below() const noexcept {
   const Curve* points = curve(type());
   if (!points) return nullptr;
   const int now = planner::count(gpus), bottom = min_gpus(type());
-  const CurvePoint* found = nullptr;
-  for (const CurvePoint& point : *points)
-    if (point.gpus() < now && point.gpus() >= bottom && bottom > 0 && job->may_have(point.gpus()))
+  const planner::SymmetricRow* found = nullptr;
+  for (const planner::SymmetricRow& point : *points)
+    if (point.gpus < now && point.gpus >= bottom && bottom > 0 && job->may_have(point.gpus))
       found = &point;
   return found;
 }
@@ -69,8 +69,8 @@ ElasticShares::ElasticShares(const ClusterView& view, const std::vector<Contende
 }
 
 plan::Layout ElasticShares::plan_on(ElasticShare& share, const planner::Islands& gpus,
-                                    const CurvePoint& point) {
-  plan::Layout layout = share.model->on(gpus, point.shape);
+                                    const planner::SymmetricRow& point) {
+  plan::Layout layout = share.model->on(gpus, point.degrees);
   if (share.model->throughput(layout) >= kTolerance * point.throughput) return layout;
   plan::Layout other = share.model->best_on(gpus, {});
   return share.model->throughput(other) > share.model->throughput(layout) ? other : layout;
@@ -118,8 +118,9 @@ bool ElasticShares::start(std::size_t job, int type) {
   const int min = share.min_gpus(type);
   const Curve* curve = share.curve(type);
   if (min == 0 || !curve) return false;
-  const auto point = std::find_if(curve->begin(), curve->end(),
-                                  [&](const CurvePoint& one) { return one.gpus() == min; });
+  const auto point =
+      std::find_if(curve->begin(), curve->end(),
+                   [&](const planner::SymmetricRow& one) { return one.gpus == min; });
   const auto gpus = tried.take_packed(type, min);
   if (!gpus) return false;
   plan::Layout layout =
@@ -132,13 +133,13 @@ bool ElasticShares::start(std::size_t job, int type) {
 
 bool ElasticShares::shrink(std::size_t job) {
   ElasticShare& share = shares_[job];
-  const CurvePoint* point = share.below();
+  const planner::SymmetricRow* point = share.below();
   if (!point) return false;
   planner::Islands kept, order = share.gpus;
   std::stable_sort(
       order.begin(), order.end(),
       [](const planner::Island& a, const planner::Island& b) { return a.count() > b.count(); });
-  int left = point->gpus();
+  int left = point->gpus;
   for (planner::Island island : order) {
     while (island.count() > left)
       island.gpus &= ~(plan::GpuMask{1} << (63 - std::countl_zero(island.gpus)));
@@ -152,9 +153,9 @@ bool ElasticShares::shrink(std::size_t job) {
   return true;
 }
 
-bool ElasticShares::grow(std::size_t job, const CurvePoint& target, double min_gain) {
+bool ElasticShares::grow(std::size_t job, const planner::SymmetricRow& target, double min_gain) {
   ElasticShare& share = shares_[job];
-  const int more = target.gpus() - planner::count(share.gpus);
+  const int more = target.gpus - planner::count(share.gpus);
   GpuPool tried = pool_;
   planner::Islands gpus = share.gpus;
   if (more > 0) {

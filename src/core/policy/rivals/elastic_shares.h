@@ -30,7 +30,7 @@ struct ElasticShare {
   /// that at most as many as the user asked for. 0: no number is.
   int min_gpus(int type) const noexcept;
   /// The next smaller point of its curve, not below min_gpus(); null where there is none.
-  const CurvePoint* below() const noexcept;
+  const planner::SymmetricRow* below() const noexcept;
 };
 
 /// GPUs of all jobs during a decision, with changes that can be undone.
@@ -48,7 +48,7 @@ class ElasticShares {
   bool shrink(std::size_t job);
   /// Grows the job to the size of `target`, if that makes it faster by the share `min_gain` on the
   /// GPUs that are idle.
-  bool grow(std::size_t job, const CurvePoint& target, double min_gain);
+  bool grow(std::size_t job, const planner::SymmetricRow& target, double min_gain);
 
   /// Position in the log of changes; undo() reverts all changes since then.
   std::size_t mark() const noexcept { return undo_.size(); }
@@ -64,7 +64,8 @@ class ElasticShares {
   };
   void set(std::size_t job, plan::Layout layout, double value);
   /// Plan of the point's size on `gpus`, as close to the curve as they allow.
-  plan::Layout plan_on(ElasticShare& share, const planner::Islands& gpus, const CurvePoint& point);
+  plan::Layout plan_on(ElasticShare& share, const planner::Islands& gpus,
+                       const planner::SymmetricRow& point);
 
   GpuPool pool_;
   std::vector<ElasticShare> shares_;

@@ -84,10 +84,10 @@ class Scheduling {
 
   /// Slope downwards: value lost by each GPU that the job would lose.
   static double slope_down(const ElasticShare& share) {
-    const CurvePoint* below = share.below();
+    const planner::SymmetricRow* below = share.below();
     if (!below || !share.model) return kNoSlope;
     return (share.value - below->throughput / share.users_throughput) /
-           (planner::count(share.gpus) - below->gpus());
+           (planner::count(share.gpus) - below->gpus);
   }
 
   std::size_t flattest(int type, bool whatever_it_costs, const std::set<std::size_t>& stuck) {
@@ -106,7 +106,7 @@ class Scheduling {
 
   struct Growth {
     std::size_t job = 0;
-    const CurvePoint* target = nullptr;
+    const planner::SymmetricRow* target = nullptr;
     double slope = 0;
   };
 
@@ -119,14 +119,14 @@ class Scheduling {
       if (!share.may_change || !curve || share.users_throughput <= 0) continue;
       const int now = planner::count(share.gpus),
                 max = now + shares_.pool().free(share.type()) + extra;
-      for (const CurvePoint& point : *curve) {
-        if (point.gpus() <= now || !share.job->may_have(point.gpus()) ||
-            failed_.contains({i, point.gpus()}))
+      for (const planner::SymmetricRow& point : *curve) {
+        if (point.gpus <= now || !share.job->may_have(point.gpus) ||
+            failed_.contains({i, point.gpus}))
           continue;
-        if (point.gpus() > max) break;
+        if (point.gpus > max) break;
         const double value = point.throughput / share.users_throughput;
         if (value < share.value * (1 + options_.min_gain)) continue;
-        const double slope = (value - share.value) / (point.gpus() - now);
+        const double slope = (value - share.value) / (point.gpus - now);
         if (slope > best.slope) best = {i, &point, slope};
       }
     }
@@ -138,7 +138,7 @@ class Scheduling {
       const Growth next = steepest(0);
       if (!next.target) return;
       if (!shares_.grow(next.job, *next.target, options_.min_gain))
-        failed_.insert({next.job, next.target->gpus()});
+        failed_.insert({next.job, next.target->gpus});
     }
   }
 
@@ -149,7 +149,7 @@ class Scheduling {
       if (!next.target) return;
       const std::size_t mark = shares_.mark();
       const int type = shares_.all()[next.job].type();
-      const int more = next.target->gpus() - planner::count(shares_.all()[next.job].gpus);
+      const int more = next.target->gpus - planner::count(shares_.all()[next.job].gpus);
       std::set<std::size_t> stuck = {next.job};
       double lost = 0;
       while (shares_.pool().free(type) < more) {
@@ -165,7 +165,7 @@ class Scheduling {
           lost < next.slope * more && shares_.grow(next.job, *next.target, options_.min_gain);
       if (grown && shares_.all()[next.job].value - before > lost) continue;
       shares_.undo(mark);
-      failed_.insert({next.job, next.target->gpus()});
+      failed_.insert({next.job, next.target->gpus});
     }
   }
 

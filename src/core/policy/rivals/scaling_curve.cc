@@ -24,12 +24,13 @@ planner::Islands packed(const cluster::Cluster& machines, int type, int gpus) {
   return islands;
 }
 
-Curve frontier(std::vector<CurvePoint> points) {
-  std::sort(points.begin(), points.end(), [](const CurvePoint& a, const CurvePoint& b) {
-    return a.gpus() != b.gpus() ? a.gpus() < b.gpus() : a.throughput > b.throughput;
-  });
+Curve frontier(Curve points) {
+  std::sort(points.begin(), points.end(),
+            [](const planner::SymmetricRow& a, const planner::SymmetricRow& b) {
+              return a.gpus != b.gpus ? a.gpus < b.gpus : a.throughput > b.throughput;
+            });
   Curve curve;
-  for (const CurvePoint& point : points)
+  for (const planner::SymmetricRow& point : points)
     if (curve.empty() || point.throughput > curve.back().throughput) curve.push_back(point);
   return curve;
 }
@@ -60,14 +61,14 @@ planner::Evaluator& JobModel::evaluator(int micro_batches) {
       .first->second;
 }
 
-plan::Layout JobModel::on(planner::Islands gpus, Parallelism shape) {
-  plan::Layout layout{shape.micro_batches, {}};
-  for (int i = 0; i < shape.pp; ++i) {
-    plan::StageLayout stage{0, shape.tp, {}};
-    if (planner::take_groups(stage, gpus, shape.tp, shape.dp) < shape.dp) return {};
+plan::Layout JobModel::on(planner::Islands gpus, perf::Combination degrees) {
+  plan::Layout layout{degrees.micro_batches, {}};
+  for (int i = 0; i < degrees.pp; ++i) {
+    plan::StageLayout stage{0, degrees.tp, {}};
+    if (planner::take_groups(stage, gpus, degrees.tp, degrees.dp) < degrees.dp) return {};
     layout.stages.push_back(std::move(stage));
   }
-  if (!evaluator(shape.micro_batches).balance(layout)) return {};
+  if (!evaluator(degrees.micro_batches).balance(layout)) return {};
   return layout;
 }
 
@@ -87,7 +88,7 @@ double JobModel::throughput(const plan::Layout& layout) {
 }
 
 Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
-  std::vector<CurvePoint> points;
+  Curve points;
   int all = 0;
   for (const cluster::Node& node : machines_->nodes())
     all += static_cast<int>(std::count(node.gpus.begin(), node.gpus.end(), type));
@@ -103,14 +104,15 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
       if ((as_the_user ? samples : global_batch) % dp != 0) continue;
       const int first = space.pp != 0 ? space.pp : 1, last = space.pp != 0 ? space.pp : layers;
       for (int pp = first; pp <= std::min(last, layers) && pp * dp * tp <= max; ++pp) {
-        Parallelism shape{pp, dp, tp, as_the_user ? users : global_batch / dp};
-        const planner::Islands gpus = packed(*machines_, type, shape.gpus());
-        plan::Layout layout = on(gpus, shape);
-        while (layout.stages.empty() && global_batch % (2 * shape.micro_batches * dp) == 0) {
-          shape.micro_batches *= 2;
-          layout = on(gpus, shape);
+        perf::Combination degrees{pp, dp, tp, as_the_user ? users : global_batch / dp};
+        const planner::Islands gpus = packed(*machines_, type, degrees.gpus());
+        plan::Layout layout = on(gpus, degrees);
+        while (layout.stages.empty() && global_batch % (2 * degrees.micro_batches * dp) == 0) {
+          degrees.micro_batches *= 2;
+          layout = on(gpus, degrees);
         }
-        if (!layout.stages.empty()) points.push_back({shape, throughput(layout)});
+        if (!layout.stages.empty())
+          points.push_back({{degrees.gpus(), throughput(layout)}, degrees});
       }
     }
   return frontier(std::move(points));

@@ -8,31 +8,19 @@
 #include <tuple>
 #include <vector>
 
+#include "core/planner/scale_table.h"
 #include "core/planner/symmetric.h"
 #include "core/policy/training.h"
 
 namespace swell::policy {
 
-/// Degrees of a symmetric plan, and its micro-batches at the same global batch: as many as in the
-/// user's plan; fewer and larger ones where a micro-batch has fewer samples than there are
-/// replicas; more and smaller ones where these do not fit memory.
-struct Parallelism {
-  int pp = 1, dp = 1, tp = 1;
-  int micro_batches = 1;
-  int gpus() const noexcept { return pp * dp * tp; }
-  friend bool operator==(const Parallelism&, const Parallelism&) = default;
-};
-
-struct CurvePoint {
-  Parallelism shape;
-  double throughput = 0;  ///< samples a second
-  int gpus() const noexcept { return shape.gpus(); }
-};
-
-/// Throughput of a job by its GPUs of one type, packed on as few nodes as possible: only numbers of
-/// GPUs with which it is faster than with any smaller number. Rubick's resource sensitivity curve;
-/// Sia's and ElasticFlow's throughput by allocation where only DP may change.
-using Curve = std::vector<CurvePoint>;
+/// Scale table of a job by its GPUs of one type, packed on as few nodes as possible: only numbers
+/// of GPUs with which it is faster than with any smaller number. Rubick's resource sensitivity
+/// curve; Sia's and ElasticFlow's throughput by allocation where only DP may change. Micro-batches
+/// are at the same global batch as many as in the user's plan; fewer and larger ones where a
+/// micro-batch has fewer samples than there are replicas; more and smaller ones where these do not
+/// fit memory.
+using Curve = std::vector<planner::SymmetricRow>;
 
 /// Performance model of one job, by its coefficients or, until there are some, by data sheets; and
 /// the plans that it gives. Not thread-safe: one for each decision.
@@ -45,8 +33,8 @@ class JobModel {
   /// Curve over plans of `space` with equal local batches, on at most `max` GPUs of `type`. Only
   /// plans that fit memory.
   Curve curve(int type, planner::SymmetricSpace space, int max);
-  /// Plan of `shape` on `gpus`; no stages where it does not fit.
-  plan::Layout on(planner::Islands gpus, Parallelism shape);
+  /// Plan of `degrees` on `gpus`; no stages where it does not fit.
+  plan::Layout on(planner::Islands gpus, perf::Combination degrees);
   /// The fastest plan of `space` on at most `gpus`, with the user's micro-batches; no stages where
   /// none fits.
   plan::Layout best_on(const planner::Islands& gpus, planner::SymmetricSpace space);

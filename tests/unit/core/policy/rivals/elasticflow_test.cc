@@ -35,8 +35,9 @@ Test(elasticflow, the_largest_marginal_return_gets_the_next_share) {
   auto has = support::carry_out(on, ElasticFlow().decide(on.view));
   CurveCache curves;
   const auto point = [&](const std::shared_ptr<Training>& training, int gpus) {
-    for (const CurvePoint& at : *curves.get(training, on.machines, 0, users_cell(*training), 24))
-      if (at.gpus() == gpus) return at.throughput;
+    for (const planner::SymmetricRow& at :
+         *curves.get(training, on.machines, 0, users_cell(*training), 24))
+      if (at.gpus == gpus) return at.throughput;
     return 0.0;
   };
   const auto marginal = [&](const std::shared_ptr<Training>& training, int min) {

@@ -28,7 +28,7 @@ std::vector<std::unique_ptr<Policy>> rivals() {
 
 struct Kind {
   const char* model;
-  Parallelism shape;
+  perf::Combination shape;
 };
 constexpr Kind kKinds[] = {{"gpt2-350m", {1, 1, 1, 16}},
                            {"gpt2-1.3b", {1, 4, 1, 16}},

@@ -14,7 +14,7 @@ namespace {
 
 models::Model named(const char* name) { return models::find_model(name)->model; }
 
-const Parallelism kUsers{1, 4, 1, 16};
+const perf::Combination kUsers{1, 4, 1, 16};
 
 }  // namespace
 
@@ -25,14 +25,14 @@ Test(rubick, the_sensitivity_curve_has_the_best_plan_for_every_number_of_gpus) {
   const Curve curve = model.curve(0, {}, 16);
   cr_assert_geq(curve.size(), 4u);
   for (std::size_t i = 1; i < curve.size(); ++i) {
-    cr_assert_gt(curve[i].gpus(), curve[i - 1].gpus());
+    cr_assert_gt(curve[i].gpus, curve[i - 1].gpus);
     cr_assert_gt(curve[i].throughput, curve[i - 1].throughput);
   }
   // Nothing of the user's cell is better than the curve at as many GPUs.
-  for (const CurvePoint& users : model.curve(0, users_cell(*training), 16)) {
-    const CurvePoint* at = nullptr;
-    for (const CurvePoint& point : curve)
-      if (point.gpus() <= users.gpus()) at = &point;
+  for (const planner::SymmetricRow& users : model.curve(0, users_cell(*training), 16)) {
+    const planner::SymmetricRow* at = nullptr;
+    for (const planner::SymmetricRow& point : curve)
+      if (point.gpus <= users.gpus) at = &point;
     cr_assert(at && at->throughput >= users.throughput * (1 - 1e-9));
   }
 }
@@ -48,8 +48,8 @@ Test(rubick, the_minimum_is_the_fewest_gpus_as_fast_as_the_users_plan) {
   const ElasticShare& share = shares.all()[0];
   const int min = share.min_gpus(0);
   cr_assert(min > 0 && min < 16, "%d", min);
-  for (const CurvePoint& point : *share.curve(0))
-    cr_assert((point.throughput >= share.users_throughput) == (point.gpus() >= min));
+  for (const planner::SymmetricRow& point : *share.curve(0))
+    cr_assert((point.throughput >= share.users_throughput) == (point.gpus >= min));
 }
 
 Test(rubick, running_jobs_are_shrunk_for_a_pending_one_but_not_below_their_minimum) {
@@ -115,8 +115,8 @@ Test(rubick, a_job_with_a_plan_that_no_other_reaches_starts_with_what_it_asks_fo
     CurveCache curves;
     ElasticShares shares(on.view, jobs, curves);
     const ElasticShare& share = shares.all()[0];
-    for (const CurvePoint& point : *share.curve(0))
-      cr_assert(point.gpus() >= 24 || point.throughput < share.users_throughput * (1 - 1e-9));
+    for (const planner::SymmetricRow& point : *share.curve(0))
+      cr_assert(point.gpus >= 24 || point.throughput < share.users_throughput * (1 - 1e-9));
     cr_assert_eq(share.min_gpus(0), 16);
     cr_assert(shares.start(0, 0));
     cr_assert_eq(planner::count(share.gpus), 16);

@@ -142,7 +142,7 @@ Test(sia, a_restart_has_to_pay) {
 }
 
 Test(sia, a_job_starts_with_one_cell_and_at_most_doubles_what_it_has_trained_on) {
-  const auto has = [](Parallelism users, int tried, int growth) {
+  const auto has = [](perf::Combination users, int tried, int growth) {
     RivalView on(support::h100_nodes(4));
     const auto training = on.training(named(users.tp == 1 ? "gpt2-1.3b" : "llama2-13b"), users);
     training->max_gpus_so_far = tried;
