@@ -16,26 +16,18 @@ namespace swell::controller {
 namespace {
 
 /// The rows that the policy leaves out, by rule: "6, 7 GPUs: no significant gain; ...".
-std::string omitted_of(const std::vector<ScalePoint>& scale) {
+std::string omitted_of(const planner::NamedTable& scale) {
   using planner::RowRule;
   std::string text;
   for (const RowRule rule : {RowRule::opposite_trends, RowRule::too_far_apart, RowRule::no_gain}) {
     std::string gpus;
-    for (const ScalePoint& point : scale)
-      if (point.omitted == rule) gpus += fmt::format("{}{}", gpus.empty() ? "" : ", ", point.gpus);
+    for (const planner::NamedRow& row : scale.rows)
+      if (row.omitted == rule) gpus += fmt::format("{}{}", gpus.empty() ? "" : ", ", row.gpus);
     if (!gpus.empty())
       text +=
           fmt::format("{}{} GPUs: {}", text.empty() ? "" : "; ", gpus, planner::words_for(rule));
   }
   return text;
-}
-
-/// The row of a scale table that has so many GPUs, or the last one with fewer.
-const ScalePoint* point_of(const std::vector<ScalePoint>& scale, int gpus) {
-  const ScalePoint* found = nullptr;
-  for (const ScalePoint& point : scale)
-    if (point.gpus <= gpus) found = &point;
-  return found;
 }
 
 /// Why a job that somebody asks about is none of the controller's, from Slurm's records.
@@ -265,17 +257,16 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   const std::string waits = waits_for(
       job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now, &saved_.health});
   if (!waits.empty()) say("it takes no more now: " + waits);
-  const ScalePoint* more = nullptr;
-  for (const ScalePoint& point : job.scale)
-    if (point.omitted == planner::RowRule::none && point.gpus > job.basic_gpus + lent &&
-        (more == nullptr || point.gpus > more->gpus))
-      more = &point;
-  if (const ScalePoint* here = point_of(job.scale, job.basic_gpus + lent);
-      here != nullptr && more != nullptr)
-    say(fmt::format("with {} it would do {:.2f} times as much as with {}, by {}",
-                    count_of(more->gpus, "GPU"), more->samples_per_s / here->samples_per_s,
-                    here->gpus, more->plan));
-  else if (!job.scale.empty() && job.scale.back().gpus <= job.basic_gpus + lent)
+  const planner::NamedRow *more = nullptr, *here = job.scale.at(job.basic_gpus + lent);
+  for (const planner::NamedRow& row : job.scale.rows)
+    if (row.omitted == planner::RowRule::none && row.gpus > job.basic_gpus + lent) more = &row;
+  if (here != nullptr && more != nullptr)
+    say(fmt::format("with {} it would do {:.2f} times as much as with {}, by {}{}{}",
+                    count_of(more->gpus, "GPU"), more->throughput / here->throughput, here->gpus,
+                    more->summary,
+                    job.scale.source == planner::ScaleSource::unknown ? "" : "; predicted from ",
+                    planner::words_for(job.scale.source)));
+  else if (!job.scale.rows.empty() && job.scale.rows.back().gpus <= job.basic_gpus + lent)
     say("there are no more GPUs that it could have now");
   if (const std::string omitted = omitted_of(job.scale); !omitted.empty())
     say("left out of its scale table: " + omitted);
@@ -292,7 +283,8 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                                  {"lowered_by_others", job.lowered_by_others},
                                  {"leaving", leaving},
                                  {"taken_back", job.taken_back},
-                                 {"scale", to_json(job.scale)},
+                                 {"scale", job.scale.rows_json()},
+                                 {"scale_source", planner::name_of(job.scale.source)},
                                  {"waits_for", waits}});
   if (const auto plan = job.training.plan_now()) answer.details.set("plan", plan->to_json());
   if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);

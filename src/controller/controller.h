@@ -92,7 +92,9 @@ class Controller {
   // For the history (records.cc)
   void heard(const std::string& kind, const Json& line);
   void keep_profile(const ElasticJob& job);
-  void take_scales(const std::map<JobId, std::vector<ScalePoint>>& scales);
+  /// Takes the scale tables that the history kept, of jobs that no decision has planned for yet.
+  void take_kept_scales();
+  void take_scales(const std::map<JobId, planner::NamedTable>& scales);
   void ask_history(const control::Server::Event& event, const control::Ask& ask, double now);
   void answer_history(double now);
   // What owners ask for (asks.cc)

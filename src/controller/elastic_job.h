@@ -75,7 +75,7 @@ struct ElasticJob {
   OrderedChange ordered;
   std::optional<double> start_taken;  ///< when its agent's word of its start was taken last
   Replans replans;
-  std::vector<ScalePoint> scale;  ///< by the last decision that planned for it
+  planner::NamedTable scale;  ///< by the last decision that planned for it
   /// How its expansions are decided ("planned", ...), and why so, for people.
   std::string decided_by, decided_why;
   // What its owner asked for with the swell command.

@@ -101,6 +101,11 @@ std::vector<History::Reply> History::take() {
   return std::exchange(replies_, {});
 }
 
+std::vector<history::Scale> History::take_scales() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(scales_, {});
+}
+
 void History::run() noexcept {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
   const auto has_work = [this] {
@@ -131,7 +136,7 @@ void History::run() noexcept {
         say(fmt::format("the history has lost {}: {}", count_of(taken_, "record"), problem_));
       return;
     }
-    if (replies.empty()) continue;
+    if (replies.empty() && scales_.empty()) continue;
     std::move(replies.begin(), replies.end(), std::back_inserter(replies_));
     if (!options_.ready) continue;
     lock.unlock();
@@ -218,6 +223,9 @@ Result<void> History::write_to(HistoryStore& store) {
       waiting_.running_since = running_since;
       return kept;
     }
+    std::vector<history::Scale> scales = store.scales_of(*running);
+    const std::lock_guard lock(mutex_);
+    scales_ = std::move(scales);
   }
   const auto many = static_cast<std::size_t>(options_.max_bytes_of_user / 8);
   if (now - forgotten_ < kForgetEvery_s && written_ < many) return {};

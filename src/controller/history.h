@@ -61,6 +61,8 @@ class History {
   bool ask(Question question);
   /// Answers that have come.
   std::vector<Reply> take();
+  /// The kept scale tables of the jobs that running() named, once, when they have been read.
+  std::vector<history::Scale> take_scales();
 
  private:
   struct Records {
@@ -87,6 +89,7 @@ class History {
   std::size_t taken_ = 0, taken_bytes_ = 0;  ///< of waiting_, which the thread has
   std::vector<Question> questions_;
   std::vector<Reply> replies_;
+  std::vector<history::Scale> scales_;
   bool stops_ = false, complained_ = false;
   // Of the thread alone.
   std::optional<HistoryStore> store_;

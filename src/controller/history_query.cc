@@ -43,6 +43,10 @@ Json event_in(sqlite3_stmt* row) {
   for (int i = 0; i < 8; ++i) set_number(one, kParts[i], row, 16 + i);
   set_document(one, "bytes_by_path", row, 24);
   set_document(one, "table", row, 25);
+  if (const Json table = one.at("table"); table.is_object()) {
+    one.set("table", table.at("rows"));
+    if (table.has("source")) one.set("source", table.at("source"));
+  }
   set_number(one, "wait_s", row, 26);
   return one;
 }
@@ -139,6 +143,18 @@ Result<Json> HistoryStore::last_changes(control::JobId job, std::optional<uid_t>
   Json events = Json::array();
   for (auto each = newest.rbegin(); each != newest.rend(); ++each) events.append(*each);
   return Json::object({{"job", job}, {"jobs", runs->json}, {"events", events}, {"more", false}});
+}
+
+std::vector<history::Scale> HistoryStore::scales_of(const std::vector<control::JobId>& jobs) const {
+  std::vector<history::Scale> found;
+  for (const control::JobId job : jobs) {
+    Statement select(database_.get(),
+                     "SELECT scale_table FROM scales JOIN events USING(id) WHERE run = ? ORDER BY "
+                     "id DESC LIMIT 1");
+    select.with(run_of(job));
+    if (select.next()) found.push_back({job, text_of(select.row(), 0)});
+  }
+  return found;
 }
 
 }  // namespace swell::controller

@@ -66,7 +66,7 @@ struct Pause {
 /// Best plan found for each number of GPUs that the job could have.
 struct Scale {
   JobId job = 0;
-  std::string table;  ///< JSON array of {"gpus","samples_per_s","peak_bytes","plan"}
+  std::string table;  ///< JSON of a planner::NamedTable
 };
 
 using Record = std::variant<Job, Event, Profile, Pause, Scale>;

@@ -57,6 +57,8 @@ class HistoryStore {
   /// the newest of them that fit; there are never more.
   Result<Json> last_changes(control::JobId job, std::optional<uid_t> uid, int count,
                             std::size_t max_bytes) const;
+  /// The newest scale table of the newest run of each of `jobs` that has one.
+  std::vector<history::Scale> scales_of(const std::vector<control::JobId>& jobs) const;
 
  private:
   enum class Trouble { none, busy, damaged, newer, other };

@@ -33,5 +33,8 @@ Result<Json> HistoryStore::last_changes(control::JobId, std::optional<uid_t>, in
                                         std::size_t) const {
   return none();
 }
+std::vector<history::Scale> HistoryStore::scales_of(const std::vector<control::JobId>&) const {
+  return {};
+}
 
 }  // namespace swell::controller

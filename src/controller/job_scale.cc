@@ -6,8 +6,7 @@
 #include <memory>
 
 #include "controller/planning.h"
-#include "core/perf/peak_memory.h"
-#include "core/plan/plan.h"
+#include "core/perf/performance_model.h"
 #include "core/planner/incremental.h"
 #include "core/policy/lending/expansions.h"
 
@@ -52,56 +51,30 @@ std::vector<cluster::GpuRef> reachable(const policy::ElasticJobView& job,
   return gpus;
 }
 
-double peak_of(const perf::PerformanceModel& model, const plan::Layout& layout) {
-  const perf::MemoryModel memory(model);
-  double peak = 0;
-  for (int i = 0; i < layout.pp(); ++i) peak = std::max(peak, memory.stage_peak(layout, i).total());
-  return peak;
-}
-
 }  // namespace
 
 JobScales::JobScales(const planner::RowFilter& filter)
     : tables_(quick_solver(), perf::Sends::counted), filter_(filter) {}
 
-std::vector<ScalePoint> JobScales::of(const policy::ElasticJobView& job,
-                                      const policy::ClusterView& view) const {
-  std::vector<ScalePoint> points;
-  if (!policy::Expansions::can_plan(job, view) || job.max_gpus < job.basic_gpus) return points;
+planner::NamedTable JobScales::of(const policy::ElasticJobView& job,
+                                  const policy::ClusterView& view) const {
+  if (!policy::Expansions::can_plan(job, view) || job.max_gpus < job.basic_gpus) return {};
   const policy::Training& training = *job.training;
   const std::size_t more =
       std::min(static_cast<std::size_t>(job.max_gpus - job.basic_gpus), kMaxMore);
-  const policy::Scaling table =
+  const policy::Scaling found =
       tables_.of(training, training.basic, reachable(job, view), more, *view.machines);
   const perf::PerformanceModel model(*training.model, *view.machines, *training.coefficients,
                                      perf::Sends::counted);
-  std::vector<planner::RowPredictions> rows;
-  for (std::size_t row = 0; row < table.rows(); ++row) {
-    const int gpus = table.gpus(row);
-    if (!job.sizes.empty() && row > 0 && !contains(job.sizes, gpus)) continue;
-    const plan::Layout layout = table.layout(row);
-    rows.push_back({table.throughput(row), table.modelled(row)});
-    points.push_back({gpus, table.throughput(row), table.modelled(row), peak_of(model, layout),
-                      plan::name_all(layout, *view.machines).summary()});
-  }
-  const std::vector<planner::RowRule> rules = planner::filtered(rows, filter_);
-  for (std::size_t i = 0; i < points.size(); ++i) points[i].omitted = rules[i];
-  return points;
-}
-
-Json to_json(const std::vector<ScalePoint>& points) {
-  Json table = Json::array();
-  for (const ScalePoint& point : points) {
-    Json row = Json::object({{"gpus", point.gpus},
-                             {"samples_per_s", point.samples_per_s},
-                             {"modelled_samples_per_s", point.modelled},
-                             {"peak_bytes", point.peak_bytes},
-                             {"plan", point.plan}});
-    if (point.omitted != planner::RowRule::none)
-      row.set("omitted", planner::name_of(point.omitted));
-    table.append(row);
-  }
-  return table;
+  planner::ScaleTable table;
+  for (std::size_t row = 0; row < found.rows(); ++row)
+    if (row == 0 || job.sizes.empty() || contains(job.sizes, found.gpus(row)))
+      table.rows.push_back(found.row(row));
+  planner::filter_rows(table, filter_);
+  return planner::name_all(table, model,
+                           training.from_data_sheets ? planner::ScaleSource::data_sheets
+                                                     : planner::ScaleSource::running_job,
+                           planner::Detail::brief);
 }
 
 }  // namespace swell::controller

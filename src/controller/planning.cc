@@ -90,8 +90,8 @@ void Planning::run() {
     try {
       made.decisions = policy_.decide(made.view);
       for (const policy::ElasticJobView& job : made.view.jobs)
-        if (auto points = scales_.of(job, made.view); !points.empty())
-          made.scales[job.id] = std::move(points);
+        if (auto table = scales_.of(job, made.view); !table.rows.empty())
+          made.scales[job.id] = std::move(table);
     } catch (const std::exception& problem) { made.problem = problem.what(); }
     made.took_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     lock.lock();

@@ -24,7 +24,7 @@ namespace swell::controller {
 struct Decided {
   policy::ClusterView view;
   policy::Decisions decisions;
-  std::map<JobId, std::vector<ScalePoint>> scales;  ///< of the jobs that can be planned for
+  std::map<JobId, planner::NamedTable> scales;  ///< of the jobs that can be planned for
   double took_s = 0;
   std::string problem;  ///< not empty: the policy failed, and decided nothing
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the controller: what it hands to the history, and what people ask of it.
+#include <fmt/format.h>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -94,12 +95,23 @@ void Controller::keep_profile(const ElasticJob& job) {
   parts_.history->add(std::move(profile));
 }
 
-void Controller::take_scales(const std::map<JobId, std::vector<ScalePoint>>& scales) {
-  for (const auto& [id, points] : scales) {
+void Controller::take_scales(const std::map<JobId, planner::NamedTable>& scales) {
+  for (const auto& [id, table] : scales) {
     const auto job = jobs_.find(id);
-    if (job == jobs_.end() || points.empty() || job->second.scale == points) continue;
-    job->second.scale = points;
-    if (parts_.history != nullptr) parts_.history->add(history::Scale{id, to_json(points).dump()});
+    if (job == jobs_.end() || table.rows.empty() || job->second.scale == table) continue;
+    job->second.scale = table;
+    if (parts_.history != nullptr) parts_.history->add(history::Scale{id, table.to_json().dump()});
+  }
+}
+
+void Controller::take_kept_scales() {
+  for (const history::Scale& kept : parts_.history->take_scales()) {
+    const auto job = jobs_.find(kept.job);
+    if (job == jobs_.end() || !job->second.scale.rows.empty()) continue;
+    if (auto table = planner::NamedTable::parse(kept.table)) job->second.scale = *std::move(table);
+    else
+      events_.say(
+          fmt::format("job {}: its kept table is not used: {}", kept.job, table.error().message()));
   }
 }
 
@@ -162,6 +174,7 @@ void Controller::ask_history(const control::Server::Event& event, const control:
 
 void Controller::answer_history(double now) {
   if (parts_.history == nullptr) return;
+  take_kept_scales();
   for (History::Reply& reply : parts_.history->take()) {
     if (!reply.found) {
       refuse(reply.connection, reply.found.error().message(), now);

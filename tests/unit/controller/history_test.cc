@@ -31,6 +31,18 @@ Test(history, keeps_what_happened_to_a_job_in_order) {
   cr_assert_eq(events.at(3).at("table").size(), 1u);
 }
 
+Test(history, has_the_newest_scale_table_of_the_jobs_that_run) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  write(store, {job(), history::Scale{kJob, "[1]"}, history::Scale{kJob, "[2]"}});
+  const auto tables = store.scales_of({kJob, kJob + 1});
+  cr_assert_eq(tables.size(), 1u);
+  cr_assert_eq(tables[0].job, kJob);
+  cr_assert_eq(tables[0].table, "[2]");
+  write(store, {job(200)});
+  cr_assert(store.scales_of({kJob}).empty(), "that was of its run before");
+}
+
 Test(history, is_there_after_a_restart_and_takes_nothing_twice) {
   Folder folder;
   {

@@ -129,7 +129,7 @@ Test(planned, rows_that_the_policy_leaves_out_are_named_with_the_rule) {
   reported.samples = 8;
   reported.micro_batches = 1;
   world.report(reported);
-  cr_assert(world.until([&] { return !world.job().scale.empty(); }));
+  cr_assert(world.until([&] { return !world.job().scale.rows.empty(); }));
   const control::Answer answer = world.ask("why");
   cr_assert_neq(answer.text.find("left out of its scale table: "), std::string::npos, "%s",
                 answer.text.c_str());

@@ -25,6 +25,11 @@ class Scaling {
   /// By the layers alone, see planner::ScaleRow.
   double modelled(std::size_t row) const noexcept { return table_->rows[row].modelled; }
   plan::Layout layout(std::size_t row) const { return names_->original(table_->rows[row].layout); }
+  planner::ScaleRow row(std::size_t row) const {
+    planner::ScaleRow translated = table_->rows[row];
+    translated.layout = layout(row);
+    return translated;
+  }
   /// The `i`th GPU in the order of taking; row r has the first gpus(r) - gpus(0).
   cluster::GpuRef taken(std::size_t i) const { return names_->original(table_->order[i]); }
   bool complete() const noexcept { return !table_ || table_->complete; }
