@@ -263,12 +263,16 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
       say("live mode: the programs stopped answering; they are resized by restarts: " +
           outcome.why);
       if (ordered_) refuse_plan("the programs stopped answering");
+    } else if (one.to_grow && outcome.why.find(runtime::kNoRoom) != std::string::npos &&
+               all_listen()) {
+      running.lacks_room = true;
+      say(fmt::format("live mode: {}; the job grows by a restart", outcome.why));
     } else {
       say(fmt::format("live: still {}, {}", count_of(seating_.seats.size(), "worker"),
                       outcome.summary));
     }
     // What failed by itself would fail again.
-    if (one.to_grow && (!one.is_called_off || one.blames_growth)) {
+    if (one.to_grow && !running.lacks_room && (!one.is_called_off || one.blames_growth)) {
       pause_growth(now, "a live switch failed: " + outcome.why);
       for (const JobId job : companions())
         if (HeldCompanion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
@@ -317,14 +321,19 @@ void EpochMachine::leave_live(double now) {
   if (expected && *expected > limit)
     return reclaim_by_leaving(
         now, fmt::format("a switch takes about {:.1f} s and has {:.1f} s", *expected, limit));
-  const std::vector<WorkerId> all = running();
-  const bool all_listen = std::all_of(
-      all.begin(), all.end(), [this](WorkerId id) { return workers_[id].listens == epoch_; });
-  if (const auto longer = pace_.longer_than_leaving_s(all_listen);
+  if (const auto longer = pace_.longer_than_leaving_s(all_listen());
       longer && *longer > settings_.live_extra_s)
     return reclaim_by_leaving(
         now, fmt::format("a switch takes about {:.1f} s longer than leaving", *longer));
   begin_switch(now, Purpose::give_back, now + limit, by);
+}
+
+/// Whether all programs of this epoch handle the restart signal, and so write their state as they
+/// leave.
+bool EpochMachine::all_listen() const {
+  const std::vector<WorkerId> all = running();
+  return std::all_of(all.begin(), all.end(),
+                     [this](WorkerId id) { return workers_.at(id).listens == epoch_; });
 }
 
 /// As in restart mode. REQUIRES: the phase is Running.

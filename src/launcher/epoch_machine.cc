@@ -118,7 +118,7 @@ void EpochMachine::begin_growing(double now) {
       "growing from {} to {} ({} lent{})", seating_.seats.size(),
       count_of(next.seats.size(), "worker"), describe(lent),
       next.idle > 0 ? fmt::format("; {} wait, as the plan does without them", next.idle) : ""));
-  if (is_live()) return grow_live(now, next);
+  if (is_live() && !in<Running>()->lacks_room) return grow_live(now, next);
   Running before = *in<Running>();
   begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
   in<Leaving>()->to_grow = true;

@@ -204,6 +204,9 @@ class EpochMachine {
     std::optional<Failure> failure;
     bool has_begun = false;       ///< live mode: its programs train with state that can be moved
     bool awaits_runtime = false;  ///< live mode: they may still say hello to their keepers
+    /// Live mode: the next programs do not fit a GPU beside these, which write their state as they
+    /// leave: growth restarts them.
+    bool lacks_room = false;
     /// GPUs go back, and some workers have ended by themselves. Who has not ended by `ask_at`
     /// either is asked to leave, until `leave_by`.
     std::optional<double> ask_at;
@@ -368,6 +371,7 @@ class EpochMachine {
   void call_off(const std::string& why, bool blames_growth = false);
   void make_way(double by);
   void leave_live(double now);
+  bool all_listen() const;
   void reclaim_by_leaving(double now, const std::string& why);
   void ask_to_leave(double now, double within_s, bool live);
   bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);

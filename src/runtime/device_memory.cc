@@ -7,6 +7,7 @@
 #include "core/count_of.h"
 #include "profiler/library.h"
 #include "runtime/cuda_driver.h"
+#include "runtime/messages.h"
 
 namespace swell::runtime {
 
@@ -224,6 +225,12 @@ Result<std::uint64_t> Device::free_bytes() const {
   return left;
 }
 
+Error Device::no_room(std::uint64_t bytes) const {
+  const auto left = free_bytes();
+  return Error(fmt::format("{} {}: {} bytes are needed, {} are free", kNoRoom, ordinal_, bytes,
+                           left ? std::to_string(*left) : "an unknown number"));
+}
+
 Result<void> Device::wait() const {
   const Current current(*this);
   if (auto good = check(current.code(), "using its context"); !good) return good;
@@ -314,10 +321,9 @@ Result<Slab> Slab::create(std::shared_ptr<const Device> device, std::uint64_t by
   {
     const Device::Current current(*device);
     if (auto good = device->check(current.code(), "using its context"); !good) return good.error();
-    if (auto good = device->check(device->driver_->create(&handle, bytes, &properties, 0),
-                                  "taking memory", bytes);
-        !good)
-      return good.error();
+    const int code = device->driver_->create(&handle, bytes, &properties, 0);
+    if (code == cuda::kOutOfMemory) return device->no_room(bytes);
+    if (auto good = device->check(code, "taking memory", bytes); !good) return good.error();
   }
   Slab slab(std::move(device), handle, bytes);
   if (auto good = slab.map(); !good) return good.error();

@@ -50,6 +50,8 @@ class Device {
 
   /// Memory of this GPU that nobody has taken.
   Result<std::uint64_t> free_bytes() const;
+  /// Says that `bytes` of it could not be taken, and how many are free.
+  Error no_room(std::uint64_t bytes) const;
   /// Waits for all that was launched on this GPU in this process.
   Result<void> wait() const;
   /// Makes its context the calling thread's until that ends.

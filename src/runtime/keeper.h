@@ -104,6 +104,7 @@ class Keeper {
     bool leaves = false;      ///< it has been told to stop
     Stays stays = Stays::no;  ///< whether its process can train with another plan
     std::uint64_t next = 0;   ///< the epoch that was offered to that process; 0: a new one's peer
+    std::string declined;     ///< why a new program cannot train here; empty: it has not said so
     std::uint64_t step = 0;
   };
   /// What a program that stays is to prepare for.
@@ -165,7 +166,7 @@ class Keeper {
   Result<std::string> declare(Peer& peer, std::string_view body);
   Result<std::string> take_stays(Peer& peer, Stays stays);
   Result<std::string> tell_next(Peer& peer);
-  Result<std::string> decline(const Peer& peer, std::string_view body);
+  Result<std::string> decline(Peer& peer, std::string_view body);
   Result<void> adopt(Peer& peer);
   Result<void> take_quiesced(Peer& peer, std::string_view body);
   Result<std::string> take_profile(const Peer& peer, const std::string& body);

@@ -88,13 +88,23 @@ Result<std::string> Keeper::tell_next(Peer& peer) {
 }
 
 /// Answers the coordinator that waits for this process to be ready: it need not wait any longer.
-Result<std::string> Keeper::decline(const Peer& peer, std::string_view body) {
+Result<std::string> Keeper::decline(Peer& peer, std::string_view body) {
   Reader reader(body);
   std::string why = reader.text(kMaxWhy);
   std::lock_guard lock(mutex_);
   if (!reader.done() || why.empty()) return Error("a program that declines an epoch says why");
+  // A new program, before it adopts: the one that trains goes on.
+  const bool is_new = program_ != nullptr && program_ != &peer && peer.is_unix && peer.next == 0 &&
+                      !peer.is_waiting && !peer.leaves;
+  if (is_new) {
+    peer.declined = std::move(why);
+    changed_.notify_all();
+    return std::string();
+  }
   if (program_ != &peer || !next_)
-    return Error("only the program that was told to prepare for an epoch can decline it");
+    return Error(
+        "only a program beside one that trains, or one that was told to prepare, can decline an "
+        "epoch");
   next_->declined = std::move(why);
   changed_.notify_all();
   return std::string();

@@ -32,11 +32,16 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
   Peer* peer = nullptr;
   // Where none trains, new programs begin, whatever one before them has declined.
   const bool trains = program_ != nullptr;
-  const auto has_declined = [&] { return trains && next_ && !next_->declined.empty(); };
+  const auto why_declined = [&]() -> const std::string* {
+    if (trains && next_ && !next_->declined.empty()) return &next_->declined;
+    for (const auto& each : peers_)
+      if (trains && !each->declined.empty() && !each->channel.has_left()) return &each->declined;
+    return nullptr;
+  };
   changed_.wait_for(lock, limit, [&] {
-    return stopping_ || (peer = waiting_program()) != nullptr || has_declined();
+    return stopping_ || (peer = waiting_program()) != nullptr || why_declined() != nullptr;
   });
-  if (peer == nullptr && has_declined()) return Error(next_->declined);
+  if (const std::string* why = peer == nullptr ? why_declined() : nullptr) return Error(*why);
   if (peer == nullptr)
     return Error(fmt::format("no program was ready within {} ms", limit.count()));
   return write(peer->entries);

@@ -66,6 +66,8 @@ enum class AgreeAnswer : std::uint8_t {
 };
 /// What a program is told that waits for an epoch that does not come.
 inline constexpr const char* kCalledOff = "the switch was called off";
+/// In the reason of a switch that failed since a GPU has too little memory.
+inline constexpr const char* kNoRoom = "no room on GPU";
 /// Why there is nothing to recover. No program was asked for anything, then.
 inline constexpr const char* kNoSnapshot = "no snapshot has every rank's part";
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;

@@ -280,15 +280,17 @@ int swell_adopt(swell_session_t* session, swell_epoch_t* epoch);
 int swell_next(const swell_session_t* session, swell_session_t** next);
 
 /**
- * Say that this process cannot train in the epoch that SWELL_PREPARE told of. The switch is called
- * off at once; where GPUs must go back, the workers are then asked to leave instead. Without this
- * call the switch waits for swell_offer() until its time is over.
+ * Say that this process cannot train in the epoch that SWELL_PREPARE told of, or, in a new process
+ * that begins beside one that trains, in its own. The switch is called off at once; where GPUs must
+ * go back, the workers are then asked to leave instead. Without this call the switch waits for
+ * swell_offer() or swell_adopt() until its time is over. A new process then waits to be ended.
  *
- * @param [in] session  That trains, not the one of swell_next().
+ * @param [in] session  That trains, not the one of swell_next(); or that of a new process, before
+ *                      swell_adopt().
  * @param [in] why      One sentence for the job's output and events; cut to 400 bytes.
  *
- * @return 0, or -EINVAL (no reason, no other epoch is prepared, or a shim of an earlier version),
- * -ECONNRESET (the shim is gone, or did not answer within 10 s).
+ * @return 0, or -EINVAL (no reason, no other epoch is prepared, no process trains here, or a shim
+ * of an earlier version), -ECONNRESET (the shim is gone, or did not answer within 10 s).
  */
 int swell_decline(swell_session_t* session, const char* why);
 

@@ -8,7 +8,9 @@
 // mode, shims are threads here. What loading libraries and building a model costs a real program
 // besides, is not in it. usage: redeploy [MIB [FOLDER]]; or redeploy --network [MIB [FOLDER]]: live
 // with arenas between shims of different hosts, over loopback: TCP, UCX's TCP and what UCX prefers
-// take turns. Last line: JSON.
+// take turns; or redeploy --gpu [MIB [FOLDER]]: live with state on GPUs of the stand-in for the
+// driver, each four fifths full with its rank's state and the contexts of two programs. Last line:
+// JSON.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -28,6 +30,7 @@
 #include "redeploy_program.h"
 #include "runtime/coordinator.h"
 #include "runtime/keeper.h"
+#include "runtime/stand_in_gpus.h"
 #include "support/random_worlds.h"
 
 using namespace swell;
@@ -52,7 +55,7 @@ struct Started {
 };
 
 Started start(Way way, std::size_t bytes, const std::string& folder, const std::string& socket,
-              const std::vector<int>& layers) {
+              const std::vector<int>& layers, const std::vector<std::string>& more = {}) {
   const int fd = memfd_create("clock", 0);
   if (fd < 0 || ftruncate(fd, sizeof(Clock)) != 0) die("memfd");
   Started started{0, map_shared<Clock>(fd, sizeof(Clock))};
@@ -70,7 +73,14 @@ Started start(Way way, std::size_t bytes, const std::string& folder, const std::
   argv.push_back(nullptr);
   const std::string runtime = "SWELL_RUNTIME=" + socket;
   std::vector<char*> envp{const_cast<char*>(runtime.c_str())};
-  for (char** each = environ; *each != nullptr; ++each) envp.push_back(*each);
+  for (const std::string& one : more) envp.push_back(const_cast<char*>(one.c_str()));
+  const auto is_set = [&](const char* variable) {
+    const std::string name(variable, std::strcspn(variable, "=") + 1);
+    return std::any_of(more.begin(), more.end(),
+                       [&](const std::string& one) { return one.starts_with(name); });
+  };
+  for (char** each = environ; *each != nullptr; ++each)
+    if (!is_set(*each)) envp.push_back(*each);
   envp.push_back(nullptr);
   const pid_t own = getpid();
   started.pid = fork();
@@ -98,7 +108,25 @@ struct Measured {
   runtime::SwitchReport report;
 };
 
+/// What a switch on GPUs may take beside the state: swellrun's default.
+constexpr std::uint64_t kBoundBytes = std::uint64_t{2} << 30;
+
 constexpr const char* kKey = "a key of one job, 32 bytes long..";
+
+/// Of a rank with three layers, as a part of its GPU's memory; and each program's context.
+constexpr double kUsed = 0.8;
+constexpr std::uint64_t kContextBytes = std::uint64_t{4} << 20;
+
+/// What stands for the GPUs of the ranks.
+struct GpuFile {
+  explicit GpuFile(const std::string& base) : path(base + "/gpus") {}
+  std::vector<std::string> of(std::size_t rank) const {
+    const char* libraries = std::getenv("LD_LIBRARY_PATH");  // of libtool, for libswell
+    return {"STAND_IN_MEMORY=" + path, fmt::format("STAND_IN_FIRST={}", rank),
+            fmt::format("LD_LIBRARY_PATH={}:{}", SWELL_STAND_INS, libraries ? libraries : "")};
+  }
+  const std::string path;
+};
 
 /// Between hosts: with which of UCX's transports; empty: by TCP alone.
 struct Network {
@@ -107,7 +135,7 @@ struct Network {
 
 Measured measure(Way way, std::size_t bytes, const std::string& base,
                  const std::optional<Network>& network = std::nullopt) {
-  const bool is_live = way == Way::copies || way == Way::arenas;
+  const bool is_live = way == Way::copies || way == Way::arenas || way == Way::gpu;
   if (network && !network->ucx_transports.empty())
     setenv("UCX_TLS", network->ucx_transports.c_str(), 1);
   const std::string folder = base + "/state";
@@ -117,7 +145,7 @@ Measured measure(Way way, std::size_t bytes, const std::string& base,
   for (int i = 0; is_live && i < 3; ++i) {
     runtime::Keeper::Options options;
     options.unix_socket = fmt::format("{}/{}/socket", base, i);
-    options.arena_bytes = 2 * kLayers * bytes;
+    options.arena_bytes = 2 * kLayers * bytes + (std::uint64_t{1} << 30);
     if (network) {
       options.host = fmt::format("host {}", i);
       options.tcp_host = "127.0.0.1";
@@ -131,10 +159,14 @@ Measured measure(Way way, std::size_t bytes, const std::string& base,
   }
   const auto socket = [&](std::size_t i) { return is_live ? shims[i].unix_socket : ""; };
   std::vector<Started> old, next;
+  const GpuFile gpus(base);
+  const auto where = [&](std::size_t rank) {
+    return way == Way::gpu ? gpus.of(rank) : std::vector<std::string>();
+  };
   for (std::size_t i = 0; i < kOld.size(); ++i)
-    old.push_back(start(way, bytes, folder, socket(i), kOld[i]));
+    old.push_back(start(way, bytes, folder, socket(i), kOld[i], where(i)));
   runtime::Coordinator::Options options;
-  options.max_extra_bytes = UINT64_MAX;
+  options.max_extra_bytes = way == Way::gpu ? kBoundBytes : UINT64_MAX;
   Measured measured;
   options.on_phase = [&](runtime::SwitchMachine::Phase phase) {
     if (phase == runtime::SwitchMachine::Phase::move) measured.move_cpu_s -= cpu_s();
@@ -148,7 +180,7 @@ Measured measure(Way way, std::size_t bytes, const std::string& base,
 
   const auto start_next = [&] {
     for (std::size_t i = 0; i < kNew.size(); ++i)
-      next.push_back(start(way, bytes, folder, socket(i), kNew[i]));
+      next.push_back(start(way, bytes, folder, socket(i), kNew[i], where(i)));
   };
   if (is_live) {
     start_next();
@@ -257,6 +289,34 @@ std::uint64_t copied(const runtime::SwitchReport& report) {
   return bytes;
 }
 
+/// A growth on GPUs that the state and one context fill by kUsed.
+int hand_over_on_gpus(std::size_t bytes, const std::string& base) {
+  constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;
+  const std::uint64_t layer = (bytes + kUnit - 1) / kUnit * kUnit, state = 3 * layer;
+  const auto gpu = static_cast<std::uint64_t>(static_cast<double>(state + kContextBytes) / kUsed);
+  stand_in::Gpus::make(GpuFile(base).path, gpu, kContextBytes);
+  const Measured measured = measure(Way::gpu, layer, base);
+  const stand_in::Gpus seen(GpuFile(base).path);
+  const runtime::SwitchReport& report = measured.report;
+  const std::uint64_t most = std::max(seen.most(0), seen.most(1));
+  std::printf("live, GPUs               pause %.3f s; %s\n", measured.pause_s,
+              report.summary().c_str());
+  fs::remove_all(base);
+  std::printf(
+      "{\"gpu_bytes\":%llu,\"used\":%.3f,\"committed\":%s,\"pause_s\":%.4f,\"copied_bytes\":%llu,"
+      "\"reused_bytes_copied\":%lld,\"extra_bytes\":%llu,\"bound_bytes\":%llu,"
+      "\"most_beside_state_bytes\":%llu,\"stand_in\":true}\n",
+      static_cast<unsigned long long>(gpu),
+      static_cast<double>(state + kContextBytes) / static_cast<double>(gpu),
+      report.committed ? "true" : "false", measured.pause_s,
+      static_cast<unsigned long long>(copied(report)),
+      static_cast<long long>(copied(report)) - static_cast<long long>(2 * layer),
+      static_cast<unsigned long long>(report.max_extra_bytes),
+      static_cast<unsigned long long>(kBoundBytes),
+      static_cast<unsigned long long>(most - state - 2 * kContextBytes));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -270,7 +330,8 @@ int main(int argc, char** argv) {
     return worker(std::strtoull(argv[2], nullptr, 10), argv[3]);
   if (argc == 3 && std::string(argv[1]) == "--pause") return print_pause(argv[2]);
   const bool compares = argc > 1 && std::string(argv[1]) == "--network";
-  if (compares) {
+  const bool on_gpus = argc > 1 && std::string(argv[1]) == "--gpu";
+  if (compares || on_gpus) {
     --argc;
     ++argv;
   }
@@ -279,6 +340,7 @@ int main(int argc, char** argv) {
   std::string base = std::string(argc > 2 ? argv[2] : "/var/tmp") + "/swell-redeploy-XXXXXX";
   if (mkdtemp(base.data()) == nullptr) die(base);
   if (compares) return compare_networks(bytes, base);
+  if (on_gpus) return hand_over_on_gpus(bytes, base);
   double pauses[4] = {};
   static constexpr const char* kNames[] = {"checkpoint on disk", "swellrun's restart mode",
                                            "live, copies", "live, arenas"};

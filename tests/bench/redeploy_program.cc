@@ -56,14 +56,15 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
             const std::vector<int>& layers) {
   signal(SIGUSR1, [](int) { asked_to_leave = 1; });
   auto* clock = map_shared<Clock>(clock_fd, sizeof(Clock));
-  const bool is_live = way == Way::copies || way == Way::arenas;
+  const bool is_live = way == Way::copies || way == Way::arenas || way == Way::gpu;
+  const bool is_swells = way == Way::arenas || way == Way::gpu;
   const std::size_t elements = bytes / sizeof(double);
   swell_session_t* session = nullptr;
   if (swell_open(nullptr, &session) != 0) die(swell_last_error(nullptr));
   std::vector<double*> memory(kLayers, nullptr);
   const auto name_of = [](int layer) { return "layer" + std::to_string(layer); };
   for (const int layer : layers) {
-    if (way != Way::arenas) {
+    if (!is_swells) {
       void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (at == MAP_FAILED) die("memory");
       memory[static_cast<std::size_t>(layer)] = static_cast<double*>(at);
@@ -71,7 +72,8 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
     if (!is_live) continue;
     const std::string name = name_of(layer);
     swell_tensor_t tensor{};
-    tensor.field_mask = SWELL_TENSOR_LAYER | (way == Way::copies ? SWELL_TENSOR_ADDRESS : 0);
+    tensor.field_mask = SWELL_TENSOR_LAYER | (way == Way::copies ? SWELL_TENSOR_ADDRESS : 0) |
+                        (way == Way::gpu ? SWELL_TENSOR_DEVICE : 0);
     tensor.name = name.c_str();
     tensor.dtype = SWELL_F64;
     tensor.dims = 1;
@@ -85,7 +87,7 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
   bool is_new = is_live ? epoch.fresh != 0 : !fs::exists(folder + "/" + name_of(layers.front()));
   for (const int layer : layers) {
     double*& at = memory[static_cast<std::size_t>(layer)];
-    if (way == Way::arenas) {
+    if (is_swells) {
       void* its = nullptr;
       if (swell_address(session, name_of(layer).c_str(), 0, &its, nullptr) != 0) die("address");
       at = static_cast<double*>(its);

@@ -18,7 +18,7 @@ inline const std::vector<std::vector<int>> kOld = {{0, 1, 2}, {3, 4, 5}},
                                            kNew = {{0, 1}, {3, 4}, {2, 5}};
 
 /// How the state gets from the old programs to the new ones.
-enum class Way { disk, restart, copies, arenas };
+enum class Way { disk, restart, copies, arenas, gpu };
 
 /// What a program tells: in a page that both map.
 struct Clock {

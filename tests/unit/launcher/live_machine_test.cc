@@ -225,6 +225,36 @@ Test(live, a_program_that_does_not_stop_is_resized_by_restarts) {
   cr_assert(run.has_signalled(SIGUSR1), "they would not agree, either");
 }
 
+/// A growth from one worker to two for which a GPU has no room; whether the old program handles the
+/// restart signal.
+static Run grown_without_room(bool listens) {
+  Run run;
+  if (listens) run.event([&] { run.machine.listens(run.now, {0, 0}, 0); });
+  run.lend();
+  run.aborted(1, false, "shim 0: no room on GPU 0: 9000 bytes are needed, 4000 are free");
+  for (const int node : {0, 1})
+    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 1); });
+  return run;
+}
+
+Test(live, a_growth_that_does_not_fit_a_gpu_is_made_by_a_restart_at_once) {
+  Run run = grown_without_room(true);
+  cr_assert(
+      run.said.find("live mode: shim 0: no room on GPU 0: 9000 bytes are needed, 4000 are free; "
+                    "the job grows by a restart") != std::string::npos,
+      "%s", run.said.c_str());
+  cr_assert(run.has_signalled(SIGUSR1) && run.releases.empty());
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  cr_assert_eq(run.starts.back().workers.size(), 2u, "the lent worker takes part");
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, a_growth_that_does_not_fit_waits_where_programs_would_leave_without_their_state) {
+  Run run = grown_without_room(false);
+  cr_assert_not(run.has_signalled(SIGUSR1));
+  cr_assert(run.releases == (std::vector<JobId>{kCompanion}));
+}
+
 Test(live, an_exit_during_the_move_counts_only_if_the_old_epoch_stays) {
   Run run;
   run.lend();

@@ -84,9 +84,9 @@ struct Run {
     outcome.summary = "epoch at step 7";
     event([&] { machine.switched(now, epoch, outcome); });
   }
-  void aborted(int epoch, bool is_silent = false) {
+  void aborted(int epoch, bool is_silent = false, const std::string& why = "it broke") {
     SwitchOutcome outcome;
-    outcome.why = outcome.summary = "it broke";
+    outcome.why = outcome.summary = why;
     outcome.is_silent = is_silent;
     event([&] { machine.switched(now, epoch, outcome); });
   }

@@ -129,7 +129,7 @@ Test(device_memory, says_that_a_gpu_is_full) {
   const auto gpu = device();
   const Slab slab = Slab::create(gpu, kUnit).value();
   cr_assert_eq(Slab::create(gpu, 2 * kUnit).error().message(),
-               "GPU 0: taking memory of 4194304 bytes: CUDA_ERROR_OUT_OF_MEMORY (2)");
+               "no room on GPU 0: 4194304 bytes are needed, 2097152 are free");
 }
 
 Test(device_memory, without_a_driver_a_gpu_or_sharing_there_is_a_sentence) {

@@ -3,9 +3,11 @@
 // profiler's clock use of it, over the host's memory. An allocation is a memfd, a file descriptor
 // shares it, and a mapping maps it, as the real one's do. The environment says: STAND_IN_GPUS (1)
 // GPUs are seen, the first of which is the machine's GPU STAND_IN_FIRST (0); STAND_IN_BYTES: what a
-// process may take; STAND_IN_NO_PEER: memory of another GPU cannot be mapped; STAND_IN_NO_SHARING:
-// none can be shared; STAND_IN_NO_RDMA: none can be taken for network cards; STAND_IN_HANGS: a
-// file, and as long as that is there, who takes memory hangs, and makes a file of its name with
+// process may take; STAND_IN_MEMORY: a file of stand_in_gpus.h, which says how much each GPU has
+// for all processes that name it, until nobody has it open or mapped; STAND_IN_NO_PEER: memory of
+// another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be shared; STAND_IN_NO_RDMA: none can
+// be taken for network cards; STAND_IN_HANGS: a file, and as long as that is there, who takes
+// memory hangs, and makes a file of its name with
 // ".now".
 #include <algorithm>
 #include <atomic>
@@ -22,6 +24,8 @@
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+
+#include "runtime/stand_in_gpus.h"
 
 namespace {
 
@@ -77,6 +81,16 @@ std::string name_of(int fd) {
   char name[256] = {};
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   return readlink(link.c_str(), name, sizeof name - 1) > 0 ? name : "";
+}
+
+// A file of so many bytes for memory of a GPU of the machine; -1: the GPU has not as much left.
+int take(int gpu, std::size_t bytes) {
+  const char* file = std::getenv("STAND_IN_MEMORY");
+  if (file != nullptr) return stand_in::Gpus(file).take(gpu, bytes);
+  const int fd = memfd_create(("stand-in-gpu-" + std::to_string(gpu)).c_str(), MFD_CLOEXEC);
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
+  close(fd);
+  return -1;
 }
 
 Allocation* known(unsigned long long handle) {
@@ -173,6 +187,17 @@ int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
   return 0;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
+  if (const char* file = std::getenv("STAND_IN_MEMORY")) {
+    std::lock_guard lock(mutex);
+    static std::map<int, void*> contexts;  // memory that each takes of its GPU
+    stand_in::Gpus gpus(file);
+    if (const std::size_t its = gpus.context_bytes(); its > 0 && !contexts.contains(device)) {
+      const int fd = gpus.take(first() + device, its);
+      if (fd < 0) return kNoMemory;
+      contexts[device] = mmap(nullptr, its, PROT_NONE, MAP_SHARED, fd, 0);
+      close(fd);
+    }
+  }
   *context = at(static_cast<unsigned long long>(device) + 1);
   return 0;
 }
@@ -269,11 +294,24 @@ int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t
 // Memory that cannot be shared.
 int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
   if (pushed == 0) return kNoContext;
-  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const bool is_finite = std::getenv("STAND_IN_MEMORY") != nullptr;
+  const int fd = is_finite ? take(first() + current, bytes) : -1;
+  if (is_finite && fd < 0) return kNoMemory;
+  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                   is_finite ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+  if (is_finite) close(fd);  // what is mapped counts
   if (got == MAP_FAILED) return kNoMemory;
   *address = reinterpret_cast<unsigned long long>(got);
   std::lock_guard lock(mutex);
   plain[*address] = {bytes, current};
+  return 0;
+}
+int cuMemFree_v2(unsigned long long address) {
+  std::lock_guard lock(mutex);
+  const auto one = plain.find(address);
+  if (one == plain.end()) return kInvalid;
+  munmap(at(address), one->second.first);
+  plain.erase(one);
   return 0;
 }
 int cuPointerGetAttribute(void* value, int attribute, unsigned long long address) {
@@ -284,11 +322,19 @@ int cuPointerGetAttribute(void* value, int attribute, unsigned long long address
   return attribute == 2 || attribute == 9 ? 0 : kInvalid;
 }
 
-// Of a GPU of 1 TiB, what is left after this process's own allocations.
+// Where there is no STAND_IN_MEMORY, of a GPU of 1 TiB, what is left after this process's own
+// allocations.
 int cuMemGetInfo_v2(std::size_t* left, std::size_t* total) {
+  if (const char* file = std::getenv("STAND_IN_MEMORY")) {
+    stand_in::Gpus gpus(file);
+    *total = gpus.bytes();
+    *left = *total - std::min<std::size_t>(*total, gpus.taken(first() + current));
+    return 0;
+  }
   std::lock_guard lock(mutex);
-  *total = std::size_t{1} << 40;
-  *left = *total - taken;
+  const char* most = std::getenv("STAND_IN_BYTES");
+  *total = most != nullptr ? std::strtoull(most, nullptr, 10) : std::size_t{1} << 40;
+  *left = *total - std::min(*total, taken);
   return 0;
 }
 int cuMemGetAllocationGranularity(std::size_t* bytes, const Properties*, int) {
@@ -304,16 +350,17 @@ int cuMemCreate(unsigned long long* handle, std::size_t bytes, const Properties*
   if (const char* file = std::getenv("STAND_IN_HANGS"))
     for (bool begins = true; access(file, F_OK) == 0; begins = false, usleep(1000))
       if (begins) close(open((std::string(file) + ".now").c_str(), O_CREAT | O_CLOEXEC, 0600));
+  const int gpu = first() + properties->location.id;
+  int fd = -1;
   {
     std::lock_guard lock(mutex);
     const char* most = std::getenv("STAND_IN_BYTES");
     if (most != nullptr && taken + bytes > std::strtoull(most, nullptr, 10)) return kNoMemory;
+    fd = take(gpu, bytes);
+    if (fd < 0) return kNoMemory;
     taken += bytes;
     if (properties->for_network_cards != 0) for_network_cards += bytes;
   }
-  const int gpu = first() + properties->location.id;
-  const int fd = memfd_create(("stand-in-gpu-" + std::to_string(gpu)).c_str(), MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) return kNoMemory;
   *handle = keep({fd, gpu, bytes, true});
   return 0;
 }
