@@ -4,6 +4,7 @@ libswell hands them over as it would on a GPU. Nothing is computed on it; parts 
 
 import ctypes
 import os
+import struct
 import sys
 
 import torch
@@ -18,8 +19,25 @@ _driver = None
 def memory(count, dtype):
     """Of the GPU's, so many elements, zero."""
     address, size = ctypes.c_uint64(), count * dtype.itemsize
-    assert _driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
+    code = _driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
+    if code == 2:
+        raise torch.OutOfMemoryError("the stand-in's GPU is full")
+    assert code == 0
     return torch.frombuffer((ctypes.c_char * size).from_address(address.value), dtype=dtype).zero_()
+
+
+def free_on(device):
+    left, whole = ctypes.c_size_t(), ctypes.c_size_t()
+    assert _driver.cuMemGetInfo_v2(ctypes.byref(left), ctypes.byref(whole)) == 0
+    return left.value
+
+
+def size_gpus(file, size):
+    """Each GPU has so many bytes for all processes that begin() with the file, also where these have begun. Returns the most that GPU 0 had taken."""
+    most = struct.unpack("16Q", open(file, "rb").read()[16:]) if os.path.exists(file) else (0,) * 16
+    with open(file, "r+b" if os.path.exists(file) else "wb") as out:
+        out.write(struct.pack("18Q", size, 0, *most))
+    return most[0]
 
 
 def begin():
@@ -35,6 +53,7 @@ def begin():
         regions._stream = lambda self: 1
     live.Ordinary = OnGpu
     torch.cuda.empty_cache = _give_back
+    _slots.free_on = free_on
     _slots.room_on = lambda device, count, dtype: memory(count, dtype)
 
 

@@ -198,13 +198,13 @@ class Session:
             raise NativeError(-code, self._library.swell_last_error(None).decode(errors="replace"))
         return made
 
-    def decline(self, why: str) -> None:
-        """Say that this process cannot train in the epoch that PREPARE told of: the switch is called off at once.
+    def decline(self, why: str) -> bool:
+        """Say that this process cannot train in the epoch that PREPARE told of, or, before adopt() and beside a process that trains, in its own:
+        the switch is called off at once. Returns whether that was heard.
 
         A library or a shim of an earlier version does not know that, and waits until the switch has taken too long.
         """
-        if hasattr(self._library, "swell_decline"):
-            self._library.swell_decline(self._session, why.encode())
+        return hasattr(self._library, "swell_decline") and bool(self._library.swell_decline(self._session, why.encode()) == 0)
 
     def offer(self) -> None:
         """Of next(): say that all is registered. Train on until the other session's step() says SWITCH, then adopt()."""

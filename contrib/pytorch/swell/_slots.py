@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from swell._native import Kind, Session
 
-__all__ = ["LAYER", "Fixed", "Kept", "Share", "Slot", "Unsupported", "gpu_of", "like", "plain", "room_on", "share_of"]
+__all__ = ["LAYER", "Fixed", "Kept", "NoRoom", "Share", "Slot", "Unsupported", "gpu_of", "like", "no_room", "plain", "room_on", "share_of"]
 
 LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")      # in a parameter's name
 
@@ -90,6 +90,20 @@ def room_on(device: torch.device, count: int, dtype: torch.dtype) -> torch.Tenso
     return torch.zeros(count, dtype=dtype, device=device)
 
 
+class NoRoom(Exception):
+    """A GPU has too little memory for the state beside what is there."""
+
+
+def no_room(device: torch.device, needed: int) -> NoRoom:
+    """Says in one sentence what does not fit; swellrun knows it by its first words."""
+    return NoRoom(f"no room on GPU {gpu_of(device)}: {needed} bytes are needed, {free_on(device)} are free")
+
+
+def free_on(device: torch.device) -> int:
+    """Bytes of a GPU that nobody has taken."""
+    return int(torch.cuda.mem_get_info(device)[0])
+
+
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """What of a tensor stands on this worker."""
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
@@ -113,6 +127,11 @@ class Slot:
     def on_gpu(self) -> torch.Tensor:
         """This worker's part in memory of torch's on its GPU, of one dimension."""
         raise NotImplementedError
+
+    @property
+    def bytes(self) -> int:
+        """Of this worker's part."""
+        return math.prod(self.share.local) * self.dtype.itemsize
 
     def register(self, session: Session, is_one_layer: bool) -> None:
         """is_one_layer: the model has no numbered ones."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from swell._native import Session
 from swell._slots import Unsupported, gpu_of
 
-__all__ = ["decline", "other_groups", "regroup", "regroup_ddp", "why_not"]
+__all__ = ["decline", "give_way", "other_groups", "regroup", "regroup_ddp", "why_not"]
 
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
           "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SWELL_EPOCH", "SWELL_PLAN")
@@ -66,6 +67,15 @@ def decline(session: Session, rank: int, why: str) -> None:
     """Do not stay in the epoch that PREPARE told of: the workers leave for it, and start anew."""
     print(f"swell: rank {rank}: {why}: this worker cannot stay, and all start anew", file=sys.stderr, flush=True)
     session.decline(why)
+
+
+def give_way(session: Session, rank: int, why: str) -> None:
+    """Have the one beside this new process train on, and wait to be ended. Returns where none trains."""
+    if not session.decline(why):
+        return
+    print(f"swell: rank {rank}: {why}: the workers that train go on", file=sys.stderr, flush=True)
+    while True:
+        signal.pause()
 
 
 def _take_place(session: Session) -> None:

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from swell import _native, _staying
 from swell._agreement import adopt
 from swell._native import Action, Epoch, Kind, NativeError, Session
-from swell._slots import LAYER, Fixed, Kept, Unsupported, like, plain, share_of
+from swell._slots import LAYER, Fixed, Kept, NoRoom, Unsupported, like, no_room, plain, share_of
 
 __all__ = ["LiveState", "Unsupported", "join", "state_of_a_step"]
 
@@ -197,7 +197,12 @@ class LiveState:
                 del self._own[path]     # made anew each time: goes with the job's
         is_one_layer = not any(map(LAYER.search, names.values()))
         for each in [*self._fixed, *self._kept]:
-            each.register(session, is_one_layer)
+            try:
+                each.register(session, is_one_layer)
+            except torch.OutOfMemoryError as error:
+                device = each.device if isinstance(each, Kept) else torch.device("cuda")
+                left = self._kept[self._kept.index(each):] if isinstance(each, Kept) else self._kept
+                raise no_room(device, sum(one.bytes for one in left if one.gpu == each.gpu)) from error
         for path, tensor in self._own.items():
             session.register(f"state.{path}", tensor.dtype, tuple(tensor.shape), kind=Kind.SCHEDULER, address=tensor.data_ptr())
         session.register("swell.job", "uint8", (_JOB_BYTES,), kind=Kind.DATA_POSITION)
@@ -303,7 +308,7 @@ class LiveState:
             made = LiveState(session, self.model, self.optimizer, self.things, rank=int(session.variable("RANK") or 0))
             session.offer()
             return made
-        except (Unsupported, TypeError, OSError) as error:
+        except (Unsupported, NoRoom, TypeError, OSError) as error:
             if not isinstance(error, NativeError) or error.errno != errno.ECANCELED:
                 _staying.decline(self.session, self.rank, str(error))
             return None
@@ -401,6 +406,10 @@ def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mappi
             live = LiveState(session, model, optimizer, things, rank=rank)
     except (Unsupported, TypeError, OSError) as error:
         why = str(error)
+    except NoRoom as error:
+        assert session is not None
+        _staying.give_way(session, rank, str(error))
+        raise
     can = torch.tensor([int(live is not None)], dtype=torch.int32)
     if group is not None:
         dist.all_reduce(can, op=dist.ReduceOp.MIN, group=group)

@@ -117,6 +117,8 @@ def main(arguments):
     wrap = torch.nn.parallel.DistributedDataParallel
     if "on-gpu" in arguments:
         import stand_in_gpu     # of tests that fork; a script alone has no use for it
+        if os.path.exists(common.path("gpus")):     # a GPU for each rank, with so much memory
+            os.environ.update({"STAND_IN_MEMORY": common.path("gpus"), "STAND_IN_FIRST": os.environ["RANK"]})
         stand_in_gpu.begin()
         stand_in_gpu.move(model)
     if "static" in arguments:

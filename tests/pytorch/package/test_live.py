@@ -3,12 +3,14 @@
 
 import json
 import os
+import re
 
 import pytest
 import torch
 
 from forked import LiveRun, Run, deviation
 import common
+import stand_in_gpu
 from native import needs_live_host
 from swell import _slots, live
 from swell._native import Session
@@ -66,6 +68,23 @@ def test_what_torch_caches_of_a_gpu_is_given_back_once_where_other_workers_begin
     assert run.switch(2)["committed"]
     run.reach(run.step() + 4)
     assert all(given_back not in run.said(rank) for rank in range(2)), "no workers begin beside those that have taken over"
+
+
+def test_a_growth_that_does_not_fit_a_gpu_says_so_in_bytes_and_the_old_worker_trains_on(runs, reference):
+    """Parameters of the new worker fit beside the state of the old one, what its optimizer keeps does not."""
+    run = runs(LiveRun, "full", "ddp", "no-checkpoints", "on-gpu")
+    gpus = os.path.join(run.folder, "gpus")
+    stand_in_gpu.size_gpus(gpus, 1 << 40)
+    run.start(1).reach(5)
+    taken = stand_in_gpu.size_gpus(gpus, 1 << 40)
+    stand_in_gpu.size_gpus(gpus, taken * 3 // 2)
+    report = run.switch(2)
+    assert not report.get("committed") and re.search(r"no room on GPU 0: \d+ bytes are needed, \d+ are free$", report["why"]), report
+    run.reach(run.step() + 3)
+    stand_in_gpu.size_gpus(gpus, 1 << 40)
+    assert run.switch(2)["committed"], "with room it grows"
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
 
 
 def test_a_worker_with_state_on_a_gpu_is_killed_before_the_switch(runs, reference):

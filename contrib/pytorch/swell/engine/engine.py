@@ -19,6 +19,7 @@ from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._counted import counted
 from swell._lock import FolderLock
 from swell._plain import Unreadable
+from swell._slots import NoRoom
 from swell._stream import Stream, is_stream
 from swell.checkpoint import readable
 from swell.data import ElasticSampler, has_length
@@ -487,7 +488,7 @@ class Engine:
             arena.register(list(wanted(standing.share, standing.place, self._factory)), self.device)
             session.offer()
             return standing, session, arena
-        except (ValueError, LookupError, OSError) as error:
+        except (ValueError, LookupError, OSError, NoRoom) as error:
             if getattr(error, "errno", None) != errno.ECANCELED:
                 _staying.decline(self._session, self.rank, str(error))
             return None

@@ -10,10 +10,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
+from swell import _staying
 from swell._agreement import adopt
 from swell._native import Action, Epoch, Kind, NativeError, Region, Session
-from swell._slots import gpu_of
+from swell._slots import NoRoom, gpu_of, no_room
 from swell.engine.arena import Ordinary, Request
 from swell.engine.executor import Regions
 
@@ -41,18 +43,26 @@ class NativeArena:
         """Say what take() will want, before it. On a GPU its memory is taken by this."""
         gpu = gpu_of(device)
         if gpu is not None:
-            self._on_gpu = Ordinary().take([one for one in requests if not one.on_host], device)[0]
+            there = [one for one in requests if not one.on_host]
+            try:
+                self._on_gpu = Ordinary().take(there, device)[0]
+            except torch.OutOfMemoryError as error:
+                raise no_room(device, sum(torch.Size(one.local).numel() * one.dtype.itemsize for one in there)) from error
         for one in requests:
-            there = self._on_gpu.get(one.name)
+            its = self._on_gpu.get(one.name)
             self._session.register(one.name, one.dtype, one.shape, kind=_KINDS[one.kind], layer=one.layer, block=(one.begin, one.end),
-                                   address=there.data_ptr() if there is not None else None, device=gpu if there is not None else None)
+                                   address=its.data_ptr() if its is not None else None, device=gpu if its is not None else None)
         self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
         self._is_registered = True
 
     def take(self, requests: Sequence[Request], device: torch.device) -> tuple[dict[str, torch.Tensor], bool]:
         """See swell.engine.arena.Arena."""
         if not self._is_registered:
-            self.register(requests, device)
+            try:
+                self.register(requests, device)
+            except NoRoom as error:
+                _staying.give_way(self._session, dist.get_rank() if dist.is_initialized() else 0, str(error))
+                raise
         self.epoch = adopt(self._session)
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
         on_host = {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests if one.name not in self._on_gpu}
