@@ -10,7 +10,6 @@
 #include <ctime>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
@@ -337,10 +336,8 @@ int calibrate(const Options& options) {
   if (measured.empty()) return fail(Error("nothing could be measured; no file was written"));
   for (const auto& [distance, all] : measured)
     made.classes.push_back(topo::summarize(distance, all));
-  std::ofstream out(options.output);
-  out << made.to_json().dump_pretty();
-  out.close();
-  if (!out) return fail(Error(fmt::format("{}: it cannot be written", options.output)));
+  if (auto written = write_file(options.output, made.to_json().dump_pretty()); !written)
+    return fail(written.error());
   for (const cluster::MeasuredClass& each : made.classes)
     say("distance {}: {:.3g} GB/s, spread {:.0f} %, latency {:.3g} us, {} pairs\n", each.distance,
         each.bytes_per_s / 1e9, 100 * each.spread, each.latency_s * 1e6, each.pairs);

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/count_of.h"
+
 namespace swell::cluster {
 
 namespace {
@@ -40,8 +42,9 @@ double distance(const CollectiveShape& a, const CollectiveShape& b) noexcept {
 }
 
 std::string description(const CollectiveSeries& series) {
-  return fmt::format("{} of {} ranks a node on {} nodes of type {}", to_string(series.what),
-                     series.shape.ranks_a_node, series.shape.nodes, series.type);
+  return fmt::format("{} of {} a node on {} of type {}", to_string(series.what),
+                     count_of(series.shape.ranks_a_node, "rank"),
+                     count_of(series.shape.nodes, "node"), series.type);
 }
 
 }  // namespace
@@ -99,8 +102,8 @@ Result<CollectiveTable> CollectiveTable::make(std::vector<CollectiveSeries> seri
   const auto twice = std::adjacent_find(
       series.begin(), series.end(), [](const auto& a, const auto& b) { return key(a) == key(b); });
   if (twice != series.end())
-    return Error(fmt::format("{}, {} groups at a time, is there twice; leave one out",
-                             description(*twice), twice->shape.groups));
+    return Error(fmt::format("{}, {} at a time, is there twice; leave one out", description(*twice),
+                             count_of(twice->shape.groups, "group")));
   CollectiveTable table;
   table.series_ = std::move(series);
   for (std::size_t i = 0; i < table.series_.size();) {

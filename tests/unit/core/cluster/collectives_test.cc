@@ -75,24 +75,23 @@ Test(collectives, bad_tables_are_refused_by_name) {
     return std::vector{series(Collective::all_reduce, kFour, std::move(sizes))};
   };
   cr_assert_eq(refused(one({{2000, 1}, {1000, 1}})),
-               "all-reduce of 4 ranks a node on 1 nodes of type a100: size 1000 follows size 2000; "
+               "all-reduce of 4 ranks a node on 1 node of type a100: size 1000 follows size 2000; "
                "sort each series by size");
   cr_assert_eq(refused(one({{1000, 0}})),
-               "all-reduce of 4 ranks a node on 1 nodes of type a100: 0 s for 1000 bytes; measure "
+               "all-reduce of 4 ranks a node on 1 node of type a100: 0 s for 1000 bytes; measure "
                "that size again");
   cr_assert_eq(refused(one({{1000, std::nan("")}})),
-               "all-reduce of 4 ranks a node on 1 nodes of type a100: nan s for 1000 bytes; "
+               "all-reduce of 4 ranks a node on 1 node of type a100: nan s for 1000 bytes; "
                "measure that size again");
   cr_assert_eq(refused(one({})),
-               "all-reduce of 4 ranks a node on 1 nodes of type a100 has no sizes; measure one at "
+               "all-reduce of 4 ranks a node on 1 node of type a100 has no sizes; measure one at "
                "least");
-  cr_assert_eq(
-      refused({series(Collective::all_reduce, {1, 1, 1, 1}, {{1, 1}})}),
-      "all-reduce of 1 ranks a node on 1 nodes of type a100: give 2 to 65536 ranks in all");
+  cr_assert_eq(refused({series(Collective::all_reduce, {1, 1, 1, 1}, {{1, 1}})}),
+               "all-reduce of 1 rank a node on 1 node of type a100: give 2 to 65536 ranks in all");
   auto twice = one({{1, 1}});
   twice.push_back(twice.front());
   cr_assert_eq(refused(twice),
-               "all-reduce of 4 ranks a node on 1 nodes of type a100, 1 groups at a time, is there "
+               "all-reduce of 4 ranks a node on 1 node of type a100, 1 group at a time, is there "
                "twice; leave one out");
   auto lacking = one({{1, 1}});
   lacking.push_back(series(Collective::reduce_scatter, kFour, {{1, 1}}));
