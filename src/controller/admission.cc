@@ -93,7 +93,8 @@ Result<void> as_offered(const SubmitRequest& request, const control::Offer& offe
     return differs("partition", quoted(request.partition), quoted(offer.partition));
   if (request.account != offer.account)
     return differs("account", quoted(request.account), quoted(offer.account));
-  if (!request.qos.empty() && !place.named_in(request.qos, {}))
+  // That of the place stands in for any other, as a site's plugin or the environment gives one.
+  if (!request.qos.empty() && place.qos.empty())
     return differs("QOS", quoted(request.qos), quoted(place.qos));
   if (request.name != offer.name) return differs("name", request.name, offer.name);
   return {};

@@ -180,7 +180,6 @@ Test(admission, a_companion_gets_exactly_what_was_offered) {
       {[](SubmitRequest& r) { r.partition = "urgent"; }, "partition"},
       {[](SubmitRequest& r) { r.partition = "train,urgent"; }, "partition"},
       {[](SubmitRequest& r) { r.account = "rich"; }, "account"},
-      {[](SubmitRequest& r) { r.qos = "normal"; }, "QOS"},
       {[](SubmitRequest& r) { r.max_nodes = 0; }, "nodes"},
       {[](SubmitRequest& r) { r.min_cpus = 33; }, "CPUs"},
       {[](SubmitRequest& r) { r.min_cpus_per_node = 64; }, "CPUs"},
@@ -193,6 +192,19 @@ Test(admission, a_companion_gets_exactly_what_was_offered) {
     const std::string sentence = refusal(request);
     cr_assert(says(sentence, each.words), "%s: %s", each.words, sentence.c_str());
   }
+}
+
+Test(admission, a_qos_that_the_site_gives_every_job_gives_way_to_that_of_companions) {
+  SubmitRequest request = companion();
+  request.qos = "normal";
+  GrantBook book;
+  book.add(live_grant());
+  const auto admission = admit(request, place, book, 50);
+  cr_assert(admission.ok(), "%s", admission.ok() ? "" : admission.error().message().c_str());
+  cr_assert_eq(admission->qos, std::string("expansion"));
+  // Where companions have a partition and no QOS, the job's would hold.
+  const auto in_partition = admit(request, {"", "expansion"}, book, 50);
+  cr_assert_not(in_partition.ok());
 }
 
 Test(admission, numbers_of_hostile_size_overflow_nothing) {
