@@ -37,6 +37,7 @@ constexpr std::size_t kMaxLostKept = 16;
 /// slurmctld holds an update of a job back, for a second at a time, until slurmdbd knows the job:
 /// that would hold up everything else here.
 constexpr double kNewJobLeftAlone_s = 2;
+constexpr double kCommentPause_s = 300;
 
 double clock_s(clockid_t clock) {
   timespec time{};
@@ -406,11 +407,16 @@ void Controller::write_comments(double now) {
   for (auto& [id, job] : jobs_) {
     if (now - job.first_seen < kNewJobLeftAlone_s) continue;
     const std::string comment = job.tag().put_into(job.comment.written);
-    if (comment == job.comment.written) continue;
+    if (comment == job.comment.written || now < job.comment.again_at) continue;
     if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); !done) {
-      events_.say(done.error().message());
+      // As a site's own job_modify may refuse every change.
+      double& pause_s = job.comment.pause_s;
+      pause_s = std::clamp(2 * pause_s, 1.0, kCommentPause_s);
+      job.comment.again_at = now + pause_s;
+      events_.say(fmt::format("{}; it is tried again in {:g} s", done.error().message(), pause_s));
       continue;
     }
+    job.comment.pause_s = 0;
     job.comment.written = comment;
     // A change before the next look keeps this tag, not the one before.
     if (parts_.tags != nullptr) parts_.tags->wrote(id, comment);

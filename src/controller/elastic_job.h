@@ -89,6 +89,8 @@ struct ElasticJob {
   struct AdminComment {
     std::string seen;     ///< in Slurm's records at the last look
     std::string written;  ///< as last written, or seen to be changed by others
+    double again_at = 0;  ///< it was refused, and is not tried before
+    double pause_s = 0;   ///< since then
   };
   AdminComment comment;
 

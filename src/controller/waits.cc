@@ -135,8 +135,9 @@ std::string by_time(const ElasticJob& job, const Waiting& waiting) {
         job.companions.begin(), job.companions.end(),
         [](const Companion& companion) { return !companion.leaving && !companion.used; });
     if (job.failed_growths > 0 && !is_taken_up)
-      return fmt::format("its last offer failed ({}); the next comes in {} at the earliest",
-                         job.refused_for, left);
+      return fmt::format("its last offer failed{}; the next comes in {} at the earliest",
+                         job.refused_for.empty() ? "" : fmt::format(" ({})", job.refused_for),
+                         left);
     return fmt::format(
         "it was changed a short while ago, and is not grown for {} more (GrowthInterval)", left);
   }

@@ -217,6 +217,24 @@ Test(controller, admin_comment_is_written_only_when_it_changes) {
   cr_assert_eq(world.slurm.comments_written, written);
 }
 
+Test(controller,
+     an_admin_comment_that_slurm_refuses_is_tried_ever_more_rarely_and_written_in_the_end) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.step();
+  world.slurm.refuses_comments = true;
+  world.take_offers(1, 20);
+  const int before = world.slurm.comments_written;
+  for (int i = 0; i < 600; ++i) world.step(1);
+  const int tried = world.slurm.comments_written - before;
+  cr_assert(tried >= 8 && tried <= 12, "%d", tried);
+  world.slurm.refuses_comments = false;
+  world.step(300);
+  world.step(1);
+  cr_assert_not(world.shows(10, "lent=0"), "%s", world.comment(10).c_str());
+}
+
 Test(controller, draining_reclaims_everything_within_the_grace_and_lends_no_more) {
   World world;
   world.slurm.run_elastic(1, "node1", 8);

@@ -22,6 +22,7 @@ class FakeSlurm final : public slurm::SlurmApi {
   /// What load_job() shows where it is not what the snapshot shows.
   std::map<JobId, slurm::JobRecord> fresh;
   int comments_written = 0, forgotten = 0;
+  bool refuses_comments = false;
   std::vector<std::pair<JobId, std::string>> told;
 
   explicit FakeSlurm(int nodes) {
@@ -102,6 +103,7 @@ class FakeSlurm final : public slurm::SlurmApi {
   }
   Result<void> set_admin_comment(JobId job, const std::string& text) override {
     ++comments_written;
+    if (refuses_comments) return Error("Unspecified error");
     if (slurm::JobRecord* record = find(job)) record->admin_comment = text;
     return {};
   }
