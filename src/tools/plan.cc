@@ -18,6 +18,7 @@
 #include "core/perf/solve.h"
 #include "core/plan/validate.h"
 #include "core/planner/affinity.h"
+#include "core/planner/combination.h"
 #include "core/planner/incremental.h"
 #include "core/planner/registry.h"
 #include "core/planner/scheduled_plan.h"
@@ -140,12 +141,17 @@ Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
           cluster.name(), cluster.gpu_count()));
     layout.stages.push_back(std::move(stage));
   }
-  if (!evaluator.balance(layout))
+  if (!evaluator.balance(layout)) {
+    const perf::Combination degrees{entry.pp, entry.dp, entry.tp, entry.micro_batches};
+    if (auto good = planner::check_combination(degrees, entry.model); !good)
+      return good.error().while_doing(
+          fmt::format("the plan {}-{}-{}", entry.pp, entry.dp, entry.tp));
     return Error(fmt::format(
         "the plan {}-{}-{} with {} does not fit: of {} and {} a micro-batch, some stage gets none, or more than the GPUs' memory holds",
         entry.pp, entry.dp, entry.tp, count_of(entry.micro_batches, "micro-batch"),
         count_of(entry.model.layers, "layer"),
         count_of(entry.model.global_batch / entry.micro_batches, "sample")));
+  }
   return layout;
 }
 
