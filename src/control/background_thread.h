@@ -12,6 +12,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "control/small_stack.h"
+
 namespace swell::control {
 
 /// One run of a plugin's own thread inside slurmctld. The thread keeps it alive: stop() may have to
@@ -23,6 +25,7 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
   virtual ~BackgroundThread() = default;
 
   void start() {
+    const SmallStack small;
     std::thread([self = shared_from_this()] { self->run(); }).detach();
   }
 

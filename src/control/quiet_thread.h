@@ -6,9 +6,12 @@
 #include <thread>
 #include <utility>
 
+#include "control/small_stack.h"
+
 namespace swell::control {
 
 /// A thread that takes no signals: its host (slurmctld, swellrun) expects them on its own threads.
+/// Its stack is a SmallStack.
 /// `body` must not throw. Throws std::system_error where there can be no more threads.
 template <typename Body>
 std::thread quiet_thread(const char* name, Body body) {
@@ -19,6 +22,7 @@ std::thread quiet_thread(const char* name, Body body) {
     const sigset_t& mask;
     ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
   } restore{before};
+  const SmallStack small;
   std::thread thread(std::move(body));
   pthread_setname_np(thread.native_handle(), name);
   return thread;
