@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxShown = 300;
 
-/// Of what a command wrote, for people: its last words say why it ended.
+/// Returns the last part of what a command wrote, which says why it ended.
 std::string the_end_of(std::string output) {
   if (output.size() > kMaxShown) output.replace(0, output.size() - kMaxShown, "...");
   return output;

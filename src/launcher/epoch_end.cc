@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: the workers leave with a checkpoint for the user's sake, or Slurm's: before
-// the job's own end, so that its next run goes on, or to be started again at once.
+// A part of the epoch machine: the workers leave with a checkpoint before the job's own end, so
+// that its next run goes on, or as the user asks for one, and are started again at once.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
@@ -51,19 +51,16 @@ void EpochMachine::leave_before_end(double now, const std::string& why, bool ask
   advance(now);
 }
 
-/// The job was sent the restart signal, which is no wish to end: workers that leave for it are
-/// started again, and those that use it for something else train on. `asks`: they have not been
-/// sent it yet.
+/// Handles the restart signal from the user, which does not ask for the end: workers that leave for
+/// it are started again, and those that use it for something else train on. `asks`: they have not
+/// been sent it yet.
 void EpochMachine::leave_and_return(double now, bool asks) {
   if (puts_off([=, this](double later) { leave_and_return(later, asks); }, true)) return;
   const std::vector<WorkerId> workers = running();
   if (workers.empty() || is<Leaving>() || is<Ending>()) return;
   // One that dies of a signal that it does not handle fails as under srun; where some have ended
   // the training ends.
-  const bool all_handle = std::all_of(workers.begin(), workers.end(), [this](WorkerId id) {
-    return workers_[id].listens == epoch_;
-  });
-  if (is_failing() || is_ending_by_itself() || (!asks && !all_handle)) {
+  if (is_failing() || is_ending_by_itself() || (!asks && !all_listen())) {
     if (asks) act(action::SignalWorkers{workers, settings_.restart_signal});
     return;
   }

@@ -206,7 +206,7 @@ Result<SlurmConfig> read_config(std::string_view text) {
   return config;
 }
 
-// With POSIXLY_CORRECT Slurm's commands take no option after a word that is none, such as the job
+// With POSIXLY_CORRECT Slurm's commands read no options after the first other word, such as the job
 // of squeue -j.
 std::vector<std::string> job_facts_command(control::JobId job) {
   return {"squeue",

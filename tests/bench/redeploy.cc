@@ -108,16 +108,17 @@ struct Measured {
   runtime::SwitchReport report;
 };
 
-/// What a switch on GPUs may take beside the state: swellrun's default.
+/// Memory that a switch on GPUs may take beside the state: swellrun's default.
 constexpr std::uint64_t kBoundBytes = std::uint64_t{2} << 30;
 
 constexpr const char* kKey = "a key of one job, 32 bytes long..";
 
-/// Of a rank with three layers, as a part of its GPU's memory; and each program's context.
+/// The state of a rank with three layers, as a part of its GPU's memory; and the context of each
+/// program.
 constexpr double kUsed = 0.8;
 constexpr std::uint64_t kContextBytes = std::uint64_t{4} << 20;
 
-/// What stands for the GPUs of the ranks.
+/// Names the file that stands for the GPUs of the ranks.
 struct GpuFile {
   explicit GpuFile(const std::string& base) : path(base + "/gpus") {}
   std::vector<std::string> of(std::size_t rank) const {

@@ -155,7 +155,7 @@ signals() {
   [[ $? == 9 ]]
 }
 check 'signals reach the program as with srun' signals
-# What a script may leave to the programs that it runs.
+# A script may leave these to the programs that it runs.
 odd_inheritance() {
   salloc -Q --gres=gpu:2 sh -c "trap '' CHLD; exec env POSIXLY_CORRECT=1 '$swellrun' sh -c 'echo \$RANK/\$WORLD_SIZE'" > out 2> err
   local status=$?

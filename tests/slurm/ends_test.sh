@@ -18,7 +18,7 @@ check 'the parent is cancelled' parent_cancelled
 parent_killed_hard() { grown_job && scancel --signal=KILL --full "$job" && within 30 ended "$job" && nothing_left "$job"; }
 check 'everything of the parent is killed by signal 9' parent_killed_hard
 
-# scancel --signal reaches the programs by itself. The restart signal is no wish to end: they leave a checkpoint, and train on from it.
+# scancel --signal reaches the programs by itself. The restart signal does not ask for the end: they leave a checkpoint, and train on from it.
 restart_signal_of_the_user() {
   local epoch swellrun
   grown_job && epoch=$(newest_epoch "$job") || return

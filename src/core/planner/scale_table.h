@@ -20,7 +20,7 @@ class PerformanceModel;
 
 namespace swell::planner {
 
-/// What is known of the best plan for one number of GPUs, whichever form the plan has.
+/// Predictions of the best plan for one number of GPUs, whichever form the plan has.
 struct ScaleFigures {
   int gpus = 0;           ///< GPUs that the job has, some of which the plan may leave idle
   double throughput = 0;  ///< samples a second, by perf::PerformanceModel

@@ -11,7 +11,7 @@ using namespace gpu_jobs;
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kContext = 2 * kMiB;
-/// Of "w" with 512 rows, and of "small", which shares its slab.
+/// The sizes of "w" with 512 rows, and of it with "small", which shares its slab.
 constexpr std::uint64_t kLarge = 32 * kMiB, kState = kLarge + 2 * kMiB;
 /// The state of one rank and its context are 81 % of it.
 constexpr std::uint64_t kGpu = 44 * kMiB;

@@ -44,7 +44,7 @@ class Gpus {
   /// The most that was ever taken of a GPU at one time.
   std::uint64_t most(int gpu) const { return contents_.most.at(static_cast<std::size_t>(gpu)); }
 
-  /// What is taken of a GPU now.
+  /// Returns the bytes of a GPU that are taken now.
   std::uint64_t taken(int gpu) const {
     const std::string name = "/memfd:" + name_of(gpu) + " ";
     std::map<std::uint64_t, std::uint64_t> files;  // by inode

@@ -12,7 +12,8 @@ using namespace swell::planner;
 
 namespace {
 
-/// What is said of degrees of Table 2's Small: 15 layers, 2 MTP heads, 1,024 samples, 64 experts.
+/// Returns the error for degrees of Table 2's Small: 15 layers, 2 MTP heads, 1,024 samples, 64
+/// experts.
 std::string said(const perf::Combination& degrees, KeptDegrees kept = {}) {
   static const models::Model model = models::find_model("flextrain-small").value().model;
   const auto good = check_combination(degrees, model, kept);
