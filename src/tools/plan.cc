@@ -30,6 +30,7 @@
 #include "tools/files.h"
 #include "tools/job_word.h"
 #include "tools/output.h"
+#include "tools/plan_grid.h"
 
 namespace swell::tools {
 
@@ -42,6 +43,8 @@ struct Options {
   int micro_batches = 0;
   int global_batch = 0;
   double seconds = 60;
+  std::string sizes;
+  bool grid = false, cells = false;
   bool json = false, one_chunk = false, all_rows = false;
   planner::RowFilter filter = planner::RowFilter::all();
 };
@@ -347,6 +350,12 @@ int run(const Options& options) {
     observed = profile->plan;
   }
   const perf::PerformanceModel perf(entry->model, *cluster, coefficients);
+  const planner::ScaleSource source = options.coefficients.empty() && options.profile.empty()
+                                          ? planner::ScaleSource::data_sheets
+                                          : planner::ScaleSource::running_job;
+  if (options.grid)
+    return print_grid(perf, {entry->micro_batches, options.sizes, source, options.cells,
+                             options.json, [end] { return Clock::now() >= end; }});
   auto current = observed && options.plan.empty() ? plan::resolve(*observed, *cluster)
                                                   : read_current(options, *entry, perf);
   if (!current) return fail(current.error());
@@ -375,11 +384,7 @@ int run(const Options& options) {
   if (!options.drawing.empty())
     if (const auto drawn = draw(table, scheduled, perf, options.drawing); !drawn)
       return fail(drawn.error());
-  const planner::NamedTable named = planner::name_all(
-      table, perf,
-      options.coefficients.empty() && options.profile.empty() ? planner::ScaleSource::data_sheets
-                                                              : planner::ScaleSource::running_job,
-      planner::Detail::whole);
+  const planner::NamedTable named = planner::name_all(table, perf, source, planner::Detail::whole);
   if (options.json) {
     print_json(table, named, scheduled, perf, options, took.count());
   } else {
@@ -429,12 +434,23 @@ Action add_plan(CLI::App& app) {
                   "How many free GPUs to use, nearest first (default: as many as the job has)")
       ->check(CLI::NonNegativeNumber);
   sub->add_option("--solver", options->solver, "How to search")
-      ->check(CLI::IsMember({"incremental", "exhaustive", "symmetric", "dp-only", "metis"}))
+      ->check(CLI::IsMember({"incremental", "exhaustive", "symmetric", "dp-only", "metis", "grid"}))
       ->capture_default_str();
   sub->add_option("--consistency", options->consistency,
                   "exact: only the pipeline degree and the layers of stages change")
       ->check(CLI::IsMember({"exact", "relaxed"}))
       ->capture_default_str();
+  sub->add_flag("--grid", options->grid,
+                "For a job that does not run yet: the best plan on 1, 2, 4, ... GPUs of each type")
+      ->excludes("--plan")
+      ->excludes("--free")
+      ->excludes("--job");
+  sub->add_flag("--cells", options->cells,
+                "With --grid: also the proxy plan of each number of stages")
+      ->needs("--grid");
+  sub->add_option("--sizes", options->sizes,
+                  "With --grid: the numbers of GPUs, such as 4/8/12 (default: powers of two)")
+      ->needs("--grid");
   sub->add_flag("--one-chunk", options->one_chunk,
                 "The program cannot run plans with chunks, which exact plans have where they pay");
   sub->add_flag("--all-rows", options->all_rows,

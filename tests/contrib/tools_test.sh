@@ -16,7 +16,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 
 commands=('swell --help' 'swell --version' 'swell plan --help' 'swell plan --model gpt2-1.3b --cluster 1x8-h100'
-  'swell plan --model gpt2-1.3b --cluster 1x8-h100 --json' 'swell topo --json' 'swellrun --help' 'swellrun --version')
+  'swell plan --model gpt2-1.3b --cluster 1x8-h100 --json' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --grid --cells' 'swell topo --json' 'swellrun --help' 'swellrun --version')
 fails() { # COMMAND...: by itself, not by a signal or a time limit
   local status
   timeout 60 "$@" > /dev/null 2> said

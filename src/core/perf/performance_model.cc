@@ -89,21 +89,25 @@ double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const n
                                : pairwise_bandwidth(cluster_, stage);
 }
 
+double PerformanceModel::layer_commu(int type, int tp, int local_batch) const noexcept {
+  const cluster::GpuType& gpu = cluster_.type(type);
+  if (coefficients_.types[static_cast<std::size_t>(type)].launch_s <= 0)
+    return tp_commu_fwd(coefficients_.activ_bytes, local_batch, 1, tp, gpu.link_bytes_per_s,
+                        gpu.link_saturation_bytes);
+  if (tp <= 1) return 0;
+  return 2 * allreduce_s(tp_transmission_bytes(coefficients_.activ_bytes, local_batch, tp),
+                         gpu.link_bytes_per_s);
+}
+
 PerformanceModel::Passes PerformanceModel::layer_passes(int type, int tp,
                                                         int local_batch) const noexcept {
   const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(type)];
-  const cluster::GpuType& gpu = cluster_.type(type);
+  const double commu = layer_commu(type, tp, local_batch);
   if (k.launch_s <= 0) {
     const double comp = tp_comp_fwd(k.comp_s, local_batch, 1, tp);
-    const double commu = tp_commu_fwd(coefficients_.activ_bytes, local_batch, 1, tp,
-                                      gpu.link_bytes_per_s, gpu.link_saturation_bytes);
     return {comp + commu, k.backward * comp + commu};
   }
   const double comp = tp_comp_fwd(k.comp_s, local_batch, 1, tp) + k.whole_s * local_batch;
-  const double commu =
-      tp > 1 ? 2 * allreduce_s(tp_transmission_bytes(coefficients_.activ_bytes, local_batch, tp),
-                               gpu.link_bytes_per_s)
-             : 0;
   return {with_launches(comp + commu, k.launch_s),
           with_launches(k.backward * comp + commu, 2 * k.launch_s)};
 }

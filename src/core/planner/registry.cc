@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/planner/exhaustive.h"
+#include "core/planner/grid.h"
 #include "core/planner/incremental.h"
 #include "core/planner/metis.h"
 #include "core/planner/symmetric.h"
@@ -26,6 +27,7 @@ constexpr struct {
     {"symmetric", make<Symmetric>},
     {"dp-only", make<DpOnly>},
     {"metis", make<Metis>},
+    {"grid", make<GridSolver>},
 };
 
 }  // namespace

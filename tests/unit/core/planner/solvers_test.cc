@@ -69,7 +69,8 @@ Test(solvers, plans_are_valid_fit_memory_and_never_get_slower) {
     const auto made = small_case(seed);
     if (!made) continue;
     const Problem problem = made->problem();
-    for (const char* name : {"incremental", "exhaustive", "symmetric", "dp-only", "metis"}) {
+    for (const char* name :
+         {"incremental", "exhaustive", "symmetric", "dp-only", "metis", "grid"}) {
       const ScaleTable table = make_solver(name).value()->solve(problem, {});
       cr_assert_eq(table.rows.front().gpus, made->start.gpu_count());
       double before = 0;
@@ -130,7 +131,7 @@ Test(solvers, time_up_ends_each_search_within_a_row) {
   support::CaseGenerator generate(7);
   const auto made = generate.make(8, 64, 4, 8);
   cr_assert(made.has_value());
-  for (const char* name : {"incremental", "exhaustive", "symmetric", "dp-only", "metis"}) {
+  for (const char* name : {"incremental", "exhaustive", "symmetric", "dp-only", "metis", "grid"}) {
     const auto solver = make_solver(name);
     int looks = 0;
     const ScaleTable table = (*solver)->solve(made->problem(), {[&] { return ++looks > 10; }});
@@ -159,7 +160,7 @@ Test(solvers, a_limit_of_its_own_ends_a_solve_that_nobody_else_limits) {
 Test(solvers, an_unknown_name_lists_the_known_ones) {
   cr_assert_eq(
       make_solver("best").error().message(),
-      "there is no solver \"best\"; there are incremental, exhaustive, symmetric, dp-only, metis");
+      "there is no solver \"best\"; there are incremental, exhaustive, symmetric, dp-only, metis, grid");
 }
 
 Test(exhaustive, agrees_with_listing_every_plan) {
@@ -490,7 +491,7 @@ Test(solvers, no_tp_group_is_over_two_allocations_of_one_node) {
       gpu = allocations.gpu(gpu.node, gpu.index);
       shared += gpu.part > 0 ? 1 : 0;
     }
-    for (const char* name : {"incremental", "exhaustive", "symmetric", "dp-only", "metis"})
+    for (const char* name : {"incremental", "exhaustive", "symmetric", "dp-only", "metis", "grid"})
       for (const ScaleRow& row : make_solver(name).value()->solve(problem, {}).rows)
         for (const plan::StageLayout& stage : row.layout.stages)
           for (const plan::GroupLayout& group : stage.groups)

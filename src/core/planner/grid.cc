@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/grid.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/perf/peak_memory.h"
+#include "core/planner/affinity.h"
+#include "core/planner/balance.h"
+#include "core/planner/growing_plan.h"
+#include "core/planner/incremental.h"
+
+namespace swell::planner {
+
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+// Equal distances differ by rounding.
+constexpr double kSame = 1e-9;
+// Assignments of GPUs with the same bias that are tried for one partition. Their number grows with
+// the factorial of equal stages, which the model tells apart by their position alone.
+constexpr std::size_t kMostTies = 24;
+
+int log2_of(int power) noexcept { return std::countr_zero(static_cast<unsigned>(power)); }
+
+/// Every way in which a number is the sum of so many powers of two, the larger ones first.
+class PowerSums {
+ public:
+  PowerSums(int sum, int parts) {
+    std::vector<int> chosen;
+    if (sum >= parts) add(sum, parts, std::bit_floor(static_cast<unsigned>(sum)), chosen);
+  }
+
+  /// The sums nearest to `shares`, in the order of `shares`, with their squared distance. Of two
+  /// stages the one with the larger share has never fewer GPUs in them.
+  double nearest(const std::vector<double>& shares, std::size_t most,
+                 std::vector<std::vector<int>>& found) {
+    const std::size_t parts = shares.size();
+    order_.resize(parts);
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
+    double best = kInfinite;
+    near_.clear();
+    for (const std::vector<int>& sum : sums_) {
+      double distance = 0;
+      for (std::size_t k = 0; k < parts && distance <= best + kSame; ++k) {
+        const double off = sum[k] - shares[order_[k]];
+        distance += off * off;
+      }
+      if (distance > best + kSame) continue;
+      if (distance < best - kSame) near_.clear();
+      best = std::min(best, distance);
+      near_.push_back(&sum);
+    }
+    found.clear();
+    for (const std::vector<int>* sum : near_) permute(shares, *sum, most, found);
+    return best;
+  }
+
+ private:
+  void add(int left, int parts, unsigned largest, std::vector<int>& chosen) {
+    if (parts == 0) {
+      if (left == 0) sums_.push_back(chosen);
+      return;
+    }
+    for (unsigned power = largest; power > 0; power /= 2) {
+      const long value = power;
+      if (value * parts < left) break;           // the rest are no larger
+      if (value + (parts - 1) > left) continue;  // each of the rest is at least 1
+      chosen.push_back(static_cast<int>(power));
+      add(left - static_cast<int>(power), parts - 1, power, chosen);
+      chosen.pop_back();
+    }
+  }
+
+  /// Adds `sum` and what differs from it among stages with the same share.
+  void permute(const std::vector<double>& shares, const std::vector<int>& sum, std::size_t most,
+               std::vector<std::vector<int>>& found) {
+    std::vector<int> values = sum;
+    const std::size_t parts = shares.size();
+    for (;;) {
+      if (found.size() >= most) return;
+      auto& one = found.emplace_back(parts);
+      for (std::size_t k = 0; k < parts; ++k) one[order_[k]] = values[k];
+      // The next permutation, group by group of equal shares, as a counter carries.
+      bool more = false;
+      for (std::size_t begin = 0; begin < parts && !more;) {
+        std::size_t end = begin + 1;
+        while (end < parts && std::abs(shares[order_[end]] - shares[order_[begin]]) < kSame) ++end;
+        more = std::next_permutation(values.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     values.begin() + static_cast<std::ptrdiff_t>(end),
+                                     std::greater<>());
+        begin = end;
+      }
+      if (!more) return;
+    }
+  }
+
+  std::vector<std::vector<int>> sums_;
+  std::vector<std::size_t> order_;
+  std::vector<const std::vector<int>*> near_;
+};
+
+/// Degrees of one stage, and what they communicate.
+struct Choice {
+  int tp = 0;         ///< 0: none fits memory
+  double each_s = 0;  ///< of both passes of one micro-batch
+  double once_s = 0;  ///< of an iteration: gradients
+};
+
+/// Degrees of the stages of one cell, each found once.
+class StageChoices {
+ public:
+  StageChoices(const perf::PerformanceModel& perf, const Islands& gpus, int micro_batches,
+               int stages, std::size_t clusters)
+      : perf_(perf),
+        memory_(perf),
+        gpus_(gpus),
+        type_(gpus.front().type),
+        micro_batches_(micro_batches),
+        micro_batch_(perf.model().global_batch / micro_batches),
+        stages_(stages),
+        ends_(clusters + 1),
+        degrees_(degrees_for(perf.model().heads, micro_batch_)),
+        powers_(static_cast<std::size_t>(
+                    log2_of(static_cast<int>(std::bit_floor(static_cast<unsigned>(count(gpus)))))) +
+                1),
+        known_(static_cast<std::size_t>(stages) * ends_ * ends_ * powers_),
+        bandwidth_(powers_ * degrees_.tp.size(), -1) {}
+
+  int micro_batch() const noexcept { return micro_batch_; }
+
+  /// Degrees of stage `i`, of clusters [first, end) with `layers` layers, on `gpus` GPUs: those
+  /// with the least communication that fit memory. Of equal ones the smaller TP degree.
+  const Choice& of(int i, std::size_t first, std::size_t end, int layers, int gpus) {
+    Known& known = known_[((static_cast<std::size_t>(i) * ends_ + first) * ends_ + end) * powers_ +
+                          static_cast<std::size_t>(log2_of(gpus))];
+    if (!known.is_known) known = {find(i, layers, gpus), true};
+    return known.choice;
+  }
+
+ private:
+  struct Known {
+    Choice choice;
+    bool is_known = false;
+  };
+
+  Choice find(int i, int layers, int gpus) {
+    Choice best;
+    double least = kInfinite;
+    const models::Load load = perf_.chain().stage(layers, i == 0, i == stages_ - 1);
+    for (std::size_t t = 0; t < degrees_.tp.size() && degrees_.tp[t] <= gpus; ++t) {
+      const int tp = degrees_.tp[t], dp = gpus / tp;
+      if (dp > degrees_.max_dp) continue;
+      const int batch = (micro_batch_ + dp - 1) / dp;
+      const double peak =
+          memory_.peak(i, stages_, micro_batches_, layers, tp, batch, type_).total();
+      if (peak > perf_.cluster().type(type_).memory_bytes) continue;
+      const double bandwidth = bandwidth_of(t, gpus);
+      if (bandwidth <= 0) continue;
+      const Choice one{tp,
+                       2 * (load.layers + load.modules * perf_.chain().module_work()) *
+                           perf_.layer_commu(type_, tp, batch),
+                       perf::dp_commu(perf_.gradient_bytes(load), 1, dp, bandwidth)};
+      const double all = micro_batches_ * one.each_s + one.once_s;
+      if (all < least) least = all, best = one;
+    }
+    return best;
+  }
+
+  /// Bandwidth of the gradients of a stage on GPUs that stand together; 0 where the nodes have no
+  /// such TP groups.
+  double bandwidth_of(std::size_t t, int gpus) {
+    double& known = bandwidth_[static_cast<std::size_t>(log2_of(gpus)) * degrees_.tp.size() + t];
+    if (known >= 0) return known;
+    plan::StageLayout stage{0, degrees_.tp[t], {}};
+    Islands left = gpus_;
+    const int dp = gpus / stage.tp;
+    known = take_groups(stage, left, stage.tp, dp) < dp ? 0
+            : dp == 1                                   ? 1
+                                                        : perf_.stage_bandwidth(stage);
+    return known;
+  }
+
+  const perf::PerformanceModel& perf_;
+  perf::MemoryModel memory_;
+  const Islands& gpus_;
+  int type_, micro_batches_, micro_batch_, stages_;
+  std::size_t ends_;
+  Degrees degrees_;
+  std::size_t powers_;
+  std::vector<Known> known_;  ///< by stage, first and end cluster, log2 of the GPUs
+  std::vector<double> bandwidth_;
+};
+
+double distance_of(const plan::Layout& a, const plan::Layout& b) noexcept {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.stages.size(); ++i) {
+    const double off = a.stages[i].layers - b.stages[i].layers;
+    sum += off * off;
+  }
+  return sum;
+}
+
+/// A partition under consideration, with the degrees of its stages.
+struct StageSplit {
+  std::vector<int> layers, gpus, tp;
+};
+
+/// Puts the stages of `one` onto `gpus`, the larger ones first, so that powers of two stay within
+/// nodes. False where some TP group would be over two nodes.
+bool place(const StageSplit& one, Islands gpus, int micro_batch, plan::Layout& layout) {
+  std::vector<std::size_t> order(one.gpus.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return one.gpus[a] > one.gpus[b]; });
+  layout.stages.assign(one.gpus.size(), {});
+  for (const std::size_t i : order) {
+    plan::StageLayout& stage = layout.stages[i];
+    stage.layers = one.layers[i];
+    stage.tp = one.tp[i];
+    const int dp = one.gpus[i] / stage.tp;
+    if (take_groups(stage, gpus, stage.tp, dp) < dp) return false;
+    int more = micro_batch % dp;
+    for (plan::GroupLayout& group : stage.groups)
+      group.local_batch = micro_batch / dp + (more-- > 0 ? 1 : 0);
+  }
+  return true;
+}
+
+bool is_beaten(const std::vector<CellPlan>& frontier, double bias, double communication_s) {
+  return std::any_of(frontier.begin(), frontier.end(), [&](const CellPlan& plan) {
+    return plan.bias <= bias + kSame && plan.communication_s <= communication_s;
+  });
+}
+
+}  // namespace
+
+Grid::Grid(const perf::PerformanceModel& perf, int micro_batches, GridOptions options)
+    : perf_(perf), micro_batches_(micro_batches), options_(options) {
+  const models::Chain& chain = perf.chain();
+  head_ = perf.coefficients().head_layers * (1 + chain.mtp_heads()) +
+          chain.mtp_heads() * chain.module_work();
+  const int layers = perf.model().layers;
+  const auto most = static_cast<std::size_t>(std::clamp(options.clusters, 1, layers));
+  std::vector<double> cost(most, 1), base(most, 0);
+  base.back() = head_;
+  const std::vector<int> cap(most, layers);
+  min_max_split(layers, cost, base, cap, clusters_);
+}
+
+double Grid::load_of(std::size_t first, std::size_t end) const noexcept {
+  double load = end == clusters_.size() ? head_ : 0;
+  for (std::size_t k = first; k < end; ++k) load += clusters_[k];
+  return load;
+}
+
+CellPlans Grid::plans(const Islands& gpus, int stages, const Budget& budget) const {
+  const int total = count(gpus);
+  CellPlans cell{{gpus.front().type, total, stages}, {}};
+  const std::size_t clusters = clusters_.size(), parts = static_cast<std::size_t>(stages);
+  if (parts > clusters || stages > total) return cell;
+  PowerSums sums(total, stages);
+  StageChoices choices(perf_, gpus, micro_batches_, stages, clusters);
+  const double per_load = total / load_of(0, clusters);
+  // Where stages end: a stage takes clusters from the end of the one before.
+  std::vector<std::size_t> end(parts);
+  std::iota(end.begin(), end.end(), std::size_t{1});
+  end.back() = clusters;
+  std::vector<double> shares(parts);
+  std::vector<std::vector<int>> assignments;
+  StageSplit one{std::vector<int>(parts), {}, std::vector<int>(parts)};
+  for (;;) {
+    if (budget.expired()) break;
+    ++cell.partitions;
+    for (std::size_t i = 0; i < parts; ++i) {
+      const std::size_t first = i == 0 ? 0 : end[i - 1];
+      shares[i] = per_load * load_of(first, end[i]);
+      one.layers[i] = std::accumulate(clusters_.begin() + static_cast<std::ptrdiff_t>(first),
+                                      clusters_.begin() + static_cast<std::ptrdiff_t>(end[i]), 0);
+    }
+    const double bias = std::sqrt(sums.nearest(shares, kMostTies, assignments));
+    for (const std::vector<int>& assigned : assignments) {
+      double sum = 0, slowest = 0, once = 0;
+      bool fits = true;
+      for (std::size_t i = 0; i < parts && fits; ++i) {
+        const Choice& choice = choices.of(static_cast<int>(i), i == 0 ? 0 : end[i - 1], end[i],
+                                          one.layers[i], assigned[i]);
+        fits = choice.tp > 0;
+        one.tp[i] = choice.tp;
+        sum += choice.each_s;
+        slowest = std::max(slowest, choice.each_s);
+        once += choice.once_s;
+      }
+      const double communication = (micro_batches_ - 1) * slowest + sum + once;  // eq. 4
+      if (!fits || is_beaten(cell.frontier, bias, communication)) continue;
+      one.gpus = assigned;
+      CellPlan plan{{micro_batches_, {}}, bias, communication};
+      if (place(one, gpus, choices.micro_batch(), plan.layout))
+        add_to_frontier(cell.frontier, std::move(plan));
+    }
+    // The next partition: the last end that can move on does, those behind follow it closely.
+    std::size_t i = parts - 1;
+    while (i > 0 && end[i - 1] == clusters - (parts - i)) --i;
+    if (i == 0) break;
+    ++end[i - 1];
+    for (std::size_t j = i; j + 1 < parts; ++j) end[j] = end[j - 1] + 1;
+  }
+  reduce_frontier(cell.frontier, static_cast<std::size_t>(options_.frontier));
+  if (cell.has_plan()) cell.proxy_s = perf_.iteration_time(cell.proxy()).total();
+  return cell;
+}
+
+std::vector<CellPlans> Grid::cells(const Islands& gpus, const Budget& budget) const {
+  std::vector<CellPlans> cells;
+  int most = std::min(count(gpus), static_cast<int>(clusters_.size()));
+  if (options_.most_stages > 0) most = std::min(most, options_.most_stages);
+  for (int stages = 1; stages <= most && !budget.expired(); ++stages)
+    cells.push_back(plans(gpus, stages, budget));
+  return cells;
+}
+
+const CellPlans* best_cell(const std::vector<CellPlans>& cells) noexcept {
+  const CellPlans* best = nullptr;
+  for (const CellPlans& cell : cells)
+    if (cell.has_plan() && (best == nullptr || cell.proxy_s < best->proxy_s)) best = &cell;
+  return best;
+}
+
+std::vector<std::vector<int>> nearest_powers(const std::vector<double>& shares, int gpus,
+                                             std::size_t most) {
+  std::vector<std::vector<int>> found;
+  PowerSums(gpus, static_cast<int>(shares.size())).nearest(shares, most, found);
+  return found;
+}
+
+void add_to_frontier(std::vector<CellPlan>& frontier, CellPlan plan) {
+  if (is_beaten(frontier, plan.bias, plan.communication_s)) return;
+  std::erase_if(frontier, [&](const CellPlan& other) {
+    return plan.bias <= other.bias + kSame && plan.communication_s <= other.communication_s;
+  });
+  const auto behind =
+      std::upper_bound(frontier.begin(), frontier.end(), plan,
+                       [](const CellPlan& a, const CellPlan& b) { return a.bias < b.bias; });
+  frontier.insert(behind, std::move(plan));
+}
+
+void reduce_frontier(std::vector<CellPlan>& frontier, std::size_t most) {
+  while (frontier.size() > std::max<std::size_t>(most, 1)) {
+    double nearest = kInfinite;
+    std::size_t dropped = 0;
+    for (std::size_t a = 0; a < frontier.size(); ++a)
+      for (std::size_t b = a + 1; b < frontier.size(); ++b) {
+        const double distance = distance_of(frontier[a].layout, frontier[b].layout);
+        if (distance >= nearest) continue;
+        nearest = distance;
+        dropped = frontier[a].communication_s > frontier[b].communication_s ? a : b;
+      }
+    frontier.erase(frontier.begin() + static_cast<std::ptrdiff_t>(dropped));
+  }
+}
+
+namespace {
+
+/// Gives the rows of one type the plans that Incremental finds from the first row's plan on, where
+/// they are faster. `gpus`: those of the type, in order. False where time was up.
+bool add_incremental(std::vector<GridRow*> rows, const perf::PerformanceModel& perf,
+                     const std::vector<cluster::GpuRef>& gpus, const Budget& budget) {
+  std::erase_if(rows, [](const GridRow* row) { return row->layout.stages.empty(); });
+  if (rows.empty()) return true;
+  const auto all = gpus.begin() + rows.back()->gpus, first = gpus.begin() + rows.front()->gpus;
+  Problem problem{perf, rows.front()->layout, {first, all}};
+  Incremental::Options options;
+  options.max_free = static_cast<int>(std::max<std::size_t>(1, problem.free.size()));
+  const ScaleTable table = Incremental(options).solve(problem, budget);
+  for (GridRow* row : rows) {
+    const auto behind =
+        std::upper_bound(table.rows.begin(), table.rows.end(), row->gpus,
+                         [](int number, const ScaleRow& one) { return number < one.gpus; });
+    const ScaleRow& found = *std::prev(behind);
+    const double seconds = perf.model().global_batch / found.throughput;
+    if (!(seconds < row->seconds * (1 - kSame))) continue;
+    row->layout = found.layout;
+    row->seconds = seconds;
+    row->by = "incremental";
+  }
+  return table.complete;
+}
+
+}  // namespace
+
+GridTable grid_table(const perf::PerformanceModel& perf, int micro_batches, std::vector<int> sizes,
+                     const Budget& budget, GridOptions options) {
+  const Grid grid(perf, micro_batches, options);
+  const cluster::Cluster& cluster = perf.cluster();
+  GridTable table;
+  if (sizes.empty())
+    for (int size = 1; size <= cluster.gpu_count(); size *= 2) sizes.push_back(size);
+  for (int type = 0; type < static_cast<int>(cluster.types().size()); ++type) {
+    std::vector<cluster::GpuRef> gpus;
+    for (const cluster::GpuRef& gpu : unused({}, cluster))
+      if (cluster.type_of(gpu) == type) gpus.push_back(gpu);
+    const std::size_t first = table.rows.size();
+    for (const int size : sizes) {
+      if (size > static_cast<int>(gpus.size())) break;
+      Islands used;
+      std::for_each_n(gpus.begin(), size, [&](const cluster::GpuRef& gpu) {
+        add_to(used, gpu.node, type, plan::GpuMask{1} << gpu.index, gpu.part);
+      });
+      GridRow row{type, size, grid.cells(used, budget), {}};
+      if (const CellPlans* best = best_cell(row.cells)) {
+        row.layout = best->proxy();
+        row.seconds = best->proxy_s;
+        row.by = "grid";
+      }
+      table.rows.push_back(std::move(row));
+    }
+    std::vector<GridRow*> rows;
+    for (std::size_t i = first; i < table.rows.size(); ++i) rows.push_back(&table.rows[i]);
+    table.complete &= add_incremental(std::move(rows), perf, gpus, budget);
+  }
+  table.complete = table.complete && !budget.expired();
+  return table;
+}
+
+ScaleTable GridSolver::solve(const Problem& problem, const Budget& budget) const {
+  Evaluator evaluator(problem.perf, problem.current.micro_batch());
+  evaluator.stop_by(budget);
+  GrowingPlan plan(problem, evaluator);
+  const Grid grid(problem.perf, problem.current.micro_batches);
+  for (std::size_t row = 0; row <= plan.free_gpus(); ++row) {
+    if (budget.expired()) {
+      plan.give_up();
+      break;
+    }
+    if (row > 0) {
+      plan.add_gpu(row - 1);
+      const bool alike = std::all_of(plan.gpus.begin(), plan.gpus.end(), [&](const Island& island) {
+        return island.type == plan.gpus[0].type;
+      });
+      if (alike && std::has_single_bit(static_cast<unsigned>(count(plan.gpus)))) {
+        const auto cells = grid.cells(plan.gpus, budget);
+        if (budget.expired()) plan.give_up();
+        long partitions = 0;
+        for (const CellPlans& cell : cells) partitions += cell.partitions;
+        evaluator.count(partitions);
+        const CellPlans* best = best_cell(cells);
+        if (best != nullptr && best->proxy_s < plan.best.seconds)
+          plan.best = {best->proxy(),
+                       {},
+                       best->proxy_s,
+                       fmt::format("the proxy of the cell with {} stages", best->cell.stages)};
+      }
+    }
+    plan.write_row();
+  }
+  return plan.take();
+}
+
+}  // namespace swell::planner
