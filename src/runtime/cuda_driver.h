@@ -71,6 +71,13 @@ using Free = int (*)(std::uint64_t, std::size_t);
 using Map = int (*)(std::uint64_t, std::size_t, std::size_t, std::uint64_t, std::uint64_t);
 using Unmap = int (*)(std::uint64_t, std::size_t);
 using PointerAttribute = int (*)(void*, int, std::uint64_t);
+using Allocate = int (*)(std::uint64_t*, std::size_t);
+using FreeAllocated = int (*)(std::uint64_t);
+using ModuleLoad = int (*)(void**, const void*);
+using ModuleUnload = int (*)(void*);
+using ModuleFunction = int (*)(void**, void*, const char*);
+using Launch = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                       void*, void**, void**);
 using SetAccess = int (*)(std::uint64_t, std::size_t, const AccessDescription*, std::size_t);
 
 }  // namespace swell::runtime::cuda

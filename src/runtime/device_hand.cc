@@ -2,6 +2,7 @@
 #include "runtime/device_hand.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <fmt/format.h>
 #include <functional>
@@ -9,10 +10,10 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/hash.h"
 #include "runtime/messages.h"
 #include "runtime/quiet_thread.h"
 #include "runtime/slabs.h"
+#include "runtime/word_hash.h"
 
 namespace swell::runtime {
 
@@ -80,11 +81,12 @@ class Beside {
   Result<void> result_;
 };
 
-/// Of the source's bytes, as of the copy's, the host makes the checksum.
-Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs) {
+/// Returns the checksum of runs as the source has them.
+Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs, Checksum by) {
+  if (by == Checksum::none) return 0;
   std::vector<Run> sources(runs.begin(), runs.end());
   for (Run& run : sources) run.to = run.from;
-  return Sink::device(source).hash_of(sources);
+  return Sink::device(source).hash_of(sources, by);
 }
 
 class SlabTransport final : public Transport {
@@ -111,7 +113,7 @@ class SlabTransport final : public Transport {
   const char* name() const noexcept override {
     return is_same_gpu_ ? kDeviceToDevice : "device to device, another GPU";
   }
-  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, bool verify) override {
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, Checksum by) override {
     std::vector<Run> copies;
     for (const Run& run : runs) {
       const auto at = places_.find(DevicePlace::slab(run.from));
@@ -120,8 +122,7 @@ class SlabTransport final : public Transport {
           {DevicePlace::of(at->second.number, DevicePlace::offset(run.from)), run.to, run.bytes});
     }
     if (auto good = hand_->copy(copies); !good) return good.error();
-    if (!verify) return 0;
-    return hash_at(*hand_, copies);
+    return hash_at(*hand_, copies, by);
   }
 
  private:
@@ -140,7 +141,7 @@ class BounceTransport final : public Transport {
     static_cast<void>(to_->unmap(slab_));
   }
   const char* name() const noexcept override { return name_.c_str(); }
-  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, bool verify) override {
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, Checksum by) override {
     if (!is_mapped_)
       if (auto good = from_->map(slab_, kBounce, fd_.get()); !good) return good.error();
     is_mapped_ = true;
@@ -164,8 +165,7 @@ class BounceTransport final : public Transport {
           if (auto good = flush(); !good) return good.error();
       }
     if (auto good = flush(); !good) return good.error();
-    if (!verify) return 0;
-    return hash_at(*from_, runs);
+    return hash_at(*from_, runs, by);
   }
 
  private:
@@ -340,6 +340,35 @@ Result<void> DeviceHand::copy(std::vector<Run> runs) {
 Result<void> DeviceHand::to_arena(std::vector<Run> runs) {
   const auto done = run({DeviceTask::Kind::to_host, 0, 0, std::move(runs)});
   return done ? Result<void>() : done.error();
+}
+
+Result<std::uint64_t> DeviceHand::word_hash(std::span<const Run> runs) {
+  constexpr std::size_t kRuns = 8192;  // a task stays far below a message's limit
+  if (std::string why = why_not_hashed(); !why.empty()) return Error(std::move(why));
+  std::uint64_t sum = 0, first = 0;
+  for (auto rest = runs; !rest.empty(); rest = rest.subspan(std::min(kRuns, rest.size()))) {
+    DeviceTask task{DeviceTask::Kind::hash, 0, first, {}};
+    for (const Run& run : rest.first(std::min(kRuns, rest.size()))) {
+      task.runs.push_back({run.to, 0, run.bytes});
+      first += WordHash::words_of(run.bytes);
+    }
+    const auto done = run(task);
+    std::uint64_t its = 0;
+    const char* const end = done ? done->said.data() + done->said.size() : nullptr;
+    if (done && std::from_chars(done->said.data(), end, its, 16).ptr == end) {
+      sum += its;
+      continue;
+    }
+    std::lock_guard lock(mutex_);
+    why_not_hashed_ = done ? "the program's answer cannot be read" : done.error().message();
+    return Error(why_not_hashed_);
+  }
+  return WordHash::finished(sum, runs);
+}
+
+std::string DeviceHand::why_not_hashed() {
+  std::lock_guard lock(mutex_);
+  return why_not_hashed_;
 }
 
 Result<void> DeviceHand::write(std::uint64_t at, const std::byte* bytes, std::size_t count) {

@@ -66,6 +66,9 @@ class DeviceHand final : public ByteStore {
   Result<void> copy(std::vector<Run> runs);
   /// From the GPU to the arena.
   Result<void> to_arena(std::vector<Run> runs);
+  Result<std::uint64_t> word_hash(std::span<const Run> runs) override;
+  /// Why checksums of this GPU's memory are made on the host; empty: they are not.
+  std::string why_not_hashed();
   Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) override;
   Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) override;
   Result<void> read(std::span<const Run> runs, const Take& take) override;
@@ -96,6 +99,7 @@ class DeviceHand final : public ByteStore {
   bool is_busy_ = false;  ///< a task is under way
   std::optional<Message> answer_;
   std::optional<Message> after_;  ///< what the program is told once its task is over
+  std::string why_not_hashed_;
   Result<std::string> nccl_ = Error("its program was not asked for NCCL");
 };
 

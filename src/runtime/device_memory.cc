@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/device_memory.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <utility>
+#include <vector>
 
 #include "core/count_of.h"
 #include "profiler/library.h"
 #include "runtime/cuda_driver.h"
+#include "runtime/hash_ptx.h"
 #include "runtime/messages.h"
+#include "runtime/word_hash.h"
 
 namespace swell::runtime {
 
@@ -46,6 +50,12 @@ struct CudaDriver {
   cuda::Unmap unmap;
   cuda::SetAccess set_access;
   cuda::PointerAttribute pointer_attribute;
+  cuda::Allocate allocate;
+  cuda::FreeAllocated free_allocated;
+  cuda::ModuleLoad load_module;
+  cuda::ModuleUnload unload_module;
+  cuda::ModuleFunction function;
+  cuda::Launch launch;
 
   Result<void> open(const std::string& path) {
     if (auto good = library.open(path); !good)
@@ -82,7 +92,13 @@ struct CudaDriver {
                          {"cuMemMap", &map},
                          {"cuMemUnmap", &unmap},
                          {"cuMemSetAccess", &set_access},
-                         {"cuPointerGetAttribute", &pointer_attribute}});
+                         {"cuPointerGetAttribute", &pointer_attribute},
+                         {"cuMemAlloc_v2", &allocate},
+                         {"cuMemFree_v2", &free_allocated},
+                         {"cuModuleLoadData", &load_module},
+                         {"cuModuleUnload", &unload_module},
+                         {"cuModuleGetFunction", &function},
+                         {"cuLaunchKernel", &launch}});
   }
 };
 
@@ -431,6 +447,86 @@ Result<bool> Stream::is_done() const {
   if (auto good = device_->check(code, "asking whether a stream is done"); !good)
     return good.error();
   return true;
+}
+
+namespace {
+
+constexpr std::uint64_t kPiecesAt = 256;  // behind the sum
+constexpr std::size_t kPieces = 8192;     // of a launch: 64 MiB
+
+}  // namespace
+
+Result<std::unique_ptr<GpuHash>> GpuHash::create(std::shared_ptr<const Device> device) {
+  std::unique_ptr<GpuHash> made(new GpuHash(std::move(device)));
+  if (auto good = made->load(); !good) return good.error();
+  return made;
+}
+
+Result<void> GpuHash::load() {
+  const CudaDriver& cuda = *device_->driver_;
+  const Device::Current current(*device_);
+  auto good = device_->check(current.code(), "using its context");
+  if (good.ok())
+    good = device_->check(cuda.load_module(&module_, kHashPtx), "compiling the checksum's kernel");
+  if (good.ok())
+    good = device_->check(cuda.function(&kernel_, module_, kHashKernel), "finding its kernel");
+  if (good.ok())
+    good = device_->check(cuda.allocate(&memory_, kPiecesAt + kPieces * sizeof(HashPiece)),
+                          "taking memory for checksums");
+  return good;
+}
+
+GpuHash::~GpuHash() {
+  const Device::Current current(*device_);
+  if (memory_ != 0) device_->driver_->free_allocated(memory_);
+  if (module_ != nullptr) device_->driver_->unload_module(module_);
+}
+
+/// Launches it for pieces of the host's memory, which may be changed once this returns.
+Result<void> GpuHash::launch(const void* pieces, unsigned count) const {
+  DeviceAddress table = memory_ + kPiecesAt, sum = memory_;
+  void* arguments[] = {&table, &count, &sum};
+  auto good = device_->check(
+      device_->driver_->to_device(table, pieces, count * sizeof(HashPiece), device_->stream_),
+      "a copy of a checksum's pieces");
+  if (good.ok())
+    good = device_->check(
+        device_->driver_->launch(kernel_, (count + kHashWarps - 1) / kHashWarps, 1, 1, kHashThreads,
+                                 1, 1, 0, device_->stream_, arguments, nullptr),
+        "making a checksum");
+  return good;
+}
+
+Result<std::uint64_t> GpuHash::sum(std::span<const Run> runs, std::uint64_t first) const {
+  const CudaDriver& cuda = *device_->driver_;
+  const Device::Current current(*device_);
+  Result<void> good = device_->check(current.code(), "using its context");
+  if (!good) return good.error();
+  good = device_->check(cuda.set(memory_, 0, sizeof(std::uint64_t), device_->stream_),
+                        "clearing a checksum");
+  std::vector<HashPiece> pieces;
+  const auto flush = [&] {
+    if (good.ok() && !pieces.empty())
+      good = launch(pieces.data(), static_cast<unsigned>(pieces.size()));
+    pieces.clear();
+  };
+  for (const Run& run : runs)
+    for (std::uint64_t done = 0; good.ok() && done < run.bytes;) {
+      const auto bytes = std::min<std::uint64_t>(kHashPiece, run.bytes - done);
+      pieces.push_back({run.from + done, first, bytes});
+      first += WordHash::words_of(bytes);
+      done += bytes;
+      if (pieces.size() == kPieces) flush();
+    }
+  flush();
+  std::uint64_t sum = 0;
+  if (good.ok())
+    good = device_->check(cuda.to_host(&sum, memory_, sizeof sum, device_->stream_),
+                          "a copy of a checksum");
+  auto ended = device_->check(cuda.wait_for_stream(device_->stream_), "waiting for a checksum");
+  if (good.ok()) good = std::move(ended);
+  if (!good) return good.error();
+  return sum;
 }
 
 }  // namespace swell::runtime

@@ -70,6 +70,7 @@ class Device {
   Result<void> clear(DeviceAddress at, std::uint64_t bytes) const;
 
  private:
+  friend class GpuHash;
   friend class Registered;
   friend class Slab;
   friend class Stream;
@@ -153,6 +154,27 @@ class Stream {
       : device_(std::move(device)), handle_(handle) {}
   const std::shared_ptr<const Device> device_;
   void* const handle_;
+};
+
+/// Sums the words of memory of a GPU there, as WordHash does on the host. One thread at a time.
+class GpuHash {
+ public:
+  /// Has the driver compile the kernel, and takes 192 KiB of the GPU.
+  static Result<std::unique_ptr<GpuHash>> create(std::shared_ptr<const Device> device);
+  ~GpuHash();
+  GpuHash(const GpuHash&) = delete;
+  GpuHash& operator=(const GpuHash&) = delete;
+  /// Returns the sum of the words of all runs at their sources, addresses that the GPU may read.
+  /// `first`: the number of the first word.
+  Result<std::uint64_t> sum(std::span<const Run> runs, std::uint64_t first) const;
+
+ private:
+  explicit GpuHash(std::shared_ptr<const Device> device) noexcept : device_(std::move(device)) {}
+  Result<void> load();
+  Result<void> launch(const void* pieces, unsigned count) const;
+  const std::shared_ptr<const Device> device_;
+  void *module_ = nullptr, *kernel_ = nullptr;
+  DeviceAddress memory_ = 0;  ///< the sum, then the pieces of one launch
 };
 
 }  // namespace swell::runtime

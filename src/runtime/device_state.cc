@@ -70,6 +70,23 @@ void DeviceState::drop() {
   own_.clear();
 }
 
+Result<std::string> DeviceState::perform_hash(const DeviceTask& task) {
+  if (hash_ == nullptr) {
+    auto made = GpuHash::create(device_);
+    if (!made) return made.error();
+    hash_ = std::move(*made);
+  }
+  std::vector<Run> runs;
+  for (const Run& run : task.runs) {
+    const auto at = address(run.from, run.bytes);
+    if (!at) return at.error();
+    runs.push_back({*at, 0, run.bytes});
+  }
+  const auto sum = hash_->sum(runs, task.bytes);
+  if (!sum) return sum.error();
+  return fmt::format("{:016x}", *sum);
+}
+
 Result<std::string> DeviceState::perform_nccl(const DeviceTask& task,
                                               const NcclState::IsOff& is_off) {
   using Do = DeviceTask::Kind;
@@ -103,7 +120,8 @@ Result<DeviceState::Done> DeviceState::perform(const DeviceTask& task, const Mes
     return Done{std::move(*fd)};
   }
   if (task.kind >= DeviceTask::Kind::nccl_open) {
-    auto said = perform_nccl(task, is_off);
+    auto said =
+        task.kind == DeviceTask::Kind::hash ? perform_hash(task) : perform_nccl(task, is_off);
     if (!said) return said.error();
     return Done{{}, std::move(*said)};
   }

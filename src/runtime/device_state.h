@@ -58,9 +58,11 @@ class DeviceState {
   };
   Result<Done> perform(const DeviceTask& task, const Message& message, const Arena& arena,
                        const NcclState::IsOff& is_off);
+  Result<std::string> perform_hash(const DeviceTask& task);
   Result<std::string> perform_nccl(const DeviceTask& task, const NcclState::IsOff& is_off);
   std::shared_ptr<Device> device_;
   std::unique_ptr<Registered> staging_;
+  std::unique_ptr<GpuHash> hash_;  ///< nullptr: it was not asked for
   std::map<std::uint64_t, Slab> slabs_;
   std::vector<std::pair<DeviceAddress, std::uint64_t>> own_;  ///< address, bytes
   std::unique_ptr<NcclState> nccl_;  ///< nullptr: it was not asked for; ends before the memory

@@ -29,9 +29,12 @@ struct DeviceTask {
     nccl_join,     ///< make the communicator of `id`, as its rank `rank` of two
     nccl_send,     ///< runs from the GPU to the other rank, `from` alone counts
     nccl_receive,  ///< runs to the GPU, `to` alone counts
-    cancel         ///< leave off what is under way; not answered
+    cancel,        ///< leave off what is under way; not answered
+    /// The answer has the sum of the words of runs, of which `from` alone counts, as 16 hexadecimal
+    /// digits; `bytes` is the number of the first word. Older programs refuse it.
+    hash
   };
-  static constexpr int kKinds = 12;
+  static constexpr int kKinds = 13;
   Kind kind = Kind::create;
   std::uint64_t slab = 0, bytes = 0;
   std::vector<Run> runs = {};

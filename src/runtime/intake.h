@@ -60,7 +60,7 @@ class Intake {
 
  private:
   static Result<void> fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,
-                                 bool verify);
+                                 Checksum by);
   Result<void> fetch_some(std::span<const Fetch* const> fetches, pid_t program, Verify verify,
                           const Watch& watch) const;
   Result<void> fetch_one(const Fetch& fetch, pid_t program, Verify verify) const;

@@ -15,7 +15,7 @@ namespace {
 enum class Ask : std::uint8_t {
   about,  ///< {} -> {the GPU's name, which NCCL}; at once
   join,   ///< {id text, milliseconds u32} -> {}
-  send,   ///< {memory u8, verify u8, milliseconds u32, runs} -> {checksum u64}
+  send,   ///< {memory u8, Checksum u8, milliseconds u32, runs} -> {checksum u64}
 };
 constexpr auto kAnswerTime = std::chrono::seconds(10);
 /// The other program may be at work for another rank, or for a snapshot.
@@ -43,13 +43,12 @@ class NcclTransport final : public Transport {
     return !note_.empty() || !link_->is_joined() ? note_
                                                  : "state of GPUs goes by " + link_->about();
   }
-  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, Checksum by) override {
     if (note_.empty())
       if (const auto joined = link_->join(); !joined)
         note_ = fmt::format("state of GPUs goes through host memory, not by NCCL: {}",
                             joined.error().message());
-    return note_.empty() ? link_->fetch(memory_, runs, verify)
-                         : otherwise_->fetch(runs, sink, verify);
+    return note_.empty() ? link_->fetch(memory_, runs, by) : otherwise_->fetch(runs, sink, by);
   }
 
  private:
@@ -127,10 +126,10 @@ Result<void> NcclLink::join() {
   return *joined_;
 }
 
-Result<std::uint64_t> NcclLink::fetch(Memory memory, std::span<const Run> runs, bool verify) {
+Result<std::uint64_t> NcclLink::fetch(Memory memory, std::span<const Run> runs, Checksum by) {
   const auto limit = static_cast<std::uint32_t>(options_.patience.count());
   Writer request;
-  request.put(Ask::send).put(memory).put<std::uint8_t>(verify).put(limit);
+  request.put(Ask::send).put(memory).put(by).put(limit);
   request.put(static_cast<std::uint32_t>(runs.size()));
   for (const Run& run : runs) request.put(run.from).put(run.bytes);
   const auto done = together(request.take(), {DeviceTask::Kind::nccl_receive, pair_, limit,
@@ -162,7 +161,7 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
     return channel.send(kDoneOp, Writer().text(hand.gpu()).text(*its).take());
   }
   DeviceTask task{DeviceTask::Kind::nccl_join, source.pair};
-  bool verify = false;
+  auto by = Checksum::none;
   auto memory = Memory::device;
   if (ask == Ask::join) {
     task.id = reader.text(4096);
@@ -171,7 +170,7 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
   } else if (ask == Ask::send) {
     task.kind = DeviceTask::Kind::nccl_send;
     memory = static_cast<Memory>(reader.get<std::uint8_t>());
-    verify = reader.get<std::uint8_t>() != 0;
+    by = wanted_checksum(reader.get<std::uint8_t>());
     task.bytes = reader.get<std::uint32_t>();
     task.runs.resize(reader.count(16));
     for (Run& run : task.runs) {
@@ -186,8 +185,8 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
     if (!is_on_gpu(memory) || run.bytes == 0 || !source.allowed(run, memory))
       return refuse(fmt::format("{} bytes at {} are not of this state", run.bytes, run.from));
   std::uint64_t hash = 0;
-  if (verify) {
-    const auto made = Sink::device(hand).hash_of(task.runs);
+  if (by != Checksum::none) {
+    const auto made = Sink::device(hand).hash_of(task.runs, by);
     if (!made) return refuse(made.error().message());
     hash = *made;
   }

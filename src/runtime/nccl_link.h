@@ -41,8 +41,8 @@ class NcclLink {
   bool is_joined() const noexcept { return joined_ && joined_->ok(); }
   /// Makes the communicator, once; the old program stands by then.
   Result<void> join();
-  /// Fetches runs, all or none. Returns the source's checksum where `verify`.
-  Result<std::uint64_t> fetch(Memory memory, std::span<const Run> runs, bool verify);
+  /// Fetches runs, all or none. Returns the source's checksum.
+  Result<std::uint64_t> fetch(Memory memory, std::span<const Run> runs, Checksum by);
   /// What both programs say of their NCCL.
   const std::string& about() const noexcept { return about_; }
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/hash.h"
 #include "runtime/wire.h"
+#include "runtime/word_hash.h"
 
 namespace swell::runtime {
 
@@ -83,16 +83,16 @@ class MappedTransport final : public Transport {
   // Source, copy and both checksums share the second-level cache: memory is read once.
   std::uint64_t piece_bytes() const noexcept override { return std::uint64_t{256} << 10; }
   bool is_parallel() const noexcept override { return true; }
-  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
-    Hash hash;
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, Checksum by) override {
+    RunHash hash(by, runs);
     for (const Run& run : runs) {
       if (!arena_->has(run.from, run.bytes))
         return Error(fmt::format("{} bytes at {} are outside of the arena", run.bytes, run.from));
       const std::byte* source = arena_->data() + run.from;
       if (auto good = sink.write(run.to, source, run.bytes); !good) return good.error();
-      if (verify) hash.add(source, run.bytes);
+      hash.add(source, run.bytes);
     }
-    return verify ? hash.value() : 0;
+    return hash.value();
   }
 
  private:
@@ -103,20 +103,20 @@ class ProgramTransport final : public Transport {
  public:
   explicit ProgramTransport(pid_t pid) : source_(Sink::program(pid)), staging_(kStaging) {}
   const char* name() const noexcept override { return "process_vm_readv"; }
-  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
-    Hash hash;
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, Checksum by) override {
+    RunHash hash(by, runs);
     for (const Run& run : runs) {
       const auto good = in_pieces(run, [&](const Run& piece) -> Result<void> {
         std::byte* direct = sink.direct(piece.to, piece.bytes);
         std::byte* target = direct != nullptr ? direct : staging_.data();
         if (auto read = source_.read(piece.from, target, piece.bytes); !read) return read;
-        if (verify) hash.add(target, piece.bytes);
+        hash.add(target, piece.bytes);
         return direct != nullptr ? Result<void>()
                                  : sink.write(piece.to, staging_.data(), piece.bytes);
       });
       if (!good) return good.error();
     }
-    return verify ? hash.value() : 0;
+    return hash.value();
   }
 
  private:
@@ -136,26 +136,12 @@ class NetworkTransport final : public Transport {
         staging_(kStaging) {}
   const char* name() const noexcept override { return name_.c_str(); }
   bool crosses_network() const noexcept override { return !is_near_; }
-  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
-    constexpr std::size_t kRuns = 100'000;  // a request stays far below a message's limit
-    Hash all;                               // of the hashes, where one request does not do
-    for (std::size_t first = 0; first < runs.size(); first += kRuns)
-      if (auto good = fetch_some(runs.subspan(first, std::min(kRuns, runs.size() - first)), sink,
-                                 verify, all);
-          !good)
-        return good.error();
-    return verify ? all.value() : 0;
-  }
-
- private:
-  Result<void> fetch_some(std::span<const Run> runs, const Sink& sink, bool verify, Hash& all) {
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, Checksum by) override {
     Writer request;
-    request.put(wire_of(memory_))
-        .put<std::uint8_t>(verify)
-        .put(static_cast<std::uint32_t>(runs.size()));
+    request.put(wire_of(memory_)).put(by).put(static_cast<std::uint32_t>(runs.size()));
     for (const Run& run : runs) request.put(run.from).put(run.bytes);
     if (is_broken_) return Error("this way has failed before");
-    if (auto sent = channel_->send(kReadOp, request.take()); !sent) return sent;
+    if (auto sent = channel_->send(kReadOp, request.take()); !sent) return sent.error();
     const auto answer = channel_->receive(within(std::chrono::seconds(60)));
     if (!answer) return answer.error();
     if (answer->op != kDoneOp)
@@ -175,41 +161,17 @@ class NetworkTransport final : public Transport {
       // What is under way must not be written any more: its memory may be given to another tensor.
       is_broken_ = true;
       link_.reset();
-      return come;
+      return come.error();
     }
     std::uint64_t senders = 0;
     if (auto read =
             channel_->receive_bytes(&senders, sizeof senders, within(std::chrono::seconds(60)));
         !read)
-      return read;
-    if (!verify) return {};
-    const auto mine = sink.hash_of(runs);
-    if (!mine) return mine.error();
-    if (*mine != senders)
-      return Error(
-          fmt::format("what arrived over the network has checksum {:016x}; the sender's is {:016x}",
-                      *mine, senders));
-    // The caller compares with what the memory holds in the end.
-    if (sink.is_device())
-      return sink.device().read(runs, [&](std::span<const std::byte> piece) -> Result<void> {
-        all.add(piece.data(), piece.size());
-        return {};
-      });
-    for (const Run& run : runs) {
-      if (const std::byte* bytes = sink.direct(run.to, run.bytes)) {
-        all.add(bytes, run.bytes);
-        continue;
-      }
-      const auto good = in_pieces(run, [&](const Run& piece) -> Result<void> {
-        if (auto read = sink.read(piece.to, staging_.data(), piece.bytes); !read) return read;
-        all.add(staging_.data(), piece.bytes);
-        return {};
-      });
-      if (!good) return good;
-    }
-    return {};
+      return read.error();
+    return senders;
   }
 
+ private:
   Result<void> take(const Run& run, const Sink& sink) {
     // Run by run, so that messages are cut as the sender cuts them.
     if (sink.is_device())
@@ -262,8 +224,10 @@ Result<void> Sink::read(std::uint64_t at, std::byte* bytes, std::size_t count) c
   return {};
 }
 
-Result<std::uint64_t> Sink::hash_of(std::span<const Run> runs) const {
-  Hash hash;
+Result<std::uint64_t> Sink::hash_of(std::span<const Run> runs, Checksum by) const {
+  if (device_ != nullptr && by == Checksum::words)
+    if (auto made = device_->word_hash(runs)) return made;
+  RunHash hash(by, runs);
   if (device_ != nullptr) {
     const auto good = device_->read(runs, [&](std::span<const std::byte> piece) -> Result<void> {
       hash.add(piece.data(), piece.size());
@@ -312,11 +276,17 @@ Memory wanted_memory(std::string_view request) noexcept {
                                 : Memory::program_device;
 }
 
+Checksum wanted_checksum(std::uint8_t said) noexcept {
+  return said == 0                                            ? Checksum::none
+         : said == static_cast<std::uint8_t>(Checksum::words) ? Checksum::words
+                                                              : Checksum::xxhash;
+}
+
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
                          const std::function<bool(const Run&)>& allowed, DataLink* link) {
   Reader reader(request);
   reader.get<std::uint8_t>();
-  const bool verify = reader.get<std::uint8_t>() != 0;
+  const auto wanted = reader.get<std::uint8_t>();
   std::vector<Run> runs(reader.count(16));
   for (Run& run : runs) {
     run.from = run.to = reader.get<std::uint64_t>();
@@ -339,8 +309,8 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
     if (run.bytes == 0 || !allowed(run) || !is_there(run.from) ||
         !is_there(run.from + run.bytes - 1))
       return refuse(fmt::format("{} bytes at {} are not of this state", run.bytes, run.from));
-  if (verify) {
-    const auto hash = source.hash_of(runs);
+  if (const Checksum by = wanted_checksum(wanted); by != Checksum::none) {
+    const auto hash = source.hash_of(runs, by);
     if (!hash) return refuse(hash.error().message());
     expected = *hash;
   }

@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "runtime/arena.h"
 #include "runtime/channel.h"
+#include "runtime/verify.h"
 
 namespace swell::runtime {
 
@@ -47,6 +48,9 @@ class ByteStore {
   virtual Result<void> read(std::span<const Run> runs, const Take& take) = 0;
   /// Writes them there likewise: while `give` makes a piece, the one before is copied.
   virtual Result<void> write(std::span<const Run> runs, const Give& give) = 0;
+  /// WordHash's value of the runs at their destinations, made where the memory is. An error: it
+  /// cannot be made there.
+  virtual Result<std::uint64_t> word_hash(std::span<const Run> runs) = 0;
   virtual Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) = 0;
   virtual Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) = 0;
 };
@@ -68,8 +72,8 @@ class Sink {
   }
   Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) const;
   Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) const;
-  /// xxHash of the runs' bytes at their destinations, in their order.
-  Result<std::uint64_t> hash_of(std::span<const Run> runs) const;
+  /// Checksum of the runs' bytes at their destinations, in their order.
+  Result<std::uint64_t> hash_of(std::span<const Run> runs, Checksum by) const;
 
  private:
   Sink(const Arena* arena, pid_t pid, ByteStore* device) noexcept
@@ -102,9 +106,10 @@ class Transport {
   virtual ~Transport() = default;
   /// For events and logs: "mapped arena", ...
   virtual const char* name() const noexcept = 0;
-  /// Copies the runs. Returns the xxHash of their bytes, in their order, as the source has them,
-  /// where `verify`; else 0.
-  virtual Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) = 0;
+  static constexpr std::size_t kMostRuns = 100'000;  ///< a request stays below a message's limit
+  /// Copies the runs. Returns the checksum of their bytes, in their order, as the source has them;
+  /// none: 0. REQUIRES: they are kMostRuns at most.
+  virtual Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, Checksum by) = 0;
   /// How much to ask for at once, where the checksum of the copy is formed after each fetch().
   virtual std::uint64_t piece_bytes() const noexcept { return UINT64_MAX; }
   /// Why it is slower than was asked for, by what fetch() has found out; empty: it is not.
@@ -149,6 +154,8 @@ std::unique_ptr<Transport> from_link(std::shared_ptr<Channel> channel,
 /// not `allowed`, is answered by a refusal. Of from_link(): with the other end of its link.
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
                          const std::function<bool(const Run&)>& allowed, DataLink* link = nullptr);
+/// Which checksum a request is to be answered with; shims of an earlier version ask for xxHash's.
+Checksum wanted_checksum(std::uint8_t said) noexcept;
 /// Which memory a request is for.
 Memory wanted_memory(std::string_view request) noexcept;
 

@@ -12,4 +12,11 @@ enum class Verify : std::uint8_t {
   network = 2,  ///< what comes from another host
 };
 
+/// Which function a checksum is by; on the wire where a request says whether it is to have one.
+enum class Checksum : std::uint8_t {
+  none = 0,
+  xxhash = 1,
+  words = 2,  ///< WordHash, where one of both ends is on a GPU; a shim without it says xxHash's
+};
+
 }  // namespace swell::runtime

@@ -5,9 +5,9 @@
 // one imports and maps all of it. No copy is made: what the new one writes is seen through a second
 // import, and the GPU's free memory stays what it was. Then it moves a part of the state into
 // memory of its own, chunk by chunk, and gives each chunk of the source back before it takes the
-// next. usage: gpu-handover [GIB [SLAB_MIB [GPU [COPY_GIB [HOLD_S]]]]] (40, 256, 0, 4, 0); for
-// HOLD_S seconds no process has CUDA open, and the descriptors alone hold the memory. Exits with 77
-// where no GPU is. Last line: JSON.
+// next. It makes the checksum of memory on the GPU, too. usage: gpu-handover [GIB [SLAB_MIB [GPU
+// [COPY_GIB [HOLD_S]]]]] (40, 256, 0, 4, 0); for HOLD_S seconds no process has CUDA open, and the
+// descriptors alone hold the memory. Exits with 77 where no GPU is. Last line: JSON.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -24,6 +24,7 @@
 #include "runtime/channel.h"
 #include "runtime/device_memory.h"
 #include "runtime/wire.h"
+#include "runtime/word_hash.h"
 
 using namespace swell;
 using namespace swell::runtime;
@@ -100,6 +101,40 @@ double plain_rate(const std::shared_ptr<Device>& device, std::uint64_t bytes) {
   return best;
 }
 
+struct HashRate {
+  double load_s = 0, gb_s = 0;
+  bool is_host_s = false;  ///< the GPU's checksum is the host's
+  std::string why_not;
+};
+
+/// Makes the checksum of memory on this GPU; the best of several.
+HashRate hash_rate(const std::shared_ptr<Device>& device, std::uint64_t bytes) {
+  HashRate rate;
+  const auto begin = Clock::now();
+  const auto hash = GpuHash::create(device);
+  rate.load_s = since(begin);
+  if (!hash) {
+    rate.why_not = hash.error().message();
+    return rate;
+  }
+  const Slab slab = must(Slab::create(device, bytes));
+  std::vector<std::uint64_t> values(std::min<std::uint64_t>(bytes, 64 * kMiB) / 8);
+  for (std::uint64_t i = 0; i < values.size(); ++i) values[i] = WordHash::mixed(i, i);
+  must(device->to_device(slab.address(), values.data(), values.size() * 8));
+  // From an odd address on, and as long as it is no whole number of words.
+  const Run odd{slab.address() + 3, 0, values.size() * 8 - 6};
+  WordHash host({&odd, 1});
+  host.add(reinterpret_cast<const char*>(values.data()) + 3, odd.bytes);
+  rate.is_host_s = WordHash::finished(must((*hash)->sum({&odd, 1}, 0)), {&odd, 1}) == host.value();
+  for (int i = 0; i < 5; ++i) {
+    const Run run{slab.address(), 0, slab.bytes()};
+    const auto start = Clock::now();
+    must((*hash)->sum({&run, 1}, 0));
+    rate.gb_s = std::max(rate.gb_s, static_cast<double>(slab.bytes()) / since(start) / 1e9);
+  }
+  return rate;
+}
+
 /// Copies slabs that another process left into new ones, one by one.
 Rate chunked_rate(const std::shared_ptr<Device>& device, std::vector<Descriptor>& from,
                   std::uint64_t slab_bytes, std::uint64_t bytes) {
@@ -164,6 +199,7 @@ void second_program(Channel& in, const Sizes& sizes) {
   const std::size_t count = slabs.size();
   slabs.clear();
   const double plain = plain_rate(device, std::min<std::uint64_t>(sizes.copy_bytes, total) / 2);
+  const HashRate hash = hash_rate(device, std::min<std::uint64_t>(sizes.copy_bytes, total) / 2);
   must(in.send(kReady, {}));  // the shim lets go
   must(in.receive());
   const Rate chunked = chunked_rate(device, fds, slab_bytes, sizes.copy_bytes);
@@ -174,15 +210,20 @@ void second_program(Channel& in, const Sizes& sizes) {
       "copy within the GPU: plain %.1f GB/s; %llu MiB at a time, with import and "
       "allocation, %.1f GB/s\n",
       plain, static_cast<unsigned long long>(slab_bytes / kMiB), chunked.gb_s);
+  std::printf("checksum on the GPU: %.1f GB/s; loading its kernel %.1f ms%s%s\n", hash.gb_s,
+              hash.load_s * 1e3,
+              hash.why_not.empty() ? "" : "; not made there: ", hash.why_not.c_str());
   std::printf(
       "{\"bytes\": %llu, \"slabs\": %zu, \"handover_s\": %.6f, \"context_s\": %.3f, "
       "\"is_shared\": %s, \"bytes_taken_by_handover\": %lld, \"plain_gb_s\": %.2f, "
-      "\"chunked_gb_s\": %.2f, \"ratio\": %.3f, \"chunk_bytes\": %llu, \"extra_bytes\": %llu}\n",
+      "\"chunked_gb_s\": %.2f, \"ratio\": %.3f, \"chunk_bytes\": %llu, \"extra_bytes\": %llu, "
+      "\"hash_load_s\": %.6f, \"hash_gb_s\": %.2f, \"hash_is_host_s\": %s}\n",
       static_cast<unsigned long long>(total), count, handover_s, context_s,
       is_shared ? "true" : "false",
       static_cast<long long>(free_before) - static_cast<long long>(free_after), plain, chunked.gb_s,
       chunked.gb_s / plain, static_cast<unsigned long long>(slab_bytes),
-      static_cast<unsigned long long>(chunked.extra_bytes));
+      static_cast<unsigned long long>(chunked.extra_bytes), hash.load_s, hash.gb_s,
+      hash.is_host_s ? "true" : "false");
 }
 
 std::uint64_t number(const char* word, const char* what) {

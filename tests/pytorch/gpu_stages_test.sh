@@ -21,7 +21,7 @@ rows() { # STAGE TEXT...: it measured each
   shift
   for text; do grep -F "$text" "$work/results/$stage.json" || { printf '%s has no row "%s"\n' "$stage" "$text"; return 1; }; done
 }
-first() { stage first && rows first 'memory outlives all CUDA processes' 'plain copy within the GPU'; }
+first() { stage first && rows first 'memory outlives all CUDA processes' 'plain copy within the GPU' 'checksum on the GPU'; }
 memory() { stage memory && rows memory 'ddp, 5 GiB of state: pause' 'engine, 5 GiB of state: losses' 'fsdp, 5 GiB of state: losses' 'not hashed: phases' 'kill -9 of the old worker in move' 'the shim: free memory'; }
 profile() { stage profile && rows profile 'over without' 'predicted' 'mean error'; }
 ratio() { stage ratio && rows ratio 'restart over live'; }

@@ -55,6 +55,9 @@ def handovers(stage):
                       passed=found["bytes_taken_by_handover"] <= 64 * 2**20)
             stage.row(f"{what}: copy in chunks over a plain one", found["ratio"], goal=0.8, passed=None if bench.STAND_IN else found["ratio"] >= 0.8)
             stage.row(f"{what}: plain copy within the GPU", found["plain_gb_s"], "GB/s")
+            stage.row(f"{what}: the GPU's checksum is the host's", found["hash_is_host_s"], passed=found["hash_is_host_s"])
+            stage.row(f"{what}: checksum on the GPU", found["hash_gb_s"], "GB/s")
+            stage.row(f"{what}: loading the checksum's kernel", found["hash_load_s"] * 1e3, "ms")
     held = 2 if bench.STAND_IN else 30
     with stage.case(f"memory without any CUDA process for {held} s", held + 40):
         found = asked(HANDOVER, "1", "256", "0", "1", str(held))

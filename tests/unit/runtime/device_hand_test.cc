@@ -14,7 +14,10 @@
 #include <vector>
 
 #include "runtime/device_state.h"
+#include "runtime/intake.h"
 #include "runtime/messages.h"
+#include "runtime/word_hash.h"
+#include "support/tcp_peer.h"
 
 using namespace swell;
 using namespace swell::runtime;
@@ -171,4 +174,97 @@ Test(device_hand, an_error_on_either_side_ends_it) {
   cr_assert_eq(calls, 1, "what was there has come");
   cr_assert_not(program.hand.write(outside, counts).ok());
   cr_assert(program.hand.read({&inside, 1}, counts).ok(), "and the hand is of use as before");
+}
+
+Test(device_hand, a_checksum_is_made_on_the_gpu_where_its_driver_can) {
+  constexpr std::uint64_t kCount = 3 * kMiB + 5;
+  Program program(4 * kMiB);
+  Values in{random_bytes(kCount)};
+  const Run run{0, DevicePlace::of(1, 0), kCount};
+  cr_assert(
+      program.hand.write({&run, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
+          .ok());
+  const std::uint64_t before = count_of("stand_in_copied");
+  cr_assert(Sink::device(program.hand).hash_of({&run, 1}, Checksum::words).ok());
+  cr_assert_lt(count_of("stand_in_copied") - before, 64 * 1024, "the bytes stay on the GPU");
+}
+
+Test(device_hand, the_gpu_s_checksum_is_the_host_s) {
+  // Small launches of the stand-in execute the kernel's PTX; large ones do what it does.
+  for (const std::uint64_t count :
+       {std::uint64_t{1}, std::uint64_t{8191}, 40'000 + kMiB / 16, DeviceHand::kBuffer + 12'345}) {
+    Program program(count + 2 * kMiB);
+    Values in{random_bytes(count)};
+    const Run whole{0, DevicePlace::of(1, 3), count};
+    cr_assert(
+        program.hand.write({&whole, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
+            .ok());
+    // Runs of odd lengths, out of order, the last of which is what is left.
+    std::vector<Run> runs;
+    for (std::uint64_t at = 0, bytes = 1; at < count; at += bytes, bytes = bytes * 3 + 2)
+      runs.insert(runs.begin(), {at, DevicePlace::of(1, 3 + at), std::min(bytes, count - at)});
+    WordHash host(runs);
+    for (const Run& run : runs) host.add(in.bytes.data() + run.from, run.bytes);
+    const std::uint64_t before = count_of("stand_in_launched");
+    cr_assert_eq(Sink::device(program.hand).hash_of(runs, Checksum::words).value(), host.value(),
+                 "%lu bytes", count);
+    cr_assert_gt(count_of("stand_in_launched"), before);
+    cr_assert_eq(program.hand.why_not_hashed(), "");
+  }
+}
+
+Test(device_hand, without_kernels_the_host_makes_the_same_checksum_and_says_why) {
+  setenv("STAND_IN_NO_KERNELS", "1", 1);
+  Program program(4 * kMiB);
+  Values in{random_bytes(2 * kMiB + 3)};
+  const Run run{0, DevicePlace::of(1, 0), in.bytes.size()};
+  cr_assert(
+      program.hand.write({&run, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
+          .ok());
+  WordHash host({&run, 1});
+  host.add(in.bytes.data(), in.bytes.size());
+  cr_assert_eq(Sink::device(program.hand).hash_of({&run, 1}, Checksum::words).value(),
+               host.value());
+  cr_assert_eq(program.hand.why_not_hashed(),
+               "GPU 0: compiling the checksum's kernel: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)");
+}
+
+Test(device_hand, state_from_another_node_is_checked_whatever_its_shim_s_version) {
+  constexpr std::uint64_t kCount = kMiB + 3;
+  const std::string key = "a key of one job";
+  const auto source = std::make_shared<const Arena>(Arena::create(2 * kMiB).value());
+  const auto values = random_bytes(kCount);
+  std::copy(values.begin(), values.end(), source->data() + 8);
+  for (const bool is_old : {false, true}) {
+    for (const bool is_wrong : {false, true}) {
+      Program program(4 * kMiB);
+      const auto listening = listen_tcp("127.0.0.1").value();
+      std::thread shim([&] {
+        Channel channel = support::accept_with(listening.get(), key).value();
+        std::string request = channel.receive().value().body;
+        cr_assert_eq(request[1], 2, "the words' checksum is asked for");
+        if (is_old) request[1] = 1;  // it sees no more than that there is to be one
+        const auto allowed = [](const Run&) { return true; };
+        cr_assert(serve_bytes(channel, request, Sink::arena(*source), allowed).ok());
+      });
+      Prepare plan;
+      plan.from.push_back({{}, {"another", "", address_of(listening.get()), 0, ""}, {}});
+      Placement placement;
+      placement.fetches.push_back(
+          {0, Memory::arena, Memory::device, {{8, DevicePlace::of(1, 16), kCount}}});
+      if (is_wrong)  // the first bytes are not there in the end
+        placement.fetches[0].runs.push_back({16, DevicePlace::of(1, 16), 8});
+      Intake::Self self{"h", "", key, source};
+      self.hand = std::shared_ptr<DeviceHand>(std::shared_ptr<void>(), &program.hand);
+      auto intake = Intake::open(self, plan, placement.fetches).value();
+      const std::uint64_t before = count_of("stand_in_copied");
+      const auto moved =
+          intake.fetch_all(placement, 0, Verify::network, {[](const Fetch&) { return false; }, {}});
+      shim.join();
+      cr_assert_eq(moved.ok(), !is_wrong, "%s", moved ? "" : moved.error().message().c_str());
+      if (!is_old && !is_wrong)
+        cr_assert_lt(count_of("stand_in_copied") - before, kCount + 64 * 1024,
+                     "nothing is read back");
+    }
+  }
 }

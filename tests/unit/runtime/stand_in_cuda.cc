@@ -6,8 +6,8 @@
 // process may take; STAND_IN_MEMORY: a file of stand_in_gpus.h, which says how much each GPU has
 // for all processes that name it, until nobody has it open or mapped; STAND_IN_NO_PEER: memory of
 // another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be shared; STAND_IN_NO_RDMA: none can
-// be taken for network cards; STAND_IN_HANGS: a file, and as long as that is there, who takes
-// memory hangs, and makes a file of its name with
+// be taken for network cards; STAND_IN_NO_KERNELS: no module loads; STAND_IN_HANGS: a file, and as
+// long as that is there, who takes memory hangs, and makes a file of its name with
 // ".now".
 #include <algorithm>
 #include <atomic>
@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -24,13 +25,19 @@
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
+#include "runtime/hash_ptx.h"
 #include "runtime/stand_in_gpus.h"
+#include "runtime/stand_in_ptx.h"
+#include "runtime/word_hash.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kInvalid = 1, kNoMemory = 2, kNoContext = 201, kNoPeer = 217, kNotReady = 600;
+constexpr int kInvalid = 1, kNoMemory = 2, kNoContext = 201, kNoPeer = 217, kNoPtx = 222,
+              kNotReady = 600;
 constexpr std::size_t kGranularity = std::size_t{2} << 20;
 
 struct Location {
@@ -55,6 +62,12 @@ struct Allocation {
 
 struct Stream {
   std::atomic<int> pending = 0;  // what another library has launched on it
+  // Kernels that have not run: they do once the host waits for the stream, or something else has
+  // its turn there. Guarded by queue_mutex.
+  std::vector<std::function<int()>> queue = {};
+};
+struct Module {
+  std::map<std::string, stand_in::Kernel> kernels;
 };
 
 std::mutex mutex;
@@ -65,6 +78,12 @@ std::map<unsigned long long, std::pair<std::size_t, int>> plain;  // cuMemAlloc(
 std::map<const char*, std::size_t> registered;   // the host's memory; guarded by mutex
 std::map<void*, Clock::time_point> works_until;  // by stream; guarded by mutex
 std::atomic<std::uint64_t> copied = 0, copied_staged = 0;
+std::mutex queue_mutex;
+std::set<Stream*> streams;                  // guarded by queue_mutex
+std::set<Module*> modules;                  // likewise
+std::set<const stand_in::Kernel*> kernels;  // likewise
+std::atomic<std::uint64_t> launched = 0;
+std::atomic<int> broken = 0;  // what a kernel did wrong; as a real context's, it stays
 // As a library has it that was there from the start: LeakSanitizer of g++ 12 dies of a thread that
 // hangs otherwise.
 [[gnu::tls_model("initial-exec")]] thread_local int pushed = 0;
@@ -118,6 +137,41 @@ void count_copy(const void* host, std::size_t bytes) {
     copied_staged += bytes;
 }
 
+// Runs what waits on a stream; with nullptr, on all.
+int drain(void* stream) {
+  std::lock_guard lock(queue_mutex);
+  for (Stream* one : streams)
+    if (stream == nullptr || stream == one)
+      for (const auto& run : std::exchange(one->queue, {}))
+        if (const int bad = broken == 0 ? run() : 0) broken = bad;
+  return broken;
+}
+
+// What the kernel does, for more bytes than are worth to be interpreted.
+int sum_words(const std::vector<std::uint64_t>& given) {
+  using swell::runtime::HashPiece;
+  using swell::runtime::WordHash;
+  const auto* piece = reinterpret_cast<const HashPiece*>(given[0]);
+  std::uint64_t sum = 0;
+  for (const auto* end = piece + given[1]; piece != end; ++piece)
+    for (std::uint64_t i = 0; i * 8 < piece->bytes; ++i) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, reinterpret_cast<const char*>(piece->address) + i * 8,
+                  std::min<std::uint64_t>(8, piece->bytes - i * 8));
+      sum += WordHash::mixed(word, piece->first + i);
+    }
+  *reinterpret_cast<std::uint64_t*>(given[2]) += sum;
+  return 0;
+}
+
+bool is_small(const std::vector<std::uint64_t>& given) {
+  constexpr std::uint64_t kInterpreted = std::uint64_t{128} << 10;
+  const auto* piece = reinterpret_cast<const swell::runtime::HashPiece*>(given[0]);
+  std::uint64_t bytes = 0;
+  for (const auto* end = piece + given[1]; piece != end; ++piece) bytes += piece->bytes;
+  return bytes <= kInterpreted;
+}
+
 int fill_with_nothing(unsigned long long address, std::size_t bytes) {
   return mmap(at(address), bytes, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED
@@ -136,6 +190,9 @@ unsigned long long stand_in_copied() { return copied; }
 // Likewise: of these, what was copied between the GPU and memory of the host that is not
 // registered.
 unsigned long long stand_in_copied_staged() { return copied_staged; }
+
+// Likewise: kernels that were launched.
+unsigned long long stand_in_launched() { return launched; }
 
 // Likewise: bytes that were taken so that network cards can read and write them.
 unsigned long long stand_in_for_network_cards() {
@@ -163,6 +220,8 @@ int cuGetErrorName(int code, const char** name) {
           : code == kNoMemory  ? "CUDA_ERROR_OUT_OF_MEMORY"
           : code == kNoPeer    ? "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
           : code == kNoContext ? "CUDA_ERROR_INVALID_CONTEXT"
+          : code == kNoPtx     ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+          : code == 716        ? "CUDA_ERROR_MISALIGNED_ADDRESS"
                                : "CUDA_ERROR_NO_DEVICE";
   return 0;
 }
@@ -211,20 +270,29 @@ int cuCtxPopCurrent_v2(void**) {
   --pushed;
   return 0;
 }
-int cuCtxSynchronize() { return pushed > 0 ? 0 : kNoContext; }
+int cuCtxSynchronize() { return pushed > 0 ? drain(nullptr) : kNoContext; }
 int cuStreamCreate(void** stream, unsigned) {
-  *stream = new Stream;
+  auto* const made = new Stream;
+  *stream = made;
+  std::lock_guard lock(queue_mutex);
+  streams.insert(made);
   return pushed > 0 ? 0 : kNoContext;
 }
 int cuStreamQuery(void* stream) {
   if (pushed == 0) return kNoContext;
-  return static_cast<Stream*>(stream)->pending > 0 ? kNotReady : 0;
+  if (static_cast<Stream*>(stream)->pending > 0) return kNotReady;
+  return drain(stream);
 }
 int cuStreamSynchronize(void* stream) {
   while (pushed > 0 && static_cast<Stream*>(stream)->pending > 0) std::this_thread::yield();
-  return pushed > 0 ? 0 : kNoContext;
+  return pushed > 0 ? drain(stream) : kNoContext;
 }
 int cuStreamDestroy_v2(void* stream) {
+  drain(stream);
+  {
+    std::lock_guard lock(queue_mutex);
+    streams.erase(static_cast<Stream*>(stream));
+  }
   delete static_cast<Stream*>(stream);
   return 0;
 }
@@ -261,17 +329,21 @@ int cuEventDestroy_v2(void* event) {
   return 0;
 }
 
-int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, std::size_t bytes, void*) {
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, std::size_t bytes,
+                         void* stream) {
+  if (const int bad = drain(stream)) return bad;
   std::memmove(at(to), at(from), bytes);
   copied += bytes;
   return 0;
 }
-int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void*) {
+int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void* stream) {
+  if (const int bad = drain(stream)) return bad;
   std::memcpy(to, at(from), bytes);
   count_copy(to, bytes);
   return 0;
 }
-int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, void*) {
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, void* stream) {
+  if (const int bad = drain(stream)) return bad;
   std::memcpy(at(to), from, bytes);
   count_copy(from, bytes);
   return 0;
@@ -286,7 +358,9 @@ int cuMemHostUnregister(void* bytes) {
   std::lock_guard lock(mutex);
   return registered.erase(static_cast<const char*>(bytes)) == 1 ? 0 : kInvalid;
 }
-int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t bytes, void*) {
+int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t bytes,
+                    void* stream) {
+  if (const int bad = drain(stream)) return bad;
   std::memset(at(address), value, bytes);
   return 0;
 }
@@ -307,6 +381,7 @@ int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
   return 0;
 }
 int cuMemFree_v2(unsigned long long address) {
+  drain(nullptr);
   std::lock_guard lock(mutex);
   const auto one = plain.find(address);
   if (one == plain.end()) return kInvalid;
@@ -423,6 +498,60 @@ int cuMemSetAccess(unsigned long long address, std::size_t bytes, const Access* 
       if (one->gpu != first() + access->location.id) return kNoPeer;
   }
   return mprotect(at(address), bytes, PROT_READ | PROT_WRITE) == 0 ? 0 : kInvalid;
+}
+
+int cuModuleLoadData(void** module, const void* image) {
+  if (pushed == 0) return kNoContext;
+  if (std::getenv("STAND_IN_NO_KERNELS") != nullptr) return kNoPtx;
+  auto* const made = new Module;
+  if (const int bad = stand_in::Kernel::load(static_cast<const char*>(image), made->kernels)) {
+    delete made;
+    return bad;
+  }
+  std::lock_guard lock(queue_mutex);
+  modules.insert(made);
+  *module = made;
+  return 0;
+}
+int cuModuleUnload(void* module) {
+  drain(nullptr);
+  auto* const one = static_cast<Module*>(module);
+  std::lock_guard lock(queue_mutex);
+  if (modules.erase(one) == 0) return kInvalid;
+  for (const auto& [name, kernel] : one->kernels) kernels.erase(&kernel);
+  delete one;
+  return 0;
+}
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  std::lock_guard lock(queue_mutex);
+  auto* const one = static_cast<Module*>(module);
+  if (!modules.contains(one)) return kInvalid;
+  const auto found = one->kernels.find(name);
+  if (found == one->kernels.end()) return 500;  // CUDA_ERROR_NOT_FOUND
+  kernels.insert(&found->second);
+  *function = &found->second;
+  return 0;
+}
+// Parameters are taken at the call; the kernel runs later, on what memory holds then.
+int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                   void* stream, void** parameters, void** extra) {
+  if (pushed == 0) return kNoContext;
+  const auto* const kernel = static_cast<const stand_in::Kernel*>(function);
+  std::lock_guard lock(queue_mutex);
+  if (!kernels.contains(kernel) || !streams.contains(static_cast<Stream*>(stream)) || grid_x == 0 ||
+      grid_x > 0x7fffffff || grid_y != 1 || grid_z != 1 || block_x == 0 ||
+      block_x > kernel->most_threads || block_y != 1 || block_z != 1 || shared > 49152 ||
+      parameters == nullptr || extra != nullptr)
+    return kInvalid;
+  std::vector<std::uint64_t> given(kernel->sizes.size());
+  for (std::size_t i = 0; i < given.size(); ++i)
+    std::memcpy(&given[i], parameters[i], kernel->sizes[i]);
+  ++launched;
+  static_cast<Stream*>(stream)->queue.push_back([kernel, grid_x, block_x, given] {
+    return is_small(given) ? kernel->run(grid_x, block_x, given) : sum_words(given);
+  });
+  return 0;
 }
 
 }  // extern "C"

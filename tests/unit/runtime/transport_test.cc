@@ -47,17 +47,18 @@ void check_copies(Transport& transport, const Arena& source, std::uint64_t base,
   std::vector<Run> runs = kRuns;
   for (Run& run : runs) run.from += base;
   const Arena target = Arena::create(4 << 20).value();
-  const auto hash = transport.fetch(runs, Sink::arena(target), true);
+  const auto hash = transport.fetch(runs, Sink::arena(target), Checksum::xxhash);
   cr_assert(hash.ok(), "%s", hash.ok() ? "" : hash.error().message().c_str());
   for (const Run& run : kRuns)
     cr_assert_eq(std::memcmp(target.data() + run.to, source.data() + run.from, run.bytes), 0);
-  cr_assert_eq(*hash, Sink::arena(target).hash_of(runs).value());
+  cr_assert_eq(*hash, Sink::arena(target).hash_of(runs, Checksum::xxhash).value());
   target.data()[3'000'000] ^= std::byte{1};
-  cr_assert_neq(*hash, Sink::arena(target).hash_of(runs).value(), "one wrong bit is found");
+  cr_assert_neq(*hash, Sink::arena(target).hash_of(runs, Checksum::xxhash).value(),
+                "one wrong bit is found");
   // The same into a program's memory: this one's.
   std::vector<std::byte> memory(4 << 20);
   for (Run& run : runs) run.to += reinterpret_cast<std::uint64_t>(memory.data());
-  cr_assert_eq(transport.fetch(runs, Sink::program(getpid()), true).value(), *hash);
+  cr_assert_eq(transport.fetch(runs, Sink::program(getpid()), Checksum::xxhash).value(), *hash);
   for (const Run& run : kRuns)
     cr_assert_eq(std::memcmp(memory.data() + run.to, source.data() + run.from, run.bytes), 0);
 }
@@ -97,7 +98,7 @@ Test(transport, each_way_copies_the_same_bytes_and_knows_their_checksum) {
     const std::vector<Run> outside{{4 << 20, 0, 1}};
     const Arena target = Arena::create(4096).value();
     cr_assert_eq(from_network(channel, Memory::arena)
-                     ->fetch(outside, Sink::arena(target), true)
+                     ->fetch(outside, Sink::arena(target), Checksum::xxhash)
                      .error()
                      .message(),
                  "another node's shim: 1 bytes at 4194304 are not of this state");
@@ -110,7 +111,8 @@ Test(transport, nothing_outside_of_an_arena_is_read_or_written) {
   const Arena target = Arena::create(4096).value();
   for (const Run run : {Run{4096, 0, 1}, Run{0, 4096, 1}, Run{UINT64_MAX, 0, 8},
                         Run{0, UINT64_MAX - 3, 8}, Run{1, 0, UINT64_MAX}})
-    cr_assert_not(from_mapped(source)->fetch(std::span(&run, 1), Sink::arena(target), true).ok());
+    cr_assert_not(
+        from_mapped(source)->fetch(std::span(&run, 1), Sink::arena(target), Checksum::xxhash).ok());
 }
 
 Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {

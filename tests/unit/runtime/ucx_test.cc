@@ -123,24 +123,25 @@ void check_bytes(const char* transports, const std::string& name) {
   const auto transport = from_link(channel, std::move(*link), Memory::arena);
   const Arena target = Arena::create(kBytes).value();
   for (int turn = 0; turn < 3; ++turn) {
-    const auto hash = transport->fetch(kRuns, Sink::arena(target), true);
+    const auto hash = transport->fetch(kRuns, Sink::arena(target), Checksum::xxhash);
     cr_assert(hash.ok(), "%s", hash ? "" : hash.error().message().c_str());
     for (const Run& run : kRuns)
       cr_assert_eq(std::memcmp(target.data() + run.to, source.data() + run.from, run.bytes), 0);
-    cr_assert_eq(*hash, Sink::arena(target).hash_of(kRuns).value());
+    cr_assert_eq(*hash, Sink::arena(target).hash_of(kRuns, Checksum::xxhash).value());
   }
   // Into the memory of a program, here of this one; and refused where it is not allowed.
   std::vector<Run> runs = kRuns;
   std::vector<std::byte> memory(kBytes);
   for (Run& run : runs) run.to += reinterpret_cast<std::uint64_t>(memory.data());
-  const auto into = transport->fetch(runs, Sink::program(getpid()), true);
+  const auto into = transport->fetch(runs, Sink::program(getpid()), Checksum::xxhash);
   cr_assert(into.ok(), "%s", into ? "" : into.error().message().c_str());
   for (const Run& run : kRuns)
     cr_assert_eq(std::memcmp(memory.data() + run.to, source.data() + run.from, run.bytes), 0);
   const std::vector<Run> outside{{kBytes, 0, 1}};
-  cr_assert_eq(transport->fetch(outside, Sink::arena(target), true).error().message(),
+  cr_assert_eq(transport->fetch(outside, Sink::arena(target), Checksum::xxhash).error().message(),
                "another node's shim: 1 bytes at 8388608 are not of this state");
-  cr_assert(transport->fetch(kRuns, Sink::arena(target), false).ok(), "it goes on after that");
+  cr_assert(transport->fetch(kRuns, Sink::arena(target), Checksum::none).ok(),
+            "it goes on after that");
 }
 
 /// What a transfer ends with whose other end does this once the way is there.
