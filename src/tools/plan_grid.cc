@@ -30,14 +30,16 @@ std::string summary_of(const plan::Layout& layout, const cluster::Cluster& clust
 
 Json cell_json(const planner::CellPlans& cell, const perf::PerformanceModel& perf) {
   Json json = Json::object({{"stages", cell.cell.stages},
-                            {"partitions", static_cast<double>(cell.partitions)},
-                            {"frontier", static_cast<double>(cell.frontier.size())}});
+                            {"partitions", static_cast<int>(cell.partitions)},
+                            {"frontier", static_cast<int>(cell.frontier.size())}});
   if (!cell.has_plan()) return json;
-  json.set("bias", cell.frontier.front().bias);
-  json.set("communication_s", cell.frontier.front().communication_s);
-  json.set("samples_per_s", perf.model().global_batch / cell.proxy_s);
-  json.set("peak_bytes", peak_of(cell.proxy(), perf));
-  json.set("summary", summary_of(cell.proxy(), perf.cluster()));
+  const planner::CellPlan& proxy = cell.proxy();
+  json.set("bias", proxy.bias);
+  json.set("communication_s", proxy.communication_s);
+  json.set("samples_per_s", perf.model().global_batch / proxy.seconds);
+  json.set("best_samples_per_s", perf.model().global_batch / cell.best().seconds);
+  json.set("peak_bytes", peak_of(proxy.layout, perf));
+  json.set("summary", summary_of(proxy.layout, perf.cluster()));
   return json;
 }
 
@@ -67,16 +69,16 @@ void print_json(const planner::GridTable& table, const perf::PerformanceModel& p
 }
 
 void print_cells(const planner::GridTable& table, const perf::PerformanceModel& perf) {
-  say("{:<14} {:>5} {:>6} {:>6} {:>14} {:>10} {:>8}  {}\n", "type", "GPUs", "stages", "bias",
-      "communication", "samples/s", "frontier", "proxy plan");
+  say("{:<14} {:>5} {:>6} {:>6} {:>14} {:>10} {:>8} {:>10}  {}\n", "type", "GPUs", "stages", "bias",
+      "communication", "samples/s", "frontier", "its best", "proxy plan");
   for (const planner::GridRow& row : table.rows)
     for (const planner::CellPlans& cell : row.cells)
       if (cell.has_plan())
-        say("{:<14} {:>5} {:>6} {:>6.2f} {:>12.4f} s {:>10.2f} {:>8}  {}\n",
-            perf.cluster().type(row.type).name, row.gpus, cell.cell.stages,
-            cell.frontier.front().bias, cell.frontier.front().communication_s,
-            perf.model().global_batch / cell.proxy_s, cell.frontier.size(),
-            summary_of(cell.proxy(), perf.cluster()));
+        say("{:<14} {:>5} {:>6} {:>6.2f} {:>12.4f} s {:>10.2f} {:>8} {:>10.2f}  {}\n",
+            perf.cluster().type(row.type).name, row.gpus, cell.cell.stages, cell.proxy().bias,
+            cell.proxy().communication_s, perf.model().global_batch / cell.proxy().seconds,
+            cell.frontier.size(), perf.model().global_batch / cell.best().seconds,
+            summary_of(cell.proxy().layout, perf.cluster()));
   say("\n");
 }
 

@@ -249,8 +249,8 @@ Grid::Grid(const perf::PerformanceModel& perf, int micro_batches, GridOptions op
           chain.mtp_heads() * chain.module_work();
   const int layers = perf.model().layers;
   const auto most = static_cast<std::size_t>(std::clamp(options.clusters, 1, layers));
-  std::vector<double> cost(most, 1), base(most, 0);
-  base.back() = head_;
+  std::vector<double> cost(most, 1), base(most - 1, 0);
+  base.push_back(head_);
   const std::vector<int> cap(most, layers);
   min_max_split(layers, cost, base, cap, clusters_);
 }
@@ -313,7 +313,11 @@ CellPlans Grid::plans(const Islands& gpus, int stages, const Budget& budget) con
     for (std::size_t j = i; j + 1 < parts; ++j) end[j] = end[j - 1] + 1;
   }
   reduce_frontier(cell.frontier, static_cast<std::size_t>(options_.frontier));
-  if (cell.has_plan()) cell.proxy_s = perf_.iteration_time(cell.proxy()).total();
+  for (CellPlan& plan : cell.frontier) plan.seconds = perf_.iteration_time(plan.layout).total();
+  const auto fastest =
+      std::min_element(cell.frontier.begin(), cell.frontier.end(),
+                       [](const CellPlan& a, const CellPlan& b) { return a.seconds < b.seconds; });
+  cell.fastest = static_cast<std::size_t>(fastest - cell.frontier.begin());
   return cell;
 }
 
@@ -326,10 +330,19 @@ std::vector<CellPlans> Grid::cells(const Islands& gpus, const Budget& budget) co
   return cells;
 }
 
-const CellPlans* best_cell(const std::vector<CellPlans>& cells) noexcept {
-  const CellPlans* best = nullptr;
+const CellPlan* best_proxy(const std::vector<CellPlans>& cells) noexcept {
+  const CellPlan* best = nullptr;
   for (const CellPlans& cell : cells)
-    if (cell.has_plan() && (best == nullptr || cell.proxy_s < best->proxy_s)) best = &cell;
+    if (cell.has_plan() && (best == nullptr || cell.proxy().seconds < best->seconds))
+      best = &cell.proxy();
+  return best;
+}
+
+const CellPlan* best_plan(const std::vector<CellPlans>& cells) noexcept {
+  const CellPlan* best = nullptr;
+  for (const CellPlans& cell : cells)
+    if (cell.has_plan() && (best == nullptr || cell.best().seconds < best->seconds))
+      best = &cell.best();
   return best;
 }
 
@@ -414,9 +427,9 @@ GridTable grid_table(const perf::PerformanceModel& perf, int micro_batches, std:
         add_to(used, gpu.node, type, plan::GpuMask{1} << gpu.index, gpu.part);
       });
       GridRow row{type, size, grid.cells(used, budget), {}};
-      if (const CellPlans* best = best_cell(row.cells)) {
-        row.layout = best->proxy();
-        row.seconds = best->proxy_s;
+      if (const CellPlan* best = best_plan(row.cells)) {
+        row.layout = best->layout;
+        row.seconds = best->seconds;
         row.by = "grid";
       }
       table.rows.push_back(std::move(row));
@@ -450,12 +463,12 @@ ScaleTable GridSolver::solve(const Problem& problem, const Budget& budget) const
         long partitions = 0;
         for (const CellPlans& cell : cells) partitions += cell.partitions;
         evaluator.count(partitions);
-        const CellPlans* best = best_cell(cells);
-        if (best != nullptr && best->proxy_s < plan.best.seconds)
-          plan.best = {best->proxy(),
+        const CellPlan* best = best_plan(cells);
+        if (best != nullptr && best->seconds < plan.best.seconds)
+          plan.best = {best->layout,
                        {},
-                       best->proxy_s,
-                       fmt::format("the proxy of the cell with {} stages", best->cell.stages)};
+                       best->seconds,
+                       fmt::format("of the cell with {} stages", best->layout.pp())};
       }
     }
     plan.write_row();

@@ -24,6 +24,7 @@ struct CellPlan {
   plan::Layout layout;
   double bias = 0;             ///< b_comp of eq. 3, in GPUs: 0 where GPUs follow the loads exactly
   double communication_s = 0;  ///< l_comm of eq. 4, in seconds
+  double seconds = 0;          ///< of one iteration, by the performance model; 0: not predicted
 };
 
 /// What is known of a cell.
@@ -32,10 +33,11 @@ struct CellPlans {
   /// The plans that no other one beats in both bias and communication, by rising bias. The first is
   /// the proxy plan. Empty where no plan fits memory.
   std::vector<CellPlan> frontier;
-  double proxy_s = 0;   ///< iteration time of the proxy by the performance model, in seconds
-  long partitions = 0;  ///< considered
+  std::size_t fastest = 0;  ///< plan of the frontier that is the fastest by the performance model
+  long partitions = 0;      ///< considered
   bool has_plan() const noexcept { return !frontier.empty(); }
-  const plan::Layout& proxy() const noexcept { return frontier.front().layout; }
+  const CellPlan& proxy() const noexcept { return frontier.front(); }
+  const CellPlan& best() const noexcept { return frontier[fastest]; }
 };
 
 struct GridOptions {
@@ -71,8 +73,10 @@ class Grid {
   double head_ = 0;  ///< load of all heads, in layers
 };
 
-/// The cell with the fastest proxy; null where no cell has a plan.
-const CellPlans* best_cell(const std::vector<CellPlans>& cells) noexcept;
+/// The fastest plan of all cells' proxies, as Arena has it; null where no cell has a plan.
+const CellPlan* best_proxy(const std::vector<CellPlans>& cells) noexcept;
+/// The fastest plan of all cells' frontiers; null where no cell has a plan.
+const CellPlan* best_plan(const std::vector<CellPlans>& cells) noexcept;
 
 /// Powers of two that sum to `gpus`, one for each of `shares`, with the least distance from them
 /// (eq. 3): all ties, but at most `most`. Empty where there are no such powers, as for two shares
@@ -94,7 +98,7 @@ struct GridRow {
   std::vector<CellPlans> cells;
   plan::Layout layout;  ///< without stages where no plan fits memory
   double seconds = 0;   ///< of one iteration, by the performance model
-  const char* by = "";  ///< "grid": a proxy; "incremental": Suika's planner, which was faster
+  const char* by = "";  ///< "grid", or "incremental": Suika's planner, which was faster
 };
 struct GridTable {
   std::vector<GridRow> rows;  ///< by type and rising GPUs
@@ -103,12 +107,13 @@ struct GridTable {
 
 /// Plans of a job for each of `sizes`, rising, of each type of perf.cluster(), on the type's first
 /// GPUs; empty: powers of two. A size that a type does not have is left out. Each row has the
-/// faster one of the best proxy and what Incremental finds from the smallest row's plan on.
+/// faster one of the best plan of all frontiers and what Incremental finds from the smallest row's
+/// plan on.
 GridTable grid_table(const perf::PerformanceModel& perf, int micro_batches, std::vector<int> sizes,
                      const Budget& budget, GridOptions options = {});
 
-/// Arena's proxies as a scale table: at each power of two, on GPUs of one type, the fastest proxy
-/// of all cells. Rows between have the plan before.
+/// Arena's cells as a scale table: at each power of two, on GPUs of one type, the fastest plan of
+/// all frontiers. Rows between have the plan before.
 class GridSolver final : public Solver {
  public:
   ScaleTable solve(const Problem& problem, const Budget& budget) const override;

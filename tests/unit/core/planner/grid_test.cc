@@ -105,7 +105,7 @@ Test(grid, a_cell_tries_every_partition_and_balances_loads) {
   cr_assert_eq(cell.partitions, 7);  // of 8 clusters into 2 stages
   cr_assert(cell.has_plan());
   cr_assert_eq(cell.frontier.front().bias, 0);
-  for (const plan::StageLayout& stage : cell.proxy().stages) {
+  for (const plan::StageLayout& stage : cell.proxy().layout.stages) {
     cr_assert_eq(stage.layers, 4);
     cr_assert_eq(stage.gpu_count(), 2);
   }
@@ -114,7 +114,7 @@ Test(grid, a_cell_tries_every_partition_and_balances_loads) {
   cr_assert_eq(three.partitions, 21);
   cr_assert_eq(three.frontier.front().bias, 0);
   std::vector<int> gpus;
-  for (const plan::StageLayout& stage : three.proxy().stages) {
+  for (const plan::StageLayout& stage : three.proxy().layout.stages) {
     cr_assert_eq(stage.layers, 2 * stage.gpu_count());
     gpus.push_back(stage.gpu_count());
   }
@@ -134,7 +134,7 @@ Test(grid, heads_count_for_the_last_stage) {
   job.coefficients.head_layers = 4;
   const CellPlans cell = job.cell(4, 2);
   cr_assert(cell.has_plan());
-  cr_assert_eq(cell.proxy().stages[0].layers, 6);  // 6 = 2 + 4
+  cr_assert_eq(cell.proxy().layout.stages[0].layers, 6);  // 6 = 2 + 4
   cr_assert_eq(cell.frontier.front().bias, 0);
 }
 
@@ -144,7 +144,7 @@ Test(grid, communication_counts_the_slowest_stage_for_each_further_micro_batch) 
   job.coefficients.activ_bytes = 1;  // so that TP communicates less than DP
   const CellPlans cell = job.cell(2, 1);
   cr_assert(cell.has_plan());
-  const plan::StageLayout& stage = cell.proxy().stages[0];
+  const plan::StageLayout& stage = cell.proxy().layout.stages[0];
   cr_assert_eq(stage.tp, 2);
   // 8 micro-batches, each with both passes of two layers.
   const double each = 2 * 2 * job.perf.layer_commu(0, 2, 8);
@@ -154,9 +154,9 @@ Test(grid, communication_counts_the_slowest_stage_for_each_further_micro_batch) 
 Test(grid, gradients_count_once_an_iteration) {
   const Job job(2, 1, 2);
   const CellPlans cell = job.cell(2, 1);
-  cr_assert_eq(cell.proxy().stages[0].tp, 1);
+  cr_assert_eq(cell.proxy().layout.stages[0].tp, 1);
   const double gradients = perf::dp_commu(job.perf.gradient_bytes({1, 2, 1, 0}), 1, 2,
-                                          job.perf.stage_bandwidth(cell.proxy().stages[0]));
+                                          job.perf.stage_bandwidth(cell.proxy().layout.stages[0]));
   cr_assert(support::near(cell.frontier.front().communication_s, gradients));
 }
 
@@ -167,8 +167,8 @@ Test(grid, what_does_not_fit_memory_is_no_plan) {
   // 240 GB of state, and 80 GB less a tenth on each GPU: TP alone divides it.
   const CellPlans cell = job.cell(4, 1);
   cr_assert(cell.has_plan());
-  cr_assert_eq(cell.proxy().stages[0].tp, 4);
-  cr_assert(perf::MemoryModel(job.perf).fits(cell.proxy()));
+  cr_assert_eq(cell.proxy().layout.stages[0].tp, 4);
+  cr_assert(perf::MemoryModel(job.perf).fits(cell.proxy().layout));
 }
 
 Test(grid, a_frontier_has_no_plan_that_another_one_beats) {
@@ -231,12 +231,13 @@ Test(grid, a_table_has_the_faster_one_of_proxy_and_incremental_plan) {
   cr_assert_eq(table.rows.size(), 3u);  // there are 16 GPUs
   int incremental = 0;
   for (const GridRow& row : table.rows) {
-    const CellPlans* best = best_cell(row.cells);
+    const CellPlan* best = best_plan(row.cells);
     cr_assert(best != nullptr);
-    cr_assert_leq(row.seconds, best->proxy_s);
+    cr_assert_leq(best->seconds, best_proxy(row.cells)->seconds);
+    cr_assert_leq(row.seconds, best->seconds);
     cr_assert(support::near(row.seconds, job.perf.iteration_time(row.layout).total()));
     cr_assert_leq(row.layout.gpu_count(), row.gpus);
-    const bool faster = row.seconds < best->proxy_s * (1 - 1e-9);
+    const bool faster = row.seconds < best->seconds * (1 - 1e-9);
     cr_assert_str_eq(row.by, faster ? "incremental" : "grid");
     incremental += faster ? 1 : 0;
   }
