@@ -23,6 +23,19 @@ struct AllocationProperties {
   std::uint8_t more_flags[6] = {};
 };
 static_assert(sizeof(AllocationProperties) == 32);
+/// A copy of a matrix, whose rows are `pitch` apart.
+struct MatrixCopy {
+  struct End {
+    std::size_t x_bytes = 0, y = 0;
+    unsigned memory_type = 0;  ///< kHostMemory or kDeviceMemory
+    void* host = nullptr;
+    std::uint64_t device = 0;
+    void* array = nullptr;
+    std::size_t pitch = 0;
+  } from, to;
+  std::size_t row_bytes = 0, rows = 0;
+};
+static_assert(sizeof(MatrixCopy) == 128);
 struct AccessDescription {
   Location location;
   int flags = 3;  ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -36,8 +49,10 @@ inline constexpr unsigned kForAllContexts = 1;  ///< CU_MEMHOSTREGISTER_PORTABLE
 inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103,
                      kNetworkCardsSupported = 110;                               // attributes
 inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217, kNotReady = 600;  // errors
-inline constexpr int kMemoryTypeOf = 2, kOrdinalOf = 9;  // attributes of addresses
-inline constexpr unsigned kDeviceMemory = 2;             // a value of the first
+inline constexpr int kMemoryTypeOf = 2, kOrdinalOf = 9;        // attributes of addresses
+inline constexpr unsigned kHostMemory = 1, kDeviceMemory = 2;  // values of the first
+/// The least that a GPU allows as the largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
+inline constexpr std::uint64_t kMostPitch = 0x7fffffff;
 
 using Init = int (*)(unsigned);
 using GetErrorName = int (*)(int, const char**);
@@ -57,6 +72,7 @@ using StreamDestroy = int (*)(void*);
 using CopyWithin = int (*)(std::uint64_t, std::uint64_t, std::size_t, void*);
 using CopyToHost = int (*)(void*, std::uint64_t, std::size_t, void*);
 using CopyToDevice = int (*)(std::uint64_t, const void*, std::size_t, void*);
+using CopyMatrix = int (*)(const MatrixCopy*, void*);
 using SetBytes = int (*)(std::uint64_t, unsigned char, std::size_t, void*);
 using HostRegister = int (*)(void*, std::size_t, unsigned);
 using HostUnregister = int (*)(void*);

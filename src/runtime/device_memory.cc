@@ -35,6 +35,7 @@ struct CudaDriver {
   cuda::CopyWithin copy;
   cuda::CopyToHost to_host;
   cuda::CopyToDevice to_device;
+  cuda::CopyMatrix copy_matrix;
   cuda::SetBytes set;
   cuda::HostRegister enroll;
   cuda::HostUnregister strike;
@@ -78,6 +79,7 @@ struct CudaDriver {
                          {"cuMemcpyDtoDAsync_v2", &copy},
                          {"cuMemcpyDtoHAsync_v2", &to_host},
                          {"cuMemcpyHtoDAsync_v2", &to_device},
+                         {"cuMemcpy2DAsync_v2", &copy_matrix},
                          {"cuMemsetD8Async", &set},
                          {"cuMemHostRegister_v2", &enroll},
                          {"cuMemHostUnregister", &strike},
@@ -255,40 +257,90 @@ Result<void> Device::wait() const {
 
 Result<void> Device::enter() const { return check(driver_->push(context_), "using its context"); }
 
-Result<void> Device::copy(std::span<const Run> runs) const {
+namespace {
+
+/// How many of the first runs are rows of one matrix: equal in size and equally far apart, the next
+/// one behind the one before, both where they come from and where they go.
+std::size_t rows_at(std::span<const Run> runs) noexcept {
+  std::size_t count = 1;
+  for (Run step; count < runs.size(); ++count) {
+    const Run &before = runs[count - 1], &next = runs[count];
+    const Run its{next.from - before.from, next.to - before.to, next.bytes};
+    const auto is_pitch = [&](std::uint64_t pitch) {
+      return pitch >= its.bytes && pitch <= cuda::kMostPitch;
+    };
+    if (its.bytes != before.bytes || !is_pitch(its.from) || !is_pitch(its.to) ||
+        (count > 1 && (its.from != step.from || its.to != step.to)))
+      break;
+    step = its;
+  }
+  return count;
+}
+
+std::vector<Run> runs_of(std::span<const Device::HostCopy> copies, bool to_host) {
+  std::vector<Run> runs;
+  runs.reserve(copies.size());
+  for (const Device::HostCopy& one : copies) {
+    const auto host = reinterpret_cast<std::uint64_t>(one.host);
+    runs.push_back(to_host ? Run{one.device, host, one.bytes} : Run{host, one.device, one.bytes});
+  }
+  return runs;
+}
+
+}  // namespace
+
+int Device::copy_one(Way way, const Run& run) const {
+  if (way == Way::within) return driver_->copy(run.to, run.from, run.bytes, stream_);
+  if (way == Way::to_host)
+    return driver_->to_host(reinterpret_cast<void*>(run.to), run.from, run.bytes, stream_);
+  return driver_->to_device(run.to, reinterpret_cast<const void*>(run.from), run.bytes, stream_);
+}
+
+int Device::copy_rows(Way way, std::span<const Run> rows) const {
+  const auto end = [](std::uint64_t at, bool on_host, std::uint64_t pitch) {
+    cuda::MatrixCopy::End its;
+    its.memory_type = on_host ? cuda::kHostMemory : cuda::kDeviceMemory;
+    if (on_host) its.host = reinterpret_cast<void*>(at);
+    else its.device = at;
+    its.pitch = pitch;
+    return its;
+  };
+  cuda::MatrixCopy copy;
+  copy.from = end(rows[0].from, way == Way::to_device, rows[1].from - rows[0].from);
+  copy.to = end(rows[0].to, way == Way::to_host, rows[1].to - rows[0].to);
+  copy.row_bytes = rows[0].bytes;
+  copy.rows = rows.size();
+  return driver_->copy_matrix(&copy, stream_);
+}
+
+Result<void> Device::copy_all(Way way, std::span<const Run> runs, const char* what) const {
   const Current current(*this);
   Result<void> good = check(current.code(), "using its context");
-  for (const Run& run : runs)
-    if (good.ok())
-      good =
-          check(driver_->copy(run.to, run.from, run.bytes, stream_), "a copy within it", run.bytes);
+  if (!good) return good;
+  while (good.ok() && !runs.empty()) {
+    const std::size_t count = rows_at(runs);
+    // A GPU may not know matrices of such a pitch.
+    if (count == 1 || copy_rows(way, runs.first(count)) != 0)
+      for (const Run& run : runs.first(count))
+        if (good.ok()) good = check(copy_one(way, run), what, run.bytes);
+    runs = runs.subspan(count);
+  }
   // Also after an error: what is under way must not be written later.
-  auto ended = check(driver_->wait_for_stream(stream_), "waiting for copies within it");
+  auto ended =
+      check(driver_->wait_for_stream(stream_), fmt::format("waiting for {}", what).c_str());
   return good.ok() ? ended : good;
+}
+
+Result<void> Device::copy(std::span<const Run> runs) const {
+  return copy_all(Way::within, runs, "a copy within it");
 }
 
 Result<void> Device::to_host(std::span<const HostCopy> copies) const {
-  const Current current(*this);
-  Result<void> good = check(current.code(), "using its context");
-  if (!good) return good;
-  for (const HostCopy& one : copies)
-    if (good.ok())
-      good = check(driver_->to_host(one.host, one.device, one.bytes, stream_), "a copy to the host",
-                   one.bytes);
-  auto ended = check(driver_->wait_for_stream(stream_), "waiting for a copy to the host");
-  return good.ok() ? ended : good;
+  return copy_all(Way::to_host, runs_of(copies, true), "a copy to the host");
 }
 
 Result<void> Device::to_device(std::span<const HostCopy> copies) const {
-  const Current current(*this);
-  Result<void> good = check(current.code(), "using its context");
-  if (!good) return good;
-  for (const HostCopy& one : copies)
-    if (good.ok())
-      good = check(driver_->to_device(one.device, one.host, one.bytes, stream_),
-                   "a copy from the host", one.bytes);
-  auto ended = check(driver_->wait_for_stream(stream_), "waiting for a copy from the host");
-  return good.ok() ? ended : good;
+  return copy_all(Way::to_device, runs_of(copies, false), "a copy from the host");
 }
 
 Result<void> Device::to_host(void* to, DeviceAddress from, std::size_t bytes) const {

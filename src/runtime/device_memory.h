@@ -56,7 +56,8 @@ class Device {
   Result<void> wait() const;
   /// Makes its context the calling thread's until that ends.
   Result<void> enter() const;
-  /// Each returns when the bytes are there.
+  /// Each returns when the bytes are there. Of the runs of one list, those next to one another that
+  /// are the rows of a matrix are one copy of the driver's.
   Result<void> copy(std::span<const Run> runs) const;  ///< from and to: addresses on GPUs
   struct HostCopy {
     std::byte* host = nullptr;
@@ -77,6 +78,10 @@ class Device {
   class Current;
   Device() = default;
   Result<void> check(int code, const char* what, std::uint64_t bytes = 0) const;
+  enum class Way { within, to_host, to_device };
+  Result<void> copy_all(Way way, std::span<const Run> runs, const char* what) const;
+  int copy_one(Way way, const Run& run) const;
+  int copy_rows(Way way, std::span<const Run> rows) const;
   cuda::AllocationProperties allocation() const noexcept;
 
   std::shared_ptr<const CudaDriver> driver_;

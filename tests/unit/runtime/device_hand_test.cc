@@ -148,6 +148,7 @@ Test(device_hand, many_small_runs_are_one_task) {
   cr_assert(program.hand.read(runs, take).ok());
   cr_assert(out.bytes == in.bytes);
   cr_assert_eq(program.tasks(), 2);
+  cr_assert_eq(count_of("stand_in_copies"), 2, "and one copy of the driver's, of two dimensions");
   // Each is where it belongs, and nothing is beside it.
   out = {};
   const Run row{0, DevicePlace::of(1, 5 * 1024), 1024};

@@ -160,3 +160,68 @@ Test(device_memory, of_another_gpu_is_mapped_where_the_gpus_allow_it) {
                "GPU 1: getting access to memory of 2097152 bytes: "
                "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)");
 }
+
+Test(device_memory, rows_are_copied_at_once_and_what_is_not_a_matrix_one_by_one) {
+  const auto gpu = device();
+  const Slab slab = Slab::create(gpu, kUnit).value();
+  std::vector<std::uint8_t> values(kUnit);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i * 7 / 5);
+  cr_assert(gpu->to_device(slab.address(), values.data(), values.size()).ok());
+  const Slab other = Slab::create(gpu, kUnit).value();
+  struct Case {
+    std::vector<Run> runs;
+    std::uint64_t calls;
+  };
+  const std::vector<Case> cases{
+      {{{0, 0, 3}, {10, 3, 3}, {20, 6, 3}}, 1},                  // columns of rows
+      {{{0, 0, 8}, {8, 64, 8}, {16, 128, 8}, {24, 192, 5}}, 2},  // the last row is short
+      {{{0, 0, 4}, {10, 4, 4}, {21, 8, 4}}, 2},                  // not equally far apart
+      {{{20, 0, 4}, {10, 4, 4}, {0, 8, 4}}, 3},                  // backwards
+      {{{0, 0, 4}, {2, 4, 4}, {4, 8, 4}}, 3},                    // they overlap
+      {{{0, 0, 4}, {4, 4, 4}}, 1},
+      {{{5, 9, 4}}, 1}};
+  for (const auto& [runs, calls] : cases) {
+    cr_assert(gpu->clear(other.address(), kUnit).ok());
+    std::vector<Run> within;
+    std::vector<std::uint8_t> expected(kUnit), host(kUnit);
+    std::vector<Device::HostCopy> out;
+    for (const Run& run : runs) {
+      within.push_back({slab.address() + run.from, other.address() + run.to, run.bytes});
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(run.from), run.bytes,
+                  expected.begin() + static_cast<std::ptrdiff_t>(run.to));
+      out.push_back({reinterpret_cast<std::byte*>(host.data()) + run.to, slab.address() + run.from,
+                     run.bytes});
+    }
+    std::uint64_t before = count_of("stand_in_copies");
+    cr_assert(gpu->copy(within).ok());
+    cr_assert_eq(count_of("stand_in_copies") - before, calls);
+    cr_assert(bytes_of(*gpu, other) == expected);
+    before = count_of("stand_in_copies");
+    cr_assert(gpu->to_host(out).ok());
+    cr_assert_eq(count_of("stand_in_copies") - before, calls);
+    cr_assert(host == expected);
+    cr_assert(gpu->clear(slab.address() + kUnit / 2, 4096).ok());
+    for (Device::HostCopy& one : out)
+      one.device = slab.address() + kUnit / 2 +
+                   static_cast<std::uint64_t>(one.host - reinterpret_cast<std::byte*>(host.data()));
+    before = count_of("stand_in_copies");
+    cr_assert(gpu->to_device(out).ok());
+    cr_assert_leq(count_of("stand_in_copies") - before, calls);
+    const auto back = bytes_of(*gpu, slab);
+    cr_assert(std::equal(expected.begin(), expected.begin() + 4096, back.begin() + kUnit / 2));
+  }
+}
+
+Test(device_memory, rows_of_which_the_driver_makes_no_copy_are_copied_one_by_one) {
+  setenv("STAND_IN_NO_ROWS", "1", 1);
+  const auto gpu = device();
+  const Slab slab = Slab::create(gpu, kUnit).value();
+  const std::vector<std::uint8_t> values{1, 2, 3, 4};
+  cr_assert(gpu->to_device(slab.address(), values.data(), 4).ok());
+  const Run runs[] = {{slab.address(), slab.address() + 16, 1},
+                      {slab.address() + 2, slab.address() + 17, 1}};
+  cr_assert(gpu->copy(runs).ok());
+  const auto bytes = bytes_of(*gpu, slab);
+  cr_assert_eq(bytes[16], 1);
+  cr_assert_eq(bytes[17], 3);
+}

@@ -6,7 +6,8 @@
 // process may take; STAND_IN_MEMORY: a file of stand_in_gpus.h, which says how much each GPU has
 // for all processes that name it, until nobody has it open or mapped; STAND_IN_NO_PEER: memory of
 // another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be shared; STAND_IN_NO_RDMA: none can
-// be taken for network cards; STAND_IN_NO_KERNELS: no module loads; STAND_IN_HANGS: a file, and as
+// be taken for network cards; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS: matrices
+// are not copied; STAND_IN_HANGS: a file, and as
 // long as that is there, who takes memory hangs, and makes a file of its name with
 // ".now".
 #include <algorithm>
@@ -28,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/cuda_driver.h"
 #include "runtime/hash_ptx.h"
 #include "runtime/stand_in_gpus.h"
 #include "runtime/stand_in_ptx.h"
@@ -77,7 +79,7 @@ std::size_t for_network_cards = 0;                                // likewise: o
 std::map<unsigned long long, std::pair<std::size_t, int>> plain;  // cuMemAlloc()'s: bytes, GPU
 std::map<const char*, std::size_t> registered;   // the host's memory; guarded by mutex
 std::map<void*, Clock::time_point> works_until;  // by stream; guarded by mutex
-std::atomic<std::uint64_t> copied = 0, copied_staged = 0;
+std::atomic<std::uint64_t> copied = 0, copied_staged = 0, copies = 0;
 std::mutex queue_mutex;
 std::set<Stream*> streams;                  // guarded by queue_mutex
 std::set<Module*> modules;                  // likewise
@@ -190,6 +192,9 @@ unsigned long long stand_in_copied() { return copied; }
 // Likewise: of these, what was copied between the GPU and memory of the host that is not
 // registered.
 unsigned long long stand_in_copied_staged() { return copied_staged; }
+
+// Likewise: calls that copied.
+unsigned long long stand_in_copies() { return copies; }
 
 // Likewise: kernels that were launched.
 unsigned long long stand_in_launched() { return launched; }
@@ -332,20 +337,49 @@ int cuEventDestroy_v2(void* event) {
 int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, std::size_t bytes,
                          void* stream) {
   if (const int bad = drain(stream)) return bad;
+  ++copies;
   std::memmove(at(to), at(from), bytes);
   copied += bytes;
   return 0;
 }
 int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void* stream) {
   if (const int bad = drain(stream)) return bad;
+  ++copies;
   std::memcpy(to, at(from), bytes);
   count_copy(to, bytes);
   return 0;
 }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, void* stream) {
   if (const int bad = drain(stream)) return bad;
+  ++copies;
   std::memcpy(at(to), from, bytes);
   count_copy(from, bytes);
+  return 0;
+}
+int cuMemcpy2DAsync_v2(const swell::runtime::cuda::MatrixCopy* copy, void* stream) {
+  if (pushed == 0) return kNoContext;
+  if (const int bad = drain(stream)) return bad;
+  const auto start = [](const auto& end) -> char* {
+    const bool on_host = end.memory_type == 1;
+    if (end.memory_type != 2 && !on_host) return nullptr;
+    if (end.array != nullptr || (on_host ? end.device != 0 : end.host != nullptr)) return nullptr;
+    return static_cast<char*>(on_host ? end.host : at(end.device)) + end.y * end.pitch +
+           end.x_bytes;
+  };
+  char *const from = start(copy->from), *const to = start(copy->to);
+  const std::size_t least = std::min(copy->from.pitch, copy->to.pitch),
+                    most = std::max(copy->from.pitch, copy->to.pitch);
+  if (from == nullptr || to == nullptr || copy->row_bytes == 0 || copy->rows == 0 ||
+      least < copy->row_bytes || most > 0x7fffffff || std::getenv("STAND_IN_NO_ROWS") != nullptr)
+    return kInvalid;
+  ++copies;
+  for (std::size_t row = 0; row < copy->rows; ++row) {
+    char* const its = to + row * copy->to.pitch;
+    std::memmove(its, from + row * copy->from.pitch, copy->row_bytes);
+    if (copy->from.memory_type == 1) count_copy(from + row * copy->from.pitch, copy->row_bytes);
+    else if (copy->to.memory_type == 1) count_copy(its, copy->row_bytes);
+    else copied += copy->row_bytes;
+  }
   return 0;
 }
 int cuMemHostRegister_v2(void* bytes, std::size_t count, unsigned flags) {

@@ -82,6 +82,7 @@ SWELL_SAME(cuda::StreamDestroy, cuStreamDestroy_v2);
 SWELL_SAME(cuda::CopyWithin, cuMemcpyDtoDAsync_v2);
 SWELL_SAME(cuda::CopyToHost, cuMemcpyDtoHAsync_v2);
 SWELL_SAME(cuda::CopyToDevice, cuMemcpyHtoDAsync_v2);
+SWELL_SAME(cuda::CopyMatrix, cuMemcpy2DAsync_v2);
 SWELL_SAME(cuda::SetBytes, cuMemsetD8Async);
 SWELL_SAME(cuda::GetInfo, cuMemGetInfo_v2);
 SWELL_SAME(cuda::HostRegister, cuMemHostRegister);
@@ -113,6 +114,22 @@ SWELL_SAME(events::StreamIsCapturing, cuStreamIsCapturing);
 
 static_assert(passed_alike<cuda::Location, CUmemLocation>());
 static_assert(offsetof(cuda::Location, id) == offsetof(CUmemLocation, id));
+static_assert(passed_alike<cuda::MatrixCopy, CUDA_MEMCPY2D>());
+using MatrixEnd = cuda::MatrixCopy::End;
+constexpr std::size_t kMatrixTo = offsetof(cuda::MatrixCopy, to);
+static_assert(offsetof(MatrixEnd, y) == offsetof(CUDA_MEMCPY2D, srcY));
+static_assert(offsetof(MatrixEnd, memory_type) == offsetof(CUDA_MEMCPY2D, srcMemoryType));
+static_assert(offsetof(MatrixEnd, host) == offsetof(CUDA_MEMCPY2D, srcHost));
+static_assert(offsetof(MatrixEnd, device) == offsetof(CUDA_MEMCPY2D, srcDevice));
+static_assert(offsetof(MatrixEnd, array) == offsetof(CUDA_MEMCPY2D, srcArray));
+static_assert(offsetof(MatrixEnd, pitch) == offsetof(CUDA_MEMCPY2D, srcPitch));
+static_assert(kMatrixTo == offsetof(CUDA_MEMCPY2D, dstXInBytes));
+static_assert(kMatrixTo + offsetof(MatrixEnd, memory_type) ==
+              offsetof(CUDA_MEMCPY2D, dstMemoryType));
+static_assert(kMatrixTo + offsetof(MatrixEnd, pitch) == offsetof(CUDA_MEMCPY2D, dstPitch));
+static_assert(offsetof(cuda::MatrixCopy, row_bytes) == offsetof(CUDA_MEMCPY2D, WidthInBytes));
+static_assert(offsetof(cuda::MatrixCopy, rows) == offsetof(CUDA_MEMCPY2D, Height));
+static_assert(cuda::kHostMemory == CU_MEMORYTYPE_HOST);
 static_assert(passed_alike<cuda::AllocationProperties, CUmemAllocationProp>());
 static_assert(offsetof(cuda::AllocationProperties, type) == offsetof(CUmemAllocationProp, type));
 static_assert(offsetof(cuda::AllocationProperties, handle_types) ==
