@@ -349,10 +349,13 @@ int run(const Options& options) {
       return fail(good.error().while_doing(options.profile));
     observed = profile->plan;
   }
-  const perf::PerformanceModel perf(entry->model, *cluster, coefficients);
   const planner::ScaleSource source = options.coefficients.empty() && options.profile.empty()
                                           ? planner::ScaleSource::data_sheets
                                           : planner::ScaleSource::running_job;
+  // As the controller plans for jobs that have no profile yet.
+  if (options.grid && source == planner::ScaleSource::data_sheets && !planned->graph)
+    perf::expect_launches(coefficients, entry->model, *cluster);
+  const perf::PerformanceModel perf(entry->model, *cluster, coefficients);
   if (options.grid)
     return print_grid(perf, {entry->micro_batches, options.sizes, source, options.cells,
                              options.json, [end] { return Clock::now() >= end; }});

@@ -35,7 +35,7 @@ namespace {
 
 // A cell whose optimum needs more plans judged than these is left out, and counted.
 constexpr long kMostJudged = 30000;
-constexpr double kSame = 1.001;
+constexpr double kSame = 1.001, kNear = 1.05;
 
 double cpu_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 double memory_mb() {
@@ -187,8 +187,9 @@ struct Mean {
 struct Quality {
   Mean proxy, frontier, row, dp;  ///< throughput over the optimum's, a case
   Mean by_gpus[3];                ///< the best proxy on 4, 8 and 16 GPUs
-  int cells = 0, same = 0, unfinished = 0;
-  Mean gap;  ///< throughput of proxies over their cell's optimum where they differ
+  int cells = 0, same = 0, near = 0, unfinished = 0;
+  int few = 0, same_few = 0;  ///< of those with at most four stages
+  Mean gap;                   ///< throughput of proxies over their cell's optimum where they differ
   std::vector<std::pair<double, std::string>> worst;
   std::set<std::string> drawn;
 };
@@ -237,6 +238,10 @@ bool add_case(std::mt19937& random, bool verbose, Quality& quality) {
       continue;
     }
     ++quality.cells;
+    const bool is_few = cell.cell.stages <= 4;
+    quality.few += is_few ? 1 : 0;
+    quality.same_few += is_few && own <= found * kSame ? 1 : 0;
+    quality.near += own <= found * kNear ? 1 : 0;
     if (own <= found * kSame) ++quality.same;
     else quality.gap.add(found / own);
   }
@@ -326,11 +331,13 @@ int main(int argc, char** argv) {
     line("best plan of all frontiers", quality.frontier);
     line("that or incremental's, any GPUs", quality.row);
     line("data parallel, where it fits", quality.dp);
+    const auto percent = [](int part, int whole) { return 100.0 * part / std::max(1, whole); };
     std::printf(
-        "%d cells: the proxy is the optimum in %.1f %%; where not, %.4f of it; "
-        "%d cells had too many plans to judge\n",
-        quality.cells, 100.0 * quality.same / std::max(1, quality.cells), quality.gap.mean(),
-        quality.unfinished);
+        "%d cells: the proxy is the optimum in %.1f %% (with up to four stages in %.1f %%), within "
+        "5 %% of it in %.1f %%; where it is not the optimum, %.4f of it; %d more cells had too many "
+        "plans to judge\n",
+        quality.cells, percent(quality.same, quality.cells), percent(quality.same_few, quality.few),
+        percent(quality.near, quality.cells), quality.gap.mean(), quality.unfinished);
   }
   std::printf(
       "{\"up_to_64_s\":%.3f,\"up_to_1024_s\":%.3f,\"more_mb\":%.0f,\"cases\":%d,\"best_proxy\":%.4f,"
