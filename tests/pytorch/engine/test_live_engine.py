@@ -117,6 +117,23 @@ def test_state_on_a_gpu_goes_on_under_the_next_plan_bitwise(runs):
     assert set(there) == set(alone) and all(torch.equal(there[name], alone[name]) for name in alone)
 
 
+def test_it_leaves_by_a_checkpoint_where_it_is_asked_to_and_another_number_of_workers_goes_on(runs):
+    """As swellrun has it where the state of a new worker finds no room beside that of an old one."""
+    models.model(models.CONFIGS["gpt2"]())
+    reference = runs(False, "reference", "gpt2", "pipeline").fast().start(1).leave_well()
+    run = runs(True, "asked", "gpt2", "pipeline", "checkpoints").start(2).reach(3)
+    report = run.shrink(1)      # the one that stays hears it, too
+    assert report["committed"], report
+    run.reach(report["step"] + 2).ask().leave_well()
+    assert f"asked to leave: checkpoint at step {run.step()}" in run.said()
+    run.start(3).reach(run.step() + 3)
+    assert run.switch(4)["committed"]
+    run.reach(run.step() + 2).ask(1).leave_well()       # one of them: the others hear of it
+    run.fast().start(2).leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, STEPS + 1)), "a step is missing or was trained twice"
+    assert run.worlds() == [2, 1, 3, 4, 2] and run.curve() == reference.curve()
+
+
 def test_a_profile_from_a_gpu_yields_the_second_model(runs):
     models.model(models.CONFIGS["gpt2"]())
     run = runs(True, "profile", "gpt2", "pipeline", "on-gpu", steps=80).fast().start(2).leave_well()

@@ -119,7 +119,7 @@ class Engine:
         self._data: dict[str, Any] | None = None        # what the order of batches() depends on
         self._stream: Stream | None = None      # that batches() reads
         self._lock = FolderLock(directory) if directory is not None else None
-        self._agreement: Agreement | None = None        # where GPUs are given back by checkpoints
+        self._agreement: Agreement | None = None        # of leaving by a checkpoint
         self._save_fails = ""       # why the newest save failed
         self._bar = "Engine has no directory= for checkpoints, and swellrun no --elastic=mode=live" if directory is None else ""
         if not _native.is_live():
@@ -127,12 +127,21 @@ class Engine:
             if directory is not None:
                 _request.listen(leaves_at_once=True)
         self._begin(standing, session, live.NativeArena(session) if session is not None and _native.is_live() else Ordinary(), source)
-        if _request.under_swellrun() and not _native.is_live() and directory is not None:
+        if _request.under_swellrun() and directory is not None:
+            self._hear()
+
+    def _hear(self) -> None:
+        """Leave by a checkpoint where swellrun asks, in live mode too: where the state of a new worker finds no room, the job is resized so."""
+        stateful = {"optimizer": self.optimizer, **({"scheduler": self.scheduler} if self.scheduler is not None else {})}
+        why = readable(stateful)
+        if not _native.is_live():
             self._agreement = Agreement(cpu_group())
-            stateful = {"optimizer": self.optimizer, **({"scheduler": self.scheduler} if self.scheduler is not None else {})}
-            if why := readable(stateful):
+            if why:
                 self._bar = why
                 self._offer_sizes()
+        elif not why:       # else it stays live, as it does without a directory
+            self._agreement = Agreement(self._links.host)
+            _request.listen()
 
     def _stand(self, rank: int, world: int, decided: str | None = None) -> Standing:
         """What this worker is under the plan of an epoch; swellrun is told for which numbers of workers there is one.
@@ -465,6 +474,8 @@ class Engine:
             self._next = self._prepare()
         if action in (_native.Action.STOP, _native.Action.CHECKPOINT):
             self._try_to_save()
+        if action in (_native.Action.STOP, _native.Action.SWITCH):
+            self._end_agreement()
         if action is _native.Action.SWITCH and self._next is not None:
             self._stay(*self._next)
         elif action in (_native.Action.STOP, _native.Action.SWITCH):
@@ -501,6 +512,8 @@ class Engine:
             parameter.grad = None
         _staying.regroup(session, self.device)
         self._begin(standing, session, arena, sources.read(self.config))
+        if self._agreement is not None:
+            self._agreement = Agreement(self._links.host)
 
     def save(self) -> None:
         """Write a checkpoint of this step; nothing where no directory was given. Every worker calls it.
@@ -549,6 +562,15 @@ class Engine:
             _request.decline(why, self.world)
             return
         leave_with_checkpoint(self.steps, self._lock)
+
+    def _end_agreement(self) -> None:
+        """What is under way between the workers of this epoch ends."""
+        if self._agreement is None:
+            return
+        try:
+            self._agreement.end()
+        except RuntimeError as error:       # a worker was killed at the boundary
+            print(f"swell: rank {self.rank}: {error}", file=sys.stderr, flush=True)
 
     def _finish(self) -> None:
         """Training by batches() is over: whoever is asked to leave after it finds its end in a checkpoint."""
