@@ -226,6 +226,8 @@ void describe(V& v, Status& m) {
   v.optional("sizes", m.sizes, 1, kMany);
   v.optional("plan_refused", m.plan_refused);
   v.optional("start_s", m.start_s, 0.0, 1e9);
+  v.optional("lost_epoch", m.lost_epoch, 0, kMany);
+  v.optional("lost_s", m.lost_s, 0.0, 1e9);
 }
 template <typename V>
 void describe(V& v, Profile& m) {
@@ -347,6 +349,7 @@ template <typename V>
 void describe(V& v, WorkerSteps& m) {
   v.member("epoch", m.epoch, 0, kMany);
   v.member("steps", m.steps, std::int64_t{0}, std::numeric_limits<std::int64_t>::max());
+  v.optional("age_s", m.age_s, 0.0, 1e9);
 }
 template <typename V>
 void describe(V& v, WorkerExit& m) {

@@ -90,6 +90,9 @@ struct Status {
   std::vector<int> sizes;    ///< GPUs in all that the program can run on, rising; empty: any
   std::string plan_refused;  ///< why the plan that was asked for last is not run; empty: it is
   double start_s = 0;  ///< from the last start of all programs to their first step; 0: not known
+  int lost_epoch =
+      0;  ///< the change that led to this epoch cost `lost_s` of training; 0: not known
+  double lost_s = 0;
 };
 
 /// What the running epoch was seen to do, once all its ranks have reported, and again whenever it
@@ -268,6 +271,7 @@ struct WorkerSteps {
   static constexpr const char* type = "worker-steps";
   int epoch = 0;           ///< of the program, as WorkerStart gave it
   std::int64_t steps = 0;  ///< that it has made; rising
+  double age_s = 0;        ///< since it made the last one; 0: not known
 };
 
 /// The program has ended.

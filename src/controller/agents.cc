@@ -236,6 +236,16 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
   job.epoch = status.epoch;
   job.ordered.heard(job.is_settled(), status.epoch);
   job.workers = status.workers;
+  // The first word after a start of slurmctld may be of a change that was recorded before it.
+  if (job.lost_epoch >= 0 && status.lost_epoch > job.lost_epoch && events_.may_say(job.id, now))
+    events_.event(
+        "change-cost",
+        {{"job", job.id},
+         {"epoch", status.lost_epoch},
+         {"lost_s", status.lost_s},
+         {"reason", fmt::format("{:.2f} s of training, against usual steps", status.lost_s)}});
+  job.lost_s = status.lost_s;
+  job.lost_epoch = status.lost_epoch;
   std::string no_growth = shortened(status.no_growth, kMaxNoGrowth);
   if (job.no_growth != no_growth)
     events_.event("no-growth", {{"job", job.id}, {"reason", no_growth}});

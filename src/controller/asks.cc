@@ -244,6 +244,9 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
   if (!job.switched.empty()) say("live mode: " + job.switched);
+  if (job.lost_epoch > 0)
+    say(fmt::format("the change that led to epoch {} cost {:.2f} s of training", job.lost_epoch,
+                    job.lost_s));
   const redeploy::Measured way = job.way();
   const auto at = static_cast<double>(snapshot_.taken);
   const auto cost = redeploy::expected_cost(job.pauses, saved_.pauses, way,

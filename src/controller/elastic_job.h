@@ -39,6 +39,8 @@ struct ElasticJob {
   std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
   control::JobState state = control::JobState::allocated;
   int epoch = 0;
+  int lost_epoch = -1;  ///< the change that led to it cost `lost_s`; 0: none was measured
+  double lost_s = 0;
   int workers = 0;
   int gpus_per_worker = 1;
   std::optional<control::ConnectionId> agent;

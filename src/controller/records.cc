@@ -19,14 +19,28 @@ constexpr std::size_t kMaxParts = 4096;
 
 /// Events of EventLog that the history has too; others are of the controller or pass by.
 bool is_kept(std::string_view kind) {
-  static const std::set<std::string_view> kKinds = {
-      "agent-left",     "agent-lost",          "asked",
-      "cancel",         "companion-ended",     "companion-excessive",
-      "companion-lost", "companion-preempted", "companion-started",
-      "decided-by",     "events-left-out",     "grant",
-      "grant-expired",  "grant-refused",       "job-ended",
-      "job-started",    "model-refused",       "no-growth",
-      "plan",           "profile-refused",     "reclaim"};
+  static const std::set<std::string_view> kKinds = {"agent-left",
+                                                    "agent-lost",
+                                                    "asked",
+                                                    "cancel",
+                                                    "change-cost",
+                                                    "companion-ended",
+                                                    "companion-excessive",
+                                                    "companion-lost",
+                                                    "companion-preempted",
+                                                    "companion-started",
+                                                    "decided-by",
+                                                    "events-left-out",
+                                                    "grant",
+                                                    "grant-expired",
+                                                    "grant-refused",
+                                                    "job-ended",
+                                                    "job-started",
+                                                    "model-refused",
+                                                    "no-growth",
+                                                    "plan",
+                                                    "profile-refused",
+                                                    "reclaim"};
   return kKinds.contains(kind);
 }
 

@@ -337,6 +337,7 @@ void Agent::take_server_events() {
       machine_.starts_workers(now(), known->second, launches->what);
     } else if (const auto* made = std::get_if<control::WorkerSteps>(&event.message)) {
       machine_.made_steps(now(), made->epoch, static_cast<std::uint64_t>(made->steps));
+      take_steps(known->second, *made);
     } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {
       take_profile(known->second, *profile);
     }
@@ -344,7 +345,22 @@ void Agent::take_server_events() {
   }
 }
 
+/// The last step of the job's first node says what changes cost: it takes part in every epoch.
+void Agent::take_steps(WorkerId worker, const control::WorkerSteps& made) {
+  if (worker.node != 0) return;
+  const auto known = lost_.last();
+  lost_.passed(now() - made.age_s, made.epoch, static_cast<std::uint64_t>(made.steps));
+  if (lost_.last() == known) return;
+  say(fmt::format("the change that led to epoch {} cost {:.2f} s of training", lost_.last()->epoch,
+                  lost_.last()->lost_s));
+  tell(machine_.status());
+}
+
 void Agent::tell(control::Message message) {
+  if (auto* status = std::get_if<control::Status>(&message); status != nullptr && lost_.last()) {
+    status->lost_epoch = lost_.last()->epoch;
+    status->lost_s = lost_.last()->lost_s;
+  }
   if (link_) link_->send(std::move(message));
 }
 

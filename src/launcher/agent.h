@@ -18,6 +18,7 @@
 #include "launcher/controller_link.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/live_driver.h"
+#include "launcher/lost_time.h"
 #include "launcher/output_watch.h"
 #include "launcher/profile_book.h"
 
@@ -84,6 +85,7 @@ class Agent {
   void prepare_to_stop(bool is_slurm);
   void take_server_events();
   void take_controller_messages();
+  void take_steps(WorkerId worker, const control::WorkerSteps& made);
   void tell(control::Message message);
   void take_ended_children();
   bool ended_salloc(const Children::Ended& ended);
@@ -171,6 +173,7 @@ class Agent {
   bool requeues_ = false;
   const std::time_t began_ = std::time(nullptr);
   ProfileBook profiles_;
+  LostTime lost_;
   // live mode
   struct Keeper {
     std::string address, problem;

@@ -30,6 +30,17 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+double seconds_in(const action::Note& note, const char* part) {
+  const auto seconds = note.details.number_at(part, 0, 1e9);
+  return seconds ? *seconds : 0;
+}
+
+/// The step behind which the old programs of a switch stopped.
+std::uint64_t step_in(const action::Note& note) {
+  const auto step = note.details.integer_at("step", 0, std::numeric_limits<std::int64_t>::max());
+  return step ? static_cast<std::uint64_t>(*step) : 0;
+}
+
 /// For the history: nothing where training did not stand still.
 std::optional<control::Switched> switched_in(const action::Note& note) {
   const bool is_live = note.event == "switch-committed";
@@ -375,7 +386,12 @@ void Agent::carry_out(const action::Tell& tell) { this->tell(tell.message); }
 void Agent::carry_out(const action::Say& line) { say(line.line); }
 
 void Agent::carry_out(const action::Note& note) {
-  if (auto switched = switched_in(note)) tell(std::move(*switched));
+  if (auto switched = switched_in(note)) {
+    const double took_s =
+        switched->stopped_s + seconds_in(note, "prepare_s") + seconds_in(note, "wait_s");
+    lost_.changed(now() - took_s, switched->epoch, switched->mode == "live" ? step_in(note) : 0);
+    tell(std::move(*switched));
+  }
   if (!events_.is_open()) return;
   const double time =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

@@ -35,6 +35,8 @@ class RuntimeHost {
   bool ask_to_stop() const;
   /// The step of the training whose program runs here; 0: there is none.
   std::uint64_t step() const { return keeper_->step(); }
+  /// Seconds since it was made; 0: not known.
+  double step_age_s() const { return keeper_->step_age_s(); }
   /// As the keeper's; `epoch` is the runtime's.
   bool offer_next(std::uint64_t epoch, runtime::Variables variables, bool none_is_new) const {
     return keeper_->offer_next(epoch, std::move(variables), none_is_new);

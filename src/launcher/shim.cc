@@ -295,7 +295,10 @@ bool Shim::withdraw_staying(int signal) {
 
 bool Shim::pass_sizes() {
   const auto said = said_ ? said_->take_sizes() : std::nullopt;
-  if (const auto steps = said_ ? said_->take_steps() : std::nullopt) steps_.said = *steps;
+  if (const auto steps = said_ ? said_->take_steps() : std::nullopt) {
+    steps_.said = *steps;
+    steps_.said_at = Clock::now();
+  }
   return !said || client_->send(control::WorkerSizes{said->sizes, said->why}).ok();
 }
 
@@ -304,15 +307,17 @@ bool Shim::report_steps() {
   if (!reports_steps() || now < steps_.next_look) return true;
   steps_.next_look = now + kStepsPause;
   std::uint64_t steps = steps_.said;
+  double age_s = steps > 0 ? std::chrono::duration<double>(now - steps_.said_at).count() : 0;
   int epoch = runs_.rbegin()->first;
   if (runtime_ != nullptr && trains_ >= 0) {
+    age_s = runtime_->step_age_s();
     steps = runtime_->step();
     epoch = trains_;
   }
   if (steps == steps_.told && now < steps_.next_report) return true;
   steps_.told = steps;
   steps_.next_report = now + kStepsAgain;
-  return client_->send(control::WorkerSteps{epoch, static_cast<std::int64_t>(steps)}).ok();
+  return client_->send(control::WorkerSteps{epoch, static_cast<std::int64_t>(steps), age_s}).ok();
 }
 
 pid_t Shim::beside(int epoch) const {
@@ -332,6 +337,10 @@ bool Shim::reap() {
     // Of both epochs, then.
     if (staying_ && !withdraw_staying(WIFSIGNALED(*status) ? WTERMSIG(*status) : SIGKILL))
       return false;
+    if (runs_.size() == 1) {  // its last steps, which no look has seen
+      steps_.next_look = {};
+      if (!pass_sizes() || !report_steps()) return false;
+    }
     each = runs_.erase(each);
     status_ = *status;
     ++ended_;

@@ -128,6 +128,7 @@ class Shim {
   bool is_known_ = false;  ///< the agent has answered
   struct Steps {
     std::uint64_t said = 0;  ///< by the program that was started last
+    Clock::time_point said_at;
     std::uint64_t told = 0;
     Clock::time_point next_look, next_report;
   } steps_;

@@ -17,6 +17,9 @@ struct ControlPage {
   std::atomic<std::uint64_t> next;
   /// Written by the shim: the last epoch whose program has begun beside this one; 0: none.
   std::atomic<std::uint64_t> beside;
+  /// Written by the program before `step`: when it passed that boundary, in nanoseconds of the
+  /// host's steady clock; 0: an older libswell, which does not say it.
+  std::atomic<std::uint64_t> passed_ns;
 };
 /// As swell.h numbers what swell_step() returns.
 inline constexpr std::uint64_t kStopWish = 2, kCheckpointWish = 3;

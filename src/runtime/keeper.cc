@@ -303,6 +303,15 @@ bool Keeper::may_read_now(const Run& run, Memory memory) const {
                      [&](const Held& held) { return held.memory == memory && held.covers(run); });
 }
 
+double Keeper::step_age_s() const {
+  std::lock_guard lock(mutex_);
+  const std::uint64_t passed_ns =
+      program_ != nullptr ? store_.page().passed_ns.load(std::memory_order_relaxed) : 0;
+  if (passed_ns == 0) return 0;
+  const std::chrono::duration<double> passed(static_cast<double>(passed_ns) * 1e-9);
+  return std::max(0.0, (std::chrono::steady_clock::now().time_since_epoch() - passed).count());
+}
+
 Status Keeper::status() const {
   std::lock_guard lock(mutex_);
   Status status;

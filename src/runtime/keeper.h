@@ -82,6 +82,8 @@ class Keeper {
 
   /// The step of the state that is here; 0: it is new, or there is none.
   std::uint64_t step() const { return status().step; }
+  /// Seconds since the program that trains passed the boundary of that step; 0: not known.
+  double step_age_s() const;
   const std::string& unix_socket() const noexcept { return options_.unix_socket; }
   /// "address:port"; empty without TCP.
   const std::string& tcp_address() const noexcept { return tcp_; }

@@ -211,6 +211,10 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   if (auto observed = observe(step); !observed) return observed.error();
   if (!channel_) return Action::go_on;
   // In this order, as the shim sets stop_at and then reads step: one of both sees the other.
+  page().passed_ns.store(
+      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                 std::chrono::nanoseconds(1)),
+      std::memory_order_relaxed);
   page().step.store(step);
   const std::uint64_t stop_at = page().stop_at.load();
   if (stop_at != 0 && step >= stop_at) {

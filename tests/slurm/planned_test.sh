@@ -66,6 +66,12 @@ learnt() {
     within $patience in_history '.event == "plan" and (.details.plan.stages | length) > 0' || { swell history "$job" --json; return 1; }
 }
 check 'profile, coefficients, scale table, plan and pause are in the history' learnt
+cost_is_said() { # what its user, swell why and the history say is one figure
+  within $patience in_history '.event == "change-cost" and .details.lost_s >= 0' || { swell history "$job" --json; return 1; }
+  local said
+  said=$(grep -o 'the change that led to epoch 1 cost [0-9.]* s of training' "$work/$job.out") && swell why "$job" | grep -F "$said"
+}
+check 'what a change cost against usual steps is said in the output, by swell why and in the history' cost_is_said
 would_gain() { swell why "$job" --json | jq -e '(.scale | length) >= 2 and .scale[-1].samples_per_s > 1.5 * .scale[0].samples_per_s'; }
 check 'swell why says what more GPUs would bring' within $patience would_gain
 

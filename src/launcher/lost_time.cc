@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/lost_time.h"
+
+#include <algorithm>
+
+namespace swell::launcher {
+
+namespace {
+
+// Boundaries are heard of once a second.
+constexpr std::size_t kHeard = 64;
+// The usual duration of a step is that of so many steps at least, and of so many seconds.
+constexpr std::uint64_t kSteps = 5;
+constexpr double kSeconds = 2;
+// The first steps of a program are slower.
+constexpr std::uint64_t kSlowSteps = 3;
+
+template <typename P>
+bool is_long_enough(const P& from, const P& to) {
+  return to.step >= from.step + kSteps && to.at >= from.at + kSeconds;
+}
+template <typename P>
+double seconds_a_step(const P& from, const P& to) {
+  return (to.at - from.at) / static_cast<double>(to.step - from.step);
+}
+
+}  // namespace
+
+void LostTime::passed(double at, int epoch, std::uint64_t step) {
+  const Passed now{at, epoch, step};
+  if (step == 0) return;
+  if (!heard_.empty() && heard_.back().epoch == epoch && heard_.back().step >= step) return;
+  heard_.push_back(now);
+  if (heard_.size() > kHeard) heard_.pop_front();
+  if (change_ && epoch == change_->epoch) measure(now);
+}
+
+void LostTime::changed(double began, int epoch, std::uint64_t stopped_at) {
+  change_.reset();
+  const auto before = std::find_if(heard_.rbegin(), heard_.rend(), [&](const Passed& one) {
+    return one.at <= began && one.epoch < epoch;
+  });
+  if (before == heard_.rend()) return;
+  Change change{epoch, stopped_at, *before, 0, {}, {}};
+  for (auto from = before; from != heard_.rend() && from->epoch == before->epoch; ++from)
+    if (is_long_enough(*from, *before)) change.old_s = seconds_a_step(*from, *before);
+  if (change.old_s <= 0) return;
+  for (const Passed& one : heard_)
+    if (stopped_at == 0 && one.epoch == before->epoch)
+      change.stopped_at = std::max(change.stopped_at, one.step);
+  change_ = std::move(change);
+  for (const Passed& one : std::deque<Passed>(heard_))
+    if (change_ && one.epoch == epoch) measure(one);
+}
+
+void LostTime::measure(const Passed& now) {
+  Change& change = *change_;
+  if (!change.first) change.first = now;
+  const std::uint64_t begins =
+      now.step > change.stopped_at && change.first->step > change.stopped_at ? change.stopped_at
+                                                                             : change.first->step;
+  if (!change.usual) {
+    if (now.step >= begins + kSlowSteps) change.usual = now;
+    return;
+  }
+  if (!is_long_enough(*change.usual, now)) return;
+  const double new_s = seconds_a_step(*change.usual, now);
+  const auto steps = [](std::uint64_t from, std::uint64_t to) {
+    return static_cast<double>(to) - static_cast<double>(from);
+  };
+  const double lost = change.usual->at - change.before.at -
+                      steps(change.before.step, change.stopped_at) * change.old_s -
+                      steps(change.stopped_at, change.usual->step) * new_s;
+  last_ = Cost{change.epoch, std::max(0.0, lost)};
+  change_.reset();
+}
+
+}  // namespace swell::launcher
