@@ -11,13 +11,13 @@ namespace {
 constexpr std::size_t kHeard = 64;
 // The usual duration of a step is that of so many steps at least, and of so many seconds.
 constexpr std::uint64_t kSteps = 5;
-constexpr double kSeconds = 2;
+constexpr double kUsual_s = 2;
 // The first steps of a program are slower.
 constexpr std::uint64_t kSlowSteps = 3;
 
 template <typename P>
 bool is_long_enough(const P& from, const P& to) {
-  return to.step >= from.step + kSteps && to.at >= from.at + kSeconds;
+  return to.step >= from.step + kSteps && to.at >= from.at + kUsual_s;
 }
 template <typename P>
 double seconds_a_step(const P& from, const P& to) {
