@@ -38,6 +38,7 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   SwitchOutcome outcome;
   outcome.committed = report.committed;
   outcome.why = report.why;
+  outcome.lacks_room = report.lacks_room;
   outcome.phase = runtime::SwitchMachine::to_text(report.failed_in);
   outcome.is_silent = report.is_silent;
   outcome.summary = report.summary();

@@ -263,8 +263,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
       say("live mode: the programs stopped answering; they are resized by restarts: " +
           outcome.why);
       if (ordered_) refuse_plan("the programs stopped answering");
-    } else if (one.to_grow && outcome.why.find(runtime::kNoRoom) != std::string::npos &&
-               all_listen()) {
+    } else if (one.to_grow && outcome.lacks_room && all_listen()) {
       running.lacks_room = true;
       say(fmt::format("live mode: {}; the job grows by a restart", outcome.why));
     } else {

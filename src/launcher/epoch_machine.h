@@ -37,6 +37,7 @@ struct SwitchOutcome {
   std::string phase;              ///< of the first failure
   bool is_silent = false;         ///< the old programs did not stop at a step
   std::string why;                ///< empty: nothing failed
+  bool lacks_room = false;        ///< a GPU had too little memory, and nothing has moved
   std::string brief;              ///< for `swell jobs`, in few words
   std::string summary;            ///< one line for people
   std::vector<WorkerId> lost;     ///< whose shims did not answer the commit

@@ -99,6 +99,7 @@ runtime::SwitchReport LiveDriver::switch_one(runtime::Coordinator& coordinator, 
   failed.epoch = one.epoch;
   failed.failed_in = runtime::SwitchMachine::Phase::prepare;
   failed.why = report.error().message();
+  failed.lacks_room = report.error().shortage().has_value();
   return failed;
 }
 

@@ -36,6 +36,8 @@ struct SwitchReport {
   /// In chunks, and the first was begun: where it failed, the old epoch is gone, too, and a
   /// snapshot of the step is there.
   bool is_old_gone = false;
+  /// Nothing has moved since a GPU has no room for state of the new plan, in chunks either.
+  bool lacks_room = false;
   /// Shims that did not answer the commit: whether their programs train is not known.
   std::vector<Shim> lost;
   std::uint64_t epoch = 0, step = 0;

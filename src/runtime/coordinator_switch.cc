@@ -249,16 +249,30 @@ class Coordinator::Run {
         continue;
       const auto answer = channels_[who[i]].receive(deadline);
       if (!answer) machine_.failed(who[i], answer.error().message());
-      else if (answer->op != kDoneOp)
-        machine_.failed(who[i], over_.empty() || phase != Phase::prepare
-                                    ? Reader(answer->body).text(4096)
-                                    : fmt::format("{}; it is not made in chunks: {}", over_,
-                                                  Reader(answer->body).text(4096)));
+      else if (answer->op != kDoneOp) take_refusal(who[i], read_refusal(answer->body));
       else take_answer(who[i], answer->body);
     }
     // Last: a program whose shim refuses may have ended for it, and is why it is called off.
     if (polled.size() > who.size() && polled.back().revents != 0 && machine_.phase() == phase)
       machine_.veto(kCalledOff);
+  }
+
+  /// Where a GPU has no room for all at once, it is tried in chunks of what is free there.
+  void take_refusal(std::size_t shim, const Error& error) {
+    const bool prepares = machine_.phase() == Phase::prepare;
+    report_.lacks_room = report_.lacks_room || (prepares && error.shortage());
+    const bool tries_chunks =
+        prepares && error.shortage() && machine_.round() == 0 && why_no_chunks().empty();
+    if (!tries_chunks)
+      return machine_.failed(
+          shim, over_.empty() || !prepares
+                    ? error.message()
+                    : fmt::format("{}; it is not made in chunks: {}", over_, error.message()));
+    if (over_.empty()) over_ = error.message();
+    prepare_.max_extra_bytes = std::min(prepare_.max_extra_bytes, error.shortage()->free_bytes);
+    common_ = write_common(prepare_);
+    report_.max_extra_bytes = 0;
+    machine_.lacks_room(shim);
   }
 
   void take_answer(std::size_t shim, std::string_view body) {
@@ -354,6 +368,8 @@ class Coordinator::Run {
 
   SwitchReport finish(const std::vector<Shim>& to) {
     report_.committed = machine_.phase() == Phase::committed;
+    report_.lacks_room = report_.lacks_room && !report_.committed &&
+                         report_.failed_in == Phase::prepare && report_.why != kCalledOff;
     report_.why = machine_.why();
     report_.is_silent = machine_.phase() == Phase::aborted && report_.failed_in == Phase::quiesce &&
                         Clock::now() >= stopped_by_;

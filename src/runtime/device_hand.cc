@@ -294,8 +294,9 @@ Result<DeviceHand::Done> DeviceHand::run(const DeviceTask& task, int fd, const W
   Reader reader(message->body);
   const bool done = reader.get<std::uint8_t>() != 0;
   std::string said = reader.text(4096);
+  const auto shortage = get_shortage(reader);
   if (!reader.done()) return Error("what a program says of its GPU cannot be read");
-  if (!done) return Error(said);
+  if (!done) return Error(said, shortage);
   return Done{std::move(message->fd), std::move(said)};
 }
 
@@ -316,7 +317,7 @@ void DeviceHand::set_nccl(Result<std::string> its) {
 }
 
 Result<Descriptor> DeviceHand::create(std::uint64_t slab, std::uint64_t bytes) {
-  auto done = run({DeviceTask::Kind::create, slab, bytes, {}});
+  auto done = run({DeviceTask::Kind::create, slab, bytes, {Run()}});
   if (!done) return done.error();
   if (!done->fd) return Error("the program passed no descriptor of the memory that it took");
   return std::move(done->fd);

@@ -245,8 +245,9 @@ Result<std::uint64_t> Device::free_bytes() const {
 
 Error Device::no_room(std::uint64_t bytes) const {
   const auto left = free_bytes();
-  return Error(fmt::format("{} {}: {} bytes are needed, {} are free", kNoRoom, ordinal_, bytes,
-                           left ? std::to_string(*left) : "an unknown number"));
+  return Error(fmt::format("no room on GPU {}: {} bytes are needed, {} are free", ordinal_, bytes,
+                           left ? std::to_string(*left) : "an unknown number"),
+               Shortage{bytes, left ? *left : 0});
 }
 
 Result<void> Device::wait() const {

@@ -167,10 +167,13 @@ Result<void> DeviceState::serve(Channel& channel, const Message& message, const 
   if (task && task->kind == DeviceTask::Kind::cancel) return {};
   const auto done = task ? perform(*task, message, arena, [&] { return channel.has_news(); })
                          : Result<Done>(task.error());
-  return channel.send(
-      static_cast<std::uint16_t>(Op::task_done),
-      Writer().put<std::uint8_t>(done.ok()).text(done ? done->said : done.error().message()).take(),
-      done ? done->fd.get() : -1);
+  Writer answer;
+  answer.put<std::uint8_t>(done.ok()).text(done ? done->said : done.error().message());
+  // Shims of an earlier version do not read more.
+  if (!done && task && task->kind == DeviceTask::Kind::create && !task->runs.empty())
+    put_shortage(answer, done.error().shortage());
+  return channel.send(static_cast<std::uint16_t>(Op::task_done), answer.take(),
+                      done ? done->fd.get() : -1);
 }
 
 }  // namespace swell::runtime

@@ -16,7 +16,9 @@ namespace swell::runtime {
 /// arena.
 struct DeviceTask {
   enum class Kind : std::uint8_t {
-    create,     ///< take `bytes` as `slab`; the answer passes its descriptor
+    /// Take `bytes` as `slab`; the answer passes its descriptor. With any runs, which are ignored,
+    /// a refusal ends with what the GPU lacks, where that is the reason.
+    create,
     map,        ///< map the descriptor that comes along, `bytes`, as `slab`
     copy,       ///< runs on the GPU
     to_host,    ///< runs from the GPU to the arena

@@ -228,7 +228,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     default: reply = Error(fmt::format("a question of kind {} is not known", message.op));
   }
   return reply ? peer.channel.send(kDoneOp, *reply)
-               : peer.channel.send(kRefusedOp, Writer().text(reply.error().message()).take());
+               : peer.channel.send(kRefusedOp, write_refusal(reply.error()));
 }
 
 /// Opens UCX for one link: memory that it has registered with a card is forgotten with the link,

@@ -106,14 +106,14 @@ class Keeper {
     bool leaves = false;      ///< it has been told to stop
     Stays stays = Stays::no;  ///< whether its process can train with another plan
     std::uint64_t next = 0;   ///< the epoch that was offered to that process; 0: a new one's peer
-    std::string declined;     ///< why a new program cannot train here; empty: it has not said so
+    std::optional<Error> declined;  ///< why a new program cannot train here
     std::uint64_t step = 0;
   };
   /// What a program that stays is to prepare for.
   struct Next {
     std::uint64_t epoch = 0;
     Variables variables;
-    std::string declined;  ///< why it will not; empty: it has not said so
+    std::optional<Error> declined = {};  ///< why it will not
   };
   /// A step at which the program is to stand, without a switch.
   struct Agreed {
@@ -212,7 +212,7 @@ class Keeper {
   static Result<void> let_go_before(Staged& staged, DeviceHand* hand);
   Result<void> release_slabs(const Staged& staged, std::uint32_t chunk);
   Result<void> take_slabs(const Staged& staged, std::uint32_t chunk);
-  void note_gpu(Staged& staged) const;
+  std::uint64_t note_gpu(Staged& staged) const;
   void measure(Staged& staged) const;
   void lose_state();
   // keeper_snapshots.cc

@@ -169,15 +169,17 @@ Result<void> Keeper::take_slabs(const Staged& staged, std::uint32_t chunk) {
   return make_slabs(*hand, fresh, {});
 }
 
-/// Notes the larger of both states on the new program's GPU. REQUIRES: locked; nothing has been
-/// given back.
-void Keeper::note_gpu(Staged& staged) const {
+/// Notes the larger of both states on the new program's GPU. Returns by how much the new one is
+/// larger. REQUIRES: locked; nothing has been given back.
+std::uint64_t Keeper::note_gpu(Staged& staged) const {
   const Placement& placement = staged.placement;
   std::uint64_t next = 0;
   for (const SlabSize& size : placement.fresh_slabs) next += size.bytes;
   for (const std::uint64_t number : placement.kept_slabs)
     if (const Slabs::Slab* slab = store_.slabs().find(number); slab != nullptr) next += slab->bytes;
-  staged.larger_on_gpu = std::max(next, store_.slabs().held_bytes(placement.gpu));
+  const std::uint64_t held = store_.slabs().held_bytes(placement.gpu);
+  staged.larger_on_gpu = std::max(next, held);
+  return staged.larger_on_gpu - held;
 }
 
 /// Takes memory for pages of `fresh` that nothing comes to, as for padding.

@@ -65,12 +65,33 @@ GpuMemory Keeper::gpu_memory() {
   return memory;
 }
 
+namespace {
+
+/// Has the program give back what it has taken of `fresh` before `failed`. Returns the error; of a
+/// GPU without room, with all that is needed, and all that is free then.
+Error give_back(DeviceHand& hand, const std::vector<SlabSize>& fresh, std::uint64_t failed,
+                const Error& error) {
+  if (!error.shortage()) return error;
+  Shortage all{0, error.shortage()->free_bytes};
+  bool is_taken = true;
+  for (const SlabSize& size : fresh) {
+    all.needed_bytes += size.bytes;
+    if (size.slab == failed) is_taken = false;
+    if (!is_taken) continue;
+    if (auto good = hand.unmap(size.slab); !good) return good.error();
+    all.free_bytes += size.bytes;
+  }
+  return Error(error.message(), all);
+}
+
+}  // namespace
+
 /// Has the program take the memory that is new to it, and map what stays. REQUIRES: not locked.
 Result<void> Keeper::make_slabs(DeviceHand& hand, const std::vector<SlabSize>& fresh,
                                 const std::set<std::uint64_t>& kept) {
   for (const SlabSize& size : fresh) {
     auto fd = hand.create(size.slab, size.bytes);
-    if (!fd) return fd.error();
+    if (!fd) return give_back(hand, fresh, size.slab, fd.error());
     std::lock_guard lock(mutex_);
     store_.slabs().set(size.slab, std::move(*fd));
   }

@@ -90,9 +90,11 @@ Result<std::string> Keeper::tell_next(Peer& peer) {
 /// Answers the coordinator that waits for this process to be ready: it need not wait any longer.
 Result<std::string> Keeper::decline(Peer& peer, std::string_view body) {
   Reader reader(body);
-  std::string why = reader.text(kMaxWhy);
+  std::string text = reader.text(kMaxWhy);
+  const auto shortage = get_shortage(reader);
   std::lock_guard lock(mutex_);
-  if (!reader.done() || why.empty()) return Error("a program that declines an epoch says why");
+  if (!reader.done() || text.empty()) return Error("a program that declines an epoch says why");
+  Error why(std::move(text), shortage);
   // A new program, before it adopts: the one that trains goes on.
   const bool is_new = program_ != nullptr && program_ != &peer && peer.is_unix && peer.next == 0 &&
                       !peer.is_waiting && !peer.leaves;

@@ -32,16 +32,16 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
   Peer* peer = nullptr;
   // Where none trains, new programs begin, whatever one before them has declined.
   const bool trains = program_ != nullptr;
-  const auto why_declined = [&]() -> const std::string* {
-    if (trains && next_ && !next_->declined.empty()) return &next_->declined;
+  const auto why_declined = [&]() -> const Error* {
+    if (trains && next_ && next_->declined) return &*next_->declined;
     for (const auto& each : peers_)
-      if (trains && !each->declined.empty() && !each->channel.has_left()) return &each->declined;
+      if (trains && each->declined && !each->channel.has_left()) return &*each->declined;
     return nullptr;
   };
   changed_.wait_for(lock, limit, [&] {
     return stopping_ || (peer = waiting_program()) != nullptr || why_declined() != nullptr;
   });
-  if (const std::string* why = peer == nullptr ? why_declined() : nullptr) return Error(*why);
+  if (const Error* why = peer == nullptr ? why_declined() : nullptr) return *why;
   if (peer == nullptr)
     return Error(fmt::format("no program was ready within {} ms", limit.count()));
   return write(peer->entries);
@@ -139,6 +139,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
 
   const std::uint64_t digest = staged->digest, bound = plan.max_extra_bytes;
   std::shared_ptr<DeviceHand> hand, old_hand;
+  std::uint64_t growth_on_gpu = 0;
   const auto extra_bytes = stage(peer, std::move(staged), *from, *to, moves);
   if (!extra_bytes) return extra_bytes.error();
   if (*extra_bytes > bound) return write(Prepared{digest, *extra_bytes});
@@ -146,6 +147,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
     std::lock_guard lock(mutex_);
     if (staged_->program != nullptr) hand = staged_->program->hand;
     if (program_ != nullptr) old_hand = program_->hand;
+    if (hand != nullptr) growth_on_gpu = note_gpu(*staged_);
   }
   // Without the lock: the shims that are asked may be asking this one.
   Staged& own = *staged_;
@@ -175,6 +177,13 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   own.is_busy = false;
   changed_.notify_all();
   if (good.ok() && own.is_over) good = Error(kCalledOff);
+  if (!good && good.error().shortage() && own.chunks == 0 && !own.is_over) {
+    // The program waits on: it may be tried again in chunks, of what is free beside the new state.
+    Shortage shortage = *good.error().shortage();
+    shortage.free_bytes -= std::min(shortage.free_bytes, growth_on_gpu);
+    unstage();
+    return Error(good.error().message(), shortage);
+  }
   if (!good) {
     drop_staged();
     return good.error();

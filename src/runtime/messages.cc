@@ -363,12 +363,37 @@ Result<Guard> read_guard(std::string_view body) {
   return whole(reader, std::move(guard), "who keeps snapshots");
 }
 
+Writer& put_shortage(Writer& writer, const std::optional<Shortage>& shortage) {
+  return shortage ? writer.put(shortage->needed_bytes).put(shortage->free_bytes) : writer;
+}
+
+std::optional<Shortage> get_shortage(Reader& reader) {
+  if (reader.done()) return {};
+  Shortage shortage;
+  shortage.needed_bytes = reader.get<std::uint64_t>();
+  shortage.free_bytes = reader.get<std::uint64_t>();
+  return shortage;
+}
+
+std::string write_refusal(const Error& error) {
+  Writer writer;
+  writer.text(error.message());
+  return put_shortage(writer, error.shortage()).take();
+}
+
+Error read_refusal(std::string_view body) {
+  Reader reader(body);
+  std::string why = reader.text(kMaxText);
+  auto shortage = get_shortage(reader);
+  return Error(std::move(why), reader.done() ? shortage : std::nullopt);
+}
+
 Result<Message> ask(Channel& channel, Op op, std::string_view body, Deadline deadline) {
   if (auto sent = channel.send(static_cast<std::uint16_t>(op), body); !sent) return sent.error();
   auto answer = channel.receive(deadline);
   if (!answer) return answer.error();
   if (answer->op == kDoneOp) return answer;
-  if (answer->op == kRefusedOp) return Error(Reader(answer->body).text(kMaxText));
+  if (answer->op == kRefusedOp) return read_refusal(answer->body);
   return Error(fmt::format("an answer of kind {} came; only done or refused is one", answer->op));
 }
 

@@ -27,9 +27,10 @@ enum class Op : std::uint16_t {
   stays = 7,             ///< {} -> {}: it can train on with another plan, in the same process
   stays_if = 29,         ///< {} -> {}: it can where no program of the next epoch is new
   takes_snapshots = 30,  ///< {} -> {}: it takes snapshots, every N steps
-  next = 8,        ///< {}, on a connection for the next epoch -> {the variables of its program}
-  decline = 35,    ///< {why text}, after it was told to prepare: it will not train on there -> {}
-  device = 9,      ///< {its GPU text, granularity u64}, before it declares tensors on that -> {}
+  next = 8,      ///< {}, on a connection for the next epoch -> {the variables of its program}
+  decline = 35,  ///< {why text[, needed u64, free u64]}, after it was told to prepare: it will not
+                 ///< train on there -> {}
+  device = 9,    ///< {its GPU text, granularity u64}, before it declares tensors on that -> {}
   task_done = 28,  ///< of a DeviceTask: {1: done u8, why not text}, and a descriptor; no answer
   // The coordinator asks a shim.
   status = 10,      ///< {} -> Status
@@ -66,8 +67,6 @@ enum class AgreeAnswer : std::uint8_t {
 };
 /// What a program is told that waits for an epoch that does not come.
 inline constexpr const char* kCalledOff = "the switch was called off";
-/// In the reason of a switch that failed since a GPU has too little memory.
-inline constexpr const char* kNoRoom = "no room on GPU";
 /// Why there is nothing to recover. No program was asked for anything, then.
 inline constexpr const char* kNoSnapshot = "no snapshot has every rank's part";
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;
@@ -210,6 +209,14 @@ Result<Adopted> read_adopted(std::string_view body);
 Result<std::vector<Snapshot>> read_snapshots(std::string_view body);
 Result<Kept> read_kept(std::string_view body);
 Result<Guard> read_guard(std::string_view body);
+
+/// A refusal's body: {why text, and where memory of a GPU is the reason: needed u64, free u64}.
+std::string write_refusal(const Error& error);
+/// Adds what an Error says of memory of a GPU to a message whose last part that is.
+Writer& put_shortage(Writer& writer, const std::optional<Shortage>& shortage);
+/// The same; nothing where the message ends already.
+std::optional<Shortage> get_shortage(Reader& reader);
+Error read_refusal(std::string_view body);
 
 /// Sends a question and waits for its answer; a refusal is an error with its sentence.
 Result<Message> ask(Channel& channel, Op op, std::string_view body,

@@ -45,12 +45,13 @@ Result<std::unique_ptr<Session>> Session::next() const {
   return made;
 }
 
-Result<void> Session::decline(const std::string& why) {
-  if (auto told =
-          ask_shim(Op::decline, Writer().text(why).take(), within(std::chrono::seconds(10)));
-      !told)
-    return told.error();
-  return {};
+Result<void> Session::decline(const Error& why) {
+  auto told = ask_shim(Op::decline, write_refusal(why), within(std::chrono::seconds(10)));
+  // A shim of an earlier version knows the sentence alone.
+  if (!told && !is_lost_ && why.shortage())
+    told = ask_shim(Op::decline, Writer().text(why.message()).take(),
+                    within(std::chrono::seconds(10)));
+  return told ? Result<void>() : told.error();
 }
 
 Result<void> Session::offer() {

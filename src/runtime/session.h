@@ -37,7 +37,7 @@ class Session {
   /// A session of this process for the epoch that is being prepared. An error: none is, any more.
   Result<std::unique_ptr<Session>> next() const;
   /// Says that this process cannot train in the epoch for which it was to prepare.
-  Result<void> decline(const std::string& why);
+  Result<void> decline(const Error& why);
   /// Of next(): says that all is registered; adopt() then waits for the answer.
   Result<void> offer();
   bool has_offered() const noexcept { return has_offered_; }

@@ -295,6 +295,19 @@ int swell_next(const swell_session_t* session, swell_session_t** next);
 int swell_decline(swell_session_t* session, const char* why);
 
 /**
+ * Say the same where a GPU has no room for the state. Where all programs handle the restart
+ * signal, the job is then resized by a restart at once.
+ *
+ * @param [in] session, why   As for swell_decline().
+ * @param [in] needed_bytes   That the state takes on the GPU.
+ * @param [in] free_bytes     That are free there.
+ *
+ * @return As swell_decline().
+ */
+int swell_lacks_room(swell_session_t* session, const char* why, uint64_t needed_bytes,
+                     uint64_t free_bytes);
+
+/**
  * Say that all tensors of the next epoch are registered. Waits for the shim's answer, at most 30 s
  * and mostly far below a step, and not for the switch: train on with the other session. A switch
  * that is called off is not told; the next one begins with SWELL_PREPARE again.

@@ -244,15 +244,26 @@ SWELL_EXPORT int swell_next(const swell_session_t* session, swell_session_t** ne
   });
 }
 
-SWELL_EXPORT int swell_decline(swell_session_t* session, const char* why) {
+static int decline(swell_session_t* session, const char* why,
+                   std::optional<swell::Shortage> shortage) {
   if (session == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
     if (why == nullptr || *why == 0) return fail(session, EINVAL, "swell_decline() needs a reason");
-    const auto declined = session->session->decline(std::string(why, strnlen(why, 400)));
+    const auto declined =
+        session->session->decline(swell::Error(std::string(why, strnlen(why, 400)), shortage));
     if (declined) return 0;
     return fail(session, session->session->is_lost() ? ECONNRESET : EINVAL,
                 declined.error().message());
   });
+}
+
+SWELL_EXPORT int swell_decline(swell_session_t* session, const char* why) {
+  return decline(session, why, {});
+}
+
+SWELL_EXPORT int swell_lacks_room(swell_session_t* session, const char* why, uint64_t needed_bytes,
+                                  uint64_t free_bytes) {
+  return decline(session, why, swell::Shortage{needed_bytes, free_bytes});
 }
 
 SWELL_EXPORT int swell_offer(swell_session_t* next) {

@@ -55,6 +55,12 @@ void SwitchMachine::prepared(std::size_t shim, const Prepared& answer) {
   count(shim);
 }
 
+void SwitchMachine::lacks_room(std::size_t shim) {
+  if (phase_ != Phase::prepare || prepares_in_chunks_ || answered_[shim]) return;
+  use_chunks();
+  count(shim);
+}
+
 void SwitchMachine::quiesced(std::size_t shim, std::uint64_t step, bool is_late) {
   if (phase_ != Phase::quiesce || answered_[shim]) return;
   if (is_late || (step != kNoStep && step_ != kNoStep && step != step_)) is_uneven_ = true;

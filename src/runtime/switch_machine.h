@@ -48,6 +48,9 @@ class SwitchMachine {
 
   /// Has all prepare again once all have answered. REQUIRES: the phase is prepare.
   void use_chunks() noexcept { in_chunks_ = true; }
+  /// The shim has no room for all at once: the same. REQUIRES: the phase is prepare, in its first
+  /// round.
+  void lacks_room(std::size_t shim);
   bool in_chunks() const noexcept { return in_chunks_; }
   /// Of the second round of prepare.
   std::uint32_t chunks() const noexcept { return chunks_; }

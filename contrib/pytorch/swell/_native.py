@@ -111,6 +111,8 @@ def _load(path: str) -> ctypes.CDLL:
         loaded.swell_variable.restype, loaded.swell_variable.argtypes = ctypes.c_char_p, [pointer, ctypes.c_char_p]
     if hasattr(loaded, "swell_decline"):        # else a switch waits for its time
         loaded.swell_decline.argtypes = [pointer, ctypes.c_char_p]
+    if hasattr(loaded, "swell_lacks_room"):     # else a lack of room is a reason like any other
+        loaded.swell_lacks_room.argtypes = [pointer, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64]
     if hasattr(loaded, "swell_make_room"):      # else no program gives its cache back
         loaded.swell_make_room.argtypes = [pointer]
     version = loaded.swell_api_version()
@@ -198,12 +200,15 @@ class Session:
             raise NativeError(-code, self._library.swell_last_error(None).decode(errors="replace"))
         return made
 
-    def decline(self, why: str) -> bool:
+    def decline(self, why: str, *, room: tuple[int, int] | None = None) -> bool:
         """Say that this process cannot train in the epoch that PREPARE told of, or, before adopt() and beside a process that trains, in its own:
         the switch is called off at once. Returns whether that was heard.
 
+        room: the bytes that are needed and free where a GPU has too little memory.
         A library or a shim of an earlier version does not know that, and waits until the switch has taken too long.
         """
+        if room is not None and hasattr(self._library, "swell_lacks_room"):
+            return bool(self._library.swell_lacks_room(self._session, why.encode(), *room) == 0)
         return hasattr(self._library, "swell_decline") and bool(self._library.swell_decline(self._session, why.encode()) == 0)
 
     def offer(self) -> None:

@@ -91,12 +91,17 @@ def room_on(device: torch.device, count: int, dtype: torch.dtype) -> torch.Tenso
 
 
 class NoRoom(Exception):
-    """A GPU has too little memory for the state beside what is there."""
+    """A GPU has too little memory for the state beside what is there. room: the bytes that are needed and free."""
+
+    def __init__(self, why: str, room: tuple[int, int]) -> None:
+        super().__init__(why)
+        self.room = room
 
 
 def no_room(device: torch.device, needed: int) -> NoRoom:
-    """Says in one sentence what does not fit; swellrun knows it by its first words."""
-    return NoRoom(f"no room on GPU {gpu_of(device)}: {needed} bytes are needed, {free_on(device)} are free")
+    """Says in one sentence what does not fit."""
+    free = free_on(device)
+    return NoRoom(f"no room on GPU {gpu_of(device)}: {needed} bytes are needed, {free} are free", (needed, free))
 
 
 def free_on(device: torch.device) -> int:

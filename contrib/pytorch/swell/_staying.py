@@ -19,7 +19,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from swell._native import Session
-from swell._slots import Unsupported, gpu_of
+from swell._slots import NoRoom, Unsupported, gpu_of
 
 __all__ = ["decline", "give_way", "other_groups", "regroup", "regroup_ddp", "why_not"]
 
@@ -63,15 +63,19 @@ def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups:
     return ""
 
 
-def decline(session: Session, rank: int, why: str) -> None:
+def decline(session: Session, rank: int, why: str | Exception) -> None:
     """Do not stay in the epoch that PREPARE told of: the workers leave for it, and start anew."""
     print(f"swell: rank {rank}: {why}: this worker cannot stay, and all start anew", file=sys.stderr, flush=True)
-    session.decline(why)
+    _say(session, why)
 
 
-def give_way(session: Session, rank: int, why: str) -> None:
+def _say(session: Session, why: str | Exception) -> bool:
+    return session.decline(str(why), room=why.room if isinstance(why, NoRoom) else None)
+
+
+def give_way(session: Session, rank: int, why: str | Exception) -> None:
     """Have the one beside this new process train on, and wait to be ended. Returns where none trains."""
-    if not session.decline(why):
+    if not _say(session, why):
         return
     print(f"swell: rank {rank}: {why}: the workers that train go on", file=sys.stderr, flush=True)
     while True:

@@ -310,7 +310,7 @@ class LiveState:
             return made
         except (Unsupported, NoRoom, TypeError, OSError) as error:
             if not isinstance(error, NativeError) or error.errno != errno.ECANCELED:
-                _staying.decline(self.session, self.rank, str(error))
+                _staying.decline(self.session, self.rank, error)
             return None
 
     # ---- at each boundary
@@ -408,7 +408,7 @@ def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mappi
         why = str(error)
     except NoRoom as error:
         assert session is not None
-        _staying.give_way(session, rank, str(error))
+        _staying.give_way(session, rank, error)
         raise
     can = torch.tensor([int(live is not None)], dtype=torch.int32)
     if group is not None:

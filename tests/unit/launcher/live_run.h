@@ -84,10 +84,12 @@ struct Run {
     outcome.summary = "epoch at step 7";
     event([&] { machine.switched(now, epoch, outcome); });
   }
-  void aborted(int epoch, bool is_silent = false, const std::string& why = "it broke") {
+  void aborted(int epoch, bool is_silent = false, const std::string& why = "it broke",
+               bool lacks_room = false) {
     SwitchOutcome outcome;
     outcome.why = outcome.summary = why;
     outcome.is_silent = is_silent;
+    outcome.lacks_room = lacks_room;
     event([&] { machine.switched(now, epoch, outcome); });
   }
   /// Its owner asks for a plan of two stages over the two workers, `first` layers in the first one.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/gpu_job.h"
+#include "runtime/stand_in_gpus.h"
 
 using namespace gpu_jobs;
 
@@ -379,4 +380,41 @@ Test(device_chunks, without_snapshots_it_is_refused_and_the_old_epoch_trains_on,
   cr_assert_neq(report.why.find("the program takes no snapshots"), std::string::npos, "%s",
                 report.why.c_str());
   wait_for_steps(job.live, 0, job.live.status(0).step);
+}
+
+Test(device_chunks, what_a_gpu_has_no_room_for_at_once_is_made_in_chunks_of_what_is_free,
+     .timeout = 300) {
+  Job job;
+  const std::string file = job.live.folder() + "/gpus";
+  constexpr std::uint64_t kFree = 8 * kMiB;  // below the state, and far below the bound
+  stand_in::Gpus::make(file, kState + kFree);
+  job.variables = {"STAND_IN_MEMORY=" + file};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  cr_assert_gt(options().max_extra_bytes, kState);
+  job.begin_swap(coordinator);
+  const auto report = job.swap(coordinator);
+  cr_assert(report.committed && !report.lacks_room, "%s", report.summary().c_str());
+  cr_assert_geq(report.chunks, 3, "%s", report.summary().c_str());
+  cr_assert(report.max_extra_bytes > 0 && report.max_extra_bytes <= kFree, "%s",
+            report.summary().c_str());
+  job.end_well(report);
+}
+
+Test(device_chunks, what_finds_no_room_in_chunks_either_is_refused_with_the_first_reason,
+     .timeout = 300) {
+  Job job;
+  const std::string file = job.live.folder() + "/gpus";
+  stand_in::Gpus::make(file, kState);  // not one byte is free
+  job.variables = {"STAND_IN_MEMORY=" + file};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  job.begin_swap(coordinator);
+  const auto report = job.swap(coordinator);
+  cr_assert(!report.committed && !report.is_old_gone && report.lacks_room, "%s",
+            report.summary().c_str());
+  cr_assert(
+      report.why.find("no room on GPU 0: 4194304 bytes are needed, 0 are free; it is not made "
+                      "in chunks: ") != std::string::npos,
+      "%s", report.why.c_str());
+  const std::uint64_t step = job.live.status(0).step;
+  wait_for_steps(job.live, 0, step + 3);
 }

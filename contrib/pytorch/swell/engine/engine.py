@@ -501,7 +501,7 @@ class Engine:
             return standing, session, arena
         except (ValueError, LookupError, OSError, NoRoom) as error:
             if getattr(error, "errno", None) != errno.ECANCELED:
-                _staying.decline(self._session, self.rank, str(error))
+                _staying.decline(self._session, self.rank, error)
             return None
 
     def _stay(self, standing: Standing, session: _native.Session, arena: live.NativeArena) -> None:

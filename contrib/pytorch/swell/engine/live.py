@@ -61,7 +61,7 @@ class NativeArena:
             try:
                 self.register(requests, device)
             except NoRoom as error:
-                _staying.give_way(self._session, dist.get_rank() if dist.is_initialized() else 0, str(error))
+                _staying.give_way(self._session, dist.get_rank() if dist.is_initialized() else 0, error)
                 raise
         self.epoch = adopt(self._session)
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
