@@ -319,6 +319,7 @@ void describe(V& v, WorkerHello& m) {
   v.member("step", m.step);
   v.optional("build", m.build);
   v.optional("one_program", m.one_program);
+  v.optional("misfit", m.misfit);
 }
 template <typename V>
 void describe(V& v, WorkerNotice& m) {

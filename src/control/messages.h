@@ -30,11 +30,6 @@ using JobId = std::uint32_t;
 /// The comment by which a companion shows its grant to job_submit/swell, followed by the nonce.
 inline constexpr const char* kGrantComment = "swell-grant=";
 
-/// Why a companion is refused, or given back, that came without its grant: for people.
-inline constexpr const char* kGrantTaken =
-    "another plugin of job_submit took the grant from its comment (put swell first in "
-    "JobSubmitPlugins)";
-
 /// Where a job stands in a reconfiguration (docs/architecture.md, "Journeys").
 enum class JobState { allocated, warming, ready, switching, active, draining, released };
 const char* to_text(JobState state) noexcept;  ///< "ALLOCATED", "WARMING", ...
@@ -223,6 +218,8 @@ struct WorkerHello {
   /// Live mode: why its GPUs take one program at a time (core/compute_mode.h); empty: they take
   /// more.
   std::string one_program;
+  /// How its step differs from what swellrun asked srun for, for people; empty: it does not.
+  std::string misfit;
 };
 
 /// The program of this worker was told something by Slurm that concerns the whole job.

@@ -18,7 +18,12 @@ namespace swell::controller {
 
 using control::ExpansionPlace;
 using control::kGrantComment;
-using control::kGrantTaken;
+
+/// Why a companion is refused that came without its grant: for people.
+inline constexpr const char* kGrantTaken =
+    "the grant is not in its comment any more: a cli_filter of the site (which must leave jobs "
+    "alone whose name begins with \"swell-\") or a plugin of job_submit took it out (put swell "
+    "first in JobSubmitPlugins)";
 
 /// What of a submission matters to Swell, in plain types. Counts are 0 where the user gave none.
 struct SubmitRequest {

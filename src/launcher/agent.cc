@@ -307,7 +307,16 @@ void Agent::take_server_events() {
         continue;
       }
       if (hello->build != control::build()) {
-        refuse(worker, hello->build);
+        refuse(worker,
+               fmt::format("{} has Swell {}, this is {}: install one version of it on all nodes",
+                           nodes_[worker.node].name,
+                           hello->build.empty() ? "of an older version" : hello->build,
+                           control::build()));
+        server_->close(event.connection);
+        continue;
+      }
+      if (!hello->misfit.empty()) {
+        refuse(worker, hello->misfit, hello->misfit);
         server_->close(event.connection);
         continue;
       }
@@ -364,14 +373,12 @@ void Agent::tell(control::Message message) {
   if (link_) link_->send(std::move(message));
 }
 
-/// A worker of another version of Swell, whose shim would not understand those of the others.
-void Agent::refuse(WorkerId worker, const std::string& build) {
+/// Ends the worker's step, which cannot be used; `why` is said once for all of its workers.
+void Agent::refuse(WorkerId worker, const std::string& why, const std::string& misfit) {
   const JobId job = node_job_[worker.node];
-  if (!other_builds_.insert(job).second) return;
-  say(fmt::format("{} has Swell {}, this is {}: install one version of it on all nodes",
-                  nodes_[worker.node].name, build.empty() ? "of an older version" : build,
-                  control::build()));
-  machine_.step_ended(now(), job, {1, 0});
+  if (!refused_.insert(job).second) return;
+  if (misfit.empty() || job == setup_.hello.job) say(why);  // the machine says why others go back
+  machine_.step_ended(now(), job, {1, 0}, misfit);
 }
 
 void Agent::take_controller_messages() {

@@ -99,7 +99,7 @@ class Agent {
   bool asks_for_slurmctld(const Step& step, const Exit& exit);
   void answered(const Failed& failed, const Children::Ended& config);
   void launch_later(Step step, const Exit& exit, const char* why, double pause_s);
-  void refuse(WorkerId worker, const std::string& build);
+  void refuse(WorkerId worker, const std::string& why, const std::string& misfit = {});
   // agent_end.cc
   void look_at_output(double now);
   void look_at_limit(double now);
@@ -184,7 +184,7 @@ class Agent {
   bool told_of_tmp_ = false, told_of_memory_ = false;
   std::set<std::string> told_notes_;  ///< of ways that are slower than was asked for
   std::map<int, WorkerNode> nodes_;
-  std::set<JobId> other_builds_;  ///< the job's own, or companions, with shims of another version
+  std::set<JobId> refused_;  ///< the job's own, or companions, whose shims cannot be used
   std::map<std::string, cluster::NodeDescription> descriptions_;  ///< of nodes that publish one
   /// Waits until the keepers of its workers listen.
   std::variant<std::monostate, action::BeginLive, action::SwitchLive> live_order_;

@@ -100,8 +100,9 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
     else if (!first) command.push_back("--input=none");
     if ((!first || is_shared) && !options.own_open_mode) command.push_back("--open-mode=append");
     if (companion) command.push_back("--mem=0");
-    command.insert(command.end(), {shim.program, "--agent",
-                                   fmt::format("{}:{}", shim.host, shim.port), "--nodes", known});
+    command.insert(command.end(),
+                   {shim.program, "--agent", fmt::format("{}:{}", shim.host, shim.port), "--nodes",
+                    known, "--workers", std::to_string(workers)});
     if (!shim.munge_socket.empty())
       command.insert(command.end(), {"--munge-socket", shim.munge_socket});
     if (shim.gives_input) command.insert(command.end(), {"--input", "kept"});

@@ -64,7 +64,9 @@ Result<void> check_companion(std::string_view shown, control::JobId companion,
   for (const std::string_view line : lines)
     if (line.starts_with("AdminComment=") && !tag) tag = control::Tag::find(line);
   if (!tag || tag->number("parent") != std::int64_t{parent} || tag->get("grant") != offer.nonce)
-    return Error(control::kGrantTaken);
+    return Error(
+        "another plugin of job_submit changed its AdminComment (it must leave jobs alone whose "
+        "name begins with \"swell-\")");
   const auto changed = [](const char* what, const std::string& to, const std::string& from) {
     return Error(
         fmt::format("another plugin of job_submit changed its {} from \"{}\" to \"{}\" (it must "

@@ -142,7 +142,8 @@ class EpochMachine {
   void lost(double now, WorkerId worker);  ///< its connection has closed
   void notice(double now, WorkerId worker, int signal);  ///< Slurm signalled its step
   // steps and companions
-  void step_ended(double now, JobId job, Exit exit);
+  /// `misfit` not empty: srun made a step that cannot be used, for that reason.
+  void step_ended(double now, JobId job, Exit exit, const std::string& misfit = {});
   void allocated(double now, const std::vector<Granted>& results);
   void released(double now, JobId companion);
   // controller

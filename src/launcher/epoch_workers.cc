@@ -245,7 +245,7 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
   end(now, 0, std::nullopt);
 }
 
-void EpochMachine::step_ended(double now, JobId job, Exit exit) {
+void EpochMachine::step_ended(double now, JobId job, Exit exit, const std::string& misfit) {
   if (is<Over>()) return;
   if (job == settings_.job) {
     // Its shims stay until they are let go: srun could not start them, or was ended.
@@ -253,10 +253,14 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit) {
     return finish();
   }
   if (companion(job) == nullptr) return advance(now);  // it was let go before
-  if (puts_off([=, this](double later) { step_ended(later, job, exit); }, true)) return;
-  if (const HeldCompanion* found = companion(job);
-      found != nullptr && !found->reclaimed && !is<Ending>())
+  if (puts_off([=, this](double later) { step_ended(later, job, exit, misfit); }, true)) return;
+  if (HeldCompanion* found = companion(job);
+      found != nullptr && !found->reclaimed && !is<Ending>() && !misfit.empty()) {
+    pause_growth(now, misfit, true);
+    give_back(now, *found, misfit);
+  } else if (found != nullptr && !found->reclaimed && !is<Ending>()) {
     lose(now, job, "its step ended");
+  }
   advance(now);
 }
 

@@ -84,6 +84,7 @@ bool Shim::hello() {
   message.step = own_step();
   message.build = control::build();
   message.one_program = options_.one_program;
+  message.misfit = options_.misfit;
   // Held until the program has ended, so that nobody else is given the port before it listens.
   if (port_.number() == 0) {
     if (auto port = HeldPort::take()) port_ = std::move(*port);

@@ -36,6 +36,7 @@ class Shim {
     /// Given to the program of each epoch as its standard input; none: the shim's own.
     std::optional<SpooledInput> input;
     std::string one_program;  ///< why its GPUs take no second program; empty: they do
+    std::string misfit;       ///< as in WorkerHello
     /// Connects to the agent again; may be empty.
     std::function<Result<std::unique_ptr<control::Client>>()> reconnect;
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell-worker: the task of a step (launcher::Shim). Not for people.
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -23,6 +24,7 @@
 #include "launcher/signals.h"
 #include "launcher/spooled_input.h"
 #include "launcher/standard_files.h"
+#include "launcher/step_fit.h"
 
 namespace {
 
@@ -40,6 +42,7 @@ constexpr double kInput_s = 30;  // srun has forwarded all of standard input
 struct Arguments {
   std::string host, nodes, munge_socket, network = "auto";
   int port = 0;
+  int workers = 0;  ///< on each of `nodes`
   bool keeps_input = false, live = false;
   char** program = nullptr;
 };
@@ -60,6 +63,8 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
       arguments.port = number(value.c_str() + value.rfind(':') + 1);
     } else if (name == "--nodes") {
       arguments.nodes = value;
+    } else if (name == "--workers") {
+      arguments.workers = number(value.c_str());
     } else if (name == "--munge-socket") {
       arguments.munge_socket = value;
     } else if (name == "--switch-network") {
@@ -84,6 +89,9 @@ int number_of(const std::string& nodes, const std::string& node) {
              : number(
                    list.substr(at + key.size(), list.find(',', at + 1) - at - key.size()).c_str());
 }
+
+/// The first number in such a list.
+int first_of(const std::string& nodes) { return number(nodes.c_str() + nodes.find('=') + 1); }
 
 /// Ends as the program did, so that Slurm says of the task what it would say of the program.
 [[noreturn]] void end_like(int status) {
@@ -161,10 +169,16 @@ int main(int argc, char** argv) {
                    control::printable(client.error().message()).c_str());
       return 1;
     }
+    const std::string name = node != nullptr ? node : host;
+    const int known = number_of(arguments->nodes, name);
+    const char* tasks = std::getenv("SLURM_STEP_TASKS_PER_NODE");
+    const auto nodes = std::count(arguments->nodes.begin(), arguments->nodes.end(), '=');
+    std::string misfit = launcher::step_misfit(static_cast<int>(nodes), arguments->workers,
+                                               tasks != nullptr ? tasks : "", name, known >= 0);
     launcher::Shim shim(
-        {arguments->program, arguments->network,
-         number_of(arguments->nodes, node != nullptr ? node : host), local_rank, std::move(input),
-         std::move(one_program), [&arguments] { return connect(*arguments); }},
+        {arguments->program, arguments->network, known >= 0 ? known : first_of(arguments->nodes),
+         local_rank, std::move(input), std::move(one_program), std::move(misfit),
+         [&arguments] { return connect(*arguments); }},
         std::move(*client), std::move(signals));
     end_like(shim.run());
   } catch (const std::exception& e) {

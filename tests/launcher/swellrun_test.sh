@@ -333,6 +333,29 @@ another_version() {
   new_run && submit_run '' && within 20 grep -q '^ended with 1$' out && [[ $(grep -c 'has Swell 9.9.9' out) == 1 && $(started 0) == 0 ]]
 }
 check 'workers of another version are refused, and that is said once' another_version
+# cli_filter CODE: the site's own plugin does CODE with the options of each srun, salloc and sbatch.
+cli_filter() {
+  printf 'function slurm_cli_setup_defaults(options, cli) return slurm.SUCCESS end\nfunction slurm_cli_pre_submit(options, pack) %s return slurm.SUCCESS end\nfunction slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end\n' \
+    "$1" > "$SWELL_CLUSTER_DIR/etc/cli_filter.lua" && printf 'CliFilterPlugins=lua\n' >> "$SLURM_CONF"
+}
+no_cli_filter() { sed -i '/^CliFilterPlugins=/d' "$SLURM_CONF"; }
+fewer_workers() {
+  local status=0
+  new_run && submit_run '' && cli_filter 'if os.getenv("SWELL_AGENT") then options["ntasks"] = "1" end' && within 20 grep '^ended with 1$' out || status=1
+  no_cli_filter
+  ((status == 0)) && grep '^swellrun: srun was asked for 2 workers on each of 1 node and made a step with SLURM_STEP_TASKS_PER_NODE=1 on node.*: a cli_filter' out
+}
+fewer_lent_workers() {
+  local status=0
+  start_run '' && cli_filter 'if options["jobid"] then options["ntasks"] = "1" end' && tell grow node2:4 &&
+    within 20 said '"released","companion".*asked for 4 workers on each of 1 node' && within 5 said '"no_growth":"srun was asked for 4' || status=1
+  no_cli_filter
+  ((status == 0)) && [[ $(started 1) == 0 ]] && finishes 0
+}
+if [[ -e $(find /usr/lib /usr/lib64 -name cli_filter_lua.so 2> /dev/null | head -n 1) ]]; then
+  check 'a cli_filter that changes the number of workers ends the job, which says it' fewer_workers
+  check 'a cli_filter that changes that of a companion has the job give it back' fewer_lent_workers
+fi
 killed_worker() {
   start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && kill -9 "$(cat "$DIR/pid.1.4")" &&
     within 20 epoch_runs 2 2 && finishes 0

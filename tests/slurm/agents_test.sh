@@ -207,14 +207,14 @@ lends_none() {
 }
 last_offer_failed() { swell why "$job" | grep "its last offer failed ($1)"; }
 takes_the_grant() {
-  site_plugin lua,swell 'job.comment = "site"' && lends_none unlike 'took the grant from its comment (put swell first in JobSubmitPlugins)' &&
+  site_plugin lua,swell 'job.comment = "site"' && lends_none unlike 'the grant is not in its comment any more: a cli_filter of the site (which must leave jobs alone whose name begins with "swell-") or a plugin of job_submit took it out (put swell first in JobSubmitPlugins)' &&
     swell doctor | grep -i 'warn.*JobSubmitPlugins.*lua stands before swell' || { swell doctor; return 1; }
 }
 writes_beside_the_grant() {
   site_plugin lua,swell 'if job.comment ~= nil then job.comment = "site: " .. job.comment .. ";cost=7" end' && submit --elastic=max=8 --gres=gpu:4 && within 40 grown "$job" 8
 }
 changes_a_field() { site_plugin lua,swell 'job.nice = 10' && lends_none unlike 'nice='; }
-changes_the_tag() { site_plugin swell,lua 'if job.name ~= nil and string.sub(job.name, 1, 6) == "swell-" then job.admin_comment = "site" end' && lends_none unlike 'took the grant from its comment'; }
+changes_the_tag() { site_plugin swell,lua 'if job.name ~= nil and string.sub(job.name, 1, 6) == "swell-" then job.admin_comment = "site" end' && lends_none unlike 'another plugin of job_submit changed its AdminComment'; }
 changes_the_qos() {
   site_plugin swell,lua 'job.qos = "normal"' && submit --elastic=max=8 --gres=gpu:4 && within 30 in_state "$job" RUNNING && within 60 at_least 3 failed_of "$job" && within 60 at_least 3 offers_to "$job" &&
     has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_epoch "$job") == 0 ]] || { swell history "$job"; return 1; }

@@ -52,6 +52,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   grow.devices_apart = true;
   WorkerHello takes_one;
   takes_one.one_program = "GPU 0 is in compute mode EXCLUSIVE_PROCESS";
+  takes_one.misfit = "one task in place of four";
   WorkerSignal signal;
   signal.signal = 10;
   const std::vector<Message> all = {

@@ -317,7 +317,7 @@ Test(admission, the_place_is_read_from_a_swell_conf_that_is_broken_or_off) {
 }
 
 Test(admission, a_companion_whose_grant_another_plugin_took_is_no_ordinary_job) {
-  const std::string taken = "another plugin of job_submit took the grant from its comment";
+  const std::string taken = "the grant is not in its comment any more: a cli_filter of the site";
   SubmitRequest site = companion();
   site.comment = "site";
   cr_assert(says(refusal(site), taken.c_str()));

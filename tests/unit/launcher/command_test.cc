@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <csignal>
 
+#include "launcher/step_fit.h"
 #include "support/worker_nodes.h"
 
 using namespace swell;
@@ -166,4 +167,15 @@ Test(command, salloc_s_answer_is_read) {
 
 Test(command, a_companion_is_cancelled_by_its_name_too) {
   cr_assert_eq(cancel_command("swell-30", 31), (Command{"scancel", "--name=swell-30", "31"}));
+}
+
+Test(command, a_step_of_other_workers_than_were_asked_for_is_told_from_one_that_fits) {
+  cr_assert_eq(step_misfit(2, 4, "4(x2)", "n1", true), "");
+  cr_assert_eq(step_misfit(1, 4, "4", "n1", true), "");
+  cr_assert_eq(step_misfit(1, 4, "", "n1", true), "");  // srun has not said
+  for (const auto& [tasks, listed] :
+       {std::pair{"1", true}, {"8", true}, {"3,5", true}, {"4", true}, {"4(x2)", false}})
+    cr_assert_neq(step_misfit(2, 4, tasks, "n1", listed), "", "%s", tasks);
+  cr_assert(step_misfit(1, 4, "1", "n1", true).find("SLURM_STEP_TASKS_PER_NODE=1 on n1") !=
+            std::string::npos);
 }

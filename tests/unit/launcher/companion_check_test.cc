@@ -51,18 +51,17 @@ Test(companion_check, what_was_offered_is_taken) {
 Test(companion_check, whatever_a_plugin_changed_is_named) {
   const struct {
     const char *old, *now, *words;
-  } cases[] = {
-      {"   AdminComment=swell[parent=5 grant=0a1b]\n", "", "took the grant from its comment"},
-      {"swell[parent=5 grant=0a1b]", "cost=3", "put swell first in JobSubmitPlugins"},
-      {"parent=5", "parent=6", "took the grant"},
-      {"[parent=5 grant=0a1b]", "[parent=5 grant=0a1c]", "took the grant"},
-      {"JobName=swell-5", "JobName=lab-swell-5",
-       "changed its name from \"swell-5\" to \"lab-swell-5\""},
-      {"QOS=expansion", "QOS=normal", "changed its QOS from \"expansion\" to \"normal\""},
-      {"Partition=train", "Partition=debug", "its partition from \"train\" to \"debug\""},
-      {"Account=lab", "Account=other", "its account"},
-      {"Licenses=(null)", "Licenses=matlab:1", "its licences from \"\" to \"matlab:1\""},
-      {"   Comment=", "   Reservation=maint\n   Comment=", "its reservation"}};
+  } cases[] = {{"   AdminComment=swell[parent=5 grant=0a1b]\n", "", "changed its AdminComment"},
+               {"swell[parent=5 grant=0a1b]", "cost=3", "leave jobs alone whose name"},
+               {"parent=5", "parent=6", "changed its AdminComment"},
+               {"[parent=5 grant=0a1b]", "[parent=5 grant=0a1c]", "changed its AdminComment"},
+               {"JobName=swell-5", "JobName=lab-swell-5",
+                "changed its name from \"swell-5\" to \"lab-swell-5\""},
+               {"QOS=expansion", "QOS=normal", "changed its QOS from \"expansion\" to \"normal\""},
+               {"Partition=train", "Partition=debug", "its partition from \"train\" to \"debug\""},
+               {"Account=lab", "Account=other", "its account"},
+               {"Licenses=(null)", "Licenses=matlab:1", "its licences from \"\" to \"matlab:1\""},
+               {"   Comment=", "   Reservation=maint\n   Comment=", "its reservation"}};
   for (const auto& each : cases) {
     const auto checked = check_companion(with(kShown, each.old, each.now), 7, 5, offer());
     cr_assert_not(checked.ok(), "%s", each.now);

@@ -386,3 +386,15 @@ Test(epochs, the_controller_hears_whether_a_companion_has_failed) {
   warned.leave(1, 4, {0, SIGKILL});
   cr_assert_not(released(warned).failed, "Slurm ends it");
 }
+
+Test(epochs, a_companion_whose_step_srun_made_otherwise_goes_back_without_blame) {
+  Run run;
+  run.grow(9, 4);
+  run.event([&] { run.machine.step_ended(run.now, 9, {1, 0}, "one task in place of four"); });
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert(run.has_said("one task in place of four"));
+  run.event([&] { run.machine.released(run.now, 9); });
+  cr_assert_not(released(run).failed, "its node is not at fault");
+  cr_assert_eq(run.no_growth(), "one task in place of four");
+  cr_assert_eq(run.starts, 1);
+}
