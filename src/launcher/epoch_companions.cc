@@ -217,12 +217,22 @@ void EpochMachine::released(double, JobId job) {
   releasing_.erase(found);
 }
 
+/// Whether lent GPUs that are up wait for others that are not, so that one growth does for all.
+/// Those may never come up, as where a node's TaskProlog hangs.
+bool EpochMachine::waits_for_stragglers() const {
+  bool have_stragglers = false, wait = false;
+  for (const HeldCompanion& each : companions_) {
+    if (each.reclaimed) continue;
+    have_stragglers = have_stragglers || !each.up;
+    wait = wait || (each.waits_until && !takes_part(each));
+  }
+  return have_stragglers && wait;
+}
+
 /// Whether a restart would bring in workers, and nobody who is still on the way is worth waiting
 /// for.
 bool EpochMachine::joiners_wait() const {
-  if (offered_.under_way > 0 || !no_growth().empty()) return false;
-  for (const HeldCompanion& each : companions_)
-    if (!each.up && !each.reclaimed) return false;
+  if (offered_.under_way > 0 || !no_growth().empty() || waits_for_stragglers()) return false;
   const auto trains = [this](const Seat& next) {
     return std::any_of(seating_.seats.begin(), seating_.seats.end(),
                        [&](const Seat& seat) { return seat.worker == next.worker; });

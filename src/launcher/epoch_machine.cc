@@ -321,6 +321,8 @@ void EpochMachine::tick(double now) {
     } else if (found != nullptr && found->up && now >= found->joins_by) {
       if (const std::string why = why_useless(*found); !why.empty()) give_back(now, *found, why);
     }
+  for (HeldCompanion& each : companions_)
+    if (each.waits_until && now >= *each.waits_until) each.waits_until.reset();
   keep_growth_limit(now);
   if (growth_.resume_if_due(now)) tell_no_growth();
   if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && now >= leaving->by)
@@ -388,6 +390,8 @@ std::optional<double> EpochMachine::deadline() const {
   for (const HeldCompanion& each : companions_)
     if (!each.reclaimed && (!each.up || !why_useless(each).empty()))
       earliest(each.up ? each.joins_by : each.up_by);
+  if (waits_for_stragglers())
+    for (const HeldCompanion& each : companions_) earliest(each.waits_until);
   if (!is<Over>()) earliest(growth_.resumes_at());
   return next;
 }

@@ -81,6 +81,7 @@ class EpochMachine {
     int restart_signal = 10;
     double restart_timeout_s = 30;  ///< for workers to leave after the restart signal
     double warm_timeout_s = 60;     ///< for a companion's shims to come up
+    double stragglers_s = 10;       ///< lent GPUs that are up wait for others that are not
     double first_offer_s = 0;   ///< the job's own workers wait for a first offer before they begin
     double first_wait_s = 15;   ///< and for lent ones that were offered by then
     double margin_s = 2;        ///< kept free before a deadline of the controller
@@ -289,9 +290,10 @@ class EpochMachine {
     JobId job = 0;
     std::vector<WorkerNode> nodes;
     double up_by = 0;
-    double grown_by = kNever;  ///< for training to run there
-    bool up = false;           ///< all its shims have been there
-    double joins_by = 0;       ///< where up: when it is given back if it has not been able to join
+    double grown_by = kNever;                          ///< for training to run there
+    bool up = false;                                   ///< all its shims have been there
+    std::optional<double> waits_until = std::nullopt;  ///< where up: for others that are not
+    double joins_by = 0;  ///< where up: when it is given back if it has not been able to join
     bool reclaimed = false;
     double leave_by = 0;      ///< where reclaimed: for its workers
     bool failed = false;      ///< as Released has it
@@ -396,6 +398,7 @@ class EpochMachine {
   void lose(double now, JobId job, const std::string& why);
   bool release_if_left(JobId job);
   bool joiners_wait() const;
+  bool waits_for_stragglers() const;
   bool takes_part(const HeldCompanion& companion) const;
   static bool has_seat(const Seating& seating, const HeldCompanion& companion);
   std::string why_useless(const HeldCompanion& companion) const;

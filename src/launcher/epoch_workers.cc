@@ -36,6 +36,7 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
       for (int local = 0; local < node.workers; ++local)
         companion->up = companion->up && workers_[{node.id, local}].present;
     companion->joins_by = growth_.joins_by(now);
+    if (companion->up) companion->waits_until = now + settings_.stragglers_s;
   }
   // The end of a program that it follows may have been put off: it is ready again after that.
   if (Switching* one = in<Switching>())

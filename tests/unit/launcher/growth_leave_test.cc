@@ -242,3 +242,32 @@ Test(growth_leave, a_run_that_takes_no_lent_gpus_says_why_from_the_start) {
   run.tick(run.now + 1e6);
   cr_assert_eq(run.no_growth(), settings.never_grows);
 }
+
+Test(growth, lent_gpus_that_are_up_wait_for_others_only_so_long) {
+  Run run;
+  run.grow(9, 4);
+  run.grow(10, 4);
+  run.hello(1, 4);
+  cr_assert_eq(run.signals.size(), 0u, "one growth may do for both");
+  const double until = run.now + 10;
+  cr_assert_eq(*run.machine.deadline(), until);
+  run.tick(until);
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 2);
+  cr_assert_eq(run.workers, 6u);
+  run.hello(2, 4);  // it joins later
+  for (int node = 0; node < 2; ++node) run.leave(node, node == 0 ? 2 : 4);
+  cr_assert_eq(run.workers, 10u);
+}
+
+Test(growth, lent_gpus_that_come_up_soon_after_others_join_with_them) {
+  Run run;
+  run.grow(9, 4);
+  run.grow(10, 4);
+  run.hello(1, 4);
+  run.tick(run.now + 5);
+  run.hello(2, 4);
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 2);
+  cr_assert_eq(run.workers, 10u);
+}
