@@ -156,7 +156,8 @@ int main(int argc, char** argv) {
       }
       input = std::move(*read);
     }
-    const int local_rank = number(std::getenv("SLURM_LOCALID"));
+    const char* const local = std::getenv("SLURM_LOCALID");
+    const int local_rank = number(local);
     std::string one_program;
     if (arguments->live && local_rank == 0) {
       const char* gpus = std::getenv("SLURM_STEP_GPUS");
@@ -175,6 +176,10 @@ int main(int argc, char** argv) {
     const auto nodes = std::count(arguments->nodes.begin(), arguments->nodes.end(), '=');
     std::string misfit = launcher::step_misfit(static_cast<int>(nodes), arguments->workers,
                                                tasks != nullptr ? tasks : "", name, known >= 0);
+    if (local == nullptr && arguments->workers > 1)  // all would be worker 0
+      misfit = name +
+               " has workers without SLURM_LOCALID: a SPANK plugin or TaskProlog of the "
+               "site must leave it in their environment";
     launcher::Shim shim(
         {arguments->program, arguments->network, known >= 0 ? known : first_of(arguments->nodes),
          local_rank, std::move(input), std::move(one_program), std::move(misfit),

@@ -356,6 +356,14 @@ if [[ -e $(find /usr/lib /usr/lib64 -name cli_filter_lua.so 2> /dev/null | head 
   check 'a cli_filter that changes the number of workers ends the job, which says it' fewer_workers
   check 'a cli_filter that changes that of a companion has the job give it back' fewer_lent_workers
 fi
+no_local_id() {
+  local status=0
+  printf '#!/bin/sh\necho unset SLURM_LOCALID\n' > prolog && chmod 755 prolog && printf 'TaskProlog=%s\n' "$TMPDIR/prolog" >> "$SLURM_CONF" && scontrol reconfigure &&
+    new_run && submit_run '' && within 20 grep '^ended with 1$' out || status=1
+  sed -i '/^TaskProlog=/d' "$SLURM_CONF" && scontrol reconfigure
+  ((status == 0)) && grep '^swellrun: node.* has workers without SLURM_LOCALID: a SPANK plugin or TaskProlog' out
+}
+check 'workers that cannot tell each other apart end the job, which says it' no_local_id
 killed_worker() {
   start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && kill -9 "$(cat "$DIR/pid.1.4")" &&
     within 20 epoch_runs 2 2 && finishes 0
