@@ -103,6 +103,12 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
   if (ask.what == "metrics") {
     Json metrics = meters_.to_json(jobs_);
     metrics.set("withheld", saved_.health.shown(snapshot_.taken));
+    Json troubles = Json::object();
+    for (const auto& [of, sentence] : events_.troubles()) troubles.set(of.c_str(), sentence);
+    if (parts_.history != nullptr)
+      if (const std::string trouble = parts_.history->trouble(); !trouble.empty())
+        troubles.set("history", trouble);
+    metrics.set("troubles", troubles);
     sessions_.send(event.connection, control::Answer{{}, std::move(metrics)});
     return sessions_.close(event.connection);
   }

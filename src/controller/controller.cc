@@ -75,12 +75,17 @@ Controller::Controller(Parts parts)
     const auto job = jobs_.find(static_cast<JobId>(id));
     return job != jobs_.end() ? std::optional<uid_t>(job->second.uid) : std::nullopt;
   });
+  if (!parts_.place_problem.empty())
+    events_.trouble("place", "swell_place could not be saved: " + parts_.place_problem);
   if (parts_.state_path.empty()) return;
   std::vector<std::string> dropped;
   Result<SavedState> saved = load_state(parts_.state_path, &dropped);
   for (const std::string& what : dropped) events_.say("the saved state: " + what);
-  if (saved) saved_ = *saved;
-  else events_.say("going on without the saved state: " + saved.error().message());
+  if (saved) {
+    saved_ = *saved;  // and written at once: it is known soon whether it can be
+    return;
+  }
+  events_.trouble("state", "going on without the saved state: " + saved.error().message());
   written_ = saved_;
 }
 
@@ -389,31 +394,45 @@ void Controller::end_all(ElasticJob& job, double now, const std::string& reason)
 void Controller::save() {
   save_due_ = false;
   if (parts_.state_path.empty() || saved_ == written_) return;
-  if (Result<void> done = save_state(parts_.state_path, saved_); done) written_ = saved_;
-  else events_.say("the state could not be saved: " + done.error().message());
+  if (Result<void> done = save_state(parts_.state_path, saved_); !done)
+    return events_.trouble("state", "the state could not be saved: " + done.error().message());
+  written_ = saved_;
+  events_.mended("state");
 }
 
 /// As save(), but what agents alone have changed is written no more often than kStateEvery_s: they
 /// change it as they like, and a write waits for the disk.
 void Controller::save_in_time(double now) {
   if (parts_.state_path.empty() || saved_ == written_) return;
-  const bool is_told = !save_due_ && saved_.issued == written_.issued;
+  const bool is_told = !save_due_ && (!written_ || saved_.issued == written_->issued);
   if (is_told && saved_at_ && now < *saved_at_ + kStateEvery_s) return;
+  const bool is_first = !written_;
   save();
-  saved_at_ = now;
+  if (!is_first || !written_) saved_at_ = now;
 }
 
 void Controller::write_comments(double now) {
+  bool refuses = false;
   for (auto& [id, job] : jobs_) {
     if (now - job.first_seen < kNewJobLeftAlone_s) continue;
     const std::string comment = job.tag().put_into(job.comment.written);
-    if (comment == job.comment.written || now < job.comment.again_at) continue;
+    if (comment == job.comment.written || now < job.comment.again_at) {
+      refuses = refuses || job.comment.pause_s > 1;
+      continue;
+    }
     if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); !done) {
       // As a site's own job_modify may refuse every change.
       double& pause_s = job.comment.pause_s;
       pause_s = std::clamp(2 * pause_s, 1.0, kCommentPause_s);
       job.comment.again_at = now + pause_s;
       events_.say(fmt::format("{}; it is tried again in {:g} s", done.error().message(), pause_s));
+      refuses = refuses || pause_s > 1;
+      // Anybody is told this: it names no job.
+      const std::string& why = done.error().message();
+      const std::size_t last = why.rfind(": ");
+      if (pause_s > 1 && !events_.troubles().contains("AdminComment"))
+        events_.trouble("AdminComment", "Slurm refuses what Swell writes about jobs: " +
+                                            (last != why.npos ? why.substr(last + 2) : why));
       continue;
     }
     job.comment.pause_s = 0;
@@ -421,6 +440,7 @@ void Controller::write_comments(double now) {
     // A change before the next look keeps this tag, not the one before.
     if (parts_.tags != nullptr) parts_.tags->wrote(id, comment);
   }
+  if (!refuses) events_.mended("AdminComment");
 }
 
 }  // namespace swell::controller

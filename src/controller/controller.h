@@ -44,6 +44,7 @@ class Controller {
     slurm::FabricSource::Find
         fabric_files;            ///< topology.conf and calibration; null: neither is read
     std::string state_path;      ///< empty: nothing is kept over restarts
+    std::string place_problem;   ///< why the expansions' place is not kept; empty: it is
     History* history = nullptr;  ///< null: none is kept
     policy::Preemption preemption = policy::Preemption::as_reclaimed;
     std::function<void(const std::string&)> log;
@@ -195,9 +196,10 @@ class Controller {
   slurm::Snapshot snapshot_;
   double snapshot_at_ = 0;  ///< when `snapshot_.taken` was
   bool have_snapshot_ = false, decide_due_ = false, draining_ = false;
-  SavedState saved_, written_;
-  std::optional<double> saved_at_;  ///< when save_in_time() last wrote
-  bool save_due_ = false;           ///< decisions or owners have changed the state
+  SavedState saved_;
+  std::optional<SavedState> written_;  ///< none: not known to be written yet
+  std::optional<double> saved_at_;     ///< when save_in_time() last wrote
+  bool save_due_ = false;              ///< decisions or owners have changed the state
   AgentSessions sessions_;
   double last_decide_s_ = 0, last_own_s_ = 0;
   int max_grace_s_ = 0;

@@ -95,20 +95,23 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
   if (::lstat(path_.c_str(), &file) == 0 && S_ISREG(file.st_mode) &&
       file.st_size + static_cast<off_t>(text.size()) > max_bytes_ &&
       std::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) {
-    if (!complained_)
-      log_(
-          fmt::format("EventLog={}: it has {} bytes and cannot be renamed: {}; events are not kept",
-                      path_, file.st_size, std::strerror(errno)));
-    complained_ = true;
-    return;
+    return trouble(
+        "EventLog",
+        fmt::format("EventLog={}: it has {} bytes and cannot be renamed: {}; events are not kept",
+                    path_, file.st_size, std::strerror(errno)));
   }
   const int fd = open_for_lines(path_);
   const bool good =
       fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (!good && !complained_)
-    log_(fmt::format("EventLog={}: {}; events are not kept", path_, std::strerror(errno)));
-  complained_ = !good;
+  if (good) mended("EventLog");
+  else
+    trouble("EventLog",
+            fmt::format("EventLog={}: {}; events are not kept", path_, std::strerror(errno)));
   if (fd >= 0) ::close(fd);
+}
+
+void EventLog::trouble(const std::string& of, const std::string& sentence) {
+  if (std::string& said = troubles_[of]; said != sentence) log_(said = sentence);
 }
 
 EventLog::Allowance* EventLog::allowance_of(std::uint64_t source, double now) {

@@ -44,6 +44,11 @@ class EventLog {
     listener_ = std::move(listener);
   }
   void say(const std::string& sentence) { log_(sentence); }
+  /// Something does not work until mended(): `sentence` goes to the log where it is new.
+  void trouble(const std::string& of, const std::string& sentence);
+  void mended(const std::string& of) { troubles_.erase(of); }
+  /// What does not work now, by what it is of.
+  const std::map<std::string, std::string>& troubles() const noexcept { return troubles_; }
   /// Begins a round: `now`, in seconds, is the time of the events that follow.
   void begin_round(double now);
   /// Tells whose a job is, so that the user's events are limited too.
@@ -60,7 +65,7 @@ class EventLog {
   std::function<void(const std::string&)> log_;
   off_t max_bytes_;
   std::function<void(const std::string&, const Json&)> listener_;
-  bool complained_ = false;
+  std::map<std::string, std::string> troubles_;
   struct Allowance {
     double lines = 0, at = 0;
     std::uint64_t dropped = 0;  ///< since it was last said

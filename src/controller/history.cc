@@ -106,6 +106,11 @@ std::vector<history::Scale> History::take_scales() {
   return std::exchange(scales_, {});
 }
 
+std::string History::trouble() {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
+}
+
 void History::run() noexcept {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
   const auto has_work = [this] {
@@ -128,6 +133,7 @@ void History::run() noexcept {
       waiting_ = {};
     }
     if (!lock.owns_lock()) lock.lock();
+    trouble_ = problem_;
     taken_ = waiting_.list.size();
     taken_bytes_ = waiting_.bytes;
     if (taken_ == 0) complained_ = false;

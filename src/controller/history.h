@@ -61,6 +61,8 @@ class History {
   bool ask(Question question);
   /// Answers that have come.
   std::vector<Reply> take();
+  /// Why nothing can be kept now; empty: nothing speaks against it.
+  std::string trouble();
   /// The kept scale tables of the jobs that running() named, once, when they have been read.
   std::vector<history::Scale> take_scales();
 
@@ -90,6 +92,7 @@ class History {
   std::vector<Question> questions_;
   std::vector<Reply> replies_;
   std::vector<history::Scale> scales_;
+  std::string trouble_;
   bool stops_ = false, complained_ = false;
   // Of the thread alone.
   std::optional<HistoryStore> store_;

@@ -33,6 +33,9 @@ namespace swell::controller {
 
 namespace {
 
+/// Why the expansions' place could not be kept for a start without swell.conf; empty: it could.
+std::string place_problem();
+
 using Clock = std::chrono::steady_clock;
 
 /// How long changes are let gather before a round looks at them.
@@ -180,6 +183,7 @@ class Host final : public control::BackgroundThread {
     const policy::Preemption preemption = preemption_order(*slurm_config);
     parts.preemption = preemption;
     parts.state_path = slurm_config->state_save_location + "/swell_state";
+    parts.place_problem = place_problem();
     parts.log = [this](const std::string& text) { info(text); };
     parts.nonce = new_nonce;
     parts.wake = [self = weak_from_this()] {
@@ -282,6 +286,7 @@ struct Shared {
   std::shared_ptr<Host> host;
   /// What is kept for companions, as swell.conf named it last; nothing: not read yet.
   std::optional<ExpansionPlace> place;
+  std::string place_problem;  ///< why it could not be kept; empty: it could
 };
 Shared& shared() {
   static Shared* const instance = new Shared;
@@ -290,6 +295,10 @@ Shared& shared() {
 std::shared_ptr<Host> current_host() {
   std::lock_guard lock(shared().mutex);
   return shared().host;
+}
+std::string place_problem() {
+  std::lock_guard lock(shared().mutex);
+  return shared().place_problem;
 }
 
 ExpansionPlace kept_place() {
@@ -379,7 +388,10 @@ PlaceKnown read_expansion_place() noexcept {
     if (!named.is_named())
       return place->is_named() ? PlaceKnown::from_before : PlaceKnown::not_at_all;
     // Where it cannot be written, it is only not known at a start without swell.conf.
-    if (place != named) (void)save_place(memory(), named);
+    if (place != named) {
+      const Result<void> kept = save_place(memory(), named);
+      shared().place_problem = kept ? "" : kept.error().message();
+    }
     place = named;
     return PlaceKnown::from_conf;
   } catch (...) { return PlaceKnown::not_at_all; }

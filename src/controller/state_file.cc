@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <limits>
@@ -186,6 +187,8 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
 Result<SavedState> load_state(const std::string& path, std::vector<std::string>* dropped) {
   std::ifstream in(path);
   if (!in && errno == ENOENT) return SavedState{};
+  if (std::error_code no; std::filesystem::is_directory(path, no))
+    errno = EISDIR, in.setstate(in.failbit);
   if (!in) return failure(path);
   std::ostringstream text;
   text << in.rdbuf();

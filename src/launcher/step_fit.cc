@@ -9,8 +9,8 @@ namespace swell::launcher {
 
 std::string step_misfit(int nodes, int workers, const std::string& tasks_per_node,
                         const std::string& node, bool is_listed) {
-  const std::string asked = nodes == 1 ? std::to_string(workers)
-                                       : fmt::format("{}(x{})", workers, nodes);
+  const std::string asked =
+      nodes == 1 ? std::to_string(workers) : fmt::format("{}(x{})", workers, nodes);
   if (is_listed && (tasks_per_node.empty() || tasks_per_node == asked)) return {};
   return fmt::format(
       "srun was asked for {} on each of {} and made a step with SLURM_STEP_TASKS_PER_NODE={} on "

@@ -2,14 +2,34 @@
 // swell doctor: checks whether the site is configured as Swell needs it, and says how to mend what
 // is not.
 #include <fmt/format.h>
+#include <map>
 #include <memory>
+#include <string>
 
+#include "control/messages.h"
 #include "tools/commands.h"
+#include "tools/controller_client.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/gather.h"
 #include "tools/output.h"
 
 namespace swell::tools {
+
+namespace {
+
+/// What the controller says does not work; nothing where it does not say.
+std::map<std::string, std::string> troubles_of_controller() {
+  std::map<std::string, std::string> troubles;
+  control::Ask ask;
+  ask.what = "metrics";
+  const Result<control::Answer> answer = ask_controller(ask);
+  if (!answer || !answer->details.is_object()) return troubles;
+  for (const auto& [of, sentence] : answer->details.at("troubles").members())
+    if (const char* text = json_string_value(sentence.get())) troubles[of] = text;
+  return troubles;
+}
+
+}  // namespace
 
 Action add_doctor(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
@@ -17,7 +37,9 @@ Action add_doctor(CLI::App& app) {
       app.add_subcommand("doctor", "Check the site's configuration; say how to mend it");
   command->add_flag("--json", *json, "Print JSON, as swell(1) describes");
   return [json] {
-    const doctor::Findings findings = doctor::examine(doctor::gather_site());
+    doctor::Site site = doctor::gather_site();
+    if (site.control_port && site.munge) site.troubles = troubles_of_controller();
+    const doctor::Findings findings = doctor::examine(site);
     if (*json) write_json(doctor::findings_json(findings));
     else write_text(doctor::findings_text(findings));
     return doctor::has_fault(findings) ? 1 : 0;

@@ -214,6 +214,13 @@ writes_beside_the_grant() {
   site_plugin lua,swell 'if job.comment ~= nil then job.comment = "site: " .. job.comment .. ";cost=7" end' && submit --elastic=max=8 --gres=gpu:4 && within 40 grown "$job" 8
 }
 changes_a_field() { site_plugin lua,swell 'job.nice = 10' && lends_none unlike 'nice='; }
+refuses_changes() {
+  site_plugin lua,swell '' && sed -i 's/\(slurm_job_modify.*return slurm\.\)SUCCESS/\1ERROR/' "$SWELL_CLUSTER_DIR/etc/job_submit.lua" &&
+    submit --elastic=max=8 --gres=gpu:4 && within 40 workers_run "$job" 8 && within 10 shows_what_is_lent || { swell jobs; return 1; }
+  within 20 doctor_warns 'AdminComment: Slurm refuses what Swell writes about jobs: ' || { swell doctor; return 1; }
+}
+shows_what_is_lent() { swell jobs > jobs && grep -E "^ *$job .* 8/8 " jobs && grep -F "Job $job is lent more than its AdminComment says" jobs; }
+doctor_warns() { swell doctor | grep -E "^warn *$1"; }
 changes_the_tag() { site_plugin swell,lua 'if job.name ~= nil and string.sub(job.name, 1, 6) == "swell-" then job.admin_comment = "site" end' && lends_none unlike 'another plugin of job_submit changed its AdminComment'; }
 changes_the_qos() {
   site_plugin swell,lua 'job.qos = "normal"' && submit --elastic=max=8 --gres=gpu:4 && within 30 in_state "$job" RUNNING && within 60 at_least 3 failed_of "$job" && within 60 at_least 3 offers_to "$job" &&
@@ -230,6 +237,7 @@ if [[ -e $(dirname "$(find /usr/lib /usr/lib64 -name sched_backfill.so -path '*s
   check 'a site plugin that takes the grant from its comment has companions refused, and doctor warns' takes_the_grant
   check 'text of a site plugin beside the grant does no harm' writes_beside_the_grant
   check 'what job_submit refuses is shown by swell why, jobs and history' changes_a_field
+  check 'a site that refuses changes of jobs: swell jobs shows what is lent, and doctor warns' refuses_changes
   check 'a companion without its tag is given back at once' changes_the_tag
   check 'a companion under another QOS is given back before training stops for it, ever more rarely' changes_the_qos
   no_site_plugin

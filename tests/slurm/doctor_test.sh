@@ -92,6 +92,14 @@ the_qos_is_misspelt() {
 }
 check 'a QOS misspelt in swell.conf is mended there' the_qos_is_misspelt
 
+a_folder_in_place_of_the_state() {
+  local state=$SWELL_CLUSTER_DIR/state/swell_state
+  "$cluster" kill-ctld && rm -f "$state" && mkdir "$state" && "$cluster" restart-ctld || return
+  within 20 finds FAULT swell_state && grep -q 'swell_state: Is a directory; .*it will not know which GPUs it has lent' "$TMPDIR/doctor.txt" || return
+  grep -q "mend: ls -ld ${state%/*}" "$TMPDIR/doctor.txt" && rmdir "$state" && "$cluster" restart-ctld && healthy && [[ -f $state ]]
+}
+check 'a folder in place of the state file is named' a_folder_in_place_of_the_state
+
 only_fault() { [[ $(grep -c '^FAULT' "$TMPDIR/doctor.txt") == 1 ]] || { cat "$TMPDIR/doctor.txt"; return 1; }; }
 slurmctld_is_gone() {
   local began=$SECONDS

@@ -149,6 +149,35 @@ Finding check_compute_mode(const OneProgramGpus& gpus) {
       {"nvidia-smi -c DEFAULT   # Slurm's own constraint on devices keeps jobs apart"});
 }
 
+/// What the controller itself has met, with the way out.
+void check_troubles(const Site& site, Findings& findings) {
+  const std::string folder = site.slurmctld->state_save_location;
+  const std::vector<std::string> look = {
+      fmt::format("ls -ld {0} {0}/swell_*; df {0}   # on the controller host: the folder and each "
+                  "swell_ file belong to SlurmUser, who may write them, and no folder has such a "
+                  "name: move that away",
+                  folder)};
+  for (const auto& [of, sentence] : site.troubles) {
+    if (of == "state")
+      findings.push_back(
+          fault("swell_state",
+                sentence + "; where slurmctld starts anew, it will not know which GPUs it has lent",
+                look));
+    else if (of == "place")
+      findings.push_back(warning(
+          "swell_place",
+          sentence + "; where slurmctld starts without a good swell.conf, nothing keeps others "
+                     "out of the place of companions",
+          look));
+    else if (of == "AdminComment")
+      findings.push_back(warning(
+          "AdminComment", sentence + "; swell jobs and swell top do not show how jobs stand",
+          {"have the site's job_submit plugins accept what SlurmUser changes; in job_submit.lua, first in "
+           "slurm_job_modify(): if modify_uid == UID_OF_SLURMUSER then return slurm.SUCCESS end"}));
+    else findings.push_back(warning(of, sentence, look));
+  }
+}
+
 /// Tells a site without any limit on lent GPUs how far one job may grow.
 Finding check_lending_limits(const control::SwellConf& conf) {
   const std::string check = "limits on lent GPUs";
@@ -170,6 +199,7 @@ void check_service(const Site& site, Findings& findings) {
   const bool to_answer = site.answers && site.not_yet_running.empty();
   if (to_answer && site.swell_conf && site.swell_conf->enabled)
     findings.push_back(check_control_port(site));
+  check_troubles(site, findings);
   findings.push_back(check_inactive_limit(site));
   findings.push_back(check_preempt_signal(site));
   check_grace_of_jobs(site, findings);

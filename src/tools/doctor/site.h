@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -110,6 +111,8 @@ struct Site {
   Result<void> munge = Error("not tried");
   std::string control_host;
   Result<void> control_port = Error("not tried");
+  /// What the controller says does not work, by what it is of.
+  std::map<std::string, std::string> troubles;
 
   /// Whether this host runs slurmctld; other hosts need fewer files.
   bool on_controller() const;

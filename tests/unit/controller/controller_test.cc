@@ -229,10 +229,40 @@ Test(controller,
   for (int i = 0; i < 600; ++i) world.step(1);
   const int tried = world.slurm.comments_written - before;
   cr_assert(tried >= 8 && tried <= 12, "%d", tried);
+  const Json troubles = world.troubles();
+  cr_assert(troubles.string_at("AdminComment").value().find("Unspecified error") !=
+            std::string::npos);
   world.slurm.refuses_comments = false;
   world.step(300);
   world.step(1);
   cr_assert_not(world.shows(10, "lent=0"), "%s", world.comment(10).c_str());
+  cr_assert_not(world.troubles().has("AdminComment"));
+}
+
+Test(controller, a_state_file_that_cannot_be_written_is_known_from_the_first_round_on) {
+  World world;
+  world.step();
+  cr_assert(std::filesystem::is_regular_file(world.state_path));
+  cr_assert_not(world.troubles().has("state"));
+  std::filesystem::remove(world.state_path);
+  std::filesystem::create_directory(world.state_path);
+  world.restart();
+  cr_assert_eq(world.troubles().string_at("state").value(),
+               "going on without the saved state: " + world.state_path + ": Is a directory");
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.step();
+  world.take_offers(1, 20);
+  const std::string now = world.troubles().string_at("state").value();
+  cr_assert_eq(now, "the state could not be saved: " + world.state_path + ": Is a directory", "%s",
+               now.c_str());
+  const std::size_t said = world.said.size();
+  world.step(5);
+  world.step(5);
+  cr_assert_eq(world.said.size(), said, "it is said once");
+  std::filesystem::remove(world.state_path);
+  world.step(5);
+  cr_assert_not(world.troubles().has("state"));
 }
 
 Test(controller, draining_reclaims_everything_within_the_grace_and_lends_no_more) {

@@ -85,6 +85,15 @@ struct World {
     step();
   }
   std::string comment(JobId job) { return slurm.find(job)->admin_comment; }
+  /// What swell doctor is told.
+  Json troubles() {
+    control::Ask ask;
+    ask.what = "metrics";
+    static control::ConnectionId asker = 900;
+    server.says(++asker, ask);
+    step();
+    return server.last<control::Answer>()->details.at("troubles");
+  }
   bool shows(JobId job, const char* words) { return comment(job).find(words) != std::string::npos; }
 };
 

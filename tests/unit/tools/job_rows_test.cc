@@ -176,3 +176,16 @@ Test(job_rows, a_name_that_is_not_utf_8_is_shown_in_json) {
   cr_assert_eq(*jobs_json(*rows).at("jobs").at(std::size_t{0}).string_at("name"),
                std::string("bad\\xff"));
 }
+
+Test(job_rows, a_companion_that_the_admin_comment_does_not_name_counts_all_the_same) {
+  slurm::Snapshot snapshot;
+  snapshot.jobs.push_back(elastic_job(30, "elastic=max=8 basic=4 lent=0 state=ALLOCATED"));
+  snapshot.jobs.push_back(elastic_job(31, "parent=30 grant=n1"));
+  snapshot.jobs.back().gpus = {{"node2", {4, "h100", "0-3"}}};
+  const auto rows = job_rows(snapshot, {});
+  cr_assert(rows.ok());
+  cr_assert_eq((*rows)[0].lent_gpus, 4);
+  const std::string text = jobs_table(*rows);
+  cr_assert_neq(text.find("31 node2:0-3"), std::string::npos, "%s", text.c_str());
+  cr_assert_neq(text.find("Job 30 is lent more than its AdminComment says"), std::string::npos);
+}
