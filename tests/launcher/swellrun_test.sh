@@ -356,14 +356,27 @@ if [[ -e $(find /usr/lib /usr/lib64 -name cli_filter_lua.so 2> /dev/null | head 
   check 'a cli_filter that changes the number of workers ends the job, which says it' fewer_workers
   check 'a cli_filter that changes that of a companion has the job give it back' fewer_lent_workers
 fi
+# task_prolog CODE: the site's own, until no_task_prolog.
+task_prolog() {
+  printf '#!/bin/sh\n%s\n' "$1" > prolog && chmod 755 prolog && printf 'TaskProlog=%s\n' "$TMPDIR/prolog" >> "$SLURM_CONF" && scontrol reconfigure
+}
+no_task_prolog() { sed -i '/^TaskProlog=/d' "$SLURM_CONF" && scontrol reconfigure; }
 no_local_id() {
   local status=0
-  printf '#!/bin/sh\necho unset SLURM_LOCALID\n' > prolog && chmod 755 prolog && printf 'TaskProlog=%s\n' "$TMPDIR/prolog" >> "$SLURM_CONF" && scontrol reconfigure &&
-    new_run && submit_run '' && within 20 grep '^ended with 1$' out || status=1
-  sed -i '/^TaskProlog=/d' "$SLURM_CONF" && scontrol reconfigure
+  task_prolog 'echo unset SLURM_LOCALID' && new_run && submit_run '' && within 20 grep '^ended with 1$' out || status=1
+  no_task_prolog
   ((status == 0)) && grep '^swellrun: node.* has workers without SLURM_LOCALID: a SPANK plugin or TaskProlog' out
 }
 check 'workers that cannot tell each other apart end the job, which says it' no_local_id
+six_begin() { [[ $(started 1) == 6 ]]; }
+late_node() {
+  local status=0
+  task_prolog '[ "$SLURMD_NODENAME" != node3 ] || sleep 1000' && start_run '' && tell grow node2:4 node3:4 && within 20 six_begin &&
+    [[ $(squeue -h -t R -o %j | grep -c '^swell-') == 2 ]] && finishes 0 || status=1
+  no_task_prolog
+  return "$status"
+}
+check 'a node whose TaskProlog hangs does not keep the others from being used' late_node
 killed_worker() {
   start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && kill -9 "$(cat "$DIR/pid.1.4")" &&
     within 20 epoch_runs 2 2 && finishes 0
