@@ -373,7 +373,7 @@ void reduce_frontier(std::vector<CellPlan>& frontier, std::size_t most) {
         const double distance = distance_of(frontier[a].layout, frontier[b].layout);
         if (distance >= nearest) continue;
         nearest = distance;
-        dropped = frontier[a].communication_s > frontier[b].communication_s ? a : b;
+        dropped = a;  // by rising bias: the first one communicates more
       }
     frontier.erase(frontier.begin() + static_cast<std::ptrdiff_t>(dropped));
   }

@@ -87,8 +87,9 @@ std::vector<std::vector<int>> nearest_powers(const std::vector<double>& shares, 
 /// Adds `plan` where no plan of `frontier` is as good in both metrics, and removes those that it
 /// beats. Keeps the order by rising bias.
 void add_to_frontier(std::vector<CellPlan>& frontier, CellPlan plan);
-/// Leaves `most` plans: of the pair with the most similar layers of stages, the one with more
-/// communication is dropped, again and again (section 3.3).
+/// Leaves `most` plans of a frontier as add_to_frontier() makes it: of the pair with the most
+/// similar layers of stages, the one with more communication is dropped, again and again
+/// (section 3.3).
 void reduce_frontier(std::vector<CellPlan>& frontier, std::size_t most);
 
 /// The best plan found for a number of GPUs of one type, for a job that does not run yet.
