@@ -307,9 +307,12 @@ double Keeper::step_age_s() const {
   std::lock_guard lock(mutex_);
   const std::uint64_t passed_ns =
       program_ != nullptr ? store_.page().passed_ns.load(std::memory_order_relaxed) : 0;
-  if (passed_ns == 0) return 0;
-  const std::chrono::duration<double> passed(static_cast<double>(passed_ns) * 1e-9);
-  return std::max(0.0, (std::chrono::steady_clock::now().time_since_epoch() - passed).count());
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  // The program can write anything there.
+  if (passed_ns == 0 ||
+      passed_ns > static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count()))
+    return 0;
+  return std::chrono::duration<double>(now - std::chrono::nanoseconds(passed_ns)).count();
 }
 
 Status Keeper::status() const {

@@ -67,7 +67,7 @@ learnt() {
 }
 check 'profile, coefficients, scale table, plan and pause are in the history' learnt
 cost_is_said() { # what its user, swell why and the history say is one figure
-  within $patience in_history '.event == "change-cost" and .details.lost_s >= 0' || { swell history "$job" --json; return 1; }
+  within $patience in_history '.event == "change-cost" and .details.lost_s > 0 and .details.lost_s < 60' || { swell history "$job" --json; return 1; }
   local said
   said=$(grep -o 'the change that led to epoch 1 cost [0-9.]* s of training' "$work/$job.out") && swell why "$job" | grep -F "$said"
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "runtime/session.h"
 
+#include <chrono>
 #include <criterion/criterion.h>
 #include <thread>
 
@@ -33,6 +34,27 @@ Test(session, what_a_program_reports_by_itself_reaches_the_shim) {
   cr_assert(coordinator.begin(job.shims({}), 1).ok());
   program.join();
   cr_assert_eq(told, profiler::write(seen));
+}
+
+Test(session, the_shim_knows_for_how_long_a_step_has_been_made) {
+  using Clock = std::chrono::steady_clock;
+  LiveJob job(SWELL_EXAMPLE, 1, {});
+  runtime::Coordinator coordinator(LiveJob::cluster(), {});
+  const runtime::Keeper& keeper = *job.keepers[0];
+  double before = -1, age = 0, most = 0;
+  std::thread program([&] {
+    auto session = runtime::Session::open(job.keepers[0]->unix_socket()).value();
+    cr_assert(session->adopt().ok());
+    before = keeper.step_age_s();
+    const auto begin = Clock::now();
+    cr_assert(session->step(1).ok());
+    while (age < 0.02) age = keeper.step_age_s();
+    most = std::chrono::duration<double>(Clock::now() - begin).count();
+  });
+  cr_assert(coordinator.begin(job.shims({}), 1).ok());
+  program.join();
+  cr_assert_eq(before, 0);  // it has made none
+  cr_assert_leq(age, most);
 }
 
 Test(session, alone_nobody_is_told) {
