@@ -14,6 +14,7 @@ constexpr std::uint64_t kSteps = 5;
 constexpr double kUsual_s = 2;
 // The first steps of a program are slower.
 constexpr std::uint64_t kSlowSteps = 3;
+constexpr double kRounding = 1e-6;
 
 template <typename P>
 bool is_long_enough(const P& from, const P& to) {
@@ -41,9 +42,12 @@ void LostTime::changed(double began, int epoch, std::uint64_t stopped_at) {
     return one.at <= began && one.epoch < epoch;
   });
   if (before == heard_.rend()) return;
-  Change change{epoch, stopped_at, *before, 0, {}, {}};
+  Change change{epoch, stopped_at, *before, 0, {}};
   for (auto from = before; from != heard_.rend() && from->epoch == before->epoch; ++from)
-    if (is_long_enough(*from, *before)) change.old_s = seconds_a_step(*from, *before);
+    if (is_long_enough(*from, *before)) {
+      change.old_s = seconds_a_step(*from, *before);
+      break;
+    }
   if (change.old_s <= 0) return;
   for (const Passed& one : heard_)
     if (stopped_at == 0 && one.epoch == before->epoch)
@@ -55,12 +59,10 @@ void LostTime::changed(double began, int epoch, std::uint64_t stopped_at) {
 
 void LostTime::measure(const Passed& now) {
   Change& change = *change_;
-  if (!change.first) change.first = now;
-  const std::uint64_t begins =
-      now.step > change.stopped_at && change.first->step > change.stopped_at ? change.stopped_at
-                                                                             : change.first->step;
   if (!change.usual) {
-    if (now.step >= begins + kSlowSteps) change.usual = now;
+    // Programs may count anew: which step of the training that is, is not known.
+    if (now.step <= change.stopped_at) change_.reset();
+    else if (now.step >= change.stopped_at + kSlowSteps) change.usual = now;
     return;
   }
   if (!is_long_enough(*change.usual, now)) return;
@@ -71,7 +73,8 @@ void LostTime::measure(const Passed& now) {
   const double lost = change.usual->at - change.before.at -
                       steps(change.before.step, change.stopped_at) * change.old_s -
                       steps(change.stopped_at, change.usual->step) * new_s;
-  last_ = Cost{change.epoch, std::max(0.0, lost)};
+  // Less than nothing: steps vary by more than the change cost.
+  if (lost > -kRounding) last_ = Cost{change.epoch, std::max(0.0, lost)};
   change_.reset();
 }
 

@@ -10,8 +10,8 @@ namespace swell::launcher {
 /// Measures what a change of a job's workers cost its training: the time from the last look before
 /// the change until steps are usual again, less what those steps usually take under the old and the
 /// new plan. Counts what a stop alone does not show: a slow step that all agree on, programs that
-/// load beside the running ones, slow first steps, steps that are made again. Pure; times are
-/// seconds of one clock.
+/// load beside the running ones, slow first steps. Says nothing where programs count their steps
+/// anew, or steps vary by more than the change cost. Pure; times are seconds of one clock.
 class LostTime {
  public:
   struct Cost {
@@ -37,9 +37,9 @@ class LostTime {
   struct Change {
     int epoch = 0;
     std::uint64_t stopped_at = 0;
-    Passed before;                       ///< the last boundary that was heard of before it began
-    double old_s = 0;                    ///< usual seconds of a step until then
-    std::optional<Passed> first, usual;  ///< in `epoch`: heard of first, and steps are usual
+    Passed before;                ///< the last boundary that was heard of before it began
+    double old_s = 0;             ///< usual seconds of a step until then
+    std::optional<Passed> usual;  ///< in `epoch`, from where on steps are usual
   };
   void measure(const Passed& now);
 

@@ -58,15 +58,23 @@ Test(lost_time, slow_first_steps_count) {
   cr_assert_float_eq(training.lost.last()->lost_s, 0.4, 1e-6);
 }
 
-Test(lost_time, steps_that_are_made_again_count) {
+Test(lost_time, nothing_is_said_where_steps_are_counted_anew) {
   Training training;
   training.make(100);
-  training.lost.passed(training.now, 0, training.step);  // as its program ended
   training.change(1, 0.1, false);
-  training.step -= 20;  // a checkpoint of then
+  training.step = 0;
+  training.make(200);
+  cr_assert_not(training.lost.last());
+}
+
+Test(lost_time, nothing_is_said_where_steps_vary_by_more) {
+  Training training;
   training.make(100);
-  cr_assert(training.lost.last());
-  cr_assert_float_eq(training.lost.last()->lost_s, 3, 1e-6);
+  training.change(0.1, 0.02);
+  training.make(20);  // faster than they are later on
+  training.step_s = 0.1;
+  training.make(100);
+  cr_assert_not(training.lost.last());
 }
 
 Test(lost_time, a_change_that_costs_nothing_is_said_to) {
