@@ -61,7 +61,7 @@ void LostTime::measure(const Passed& now) {
   Change& change = *change_;
   if (!change.usual) {
     // Programs may count anew: which step of the training that is, is not known.
-    if (now.step <= change.stopped_at) change_.reset();
+    if (now.step < change.stopped_at) change_.reset();
     else if (now.step >= change.stopped_at + kSlowSteps) change.usual = now;
     return;
   }

@@ -31,6 +31,7 @@ struct Training {
     step_s = new_step_s;
     ++epoch;
     lost.changed(began, epoch, says_step ? step : 0);
+    if (says_step) lost.passed(now, epoch, step);  // it has taken that step over, and made none
   }
 };
 
