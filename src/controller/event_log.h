@@ -47,7 +47,7 @@ class EventLog {
   /// Something does not work until mended(): `sentence` goes to the log where it is new.
   void trouble(const std::string& of, const std::string& sentence);
   void mended(const std::string& of) { troubles_.erase(of); }
-  /// What does not work now, by what it is of.
+  /// Returns what does not work now, by subject.
   const std::map<std::string, std::string>& troubles() const noexcept { return troubles_; }
   /// Begins a round: `now`, in seconds, is the time of the events that follow.
   void begin_round(double now);

@@ -22,7 +22,7 @@ class WordHash {
   static constexpr std::size_t kWord = 8;
   static constexpr std::uint64_t kFactors[3] = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9,
                                                 0x94d049bb133111eb};
-  /// What word `number` of all adds to the sum.
+  /// Returns what word `number` of all adds to the sum.
   static constexpr std::uint64_t mixed(std::uint64_t word, std::uint64_t number) noexcept {
     std::uint64_t x = word + (number + 1) * kFactors[0];
     x = (x ^ x >> 32) * kFactors[1];

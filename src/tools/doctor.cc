@@ -17,7 +17,7 @@ namespace swell::tools {
 
 namespace {
 
-/// What the controller says does not work; nothing where it does not say.
+/// Returns the troubles that the controller names, by subject; none where it does not answer.
 std::map<std::string, std::string> troubles_of_controller() {
   std::map<std::string, std::string> troubles;
   control::Ask ask;

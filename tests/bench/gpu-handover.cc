@@ -121,7 +121,7 @@ HashRate hash_rate(const std::shared_ptr<Device>& device, std::uint64_t bytes) {
   std::vector<std::uint64_t> values(std::min<std::uint64_t>(bytes, 64 * kMiB) / 8);
   for (std::uint64_t i = 0; i < values.size(); ++i) values[i] = WordHash::mixed(i, i);
   must(device->to_device(slab.address(), values.data(), values.size() * 8));
-  // From an odd address on, and as long as it is no whole number of words.
+  // The bytes begin at an odd address and end within a word.
   const Run odd{slab.address() + 3, 0, values.size() * 8 - 6};
   WordHash host({&odd, 1});
   host.add(reinterpret_cast<const char*>(values.data()) + 3, odd.bytes);

@@ -71,7 +71,7 @@ class PowerSums {
     }
     for (unsigned power = largest; power > 0; power /= 2) {
       const long value = power;
-      if (value * parts < left) break;           // the rest are no larger
+      if (value * parts < left) break;           // the rest are at most as large
       if (value + (parts - 1) > left) continue;  // each of the rest is at least 1
       chosen.push_back(static_cast<int>(power));
       add(left - static_cast<int>(power), parts - 1, power, chosen);

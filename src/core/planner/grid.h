@@ -27,7 +27,7 @@ struct CellPlan {
   double seconds = 0;          ///< of one iteration, by the performance model; 0: not predicted
 };
 
-/// What is known of a cell.
+/// The plans that were found for a cell.
 struct CellPlans {
   Cell cell;
   /// The plans that no other one beats in both bias and communication, by rising bias. The first is
@@ -79,7 +79,7 @@ const CellPlan* best_proxy(const std::vector<CellPlans>& cells) noexcept;
 const CellPlan* best_plan(const std::vector<CellPlans>& cells) noexcept;
 
 /// Powers of two that sum to `gpus`, one for each of `shares`, with the least distance from them
-/// (eq. 3): all ties, but at most `most`. Empty where there are no such powers, as for two shares
+/// (eq. 3): all ties, but at most `most`. Empty where no such powers exist, as for two shares
 /// of 7 GPUs.
 std::vector<std::vector<int>> nearest_powers(const std::vector<double>& shares, int gpus,
                                              std::size_t most);

@@ -149,7 +149,7 @@ Finding check_compute_mode(const OneProgramGpus& gpus) {
       {"nvidia-smi -c DEFAULT   # Slurm's own constraint on devices keeps jobs apart"});
 }
 
-/// What the controller itself has met, with the way out.
+/// Reports the troubles that the controller names, each with its remedy.
 void check_troubles(const Site& site, Findings& findings) {
   const std::string folder = site.slurmctld->state_save_location;
   const std::vector<std::string> look = {

@@ -111,7 +111,7 @@ struct Site {
   Result<void> munge = Error("not tried");
   std::string control_host;
   Result<void> control_port = Error("not tried");
-  /// What the controller says does not work, by what it is of.
+  /// The troubles that the controller names, by subject.
   std::map<std::string, std::string> troubles;
 
   /// Whether this host runs slurmctld; other hosts need fewer files.

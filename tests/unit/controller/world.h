@@ -85,7 +85,7 @@ struct World {
     step();
   }
   std::string comment(JobId job) { return slurm.find(job)->admin_comment; }
-  /// What swell doctor is told.
+  /// Returns what swell doctor is told.
   Json troubles() {
     control::Ask ask;
     ask.what = "metrics";

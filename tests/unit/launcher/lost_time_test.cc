@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a change of workers costs a training, against its usual steps.
+// Tests what a change of workers costs a training, against its usual steps.
 #include "launcher/lost_time.h"
 
 #include <criterion/criterion.h>

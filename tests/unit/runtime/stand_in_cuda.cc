@@ -149,7 +149,7 @@ int drain(void* stream) {
   return broken;
 }
 
-// What the kernel does, for more bytes than are worth to be interpreted.
+// Does the kernel's work natively, for more bytes than can be interpreted in good time.
 int sum_words(const std::vector<std::uint64_t>& given) {
   using swell::runtime::HashPiece;
   using swell::runtime::WordHash;

@@ -76,7 +76,7 @@ Test(grid, gpus_are_the_powers_of_two_nearest_to_the_loads) {
     std::vector<int> chosen;
     const double least = brute_force(shares, gpus, chosen);
     const auto found = nearest_powers(shares, gpus, 100);
-    cr_assert_eq(found.empty(), least > 1e299);  // 7 is no sum of two powers
+    cr_assert_eq(found.empty(), least > 1e299);  // 7 is not a sum of two powers
     for (const auto& one : found) {
       int all = 0;
       for (const int of : one) {
