@@ -18,7 +18,7 @@ from swell.engine.put_off import PutOff
 from swell.engine.schedule import Pass, Schedule
 from swell.engine.stage import Share
 
-__all__ = ["Executor", "MicroBatch", "Regions"]
+__all__ = ["Executor", "MicroBatch", "Regions", "summed_loss"]
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Executor:
                 if logits is None:
                     continue
                 assert batch.labels is not None
-                loss = _loss(logits, batch.labels, 1 + model.number)
+                loss = summed_loss(logits, batch.labels, 1 + model.number)
                 loss = (loss * self._mtp_weight if model.number else loss) / tokens
                 losses[model.number, number] = loss.detach()
                 roots.append(loss)
@@ -362,7 +362,7 @@ class Executor:
         return 2 * self._tag(taker) + taker.backward
 
 
-def _loss(logits: torch.Tensor, labels: torch.Tensor, ahead: int) -> torch.Tensor:
+def summed_loss(logits: torch.Tensor, labels: torch.Tensor, ahead: int) -> torch.Tensor:
     """The sum over the tokens that are predicted: each from those that stand so many places before it."""
     vocabulary = logits.shape[-1]
     shifted = torch.nn.functional.pad(labels, (0, ahead), value=-100)[..., ahead:]

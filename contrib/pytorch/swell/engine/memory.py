@@ -19,11 +19,11 @@ __all__ = ["DevicePeak", "Peak", "WholeActivations"]
 
 
 class Peak(TorchDispatchMode):
-    """Counts the bytes of tensors that are made while it is entered. most: of those alive at one time."""
+    """Counts the bytes of tensors that are made while it is entered. now: of those alive; most: at one time."""
 
     def __init__(self, known: Sequence[torch.Tensor]) -> None:
         super().__init__()      # type: ignore[no-untyped-call]
-        self.most = self._now = 0
+        self.most = self.now = 0
         self._alive: dict[int, weakref.ref[Any]] = {id(one.untyped_storage()): weakref.ref(one.untyped_storage()) for one in known}
 
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -40,10 +40,10 @@ class Peak(TorchDispatchMode):
 
         def gone(_: Any) -> None:
             del self._alive[key]
-            self._now -= size
+            self.now -= size
         self._alive[key] = weakref.ref(storage, gone)
-        self._now += size
-        self.most = max(self.most, self._now)
+        self.now += size
+        self.most = max(self.most, self.now)
 
 
 class DevicePeak:

@@ -21,14 +21,14 @@ __all__ = ["Standing"]
 class Standing:
     """A worker's place in a plan, and its share of the model, without memory yet.
 
-    timed: what stands around each collective of so many bytes among its shards, whose group is that of Links.
+    timed: what stands around each collective of so many bytes among its shards, whose group is that of Links. shards: makes them.
     """
 
     def __init__(self, skeleton: Skeleton, plan: Plan, rank: int, *, seed: int, device: torch.device, recompute: bool,
-                 timed: Callable[[int], AbstractContextManager[Any]]) -> None:
+                 timed: Callable[[int], AbstractContextManager[Any]], shards: type[Shards] = Shards) -> None:
         self.skeleton, self.plan, self.place = skeleton, plan, plan.place(rank)
         tp = plan.stages[self.place.stage].tp
-        self.shards = Shards(None, self.place.shard, tp, timed) if tp > 1 else None
+        self.shards = shards(None, self.place.shard, tp, timed) if tp > 1 else None
         drops = layers.drops(skeleton.model, skeleton.config)
         self.share = Share(skeleton, plan, self.place, self.shards)
         whole_heads = skeleton.family.splits_heads()
