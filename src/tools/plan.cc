@@ -37,11 +37,12 @@ namespace swell::tools {
 namespace {
 
 struct Options {
-  std::string job, model, cluster, plan, coefficients, profile;
+  std::string job, model, cluster, plan, coefficients, profile, table;
   std::string solver = "incremental", consistency = "relaxed", schedule, drawing;
   int free_gpus = -1;
   int micro_batches = 0;
   int global_batch = 0;
+  int sequence = 0;
   double seconds = 60;
   std::string sizes;
   bool grid = false, cells = false;
@@ -94,6 +95,12 @@ Result<Planned> read_model(const Options& options, const cluster::Cluster& clust
   }
   if (options.global_batch > 0) entry.model.global_batch = options.global_batch;
   if (options.micro_batches > 0) entry.micro_batches = options.micro_batches;
+  if (options.sequence > 0) {
+    if (planned.graph)
+      return Error(fmt::format("--sequence {} cannot change a graph; export {} with it",
+                               options.sequence, options.model));
+    entry.model.sequence = options.sequence;
+  }
   if (auto good = models::check_planned_for(entry.model); !good)
     return good.error().while_doing("model " + entry.model.name);
   if (entry.model.global_batch % entry.micro_batches != 0)
@@ -349,15 +356,27 @@ int run(const Options& options) {
       return fail(good.error().while_doing(options.profile));
     observed = profile->plan;
   }
-  const planner::ScaleSource source = options.coefficients.empty() && options.profile.empty()
-                                          ? planner::ScaleSource::data_sheets
-                                          : planner::ScaleSource::running_job;
+  planner::ScaleSource source = options.coefficients.empty() && options.profile.empty()
+                                    ? planner::ScaleSource::data_sheets
+                                    : planner::ScaleSource::running_job;
   // As the controller plans for jobs that have no profile yet.
   if (options.grid && source == planner::ScaleSource::data_sheets && !planned->graph)
     perf::expect_launches(coefficients, entry->model, *cluster);
-  const perf::PerformanceModel perf(entry->model, *cluster, coefficients);
+  std::optional<perf::NodeCosts> costs;
+  if (!options.table.empty()) {
+    auto json = read_json(options.table);
+    if (!json) return fail(json.error());
+    auto read = perf::NodeCosts::from_json(*json, entry->model, *cluster);
+    if (!read) return fail(read.error().while_doing(options.table));
+    costs = *std::move(read);
+    costs->fit(coefficients);
+    if (!options.grid) source = planner::ScaleSource::one_device;
+  }
+  const perf::NodeCosts* known = costs ? &*costs : nullptr;
+  const perf::PerformanceModel perf(entry->model, *cluster, coefficients, perf::Sends::ignored,
+                                    known);
   if (options.grid)
-    return print_grid(perf, {entry->micro_batches, options.sizes, source, options.cells,
+    return print_grid(perf, {entry->micro_batches, options.sizes, source, known, options.cells,
                              options.json, [end] { return Clock::now() >= end; }});
   auto current = observed && options.plan.empty() ? plan::resolve(*observed, *cluster)
                                                   : read_current(options, *entry, perf);
@@ -481,10 +500,18 @@ Action add_plan(CLI::App& app) {
   sub->add_option("--profile", options->profile,
                   "JSON file of what a running plan was seen to do: coefficients and plan")
       ->excludes("--coefficients");
+  sub->add_option("--table", options->table,
+                  "JSON file of what one device of a type takes for the model's parts, which "
+                  "python -m swell.profile wrote; data sheets where it says nothing")
+      ->excludes("--coefficients")
+      ->excludes("--profile");
   sub->add_option("--micro-batches", options->micro_batches, "Micro-batches of one iteration")
       ->check(CLI::PositiveNumber);
   sub->add_option("--global-batch", options->global_batch, "Samples of one iteration")
       ->check(CLI::PositiveNumber);
+  sub->add_option("--sequence", options->sequence,
+                  "Tokens of one sample (default: the longest that the model takes)")
+      ->check(CLI::Range(1, 1 << 24));
   sub->add_option("--time-limit,--time", options->seconds,
                   "Seconds after which the best so far is taken")
       ->check(CLI::PositiveNumber)

@@ -28,6 +28,29 @@ std::string summary_of(const plan::Layout& layout, const cluster::Cluster& clust
   return plan::name_all(layout, cluster).summary();
 }
 
+planner::ScaleSource source_of(const GridRequest& request, int type) {
+  return request.costs && request.costs->knows(type) ? planner::ScaleSource::one_device
+                                                     : request.source;
+}
+
+/// Types by where their times come from: "one device (h100), data sheets (a100)".
+std::string sources_of(const planner::GridTable& table, const perf::PerformanceModel& perf,
+                       const GridRequest& request) {
+  std::string all;
+  for (const auto source : {planner::ScaleSource::one_device, request.source}) {
+    std::string types;
+    int last = -1;
+    for (const planner::GridRow& row : table.rows) {
+      if (row.type == last || source_of(request, row.type) != source) continue;
+      last = row.type;
+      types += (types.empty() ? "" : ", ") + perf.cluster().type(row.type).name;
+    }
+    if (!types.empty())
+      all += fmt::format("{}{} ({})", all.empty() ? "" : ", ", planner::words_for(source), types);
+  }
+  return all;
+}
+
 Json cell_json(const planner::CellPlans& cell, const perf::PerformanceModel& perf) {
   Json json = Json::object({{"stages", cell.cell.stages},
                             {"partitions", static_cast<int>(cell.partitions)},
@@ -40,6 +63,7 @@ Json cell_json(const planner::CellPlans& cell, const perf::PerformanceModel& per
   json.set("best_samples_per_s", perf.model().global_batch / cell.best().seconds);
   json.set("peak_bytes", peak_of(proxy.layout, perf));
   json.set("summary", summary_of(proxy.layout, perf.cluster()));
+  json.set("plan", plan::name_all(proxy.layout, perf.cluster()).to_json());
   return json;
 }
 
@@ -51,6 +75,7 @@ void print_json(const planner::GridTable& table, const perf::PerformanceModel& p
     if (!row.layout.stages.empty()) {
       json.set("samples_per_s", perf.model().global_batch / row.seconds);
       json.set("by", row.by);
+      json.set("source", planner::name_of(source_of(request, row.type)));
       json.set("peak_bytes", peak_of(row.layout, perf));
       json.set("plan", plan::name_all(row.layout, perf.cluster()).to_json());
     }
@@ -115,7 +140,8 @@ int print_grid(const perf::PerformanceModel& perf, const GridRequest& request) {
           perf.model().global_batch / row.seconds, peak_of(row.layout, perf) / GiB, row.by,
           summary_of(row.layout, perf.cluster()));
   }
-  if (const char* words = planner::words_for(request.source); *words != '\0')
+  if (request.costs) say("predicted from {}\n", sources_of(table, perf, request));
+  else if (const char* words = planner::words_for(request.source); *words != '\0')
     say("predicted from {}\n", words);
   if (!table.complete) say("the search reached its limit (--time-limit): the best found so far\n");
   return 0;

@@ -103,6 +103,9 @@ PerformanceModel::Passes PerformanceModel::layer_passes(int type, int tp,
                                                         int local_batch) const noexcept {
   const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(type)];
   const double commu = layer_commu(type, tp, local_batch);
+  if (costs_)
+    if (const auto cost = costs_->of(NodeUnit::layer, type, tp, local_batch))
+      return {cost->fwd + commu, cost->bwd + commu};
   if (k.launch_s <= 0) {
     const double comp = tp_comp_fwd(k.comp_s, local_batch, 1, tp);
     return {comp + commu, k.backward * comp + commu};
@@ -165,6 +168,15 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
     seen_type = group.type;
     seen_batch = group.local_batch;
     const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(group.type)];
+    overlap = std::min(overlap, k.overlap);  // the group that hides least delays its ring
+    if (costs_)
+      if (const auto cost = costs_->chunk(load, group.type, stage.tp, group.local_batch)) {
+        const double commu = layer_commu(group.type, stage.tp, group.local_batch) * layers;
+        times.fwd = std::max(times.fwd, cost->fwd + commu);
+        times.bwd = std::max(times.bwd, cost->bwd + commu);
+        times.optim = std::max(times.optim, cost->optim);
+        continue;
+      }
     const Passes layer = passes_of(group.type, stage.tp, group.local_batch);
     const double head = load.heads > 0
                             ? tp_comp_fwd(k.comp_s, group.local_batch,
@@ -173,7 +185,6 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
     times.fwd = std::max(times.fwd, layer.fwd * layers + head);
     times.bwd = std::max(times.bwd, layer.bwd * layers + k.backward * head);
     times.optim = std::max(times.optim, k.optim_s * updated / stage.tp);
-    overlap = std::min(overlap, k.overlap);  // the group that hides least delays its ring
   }
   if (stage.dp() > 1) {
     times.dp_commu = dp_commu(gradient_bytes(load), 1, stage.dp(), stage_bandwidth(stage));

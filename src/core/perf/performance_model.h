@@ -6,6 +6,7 @@
 #include "core/models/model.h"
 #include "core/perf/coefficients.h"
 #include "core/perf/equations.h"
+#include "core/perf/node_costs.h"
 #include "core/perf/sends.h"
 #include "core/plan/layout.h"
 
@@ -14,17 +15,20 @@ namespace swell::perf {
 class PassTable;
 
 /// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients
-/// and, where asked for, the sends between stages (sends.h). Keeps references: model, cluster and
-/// coefficients must outlive it. Const, hence safe between threads.
+/// and, where asked for, the sends between stages (sends.h). Computation that `costs` knows takes
+/// the time measured there; coefficients give all else. Keeps references: model, cluster,
+/// coefficients and costs must outlive it. Const, hence safe between threads.
 class PerformanceModel {
  public:
   PerformanceModel(const models::Model& model, const cluster::Cluster& cluster,
-                   const Coefficients& coefficients, Sends sends = Sends::ignored) noexcept
+                   const Coefficients& coefficients, Sends sends = Sends::ignored,
+                   const NodeCosts* costs = nullptr) noexcept
       : model_(model),
         chain_(model),
         cluster_(cluster),
         coefficients_(coefficients),
-        sends_(sends) {}
+        sends_(sends),
+        costs_(costs) {}
 
   /// Position of a stage: the first and the last compute and hold more than their layers
   /// (embedding, output projection).
@@ -94,6 +98,7 @@ class PerformanceModel {
   const cluster::Cluster& cluster_;
   const Coefficients& coefficients_;
   Sends sends_;
+  const NodeCosts* costs_;  ///< null: nothing was measured
 };
 
 }  // namespace swell::perf

@@ -128,6 +128,7 @@ const char* name_of(ScaleSource source) noexcept {
   switch (source) {
     case ScaleSource::unknown: break;
     case ScaleSource::running_job: return "running-job";
+    case ScaleSource::one_device: return "one-device";
     case ScaleSource::data_sheets: return "data-sheets";
   }
   return "";
@@ -137,6 +138,7 @@ const char* words_for(ScaleSource source) noexcept {
   switch (source) {
     case ScaleSource::unknown: break;
     case ScaleSource::running_job: return "its profile";
+    case ScaleSource::one_device: return "one device";
     case ScaleSource::data_sheets: return "data sheets";
   }
   return "";
@@ -205,11 +207,12 @@ Result<NamedTable> NamedTable::from_json(const Json& json) {
     if (json.has("source")) {
       auto name = json.string_at("source");
       if (!name) return name.error().while_doing("the scale table");
-      for (const ScaleSource source : {ScaleSource::running_job, ScaleSource::data_sheets})
+      for (const ScaleSource source :
+           {ScaleSource::running_job, ScaleSource::one_device, ScaleSource::data_sheets})
         if (*name == name_of(source)) table.source = source;
       if (table.source == ScaleSource::unknown)
         return Error(
-            fmt::format("the source of the scale table is \"{}\"; running-job or "
+            fmt::format("the source of the scale table is \"{}\"; running-job, one-device or "
                         "data-sheets is wanted",
                         *name));
     }

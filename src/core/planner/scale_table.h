@@ -57,10 +57,11 @@ void add_modelled(ScaleTable& table, const perf::PerformanceModel& perf);
 enum class ScaleSource : std::uint8_t {
   unknown,      ///< written by a Swell that did not say it
   running_job,  ///< the profile of the running job
+  one_device,   ///< what one device of a type was measured to take (perf/node_costs.h)
   data_sheets,  ///< what is known of the GPUs and of the model
 };
 
-/// The source's name in JSON: "running-job", "data-sheets"; "" for unknown.
+/// The source's name in JSON: "running-job", "one-device", "data-sheets"; "" for unknown.
 const char* name_of(ScaleSource source) noexcept;
 /// The source in words, for people: "its profile"; "" for unknown.
 const char* words_for(ScaleSource source) noexcept;

@@ -160,7 +160,8 @@ Test(scale_table, one_sentence_names_what_is_wrong) {
   has(said(R"({"rows":[]})"), "\"version\"");
   has(said(R"({"version":1,"rows":[]})"), "has 0 rows; 1 to 65536 are read");
   has(said(R"({"version":1})"), "has no list \"rows\"");
-  has(said(R"({"version":1,"source":"hearsay","rows":[]})"), "\"hearsay\"; running-job or");
+  has(said(R"({"version":1,"source":"hearsay","rows":[]})"),
+      "\"hearsay\"; running-job, one-device or");
   cr_assert(said_with({}).empty(), "%s", said_with({}).c_str());
   has(said_with({{"gpus", 0}}), "row 1 of the scale table: \"gpus\"");
   has(said_with({{"samples_per_s", -1.0}}), "\"samples_per_s\"");
