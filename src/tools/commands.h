@@ -19,6 +19,7 @@ Action add_max(CLI::App& app);
 Action add_pause(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_predict(CLI::App& app);
+Action add_profile(CLI::App& app);
 Action add_replan(CLI::App& app);
 Action add_resume(CLI::App& app);
 Action add_top(CLI::App& app);

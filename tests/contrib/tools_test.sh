@@ -38,6 +38,15 @@ lost_output_is_told() {
   done
 }
 check 'output that is lost is a failure, with its reason' lost_output_is_told
+the_profiler_gets_its_words() {
+  printf '#!/bin/sh\nprintf "%%s|" "$@"\nexit 7\n' > python3
+  chmod +x python3
+  local said
+  said=$(PATH=$PWD:$PATH swell profile gpt --help --tp 1,2 'a b')
+  [[ $? == 7 && $said == '-m|swell.profile|gpt|--help|--tp|1,2|a b|' ]] || { printf '%s\n' "$said"; return 1; }
+  SWELL_PYTHON=$PWD/none fails swell profile gpt && grep -q 'let SWELL_PYTHON name it' said
+}
+check 'swell profile gives Python its words, and says where there is none' the_profiler_gets_its_words
 
 readers=('swell plan --cluster 1x8-h100 --model' 'swell plan --model gpt2-1.3b --cluster' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan'
   'swell plan --model gpt2-1.3b --cluster 1x8-h100 --schedule' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --profile' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --coefficients' 'swell predict --data'
