@@ -74,10 +74,25 @@ class LiveClient final : public Client {
   }
 
   Result<std::optional<Message>> receive(std::chrono::milliseconds timeout) override {
+    const auto deadline = Clock::now() + timeout;
+    for (;;) {
+      const Result<std::optional<Json>> json = next_json(deadline);
+      if (!json) return json.error();
+      if (!*json) return std::optional<Message>();
+      Result<Message> message = message_from(**json);
+      if (message) return std::optional<Message>(std::move(*message));
+      if (!options_.dropped) return fail(message.error());
+      options_.dropped(message.error());
+    }
+  }
+
+ private:
+  /// The next message as JSON, from a good frame. Nothing when the time is over.
+  Result<std::optional<Json>> next_json(Clock::time_point deadline) {
     if (broken_) return *broken_;
-    const Result<std::optional<std::string>> frame = next_frame(Clock::now() + timeout);
+    const Result<std::optional<std::string>> frame = next_frame(deadline);
     if (!frame) return fail(frame.error());
-    if (!*frame) return std::optional<Message>();
+    if (!*frame) return std::optional<Json>();
     if (**frame == kCrowdedOut) {
       is_crowded_out_ = true;
       return fail(Error("the server has made room for others"));
@@ -89,14 +104,13 @@ class LiveClient final : public Client {
     if (!options_.trust || !options_.trust(done->uid))
       return fail(
           Error(fmt::format("the server speaks as uid {}, which is not trusted", done->uid)));
-    Result<Message> message = seal_->unwrap(done->data);
-    if (!message) return fail(message.error());
+    Result<Json> json = seal_->open(done->data);
+    if (!json) return fail(json.error());
     munge_->set_patience(kMungeOutage);
     munge_time_ = kMungeOutage + kMungeTime;
-    return std::optional<Message>(std::move(*message));
+    return std::optional<Json>(std::move(*json));
   }
 
- private:
   Error fail(const Error& error) {
     broken_ = error;
     return error;

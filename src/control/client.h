@@ -24,6 +24,9 @@ class Client {
     std::string munge_socket;          ///< empty: munge's default
     std::function<bool(uid_t)> trust;  ///< as whom the server must speak; empty: nobody is trusted
     std::size_t max_frame_bytes = 64 * 1024;
+    /// Hears why a message in a good frame cannot be read, which is then left out. Empty: such a
+    /// message ends the connection.
+    std::function<void(const Error&)> dropped = nullptr;
   };
 
   /// Connects and reads the server's nonce. The error names host, port and what failed.

@@ -65,7 +65,7 @@ std::string Seal::wrap(const Message& message) {
       .dump();
 }
 
-Result<Message> Seal::unwrap(std::string_view payload) {
+Result<Json> Seal::open(std::string_view payload) {
   const Result<Json> json = Json::parse(payload);
   if (!json) return json.error().while_doing("the payload is no JSON");
   const Result<std::string> nonce = json->string_at("conn");
@@ -77,7 +77,13 @@ Result<Message> Seal::unwrap(std::string_view payload) {
   if (*number <= received_)
     return Error(fmt::format("frame number {} after {}: numbers must rise", *number, received_));
   received_ = *number;
-  return message_from(json->at("m"));
+  return json->at("m");
+}
+
+Result<Message> Seal::unwrap(std::string_view payload) {
+  const Result<Json> message = open(payload);
+  if (!message) return message.error();
+  return message_from(*message);
 }
 
 }  // namespace swell::control

@@ -48,7 +48,10 @@ class Seal {
   Seal(Side own, std::string nonce) : own_(own), nonce_(std::move(nonce)) {}
   /// The payload of the next credential to send.
   std::string wrap(const Message& message);
-  /// The message in a credential's payload. The error says what is wrong with it.
+  /// The message in a credential's payload, not read yet. The error says what is wrong with what
+  /// protects it: nothing more of the connection can be trusted.
+  Result<Json> open(std::string_view payload);
+  /// The same, read. The error says what is wrong with it.
   Result<Message> unwrap(std::string_view payload);
 
  private:

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/messages.h"
 
+#include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
-
 #include <iterator>
 #include <limits>
+#include <type_traits>
+
 #include "core/schedule/text.h"
+#include "core/utf8.h"
 
 namespace swell::control {
 
@@ -18,19 +22,36 @@ constexpr std::size_t kMaxText = 4096;
 
 // One `describe` a type lists its members once; a Writer or a Reader walks the list.
 
+/// At most `most` bytes of it, in whole characters.
+std::string cut(const std::string& text, std::size_t most) {
+  std::string valid = valid_utf8(text);
+  if (valid.size() <= most) return valid;
+  while (most > 0 && (static_cast<unsigned char>(valid[most]) & 0xc0) == 0x80) --most;
+  valid.resize(most);
+  return valid;
+}
+
+/// Keeps numbers and texts within the bounds that a Reader takes: what a program or a node says
+/// must not cost the message that passes it on.
 class Writer {
  public:
   explicit Writer(const char* type) : json_(Json::object({{"type", type}})) {}
   Writer() : json_(Json::object()) {}
-  void member(const char* key, const int& value, int, int) { json_.set(key, value); }
-  void member(const char* key, const JobId& value) { json_.set(key, value); }
-  void member(const char* key, const std::int64_t& value, std::int64_t, std::int64_t) {
-    json_.set(key, value);
+  void member(const char* key, const int& value, int min, int max) {
+    json_.set(key, std::clamp(value, min, max));
   }
-  void member(const char* key, const double& value, double, double) { json_.set(key, value); }
-  void member(const char* key, const std::string& value) { json_.set(key, value); }
-  void optional(const char* key, const std::string& value, std::size_t = kMaxText) {
-    if (!value.empty()) json_.set(key, value);
+  void member(const char* key, const JobId& value) { json_.set(key, value); }
+  void member(const char* key, const std::int64_t& value, std::int64_t min, std::int64_t max) {
+    json_.set(key, std::clamp(value, min, max));
+  }
+  void member(const char* key, const double& value, double min, double max) {
+    json_.set(key, std::isnan(value) ? min : std::clamp(value, min, max));
+  }
+  void member(const char* key, const std::string& value, std::size_t most = kMaxText) {
+    json_.set(key, cut(value, most));
+  }
+  void optional(const char* key, const std::string& value, std::size_t most = kMaxText) {
+    if (!value.empty()) member(key, value, most);
   }
   void member(const char* key, const std::vector<int>& value, int, int) {
     json_.set(key, Json::array_of(value));
@@ -38,11 +59,10 @@ class Writer {
   void optional(const char* key, const std::vector<int>& value, int min, int max) {
     if (!value.empty()) member(key, value, min, max);
   }
-  void optional(const char* key, const int& value, int, int) {
-    if (value != 0) json_.set(key, value);
-  }
-  void optional(const char* key, const double& value, double, double) {
-    if (value != 0) json_.set(key, value);
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void optional(const char* key, const T& value, T min, T max) {
+    if (value != 0) member(key, value, min, max);
   }
   void document(const char* key, const Json& value) { json_.set(key, value); }
   void optional_document(const char* key, const Json& value) {

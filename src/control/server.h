@@ -22,7 +22,8 @@ using ConnectionId = std::uint64_t;
 /// Every frame is a munge credential that holds one message, the connection's nonce and a rising
 /// sequence number, so that nothing can be replayed or moved to another connection. Frames above
 /// the size cap, a missing first message, too many connections of one user: the peer is told why
-/// where that is possible, and closed.
+/// where that is possible, and closed. A later message in a good frame that cannot be read, such as
+/// a number out of bounds, is dropped, and the connection stays.
 ///
 /// Thread-safe. Destroying it closes every connection and joins its threads.
 class Server {
@@ -48,11 +49,11 @@ class Server {
 
   /// What happened on a connection, in order.
   struct Event {
-    enum class Kind { message, closed } kind = Kind::closed;
+    enum class Kind { message, dropped, closed } kind = Kind::closed;
     ConnectionId connection = 0;
     uid_t uid = static_cast<uid_t>(-1);
     std::string peer;  ///< address, for logs
-    Message message;   ///< where kind is message
+    Message message;   ///< where kind is message; of dropped, a Refused that says why
   };
 
   /// Listens. `wake` is called from another thread whenever take() has something new; it must not

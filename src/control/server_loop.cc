@@ -273,11 +273,13 @@ void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
                   fmt::format("a message of {} bytes; {} are allowed", done.data.size(),
                               options_.max_frame_bytes),
                   true);
-  Result<Message> message = connection.seal.unwrap(done.data);
+  const Result<Json> json = connection.seal.open(done.data);
   if (!connection.authenticated && options_.allow && !options_.allow(done.uid))
     return refuse(connection, fmt::format("uid {} is not allowed here", done.uid), true);
-  if (!message) return refuse(connection, message.error().message(), true);
+  if (!json) return refuse(connection, json.error().message(), true);
+  Result<Message> message = message_from(*json);
   if (!connection.authenticated) {
+    if (!message) return refuse(connection, message.error().message(), true);
     if (per_user_[done.uid] >= options_.max_connections_per_user)
       return refuse(connection,
                     fmt::format("uid {} has {} connections already", done.uid, per_user_[done.uid]),
@@ -287,8 +289,9 @@ void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
     unauthenticated_.leave(connection.id);
   }
   ++connection.untaken;
-  post({Server::Event::Kind::message, connection.id, connection.uid, connection.peer,
-        std::move(*message)},
+  using Kind = Server::Event::Kind;
+  post({message ? Kind::message : Kind::dropped, connection.id, connection.uid, connection.peer,
+        message ? std::move(*message) : Message(Refused{message.error().message()})},
        done.data.size());
 }
 

@@ -49,6 +49,14 @@ void Controller::handle(const control::Server::Event& event, double now) {
     if (job != nullptr) agent_gone(*job, now);
     return sessions_.forget(event.connection);
   }
+  if (event.kind == control::Server::Event::Kind::dropped && job != nullptr) {
+    const auto* dropped = std::get_if<control::Refused>(&event.message);
+    job->agent_seen = now;
+    if (dropped != nullptr && events_.may_say(job->id, now))
+      events_.say(
+          fmt::format("job {}: left out what its agent says: {}", job->id, dropped->reason));
+    return;
+  }
   if (const auto* hello = std::get_if<control::Hello>(&event.message))
     return handle(event, *hello, now);
   if (const auto* ask = std::get_if<control::Ask>(&event.message); ask != nullptr && job == nullptr)

@@ -401,11 +401,18 @@ void Controller::save() {
 }
 
 /// As save(), but what agents alone have changed is written no more often than kStateEvery_s: they
-/// change it as they like, and a write waits for the disk.
+/// change it as they like, and a write waits for the disk. After a trouble it is also written
+/// without a change, once nothing stands there that cannot be read: that may still be mended.
 void Controller::save_in_time(double now) {
-  if (parts_.state_path.empty() || saved_ == written_) return;
+  const bool is_written = saved_ == written_;
+  if (parts_.state_path.empty() || (is_written && !events_.troubles().contains("state"))) return;
   const bool is_told = !save_due_ && (!written_ || saved_.issued == written_->issued);
   if (is_told && saved_at_ && now < *saved_at_ + kStateEvery_s) return;
+  if (is_written) {
+    saved_at_ = now;
+    if (!load_state(parts_.state_path)) return;
+    written_.reset();
+  }
   const bool is_first = !written_;
   save();
   if (!is_first || !written_) saved_at_ = now;

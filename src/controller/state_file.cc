@@ -30,7 +30,7 @@ Error failure(const std::string& path) {
 }
 
 Result<void> write_synced(const std::string& path, const std::string& text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return failure(path);
   std::size_t done = 0;
   while (done < text.size()) {

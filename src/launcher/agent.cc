@@ -21,6 +21,7 @@
 #include "control/printable.h"
 #include "core/saturating.h"
 #include "launcher/file_limit.h"
+#include "launcher/step_fit.h"
 
 namespace swell::launcher {
 
@@ -34,6 +35,7 @@ constexpr double kOutputLook_s = 5;
 constexpr std::size_t kMaxLine = 8192;
 constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
+constexpr std::size_t kMaxLeftOutLines = 5;  // variables that are named
 constexpr std::size_t kMaxEnvironment = 40 * 1024, kMaxLiveEnvironment = 14 * 1024;
 
 double now() {
@@ -91,8 +93,11 @@ Environment environment_for(const Agent::Setup& setup) {
   std::vector<std::string> left_out;
   Environment kept =
       job_environment(environ, is_live(setup) ? kMaxLiveEnvironment : kMaxEnvironment, left_out);
-  for (const std::string& name : left_out)
-    say(fmt::format("{} does not reach the workers: it is too long, or no UTF-8", name));
+  for (std::size_t i = 0; i < left_out.size() && i < kMaxLeftOutLines; ++i)
+    say(fmt::format("{} does not reach the workers: it is too long, or no UTF-8", left_out[i]));
+  if (left_out.size() > kMaxLeftOutLines)
+    say(fmt::format("{} more variables do not reach the workers",
+                    left_out.size() - kMaxLeftOutLines));
   return kept;
 }
 
@@ -299,6 +304,8 @@ void Agent::take_server_events() {
       connections_.erase(worker);
       keepers_.erase(worker);
       machine_.lost(now(), worker);
+    } else if (event.kind == control::Server::Event::Kind::dropped) {
+      say_dropped(event);
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
       const WorkerId worker{hello->group, hello->local_rank};
       // Shims that come up too late are let go at once.
@@ -320,14 +327,21 @@ void Agent::take_server_events() {
         server_->close(event.connection);
         continue;
       }
-      // Of a step that was launched again: what is left of the first one is let go.
-      if (const auto before = connections_.find(worker);
-          before != connections_.end() && before->second != event.connection) {
+      const auto before = connections_.find(worker);
+      if (before != connections_.end() && before->second != event.connection) {
+        if (hello->step == steps_of_[worker]) {
+          const std::string why = same_local_id(worker.local, nodes_[worker.node].name);
+          refuse(worker, why, why);
+          server_->close(event.connection);
+          continue;
+        }
+        // Of a step that was launched again: what is left of the first one is let go.
         server_->close(before->second);
         workers_.erase(before->second);
       }
       workers_[event.connection] = worker;
       connections_[worker] = event.connection;
+      steps_of_[worker] = hello->step;
       machine_.hello(now(), worker, hello->host, hello->port, hello->step, hello->one_program);
     } else if (known == workers_.end()) {
       continue;
@@ -352,6 +366,19 @@ void Agent::take_server_events() {
     }
     carry_out();
   }
+}
+
+/// Training goes on without a message that cannot be read; the first few of a run are said.
+void Agent::say_dropped(const control::Server::Event& event) {
+  const auto* dropped = std::get_if<control::Refused>(&event.message);
+  if (dropped == nullptr || dropped_left_ <= 0) return;
+  const auto known = workers_.find(event.connection);
+  say(fmt::format(
+      "left out what {} says: {}{}",
+      known == workers_.end()
+          ? event.peer
+          : fmt::format("worker {} on {}", known->second.local, nodes_[known->second.node].name),
+      dropped->reason, --dropped_left_ > 0 ? "" : "; more lines of this kind are left out"));
 }
 
 /// The last step of the job's first node says what changes cost: it takes part in every epoch.

@@ -85,6 +85,7 @@ class Agent {
   void prepare_to_stop(bool is_slurm);
   void take_server_events();
   void take_controller_messages();
+  void say_dropped(const control::Server::Event& event);
   void take_steps(WorkerId worker, const control::WorkerSteps& made);
   void tell(control::Message message);
   void take_ended_children();
@@ -151,6 +152,7 @@ class Agent {
 
   std::map<WorkerId, control::ConnectionId> connections_;
   std::map<control::ConnectionId, WorkerId> workers_;
+  std::map<WorkerId, JobId> steps_of_;  ///< Slurm's number of the step that each is a task of
   std::map<int, JobId> node_job_;
   std::map<pid_t, Step> steps_;
   std::vector<std::pair<double, Step>> launches_;  ///< of steps that were lost, and when
@@ -170,6 +172,7 @@ class Agent {
     OutputWatch watch;
     double period_s = 0, last = 0;  ///< period: 0: hangs are not looked for
   } output_look_;
+  int dropped_left_ = 5;  ///< messages that could not be read and are yet to be told
   bool requeues_ = false;
   const std::time_t began_ = std::time(nullptr);
   ProfileBook profiles_;

@@ -103,6 +103,8 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
     command.insert(command.end(),
                    {shim.program, "--agent", fmt::format("{}:{}", shim.host, shim.port), "--nodes",
                     known, "--workers", std::to_string(workers)});
+    if (gpus > 0 && !options.no_gpus)
+      command.insert(command.end(), {"--gpus", std::to_string(gpus)});
     if (!shim.munge_socket.empty())
       command.insert(command.end(), {"--munge-socket", shim.munge_socket});
     if (shim.gives_input) command.insert(command.end(), {"--input", "kept"});

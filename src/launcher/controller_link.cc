@@ -25,7 +25,8 @@ constexpr double kMaxBackoffSeconds = 8;
 
 }  // namespace
 
-Greeting greet(const ControllerAddress& address, const control::Hello& hello) {
+Greeting greet(const ControllerAddress& address, const control::Hello& hello,
+               const std::function<void(const Error&)>& dropped) {
   Greeting greeting;
   for (const std::string& host : address.hosts) {
     const auto failed = [&](const Error& error) {
@@ -34,8 +35,11 @@ Greeting greet(const ControllerAddress& address, const control::Hello& hello) {
     };
     const uid_t slurm_user = address.slurm_user;
     auto client =
-        Client::connect({host, address.port, address.munge_socket,
-                         [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; }},
+        Client::connect({.host = host,
+                         .port = address.port,
+                         .munge_socket = address.munge_socket,
+                         .trust = [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; },
+                         .dropped = dropped},
                         kConnectTime);
     if (!client) {
       failed(client.error());
@@ -191,7 +195,10 @@ void ControllerLink::connect() {
     if (stop_) return;
     hello = hello_;
   }
-  Greeting greeting = greet(address_, hello);
+  Greeting greeting = greet(address_, hello, [this](const Error& error) {
+    if (std::exchange(told_dropped_, true)) return;
+    tell("left out what the controller says: " + error.message());
+  });
   if (!greeting.client) {
     if (reasons_.insert(greeting.reason).second)
       tell(greeting.reason +

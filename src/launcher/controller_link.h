@@ -36,8 +36,9 @@ struct Greeting {
   std::string reason;
 };
 /// Tries the hosts one by one; blocks for a few seconds at most where nobody answers. The reason is
-/// a sentence for people.
-Greeting greet(const ControllerAddress& address, const control::Hello& hello);
+/// a sentence for people. `dropped`: as of Client::Options.
+Greeting greet(const ControllerAddress& address, const control::Hello& hello,
+               const std::function<void(const Error&)>& dropped);
 
 /// Keeps the connection to the controller on a thread of its own, so that neither a controller nor
 /// a munged that does not answer ever delays the training. Connects at once, and again in growing
@@ -82,6 +83,7 @@ class ControllerLink {
   bool stop_ = false;
   bool ended_ = false;
   std::set<std::string> reasons_;  // of this thread: those that the user has heard
+  bool told_dropped_ = false;      // of this thread: that a message was left out
   double backoff_s_ = 0;           // of this thread; 0: not tried yet
   std::minstd_rand random_{std::random_device()()};
   std::chrono::steady_clock::time_point next_attempt_;

@@ -11,4 +11,17 @@ namespace swell::launcher {
 std::string step_misfit(int nodes, int workers, const std::string& tasks_per_node,
                         const std::string& node, bool is_listed);
 
+/// How the GPUs of a step on `node` differ from the `gpus` that it was asked for there, for people;
+/// empty: they do not, or nothing tells. `on_node` is the step's SLURM_GPUS_ON_NODE, empty where it
+/// has none; `sees_any`: whether other variables say that it has GPUs.
+std::string gpus_misfit(int gpus, const std::string& on_node, bool sees_any,
+                        const std::string& node);
+
+/// Why a worker of `workers` on `node` cannot be told from the others by its SLURM_LOCALID, for
+/// people; empty: it can. `local`: null where it has none.
+std::string local_id_misfit(int workers, const char* local, const std::string& node);
+
+/// The same, where two workers of a node have one SLURM_LOCALID.
+std::string same_local_id(int local, const std::string& node);
+
 }  // namespace swell::launcher

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "control/client.h"
 #include "control/printable.h"
@@ -42,7 +43,7 @@ constexpr double kInput_s = 30;  // srun has forwarded all of standard input
 struct Arguments {
   std::string host, nodes, munge_socket, network = "auto";
   int port = 0;
-  int workers = 0;  ///< on each of `nodes`
+  int workers = 0, gpus = 0;  ///< on each of `nodes`; 0 GPUs: it is not looked for them
   bool keeps_input = false, live = false;
   char** program = nullptr;
 };
@@ -65,6 +66,8 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
       arguments.nodes = value;
     } else if (name == "--workers") {
       arguments.workers = number(value.c_str());
+    } else if (name == "--gpus") {
+      arguments.gpus = number(value.c_str());
     } else if (name == "--munge-socket") {
       arguments.munge_socket = value;
     } else if (name == "--switch-network") {
@@ -114,8 +117,16 @@ Result<std::unique_ptr<Client>> connect(const Arguments& arguments) {
   const auto deadline = Clock::now() + kConnectTime;
   for (;;) {
     auto client = Client::connect(
-        {arguments.host, static_cast<std::uint16_t>(arguments.port), arguments.munge_socket,
-         [own = geteuid()](uid_t uid) { return uid == own; }},
+        {.host = arguments.host,
+         .port = static_cast<std::uint16_t>(arguments.port),
+         .munge_socket = arguments.munge_socket,
+         .trust = [own = geteuid()](uid_t uid) { return uid == own; },
+         .dropped =
+             [told = false](const Error& error) mutable {
+               if (!std::exchange(told, true))
+                 std::fprintf(stderr, "swell-worker: left out what swellrun says: %s\n",
+                              control::printable(error.message()).c_str());
+             }},
         10s);
     if (client || Clock::now() > deadline) return client;
     std::this_thread::sleep_for(200ms);
@@ -176,10 +187,15 @@ int main(int argc, char** argv) {
     const auto nodes = std::count(arguments->nodes.begin(), arguments->nodes.end(), '=');
     std::string misfit = launcher::step_misfit(static_cast<int>(nodes), arguments->workers,
                                                tasks != nullptr ? tasks : "", name, known >= 0);
-    if (local == nullptr && arguments->workers > 1)  // all would be worker 0
-      misfit = name +
-               " has workers without SLURM_LOCALID: a SPANK plugin or TaskProlog of the "
-               "site must leave it in their environment";
+    if (misfit.empty()) misfit = launcher::local_id_misfit(arguments->workers, local, name);
+    if (misfit.empty()) {
+      const char* on_node = std::getenv("SLURM_GPUS_ON_NODE");
+      const bool sees_any = std::getenv("SLURM_STEP_GPUS") != nullptr ||
+                            std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ||
+                            std::getenv("ROCR_VISIBLE_DEVICES") != nullptr;
+      misfit =
+          launcher::gpus_misfit(arguments->gpus, on_node != nullptr ? on_node : "", sees_any, name);
+    }
     launcher::Shim shim(
         {arguments->program, arguments->network, known >= 0 ? known : first_of(arguments->nodes),
          local_rank, std::move(input), std::move(one_program), std::move(misfit),

@@ -106,15 +106,17 @@ Environment job_environment(const char* const* environment, std::size_t max_byte
   }
   std::size_t total = 0;
   for (const auto& [bytes, variable] : found) total += bytes;
-  while (total > max_bytes) {
-    const auto largest = std::max_element(
-        found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    total -= largest->first;
-    left_out.push_back(largest->second.first);
-    found.erase(largest);
+  // The largest go first; there may be tens of thousands.
+  if (total > max_bytes)
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::size_t gone = 0;
+  for (; total > max_bytes; ++gone) {
+    total -= found[gone].first;
+    left_out.push_back(found[gone].second.first);
   }
   Environment kept;
-  for (auto& [bytes, variable] : found) kept.push_back(std::move(variable));
+  for (; gone < found.size(); ++gone) kept.push_back(std::move(found[gone].second));
   return kept;
 }
 

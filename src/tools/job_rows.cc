@@ -75,11 +75,12 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   return row;
 }
 
-/// Shows what Slurm runs for a job where that is more than its AdminComment says.
-void add_unnamed(std::vector<JobRow>& rows, const slurm::Snapshot& snapshot) {
+/// Shows what Slurm runs for a job where its AdminComment says another number of GPUs.
+void correct_lent(std::vector<JobRow>& rows, const slurm::Snapshot& snapshot) {
   std::map<std::int64_t, std::vector<control::CompanionWord>> running;
   for (const slurm::JobRecord& record : snapshot.jobs) {
-    if (record.phase != slurm::JobPhase::running) continue;
+    if (record.phase != slurm::JobPhase::running && record.phase != slurm::JobPhase::suspended)
+      continue;
     const auto tag = control::Tag::find(record.admin_comment);
     const auto parent = tag ? tag->number("parent") : std::nullopt;
     for (const slurm::GpuAllocation& held : record.gpus)
@@ -87,14 +88,12 @@ void add_unnamed(std::vector<JobRow>& rows, const slurm::Snapshot& snapshot) {
         running[*parent].push_back({record.id, held.node, held.gpus.indices, held.gpus.count});
   }
   for (JobRow& row : rows) {
-    const auto found = running.find(row.id);
-    if (found == running.end()) continue;
     int lent = 0;
-    for (const control::CompanionWord& each : found->second) lent += each.gpus;
-    if (lent <= row.lent_gpus) continue;
-    row.is_behind = true;
+    for (const control::CompanionWord& each : running[row.id]) lent += each.gpus;
+    if (lent == row.lent_gpus) continue;
+    row.said_gpus = row.lent_gpus;
     row.lent_gpus = lent;
-    row.companions = std::move(found->second);
+    row.companions = std::move(running[row.id]);
   }
 }
 
@@ -142,7 +141,7 @@ Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobF
   for (const slurm::JobId id : filter.ids)
     if (std::none_of(rows.begin(), rows.end(), [&](const JobRow& row) { return row.id == id; }))
       return not_shown(snapshot, id);
-  add_unnamed(rows, snapshot);
+  correct_lent(rows, snapshot);
   std::sort(rows.begin(), rows.end(), [](const JobRow& a, const JobRow& b) { return a.id < b.id; });
   return rows;
 }
@@ -178,11 +177,11 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
     if (!row.decided_by.empty())
       text += line_of("Job {} is decided {}: {}\n", row.id, row.decided_by, row.decided_why);
   for (const JobRow& row : rows)
-    if (row.is_behind)
+    if (row.said_gpus)
       text += line_of(
-          "Job {} is lent more than its AdminComment says; where that stays so, Slurm "
+          "Job {} is lent {} than the {} of its AdminComment; where that stays so, Slurm "
           "refuses to change it: swell doctor\n",
-          row.id);
+          row.id, row.lent_gpus > *row.said_gpus ? "more" : "less", *row.said_gpus);
   for (const JobRow& row : rows)
     if (row.wanted_gpus > 0)
       text += line_of("Job {} asked for {} and consented to run with {}\n", row.id,

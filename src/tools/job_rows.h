@@ -24,9 +24,9 @@ struct JobRow {
   int wanted_gpus = 0;  ///< what it asked for, where it was submitted for fewer; 0: it was not
   int epoch = 0, workers = 0, grants = 0, reclaims = 0;
   std::vector<control::CompanionWord> companions;
-  bool is_behind = false;   ///< its AdminComment does not name all of them
-  int refusals = 0;         ///< grants that became no companion
-  std::string refused_for;  ///< reason of the last refusal, in one word: swell-elastic(7)
+  std::optional<int> said_gpus;  ///< lent, as its AdminComment says; empty: it is right
+  int refusals = 0;              ///< grants that became no companion
+  std::string refused_for;       ///< reason of the last refusal, in one word: swell-elastic(7)
   /// How its last live switch went, for people; empty: there was none.
   std::string switched;
   std::string decided_by;   ///< "planned", "by data sheet", ...; empty: nothing was decided yet

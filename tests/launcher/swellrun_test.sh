@@ -333,6 +333,14 @@ another_version() {
   new_run && submit_run '' && within 20 grep -q '^ended with 1$' out && [[ $(grep -c 'has Swell 9.9.9' out) == 1 && $(started 0) == 0 ]]
 }
 check 'workers of another version are refused, and that is said once' another_version
+# A shim that says something which nobody here knows.
+unreadable_messages() {
+  sed 's/worker-steps/worker-stepz/g' "$SWELL_WORKER" > odd && chmod 755 odd && grep -qa worker-stepz odd || return
+  local -x SWELL_WORKER=$TMPDIR/odd
+  start_run '' && within 20 grep '^swellrun: left out what worker 0 on node. says: unknown message type "worker-stepz"$' out &&
+    tell grow node2:4 && within 20 epoch_runs 1 6 && finishes 0
+}
+check 'a message of a worker that cannot be read is said and left out, and training goes on' unreadable_messages
 # cli_filter CODE: the site's own plugin does CODE with the options of each srun, salloc and sbatch.
 cli_filter() {
   printf 'function slurm_cli_setup_defaults(options, cli) return slurm.SUCCESS end\nfunction slurm_cli_pre_submit(options, pack) %s return slurm.SUCCESS end\nfunction slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end\n' \
@@ -352,9 +360,27 @@ fewer_lent_workers() {
   no_cli_filter
   ((status == 0)) && [[ $(started 1) == 0 ]] && finishes 0
 }
+other_gpus() { # CODE MADE: what a cli_filter does with a step, and how that step is described
+  local status=0
+  new_run && submit_run '' && cli_filter "if os.getenv('SWELL_AGENT') then $1 end" && within 20 grep '^ended with 1$' out || status=1
+  no_cli_filter
+  ((status == 0)) && [[ $(grep -c "^swellrun: srun was asked for 2 GPUs on node. and made a step with $2: a cli_filter" out) == 1 ]]
+}
+other_gpus_of_all_kinds() {
+  other_gpus 'options["gres"] = "none"' none && other_gpus 'options["gres"] = "gpu:1"' 'SLURM_GPUS_ON_NODE=1'
+}
+other_lent_gpus() {
+  local status=0
+  start_run '' && cli_filter 'if options["jobid"] then options["gres"] = "gpu:2" end' && tell grow node2:4 &&
+    within 20 said '"released","companion".*asked for 4 GPUs on node2' || status=1
+  no_cli_filter
+  ((status == 0)) && [[ $(started 1) == 0 ]] && finishes 0
+}
 if [[ -e $(find /usr/lib /usr/lib64 -name cli_filter_lua.so 2> /dev/null | head -n 1) ]]; then
   check 'a cli_filter that changes the number of workers ends the job, which says it' fewer_workers
   check 'a cli_filter that changes that of a companion has the job give it back' fewer_lent_workers
+  check 'a cli_filter that changes the GPUs of a step ends the job, which says it' other_gpus_of_all_kinds
+  check 'a cli_filter that changes those of a companion has the job give it back' other_lent_gpus
 fi
 # task_prolog CODE: the site's own, until no_task_prolog.
 task_prolog() {
@@ -368,6 +394,24 @@ no_local_id() {
   ((status == 0)) && grep '^swellrun: node.* has workers without SLURM_LOCALID: a SPANK plugin or TaskProlog' out
 }
 check 'workers that cannot tell each other apart end the job, which says it' no_local_id
+wrong_local_id() { # VALUE LINE: what a TaskProlog sets, and what is said of it
+  local status=0
+  task_prolog "echo export SLURM_LOCALID=$1" && new_run && submit_run '' && within 20 grep '^ended with 1$' out || status=1
+  no_task_prolog
+  ((status == 0)) && [[ $(grep -c "^swellrun: node.* $2: a SPANK plugin or TaskProlog" out) == 1 ]]
+}
+wrong_local_ids() {
+  wrong_local_id 0 'has two workers with SLURM_LOCALID=0' && wrong_local_id 7 'has a worker with SLURM_LOCALID=7, which is not one of 0 to 1'
+}
+check 'workers with one number, or one that none of them has, end the job, which says it' wrong_local_ids
+lent_local_id() {
+  local status=0
+  start_run '' && task_prolog '[ "$SLURMD_NODENAME" != node2 ] || echo export SLURM_LOCALID=1' && tell grow node2:4 &&
+    within 20 said '"released","companion".*node2 has two workers with SLURM_LOCALID=1' || status=1
+  no_task_prolog
+  ((status == 0)) && [[ $(started 1) == 0 ]] && finishes 0
+}
+check 'a companion whose workers have one number goes back, and training goes on' lent_local_id
 six_begin() { [[ $(started 1) == 6 ]]; }
 late_node() {
   local status=0

@@ -219,7 +219,7 @@ refuses_changes() {
     submit --elastic=max=8 --gres=gpu:4 && within 40 workers_run "$job" 8 && within 10 shows_what_is_lent || { swell jobs; return 1; }
   within 20 doctor_warns 'AdminComment: Slurm refuses what Swell writes about jobs: ' || { swell doctor; return 1; }
 }
-shows_what_is_lent() { swell jobs > jobs && grep -E "^ *$job .* 8/8 " jobs && grep -F "Job $job is lent more than its AdminComment says" jobs; }
+shows_what_is_lent() { swell jobs > jobs && grep -E "^ *$job .* 8/8 " jobs && grep -F "Job $job is lent more than the " jobs; }
 doctor_warns() { swell doctor | grep -E "^warn *$1"; }
 changes_the_tag() { site_plugin swell,lua 'if job.name ~= nil and string.sub(job.name, 1, 6) == "swell-" then job.admin_comment = "site" end' && lends_none unlike 'another plugin of job_submit changed its AdminComment'; }
 changes_the_qos() {

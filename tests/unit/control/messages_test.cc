@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <fmt/format.h>
+#include <limits>
 
 using namespace swell;
 using namespace swell::control;
@@ -157,4 +158,35 @@ Test(messages, what_is_no_message_is_refused) {
   refusal("{}");
   refusal(R"({"type":"steal-gpus"})");
   refusal(R"({"type":"grow","offers":{},"expires_s":1})");
+}
+
+Test(messages, what_is_sent_is_within_the_bounds_of_what_is_read) {
+  WorkerSteps steps;
+  steps.epoch = kMaxGpus + 1;
+  steps.steps = -5;
+  steps.age_s = -0.25;  // a clock that went back
+  const auto read = std::get<WorkerSteps>(through_text(steps));
+  cr_assert_eq(read.epoch, kMaxGpus);
+  cr_assert_eq(read.steps, 0);
+  cr_assert_eq(read.age_s, 0.0);
+  Status status;
+  status.start_s = 1e12;
+  status.lost_s = -1;
+  status.stopped_s = std::numeric_limits<double>::quiet_NaN();
+  status.plan_refused = std::string(5000, 'x');
+  status.no_growth = std::string(4095, 'x') + "\u00e9";  // of two bytes: left out in whole
+  const auto told = std::get<Status>(through_text(status));
+  cr_assert_eq(told.start_s, 1e9);
+  cr_assert_eq(told.lost_s, 0.0);
+  cr_assert_eq(told.stopped_s, 0.0);
+  cr_assert_eq(told.plan_refused, std::string(4096, 'x'));
+  cr_assert_eq(told.no_growth, std::string(4095, 'x'));
+  WorkerHello hello;
+  hello.local_rank = -1;
+  hello.port = 70000;
+  hello.misfit = std::string(4000, '\xff');  // no UTF-8: written as four characters each
+  const auto said = std::get<WorkerHello>(through_text(hello));
+  cr_assert_eq(said.local_rank, 0);
+  cr_assert_eq(said.port, 65535);
+  cr_assert_eq(said.misfit.size(), 4096u);
 }

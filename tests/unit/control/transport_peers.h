@@ -117,6 +117,7 @@ class RawPeer {
     const auto nonce = nonce_from(*frame);
     cr_assert(nonce.ok());
     seal_.emplace(Side::client, *nonce);
+    nonce_ = *nonce;
   }
   std::string credential(const std::string& payload) {
     (*munge_)->seal(++ticket_, payload, std::nullopt);
@@ -140,6 +141,7 @@ class RawPeer {
     return *frame;
   }
   Seal& seal() { return *seal_; }
+  const std::string& nonce() const { return nonce_; }
 
  private:
   std::optional<std::string> next() {
@@ -162,6 +164,7 @@ class RawPeer {
   FrameReader reader_;
   Fd fd_;
   std::optional<Seal> seal_;
+  std::string nonce_;
   std::uint64_t ticket_ = 0;
   bool ended_ = false;
 };

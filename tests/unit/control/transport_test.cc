@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <criterion/criterion.h>
+#include <fmt/format.h>
 #include <munge.h>
 #include <string>
 #include <sys/wait.h>
@@ -79,6 +80,68 @@ Test(transport, closing_sends_what_is_queued_and_gives_no_event, .timeout = 120)
   const Server::Event event = host.next();
   cr_assert_eq(event.kind, Server::Event::Kind::message);
   cr_assert_eq(as<Bye>(event.message).exit_code, 9);
+}
+
+Test(transport, a_message_out_of_bounds_is_dropped_and_the_connection_stays, .timeout = 120) {
+  PrivateMunge munge;
+  Host host(munge);
+  RawPeer peer(host, munge);
+  peer.greet();
+  peer.send(peer.frame_of(hello(1)));
+  host.next();
+  const auto says = [&](int number, const std::string& message) {
+    const std::string payload = fmt::format(R"({{"conn":"{}","from":"client","seq":{},"m":{}}})",
+                                            peer.nonce(), number, message);
+    peer.send(framed(peer.credential(payload)));
+  };
+  const std::pair<const char*, const char*> bad[] = {
+      {R"({"type":"worker-steps","epoch":-1,"steps":2})", "\"epoch\" is -1"},
+      {R"({"type":"worker-steps","epoch":1,"steps":2,"age_s":1e300})", "\"age_s\" is 1e300"},
+      {R"({"type":"worker-hello","epoch":0,"group":0,"local_rank":0,"host":"n1","port":70000})",
+       "\"port\" is 70000"},
+      {R"({"type":"status","state":"SINGING"})", "SINGING"},
+      {R"({"type":"of-tomorrow"})", "of-tomorrow"},
+      {R"("text")", "object"},
+  };
+  int number = 1;
+  for (const auto& [message, why] : bad) {
+    says(++number, message);
+    const Server::Event event = host.next();
+    cr_assert_eq(event.kind, Server::Event::Kind::dropped, "%s", message);
+    const std::string& reason = as<Refused>(event.message).reason;
+    cr_assert_neq(reason.find(why), std::string::npos, "%s: %s", message, reason.c_str());
+  }
+  says(++number, R"({"type":"bye","exit_code":3})");
+  cr_assert_eq(as<Bye>(host.next().message).exit_code, 3);
+  says(number, R"({"type":"bye","exit_code":3})");  // no number twice, whatever is dropped
+  cr_assert(peer.closed());
+}
+
+Test(transport, a_client_drops_a_message_that_it_cannot_read, .timeout = 120) {
+  PrivateMunge munge;
+  Host host(munge);
+  std::vector<std::string> dropped;
+  Client::Options options;
+  options.host = "127.0.0.1";
+  options.port = host.server().port();
+  options.munge_socket = munge.socket();
+  options.trust = [](uid_t uid) { return uid == geteuid(); };
+  options.dropped = [&](const Error& error) { dropped.push_back(error.message()); };
+  auto client = Client::connect(std::move(options), 10s);
+  cr_assert(client.ok());
+  const auto strict = client_of(host, munge);
+  for (Client* each : {client->get(), strict.get()}) {
+    cr_assert(each->send(hello(1)).ok());
+    const ConnectionId connection = host.next().connection;
+    Shrink wrong;
+    wrong.companions = {0};  // a Reader takes numbers from 1 on
+    host.server().send(connection, wrong);
+    host.server().send(connection, Refused{"later"});
+  }
+  cr_assert_eq(as<Refused>(received(**client)).reason, std::string("later"));
+  cr_assert_eq(dropped.size(), 1u);
+  cr_assert_neq(dropped.front().find("\"companions\""), std::string::npos);
+  cr_assert_not(strict->receive(10s).ok());
 }
 
 Test(transport, a_frame_above_the_cap_is_refused, .timeout = 120) {

@@ -33,6 +33,30 @@ Test(controller, a_job_that_is_not_elastic_is_told_so_once_it_is_certain) {
   cr_assert_neq(world.server.last<control::Refused>()->reason.find("--elastic"), std::string::npos);
 }
 
+Test(controller, a_message_that_cannot_be_read_costs_no_agent_its_session) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.server.says_wrong(1, "message \"status\": \"lost_s\" is -1");
+  world.take_offers(1, 20);
+  world.server.says_wrong(1, "unknown message type \"of-tomorrow\"");
+  world.step();
+  cr_assert(world.server.closed.empty());
+  cr_assert_null(world.server.last<control::Refused>());
+  const auto times_said = [&](const std::string& line) {
+    return std::count(world.said.begin(), world.said.end(),
+                      "job 10: left out what its agent says: " + line);
+  };
+  cr_assert_eq(times_said("message \"status\": \"lost_s\" is -1"), 1);
+  for (int i = 0; i < 1000; ++i) world.server.says_wrong(1, "x");
+  world.step();
+  cr_assert_leq(times_said("x"), 100);
+  // One that has not said whose it is has no session.
+  world.server.says_wrong(2, "unknown");
+  world.step();
+  cr_assert_eq(world.server.closed.size(), 1u);
+}
+
 Test(controller, an_agent_that_died_loses_its_expansions_after_a_while) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);

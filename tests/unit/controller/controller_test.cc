@@ -2,6 +2,7 @@
 #include "controller/controller.h"
 
 #include <criterion/criterion.h>
+#include <fstream>
 
 #include "unit/controller/world.h"
 
@@ -263,6 +264,26 @@ Test(controller, a_state_file_that_cannot_be_written_is_known_from_the_first_rou
   std::filesystem::remove(world.state_path);
   world.step(5);
   cr_assert_not(world.troubles().has("state"));
+}
+
+Test(controller,
+     a_trouble_with_the_state_file_is_over_when_it_can_be_written_with_nothing_to_save) {
+  World world;
+  world.step();
+  std::filesystem::remove(world.state_path);
+  std::filesystem::create_directory(world.state_path);
+  world.restart();
+  world.step(5);
+  cr_assert(world.troubles().has("state"));
+  std::filesystem::remove(world.state_path);
+  world.step(5);
+  cr_assert_not(world.troubles().has("state"));
+  // One that cannot be read is left as it is: it may be mended.
+  std::ofstream(world.state_path) << "{";
+  world.restart();
+  for (int i = 0; i < 3; ++i) world.step(5);
+  cr_assert(world.troubles().has("state"));
+  cr_assert_eq(std::filesystem::file_size(world.state_path), 1u);
 }
 
 Test(controller, draining_reclaims_everything_within_the_grace_and_lends_no_more) {

@@ -125,6 +125,10 @@ class FakeServer final : public control::Server {
   void says(control::ConnectionId connection, control::Message message, uid_t uid = 1000) {
     events.push_back({Event::Kind::message, connection, uid, "test", std::move(message)});
   }
+  /// Something that cannot be read.
+  void says_wrong(control::ConnectionId connection, const std::string& reason) {
+    events.push_back({Event::Kind::dropped, connection, 1000, "test", control::Refused{reason}});
+  }
   void hangs_up(control::ConnectionId connection) {
     events.push_back({Event::Kind::closed, connection, 1000, "test", control::Message{}});
   }

@@ -155,3 +155,17 @@ Test(state_file, a_folder_that_cannot_be_written_to_is_an_error) {
   const Folder folder;
   cr_assert_not(save_state(folder.path / "none" / "swell_state", two_grants()).ok());
 }
+
+Test(state_file, a_link_that_somebody_planted_is_not_written_through) {
+  const Folder folder;
+  const std::string other = folder.path / "other";
+  std::ofstream(other) << "theirs";
+  std::filesystem::create_symlink(other, folder.file() + ".new");
+  cr_assert_not(save_state(folder.file(), two_grants()).ok());
+  cr_assert_eq(std::filesystem::file_size(other), 6u);
+  std::filesystem::remove(folder.file() + ".new");
+  std::filesystem::create_symlink(other, folder.file());  // replaced, as a file
+  cr_assert(save_state(folder.file(), two_grants()).ok());
+  cr_assert_eq(std::filesystem::file_size(other), 6u);
+  cr_assert_not(std::filesystem::is_symlink(folder.file()));
+}

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <criterion/criterion.h>
 #include <csignal>
+#include <fmt/format.h>
 
 #include "launcher/step_fit.h"
 #include "support/worker_nodes.h"
@@ -178,4 +179,29 @@ Test(command, a_step_of_other_workers_than_were_asked_for_is_told_from_one_that_
     cr_assert_neq(step_misfit(2, 4, tasks, "n1", listed), "", "%s", tasks);
   cr_assert(step_misfit(1, 4, "1", "n1", true).find("SLURM_STEP_TASKS_PER_NODE=1 on n1") !=
             std::string::npos);
+}
+
+Test(command, a_step_of_other_gpus_than_were_asked_for_is_told_from_one_that_fits) {
+  cr_assert_eq(gpus_misfit(2, "2", true, "n1"), "");
+  cr_assert_eq(gpus_misfit(2, "", true, "n1"), "");  // Slurm does not say how many
+  cr_assert_eq(gpus_misfit(0, "", false, "n1"), "");
+  cr_assert(
+      gpus_misfit(2, "", false, "n1")
+          .starts_with("srun was asked for 2 GPUs on n1 and made a step with none: a cli_filter"));
+  cr_assert(
+      gpus_misfit(2, "1", true, "n1")
+          .starts_with(
+              "srun was asked for 2 GPUs on n1 and made a step with SLURM_GPUS_ON_NODE=1: a cli_filter"));
+}
+
+Test(command, workers_that_cannot_tell_each_other_apart_are_told_from_those_that_can) {
+  cr_assert_eq(local_id_misfit(4, "3", "n1"), "");
+  cr_assert_eq(local_id_misfit(1, "0", "n1"), "");
+  cr_assert_eq(local_id_misfit(1, nullptr, "n1"), "");
+  for (const char* local : {"4", "-1", "x", "", "1x"})
+    cr_assert(
+        local_id_misfit(4, local, "n1")
+            .starts_with(fmt::format("n1 has a worker with SLURM_LOCALID={}, which is not", local)),
+        "%s", local);
+  cr_assert_neq(local_id_misfit(4, nullptr, "n1"), "");
 }

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <map>
 
 using namespace swell;
@@ -185,6 +186,19 @@ Test(worker_environment, what_no_message_holds_is_left_out_by_name_and_the_rest_
   cr_assert_eq(found.size(), 2u);
   cr_assert_eq(found.at("SLURM_JOB_USER"), std::string("ann"));
   cr_assert_eq(found.at("SLURM_MIDDLE").size(), 20000u);
+}
+
+Test(worker_environment, of_twenty_thousand_variables_as_many_reach_a_worker_as_fit) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 20000; ++i) texts.push_back(fmt::format("SLURM_X{:05}={}", i, i));
+  std::vector<const char*> environment;
+  for (const std::string& text : texts) environment.push_back(text.c_str());
+  environment.push_back(nullptr);
+  std::vector<std::string> left_out;
+  const std::size_t kept = job_environment(environment.data(), 40000, left_out).size();
+  cr_assert_gt(kept, 1000u);
+  cr_assert_leq(kept, 4096u, "a message holds no more");
+  cr_assert_eq(kept + left_out.size(), 20000u);
 }
 
 Test(worker_environment, nccl_tells_allocations_apart_whose_devices_are_constrained) {

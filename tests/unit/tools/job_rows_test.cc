@@ -18,6 +18,9 @@ slurm::Snapshot queue() {
       "elastic=max=4x,grace=30 basic=4 lent=12 state=ACTIVE epoch=3 workers=16 grants=2 "
       "refused=3 why=qos reclaims=1 companions=31:node1:4:4-7;32:node2:8:0-7"));
   snapshot.jobs.push_back(elastic_job(31, "parent=30 grant=n1"));
+  snapshot.jobs.back().gpus = {{"node1", {4, "h100", "4-7"}}};
+  snapshot.jobs.push_back(elastic_job(32, "parent=30 grant=n2"));
+  snapshot.jobs.back().gpus = {{"node2", {8, "h100", "0-7"}}};
   slurm::JobRecord waiting =
       elastic_job(9, "elastic=max=12 basic=8 lent=4 state=ACTIVE epoch=2 companions=3:node1:4:0-3");
   waiting.phase = slurm::JobPhase::pending;
@@ -74,9 +77,9 @@ Test(job_rows, a_job_without_max_shows_no_limit_but_its_owner_s) {
       if (job.id == 30) job.admin_comment = tag;
     return job_rows(snapshot, {}).value()[1];
   };
-  const JobRow row = with("swell[elastic=grace=30 basic=4 lent=2]");
+  const JobRow row = with("swell[elastic=grace=30 basic=4 lent=12]");
   cr_assert_not(row.max_gpus);
-  cr_assert_neq(jobs_table({row}).find(" 6/- "), std::string::npos);
+  cr_assert_neq(jobs_table({row}).find(" 16/- "), std::string::npos);
   cr_assert_neq(jobs_json({row}).dump().find("\"max_gpus\":null"), std::string::npos, "%s",
                 jobs_json({row}).dump().c_str());
   cr_assert_eq(max_text(with("swell[elastic=grace=30 basic=4 own_max=9]")), "9");
@@ -187,5 +190,25 @@ Test(job_rows, a_companion_that_the_admin_comment_does_not_name_counts_all_the_s
   cr_assert_eq((*rows)[0].lent_gpus, 4);
   const std::string text = jobs_table(*rows);
   cr_assert_neq(text.find("31 node2:0-3"), std::string::npos, "%s", text.c_str());
-  cr_assert_neq(text.find("Job 30 is lent more than its AdminComment says"), std::string::npos);
+  cr_assert_neq(text.find("Job 30 is lent more than the 0 of its AdminComment"), std::string::npos);
+}
+
+Test(job_rows, a_companion_that_has_gone_does_not_count_though_the_admin_comment_names_it) {
+  slurm::Snapshot snapshot;
+  snapshot.jobs.push_back(elastic_job(
+      30, "elastic=max=16 basic=4 lent=8 state=ACTIVE companions=31:node2:4:0-3;32:node3:4:0-3"));
+  snapshot.jobs.push_back(elastic_job(31, "parent=30 grant=n1"));
+  snapshot.jobs.back().gpus = {{"node2", {4, "h100", "0-3"}}};
+  snapshot.jobs.push_back(elastic_job(32, "parent=30 grant=n2"));
+  snapshot.jobs.back().gpus = {{"node3", {4, "h100", "0-3"}}};
+  cr_assert_eq(jobs_table(*job_rows(snapshot, {})).find("AdminComment"), std::string::npos);
+  snapshot.jobs.back().phase = slurm::JobPhase::ended;
+  const auto rows = job_rows(snapshot, {});
+  cr_assert_eq((*rows)[0].lent_gpus, 4);
+  cr_assert_eq((*rows)[0].companions.size(), 1u);
+  const std::string text = jobs_table(*rows);
+  cr_assert_neq(text.find("Job 30 is lent less than the 8 of its AdminComment"), std::string::npos,
+                "%s", text.c_str());
+  snapshot.jobs[1].phase = slurm::JobPhase::completing;
+  cr_assert_eq((*job_rows(snapshot, {}))[0].lent_gpus, 0);
 }
