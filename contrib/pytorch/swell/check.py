@@ -131,8 +131,8 @@ def _called(node: ast.AST) -> str:
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
 
 
-_ELASTIC = ("Elastic", "AccelerateElastic", "LightningElastic", "SwellCallback", "attach")
-_MADE = {**dict.fromkeys(("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"), "optimizer"), **dict.fromkeys(_ELASTIC[:3], "elastic"),
+_ELASTIC = ("Elastic", "AccelerateElastic", "LightningElastic", "MegatronElastic", "SwellCallback", "attach")
+_MADE = {**dict.fromkeys(("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"), "optimizer"), **dict.fromkeys(_ELASTIC[:4], "elastic"),
          **dict.fromkeys(("DistributedDataParallel", "DDP", "fully_shard"), "model"), "Accelerator": "accelerator"}
 _DEPENDS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 
@@ -190,7 +190,7 @@ def find_places(source: str) -> Places:
     imported = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     places.names = imported
-    for framework in ("lightning", "pytorch_lightning", "transformers", "accelerate"):
+    for framework in ("megatron", "lightning", "pytorch_lightning", "transformers", "accelerate"):
         if framework in imported:
             places.framework = "lightning" if "lightning" in framework else framework
             break
@@ -212,7 +212,7 @@ def find_places(source: str) -> Places:
             continue
         if name in ("DistributedDataParallel", "DDP", "fully_shard", "prepare"):
             places.wrap = max(places.wrap, line)
-        elif name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"):
+        elif name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "get_megatron_optimizer"):
             places.optimizer = max(places.optimizer, line)
         elif name.endswith("Trainer"):
             places.trainer = max(places.trainer, line)
@@ -240,6 +240,13 @@ def _how(places: Places) -> dict[str, str]:
         line = where + "Trainer(callbacks=[elastic], use_distributed_sampler=False, ...) with elastic = LightningElastic(\"checkpoints\")"
         resume = fit + "trainer.fit(module, elastic.loader(dataset, global_batch=...), ckpt_path=elastic.newest())"
         return {"signal": line, "agreement": line, "checkpoint": line, "resume": resume}
+    if places.framework == "megatron":
+        made = after(places.optimizer, "elastic = MegatronElastic(chunks, optimizer, degrees=degrees, directory=\"checkpoints\", global_batch=..., micro_batch=...) "
+                     "with degrees = Degrees.given(tp=..., pp=...) before initialize_model_parallel(**degrees.groups())")
+        loop = "for batch in elastic.batches(dataset, steps=...), and **batch for the arguments of forward_backward_func"
+        missing = [line for line, there in ((made, places.elastic), (loop, places.batches)) if not there]
+        told = "\n       ".join(missing) or "it has the lines of an elastic script: its output says what went wrong"
+        return dict.fromkeys(("signal", "agreement", "checkpoint", "resume"), told)
     model, own = places.variable("model"), places.variable("elastic")
     optimizer = places.optimizer_of(model)
     name = f"AccelerateElastic({places.variable('accelerator')}, " if places.framework == "accelerate" else "Elastic("

@@ -51,6 +51,12 @@ def test_a_plain_script_lacks_the_handler_and_the_line_is_named(tmp_path):
     assert "line 6: for batch in elastic.batches(dataset" in said and "line 8: elastic.step(loss)" in said, "all that is missing, at the first run"
 
 
+def test_a_loop_of_Megatron_Core_is_told_its_own_lines():
+    source = "from megatron.core import parallel_state\nfrom megatron.core.optimizer import get_megatron_optimizer\noptimizer = get_megatron_optimizer(config, chunks)\n"
+    told = _how(find_places(source))["checkpoint"]
+    assert "after line 3: elastic = MegatronElastic(chunks, optimizer" in told and "elastic.batches(dataset, steps=...)" in told
+
+
 GAN = """\
     import torch
     from accelerate import Accelerator

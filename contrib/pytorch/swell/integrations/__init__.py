@@ -2,7 +2,7 @@
 """Elastic training in frameworks; each name imports its framework when it is first asked for.
 
 SwellCallback: transformers' Trainer, and what is derived from it. AccelerateElastic: loops with
-Accelerate. LightningElastic: a callback of Lightning's Trainer.
+Accelerate. LightningElastic: a callback of Lightning's Trainer. Degrees, MegatronElastic: loops with Megatron-Core.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from swell.integrations.accelerate import AccelerateElastic
     from swell.integrations.lightning import LightningElastic
+    from swell.integrations.megatron import Degrees, MegatronElastic
     from swell.integrations.transformers import SwellCallback
 
-__all__ = ["AccelerateElastic", "LightningElastic", "SwellCallback"]
+__all__ = ["AccelerateElastic", "Degrees", "LightningElastic", "MegatronElastic", "SwellCallback"]
 
-_HOMES = {"AccelerateElastic": "accelerate", "LightningElastic": "lightning", "SwellCallback": "transformers"}
+_HOMES = {"AccelerateElastic": "accelerate", "Degrees": "megatron", "LightningElastic": "lightning", "MegatronElastic": "megatron",
+          "SwellCallback": "transformers"}
 
 
 def __getattr__(name: str) -> Any:
