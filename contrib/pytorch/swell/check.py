@@ -426,13 +426,13 @@ def _try(trial: _Trial, how: dict[str, str], launchers: Sequence[tuple[int, str]
         else:
             resume.good, resume.seen = False, f"over one worker it did not train on: {trial.last_words() or codes}"
         return findings
-    _, done = trial.progress()
+    here, done = trial.progress()
     if not done:
         resume.seen = "over one worker it trained on; whether from the checkpoint cannot be told: its optimizer counts no steps"
         return findings
-    resume.good = done > before
+    resume.good = done - here > before / 2      # by the count that it began with: a fast script is soon beyond where it left
     resume.seen = f"over one worker it is at step {done}, it had left at step {before}" if resume.good else \
-        f"over one worker it began anew: the optimizer is at step {done}, it was at {before}"
+        f"over one worker it began anew: after {counted(here, 'step')} the optimizer is at step {done}, it had left at {before}"
     return findings
 
 
@@ -472,8 +472,10 @@ def main(arguments: list[str] | None = None) -> int:
     is_untold = any(finding.is_untold for finding in findings)
     shown: set[str] = set()
     for finding in findings:
-        print(finding.lines(finding.fix not in shown))
-        shown.add(finding.fix)
+        lines = finding.lines(finding.fix not in shown)
+        print(lines)
+        if finding.fix in lines:
+            shown.add(finding.fix)
     for note in notes:
         print(note)
     if is_untold:

@@ -118,6 +118,7 @@ def test_workers_that_leave_at_the_same_step_but_fail_are_told_so(tmp_path):
     script = COUNTS + "[step(done) for done in (1, 2, 3)]\n" + LEAVES + "raise SystemExit(int(os.environ['RANK']))\n"
     code, said = check(tmp_path, write(tmp_path, script), patience=30)
     assert code == 1 and "they left after steps 3 and 3, but with exit codes 0 and 1: one did not wait for the other" in said, said
+    assert said.count("elastic.batches") == 1, "the advice, once: " + said
 
 
 @pytest.mark.parametrize("line, starts", [
