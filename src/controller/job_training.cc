@@ -128,6 +128,16 @@ double seconds_of_regions(const perf::Profile& profile) {
   return (profile.plan.micro_batches + profile.plan.pp() - 1) * pass + rest;
 }
 
+/// Takes from `before` what only some schedules show.
+template <typename Solved>
+void keep_weights_share(Solved& solved, const perf::Coefficients& before) {
+  perf::Coefficients kept = *solved.coefficients;
+  for (std::size_t i = 0; i < std::min(kept.types.size(), before.types.size()); ++i)
+    if (kept.types[i].weights_share == 0)
+      kept.types[i].weights_share = before.types[i].weights_share;
+  solved.coefficients = std::make_shared<const perf::Coefficients>(std::move(kept));
+}
+
 long next_version() {
   static std::atomic<long> last{0};
   return ++last;
@@ -235,6 +245,8 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
   if (auto good = check_explains(regions_s, report.step_s); !good) return good.error();
   auto solved = solve(*profile, machines, allocations);
   if (!solved) return solved.error();
+  if (solved_.coefficients && solved_for_ == machines.types())
+    keep_weights_share(*solved, *solved_.coefficients);
   // A set within 2 % of the one before changes nothing: plans and their tables stay good.
   const bool is_same = recent_.add(*solved->coefficients);
   const bool same_model = solved_.model != nullptr && *solved_.model == *solved->model;

@@ -16,4 +16,12 @@ class Executor {
   virtual void run(std::size_t count, const std::function<void(std::size_t)>& body) = 0;
 };
 
+/// Executor without threads: one piece of work after the other.
+class InOrder final : public Executor {
+ public:
+  void run(std::size_t count, const std::function<void(std::size_t)>& body) override {
+    for (std::size_t i = 0; i < count; ++i) body(i);
+  }
+};
+
 }  // namespace swell

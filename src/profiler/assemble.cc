@@ -110,6 +110,7 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
     seen.commu_extra_s += rank.times.commu_extra_s;
     seen.head_fwd_s += rank.times.head_fwd_s;
     seen.head_bwd_s += rank.times.head_bwd_s;
+    seen.weights_s += rank.times.weights_s;
     seen.layer_param_bytes = std::max(seen.layer_param_bytes, rank.layer_param_bytes);
     seen.layer_state_bytes = std::max(seen.layer_state_bytes, rank.layer_state_bytes);
     seen.extra_param_bytes = std::max(seen.extra_param_bytes, rank.extra_param_bytes);
@@ -125,7 +126,7 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
     perf::GroupObservation& seen = sum.seen;
     const plan::Stage& stage = plan.stages[static_cast<std::size_t>(seen.stage)];
     for (double* time : {&seen.fwd_s, &seen.fwd_commu_s, &seen.bwd_s, &seen.optim_s,
-                         &seen.commu_extra_s, &seen.head_fwd_s, &seen.head_bwd_s})
+                         &seen.commu_extra_s, &seen.head_fwd_s, &seen.head_bwd_s, &seen.weights_s})
       *time /= sum.ranks;
     // A program may mark synchronizations that a group of one does not make; they have no time
     // worth a name.

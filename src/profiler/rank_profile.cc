@@ -100,9 +100,11 @@ std::string write(const RankProfile& profile) {
   writer.put<std::uint8_t>(profile.role.tied_embedding);
   writer.put<std::int32_t>(profile.nccl.steps);
   each_number(profile, [&](double number) { writer.put(number); });
-  if (profile.role.chunks.empty()) return writer.take();  // all that older launchers read
+  // All that older launchers read; those of a version later read chunks, where there are any.
+  if (profile.role.chunks.empty() && profile.times.weights_s == 0) return writer.take();
   writer.put(static_cast<std::uint32_t>(profile.role.chunks.size()));
   for (const std::int32_t units : profile.role.chunks) writer.put(units);
+  if (profile.times.weights_s > 0) writer.put(profile.times.weights_s);
   return writer.take();
 }
 
@@ -123,11 +125,17 @@ Result<RankProfile> read_rank_profile(std::string_view body) {
   });
   if (reader.good() && !reader.done()) {
     const std::uint32_t chunks = reader.count(sizeof(std::int32_t));
-    if (chunks < 1 || chunks > kMaxChunksSaid) reader.fail();
+    if (chunks > kMaxChunksSaid) reader.fail();
     for (std::uint32_t i = 0; i < chunks && reader.good(); ++i) {
       profile.role.chunks.push_back(reader.get<std::int32_t>());
       if (profile.role.chunks.back() < 0) reader.fail();
     }
+    const bool says_weights = reader.good() && !reader.done();
+    if (says_weights) profile.times.weights_s = reader.get<double>();
+    const double weights_s = profile.times.weights_s;
+    if (!std::isfinite(weights_s) || weights_s < 0 || weights_s > profile.times.bwd_s ||
+        (weights_s == 0 && (says_weights || chunks == 0)))
+      reader.fail();
   }
   if (!reader.done() || tied > 1 || profile.role.stage < 0 || profile.role.group < 0 ||
       profile.role.layers < 1 || profile.role.local_batch < 1 || profile.micro_batches < 1 ||

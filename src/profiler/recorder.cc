@@ -21,7 +21,8 @@ std::uint32_t number_of_this_thread() noexcept {
 }
 
 bool is_pass(const Span& span) {
-  return span.opening.kind == Kind::forward || span.opening.kind == Kind::backward;
+  return span.opening.kind == Kind::forward || span.opening.kind == Kind::backward ||
+         span.opening.kind == Kind::weights;
 }
 
 }  // namespace

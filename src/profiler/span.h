@@ -15,9 +15,10 @@ enum class Kind : std::uint8_t {
   dp_sync,
   send,
   receive,
-  head
+  head,
+  weights  ///< the part of a backward pass that makes the gradients of weights alone
 };
-inline constexpr int kKinds = 8;
+inline constexpr int kKinds = 9;
 const char* name_of(Kind kind) noexcept;
 
 /// What the program says of a region as it opens it; -1 or 0: not said.

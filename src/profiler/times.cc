@@ -11,8 +11,8 @@ namespace {
 
 /// Those that a plan is chosen by.
 constexpr double Times::*kCounting[] = {
-    &Times::fwd_s,         &Times::fwd_commu_s, &Times::bwd_s,     &Times::optim_s,
-    &Times::commu_extra_s, &Times::head_fwd_s,  &Times::head_bwd_s};
+    &Times::fwd_s,         &Times::fwd_commu_s, &Times::bwd_s,      &Times::optim_s,
+    &Times::commu_extra_s, &Times::head_fwd_s,  &Times::head_bwd_s, &Times::weights_s};
 
 /// Whether `inner` ran within `outer`, on the same queue of work.
 bool is_within(const Span& inner, const Span& outer) {
@@ -31,9 +31,11 @@ const Span* around(const Step& step, const Span& span, Wanted&& wanted) {
   return nullptr;
 }
 
-bool is_pass(const Span& span) {
-  return span.opening.kind == Kind::forward || span.opening.kind == Kind::backward;
+bool is_backward(const Span& span) {
+  return span.opening.kind == Kind::backward || span.opening.kind == Kind::weights;
 }
+
+bool is_pass(const Span& span) { return span.opening.kind == Kind::forward || is_backward(span); }
 
 /// Nanoseconds that any of the intervals covers.
 double covered_s(std::vector<std::pair<std::int64_t, std::int64_t>>& intervals) {
@@ -77,8 +79,9 @@ Times medians_of(const std::vector<Times>& all) {
 }  // namespace
 
 const char* name_of(Kind kind) noexcept {
-  constexpr const char* kNames[kKinds] = {"forward", "backward", "optimizer", "tp all-reduce",
-                                          "dp sync", "send",     "receive",   "head"};
+  constexpr const char* kNames[kKinds] = {"forward",       "backward", "optimizer",
+                                          "tp all-reduce", "dp sync",  "send",
+                                          "receive",       "head",     "weights"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -94,12 +97,16 @@ std::optional<StepTimes> times_of(const Step& step) {
   std::vector<std::pair<std::int64_t, std::int64_t>> synchronized;
   std::int64_t last_backward = INT64_MIN;
   double launch_s = INFINITY;
+  const auto take_out = [&](const Span& pass, double took) {
+    (pass.opening.kind == Kind::forward ? times.fwd_s : times.bwd_s) -= took;
+    if (pass.opening.kind == Kind::weights) times.weights_s -= took;
+  };
   for (const Span& span : step.spans) {
     if (!span.is_closed()) {
       if (is_pass(span) || span.opening.kind == Kind::optimizer) return std::nullopt;
       continue;
     }
-    if (span.opening.kind == Kind::backward) last_backward = std::max(last_backward, span.ended());
+    if (is_backward(span)) last_backward = std::max(last_backward, span.ended());
   }
   for (const Span& span : step.spans) {
     if (!span.is_closed()) continue;
@@ -122,6 +129,7 @@ std::optional<StepTimes> times_of(const Step& step) {
           launch_s = std::min(launch_s, static_cast<double>(span.ended_ns - span.began_ns) * 1e-9 /
                                             span.opening.layers);
         break;
+      case Kind::weights: times.weights_s += took; [[fallthrough]];
       case Kind::backward:
         times.bwd_s += took;
         if (number < 0) ++more_backwards;
@@ -135,15 +143,14 @@ std::optional<StepTimes> times_of(const Step& step) {
       case Kind::dp_sync:
         if (const Span* pass = around(step, span, is_pass)) {
           times.commu_extra_s += took;
-          (pass->opening.kind == Kind::forward ? times.fwd_s : times.bwd_s) -= took;
+          take_out(*pass, took);
         } else if (span.ended() > last_backward) {
           synchronized.emplace_back(std::max(span.began(), last_backward), span.ended());
         }
         break;
       case Kind::send:
       case Kind::receive:
-        if (const Span* pass = around(step, span, is_pass))
-          (pass->opening.kind == Kind::forward ? times.fwd_s : times.bwd_s) -= took;
+        if (const Span* pass = around(step, span, is_pass)) take_out(*pass, took);
         break;
     }
   }
@@ -154,7 +161,7 @@ std::optional<StepTimes> times_of(const Step& step) {
   for (double* time : {&times.fwd_s, &times.fwd_commu_s, &times.head_fwd_s})
     *time /= made.micro_batches;
   times.kept_bytes /= std::max(1, count_distinct(measured, more_measured));
-  for (double* time : {&times.bwd_s, &times.head_bwd_s}) *time /= backward_passes;
+  for (double* time : {&times.bwd_s, &times.weights_s, &times.head_bwd_s}) *time /= backward_passes;
   times.kept_bytes = std::max(0.0, times.kept_bytes);
   if (std::isfinite(launch_s)) times.layer_launch_s = launch_s;
   return made;
@@ -167,7 +174,8 @@ double change_between(const Times& a, const Times& b, int micro_batches) {
   const auto changed = [&](double Times::*part) { return std::abs(a.*part - b.*part); };
   double most = micro_batches * (changed(&Times::fwd_s) + changed(&Times::bwd_s)) +
                 changed(&Times::optim_s) + changed(&Times::commu_extra_s);
-  for (const auto part : {&Times::fwd_commu_s, &Times::head_fwd_s, &Times::head_bwd_s})
+  for (const auto part :
+       {&Times::fwd_commu_s, &Times::head_fwd_s, &Times::head_bwd_s, &Times::weights_s})
     most = std::max(most, micro_batches * changed(part));
   const double step = std::max(step_of(a), step_of(b));
   return step > 0 ? most / step : 0;

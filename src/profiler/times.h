@@ -12,13 +12,15 @@ namespace swell::profiler {
 
 /// Times of one rank, as perf::GroupObservation has them. Suika 3.1: full-spectrum profiling.
 struct Times {
-  double fwd_s = 0;           ///< of one micro-batch, TP communication included
-  double fwd_commu_s = 0;     ///< of that, TP all-reduces
-  double bwd_s = 0;           ///< of one micro-batch, TP communication included
-  double optim_s = 0;         ///< of a step
-  double commu_extra_s = 0;   ///< of a step: DP synchronization that no backward pass hides
-  double head_fwd_s = 0;      ///< of fwd_s, output projection and loss
-  double head_bwd_s = 0;      ///< of bwd_s, the same
+  double fwd_s = 0;          ///< of one micro-batch, TP communication included
+  double fwd_commu_s = 0;    ///< of that, TP all-reduces
+  double bwd_s = 0;          ///< of one micro-batch, TP communication included
+  double optim_s = 0;        ///< of a step
+  double commu_extra_s = 0;  ///< of a step: DP synchronization that no backward pass hides
+  double head_fwd_s = 0;     ///< of fwd_s, output projection and loss
+  double head_bwd_s = 0;     ///< of bwd_s, the same
+  /// Of bwd_s, passes that make the gradients of weights alone; 0: the schedule has none.
+  double weights_s = 0;
   double layer_launch_s = 0;  ///< host seconds to launch a layer's forward pass; 0: host device
   double step_s = 0;          ///< from boundary to boundary
   double kept_bytes = 0;      ///< by which a micro-batch's forward pass raises what is allocated
@@ -34,6 +36,7 @@ struct StepTimes {
 /// Sums a step's regions by what the performance model wants; nothing where the step is not whole
 /// or has no forward or no backward pass.
 ///  - Regions of one kind and one micro-batch add up; one within another of its kind counts once.
+///  - A region of weights is a part of its micro-batch's backward pass, wherever it stands.
 ///  - Sends and receives within a pass are waits of the pipeline, not of the pass: taken out.
 ///  - Synchronization within a pass and on its stream (FSDP gathers parameters in both) is no part
 ///    of the pass, and hidden by nothing. Of what runs beside the passes counts what lies behind

@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 9
+#define SWELL_API_VERSION 10
 #define SWELL_MAX_DIMS 8
 #define SWELL_MAX_CHUNKS 256
 
@@ -151,7 +151,10 @@ typedef enum swell_region_kind {
   SWELL_DP_SYNC = 4,      /**< of gradients or parameters; may run beside backward regions */
   SWELL_SEND = 5,         /**< of activations or their gradients to another stage */
   SWELL_RECEIVE = 6,      /**< the same; with the wait for the other stage */
-  SWELL_HEAD = 7          /**< output projection and loss, within a pass */
+  SWELL_HEAD = 7,         /**< output projection and loss, within a pass */
+  SWELL_WEIGHTS = 8       /**< from version 10 on: a part of the backward pass that makes the
+                             gradients of weights alone, at another time than the rest of it;
+                             SWELL_BACKWARD is that rest then */
 } swell_region_kind_t;
 
 enum {

@@ -33,13 +33,6 @@ double time_of(int runs, const Body& body) {
   return best;
 }
 
-class Alone final : public Executor {
- public:
-  void run(std::size_t count, const std::function<void(std::size_t)>& body) override {
-    for (std::size_t i = 0; i < count; ++i) body(i);
-  }
-};
-
 /// `units` units, spread as evenly as can be over the chunks; a head costs three layers.
 Costs model_costs(const Shape& shape, int layers, int heads) {
   std::vector<double> units(static_cast<std::size_t>(layers), 1.0);
@@ -82,7 +75,7 @@ int main() {
   std::printf("%zu passes, %zu nodes: graph %.3f ms, prediction %.3f ms, of %.3f s\n", nodes,
               graph->nodes().size(), graph_ms, evaluate_ms, predicted);
 
-  Alone alone;
+  InOrder alone;
   planner::ScheduleProblem problem{{model_costs({32, 1, 64}, 61, 2), costs}, {}, true};
   double best_s = 0, named_s = 0;
   long evaluated = 0;

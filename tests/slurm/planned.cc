@@ -7,15 +7,19 @@
 // usage: planned LAYERS SAMPLES MICROSECONDS MICRO_BATCHES [GRADIENT_KB [KB_PER_S]]
 // SAMPLES: of a micro-batch. GRADIENT_KB: ranks of a stage sum so much in each step, over TCP, and
 // check the sum; OUT, a folder, is needed for that. KB_PER_S: what goes to another node takes an
-// interface that is no faster.
+// interface that is no faster. PLANNED_STAGES=1 in the environment: without a plan each rank is a
+// stage, and the program says its chunks: it takes plans with those, and with schedules that put
+// the gradients of weights off.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <jansson.h>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gradients.h"
 #include "runtime/swell.h"
@@ -38,8 +42,10 @@ int number(const char* name, int otherwise) {
 struct Part {
   int stage = 0, group = 0, layers = 1, samples = 1, micro_batches = 1;
   int stages = 1;
-  int place = 0, peers = 1;  ///< among the ranks of its stage
-  long slowest = 1;          ///< layers times samples of the stage that the others wait for
+  std::vector<int> chunks;      ///< units of each; empty: not said
+  bool splits_weights = false;  ///< the schedule has passes of weights
+  int place = 0, peers = 1;     ///< among the ranks of its stage
+  long slowest = 1;             ///< layers times samples of the stage that the others wait for
 };
 
 /// Ranks go over the plan in its order: stage by stage, group by group, GPU by GPU.
@@ -48,6 +54,9 @@ Part part_of(json_t* plan, int rank) {
   part.micro_batches = static_cast<int>(json_integer_value(json_object_get(plan, "micro_batches")));
   json_t* stages = json_object_get(plan, "stages");
   part.stages = static_cast<int>(json_array_size(stages));
+  const char* schedule = json_string_value(json_object_get(plan, "schedule"));
+  part.splits_weights = schedule != nullptr && (std::strcmp(schedule, "zero-bubble") == 0 ||
+                                                std::strchr(schedule, 'W') != nullptr);
   int next = 0;
   for (int i = 0; i < part.stages; ++i) {
     json_t* stage = json_array_get(stages, static_cast<size_t>(i));
@@ -65,6 +74,9 @@ Part part_of(json_t* plan, int rank) {
         part.group = static_cast<int>(j);
         part.layers = layers;
         part.samples = samples;
+        json_t* chunks = json_object_get(stage, "chunks");
+        for (size_t c = 0; c < json_array_size(chunks); ++c)
+          part.chunks.push_back(static_cast<int>(json_integer_value(json_array_get(chunks, c))));
         part.place = rank - first;
       }
       next += gpus;
@@ -127,6 +139,11 @@ int main(int argc, char** argv) {
   part.slowest = static_cast<long>(part.layers) * last;
   part.place = rank;
   part.peers = world;
+  const bool is_pipeline = std::getenv("PLANNED_STAGES") != nullptr;
+  if (is_pipeline) {
+    part = {rank, 0, layers / world, samples, part.micro_batches, world};
+    part.slowest = static_cast<long>(part.layers) * samples;
+  }
   if (const char* text = std::getenv("SWELL_PLAN")) {
     json_t* plan = json_loads(text, 0, nullptr);
     part = part_of(plan, rank);
@@ -167,6 +184,13 @@ int main(int argc, char** argv) {
   role.activation_dims = 1;
   role.activation_shape[0] = 1;
   role.whole_activations = 1;
+  if (is_pipeline) {
+    if (part.chunks.empty())  // the embedding, and the head, are units too
+      part.chunks = {part.layers + (part.stage == 0) + (part.stage + 1 == part.stages)};
+    role.field_mask |= SWELL_ROLE_CHUNKS;
+    role.chunks = part.chunks.data();
+    role.chunk_count = static_cast<int>(part.chunks.size());
+  }
   if (swell_set_role(session, &role) != 0) die(session, "swell_set_role");
 
   const long work = static_cast<long>(part.layers) * part.samples;
@@ -177,11 +201,16 @@ int main(int argc, char** argv) {
     const auto begin = Clock::now();
     for (int micro_batch = 0; micro_batch < part.micro_batches; ++micro_batch) {
       region(session, SWELL_FORWARD, micro_batch, part.layers, lasting(work * unit));
-      region(session, SWELL_BACKWARD, micro_batch, part.layers, lasting(2 * work * unit));
+      const long weights = part.splits_weights ? work * 4 / 5 : 0;  // 0.4 of the backward pass
+      region(session, SWELL_BACKWARD, micro_batch, part.layers,
+             lasting((2 * work - weights) * unit));
+      if (weights > 0)
+        region(session, SWELL_WEIGHTS, micro_batch, part.layers, lasting(weights * unit));
     }
-    // The pipeline fills, and waits for its slowest stage.
-    std::this_thread::sleep_until(begin +
-                                  3 * part.slowest * (part.micro_batches + part.stages - 1) * unit);
+    // The pipeline fills, and waits for its slowest stage: for a chunk of each before it.
+    const auto chunks = static_cast<long>(std::max<std::size_t>(part.chunks.size(), 1));
+    std::this_thread::sleep_until(begin + 3 * part.slowest * part.micro_batches * unit +
+                                  3 * part.slowest * (part.stages - 1) * unit / chunks);
     if (ring)
       region(session, SWELL_DP_SYNC, 0, part.layers,
              [&] { sum_gradients(*ring, part, values, gradients); });

@@ -257,6 +257,34 @@ lent_and_given_back() {
     scancel "$first" "$rigid_job" || { swell jobs "$job"; swell why "$job"; return 1; }
 }
 check 'Policy=flextrain lends by a profile, and gives back for a pending job' lent_and_given_back
+# Two stages on the job's own GPUs, under 1F1B: while nothing is idle it is told a schedule that leaves fewer gaps.
+last_plan() { programs_with_plans | tail -n 1 | cut -d' ' -f7-; }
+runs_plan() { # CONDITION: of the last plan
+  last_plan | grep . | jq -e "$1"
+}
+is_rescheduled() {
+  clear_queue && use_flextrain ScaleUpChance=0 && rigid --nodes=1 --gres=gpu:4 && within $patience in_state "$rigid_job" RUNNING && full=$rigid_job &&
+    rigid --nodes=1 --gres=gpu:2 && within $patience in_state "$rigid_job" RUNNING || return
+  export PLANNED_STAGES=1
+  planned 4,consistency=exact 8 8 1000 4
+  unset PLANNED_STAGES
+  within $patience runs_plan '(.stages | length) == 2 and (.schedule | length) > 0 and (.stages[0].chunks | length) > 1' &&
+    within $patience word_is "$job" state ACTIVE && is_lent "$job" 0 && within $patience in_history '.event == "plan" and (.reason | test("times as fast"))' ||
+    { swell why "$job"; cat "$out/began" "$work/$job.out"; return 1; }
+}
+check 'Policy=flextrain: an exact job that is lent nothing is told a faster schedule for its own GPUs' is_rescheduled
+grows_and_shrinks_in_depth() {
+  "$cluster" kill-ctld -KILL && "$cluster" restart-ctld && scancel "$full" "$rigid_job" && within $patience is_lent "$job" 2 &&
+    within $patience runs_plan '(.stages | length) == 4 and (.schedule | length) > 0' && within $patience word_is "$job" state ACTIVE &&
+    rigid --nodes=1 --gres=gpu:4 && rigid --nodes=1 --gres=gpu:2 && within $patience is_lent "$job" 0 && within $patience in_state "$rigid_job" RUNNING &&
+    within $patience runs_plan '(.stages | length) == 2 and (.schedule | length) > 0' && within $patience word_is "$job" state ACTIVE ||
+    { swell why "$job"; cat "$out/began" "$work/$job.out"; return 1; }
+}
+check 'it grows to four stages over a kill -9 of slurmctld, and is back on two with that schedule' grows_and_shrinks_in_depth
+share_is_seen() { # 0.4, and what the clock adds
+  within $patience in_history '.event == "profile" and any(.coefficients.types[]; .weights_share > 0.3 and .weights_share < 0.5)' || { swell history "$job" --json; return 1; }
+}
+check 'what the gradients of weights take is measured, and is in the history' share_is_seen
 says_not_grown() { swell why "$job" | grep -E 'not grown: [0-9]+ submissions? of 1 GPU or more in 1 h; chance 0\.[0-9]+ of 0\.99999'; }
 waits_for_quiet() {
   clear_queue && sbatch --array=0-7 --gres=gpu:1 --wrap true > /dev/null && within $patience queue_is_empty && use_flextrain ScaleUpChance=0.99999 &&

@@ -27,6 +27,7 @@ class Region(enum.IntEnum):
     SEND = 5
     RECEIVE = 6
     HEAD = 7
+    WEIGHTS = 8
 
 
 class Action(enum.IntEnum):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Action", "Epoch", "Kind", "NativeError", "Region", "Session", "Times", "available", "is_live", "library", "open_session"]
 
 _SONAMES = ("libswell.so.1", "libswell.so.0")     # as swell.h has grown, it has only been added to
+_WEIGHTS_VERSION = 10   # from which on Region.WEIGHTS is known
 _API_VERSION = 2        # of swell.h as it is spoken here; later ones only add to it
 _DEVICE_VERSION, _OWN_DEVICE_VERSION = 5, 6     # that know of tensors on a GPU, and of one's own memory there
 _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")     # of a wheel with libswell in it
@@ -354,6 +355,8 @@ class Session:
         layers: the first one and how many. stream: a CUstream; else the host's clock is taken.
         """
         region = _structs.Region()
+        if kind is Region.WEIGHTS and self._library.swell_api_version() < _WEIGHTS_VERSION:
+            kind = Region.BACKWARD      # a part of it, as earlier versions count both
         region.kind = kind
         if micro_batch is not None:
             region.field_mask |= _structs.REGION_MICRO_BATCH

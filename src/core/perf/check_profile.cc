@@ -27,6 +27,7 @@ Result<void> check_signs(const GroupObservation& seen, bool heads_alone) {
                 {"extra_state_bytes", seen.extra_state_bytes, true},
                 {"head_fwd_s", seen.head_fwd_s, true},
                 {"head_bwd_s", seen.head_bwd_s, true},
+                {"weights_s", seen.weights_s, true},
                 {"peak_bytes", seen.peak_bytes, false}};
   for (const auto& one : values) {
     if (!std::isfinite(one.value)) return Error(fmt::format("{} is not a finite number", one.name));
@@ -47,6 +48,9 @@ Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage)
   if (stage.layers > 0 && seen.head_bwd_s >= seen.bwd_s)
     return Error(fmt::format("head_bwd_s is {:g}; it must be below bwd_s, {:g}", seen.head_bwd_s,
                              seen.bwd_s));
+  if (seen.weights_s > 0 && seen.weights_s >= seen.bwd_s)
+    return Error(
+        fmt::format("weights_s is {:g}; it must be below bwd_s, {:g}", seen.weights_s, seen.bwd_s));
   if (seen.fwd_commu_s >= seen.fwd_s)
     return Error(fmt::format("fwd_commu_s is {:g}; it must be below fwd_s, {:g}", seen.fwd_commu_s,
                              seen.fwd_s));

@@ -10,7 +10,19 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kWeightsShare = 0.5;  // of a backward pass
+/// Part of a backward pass, where it was not seen: of layers that multiply matrices and no more.
+constexpr double kWeightsShare = 0.5;
+
+/// Of the stage's GPUs, the least: what is put off then fills the least.
+double weights_share(const PerformanceModel& perf, const plan::StageLayout& stage) {
+  double least = 1;
+  for (const plan::GroupLayout& group : stage.groups) {
+    const double seen =
+        perf.coefficients().types[static_cast<std::size_t>(group.type)].weights_share;
+    least = std::min(least, seen > 0 ? seen : kWeightsShare);
+  }
+  return least;
+}
 
 }  // namespace
 
@@ -29,13 +41,14 @@ schedule::Costs chunk_costs(const PerformanceModel& perf, const plan::Layout& la
     const plan::StageLayout& stage = layout.stages[i];
     const plan::StageLayout& next = layout.stages[i + 1 == stages ? 0 : i + 1];
     const plan::StageLayout& before = layout.stages[i == 0 ? stages - 1 : i - 1];
+    const double weights = weights_share(perf, stage);
     models::Load all;
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
       const models::Load& load = loads[i * chunks + chunk];
       schedule::ChunkCost& cost = costs.chunks[i * chunks + chunk];
       all += load;
       const PerformanceModel::Passes passes = perf.chunk_passes(stage, load);
-      cost.seconds = {passes.fwd, (1 - kWeightsShare) * passes.bwd, kWeightsShare * passes.bwd};
+      cost.seconds = {passes.fwd, (1 - weights) * passes.bwd, weights * passes.bwd};
       if (perf.sends() == Sends::counted && stages > 1) {
         const double bytes = perf.coefficients().activ_bytes;
         const bool first = i == 0 && chunk == 0, last = i + 1 == stages && chunk + 1 == chunks;

@@ -59,7 +59,8 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen,
     const TypeCoefficients& k = coefficients.types[known];
     const double slower = speed(known) / speed(type);
     coefficients.types[type] = {k.comp_s * slower, k.backward, k.optim_s * slower,
-                                k.overlap,         k.launch_s, k.whole_s * slower};
+                                k.overlap,         k.launch_s, k.whole_s * slower,
+                                k.weights_share};
   }
 }
 

@@ -23,6 +23,9 @@ struct TypeCoefficients {
   double launch_s = 0;
   /// Part of the forward seconds of one layer and sample that TP does not divide.
   double whole_s = 0;
+  /// Part of a backward pass that makes the gradients of weights, where schedules put it off; 0:
+  /// not seen.
+  double weights_share = 0;
   friend bool operator==(const TypeCoefficients&, const TypeCoefficients&) = default;
 };
 

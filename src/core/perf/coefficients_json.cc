@@ -56,10 +56,14 @@ Result<Coefficients> coefficients_from_json(const Json& json, const cluster::Clu
                                                    {"overlap", &read_type.overlap, 1}});
     if (!good) return good.error().while_doing(fmt::format("GPU type {}", type.name));
     for (auto [key, value] :
-         {std::pair{"launch_s", &read_type.launch_s}, std::pair{"whole_s", &read_type.whole_s}})
+         {std::pair{"launch_s", &read_type.launch_s}, std::pair{"whole_s", &read_type.whole_s},
+          std::pair{"weights_share", &read_type.weights_share}})
       if (types.at(type.name.c_str()).has(key))
         if (auto given = read(types.at(type.name.c_str()), {{key, value, 0}}); !given)
           return given.error().while_doing(fmt::format("GPU type {}", type.name));
+    if (read_type.weights_share >= 1)
+      return Error(fmt::format("GPU type {}: weights_share is {:g}; it must be below 1", type.name,
+                               read_type.weights_share));
     made.types.push_back(read_type);
   }
   auto good = read(json, {{"activ_bytes", &made.activ_bytes, 1},
@@ -90,7 +94,8 @@ Json to_json(const Coefficients& coefficients, const cluster::Cluster& cluster) 
                             {"optim_s", type.optim_s},
                             {"overlap", type.overlap},
                             {"launch_s", type.launch_s},
-                            {"whole_s", type.whole_s}}));
+                            {"whole_s", type.whole_s},
+                            {"weights_share", type.weights_share}}));
   }
   return Json::object({{"types", types},
                        {"activ_bytes", coefficients.activ_bytes},

@@ -19,7 +19,9 @@ struct GroupObservation {
   double commu_extra_s = 0;  ///< synchronization after the last backward pass; 0 without DP
   /// Part of fwd_s in output projections and losses; 0 on stages without any.
   double head_fwd_s = 0;
-  double head_bwd_s = 0;         ///< part of bwd_s in output projections and losses
+  double head_bwd_s = 0;  ///< part of bwd_s in output projections and losses
+  /// Part of bwd_s in passes that make the gradients of weights alone; 0: not seen apart.
+  double weights_s = 0;
   double layer_param_bytes = 0;  ///< gradients of layers and MTP modules on one GPU
   /// Parameters and optimizer state of layers and MTP modules on one GPU.
   double layer_state_bytes = 0;

@@ -42,6 +42,11 @@ Result<GroupObservation> read_group(const Json& json) {
     if (!value) return value.error();
     seen.*field.value = *value;
   }
+  if (json.has("weights_s")) {
+    const auto weights = json.number_at("weights_s", 0, kMaxValue);
+    if (!weights) return weights.error();
+    seen.weights_s = *weights;
+  }
   return seen;
 }
 
@@ -70,6 +75,7 @@ Json to_json(const Profile& profile) {
   for (const GroupObservation& seen : profile.groups) {
     Json group = Json::object({{"stage", seen.stage}, {"group", seen.group}});
     for (const Field& field : kFields) group.set(field.key, seen.*field.value);
+    if (seen.weights_s > 0) group.set("weights_s", seen.weights_s);
     groups.append(group);
   }
   Json json = Json::object({{"plan", profile.plan.to_json()},

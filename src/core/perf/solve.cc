@@ -48,6 +48,7 @@ struct TypeFit {
   double whole_s = 0;
   double overlap_sum = 0;
   double overlap_weight = 0;
+  double weights_s = 0, backward_s = 0;  ///< of groups whose weights have passes of their own
   bool seen = false;
 };
 
@@ -181,6 +182,8 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
       fit.comp.add(tp_comp_fwd(1, group.local_batch, layers, stage.tp), fwd);
       fit.backward.add(fwd, bwd);
     }
+    fit.weights_s += seen.weights_s;
+    fit.backward_s += seen.weights_s > 0 ? seen.bwd_s : 0;
     fit.optim.add((load.layers + load.modules * chain.module_parameters()) / stage.tp,
                   seen.optim_s);
   }
@@ -207,8 +210,13 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     seen_types.push_back(fit.seen);
     if (!fit.seen) continue;
     const double overlap = fit.overlap_weight > 0 ? fit.overlap_sum / fit.overlap_weight : 1;
-    made.types[type] = {fit.comp.value(), fit.backward.value(),   fit.optim.value(),
-                        overlap,          profile.layer_launch_s, fit.whole_s};
+    made.types[type] = {fit.comp.value(),
+                        fit.backward.value(),
+                        fit.optim.value(),
+                        overlap,
+                        profile.layer_launch_s,
+                        fit.whole_s,
+                        fit.backward_s > 0 ? fit.weights_s / fit.backward_s : 0};
   }
   extrapolate(made, seen_types, cluster);
   if (auto good = fit_activations(profile, layout, chain, made); !good)

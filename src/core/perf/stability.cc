@@ -24,6 +24,7 @@ double largest_change(const Coefficients& a, const Coefficients& b) {
     with(a.types[i].backward, b.types[i].backward);
     with(a.types[i].optim_s, b.types[i].optim_s);
     with(a.types[i].overlap, b.types[i].overlap);
+    with(a.types[i].weights_share, b.types[i].weights_share);
   }
   with(a.activ_bytes, b.activ_bytes);
   with(a.param_bytes, b.param_bytes);

@@ -1,46 +1,119 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/planner/chunked.h"
-#include "core/count_of.h"
-#include "core/plan/max_passes.h"
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <limits>
+#include <string_view>
+#include <vector>
 
+#include "core/count_of.h"
+#include "core/perf/chunk_costs.h"
+#include "core/plan/max_passes.h"
 #include "core/planner/placement.h"
+#include "core/planner/schedule_search.h"
+#include "core/planner/scheduled_plan.h"
+#include "core/schedule/text.h"
 
 namespace swell::planner {
 
 namespace {
 
 constexpr int kMaxChunks = 4;
+/// Gain that a searched schedule must bring.
+constexpr double kGain = 1.01;
+/// Gain that one must bring which puts the gradients of weights off: that costs some time by itself
+/// (docs/engine.md), which no profile of a whole backward pass shows.
+constexpr double kSplitGain = 1.03;
+/// Passes of one kind above which no schedule is searched: each prediction takes longer by them,
+/// and pipelines that have more have many micro-batches, hence few bubbles.
+constexpr long kMaxSearched = 2048;
+constexpr int kChanges = 100;  ///< ScheduleProblem::changes
 
 bool has_layers(const plan::Layout& layout) {
   return std::all_of(layout.stages.begin(), layout.stages.end(),
                      [](const plan::StageLayout& stage) { return stage.layers > 0; });
 }
 
+std::string story(const plan::Layout& layout, std::string_view schedule, std::string_view rule) {
+  return fmt::format("PP: {} of {}, {}, placed by {}", count_of(layout.pp(), "stage"),
+                     count_of(layout.chunks(), "chunk"), schedule, rule);
+}
+
+/// Seconds that the passes of the busiest stage take: no schedule of `costs` is faster.
+double busiest_s(const schedule::Costs& costs) {
+  const auto stages = static_cast<std::size_t>(costs.shape.stages);
+  const auto chunks = static_cast<std::size_t>(costs.shape.chunks);
+  double busiest = 0;
+  for (std::size_t i = 0; i < stages; ++i) {
+    double pass = 0;
+    for (std::size_t c = i * chunks; c < (i + 1) * chunks; ++c)
+      for (const double seconds : costs.chunks[c].seconds) pass += seconds;
+    busiest = std::max(busiest, pass * costs.shape.micro_batches + costs.finish_s[i]);
+  }
+  return busiest;
+}
+
+/// Puts a searched schedule in the place of `best` where that is faster by kGain.
+void search(Evaluator& evaluator, const std::vector<Placement>& placed, Solution& best,
+            Executor& executor) {
+  ScheduleProblem problem;
+  problem.changes = kChanges;
+  std::vector<const Placement*> from;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Placement& one : placed) {
+    if (static_cast<long>(one.layout.pp()) * one.layout.chunks() * one.layout.micro_batches >
+        kMaxSearched)
+      continue;
+    from.push_back(&one);
+    problem.choices.push_back(perf::chunk_costs(evaluator.perf(), one.layout));
+    least = std::min(least, busiest_s(problem.choices.back()));
+  }
+  if (from.empty() || least * kGain >= best.seconds) return;
+  problem.limit_bytes = memory_of_stages(evaluator.perf(), from.front()->layout);
+  const auto found = search_schedule(problem, executor);
+  if (!found) return;
+  evaluator.count(found->evaluated);
+  plan::Layout layout = from[found->choice]->layout;
+  layout.schedule = found->name == "search" ? schedule::to_text(found->schedule) : found->name;
+  if (layout.schedule.size() > schedule::kMaxText || !evaluator.memory().fits(layout)) return;
+  const double seconds = evaluator.seconds(layout);
+  const bool splits_more =
+      found->schedule.splits_weights() && best.layout.schedule == "interleaved";
+  if (seconds * (splits_more ? kSplitGain : kGain) >= best.seconds) return;
+  const std::string why =
+      story(layout, found->name == "search" ? "searched" : found->name, from[found->choice]->rule);
+  best = Solution{std::move(layout), {}, seconds, why};
+}
+
 }  // namespace
 
-std::optional<Solution> chunked(Evaluator& evaluator, const plan::Layout& skeleton, double unless) {
+std::optional<Solution> chunked(Evaluator& evaluator, const plan::Layout& skeleton, double unless,
+                                Executor* executor) {
   std::optional<Solution> best;
+  double best_s = unless;  // what a plan must be faster than: a simple schedule by any time
+  std::vector<Placement> kept;
   const long passes = static_cast<long>(skeleton.pp()) * skeleton.micro_batches;
   for (int chunks = 1; chunks <= kMaxChunks && passes * chunks <= plan::kMaxPasses; ++chunks) {
     // Chunks that have no unit at all gain nothing.
     if (skeleton.pp() * chunks > evaluator.perf().chain().units() || evaluator.over()) break;
     for (Placement& placed : placements(evaluator.perf(), skeleton, chunks)) {
       if (!has_layers(placed.layout)) continue;
-      placed.layout.schedule = "interleaved";
-      if (!evaluator.memory().fits(placed.layout)) continue;
-      const double seconds = evaluator.seconds(placed.layout);
-      if (!(seconds < (best ? best->seconds : unless))) continue;
-      best = Solution{
-          std::move(placed.layout),
-          {},
-          seconds,
-          fmt::format("PP: {} of {}, interleaved, placed by {}", count_of(skeleton.pp(), "stage"),
-                      count_of(chunks, "chunk"), placed.rule)};
+      for (const char* name : {"interleaved", "zero-bubble"}) {
+        placed.layout.schedule = name;
+        if (!evaluator.memory().fits(placed.layout)) continue;
+        const bool is_simple = placed.layout.schedule == "interleaved";
+        // Times that count are lengthened for what is harder to follow.
+        const double seconds = evaluator.seconds(placed.layout);
+        const double counts_s = is_simple ? seconds : seconds * kSplitGain;
+        if (!(counts_s < best_s)) continue;
+        best_s = counts_s;
+        best = Solution{placed.layout, {}, seconds, story(placed.layout, name, placed.rule)};
+      }
+      kept.push_back(std::move(placed));
     }
   }
+  if (best && executor != nullptr && !evaluator.over()) search(evaluator, kept, *best, *executor);
   return best;
 }
 

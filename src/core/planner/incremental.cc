@@ -105,6 +105,15 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   add_row(best.back());
   const bool takes_chunks = exact && (problem.takes_chunks || problem.current.has_chunks()) &&
                             is_uniform(problem.current);
+  InOrder in_order;
+  Executor* const search = !options_.searches  ? nullptr
+                           : options_.executor ? options_.executor.get()
+                                               : &in_order;
+  if (takes_chunks && problem.current.pp() > 1)
+    if (auto again = chunked(evaluator, problem.current, best.back().seconds / kFreshGain, search))
+      table.again = ScaleRow{{have, problem.perf.model().global_batch / again->seconds},
+                             std::move(again->layout),
+                             std::move(again->why)};
   Solution shown = best.back();  // the last row, which may have chunks; `best` has none but its own
   for (std::size_t i = 1; i <= units.size(); ++i) {
     if (budget.expired()) {
@@ -149,7 +158,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     }
     for (const plan::Layout* skeleton : {&best.back().layout, &deepest.layout})
       if (skeleton->pp() > 1)
-        if (auto found_chunks = chunked(evaluator, *skeleton, shown.seconds / kFreshGain))
+        if (auto found_chunks = chunked(evaluator, *skeleton, shown.seconds / kFreshGain, search))
           shown = *std::move(found_chunks);
     add_row(shown);
   }

@@ -26,6 +26,7 @@ class Incremental final : public Solver {
     bool fresh = true;
     int fresh_gpus = 1 << 30;            ///< rows with more GPUs get no plans from scratch
     std::shared_ptr<Executor> executor;  ///< refines several plans at a time; the table is the same
+    bool searches = true;  ///< plans with chunks may have schedules by search (chunked.h)
   };
   Incremental() = default;
   explicit Incremental(Options options) : options_(options) {}

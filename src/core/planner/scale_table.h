@@ -46,6 +46,9 @@ struct ScaleTable {
   /// Free GPUs in the order in which they are taken: a row with g GPUs has the first g - N, where N
   /// is the current plan's GPUs.
   std::vector<cluster::GpuRef> order;
+  /// Another plan on the GPUs of the current one that is faster by 1 %, for exact jobs that take
+  /// chunks: with other chunks, or under another schedule.
+  std::optional<ScaleRow> again;
   bool complete = true;  ///< false: time was up before the last row
   long evaluated = 0;    ///< plans whose time was estimated
 };

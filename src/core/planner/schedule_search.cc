@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "core/count_of.h"
 #include "core/schedule/list_schedule.h"
@@ -25,6 +26,7 @@ using schedule::Order;
 using schedule::Schedule;
 using schedule::Shape;
 
+constexpr double kRounding = 1 + 1e-9;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Best ones of the first part whose order is changed, each several times from the start where the
 /// pipeline is small.
@@ -51,6 +53,17 @@ bool is_better(const Candidate& a, const Candidate& b) {
   return a.seconds != b.seconds ? a.seconds < b.seconds : a.peak < b.peak;
 }
 
+/// Returns the simplest of those that take `seconds`, but for what rounding adds: one with a name
+/// before others, then one of fewer chunks, which come first, then one with less memory.
+std::vector<Candidate>::iterator simplest(std::vector<Candidate>& all, double seconds) {
+  const auto place = [&](const Candidate& one) {
+    return std::tuple(one.seconds > seconds * kRounding, one.name.empty(), one.choice, one.peak);
+  };
+  return std::min_element(all.begin(), all.end(), [&](const Candidate& a, const Candidate& b) {
+    return place(a) < place(b);
+  });
+}
+
 class Search {
  public:
   Search(const ScheduleProblem& problem, Executor& executor)
@@ -72,7 +85,7 @@ class Search {
     std::stable_sort(all.begin(), all.end(), is_better);
     if (all.empty() || all.front().seconds == kNever) return nothing_fits(all);
     improve_best(all);
-    const auto best = std::min_element(all.begin(), all.end(), is_better);
+    const auto best = simplest(all, std::min_element(all.begin(), all.end(), is_better)->seconds);
     for (const Candidate& one : all) found.evaluated += one.evaluated;
     found.choice = best->choice;
     found.name = best->name.empty() ? "search" : best->name;

@@ -14,19 +14,9 @@ namespace swell::planner {
 
 namespace {
 
+constexpr double kWorthwhile = 1 - 1e-9;  // else the simpler plan, which comes first
 constexpr std::size_t kPlacementsOfEach =
     2;  ///< of a number of chunks: what may be faster by search
-
-std::vector<double> room_of(const perf::PerformanceModel& perf, const plan::Layout& layout) {
-  std::vector<double> room;
-  for (const plan::StageLayout& stage : layout.stages) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const plan::GroupLayout& group : stage.groups)
-      least = std::min(least, perf.cluster().type(group.type).memory_bytes);
-    room.push_back(least);
-  }
-  return room;
-}
 
 bool fits(const schedule::Evaluation& prediction, const std::vector<double>& room) {
   for (std::size_t i = 0; i < room.size(); ++i)
@@ -45,7 +35,7 @@ template <typename Make>
 Result<ScheduledPlan> best_under(const perf::PerformanceModel& perf, const plan::Layout& skeleton,
                                  std::vector<Placement> placed, std::string_view name,
                                  const Make& make) {
-  const std::vector<double> room = room_of(perf, skeleton);
+  const std::vector<double> room = memory_of_stages(perf, skeleton);
   ScheduledPlan best;
   best.found.prediction.seconds = std::numeric_limits<double>::infinity();
   for (Placement& one : placed) {
@@ -55,7 +45,9 @@ Result<ScheduledPlan> best_under(const perf::PerformanceModel& perf, const plan:
     if (!graph) return graph.error();
     schedule::Evaluation prediction = evaluate(*graph, perf::chunk_costs(perf, one.layout));
     ++best.found.evaluated;
-    if (!fits(prediction, room) || !(prediction.seconds < best.found.prediction.seconds)) continue;
+    if (!fits(prediction, room) ||
+        !(prediction.seconds < best.found.prediction.seconds * kWorthwhile))
+      continue;
     best.layout = std::move(one.layout);
     best.placement = std::move(one.rule);
     best.found.schedule = std::move(*made);
@@ -69,6 +61,18 @@ Result<ScheduledPlan> best_under(const perf::PerformanceModel& perf, const plan:
 }
 
 }  // namespace
+
+std::vector<double> memory_of_stages(const perf::PerformanceModel& perf,
+                                     const plan::Layout& layout) {
+  std::vector<double> room;
+  for (const plan::StageLayout& stage : layout.stages) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const plan::GroupLayout& group : stage.groups)
+      least = std::min(least, perf.cluster().type(group.type).memory_bytes);
+    room.push_back(least);
+  }
+  return room;
+}
 
 Result<ScheduledPlan> best_scheduled(const perf::PerformanceModel& perf,
                                      const plan::Layout& skeleton, std::string_view name,
@@ -89,7 +93,7 @@ Result<ScheduledPlan> best_scheduled(const perf::PerformanceModel& perf,
     return best_under(perf, skeleton, std::move(placed), name,
                       [&](const schedule::Shape& shape) { return schedule::named(name, shape); });
   ScheduleProblem problem;
-  problem.limit_bytes = room_of(perf, skeleton);
+  problem.limit_bytes = memory_of_stages(perf, skeleton);
   for (const Placement& one : placed)
     problem.choices.push_back(perf::chunk_costs(perf, one.layout));
   auto found = search_schedule(problem, executor);

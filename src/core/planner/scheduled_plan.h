@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "core/planner/placement.h"
 #include "core/planner/schedule_search.h"
@@ -14,6 +15,10 @@ struct ScheduledPlan {
   std::string placement;  ///< Placement::rule
   FoundSchedule found;
 };
+
+/// Bytes of memory of the smallest GPU of each stage, as ScheduleProblem::limit_bytes.
+std::vector<double> memory_of_stages(const perf::PerformanceModel& perf,
+                                     const plan::Layout& layout);
 
 /// Returns the fastest placement and schedule for the GPUs of `skeleton` within memory, among
 /// plans of 1 to `max_chunks` chunks a stage. `name`: one of schedule::names(), or "search" for

@@ -202,6 +202,23 @@ Test(job_training, a_program_that_says_its_chunks_is_planned_for_with_chunks) {
   cr_assert(takes(JobTraining::from_json(*Json::parse(training.to_json().dump())).value()));
 }
 
+Test(job_training, the_share_of_weights_is_kept_when_a_later_plan_does_not_show_it) {
+  const auto share_after = [](JobTraining& training, double weights_s) {
+    control::Profile message = kOnTwo.message();
+    for (Json group : message.profile.at("groups").items())
+      if (weights_s > 0)
+        group.set("weights_s", weights_s * group.number_at("bwd_s", 0, 1e9).value());
+    cr_assert(training.take(message, kTwo, kTwo, *live_machines()).ok());
+    return training.seen(kTwo, kTwo, live_machines(), planner::Consistency::exact)
+        ->coefficients->types[0]
+        .weights_share;
+  };
+  JobTraining training;
+  cr_assert_eq(share_after(training, 0), 0);
+  cr_assert_float_eq(share_after(training, 0.3), 0.3, 1e-9);
+  cr_assert_float_eq(share_after(training, 0), 0.3, 1e-9);
+}
+
 Test(job_training, a_report_with_other_chunks_than_decided_is_not_of_that_plan) {
   for (const bool says_chunks : {true, false}) {
     JobTraining training = taken(kOnTwo);

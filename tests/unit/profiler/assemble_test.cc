@@ -89,7 +89,8 @@ Test(assemble, makes_the_profile_that_solve_takes) {
   truth.types[0].overlap = 1.7;
   truth.first = {3e8, 2e9, 0};
   truth.last = {3e8, 2e9, 1e8};
-  const perf::Profile expected = support::observe(layout, support::small_model(), cluster, truth);
+  perf::Profile expected = support::observe(layout, support::small_model(), cluster, truth);
+  for (auto& seen : expected.groups) seen.weights_s = 0.4 * seen.bwd_s;
   std::vector<RankProfile> ranks;
   std::vector<PlacedRank> placed;
   for (const perf::GroupObservation& seen : expected.groups)
@@ -108,9 +109,9 @@ Test(assemble, makes_the_profile_that_solve_takes) {
       one.role.layers = stage.layers;
       one.role.local_batch = group.local_batch;
       const double off = rank % 2 == 0 ? 1.01 : 0.99;  // clocks of two ranks
-      one.times = {seen.fwd_s * off,     seen.fwd_commu_s * off,   seen.bwd_s * off,
-                   seen.optim_s * off,   seen.commu_extra_s * off, seen.head_fwd_s * off,
-                   seen.head_bwd_s * off};
+      one.times = {seen.fwd_s * off,      seen.fwd_commu_s * off,   seen.bwd_s * off,
+                   seen.optim_s * off,    seen.commu_extra_s * off, seen.head_fwd_s * off,
+                   seen.head_bwd_s * off, seen.weights_s * off};
       one.layer_param_bytes = seen.layer_param_bytes;
       one.layer_state_bytes = seen.layer_state_bytes;
       one.extra_param_bytes = seen.extra_param_bytes;
@@ -133,6 +134,7 @@ Test(assemble, makes_the_profile_that_solve_takes) {
   const auto solved = perf::solve(*profile, cluster);
   cr_assert(solved.ok(), "%s", solved.ok() ? "" : solved.error().message().c_str());
   cr_assert_lt(perf::largest_change(*solved, perf::solve(expected, cluster).value()), 1e-6);
+  cr_assert_float_eq(solved->types[0].weights_share, 0.4, 1e-9);
 }
 
 Test(assemble, refuses_ranks_of_another_plan_and_bodies_that_are_wrong) {
@@ -153,6 +155,20 @@ Test(assemble, refuses_ranks_of_another_plan_and_bodies_that_are_wrong) {
   rank.micro_batches = 3;
   cr_assert_eq(assemble(plan, {rank}).error().message(),
                "stage 0, group 0 reports 3 micro-batches a step; the plan has 8");
+  rank.times.bwd_s = 3;
+  for (const double weights_s : {0.0, 1.5}) {
+    rank.times.weights_s = weights_s;
+    for (const std::vector<std::int32_t>& chunks : {std::vector<std::int32_t>{}, {5, 5}}) {
+      rank.role.chunks = chunks;
+      const auto read = read_rank_profile(write(rank));
+      cr_assert(read.ok());
+      cr_assert(read->role.chunks == chunks && read->times == rank.times);
+    }
+  }
+  rank.times.weights_s = 3.5;
+  cr_assert_not(read_rank_profile(write(rank)).ok(), "longer than the backward pass");
+  rank.times = {};
+  rank.role.chunks.clear();
   std::string body = write(rank);
   cr_assert_not(read_rank_profile(body + "x").ok());
   cr_assert_not(read_rank_profile(body.substr(1)).ok());

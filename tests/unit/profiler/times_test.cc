@@ -119,6 +119,27 @@ Test(times, the_output_projection_is_told_apart_in_both_passes) {
   cr_assert(near(seen.times.head_bwd_s, 0.005));
 }
 
+Test(times, passes_of_weights_are_a_part_of_the_backward_pass) {
+  Rank rank;
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    rank.region(Kind::forward, 10, micro_batch);
+    rank.region(Kind::backward, 12, micro_batch);
+  }
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const int weights = rank.open(Kind::weights, micro_batch);
+    rank.region(Kind::receive, 3);
+    pass_ms(8);
+    rank.close(weights);
+  }
+  const StepTimes seen = rank.step().value();
+  cr_assert_eq(seen.micro_batches, 2);
+  cr_assert(near(seen.times.bwd_s, 0.020), "%g", seen.times.bwd_s);
+  cr_assert(near(seen.times.weights_s, 0.008), "%g", seen.times.weights_s);
+  Times other = seen.times;
+  other.weights_s = 0.001;
+  cr_assert_gt(change_between(seen.times, other, 2), 0.1);
+}
+
 Test(times, waits_of_the_pipeline_are_no_part_of_a_pass) {
   Rank rank;
   const int forward = rank.open(Kind::forward);

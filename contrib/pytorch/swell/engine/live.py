@@ -25,7 +25,7 @@ _KINDS = {"parameter": Kind.PARAMETER, "gradient": Kind.GRADIENT, "moment": Kind
 _REST, _REST_BYTES, _LENGTH = "engine#rest", 1 << 16, 8
 _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer": Region.OPTIMIZER, "tp": Region.TP_ALLREDUCE,
             "dp": Region.DP_SYNC, "send": Region.SEND, "receive": Region.RECEIVE, "head": Region.HEAD,
-            "head backward": Region.HEAD, "inputs": Region.BACKWARD, "weights": Region.BACKWARD, "head inputs": Region.HEAD}
+            "head backward": Region.HEAD, "inputs": Region.BACKWARD, "weights": Region.WEIGHTS, "head inputs": Region.HEAD}
 
 
 class NativeArena:

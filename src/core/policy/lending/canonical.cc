@@ -98,7 +98,8 @@ void Canonical::write_key(const Training& training) {
         model.positions);
   const perf::Coefficients& k = *training.coefficients;
   for (const perf::TypeCoefficients& type : k.types)
-    write(type.comp_s, type.backward, type.optim_s, type.overlap, type.launch_s, type.whole_s);
+    write(type.comp_s, type.backward, type.optim_s, type.overlap, type.launch_s, type.whole_s,
+          type.weights_share);
   write(k.activ_bytes, k.param_bytes, k.param_optim_bytes, k.activ_p_bytes, k.activ_np_bytes,
         k.head_layers, k.tied_embedding, k.plan_error, k.plan_error_seed);
   write_extras(write, k.first);

@@ -226,6 +226,18 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
   return made;
 }
 
+std::optional<Runner> rescheduled(const ElasticJobView& job, const Room& room, const Belief& belief,
+                                  Effort* effort) {
+  if (!job.training->takes_chunks) return std::nullopt;
+  const Scaling scaling = belief.tables_of(job).of(*job.training, job.training->current, {}, 0,
+                                                   *room.view().machines, effort, Care::quick);
+  auto again = scaling.again();
+  if (!again) return std::nullopt;
+  const double times = again->throughput / scaling.throughput(0);
+  if (times < 1 + belief.error(job)) return std::nullopt;
+  return Runner{&job, std::move(again->layout), room.total(job), belief.now(job) * times, {}, {}};
+}
+
 void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions,
                   const Belief* belief) {
   const ClusterView& view = room.view();
@@ -243,7 +255,9 @@ void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisi
     const ScaleTables& searched = belief != nullptr ? belief->tables_of(job) : tables;
     const Scaling scaling =
         searched.of(*job.training, job.training->basic, left, left.size(), *view.machines, &any);
-    decisions.plans.push_back({job.id, scaling.layout(scaling.rows() - 1)});
+    auto again = left.empty() ? scaling.again() : std::nullopt;
+    decisions.plans.push_back(
+        {job.id, again ? std::move(again->layout) : scaling.layout(scaling.rows() - 1)});
   }
 }
 

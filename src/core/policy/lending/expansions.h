@@ -103,6 +103,12 @@ bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus);
 /// GPUs of those companions of a job that it keeps.
 std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room);
 
+/// The job, which is lent nothing, under another plan on its own GPUs that is faster: with other
+/// chunks, or under another schedule (planner::ScaleTable::again). Nothing where there is none.
+/// `effort`: as above. REQUIRES: `belief` knows the job.
+std::optional<Runner> rescheduled(const ElasticJobView& job, const Room& room, const Belief& belief,
+                                  Effort* effort);
+
 /// What one companion adds to its job, when companions are counted from the basic plan on in the
 /// order in which the job got them.
 struct Step {

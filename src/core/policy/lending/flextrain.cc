@@ -2,6 +2,7 @@
 #include "core/policy/lending/flextrain.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "core/planner/incremental.h"
@@ -43,6 +44,7 @@ class Decision {
     decisions.grants = lend_what_is_owed(room_, jobs);
     write_shrunk(room_, tables_, decisions, &belief_);
     if (!waits_for_gpus()) lend(decisions);
+    reschedule(decisions);
     decisions.reclaims = room_.reclaims();
     if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
     return decisions;
@@ -96,6 +98,24 @@ class Decision {
     }
     expansions.write(decisions);
     lend_without_plans(others, decisions);
+  }
+
+  /// Has jobs that are lent nothing run a faster schedule, where they last long enough for it.
+  void reschedule(Decisions& decisions) {
+    std::set<JobId> planned;
+    for (const NewPlan& plan : decisions.plans) planned.insert(plan.job);
+    for (const ElasticJobView& job : view_.jobs) {
+      if (!job.may_replan || !job.companions.empty() || planned.contains(job.id) ||
+          !belief_.knows(job))
+        continue;
+      auto runner = rescheduled(job, room_, belief_, &effort_);
+      if (!runner) continue;
+      const double times = runner->throughput / belief_.now(job);
+      const double pause_s = cost_of_change(job, runner->layout, *view_.machines).pause_s;
+      const double remaining = job.training->remaining_samples;
+      if (remaining < 0 || remaining / belief_.now(job) > times / (times - 1) * pause_s)
+        decisions.plans.push_back({job.id, std::move(runner->layout)});
+    }
   }
 
   static bool gets(const std::vector<Grant>& grants, const ElasticJobView& job) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +29,13 @@ class Scaling {
   planner::ScaleRow row(std::size_t row) const {
     planner::ScaleRow translated = table_->rows[row];
     translated.layout = layout(row);
+    return translated;
+  }
+  /// planner::ScaleTable::again.
+  std::optional<planner::ScaleRow> again() const {
+    if (!table_ || !table_->again) return std::nullopt;
+    planner::ScaleRow translated = *table_->again;
+    translated.layout = names_->original(translated.layout);
     return translated;
   }
   /// The `i`th GPU in the order of taking; row r has the first gpus(r) - gpus(0).

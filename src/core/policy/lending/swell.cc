@@ -148,8 +148,11 @@ class Decision {
   /// The job under a plan that pays, over all that it is lent; nothing where there is none. What
   /// was lent before a profile was known is used as the program saw fit.
   std::optional<Runner> better_plan(const ElasticJobView& job) const {
-    if (!job.may_replan || job.companions.empty() || room_.shrinks(job) || !belief_.knows(job))
-      return std::nullopt;
+    if (!job.may_replan || room_.shrinks(job) || !belief_.knows(job)) return std::nullopt;
+    if (job.companions.empty()) {
+      auto runner = rescheduled(job, room_, belief_, &effort_);
+      return runner && worth_it(*runner) ? std::move(runner) : std::nullopt;
+    }
     const std::vector<cluster::GpuRef> lent = lent_gpus(job, room_);
     const Scaling scaling =
         belief_.tables_of(job).of(*job.training, job.training->basic, lent, lent.size(),

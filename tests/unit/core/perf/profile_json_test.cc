@@ -48,7 +48,8 @@ Test(profile_json, each_member_is_read_under_its_own_name) {
       {"layer_state_bytes", &GroupObservation::layer_state_bytes},
       {"extra_param_bytes", &GroupObservation::extra_param_bytes},
       {"extra_state_bytes", &GroupObservation::extra_state_bytes},
-      {"peak_bytes", &GroupObservation::peak_bytes}};
+      {"peak_bytes", &GroupObservation::peak_bytes},
+      {"weights_s", &GroupObservation::weights_s}};
   Json json = example();
   Json group = json.at("groups").at(std::size_t{1});
   double value = 0;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 
+#include "core/perf/chunk_costs.h"
 #include "core/perf/stability.h"
 #include "support/profiles.h"
 
@@ -51,6 +52,29 @@ Test(solve, gives_back_the_coefficients_that_made_the_profile) {
   cr_assert(solved.ok());
   cr_assert_lt(largest_change(*solved, known), 1e-6, "%g", largest_change(*solved, known));
   cr_assert_lt(std::abs(solved->first.param_optim_bytes / known.first.param_optim_bytes - 1), 1e-6);
+}
+
+Test(solve, the_share_of_weights_in_the_backward_pass_counts_in_the_costs_of_chunks) {
+  const auto cluster = support::mixed_nodes(8, 8);
+  const models::Model model = support::small_model();
+  Profile profile = support::observe(both_parallel(), model, cluster, truth(2));
+  const plan::Layout layout = both_parallel(1);
+  const auto share = [&](int stage) {
+    const Coefficients solved = solve(profile, cluster).value();
+    const auto cost = chunk_costs(PerformanceModel(model, cluster, solved), layout)
+                          .chunks[static_cast<std::size_t>(stage)]
+                          .seconds;
+    return cost[2] / (cost[1] + cost[2]);
+  };
+  cr_assert_float_eq(share(0), 0.5, 1e-9, "not seen");
+  for (auto& seen : profile.groups)
+    if (seen.stage == 1) seen.weights_s = 0.3 * seen.bwd_s;
+  cr_assert_float_eq(share(0), 0.3, 1e-9, "of groups that show it");
+  cr_assert_float_eq(share(1), 0.3, 1e-9, "the other type has the same");
+  cr_assert_neq(refusal([](Profile& its) {
+                  its.groups[0].weights_s = its.groups[0].bwd_s;
+                }).find("weights_s"),
+                std::string::npos);
 }
 
 Test(solve, two_gpu_types_are_told_apart) {

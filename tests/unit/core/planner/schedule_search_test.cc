@@ -19,15 +19,8 @@ using planner::ScheduleProblem;
 
 namespace {
 
-class Alone final : public Executor {
- public:
-  void run(std::size_t count, const std::function<void(std::size_t)>& body) override {
-    for (std::size_t i = 0; i < count; ++i) body(i);
-  }
-};
-
 FoundSchedule search(const ScheduleProblem& problem) {
-  Alone alone;
+  InOrder alone;
   auto found = planner::search_schedule(problem, alone);
   cr_assert(found.ok(), "%s", found.error().message().c_str());
   return std::move(*found);
@@ -250,7 +243,7 @@ Test(schedule_search, memory_bounds_are_kept_and_the_number_of_chunks_is_chosen)
     if (limit == 1.0) cr_assert_str_eq(found.best_named.c_str(), "memory-minimised");
   }
   problem.limit_bytes[3] = 0.9;
-  Alone alone;
+  InOrder alone;
   const auto none = planner::search_schedule(problem, alone);
   cr_assert(!none.ok());
   cr_assert(none.error().message().find("no schedule fits: stage 3 needs") == 0, "%s",
@@ -273,7 +266,7 @@ Test(schedule_search, any_number_of_threads_finds_the_same) {
 }
 
 Test(schedule_search, wrong_problems_are_refused) {
-  Alone alone;
+  InOrder alone;
   ScheduleProblem problem;
   cr_assert(!planner::search_schedule(problem, alone).ok());
   problem.choices = {equal_costs({2, 1, 4})};

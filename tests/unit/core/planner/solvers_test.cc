@@ -318,9 +318,55 @@ Test(incremental, exact_plans_have_chunks_where_they_pay_and_the_program_takes_t
   }
   const ScaleRow& most = table.rows.back();
   cr_assert_gt(most.layout.chunks(), 1, "%s", most.why.c_str());
-  cr_assert_eq(most.layout.schedule, "interleaved");
+  cr_assert_neq(most.layout.schedule, "");
   cr_assert_gt(most.throughput, 1.2 * plain.rows.back().throughput, "%g of %g", most.throughput,
                plain.rows.back().throughput);
+}
+
+Test(incremental, an_exact_job_gets_a_faster_schedule_for_the_gpus_that_it_has) {
+  const FewMicroBatches job;
+  const auto table = job.solve(job.start, true);
+  cr_assert(table.again.has_value());
+  cr_assert_eq(table.again->gpus, 4);
+  cr_assert_eq(table.again->layout.gpu_count(), 4);
+  // 19 of 16 passes are the pipeline's under 1F1B: at most 19 / 16 is to be had.
+  const double gain = table.again->throughput / table.rows.front().throughput;
+  cr_assert(gain > 1.1 && gain < 19.0 / 16, "%g, %s", gain, table.again->why.c_str());
+  cr_assert(perf::MemoryModel(job.perf).fits(table.again->layout));
+  const plan::Plan named = plan::name_all(table.again->layout, job.cluster);
+  cr_assert(plan::validate(named, job.model, job.cluster).ok());
+  cr_assert_not(job.solve(table.again->layout, true).again.has_value(), "once is enough");
+  cr_assert_not(job.solve(job.start, false).again.has_value());
+  plan::Layout one{16, {}};
+  support::add_stage(one, 32, 1, 1, 4, 0);
+  cr_assert_not(job.solve(one, true).again.has_value(), "one stage waits for nobody");
+}
+
+// Unequal stages whose weights take little of the backward pass, and few micro-batches.
+Test(incremental, schedules_are_searched_where_none_by_name_is_as_fast) {
+  int searched = 0;
+  for (const int micro_batches : {3, 5, 6, 7})
+    for (const int layers : {9, 10, 11, 13}) {
+      FewMicroBatches job;
+      job.start.micro_batches = micro_batches;
+      job.model.layers = layers;
+      job.k.types[0].weights_share = 0.3;
+      for (int i = 0; i < 4; ++i)
+        job.start.stages[static_cast<std::size_t>(i)].layers = (layers + 3 - i) / 4;
+      Incremental::Options named;
+      named.searches = false;
+      const perf::PerformanceModel perf(job.model, job.cluster, job.k);
+      const Problem problem{perf, job.start, {}, Consistency::exact, true};
+      const auto by_name = Incremental(named).solve(problem, {}).again;
+      const auto found = Incremental().solve(problem, {}).again;
+      cr_assert(by_name.has_value() && found.has_value());
+      cr_assert_geq(found->throughput, by_name->throughput * (1 - 1e-9));
+      if (found->layout.schedule.find('F') == std::string::npos) continue;
+      ++searched;
+      cr_assert_gt(found->throughput, 1.01 * by_name->throughput, "%s", found->why.c_str());
+      cr_assert(plan::name_all(found->layout, job.cluster).check_schedule().ok());
+    }
+  cr_assert_gt(searched, 0);
 }
 
 Test(incremental, a_growth_keeps_the_chunks_of_the_plan_that_runs) {

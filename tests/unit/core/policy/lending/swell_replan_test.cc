@@ -4,7 +4,9 @@
 #include <criterion/criterion.h>
 
 #include "core/perf/performance_model.h"
+#include "core/policy/lending/flextrain.h"
 #include "core/policy/lending/swell.h"
+#include "support/plans.h"
 #include "support/views.h"
 
 using namespace swell;
@@ -38,7 +40,69 @@ double throughput(const ClusterView& view, const plan::Layout& layout) {
       .throughput(layout);
 }
 
+/// A job of four stages on its own four GPUs, which takes chunks. `lends`: it has four more, else
+/// the others are another's.
+ClusterView pipelined(bool lends = false) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  view.now_s = 10000;
+  ElasticJobView& job = add_job(view, 1, 0, 4);
+  if (lends) lend(view, job, 11, 0, 4);
+  else view.nodes[0].free = {}, view.nodes[0].free_gpus = 0;
+  job.may_replan = true;
+  const auto training = profile(job, small_model(32, 64), light_coefficients());
+  training->consistency = planner::Consistency::exact;
+  training->takes_chunks = true;
+  training->basic = {16, {}};
+  for (int i = 0; i < 4; ++i) add_stage(training->basic, 8, 1, 1, 4, 0, i);
+  training->current = training->basic;
+  return view;
+}
+
 }  // namespace
+
+Test(swell_replan, an_exact_job_on_its_own_gpus_gets_a_faster_schedule) {
+  for (const bool by_flextrain : {false, true}) {
+    const auto decide = [&](const ClusterView& view) {
+      return by_flextrain ? FlexTrain().decide(view) : Swell().decide(view);
+    };
+    ClusterView view = pipelined();
+    const Decisions decisions = decide(view);
+    cr_assert_eq(decisions.plans.size(), 1u);
+    const plan::Layout& plan = decisions.plans[0].layout;
+    cr_assert(plan.pp() == 4 && plan.gpu_count() == 4 && plan.is_scheduled());
+    cr_assert_gt(throughput(view, plan), 1.1 * throughput(view, view.jobs[0].training->current));
+    cr_assert(decisions.grants.empty() && decisions.reclaims.empty());
+    const auto with = [&](auto&& change) {
+      ClusterView changed = pipelined();
+      auto training = std::make_shared<Training>(*changed.jobs[0].training);
+      change(changed.jobs[0], *training);
+      changed.jobs[0].training = training;
+      return decide(changed).plans.size();
+    };
+    cr_assert_eq(with([&](auto&, Training& its) { its.current = plan; }), 0u, "it runs it already");
+    cr_assert_eq(with([](auto& job, Training&) { job.may_replan = false; }), 0u);
+    cr_assert_eq(with([](auto&, Training& its) { its.takes_chunks = false; }), 0u);
+    cr_assert_eq(with([](auto&, Training& its) { its.remaining_samples = 64; }), 0u, "it ends");
+    cr_assert_eq(
+        with([](auto&, Training& its) { its.consistency = planner::Consistency::relaxed; }), 0u);
+  }
+}
+
+Test(swell_replan, a_job_that_gives_all_back_gets_the_faster_schedule_at_once) {
+  ClusterView view = pipelined(true);
+  ElasticJobView& job = view.jobs[0];
+  auto training = std::make_shared<Training>(*job.training);
+  for (int i = 0; i < 4; ++i) add_stage(training->current, 4, 1, 1, 4, 0, 4 + i);
+  for (auto& stage : training->current.stages) stage.layers = 4;
+  job.training = training;
+  view.queue.push_back(pending(9, 1, 4));
+  const Decisions decisions = Swell().decide(view);
+  cr_assert_eq(decisions.reclaims.size(), 1u);
+  cr_assert_eq(decisions.plans.size(), 1u);
+  const plan::Layout& plan = decisions.plans[0].layout;
+  cr_assert(plan.gpu_count() == 4 && plan.is_scheduled());
+}
 
 Test(swell_replan, what_was_lent_before_a_profile_was_known_gets_a_better_plan) {
   const ClusterView view = badly_divided();
