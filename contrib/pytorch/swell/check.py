@@ -190,7 +190,7 @@ def find_places(source: str) -> Places:
     imported = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     places.names = imported
-    for framework in ("megatron", "lightning", "pytorch_lightning", "transformers", "accelerate"):
+    for framework in ("lightning", "pytorch_lightning", "megatron", "transformers", "accelerate"):
         if framework in imported:
             places.framework = "lightning" if "lightning" in framework else framework
             break

@@ -71,7 +71,7 @@ def shares_of(plans: Iterable[Plan]) -> list[Share]:
     return sorted(found, key=lambda one: (one.tp, one.samples, -"embedding head module layer".split().index(one.unit)))
 
 
-def _plans_in(path: str, gpu_type: str, layers: int) -> list[Plan]:
+def _plans_in(path: str, gpu_type: str, layers: int, mtp_heads: int) -> list[Plan]:
     """The plans of a file: a plan, or what swell plan --grid --json printed, of which those for this type where there are any."""
     with open(path) as file:
         value = json.load(file)
@@ -88,6 +88,7 @@ def _plans_in(path: str, gpu_type: str, layers: int) -> list[Plan]:
         has = sum(stage.layers for stage in plan.stages)
         if has != layers:
             raise ValueError(f"{path} has a plan of {has} layers, and the model has {layers}; make it for this model")
+        plan.check(layers, plan.global_batch, plan.world, mtp_heads)
     return plans
 
 
@@ -315,7 +316,7 @@ def _profile(given: argparse.Namespace) -> int:
     model = {"name": os.path.basename(os.path.abspath(given.model)), "identity": _identity_of(config, given.description), "layers": skeleton.layers,
              "hidden": int(config.hidden_size), "vocabulary": int(config.vocab_size), "mtp_heads": given.mtp_heads}
     files = [path for path in (given.grid, given.plan) if path]
-    shares = shares_of(plan.with_mtp(given.mtp_heads) for path in files for plan in _plans_in(path, gpu_type, skeleton.layers)) if files else \
+    shares = shares_of(plan.with_mtp(given.mtp_heads) for path in files for plan in _plans_in(path, gpu_type, skeleton.layers, given.mtp_heads)) if files else \
         [Share(unit, samples, tp) for tp in given.tp for samples in given.samples
          for unit in ["layer", *(["module"] if given.mtp_heads else []), "head", "embedding"]]
     kinds = _layer_kinds(skeleton)
@@ -341,7 +342,8 @@ def _profile(given: argparse.Namespace) -> int:
             how = "measured"
             try:
                 result = asdict(alone.measure(skeleton, run.begin, run.begin + run.count, run.samples, run.tp, options, device, end))
-                kept.put(run, result)
+                if time.monotonic() < end:      # else it was broken off, and is measured by the next command
+                    kept.put(run, result)
             except alone.NoRoomHere as error:
                 result = {"why": str(error)}
             measured += 1

@@ -55,12 +55,12 @@ def test_a_plan_that_Megatron_Core_cannot_run_is_refused_in_one_sentence(given, 
 
 def test_degrees_without_enough_workers_and_a_plan_beside_experts_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(ValueError, match=r"tp=2 pp=1 cp=1 is for a multiple of 2 workers; there are 3"):
+    with pytest.raises(ValueError, match=r"tp=2 pp=1 cp=1 is for a multiple of 2 workers; there are 3: start a multiple"):
         Degrees.given(tp=2)
     with pytest.raises(ValueError, match=r"pp=0; give a whole number of at least 1"):
         Degrees.given(pp=0)
     monkeypatch.setenv("SWELL_PLAN", json.dumps(UNEVEN.to_json()))
-    with pytest.raises(ValueError, match=r"is for a multiple of 2 workers, the plan for 2; there are 3"):
+    with pytest.raises(ValueError, match=r"the plan is for 2 workers, and there are 3; start as many, or unset SWELL_PLAN"):
         Degrees.given()
     with pytest.raises(ValueError, match=r"the program has cp=1 and ep=2"):
         Degrees.given(ep=2)
@@ -109,6 +109,7 @@ def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint(runs, referen
 def test_workers_are_asked_for_in_multiples_that_divide_the_batch(runs):
     run = runs(Run, "sizes", "megatron_gpt", "pp2", "vpp2", steps=2).fast().start(2).leave_well()
     assert run.sizes() == [2, 4, 6, 12], "each replica has a multiple of pp passes"
+    assert os.path.isdir(os.path.join(run.folder, "checkpoints", "step-000000002")), "the end is saved"
 
 
 def test_another_runs_checkpoint_is_refused(runs):

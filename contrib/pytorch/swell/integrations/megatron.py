@@ -8,13 +8,14 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from megatron.core import dist_checkpointing, parallel_state, tensor_parallel
 from megatron.core.utils import get_model_config
+from torch.distributed.checkpoint.api import CheckpointException
 
 from swell import _identity, _native, _request, data
 from swell._agreement import Agreement, cpu_group, leave_with_checkpoint
@@ -58,6 +59,8 @@ class Degrees:
     ep: int = 1
     micro_batch: int | None = None
     layers: tuple[int, ...] = ()
+    own: Degrees | None = field(default=None, compare=False)      # the program's, where a plan has decided these: what it has without one
+    planned: tuple[int, int] | None = field(default=None, compare=False)      # layers and global batch of the plan
 
     @staticmethod
     def given(*, tp: int = 1, pp: int = 1, vpp: int = 1, cp: int = 1, ep: int = 1) -> Degrees:
@@ -66,19 +69,21 @@ class Degrees:
         Raises ValueError where Megatron-Core cannot run the plan, or where the workers are not a multiple.
         """
         text, world = os.environ.get("SWELL_PLAN"), _request.place().world
+        for name, value in (("tp", tp), ("pp", pp), ("vpp", vpp), ("cp", cp), ("ep", ep)):
+            if value < 1:
+                raise ValueError(f"{name}={value}; give a whole number of at least 1")
         if text:
             if cp > 1 or ep > 1:
                 raise ValueError(f"the plan has neither context nor expert parallelism, the program has cp={cp} and ep={ep}; "
                                  "submit with --elastic=sizes=..., and without a plan")
-            made = Degrees.of_plan(Plan.parse(text))
-        else:
-            for name, value in (("tp", tp), ("pp", pp), ("vpp", vpp), ("cp", cp), ("ep", ep)):
-                if value < 1:
-                    raise ValueError(f"{name}={value}; give a whole number of at least 1")
-            made = Degrees(tp, pp, world // (tp * pp * cp), vpp, cp, ep)
-        if made.world != world:
-            raise ValueError(f"tp={made.tp} pp={made.pp} cp={made.cp} is for a multiple of {counted(made.tp * made.pp * made.cp, 'worker')}"
-                             f"{f', the plan for {made.world}' if text else ''}; there are {world}")
+            made = replace(Degrees.of_plan(Plan.parse(text)), own=Degrees(tp, pp, 1, vpp))
+            if made.world != world:
+                raise ValueError(f"the plan is for {counted(made.world, 'worker')}, and there are {world}; start as many, or unset SWELL_PLAN")
+            return made
+        made = Degrees(tp, pp, world // (tp * pp * cp), vpp, cp, ep)
+        if made.world != world or not made.dp:
+            raise ValueError(f"tp={tp} pp={pp} cp={cp} is for a multiple of {counted(tp * pp * cp, 'worker')}; there are {world}: start a multiple, or give "
+                             "other degrees")
         return made
 
     @staticmethod
@@ -103,7 +108,7 @@ class Degrees:
         if plan.pp == 1 and plan.chunks > 1:
             raise ValueError(f"the plan has {plan.chunks} chunks on one stage; Megatron-Core interleaves over 2 stages or more")
         return Degrees(first.tp, plan.pp, len(first.groups), plan.chunks, micro_batch=first.groups[0].local_batch,
-                       layers=layers if len(set(layers)) > 1 else ())
+                       layers=layers if len(set(layers)) > 1 else (), planned=(sum(layers), plan.global_batch))
 
     def plan(self, layers: int, global_batch: int, micro_batch: int) -> Plan:
         """Returns the plan that these degrees are. Raises ValueError where there is none."""
@@ -172,7 +177,7 @@ class MegatronElastic:
         self.chunks, self.optimizer, self.scheduler = list(chunks), optimizer, scheduler
         self.degrees, self.folder = degrees, os.fspath(directory)
         self.global_batch, self.micro_batch = global_batch, degrees.micro_batch or micro_batch
-        self.checkpoint_every, self.keep, self.seed = checkpoint_every, keep, seed
+        self.checkpoint_every, self.keep, self.seed, self._own_micro_batch = checkpoint_every, keep, seed, micro_batch
         self.steps = 0      # done since training began
         self._check()
         self._whole: int | None = None      # the newest complete checkpoint
@@ -187,6 +192,15 @@ class MegatronElastic:
         self._load()
 
     def _check(self) -> None:
+        for name, value, least in (("keep", self.keep, 1), ("global_batch", self.global_batch, 1), ("micro_batch", self._own_micro_batch, 1),
+                                   ("checkpoint_every", self.checkpoint_every, 0)):
+            if value < least:
+                raise ValueError(f"{name}={value}; give a whole number of at least {least}")
+        has = (get_model_config(self.chunks[0]).num_layers, self.global_batch)
+        planned = self.degrees.planned
+        if planned is not None and planned != has:
+            raise ValueError(f"the plan has {counted(planned[0], 'layer')} and a global batch of {planned[1]}, the program {has[0]} and {has[1]}; "
+                             "give a plan of this model")
         there = (parallel_state.get_tensor_model_parallel_world_size(), parallel_state.get_pipeline_model_parallel_world_size(),
                  parallel_state.get_data_parallel_world_size(), parallel_state.get_context_parallel_world_size())
         wanted = (self.degrees.tp, self.degrees.pp, self.degrees.dp, self.degrees.cp)
@@ -200,25 +214,26 @@ class MegatronElastic:
         if self.degrees.vpp > 1 and self.degrees.pp == 2 and not getattr(get_model_config(self.chunks[0]), "overlap_p2p_comm", True):
             raise ValueError("pp=2 with chunks and overlap_p2p_comm=False: Megatron-Core would mix up what the two stages exchange in one batch; give "
                              "TransformerConfig(overlap_p2p_comm=True, batch_p2p_comm=False)")
-        if not self._fits(self.degrees.dp):
+        if not self._fits(self.degrees, self.micro_batch):
             raise ValueError(f"global_batch={self.global_batch} in passes of {counted(self.micro_batch, 'sample')} does not divide over {counted(self.degrees.dp, 'replica')}"
                              f"{f', a multiple of pp={self.degrees.pp} passes on each' if self.degrees.vpp > 1 else ''}; give another micro_batch or number of workers")
 
-    def _fits(self, dp: int) -> bool:
-        """Whether so many replicas have equal shares of the global batch."""
-        passes, rest = divmod(self.global_batch, self.micro_batch * dp)
-        interleaves = self.degrees.vpp == 1 or passes % self.degrees.pp == 0
-        return passes > 0 and not rest and interleaves and (dp * self.degrees.cp) % self.degrees.ep == 0
+    def _fits(self, degrees: Degrees, micro_batch: int) -> bool:
+        """Whether the replicas have equal shares of the global batch."""
+        passes, rest = divmod(self.global_batch, micro_batch * degrees.dp)
+        interleaves = degrees.vpp == 1 or passes % degrees.pp == 0
+        return passes > 0 and not rest and interleaves and (degrees.dp * degrees.cp) % degrees.ep == 0
 
     def _sizes(self) -> list[int]:
-        """The numbers of workers with the same degrees but for the replicas."""
-        each = self.degrees.tp * self.degrees.pp * self.degrees.cp
-        return [each * dp for dp in range(1, self.global_batch // self.micro_batch + 1) if self._fits(dp)]
+        """The numbers of workers with the program's own degrees but for the replicas: a plan holds for its own workers alone."""
+        own = [replace(self.degrees.own or self.degrees, dp=dp) for dp in range(1, self.global_batch // self._own_micro_batch + 1)]
+        return sorted({each.world for each in own if self._fits(each, self._own_micro_batch)} | {self.degrees.world})
 
     def batches(self, dataset: Any, *, steps: int, shuffle: bool = True,
                 collate: Callable[[list[Any]], Any] = torch.utils.data.default_collate) -> Iterator[dict[str, Any]]:
         """For each optimizer step, up to a number since training began, yields arguments of Megatron-Core's forward_backward_func: model, data_iterator,
-        num_microbatches and micro_batch_size. Leaves between two steps when that is asked: raises SystemExit with code 0."""
+        num_microbatches and micro_batch_size. Leaves between two steps when that is asked: raises SystemExit with code 0. The end writes a
+        checkpoint."""
         sampler = data.ElasticSampler(dataset, self.global_batch, seed=self.seed, shuffle=shuffle, drop_last=True, micro_batch=self.micro_batch,
                                       rank=parallel_state.get_data_parallel_rank(), world=self.degrees.dp)
         if self._data is not None:
@@ -239,6 +254,8 @@ class MegatronElastic:
             _request.made_step(self.steps)
             if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
                 self._say(self._save())
+        if self.steps:
+            self._say(self._save(), "the last steps are in no checkpoint")
         self._agreement.end()
         self._lock.release()
 
@@ -296,9 +313,13 @@ class MegatronElastic:
         if step is None:
             return
         path = self._path(step)
-        rest: dict[str, Any] = decoded(torch.load(os.path.join(path, _REST), map_location="cpu", weights_only=True))
-        identity = rest.pop("identity", None)
-        _identity.check_same(identity, **self._alike())
+        rest: dict[str, Any] = {}
+
+        def read() -> None:
+            rest.update(decoded(torch.load(os.path.join(path, _REST), map_location="cpu", weights_only=True)))
+            _identity.check_same(rest.get("identity"), **self._alike())
+        on_all(self._group, read)       # before workers meet in the load
+        identity = rest.get("identity")
         state = dist_checkpointing.load(self._state(is_loading=True), path)
         for at, chunk in enumerate(self.chunks):
             _bare(chunk).load_state_dict(state[f"model{at}"])
@@ -329,7 +350,7 @@ class MegatronElastic:
                 shutil.rmtree(self._path(step), ignore_errors=True)
         try:
             self._lead(begin)
-            together(self._group, lambda: dist_checkpointing.save(self._state(is_loading=False), new, content_metadata=dict(_METADATA)))
+            together(self._group, lambda: self._write(new))
             self._lead(end)
         except (OSError, Unreadable) as error:
             if _request.place().rank == 0:
@@ -338,7 +359,13 @@ class MegatronElastic:
         self._whole, self._says = self.steps, True
         return ""
 
-    def _say(self, why: str) -> None:
+    def _write(self, new: str) -> None:
+        try:
+            dist_checkpointing.save(self._state(is_loading=False), new, content_metadata=dict(_METADATA))
+        except CheckpointException as error:    # no Exception; all workers raise it
+            raise OSError(str(next(iter(error.failures.values()), ("another worker could not write",))[0])) from error
+
+    def _say(self, why: str, then: str = "training goes on") -> None:
         if why and self._says and _request.place().rank == 0:
-            print(f"swell: {why}; training goes on", file=sys.stderr, flush=True)
+            print(f"swell: {why}; {then}", file=sys.stderr, flush=True)
         self._says = not why
