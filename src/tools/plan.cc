@@ -288,9 +288,9 @@ void print_table(const planner::NamedTable& table, const Options& options, bool 
             : fmt::format("left out: {}", planner::words_for(row.omitted)));
   }
   if (omitted > 0 && !options.all_rows)
-    say("{} rows are left out, see --all-rows: the predictions contradict each other, or there is "
-        "no significant gain\n",
-        omitted);
+    say("{} {} left out, see --all-rows: the predictions contradict each other, or there is no "
+        "significant gain\n",
+        count_of(omitted, "row"), omitted == 1 ? "is" : "are");
   if (!complete)
     say("the search reached its limits (--time-limit {:g} s): the best that was found so far\n",
         options.seconds);

@@ -142,8 +142,10 @@ Result<NodeCosts> NodeCosts::from_json(const Json& json, const models::Model& mo
         "\"swell_table\" is {}; this version reads {}: measure the model again by swell.profile",
         *version, kVersion));
   const Json its = json.at("model"), options = json.at("options");
-  for (const auto& good : {check_size(its, "layers", model.layers, model),
-                           check_size(its, "hidden", model.hidden, model)})
+  for (const auto& good :
+       {check_size(its, "layers", model.layers, model),
+        check_size(its, "hidden", model.hidden, model),
+        its.has("vocabulary") ? check_size(its, "vocabulary", model.vocab, model) : Result<void>()})
     if (!good) return good.error();
   const auto sequence = options.integer_at("sequence", 1, 1 << 30);
   if (!sequence) return sequence.error();
@@ -209,7 +211,10 @@ std::optional<NodeCost> NodeCosts::of(NodeUnit unit, int type, int tp, int sampl
 }
 
 bool NodeCosts::knows(int type) const noexcept {
-  return !types_[static_cast<std::size_t>(type)].empty();
+  const auto& shards = types_[static_cast<std::size_t>(type)];
+  return std::any_of(shards.begin(), shards.end(), [](const Shard& one) {
+    return !one.units[static_cast<std::size_t>(NodeUnit::layer)].empty();
+  });
 }
 
 std::optional<NodeCost> NodeCosts::chunk(const models::Load& load, int type, int tp,
@@ -244,7 +249,8 @@ void NodeCosts::fit(Coefficients& coefficients) const noexcept {
       k.optim_s = cost.optim * shard.tp;
       k.launch_s = launch;
       k.whole_s = 0;
-      if (const auto head = of(NodeUnit::head, static_cast<int>(type), shard.tp, samples))
+      if (const auto head = of(NodeUnit::head, static_cast<int>(type), shard.tp, samples);
+          head && head->fwd > 0)
         coefficients.head_layers = head->fwd / (device * shard.tp);
       break;
     }
