@@ -54,6 +54,7 @@ class Server {
     uid_t uid = static_cast<uid_t>(-1);
     std::string peer;  ///< address, for logs
     Message message;   ///< where kind is message; of dropped, a Refused that says why
+    std::string type;  ///< of dropped: what the message says that it is
   };
 
   /// Listens. `wake` is called from another thread whenever take() has something new; it must not

@@ -290,8 +290,10 @@ void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
   }
   ++connection.untaken;
   using Kind = Server::Event::Kind;
+  const auto type = json->string_at("type");
   post({message ? Kind::message : Kind::dropped, connection.id, connection.uid, connection.peer,
-        message ? std::move(*message) : Message(Refused{message.error().message()})},
+        message ? std::move(*message) : Message(Refused{message.error().message()}),
+        message || !type ? std::string() : *type},
        done.data.size());
 }
 

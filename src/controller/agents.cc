@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "control/printable.h"
 #include "controller/controller.h"
 #include "controller/refusals.h"
 
@@ -51,10 +52,9 @@ void Controller::handle(const control::Server::Event& event, double now) {
   }
   if (event.kind == control::Server::Event::Kind::dropped && job != nullptr) {
     const auto* dropped = std::get_if<control::Refused>(&event.message);
-    job->agent_seen = now;
     if (dropped != nullptr && events_.may_say(job->id, now))
-      events_.say(
-          fmt::format("job {}: left out what its agent says: {}", job->id, dropped->reason));
+      events_.say(fmt::format("job {}: left out what its agent says: {}", job->id,
+                              control::printable(dropped->reason, kMaxNoGrowth)));
     return;
   }
   if (const auto* hello = std::get_if<control::Hello>(&event.message))

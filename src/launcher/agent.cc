@@ -306,6 +306,9 @@ void Agent::take_server_events() {
       machine_.lost(now(), worker);
     } else if (event.kind == control::Server::Event::Kind::dropped) {
       say_dropped(event);
+      // The run would wait for ever for what such a message says.
+      if (event.type == control::WorkerExit::type || event.type == control::WorkerRuntime::type)
+        server_->close(event.connection);
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
       const WorkerId worker{hello->group, hello->local_rank};
       // Shims that come up too late are let go at once.
@@ -329,7 +332,7 @@ void Agent::take_server_events() {
       }
       const auto before = connections_.find(worker);
       if (before != connections_.end() && before->second != event.connection) {
-        if (hello->step == steps_of_[worker]) {
+        if (std::pair(node_job_[worker.node], hello->step) == steps_of_[worker]) {
           const std::string why = same_local_id(worker.local, nodes_[worker.node].name);
           refuse(worker, why, why);
           server_->close(event.connection);
@@ -341,7 +344,7 @@ void Agent::take_server_events() {
       }
       workers_[event.connection] = worker;
       connections_[worker] = event.connection;
-      steps_of_[worker] = hello->step;
+      steps_of_[worker] = {node_job_[worker.node], hello->step};
       machine_.hello(now(), worker, hello->host, hello->port, hello->step, hello->one_program);
     } else if (known == workers_.end()) {
       continue;

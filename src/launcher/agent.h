@@ -152,7 +152,8 @@ class Agent {
 
   std::map<WorkerId, control::ConnectionId> connections_;
   std::map<control::ConnectionId, WorkerId> workers_;
-  std::map<WorkerId, JobId> steps_of_;  ///< Slurm's number of the step that each is a task of
+  /// Allocation and Slurm's number of the step that each is a task of.
+  std::map<WorkerId, std::pair<JobId, JobId>> steps_of_;
   std::map<int, JobId> node_job_;
   std::map<pid_t, Step> steps_;
   std::vector<std::pair<double, Step>> launches_;  ///< of steps that were lost, and when

@@ -116,18 +116,11 @@ int first_of(const std::string& nodes) { return number(nodes.c_str() + nodes.fin
 Result<std::unique_ptr<Client>> connect(const Arguments& arguments) {
   const auto deadline = Clock::now() + kConnectTime;
   for (;;) {
-    auto client = Client::connect(
-        {.host = arguments.host,
-         .port = static_cast<std::uint16_t>(arguments.port),
-         .munge_socket = arguments.munge_socket,
-         .trust = [own = geteuid()](uid_t uid) { return uid == own; },
-         .dropped =
-             [told = false](const Error& error) mutable {
-               if (!std::exchange(told, true))
-                 std::fprintf(stderr, "swell-worker: left out what swellrun says: %s\n",
-                              control::printable(error.message()).c_str());
-             }},
-        10s);
+    auto client = Client::connect({.host = arguments.host,
+                                   .port = static_cast<std::uint16_t>(arguments.port),
+                                   .munge_socket = arguments.munge_socket,
+                                   .trust = [own = geteuid()](uid_t uid) { return uid == own; }},
+                                  10s);
     if (client || Clock::now() > deadline) return client;
     std::this_thread::sleep_for(200ms);
   }
