@@ -128,6 +128,8 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
     for (double* time : {&seen.fwd_s, &seen.fwd_commu_s, &seen.bwd_s, &seen.optim_s,
                          &seen.commu_extra_s, &seen.head_fwd_s, &seen.head_bwd_s, &seen.weights_s})
       *time /= sum.ranks;
+    // Medians of their own may exceed a backward pass that has hardly anything else.
+    if (seen.weights_s >= seen.bwd_s) seen.weights_s = 0;
     // A program may mark synchronizations that a group of one does not make; they have no time
     // worth a name.
     if (stage.tp == 1) seen.fwd_commu_s = 0;

@@ -129,7 +129,10 @@ std::optional<StepTimes> times_of(const Step& step) {
           launch_s = std::min(launch_s, static_cast<double>(span.ended_ns - span.began_ns) * 1e-9 /
                                             span.opening.layers);
         break;
-      case Kind::weights: times.weights_s += took; [[fallthrough]];
+      case Kind::weights:
+        times.weights_s += took;
+        times.bwd_s += took;  // of a pass that its backward region counts
+        break;
       case Kind::backward:
         times.bwd_s += took;
         if (number < 0) ++more_backwards;

@@ -66,12 +66,12 @@ learnt() {
     within $patience in_history '.event == "plan" and (.details.plan.stages | length) > 0' || { swell history "$job" --json; return 1; }
 }
 check 'profile, coefficients, scale table, plan and pause are in the history' learnt
+# Where steps vary by more than a change costs, nothing is said: two changes are looked at.
 cost_is_said() { # what its user, swell why and the history say is one figure
   within $patience in_history '.event == "change-cost" and .details.lost_s > 0 and .details.lost_s < 60' || { swell history "$job" --json; return 1; }
   local said
-  said=$(grep -o 'the change that led to epoch 1 cost [0-9.]* s of training' "$work/$job.out") && swell why "$job" | grep -F "$said"
+  said=$(grep -o 'the change that led to epoch [0-9]* cost [0-9.]* s of training' "$work/$job.out" | tail -n 1) && swell why "$job" | grep -F "${said:?}"
 }
-check 'what a change cost against usual steps is said in the output, by swell why and in the history' cost_is_said
 would_gain() { swell why "$job" --json | jq -e '(.scale | length) >= 2 and .scale[-1].samples_per_s > 1.5 * .scale[0].samples_per_s'; }
 check 'swell why says what more GPUs would bring' within $patience would_gain
 
@@ -91,6 +91,7 @@ check 'its owner has it run another plan on the same GPUs, by a live switch' rep
 shows_the_plan() {
   swell plan --job "$job" > shown && jq -e --slurpfile told "$work/two_stages" '[.stages[].groups[].gpus] == [$told[0].stages[].groups[].gpus]' shown || { cat shown "$work/two_stages"; return 1; }
 }
+check 'what a change cost against usual steps is said in the output, by swell why and in the history' cost_is_said
 check 'swell plan --job shows the plan that runs' within $patience shows_the_plan
 nobodys_plan() {
   jq -c '.stages[1].groups[0].gpus = [3]' "$work/two_stages" > "$work/bad_plan" && ! swell replan "$job" --plan "$work/bad_plan" 2> said &&

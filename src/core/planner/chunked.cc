@@ -54,9 +54,11 @@ double busiest_s(const schedule::Costs& costs) {
   return busiest;
 }
 
-/// Puts a searched schedule in the place of `best` where that is faster by kGain.
-void search(Evaluator& evaluator, const std::vector<Placement>& placed, Solution& best,
-            Executor& executor) {
+/// Puts a searched schedule in the place of `best`, or of nothing that takes less than `unless`
+/// seconds, where that is faster by kGain, or by kSplitGain where it alone has passes of weights.
+void search(Evaluator& evaluator, const std::vector<Placement>& placed, double unless,
+            std::optional<Solution>& best, Executor& executor) {
+  const double before_s = best ? best->seconds : unless;
   ScheduleProblem problem;
   problem.changes = kChanges;
   std::vector<const Placement*> from;
@@ -69,21 +71,31 @@ void search(Evaluator& evaluator, const std::vector<Placement>& placed, Solution
     problem.choices.push_back(perf::chunk_costs(evaluator.perf(), one.layout));
     least = std::min(least, busiest_s(problem.choices.back()));
   }
-  if (from.empty() || least * kGain >= best.seconds) return;
+  if (from.empty() || least * kGain >= before_s) return;
   problem.limit_bytes = memory_of_stages(evaluator.perf(), from.front()->layout);
-  const auto found = search_schedule(problem, executor);
-  if (!found) return;
-  evaluator.count(found->evaluated);
-  plan::Layout layout = from[found->choice]->layout;
-  layout.schedule = found->name == "search" ? schedule::to_text(found->schedule) : found->name;
-  if (layout.schedule.size() > schedule::kMaxText || !evaluator.memory().fits(layout)) return;
-  const double seconds = evaluator.seconds(layout);
-  const bool splits_more =
-      found->schedule.splits_weights() && best.layout.schedule == "interleaved";
-  if (seconds * (splits_more ? kSplitGain : kGain) >= best.seconds) return;
-  const std::string why =
-      story(layout, found->name == "search" ? "searched" : found->name, from[found->choice]->rule);
-  best = Solution{std::move(layout), {}, seconds, why};
+  const bool split_before = best && best->layout.schedule != "interleaved";
+  for (const bool splits : {true, false}) {
+    if (evaluator.over()) return;
+    problem.may_split_weights = splits;
+    const auto found = search_schedule(problem, executor);
+    if (!found) return;
+    evaluator.count(found->evaluated);
+    const Placement& placement = *from[found->choice];
+    const bool has_name = found->name != "search";
+    plan::Layout layout = placement.layout;
+    layout.schedule = has_name ? found->name : schedule::to_text(found->schedule);
+    const double seconds =
+        layout.schedule.size() <= schedule::kMaxText && evaluator.memory().fits(layout)
+            ? evaluator.seconds(layout)
+            : std::numeric_limits<double>::infinity();
+    const bool splits_more = found->schedule.splits_weights() && !split_before;
+    if (seconds * (splits_more ? kSplitGain : kGain) < before_s) {
+      const std::string why = story(layout, has_name ? found->name : "searched", placement.rule);
+      best = Solution{std::move(layout), {}, seconds, why};
+      return;
+    }
+    if (!splits_more) return;  // nor would one without them be
+  }
 }
 
 }  // namespace
@@ -113,7 +125,7 @@ std::optional<Solution> chunked(Evaluator& evaluator, const plan::Layout& skelet
       kept.push_back(std::move(placed));
     }
   }
-  if (best && executor != nullptr && !evaluator.over()) search(evaluator, kept, *best, *executor);
+  if (executor != nullptr) search(evaluator, kept, unless, best, *executor);
   return best;
 }
 

@@ -234,7 +234,7 @@ std::optional<Runner> rescheduled(const ElasticJobView& job, const Room& room, c
   auto again = scaling.again();
   if (!again) return std::nullopt;
   const double times = again->throughput / scaling.throughput(0);
-  if (times < 1 + belief.error(job)) return std::nullopt;
+  if (times < 1 + kErrorsApart * belief.error(job)) return std::nullopt;
   return Runner{&job, std::move(again->layout), room.total(job), belief.now(job) * times, {}, {}};
 }
 

@@ -103,6 +103,10 @@ bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus);
 /// GPUs of those companions of a job that it keeps.
 std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room);
 
+/// Errors of plans by which one must be better than that which runs on the same GPUs: the best of
+/// many is so by its error in part, and here nothing else is gained.
+inline constexpr double kErrorsApart = 2;
+
 /// The job, which is lent nothing, under another plan on its own GPUs that is faster: with other
 /// chunks, or under another schedule (planner::ScaleTable::again). Nothing where there is none.
 /// `effort`: as above. REQUIRES: `belief` knows the job.

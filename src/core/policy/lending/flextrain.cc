@@ -106,7 +106,7 @@ class Decision {
     for (const NewPlan& plan : decisions.plans) planned.insert(plan.job);
     for (const ElasticJobView& job : view_.jobs) {
       if (!job.may_replan || !job.companions.empty() || planned.contains(job.id) ||
-          !belief_.knows(job))
+          !belief_.knows(job) || gets(decisions.grants, job))
         continue;
       auto runner = rescheduled(job, room_, belief_, &effort_);
       if (!runner) continue;

@@ -25,10 +25,6 @@ constexpr double kBetterThanLinear = 1.25;
 /// core.
 constexpr long kMaxThorough = 20'000, kMaxEvaluated = 400'000;
 
-/// Errors of plans by which one must be better than that which runs on the same GPUs: the best of
-/// many is so by its error in part, and here nothing else is gained.
-constexpr double kErrorsApart = 2;
-
 /// State of one decision while it is made.
 class Decision {
  public:

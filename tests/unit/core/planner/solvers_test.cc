@@ -344,7 +344,7 @@ Test(incremental, an_exact_job_gets_a_faster_schedule_for_the_gpus_that_it_has) 
 
 // Unequal stages whose weights take little of the backward pass, and few micro-batches.
 Test(incremental, schedules_are_searched_where_none_by_name_is_as_fast) {
-  int searched = 0;
+  int searched = 0, told = 0;
   for (const int micro_batches : {3, 5, 6, 7})
     for (const int layers : {9, 10, 11, 13}) {
       FewMicroBatches job;
@@ -365,8 +365,11 @@ Test(incremental, schedules_are_searched_where_none_by_name_is_as_fast) {
       ++searched;
       cr_assert_gt(found->throughput, 1.01 * by_name->throughput, "%s", found->why.c_str());
       cr_assert(plan::name_all(found->layout, job.cluster).check_schedule().ok());
+      const Problem runs_it{perf, by_name->layout, {}, Consistency::exact, true};
+      told += Incremental().solve(runs_it, {}).again.has_value() ? 1 : 0;
     }
   cr_assert_gt(searched, 0);
+  cr_assert_gt(told, 0, "a job that runs the best one by name gets one, too");
 }
 
 Test(incremental, a_growth_keeps_the_chunks_of_the_plan_that_runs) {

@@ -89,6 +89,18 @@ Test(swell_replan, an_exact_job_on_its_own_gpus_gets_a_faster_schedule) {
   }
 }
 
+Test(swell_replan, a_job_that_is_lent_what_it_is_owed_is_told_no_plan_that_leaves_it_out) {
+  ClusterView view = pipelined(true);
+  ElasticJobView& job = view.jobs[0];
+  job.companions.clear();
+  view.nodes[0].free = {4, 64, 1'000'000};
+  view.nodes[0].free_gpus = 0xf0;
+  job.wanted_gpus = 8;
+  const Decisions decisions = FlexTrain().decide(view);
+  cr_assert_eq(granted(decisions, 1), 4);
+  for (const NewPlan& plan : decisions.plans) cr_assert_eq(plan.layout.gpu_count(), 8);
+}
+
 Test(swell_replan, a_job_that_gives_all_back_gets_the_faster_schedule_at_once) {
   ClusterView view = pipelined(true);
   ElasticJobView& job = view.jobs[0];
