@@ -338,7 +338,7 @@ void Agent::take_server_events() {
           server_->close(event.connection);
           continue;
         }
-        // Of a step that was launched again: what is left of the first one is let go.
+        // The step was launched again: what is left of the first one is let go.
         server_->close(before->second);
         workers_.erase(before->second);
       }

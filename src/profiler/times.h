@@ -19,7 +19,7 @@ struct Times {
   double commu_extra_s = 0;  ///< of a step: DP synchronization that no backward pass hides
   double head_fwd_s = 0;     ///< of fwd_s, output projection and loss
   double head_bwd_s = 0;     ///< of bwd_s, the same
-  /// Of bwd_s, passes that make the gradients of weights alone; 0: the schedule has none.
+  /// Part of bwd_s in passes that make the gradients of weights alone; 0: the schedule has none.
   double weights_s = 0;
   double layer_launch_s = 0;  ///< host seconds to launch a layer's forward pass; 0: host device
   double step_s = 0;          ///< from boundary to boundary

@@ -13,7 +13,7 @@ namespace {
 /// Part of a backward pass, where it was not seen: of layers that multiply matrices and no more.
 constexpr double kWeightsShare = 0.5;
 
-/// Of the stage's GPUs, the least: what is put off then fills the least.
+/// Returns the least share of the stage's GPUs, with which putting weights off gains least.
 double weights_share(const PerformanceModel& perf, const plan::StageLayout& stage) {
   double least = 1;
   for (const plan::GroupLayout& group : stage.groups) {
