@@ -17,7 +17,7 @@
 
 namespace swell::perf {
 
-/// What one device was measured to take for a unit: seconds of one micro-batch, and of the
+/// Times that were measured on one device for a unit: seconds of one micro-batch, and of the
 /// optimizer's step. Communication takes no time in it.
 struct NodeCost {
   double fwd = 0, bwd = 0, optim = 0;
@@ -52,7 +52,7 @@ class NodeCosts {
   /// Cost of a chunk with `load`, its pass included; none where one of its units was not measured.
   std::optional<NodeCost> chunk(const models::Load& load, int type, int tp,
                                 int samples) const noexcept;
-  /// Whether anything was measured on a type.
+  /// Whether a layer was measured on a type.
   bool knows(int type) const noexcept;
 
   /// Makes the coefficients of measured types agree with what was measured of a layer, so that
