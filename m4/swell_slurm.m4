@@ -43,6 +43,8 @@ AC_DEFUN([SWELL_SLURM], [
      #include <slurm/slurm.h>])
   AC_COMPUTE_INT([swell_slurm_number], [SLURM_VERSION_NUMBER], [#include <slurm/slurm_version.h>],
     [AC_MSG_ERROR([slurm/slurm_version.h does not define SLURM_VERSION_NUMBER])])
+  dnl Newer versions have no such error.
+  AC_CHECK_DECLS([ESLURM_JOB_SETTING_DB_INX], [], [], [[#include <slurm/slurm_errno.h>]])
   CPPFLAGS=$save_CPPFLAGS
   slurm_version=`printf '%d.%02d.%d' $((swell_slurm_number >> 16)) $((swell_slurm_number >> 8 & 255)) $((swell_slurm_number & 255))`
   AS_IF([test "$swell_slurm_number" -lt $(((22 << 16) + (5 << 8)))],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -11,10 +12,16 @@
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "control/small_stack.h"
 
 namespace swell::control {
+
+/// First pause before a loop that failed is begun again; each is twice the one before.
+inline constexpr std::chrono::milliseconds kFirstLoopPause{1000};
+/// Longest such pause. A loop that ran for longer before it failed has the first one again.
+inline constexpr std::chrono::seconds kMaxLoopPause{60};
 
 /// One run of a plugin's own thread inside slurmctld. The thread keeps it alive: stop() may have to
 /// leave it behind, where it waits for an RPC. It takes no signals and gives way to slurmctld's own
@@ -22,8 +29,11 @@ namespace swell::control {
 class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
  public:
   using Clock = std::chrono::steady_clock;
+  explicit BackgroundThread(Clock::duration first_pause = kFirstLoopPause)
+      : first_pause_(first_pause) {}
   virtual ~BackgroundThread() = default;
 
+  /// Throws std::system_error where there can be no more threads.
   void start() {
     const SmallStack small;
     std::thread([self = shared_from_this()] { self->run(); }).detach();
@@ -47,8 +57,9 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
  protected:
   /// What the thread does, until it is time to stop.
   virtual void loop() = 0;
-  /// loop() has thrown: no more will be done.
-  virtual void gave_up(const char* reason) noexcept = 0;
+  /// loop() has thrown, as where it could not start a thread of its own: it is begun again after a
+  /// pause.
+  virtual void failed(const char* reason) noexcept = 0;
 
   /// Waits; true where it is time to stop.
   bool pause(Clock::duration time) {
@@ -74,16 +85,23 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
     // On Linux this is per thread.
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
-    try {
-      loop();
-    } catch (const std::exception& problem) { gave_up(problem.what()); } catch (...) {
-      gave_up("unknown exception");
-    }
+    Clock::duration rest = first_pause_;
+    do {
+      const Clock::time_point begin = Clock::now();
+      try {
+        loop();
+        break;
+      } catch (const std::exception& problem) { failed(problem.what()); } catch (...) {
+        failed("unknown exception");
+      }
+      if (Clock::now() - begin > kMaxLoopPause) rest = first_pause_;
+    } while (!pause(std::exchange(rest, std::min<Clock::duration>(2 * rest, kMaxLoopPause))));
     std::lock_guard lock(mutex_);
     ended_ = true;
     changed_.notify_all();
   }
 
+  const Clock::duration first_pause_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false, woken_ = false, ended_ = false;

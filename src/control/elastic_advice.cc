@@ -57,6 +57,23 @@ void about_step(const ElasticSpec& spec, int basic_gpus, std::vector<std::string
                              spec.step, max_words(spec), count_of(max, "GPU"), next));
 }
 
+void about_deadline(const ElasticSpec& spec, const SiteFacts& site,
+                    std::vector<std::string>& said) {
+  if (!spec.deadline) return;
+  if (!site.keeps_deadlines) {
+    said.push_back(
+        fmt::format("deadline={}: this site lends without a look at deadlines (Policy and "
+                    "Objective of swell.conf), so that nothing is promised",
+                    spec.deadline->text()));
+    return;
+  }
+  said.push_back(
+      fmt::format("deadline={}: GPUs that keep it are lent to the job before others, once its "
+                  "program says how many steps it has (swellrun --steps) and its speed is known; "
+                  "nothing is promised before",
+                  spec.deadline->text()));
+}
+
 void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site,
                std::vector<std::string>& said) {
   const int max = spec.max_total(basic_gpus, true);
@@ -79,6 +96,7 @@ std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const S
   about_sizes(spec, spec.max_total(basic_gpus, true), said);
   about_step(spec, basic_gpus, said);
   about_max(spec, basic_gpus, site, said);
+  about_deadline(spec, site, said);
   if (site.max_grace_s > 0 && spec.grace_s > site.max_grace_s)
     said.push_back(fmt::format("grace={} is cut to {} s: this site gives no job more (MaxGrace)",
                                spec.grace_s, site.max_grace_s));

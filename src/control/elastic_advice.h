@@ -15,10 +15,11 @@ namespace swell::control {
 struct SiteFacts {
   /// All GPUs of all nodes, by Slurm's name of their type; empty: not known.
   std::map<std::string, int> gpus_by_type;
-  int max_gpus_per_job = 0;    ///< MaxGPUsPerJob; 0: no cap
-  int max_grace_s = 0;         ///< longest grace of any job (MaxGrace); 0: not known
-  std::optional<int> grace_s;  ///< what Slurm gives a preempted expansion; nothing: not known
-  bool draining = false;       ///< nothing is lent for now
+  int max_gpus_per_job = 0;     ///< MaxGPUsPerJob; 0: no cap
+  int max_grace_s = 0;          ///< longest grace of any job (MaxGrace); 0: not known
+  std::optional<int> grace_s;   ///< what Slurm gives a preempted expansion; nothing: not known
+  bool draining = false;        ///< nothing is lent for now
+  bool keeps_deadlines = true;  ///< by Policy and Objective
 };
 
 /// What a user should hear about a good spec that will not do what its words say: a sentence each,

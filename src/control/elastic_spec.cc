@@ -135,15 +135,25 @@ Result<void> read_grow(ElasticSpec& spec, std::string_view value) {
   return read_seconds("grow", value, 1, kMaxGrow_s, spec.grow_s);
 }
 
+Result<void> read_deadline(ElasticSpec& spec, std::string_view value) {
+  spec.deadline = Deadline::parse(value);
+  if (!spec.deadline)
+    return bad(
+        "deadline", value,
+        "a time from the submission on, from 60s to 366d (deadline=6h, deadline=1d12h), or a "
+        "date and time (deadline=2026-12-01T08:00)");
+  return {};
+}
+
 struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
-constexpr Key kKeys[] = {{"max", read_max},     {"min", read_min},
-                         {"sizes", read_sizes}, {"step", read_step},
-                         {"types", read_types}, {"consistency", read_consistency},
-                         {"mode", read_mode},   {"grace", read_grace},
-                         {"stay", read_stay},   {"grow", read_grow}};
+constexpr Key kKeys[] = {
+    {"max", read_max},   {"min", read_min},          {"sizes", read_sizes},
+    {"step", read_step}, {"types", read_types},      {"consistency", read_consistency},
+    {"mode", read_mode}, {"grace", read_grace},      {"stay", read_stay},
+    {"grow", read_grow}, {"deadline", read_deadline}};
 
 bool is_key(std::string_view entry) {
   return std::any_of(std::begin(kKeys), std::end(kKeys),
@@ -192,7 +202,7 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
   if (key == std::end(kKeys))
     return Error(fmt::format(
         "--elastic: unknown key \"{}\"; the keys are max, min, sizes, step, types, consistency, mode, "
-        "grace, stay, grow",
+        "grace, stay, grow, deadline",
         name));
   if (equals == std::string_view::npos || equals + 1 == entry.size())
     return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
@@ -243,6 +253,7 @@ std::string ElasticSpec::text() const {
   result += fmt::format(",grace={}", grace_s);
   if (stay_s > 0) result += fmt::format(",stay={}", stay_s);
   if (grow_s > 0) result += fmt::format(",grow={}", grow_s);
+  if (deadline) result += fmt::format(",deadline={}", deadline->text());
   return result;
 }
 

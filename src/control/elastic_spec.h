@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "control/deadline.h"
 #include "core/result.h"
 
 namespace swell::control {
@@ -38,6 +39,8 @@ struct ElasticSpec {
   int stay_s = 0;
   /// `grow=120`: seconds that one growth may take, from the offer on; 0: Swell's own limits.
   int grow_s = 0;
+  /// `deadline=6h` or `deadline=2026-12-01T08:00`: what keeps it is lent first.
+  std::optional<Deadline> deadline;
 
   /// Reads the option's value; empty text gives the defaults. The error is one sentence that names
   /// the key and what is allowed.

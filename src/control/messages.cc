@@ -8,10 +8,13 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/plan/plan.h"
 #include "core/schedule/text.h"
 #include "core/utf8.h"
 
 namespace swell::control {
+
+static_assert(plan::kMaxPlan == kMaxDocument);
 
 namespace {
 
@@ -248,6 +251,8 @@ void describe(V& v, Status& m) {
   v.optional("start_s", m.start_s, 0.0, 1e9);
   v.optional("lost_epoch", m.lost_epoch, 0, kMany);
   v.optional("lost_s", m.lost_s, 0.0, 1e9);
+  v.optional("steps", m.steps, std::int64_t{0}, kMostSteps);
+  v.optional("total_steps", m.total_steps, std::int64_t{0}, kMostSteps);
 }
 template <typename V>
 void describe(V& v, Profile& m) {
@@ -369,8 +374,9 @@ void describe(V& v, WorkerLaunches& m) {
 template <typename V>
 void describe(V& v, WorkerSteps& m) {
   v.member("epoch", m.epoch, 0, kMany);
-  v.member("steps", m.steps, std::int64_t{0}, std::numeric_limits<std::int64_t>::max());
+  v.member("steps", m.steps, std::int64_t{0}, kMostSteps);
   v.optional("age_s", m.age_s, 0.0, 1e9);
+  v.optional("total", m.total, std::int64_t{0}, kMostSteps);
 }
 template <typename V>
 void describe(V& v, WorkerExit& m) {

@@ -88,6 +88,8 @@ struct Status {
   int lost_epoch =
       0;  ///< the change that led to this epoch cost `lost_s` of training; 0: not known
   double lost_s = 0;
+  std::int64_t steps = 0;        ///< that the training has made; 0: not known
+  std::int64_t total_steps = 0;  ///< those at its end; 0: not known
 };
 
 /// What the running epoch was seen to do, once all its ranks have reported, and again whenever it
@@ -263,12 +265,16 @@ struct WorkerLaunches {
   std::string what;  ///< which process, and its ranks, for people
 };
 
+/// Largest number of steps that a message has.
+inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
+
 /// How far the program is: where swellrun hears of its steps, at most once a second.
 struct WorkerSteps {
   static constexpr const char* type = "worker-steps";
   int epoch = 0;           ///< of the program, as WorkerStart gave it
   std::int64_t steps = 0;  ///< that it has made; rising
   double age_s = 0;        ///< since it made the last one; 0: not known
+  std::int64_t total = 0;  ///< steps at the training's end, as the program says; 0: not known
 };
 
 /// The program has ended.

@@ -3,19 +3,17 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <unistd.h>
 #include <vector>
 
+#include "control/input_file.h"
 #include "core/number.h"
 
 namespace swell::control {
@@ -99,6 +97,13 @@ const Key kKeys[] = {
        return name(c.base_scheduler, v);
      }},
     {"Policy", [](SwellConf& c, std::string_view v) { return name(c.policy, v); }},
+    {"Objective",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       const auto read = policy::objective_named(lower(v));
+       if (!read) return "completion, throughput, deadlines or fairness";
+       c.objective = *read;
+       return std::nullopt;
+     }},
     {"Aggressiveness",
      [](SwellConf& c, std::string_view v) -> Allowed {
        const auto read = read_number<double>(v);
@@ -243,11 +248,9 @@ Result<SwellConf> SwellConf::parse(std::string_view text) {
 }
 
 Result<SwellConf> SwellConf::load(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
-  std::ostringstream text;
-  text << in.rdbuf();
-  Result<SwellConf> config = parse(text.str());
+  const auto text = read_regular(path);
+  if (!text) return text.error();
+  Result<SwellConf> config = parse(*text);
   if (!config) return config.error().while_doing(path);
   return config;
 }

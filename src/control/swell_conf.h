@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "control/lent_limits.h"
+#include "core/policy/objective.h"
 #include "core/policy/submissions.h"
 #include "core/result.h"
 
@@ -17,7 +18,8 @@ struct SwellConf {
   bool enabled = true;    ///< Elasticity: false for "no"
   bool draining = false;  ///< Elasticity=drain: lend no more, reclaim what is lent
   std::string base_scheduler = "sched/backfill";  ///< BaseScheduler
-  std::string policy = "swell";     ///< Policy: any name; controller/config.h knows which are good
+  std::string policy = "swell";  ///< Policy: any name; controller/config.h knows which are good
+  policy::Objective objective = policy::Objective::completion;  ///< Objective: of Policy=swell
   double aggressiveness = 1;        ///< Aggressiveness: of policies that lend by benefit
   double fairness = 0;              ///< Fairness: of policies that lend by benefit
   std::string expansion_qos;        ///< ExpansionQOS: companions run under it

@@ -113,7 +113,8 @@ Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionP
   if (!grant) return refused(grant.error().message());
   if (const Result<void> same = as_offered(request, grant->offer, place); !same) {
     book.refuse(*nonce);
-    return same.error();
+    return Error(same.error().message() +
+                 " (where a plugin of job_submit changed it: put swell first in JobSubmitPlugins)");
   }
   Admission admission;
   admission.is_companion = true;
@@ -172,8 +173,15 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
   if (comment != request.admin_comment) admission.admin_comment = comment;
   if (!request.elastic) return admission;
 
-  const Result<control::ElasticSpec> spec = control::ElasticSpec::parse(*request.elastic);
+  Result<control::ElasticSpec> spec = control::ElasticSpec::parse(*request.elastic);
   if (!spec) return spec.error();
+  if (spec->deadline && request.submitted != 0) {
+    // As a time: a requeue changes when the job was submitted, not when it shall be done.
+    spec->deadline = spec->deadline->from(request.submitted);
+    if (spec->deadline->at <= request.submitted)
+      return Error(fmt::format("--elastic: deadline={} has passed; give a later time",
+                               spec->deadline->text()));
+  }
   if (request.is_het_component)
     return Error(
         "--elastic: a heterogeneous job cannot be elastic; submit its parts as jobs of their own");

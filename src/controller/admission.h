@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,7 +37,8 @@ struct SubmitRequest {
   int min_cpus = 0, cpus_per_task = 0, min_cpus_per_node = 0;
   std::int64_t memory_mib_per_node = 0, memory_mib_per_cpu = 0;
   std::int64_t time_limit_min = 0;
-  bool all_memory = false;  ///< --mem=0: all that the node has
+  std::time_t submitted = 0;  ///< 0: not known
+  bool all_memory = false;    ///< --mem=0: all that the node has
   bool immediate = false, has_script = false, is_array = false, is_het_component = false;
   std::optional<std::string> elastic;  ///< the value of --elastic; nothing: not given
 };

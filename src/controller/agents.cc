@@ -109,6 +109,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   job.no_growth = shortened(hello.no_growth, kMaxNoGrowth);
   job.program_sizes = hello.sizes;
   if (hello.companions.empty()) job.ordered.heard(true, job.epoch);  // no growth is under way
+  job.training.agent_connected();
   take_sheet(job, hello.model, now);
   decide_due_ = true;
   events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
@@ -143,7 +144,10 @@ void Controller::handle(ElasticJob& job, const control::GrowDone& done, double n
   for (const control::OfferResult& result : done.results) {
     // Where it says that there is a companion, Slurm's records will show it, or the grant expires:
     // an agent may name any job.
-    if (result.companion != 0) continue;
+    if (result.companion != 0) {
+      parts_.book->name_companion(result.nonce, job.id, result.companion);
+      continue;
+    }
     const auto grant = parts_.book->find(result.nonce);
     const auto given_up =
         std::find_if(job.companions.begin(), job.companions.end(), [&](const Companion& companion) {
@@ -190,7 +194,8 @@ void Controller::growth_failed(ElasticJob& job, double now) {
 
 /// Counts a companion that failed, as its agent says, against its node: once, and none that was
 /// taken back.
-void Controller::companion_failed(ElasticJob& job, const control::Released& released) {
+void Controller::companion_failed(ElasticJob& job, const control::Released& released,
+                                  const slurm::JobRecord* record) {
   std::string node;
   if (const auto gone = job.lost.find(released.companion); gone != job.lost.end()) {
     node = gone->second;
@@ -203,8 +208,9 @@ void Controller::companion_failed(ElasticJob& job, const control::Released& rele
   }
   if (node.empty()) return;
   // Slurm preempts at once where there is no GraceTime: the agent sees that its workers are killed.
-  const auto record = parts_.slurm->load_job(released.companion);
-  if (record && *record && (*record)->was_preempted) return;
+  const auto loaded = record == nullptr ? parts_.slurm->load_job(released.companion)
+                                        : Result<std::optional<slurm::JobRecord>>(*record);
+  if (loaded && *loaded && (*loaded)->was_preempted) return;
   const std::string withheld = saved_.health.failed(
       node, job.id, job.uid, snapshot_.taken, snapshot_.nodes.size(), parts_.config.withhold_s);
   events_.event("companion-failed",
@@ -216,10 +222,47 @@ void Controller::companion_failed(ElasticJob& job, const control::Released& rele
   events_.event("node-withheld", {{"job", job.id}, {"node", node}, {"reason", withheld}}, withheld);
 }
 
+/// Gives up grants whose companions began and ended between two looks at Slurm's records, as where
+/// their steps cannot be launched. Otherwise their GPUs would count as taken until the grants
+/// expire. Where Slurm does not answer, it is asked again in the next round.
+void Controller::settle_unseen(double now) {
+  for (auto& [id, job] : jobs_)
+    while (!job.unseen.empty()) {
+      const auto& [nonce, released] = *job.unseen.begin();
+      if (job.companions.find(released.companion) == nullptr && parts_.book->find(nonce)) {
+        const auto record = parts_.slurm->load_job(released.companion);
+        if (!record) return;
+        if (*record) companion_unseen(job, **record, nonce, released, now);
+      }
+      job.unseen.erase(job.unseen.begin());
+    }
+}
+
+void Controller::companion_unseen(ElasticJob& job, const slurm::JobRecord& record,
+                                  const std::string& nonce, const control::Released& released,
+                                  double now) {
+  const CompanionIdentity identity{released.companion, job.id, job.uid, nonce};
+  const bool has_ended =
+      record.phase == slurm::JobPhase::completing || record.phase == slurm::JobPhase::ended;
+  if (!has_ended || !check_identity(record, identity).ok()) return;
+  job.lost.emplace(released.companion, parts_.book->find(nonce)->offer.node);
+  parts_.book->withdraw(nonce);
+  saved_.issued.erase(nonce);
+  job.taken_back = released.reason;
+  if (released.failed) companion_failed(job, released, &record);
+  job.lost.erase(released.companion);
+  growth_failed(job, now);
+  parts_.slurm->forget();
+}
+
 void Controller::handle(ElasticJob& job, const control::Released& released, double now) {
   if (released.failed) companion_failed(job, released);
   Companion* companion = job.companions.find(released.companion);
-  if (companion == nullptr) return;
+  if (companion == nullptr) {
+    if (const auto grant = parts_.book->take_named(job.id, released.companion))
+      job.unseen.emplace(grant->offer.nonce, released);
+    return;
+  }
   if (!companion->leaving) {
     job.taken_back = released.reason;
     events_.event("companion-released", {{"job", job.id},
@@ -269,6 +312,7 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
     job.training.not_run();
   }
   job.plan_refused = status.plan_refused;
+  job.steps.heard(now, status.steps, status.total_steps, job.training.step_s());
   take_start(job, status.start_s, now);
   job.training.runs(status.epoch);
   if (status.state != control::JobState::active) return;

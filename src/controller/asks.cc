@@ -218,6 +218,9 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                   count_of(job.basic_gpus, "GPU"), lent,
                   job.decided_by.empty() ? "?" : job.decided_by,
                   job.decided_why.empty() ? "nothing was decided yet" : job.decided_why));
+  const auto plan = job.training.plan_now();
+  // The one reported last may be for GPUs that have gone back since.
+  if (plan && plan->gpu_count() == job.basic_gpus + lent) say("its plan: " + plan->summary());
   if (job.wanted_gpus > job.basic_gpus)
     say(fmt::format("its user asked for {} and consented to run with {}",
                     count_of(job.wanted_gpus, "GPU"), job.basic_gpus));
@@ -253,6 +256,17 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   if (job.lost_epoch > 0)
     say(fmt::format("the change that led to epoch {} cost {:.2f} s of training", job.lost_epoch,
                     job.lost_s));
+  std::optional<double> left_s = job.steps.left(now, job.training.step_s());
+  if (left_s) *left_s *= job.training.step_s();
+  if (job.steps.total() > 0)
+    say(fmt::format("{} of {} are made{}", job.steps.made(), count_of(job.steps.total(), "step"),
+                    left_s ? fmt::format("; at this pace it ends in {:.3g} h", *left_s / 3600)
+                           : "; when it ends is not known"));
+  const slurm::JobRecord* record = record_of(job.id);
+  const std::time_t deadline = record != nullptr ? deadline_of(job.spec.deadline, *record) : 0;
+  if (deadline != 0 && !job.deadline.words().empty())
+    say(fmt::format("its deadline, {}: {}", control::Deadline{0, deadline}.text(),
+                    job.deadline.words()));
   const redeploy::Measured way = job.way();
   const auto at = static_cast<double>(snapshot_.taken);
   const auto cost = redeploy::expected_cost(job.pauses, saved_.pauses, way,
@@ -295,8 +309,13 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                                  {"scale", job.scale.rows_json()},
                                  {"scale_source", planner::name_of(job.scale.source)},
                                  {"waits_for", waits}});
-  if (const auto plan = job.training.plan_now()) answer.details.set("plan", plan->to_json());
+  if (plan) answer.details.set("plan", plan->to_json());
   if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);
+  if (job.steps.total() > 0)
+    answer.details.set("steps", job.steps.made()).set("total_steps", job.steps.total());
+  if (left_s) answer.details.set("time_left_s", *left_s);
+  if (deadline != 0) answer.details.set("deadline", control::Deadline{0, deadline}.text());
+  if (job.deadline.slack_s()) answer.details.set("slack_s", *job.deadline.slack_s());
   if (cost) answer.details.set("expected_pause_s", cost->pause_s);
   if (const auto& speedup = job.training.speedup())
     answer.details.set("predicted_speedup", speedup->predicted)

@@ -69,8 +69,12 @@ CompanionEnd end_of_companion(const slurm::Snapshot& snapshot, const slurm::JobR
   return end;
 }
 
-double least_time_s(const Config& config, int grace_s) {
-  return config.min_remaining_s + grace_s + kEndSlack_s + 60;
+int grace_of(const ElasticJob& job, const Config& config) noexcept {
+  return config.max_grace_s > 0 ? std::min(job.spec.grace_s, config.max_grace_s) : job.spec.grace_s;
+}
+
+double least_time_s(const Config& config, const ElasticJob& job) {
+  return config.min_remaining_s + grace_of(job, config) + kEndSlack_s + 60;
 }
 
 }  // namespace swell::controller

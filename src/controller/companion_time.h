@@ -5,6 +5,7 @@
 #include <string>
 
 #include "controller/config.h"
+#include "controller/elastic_job.h"
 #include "slurm/records.h"
 
 namespace swell::controller {
@@ -33,6 +34,9 @@ CompanionEnd end_of_companion(const slurm::Snapshot& snapshot, const slurm::JobR
 /// Partition in which companions of the job run.
 const std::string& companion_partition(const slurm::JobRecord& parent, const Config& config);
 
+/// The job's grace, or MaxGrace where that is less.
+int grace_of(const ElasticJob& job, const Config& config) noexcept;
+
 /// Time before the end of a companion at which its GPUs are asked back, beyond the job's grace: the
 /// controller looks once a round, and Slurm counts limits in minutes.
 inline constexpr int kEndSlack_s = 20;
@@ -40,6 +44,6 @@ inline constexpr int kEndSlack_s = 20;
 /// Minimum time of a companion that is worth its start, where it ends before its job:
 /// LeastRemaining, and after that the job's grace. Limits are in whole minutes, so that one may be
 /// lost.
-double least_time_s(const Config& config, int grace_s);
+double least_time_s(const Config& config, const ElasticJob& job);
 
 }  // namespace swell::controller

@@ -10,7 +10,8 @@ namespace swell::controller {
 
 using Config = control::SwellConf;
 
-/// What only the controller can say of a swell.conf: whether it has that policy.
+/// Checks what only the controller knows: whether it has the policy, and whether that lends for the
+/// objective.
 Result<void> check_policy(const Config& config);
 
 /// Reads swell.conf as the controller needs it. The error names the file, the key, the value and

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <set>
-#include <system_error>
+#include <tuple>
 
 #include "controller/refusals.h"
 #include "core/count_of.h"
@@ -25,9 +25,8 @@ constexpr double kDeadlineSlack_s = 1;
 constexpr double kCancelAgain_s = 10;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
 constexpr double kRoundsToldEvery_s = 10;
-/// A script that has not started swellrun is told so after this, and before kAloneAtMost_s.
+/// A script that has not started swellrun is told so after this.
 constexpr double kAlone_s = 60;
-constexpr double kAloneAtMost_s = 600;
 /// Seconds from one write of what agents alone have changed to the next, at least.
 constexpr double kStateEvery_s = 2;
 
@@ -38,12 +37,17 @@ constexpr std::size_t kMaxLostKept = 16;
 /// that would hold up everything else here.
 constexpr double kNewJobLeftAlone_s = 2;
 constexpr double kCommentPause_s = 300;
+/// As where slurmdbd is away, or a backup has just taken over: each try holds this thread for 5 s.
+constexpr double kCommentsWait_s = 5, kMaxCommentsWait_s = 20;
 
 double clock_s(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
+
+/// Names what EventLog::say_once() says of the companion's cancellation.
+std::string subject_of(JobId companion) { return fmt::format("companion {}", companion); }
 
 Json companion_json(const Companion& companion) {
   return Json::object({{"id", companion.id},
@@ -60,16 +64,15 @@ Controller::Controller(Parts parts)
       fabric_(parts_.fabric_files),
       sessions_(*parts_.server) {
   const bool plans = policy::policy_plans(parts_.config.policy);
-  Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(
-      parts_.config.policy,
-      {parts_.config.aggressiveness, parts_.config.fairness, plans ? planning_helpers() : nullptr,
-       solve_budget, parts_.config.arrivals});
+  Result<std::unique_ptr<policy::Policy>> policy =
+      policy::make_policy(parts_.config.policy, {.aggressiveness = parts_.config.aggressiveness,
+                                                 .fairness = parts_.config.fairness,
+                                                 .executor = plans ? planning_helpers() : nullptr,
+                                                 .budget = solve_budget,
+                                                 .arrivals = parts_.config.arrivals,
+                                                 .objective = parts_.config.objective});
   if (policy) policy_ = std::move(*policy);
-  try {
-    if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
-  } catch (const std::system_error& problem) {
-    events_.say(fmt::format("plans are made without a thread of their own: {}", problem.what()));
-  }
+  if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
   events_.set_listener([this](const std::string& kind, const Json& line) { heard(kind, line); });
   events_.set_owners([this](std::uint64_t id) -> std::optional<uid_t> {
     const auto job = jobs_.find(static_cast<JobId>(id));
@@ -94,11 +97,13 @@ double Controller::cycle(double now) {
   events_.begin_round(now);
   seen_by_askers_.reset();
   handle_agents(now);
-  const bool changed = look(now);
+  const std::optional<bool> looked = look(now);
+  // A slurmctld that has just not answered is not waited for once more.
+  if (looked) settle_unseen(now);
   answer_hellos(now);
   answer_history(now);
   keep_deadlines(now);
-  if (have_snapshot_) {
+  if (snapshot_at_) {
     decide_due_ = saved_.health.pass(snapshot_.taken, parts_.config.withhold_s) || decide_due_;
     take_reports(now);
     keep_promises(now);
@@ -113,7 +118,7 @@ double Controller::cycle(double now) {
   write_comments(now);
   meters_.pass(now, jobs_);
   last_own_s_ = clock_s(CLOCK_THREAD_CPUTIME_ID) - own_begin;
-  if (changed && events_.kept()) note_round(clock_s(CLOCK_MONOTONIC) - begin, now);
+  if (looked.value_or(false) && events_.kept()) note_round(clock_s(CLOCK_MONOTONIC) - begin, now);
   const double due = now + parts_.config.poll_interval_s;
   return saved_at_ && saved_ != written_ ? std::min(due, *saved_at_ + kStateEvery_s) : due;
 }
@@ -138,25 +143,27 @@ void Controller::note_round(double seconds, double now) {
 
 // ---- Slurm's records
 
-bool Controller::look(double now) {
+std::optional<bool> Controller::look(double now) {
   Result<std::optional<slurm::Snapshot>> loaded = parts_.slurm->load();
   if (!loaded) {
-    events_.say("slurmctld did not answer: " + loaded.error().message());
-    return false;
+    events_.trouble("slurmctld", "slurmctld did not answer: " + loaded.error().message());
+    return std::nullopt;
   }
+  events_.mended("slurmctld");
   if (!loaded->has_value()) {
-    const auto passed = static_cast<std::time_t>(now - snapshot_at_);
+    const auto passed = static_cast<std::time_t>(now - snapshot_at_.value_or(now));
     snapshot_.taken += passed;
-    snapshot_at_ += static_cast<double>(passed);
+    if (snapshot_at_) *snapshot_at_ += static_cast<double>(passed);
     return false;
   }
   loaded->value().just_left = slurm::left_between(snapshot_, **loaded);
   loaded->value().kept_nodes = slurm::keep_for_restarts(snapshot_, **loaded);
   snapshot_ = std::move(**loaded);
+  if (first_look_ == 0) first_look_ = snapshot_.taken;
+  const bool is_first = !snapshot_at_;
   snapshot_at_ = now;
   // The next look has node records that are newer than these job records, and decides anew.
   if (!snapshot_.just_left.empty()) parts_.slurm->forget();
-  const bool is_first = !std::exchange(have_snapshot_, true);
   const policy::ArrivalFilter& arrivals = parts_.config.arrivals;
   saved_.submissions.look(snapshot_, arrivals.window_s, arrivals.gpus);
   decide_due_ = true;
@@ -264,6 +271,7 @@ void Controller::report(const Change& change, double now) {
       break;
     case Change::Kind::companion_ended:
       saved_.issued.erase(companion.grant);
+      events_.mended(subject_of(companion.id));
       if (job != nullptr) ++job->reclaims;
       event("companion-ended",
             fmt::format("job {} gave {} on {} back (companion {})", job_id,
@@ -271,21 +279,24 @@ void Controller::report(const Change& change, double now) {
       break;
     case Change::Kind::companion_lost:
       saved_.issued.erase(companion.grant);
+      events_.mended(subject_of(companion.id));
       event("companion-lost",
             fmt::format("job {} lost companion {} on {}", job_id, companion.id, companion.node));
       if (job != nullptr) {
-        if (Companion* ending = job->companions.find(companion.id))
-          ending->reason = "it ended though Swell had not asked for it";
+        // swellrun gives all back as Slurm stops it, and can say nothing of it.
+        const bool is_stopped = job->suspended_since.has_value();
+        const std::string ended = is_stopped ? "ended since Slurm suspends its job"
+                                             : "ended though Swell had not asked for it";
+        if (Companion* ending = job->companions.find(companion.id)) ending->reason = "it " + ended;
         job->lost[companion.id] = companion.node;
         if (job->lost.size() > kMaxLostKept) job->lost.erase(job->lost.begin());
         Companion gone = companion;
-        job->taken_back = fmt::format("companion {} on {} ended though Swell had not asked for it",
-                                      companion.id, companion.node);
+        job->taken_back = fmt::format("companion {} on {} {}", companion.id, companion.node, ended);
         gone.reason = "it has ended";
         gone.deadline = now;
         tell_shrink(*job, gone, now);
         job->stay(now, parts_.config.growth_interval_s);
-        if (!companion.used) growth_failed(*job, now);
+        if (!companion.used && !is_stopped) growth_failed(*job, now);
       }
       break;
   }
@@ -294,10 +305,11 @@ void Controller::report(const Change& change, double now) {
 void Controller::cancel(const CompanionIdentity& companion, const std::string& reason) {
   parts_.slurm->forget();
   const Result<std::optional<slurm::JobRecord>> record = parts_.slurm->load_job(companion.id);
-  if (!record) return events_.say(record.error().message());
+  const std::string subject = subject_of(companion.id);
+  if (!record) return events_.say_once(subject, record.error().message());
   using slurm::JobPhase;
   if (!*record || (*record)->phase == JobPhase::ended || (*record)->phase == JobPhase::completing)
-    return;
+    return events_.mended(subject);
   if (const Result<void> same = check_identity(**record, companion); !same) {
     events_.event(
         "cancel-refused",
@@ -313,7 +325,8 @@ void Controller::cancel(const CompanionIdentity& companion, const std::string& r
                  {"reason", reason}},
                 fmt::format("cancelling companion {}: {}", companion.id, reason));
   if (Result<void> done = parts_.slurm->cancel(companion.id); !done)
-    events_.say(done.error().message());
+    events_.say_once(subject, done.error().message());
+  else events_.mended(subject);
 }
 
 void Controller::tell_shrink(ElasticJob& job, const Companion& companion, double now) {
@@ -330,9 +343,9 @@ void Controller::tell_shrink(ElasticJob& job, const Companion& companion, double
 void Controller::tell_the_alone() {
   for (auto& [id, job] : jobs_) {
     if (job.told_alone || job.agent || job.agent_since > 0 || job.suspended_since) continue;
-    // A controller that has just started does not know whether there was one before.
-    const auto ran_s = static_cast<double>(snapshot_.taken - job.started);
-    if (ran_s < kAlone_s || ran_s > kAloneAtMost_s) continue;
+    // Whether a job that began before the controller had a swellrun is not known.
+    if (job.started < first_look_ || static_cast<double>(snapshot_.taken - job.started) < kAlone_s)
+      continue;
     job.told_alone = true;
     events_.event("no-swellrun", {{"job", id}},
                   fmt::format("job {}: its script has not started swellrun", id));
@@ -418,22 +431,51 @@ void Controller::save_in_time(double now) {
   if (!is_first || !written_) saved_at_ = now;
 }
 
+/// slurmctld has held the controller for a while, and could not write this job's AdminComment.
+void Controller::comment_waits(ElasticJob& job, double now) {
+  CommentsWait& all = comments_wait_;
+  if (all.pause_s == 0)
+    events_.say(fmt::format("slurmctld cannot write AdminComment of job {} yet", job.id));
+  all.pause_s = std::clamp(2 * all.pause_s, kCommentsWait_s, kMaxCommentsWait_s);
+  all.again_until = now + all.pause_s;
+  // Only news hold up jobs that have not waited themselves.
+  if (job.comment.waited == 0) all.until = all.again_until;
+  job.comment.again_at =
+      now + std::min(std::ldexp(kCommentsWait_s, job.comment.waited), kCommentPause_s);
+  job.comment.waited = std::min(job.comment.waited + 1, 10);
+}
+
 void Controller::write_comments(double now) {
-  bool refuses = false;
+  bool waits = false;
+  std::vector<std::pair<ElasticJob*, std::string>> due;
   for (auto& [id, job] : jobs_) {
+    waits = waits || job.comment.waited > 0;
     if (now - job.first_seen < kNewJobLeftAlone_s) continue;
-    const std::string comment = job.tag().put_into(job.comment.written);
-    if (comment == job.comment.written || now < job.comment.again_at) {
-      refuses = refuses || job.comment.pause_s > 1;
-      continue;
-    }
-    if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); !done) {
+    std::string comment = job.tag().put_into(job.comment.written);
+    if (comment != job.comment.written && now >= job.comment.again_at)
+      due.emplace_back(&job, std::move(comment));
+  }
+  if (!waits) comments_wait_.pause_s = 0;
+  // Those first that are the most likely to be written: none waits for more that had to wait.
+  std::stable_sort(due.begin(), due.end(), [](const auto& one, const auto& other) {
+    const auto rank = [](const ElasticJob::AdminComment& its) {
+      return std::tuple(its.waited, !its.taken, its.again_at);
+    };
+    return rank(one.first->comment) < rank(other.first->comment);
+  });
+  for (const auto& [next, comment] : due) {
+    ElasticJob& job = *next;
+    const bool has_waited = job.comment.waited > 0;
+    if (now < (has_waited ? comments_wait_.again_until : comments_wait_.until)) break;
+    const Result<bool> done = parts_.slurm->set_admin_comment(job.id, comment);
+    if (done && !*done) return comment_waits(job, now);
+    if (!done) {
       // As a site's own job_modify may refuse every change.
       double& pause_s = job.comment.pause_s;
       pause_s = std::clamp(2 * pause_s, 1.0, kCommentPause_s);
       job.comment.again_at = now + pause_s;
+      job.comment.waited = 0;  // what it waited for is back
       events_.say(fmt::format("{}; it is tried again in {:g} s", done.error().message(), pause_s));
-      refuses = refuses || pause_s > 1;
       // Anybody is told this: it names no job.
       const std::string& why = done.error().message();
       const std::size_t last = why.rfind(": ");
@@ -443,11 +485,19 @@ void Controller::write_comments(double now) {
       continue;
     }
     job.comment.pause_s = 0;
+    job.comment.waited = 0;
+    job.comment.taken = true;
     job.comment.written = comment;
     // A change before the next look keeps this tag, not the one before.
-    if (parts_.tags != nullptr) parts_.tags->wrote(id, comment);
+    if (parts_.tags != nullptr) parts_.tags->wrote(job.id, comment);
+    // slurmdbd, for which the others may have waited too, is likely to be back.
+    if (has_waited)
+      for (auto& [id, other] : jobs_)
+        if (other.comment.waited > 0) other.comment.again_at = 0;
   }
-  if (!refuses) events_.mended("AdminComment");
+  const bool refused = std::any_of(jobs_.begin(), jobs_.end(),
+                                   [](const auto& job) { return job.second.comment.pause_s > 1; });
+  if (!refused) events_.mended("AdminComment");
 }
 
 }  // namespace swell::controller

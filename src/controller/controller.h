@@ -66,7 +66,7 @@ class Controller {
   void set_draining(bool draining);
 
   /// No job is given longer to give GPUs back, whatever it asked for; 0: as it asked.
-  void set_max_grace(int max_grace_s) noexcept { max_grace_s_ = max_grace_s; }
+  void set_max_grace(int max_grace_s) noexcept { parts_.config.max_grace_s = max_grace_s; }
 
   /// Slurm's records at the last look.
   const slurm::Snapshot& snapshot() const noexcept { return snapshot_; }
@@ -85,7 +85,12 @@ class Controller {
   void handle(const control::Server::Event& event, const control::Hello& hello, double now);
   void handle(ElasticJob& job, const control::GrowDone& done, double now);
   void handle(ElasticJob& job, const control::Released& released, double now);
-  void companion_failed(ElasticJob& job, const control::Released& released);
+  void settle_unseen(double now);
+  void companion_unseen(ElasticJob& job, const slurm::JobRecord& record, const std::string& nonce,
+                        const control::Released& released, double now);
+  /// `record`: what Slurm has just said of the companion; null: it is asked.
+  void companion_failed(ElasticJob& job, const control::Released& released,
+                        const slurm::JobRecord* record = nullptr);
   void handle(ElasticJob& job, const control::Status& status, double now);
   void handle(ElasticJob& job, const control::Profile& profile, double now);
   void handle(ElasticJob& job, const control::Switched& switched, double now);
@@ -114,7 +119,8 @@ class Controller {
   void note_round(double seconds, double now);
 
   // Slurm's records (controller.cc)
-  bool look(double now);  ///< whether anything had changed
+  /// Whether anything had changed; nothing: slurmctld did not answer.
+  std::optional<bool> look(double now);
   void report(const Change& change, double now);
   /// The one way in which Swell ends a job: only where slurmctld's record of this moment says that
   /// it is this companion.
@@ -157,9 +163,6 @@ class Controller {
   void decide(double now);
   void take_planned(double now, std::chrono::milliseconds patience, bool at_once);
   void drain(double now);
-  int grace_of(const ElasticJob& job) const noexcept {
-    return max_grace_s_ > 0 ? std::min(job.spec.grace_s, max_grace_s_) : job.spec.grace_s;
-  }
   /// The companion is to end by `by`, or within the job's grace; its agent is not told yet.
   /// `cause`: a label of swell_reclaims (meters.h). REQUIRES: it does not leave yet.
   void leave(ElasticJob& job, Companion& companion, double now, const char* cause,
@@ -167,6 +170,8 @@ class Controller {
   void reclaim(ElasticJob& job, Companion& companion, double now, const char* cause,
                const std::string& reason);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
+  void watch_deadlines(const std::vector<policy::DeadlineState>& states,
+                       const policy::ClusterView& view);
   struct Planned {
     Json json;           ///< empty: none, or none that the program would read
     std::string reason;  ///< what it is expected to bring, for people
@@ -182,6 +187,7 @@ class Controller {
   void save();
   void save_in_time(double now);
   void write_comments(double now);
+  void comment_waits(ElasticJob& job, double now);
 
   Parts parts_;
   EventLog events_;
@@ -194,15 +200,21 @@ class Controller {
   std::shared_ptr<const slurm::KnownFabric> known_fabric_;
   JobTable jobs_;
   slurm::Snapshot snapshot_;
-  double snapshot_at_ = 0;  ///< when `snapshot_.taken` was
-  bool have_snapshot_ = false, decide_due_ = false, draining_ = false;
+  std::time_t first_look_ = 0;         ///< when the first one was taken
+  std::optional<double> snapshot_at_;  ///< when `snapshot_.taken` was; none: there is none yet
+  bool decide_due_ = false, draining_ = false;
   SavedState saved_;
   std::optional<SavedState> written_;  ///< none: not known to be written yet
   std::optional<double> saved_at_;     ///< when save_in_time() last wrote
   bool save_due_ = false;              ///< decisions or owners have changed the state
+  /// Slurm could not write an AdminComment yet: no other is tried before.
+  struct CommentsWait {
+    double until = 0;        ///< of any job
+    double again_until = 0;  ///< of jobs that had to wait before
+    double pause_s = 0;
+  } comments_wait_;
   AgentSessions sessions_;
   double last_decide_s_ = 0, last_own_s_ = 0;
-  int max_grace_s_ = 0;
   std::optional<policy::ClusterView> seen_by_askers_;  ///< of this round: a view takes long to make
   /// Rounds that looked at a changed queue, since EventLog last got a line about them.
   struct RoundTimes {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "controller/companion_time.h"
 #include "controller/controller.h"
 #include "controller/gpu_masks.h"
 #include "controller/held_gpus.h"
@@ -58,6 +59,8 @@ std::pair<const char*, std::string> cause_of(const policy::Reclaim& reclaim) {
   if (reclaim.why == Why::slows) return {"shortfall", "by its profile it is no faster with them"};
   if (reclaim.why == Why::brings_little)
     return {"rebalanced", "they bring it less than the policy asks for"};
+  if (reclaim.why == Why::deadline)
+    return {"rebalanced", "another elastic job keeps its deadline with them"};
   if (reclaim.why == Why::owed)
     return {"rebalanced", "another elastic job wanted them and started with fewer"};
   return {"rebalanced", "another elastic job gains more by them"};
@@ -89,6 +92,7 @@ void Controller::drain(double now) {
   parts_.book->set_reclaim_order({});
   for (auto& [id, job] : jobs_) {
     parts_.book->withdraw_all(id);
+    job.deadline.drains();
     for (Companion& companion : job.companions)
       if (!companion.leaving)
         reclaim(job, companion, now, "drain", "the administrator drains Swell");
@@ -97,7 +101,7 @@ void Controller::drain(double now) {
 
 void Controller::leave(ElasticJob& job, Companion& companion, double now, const char* cause,
                        const std::string& reason, std::optional<double> by) {
-  companion.leave(by.value_or(now + grace_of(job)), reason);
+  companion.leave(by.value_or(now + grace_of(job, parts_.config)), reason);
   job.taken_back = reason;
   job.stay(now, parts_.config.growth_interval_s);
   events_.event("reclaim",
@@ -154,6 +158,7 @@ void Controller::decide(double now) {
     const policy::Decisions decisions = policy_->decide(seen);
     meters_.decided(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    watch_deadlines(decisions.deadlines, seen);
     apply(decisions, seen, now);
   }
   last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -166,16 +171,35 @@ void Controller::take_planned(double now, std::chrono::milliseconds patience, bo
   const std::optional<Decided> decided = planning_->take(patience);
   if (!decided) return;
   round_times_.planning_max_s = std::max(round_times_.planning_max_s, decided->took_s);
-  if (!decided->problem.empty()) return events_.say("no plan was made: " + decided->problem);
+  if (!decided->problem.empty())
+    return events_.say_once("planning", "no plan was made: " + decided->problem);
+  events_.mended("planning");
   meters_.decided(decided->took_s);
   take_scales(decided->scales);
   if (draining_) return;
+  watch_deadlines(decided->decisions.deadlines, decided->view);
   if (at_once) return apply(decided->decisions, decided->view, now);
   const policy::ClusterView seen = view(now);
   policy::Decisions good = still_good(*decided, seen);
   // Plans number nodes as the machines do that they were made for.
   if (seen.machines != decided->view.machines) good.plans.clear();
   apply(good, seen, now);
+}
+
+/// Takes up what a decision on `view` says of deadlines. It says nothing of jobs that the view
+/// lacks, such as those that started while it was made.
+void Controller::watch_deadlines(const std::vector<policy::DeadlineState>& states,
+                                 const policy::ClusterView& view) {
+  std::map<JobId, policy::DeadlineState> known;
+  for (const policy::DeadlineState& state : states) known[state.job] = state;
+  for (const policy::ElasticJobView& seen : view.jobs) {
+    const auto found = jobs_.find(seen.id);
+    if (found == jobs_.end() || !found->second.spec.deadline) continue;
+    ElasticJob& job = found->second;
+    const auto state = known.find(seen.id);
+    job.deadline.decided(state != known.end() ? std::optional(state->second) : std::nullopt,
+                         job.basic_gpus + job.companions.lent_gpus(), job.steps);
+  }
 }
 
 void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
@@ -322,7 +346,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
       offer.time_limit_min =
           static_cast<int>(std::max<std::time_t>((end.at - snapshot_.taken - taken_up) / 60, 1));
     }
-    offer.warn_s = std::min(grace_of(job), 65535);
+    offer.warn_s = std::min(grace_of(job, parts_.config), 65535);
     saved_.issued[offer.nonce] = {
         job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
         offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};

@@ -21,6 +21,8 @@ control::Tag ElasticJob::tag() const {
   if (!decided_by.empty()) tag.set("decided", control::as_word(decided_by));
   if (!decided_why.empty()) tag.set("decided_why", control::as_word(decided_why));
   if (!taken_back.empty()) tag.set("taken_back", control::as_word(taken_back));
+  if (const std::string words = deadline.words(); spec.deadline && !words.empty())
+    tag.set("deadline", control::as_word(words));
   if (paused) tag.set("paused", "1");
   if (own_max > 0) tag.set("own_max", std::to_string(own_max));
   if (refusals > 0)

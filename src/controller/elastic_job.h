@@ -13,11 +13,13 @@
 #include "control/tag.h"
 #include "controller/companion_identity.h"
 #include "controller/companion_set.h"
+#include "controller/deadline_watch.h"
 #include "controller/job_scale.h"
 #include "controller/job_training.h"
 #include "controller/model_sheet.h"
 #include "controller/ordered_change.h"
 #include "controller/replans.h"
+#include "controller/steps_left.h"
 #include "core/policy/policy.h"
 #include "core/policy/trust.h"
 #include "core/redeploy/pauses.h"
@@ -35,6 +37,9 @@ struct ElasticJob {
   int wanted_gpus = 0;  ///< what its user asked for, where he consented to fewer; 0: no consent
   CompanionSet companions;
   std::map<JobId, std::string> lost;  ///< companions that were lost of late, and their nodes
+  /// Words of its agent, by grant, on companions that no look at Slurm's records has shown. Each is
+  /// kept until Slurm has answered what became of the companion.
+  std::map<std::string, control::Released> unseen;
   int grants = 0, reclaims = 0;
   std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
   control::JobState state = control::JobState::allocated;
@@ -64,6 +69,8 @@ struct ElasticJob {
   std::optional<policy::Unlikely> unlikely;  ///< a growth would not pay, by the last decision
 
   JobTraining training;
+  StepsLeft steps;  ///< as its agent said last
+  DeadlineWatch deadline;
   std::optional<control::Profile> report;  ///< not taken yet
   double reported = 0;                     ///< when it came
   std::string refused_report;              ///< why the last one is not used, for the owner
@@ -91,8 +98,10 @@ struct ElasticJob {
   struct AdminComment {
     std::string seen;     ///< in Slurm's records at the last look
     std::string written;  ///< as last written, or seen to be changed by others
-    double again_at = 0;  ///< it was refused, and is not tried before
-    double pause_s = 0;   ///< since then
+    double again_at = 0;  ///< it was refused, or had to wait, and is not tried before
+    double pause_s = 0;   ///< since it was refused
+    int waited = 0;       ///< so often, one after the other, slurmctld could not write it yet
+    bool taken = false;   ///< slurmctld has written one
   };
   AdminComment comment;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "controller/event_log.h"
 
+#include "control/write_all.h"
 #include "core/count_of.h"
 
 #include <algorithm>
@@ -30,6 +31,8 @@ constexpr std::uint64_t kUsers = std::uint64_t{2} << 32;
 constexpr double kJobsOfUser = 10;
 /// A flood is over, and is told of, once nothing was left out for so long.
 constexpr double kFloodOver_s = 10;
+/// Lines that wait for room on the disk, in all.
+constexpr std::size_t kMaxWaiting = std::size_t{1} << 20;
 /// Longest text of an event: agents send up to 4096 bytes.
 constexpr std::size_t kMaxText = 500;
 
@@ -73,6 +76,18 @@ int open_for_lines(const std::string& path) {
   return -1;
 }
 
+/// Adds all of the lines or, as where the disk is full, none of it: the next would stand behind its
+/// first part. False: errno says why.
+bool add_line(int fd, const std::string& text) {
+  struct stat before {};
+  const bool is_known = ::fstat(fd, &before) == 0;
+  if (control::write_all(fd, text)) return true;
+  const int problem = errno;
+  [[maybe_unused]] const bool is_cut = is_known && ::ftruncate(fd, before.st_size) == 0;
+  errno = problem;
+  return false;
+}
+
 }  // namespace
 
 void EventLog::event(const char* name, std::initializer_list<std::pair<const char*, Json>> members,
@@ -101,17 +116,34 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
                     path_, file.st_size, std::strerror(errno)));
   }
   const int fd = open_for_lines(path_);
-  const bool good =
-      fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (good) mended("EventLog");
-  else
-    trouble("EventLog",
-            fmt::format("EventLog={}: {}; events are not kept", path_, std::strerror(errno)));
+  // A short line would fit before the longer ones that wait.
+  if (fd >= 0 && add_line(fd, waiting_.empty() ? text : waiting_ + text)) {
+    waiting_ = {};
+    mended("EventLog");
+  } else {
+    const int problem = errno;
+    // The last line, with which they are written, has its room too.
+    const bool waits = (fd >= 0 || problem == ENOSPC || problem == EDQUOT) &&
+                       waiting_.size() + 2 * text.size() <= kMaxWaiting;
+    if (waits) waiting_ += text;
+    trouble("EventLog", fmt::format("EventLog={}: {}; events {}", path_, std::strerror(problem),
+                                    waits ? "wait" : "are not kept"));
+  }
   if (fd >= 0) ::close(fd);
 }
 
+void EventLog::say_once(const std::string& of, const std::string& sentence) {
+  if (std::string& said = said_[of]; said != sentence) log_(said = sentence);
+}
+
 void EventLog::trouble(const std::string& of, const std::string& sentence) {
-  if (std::string& said = troubles_[of]; said != sentence) log_(said = sentence);
+  troubles_[of] = sentence;
+  say_once(of, sentence);
+}
+
+void EventLog::mended(const std::string& of) {
+  said_.erase(of);
+  troubles_.erase(of);
 }
 
 EventLog::Allowance* EventLog::allowance_of(std::uint64_t source, double now) {

@@ -44,9 +44,12 @@ class EventLog {
     listener_ = std::move(listener);
   }
   void say(const std::string& sentence) { log_(sentence); }
-  /// Something does not work until mended(): `sentence` goes to the log where it is new.
+  /// Logs what every round would say again: `sentence` only where it is not the last one of this
+  /// subject since mended().
+  void say_once(const std::string& of, const std::string& sentence);
+  /// Something does not work until mended(): as say_once(), and anybody who asks is told.
   void trouble(const std::string& of, const std::string& sentence);
-  void mended(const std::string& of) { troubles_.erase(of); }
+  void mended(const std::string& of);
   /// Returns what does not work now, by subject.
   const std::map<std::string, std::string>& troubles() const noexcept { return troubles_; }
   /// Begins a round: `now`, in seconds, is the time of the events that follow.
@@ -65,6 +68,8 @@ class EventLog {
   std::function<void(const std::string&)> log_;
   off_t max_bytes_;
   std::function<void(const std::string&, const Json&)> listener_;
+  std::string waiting_;                      ///< lines for which the disk had no room
+  std::map<std::string, std::string> said_;  ///< by subject
   std::map<std::string, std::string> troubles_;
   struct Allowance {
     double lines = 0, at = 0;

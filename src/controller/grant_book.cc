@@ -65,6 +65,23 @@ void GrantBook::refuse(const std::string& nonce) {
   if (const auto found = grants_.find(nonce); found != grants_.end()) found->second.refused = true;
 }
 
+void GrantBook::name_companion(const std::string& nonce, JobId parent, JobId companion) {
+  std::lock_guard lock(mutex_);
+  const auto found = grants_.find(nonce);
+  if (found == grants_.end() || found->second.parent != parent || !found->second.used) return;
+  if (!found->second.companion) found->second.companion = companion;
+}
+
+std::optional<LiveGrant> GrantBook::take_named(JobId parent, JobId companion) {
+  std::lock_guard lock(mutex_);
+  for (auto& [nonce, grant] : grants_)
+    if (grant.parent == parent && companion != 0 && grant.companion == companion) {
+      grant.companion = 0;
+      return grant;
+    }
+  return std::nullopt;
+}
+
 std::vector<LiveGrant> GrantBook::outstanding() const {
   std::lock_guard lock(mutex_);
   std::vector<LiveGrant> all;

@@ -24,6 +24,8 @@ struct LiveGrant {
   bool used = false;   ///< job_submit admitted a companion on it
   /// job_submit refused a companion on it: it stands until the agent has said so, but holds nothing
   bool refused = false;
+  /// The job on it, as its agent named it first; 0: it was looked at.
+  std::optional<JobId> companion;
 };
 
 /// Where the controller writes its offers and job_submit/swell looks them up, in memory: job_submit
@@ -40,6 +42,11 @@ class GrantBook {
   Result<LiveGrant> use(const std::string& nonce, uid_t uid, double now);
   /// Marks a grant refused: it cannot be used any more.
   void refuse(const std::string& nonce);
+  /// Takes the agent's word of which job is the companion on a grant of its own job that was used.
+  /// The first word counts: an agent may name any job.
+  void name_companion(const std::string& nonce, JobId parent, JobId companion);
+  /// The grant whose companion was named so; once, so that each costs one look at Slurm's records.
+  std::optional<LiveGrant> take_named(JobId parent, JobId companion);
   /// A grant that stands, used or not.
   std::optional<LiveGrant> find(const std::string& nonce) const;
   bool has_grant_of(JobId parent) const;

@@ -28,6 +28,11 @@ constexpr std::size_t kMaxAnswer = 24'000;
 /// How often old jobs are looked for.
 constexpr double kForgetEvery_s = 3600;
 constexpr double kDay_s = 86'400;
+// Reasons for which records wait.
+constexpr const char* kOthersHaveIt =
+    "others have the history's file: what happens meanwhile waits";
+constexpr const char* kCannotBeWritten =
+    "the history's file takes nothing more: what happens meanwhile waits until it can be written";
 
 double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -114,11 +119,11 @@ std::string History::trouble() {
 void History::run() noexcept {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
   const auto has_work = [this] {
-    return stops_ || !questions_.empty() || (!is_busy_ && !wanted_.empty());
+    return stops_ || !questions_.empty() || (!waits_ && !wanted_.empty());
   };
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (is_busy_) changed_.wait_until(lock, again_, has_work);
+    if (waits_) changed_.wait_until(lock, again_, has_work);
     else changed_.wait(lock, has_work);
     const bool ends = stops_;
     const std::vector<Question> questions = std::exchange(questions_, {});
@@ -126,8 +131,8 @@ void History::run() noexcept {
     try {
       take_wanted();
       lock.unlock();
-      const bool is_due = ends || !is_busy_ || std::chrono::steady_clock::now() >= again_;
-      if (is_due && (!waiting_.empty() || (!ends && (is_busy_ || !questions.empty())))) write();
+      const bool is_due = ends || !waits_ || std::chrono::steady_clock::now() >= again_;
+      if (is_due && (!waiting_.empty() || (!ends && (waits_ || !questions.empty())))) write();
       for (const Question& each : questions) replies.push_back({each.connection, answer(each)});
     } catch (const std::exception& problem) {  // out of memory: what was to be kept is lost
       waiting_ = {};
@@ -180,14 +185,15 @@ void History::open() {
   are_known_written_ = false;
   if (store_) return;
   const bool is_new = opened.problem != std::exchange(problem_, opened.problem);
-  if (opened.is_busy) wait_for_others();
+  if (opened.is_busy) wait(kOthersHaveIt);
+  else if (opened.is_full) wait(kCannotBeWritten);
   else if (is_new) say("no history is kept: " + problem_);
 }
 
-/// Writes what waits. Where others have the file it goes on waiting; where the file cannot be
-/// written it is dropped.
+/// Writes what waits. Where others have the file, or the disk is full, it goes on waiting; where
+/// the file cannot be written for another reason it is dropped.
 void History::write() {
-  is_busy_ = false;
+  if (std::exchange(waits_, false) && store_ && store_->disk_failed()) store_.reset();
   // Taken away: what is written would be lost with the last who has it open.
   if (store_ && ::access(options_.path.c_str(), F_OK) != 0) store_.reset();
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -196,16 +202,17 @@ void History::write() {
     const Result<void> kept = write_to(*store_);
     if (kept) {
       problem_.clear();
-      has_said_busy_ = false;
+      said_waiting_.clear();
       return;
     }
     const bool is_new = kept.error().message() != std::exchange(problem_, kept.error().message());
-    if (store_->was_busy()) return wait_for_others();
+    if (store_->was_busy()) return wait(kOthersHaveIt);
+    if (store_->was_full()) return wait(kCannotBeWritten);
     // The file was damaged, or taken away, while it was open: open() sets it aside.
     store_.reset();
     if (attempt > 0 && is_new) say("the history could not be written: " + problem_);
   }
-  if (!is_busy_) done_with_records();
+  if (!waits_) done_with_records();
 }
 
 Result<void> History::write_to(HistoryStore& store) {
@@ -244,11 +251,10 @@ Result<void> History::write_to(HistoryStore& store) {
   return {};
 }
 
-void History::wait_for_others() {
-  is_busy_ = true;
+void History::wait(const char* why) {
+  waits_ = true;
   again_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.busy_ms);
-  if (!std::exchange(has_said_busy_, true))
-    say(fmt::format("others have the history's file: what happens meanwhile waits ({})", problem_));
+  if (std::exchange(said_waiting_, why) != why) say(fmt::format("{} ({})", why, problem_));
 }
 
 /// Follows which jobs run, and forgets the records, which are written or dropped.

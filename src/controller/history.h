@@ -16,9 +16,9 @@
 namespace swell::controller {
 
 /// Writes the history on a thread of its own: neither the controller nor slurmctld ever waits for
-/// the disk, or for who reads the file. Where others have the file for long, what happens meanwhile
-/// waits here, within bounds. A damaged file is set aside and a new one begun, which knows the jobs
-/// that run. Its owner calls from one thread.
+/// the disk, or for who reads the file. Where others have the file for long, or the disk is full,
+/// what happens meanwhile waits here, within bounds. A damaged file is set aside and a new one
+/// begun, which knows the jobs that run. Its owner calls from one thread.
 class History {
  public:
   struct Options {
@@ -80,7 +80,8 @@ class History {
   Result<Json> answer(const Question& question) const;
   void write();
   Result<void> write_to(HistoryStore& store);
-  void wait_for_others();
+  /// Leaves the records for later; `why` is said once until one is written.
+  void wait(const char* why);
   void done_with_records();
   void say(const std::string& line) const;
 
@@ -100,7 +101,8 @@ class History {
   Records waiting_;                  ///< handed over, and not written yet
   std::vector<history::Job> known_;  ///< they run, and are written once there is a file
   bool are_known_written_ = false;   ///< in this file
-  bool is_busy_ = false, has_said_busy_ = false;  ///< others have the file
+  bool waits_ = false;               ///< for others who have the file, or for room on the disk
+  std::string said_waiting_;         ///< for what, as it was said; empty: nothing was written since
   std::chrono::steady_clock::time_point again_;
   double forgotten_ = 0;
   std::size_t written_ = 0;  ///< bytes since sizes were looked at

@@ -65,6 +65,8 @@ void HistoryStore::Close::operator()(sqlite3* database) const noexcept { sqlite3
 Error HistoryStore::failure(const char* doing) const {
   const int code = sqlite3_errcode(database_.get());
   trouble_ = code == SQLITE_BUSY                               ? Trouble::busy
+             : code == SQLITE_FULL                             ? Trouble::full
+             : code == SQLITE_IOERR                            ? Trouble::disk
              : code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? Trouble::damaged
                                                                : Trouble::other;
   return Error(fmt::format("{}: {}: {}", path_, doing, sqlite3_errmsg(database_.get())));
@@ -88,7 +90,10 @@ Result<HistoryStore> HistoryStore::open(const std::string& path, Access access, 
   // SQLite itself would make it readable by all.
   if (writes) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
+    if (fd < 0) {
+      if (errno == ENOSPC || errno == EDQUOT) trouble = Trouble::full;
+      return Error(fmt::format("{}: {}", path, std::strerror(errno)));
+    }
     ::close(fd);
   }
   sqlite3* database = nullptr;
@@ -143,6 +148,7 @@ HistoryStore::Opening HistoryStore::open_or_rebuild(const std::string& path, int
     if (store) opening.store = std::move(*store);
     else opening.problem = store.error().message();
     opening.is_busy = !store && trouble == Trouble::busy;
+    opening.is_full = !store && (trouble == Trouble::full || trouble == Trouble::disk);
   };
   try_it();
   if (opening.store || (trouble != Trouble::damaged && trouble != Trouble::newer)) return opening;

@@ -40,6 +40,11 @@ class HistoryStore {
   Result<void> only_these_run(double time, const std::vector<control::JobId>& jobs);
   /// Whether the last failure was that others have the file: it is good, and free later.
   bool was_busy() const noexcept { return trouble_ == Trouble::busy; }
+  /// Whether it was that the disk is full, or failed: the file is good.
+  bool was_full() const noexcept { return trouble_ == Trouble::full || disk_failed(); }
+  /// Whether the disk failed otherwise than by being full, as by a quota: the file is to be opened
+  /// anew before the next try, since it may be another by then.
+  bool disk_failed() const noexcept { return trouble_ == Trouble::disk; }
   /// Forgets jobs that ended before `time`.
   Result<void> forget_before(double time);
 
@@ -61,7 +66,7 @@ class HistoryStore {
   std::vector<history::Scale> scales_of(const std::vector<control::JobId>& jobs) const;
 
  private:
-  enum class Trouble { none, busy, damaged, newer, other };
+  enum class Trouble { none, busy, full, disk, damaged, newer, other };
   struct Close {
     void operator()(sqlite3* database) const noexcept;
   };
@@ -104,6 +109,7 @@ struct HistoryStore::Opening {
   std::optional<HistoryStore> store;
   std::string problem;   ///< why there is none
   bool is_busy = false;  ///< others have it: it is good, and free later
+  bool is_full = false;  ///< the disk is full, or failed
   std::string said;      ///< a sentence for the administrator; empty: nothing to say
 };
 

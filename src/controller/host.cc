@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <sstream>
@@ -52,13 +53,9 @@ std::string new_nonce() {
   return std::move(*nonce);
 }
 
-/// `slurmctld -f FILE`, else SLURM_CONF, else where Slurm looks by itself. Only for what is needed
-/// before slurmctld answers.
-std::string guessed_slurm_conf() {
-  std::ifstream in("/proc/self/cmdline");
-  std::string previous;
-  for (std::string word; std::getline(in, word, '\0'); previous = std::exchange(word, {}))
-    if (previous == "-f" && !word.empty()) return word;
+/// Path of slurm.conf, for what is needed before slurmctld answers. Slurm's library sets SLURM_CONF
+/// in slurmctld, however that was told of the file, before it loads plugins.
+std::string slurm_conf_path() {
   const char* named = std::getenv("SLURM_CONF");
   return named != nullptr ? named : "/etc/slurm/slurm.conf";
 }
@@ -111,23 +108,50 @@ class Host final : public control::BackgroundThread {
 
  private:
   /// Follows Elasticity in swell.conf; all else of it is for the next start of slurmctld.
-  void follow_conf(ConfWatch& watch, Config& config, Controller& controller) {
-    const auto read = watch.changed();
+  void follow_conf(Controller& controller) {
+    const auto read = watch_->changed();
     if (!read) return;
     if (!*read)
       return error(
           fmt::format("swell.conf has changed and is not used: {}", read->error().message()));
-    const bool draining = (*read)->draining || !(*read)->enabled;
-    controller.set_draining(draining);
-    advice_.set_draining(draining);
-    lowers_ = config.lowers_requests && !draining;
+    draining_ = (*read)->draining || !(*read)->enabled;
+    use_draining(controller);
     Config rest = **read;
-    rest.enabled = config.enabled;
-    rest.draining = config.draining;
-    if (rest != config)
+    rest.enabled = config_.enabled;
+    rest.draining = config_.draining;
+    if (rest != last_read_)
       info(
           "swell.conf has changed: all but Elasticity is used from the next start of slurmctld on");
-    config = rest;
+    last_read_ = rest;
+  }
+
+  void use_draining(Controller& controller) {
+    controller.set_draining(draining_);
+    advice_.set_draining(draining_);
+    lowers_ = config_.lowers_requests && !draining_;
+  }
+
+  /// Reads swell.conf, unless an earlier loop did: one that is begun again takes what was good
+  /// then, and follow_conf() judges what the file says by now. Returns false where elasticity stays
+  /// off.
+  bool read_conf(const std::string& path) {
+    if (watch_) return true;
+    ConfWatch watch(path);
+    const Result<Config> loaded = load_config(path);
+    if (!loaded) {
+      error("elasticity is off: " + loaded.error().message());
+      return false;
+    }
+    if (!loaded->enabled) {
+      info("elasticity is off: Elasticity=no in " + path);
+      return false;
+    }
+    config_ = last_read_ = *loaded;
+    draining_ = config_.draining;
+    watch_ = std::move(watch);
+    std::lock_guard lock(mutex_);
+    place_ = {config_.expansion_qos, config_.expansion_partition};
+    return true;
   }
 
   // What is logged may quote what users wrote.
@@ -140,15 +164,20 @@ class Host final : public control::BackgroundThread {
     if (sink_.error != nullptr) sink_.error(("swell: " + control::printable(text)).c_str());
   }
 
-  void gave_up(const char* reason) noexcept override {
+  void failed(const char* reason) noexcept override {
     on_ = false;
     try {
-      error(fmt::format("elasticity is off until slurmctld is restarted: {}", reason));
+      const bool ran_long = Clock::now() - began_ > control::kMaxLoopPause;
+      if (std::exchange(said_off_, reason) == reason && !ran_long) return;
+      error(
+          fmt::format("elasticity is off: {}; the controller is started again, after {} s at most",
+                      reason, control::kMaxLoopPause.count()));
     } catch (...) {  // out of memory: it is off all the same
     }
   }
 
   void loop() override {
+    began_ = Clock::now();
     control_loop();
     on_ = false;
   }
@@ -156,24 +185,16 @@ class Host final : public control::BackgroundThread {
   void control_loop() {
     const Result<slurm::ControllerConfig> slurm_config = wait_for_slurmctld();
     if (!slurm_config) return;
-    const std::string path = control::swell_conf_path(slurm_config->slurm_conf);
-    const Result<Config> loaded = load_config(path);
-    if (!loaded) return error("elasticity is off: " + loaded.error().message());
-    const Config* const config = &*loaded;
-    if (!config->enabled) return info("elasticity is off: Elasticity=no in " + path);
-    ConfWatch watch(path);
-    Config watched = *config;
-    {
-      std::lock_guard lock(mutex_);
-      place_ = {config->expansion_qos, config->expansion_partition};
-    }
+    if (!read_conf(control::swell_conf_path(slurm_config->slurm_conf))) return;
 
-    std::unique_ptr<control::Server> server = start_server(*config, *slurm_config);
+    // Offers of a controller that failed: its successor knows them from the state file alone.
+    book_.take_expired(std::numeric_limits<double>::infinity());
+    std::unique_ptr<control::Server> server = start_server(config_, *slurm_config);
     if (!server) return;
     const std::unique_ptr<slurm::SlurmApi> slurm = slurm::make_live_slurm();
-    const std::unique_ptr<History> history = open_history(*config, *slurm_config);
+    const std::unique_ptr<History> history = open_history(config_, *slurm_config);
     Controller::Parts parts;
-    parts.config = *config;
+    parts.config = config_;
     parts.history = history.get();
     parts.slurm = slurm.get();
     parts.server = server.get();
@@ -190,23 +211,21 @@ class Host final : public control::BackgroundThread {
       if (const auto host = self.lock()) host->wake();
     };
     Controller controller(std::move(parts));
-    controller.set_draining(config->draining);
-    advice_.set_draining(config->draining);
-    lowers_ = config->lowers_requests && !config->draining;
+    use_draining(controller);
     on_ = true;
     if (preemption != policy::Preemption::as_reclaimed)
       info(fmt::format(
           "without Swell's select plugin Slurm preempts the {} companions first, and pending jobs get the same ones back",
           slurm_config->preempts_youngest_first ? "youngest" : "oldest"));
     info(fmt::format("the controller is ready: policy {}; agents at port {}",
-                     policy::policy_without_profiles(config->policy), server->port()));
+                     policy::policy_without_profiles(config_.policy), server->port()));
 
     while (true) {
-      follow_conf(watch, watched, controller);
+      follow_conf(controller);
       const double due = controller.cycle(now_s());
-      advice_.learn(controller.snapshot(), *config);
+      advice_.learn(controller.snapshot(), config_);
       controller.set_max_grace(advice_.max_grace_s());
-      if (pause(rest_after(controller.last_own_s(), config->poll_interval_s)))
+      if (pause(rest_after(controller.last_own_s(), config_.poll_interval_s)))
         return controller.finish();
       if (wait(Clock::time_point(
                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due))),
@@ -229,12 +248,7 @@ class Host final : public control::BackgroundThread {
     options.ready = [self = weak_from_this()] {
       if (const auto host = self.lock()) host->wake();
     };
-    try {
-      return std::make_unique<History>(std::move(options));
-    } catch (const std::system_error& problem) {
-      error(fmt::format("no history is kept: a thread cannot be started: {}", problem.what()));
-      return nullptr;
-    }
+    return std::make_unique<History>(std::move(options));
   }
 
   Result<slurm::ControllerConfig> wait_for_slurmctld() {
@@ -274,6 +288,13 @@ class Host final : public control::BackgroundThread {
   GrantBook book_;
   TagBook tags_;
   std::atomic<bool> on_{false};
+  // The thread's own.
+  Clock::time_point began_;          ///< the loop that runs, or failed last
+  std::string said_off_;             ///< why a loop failed, as the log has it
+  std::optional<ConfWatch> watch_;   ///< none: no swell.conf was read that turns elasticity on
+  Config config_;                    ///< the first that did
+  Config last_read_;                 ///< what the file said last, but for Elasticity
+  bool draining_ = false;            ///< as it said last
   std::atomic<bool> lowers_{false};  ///< jobs that consent are submitted for fewer GPUs
   SiteAdvice advice_;
   std::mutex mutex_;      // of the next
@@ -286,7 +307,8 @@ struct Shared {
   std::shared_ptr<Host> host;
   /// What is kept for companions, as swell.conf named it last; nothing: not read yet.
   std::optional<ExpansionPlace> place;
-  std::string place_problem;  ///< why it could not be kept; empty: it could
+  std::string place_problem;         ///< why it could not be kept; empty: it could
+  std::optional<LogSink> unstarted;  ///< of a controller whose thread could not be started yet
 };
 Shared& shared() {
   static Shared* const instance = new Shared;
@@ -299,6 +321,25 @@ std::shared_ptr<Host> current_host() {
 std::string place_problem() {
   std::lock_guard lock(shared().mutex);
   return shared().place_problem;
+}
+
+/// Returns false where the controller's thread cannot be started. With shared().mutex held, so that
+/// there is one at the most, and none after stop_controller().
+bool try_to_start(const LogSink& sink) {
+  auto host = std::make_shared<Host>(sink);
+  try {
+    host->start();
+  } catch (const std::system_error&) { host.reset(); }
+  shared().unstarted = host ? std::nullopt : std::optional(sink);
+  shared().host = std::move(host);
+  return shared().host != nullptr;
+}
+
+/// Where the controller's thread could not be started, tries again: slurmctld itself goes on only
+/// where it can start threads.
+void start_what_is_due() {
+  std::lock_guard lock(shared().mutex);
+  if (const std::optional<LogSink> sink = shared().unstarted) try_to_start(*sink);
 }
 
 ExpansionPlace kept_place() {
@@ -317,10 +358,10 @@ void start_controller(const LogSink& sink) noexcept {
   try {
     stop_controller();
     read_expansion_place();
-    auto host = std::make_shared<Host>(sink);
-    host->start();
     std::lock_guard lock(shared().mutex);
-    shared().host = std::move(host);
+    if (!try_to_start(sink) && sink.error != nullptr)
+      sink.error(
+          "swell: elasticity is off: no thread can be started; it is tried again at each submission");
   } catch (const std::exception& problem) {
     if (sink.error != nullptr) sink.error(problem.what());
   }
@@ -332,6 +373,7 @@ void stop_controller() noexcept {
     {
       std::lock_guard lock(shared().mutex);
       host = std::move(shared().host);
+      shared().unstarted.reset();
     }
     if (!host) return;
     host->stop(std::chrono::seconds(2));
@@ -343,6 +385,7 @@ void stop_controller() noexcept {
 void wake_controller() noexcept {
   read_expansion_place();
   try {
+    start_what_is_due();
     if (const auto host = current_host()) host->wake();
   } catch (...) {  // the next poll finds what happened
   }
@@ -357,6 +400,7 @@ bool elasticity_is_on() noexcept {
 
 Result<Admission> admit_submission(const SubmitRequest& request) {
   const ExpansionPlace place = kept_place();
+  start_what_is_due();
   if (const auto host = current_host()) return host->admit(request, place);
   GrantBook none;
   return admit(request, place, none, 0);
@@ -375,7 +419,7 @@ std::optional<std::string> comment_with_tag(const ChangeRequest& request) {
 
 PlaceKnown read_expansion_place() noexcept {
   try {
-    const std::string slurm_conf = guessed_slurm_conf();
+    const std::string slurm_conf = slurm_conf_path();
     std::ifstream in(control::swell_conf_path(slurm_conf));
     std::ostringstream text;
     text << in.rdbuf();
@@ -409,7 +453,7 @@ extern "C" std::size_t swell_reclaim_order(std::uint32_t* companions, std::size_
 
 std::string base_scheduler() noexcept {
   try {
-    if (const Result<Config> config = Config::load(control::swell_conf_path(guessed_slurm_conf())))
+    if (const Result<Config> config = Config::load(control::swell_conf_path(slurm_conf_path())))
       return config->base_scheduler;
   } catch (...) {  // the default serves
   }

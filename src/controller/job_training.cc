@@ -150,7 +150,7 @@ void JobTraining::changed() { version_ = next_version(); }
 void JobTraining::decided(plan::Plan plan, int epoch) {
   decided_ = std::move(plan);
   decided_in_ = epoch;
-  awaits_report_ = true;
+  is_told_ = awaits_report_ = true;
   runs_decided_ = false;
   changed();
 }
@@ -159,6 +159,15 @@ void JobTraining::not_run() {
   decided_.reset();
   awaits_report_ = runs_decided_ = false;
   changed();
+}
+
+void JobTraining::agent_connected() { is_told_ = false; }
+
+/// Whether it was seen to run another plan than the last one that was decided for so many GPUs.
+bool JobTraining::runs_another(int epoch, const plan::Plan& plan, bool says_chunks) const {
+  return decided_ && epoch > decided_in_ && !own_plans_ &&
+         (says_chunks || !decided_->has_chunks()) && decided_->gpu_count() == plan.gpu_count() &&
+         !cut_alike(*decided_, plan);
 }
 
 void JobTraining::runs(int epoch) {
@@ -229,12 +238,14 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
   Observed seen{report.profile, *original, samples_of(*original) / report.step_s};
   // Agents of older versions leave chunks out.
   const bool says_chunks = profile->takes_chunks || original->has_chunks();
-  if (decided_ && report.epoch > decided_in_ && !own_plans_ &&
-      (says_chunks || !decided_->has_chunks()) && decided_->gpu_count() == original->gpu_count() &&
-      !cut_alike(*decided_, *original)) {
-    own_plans_ = true;
-    changed();
-    return take(report, basic, held, machines, allocations);
+  if (runs_another(report.epoch, *original, says_chunks)) {
+    if (!is_told_) {
+      decided_.reset();
+    } else {
+      own_plans_ = true;
+      changed();
+      return take(report, basic, held, machines, allocations);
+    }
   }
   if (report.epoch > decided_in_) awaits_report_ = runs_decided_ = false;
   // How fast it is, is known also where its passes do not say why.
@@ -328,6 +339,10 @@ Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& bas
               "be within one",
               machines.node(group.node).name));
   return {};
+}
+
+double JobTraining::step_s() const noexcept {
+  return current_ && current_->rate > 0 ? samples_of(current_->plan) / current_->rate : 0;
 }
 
 std::shared_ptr<const policy::Training> JobTraining::seen(

@@ -35,6 +35,9 @@ class JobTraining {
   void decided(plan::Plan plan, int epoch);
   /// The plan that was decided last is not run: what runs later was not made in its place.
   void not_run();
+  /// The last decided plan may not have reached this agent: another plan that runs now does not
+  /// show that the program makes its own.
+  void agent_connected();
 
   /// The plan that was decided last, unless it is not run; whether it runs yet is not said.
   const std::optional<plan::Plan>& decided_plan() const noexcept { return decided_; }
@@ -68,6 +71,8 @@ class JobTraining {
   const std::optional<Speedup>& speedup() const noexcept { return speedup_; }
   /// Samples a second, as reported last; 0: never.
   double rate() const noexcept { return current_ ? current_->rate : 0; }
+  /// Seconds of a step, as reported last; 0: never.
+  double step_s() const noexcept;
   /// GPUs of the plan that ran last; 0: none was reported.
   int gpus() const noexcept { return current_ ? current_->plan.gpu_count() : 0; }
   /// Solved from the last profile that changed them; null where none was.
@@ -107,11 +112,13 @@ class JobTraining {
   std::optional<Speedup> speedup_of(const Observed& now, const cluster::Cluster& machines,
                                     const plan::Allocations& allocations) const;
   void changed();
+  bool runs_another(int epoch, const plan::Plan& plan, bool says_chunks) const;
 
   Json adopted_;  ///< the profile that coefficients are solved from
   std::optional<Observed> basic_, current_;
   std::optional<plan::Plan> decided_;
-  int decided_in_ = 0;  ///< the epoch that ran when it was
+  int decided_in_ = 0;    ///< the epoch that ran when it was
+  bool is_told_ = false;  ///< the agent that is connected was sent it
   std::optional<Speedup> speedup_;
   bool own_plans_ = false;
   bool is_incomplete_ = false;

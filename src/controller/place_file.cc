@@ -10,6 +10,7 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "control/write_all.h"
 #include "slurm/conf_file.h"
 
 namespace swell::controller {
@@ -32,7 +33,7 @@ Result<void> save_place(const std::string& path, const control::ExpansionPlace& 
   if (fd < 0) return Error(fmt::format("{}: {}", fresh, std::strerror(errno)));
   const std::string text =
       fmt::format("ExpansionQOS={}\nExpansionPartition={}\n", place.qos, place.partition);
-  const bool good = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool good = control::write_all(fd, text);
   const int problem = errno;
   ::close(fd);
   if (!good) return Error(fmt::format("{}: {}", fresh, std::strerror(problem)));

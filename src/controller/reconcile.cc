@@ -57,6 +57,7 @@ class Reconciler {
       job.started = record.start_time;
       job.spec = *spec;
       job.wanted_gpus = saturated_int(tag->number("wanted").value_or(0));
+      if (tag->get("deadline").starts_with("missed")) job.deadline.was_missed();
       job.first_seen = job.changed = now_;
       job.agent_seen = now_;
       job.grants = static_cast<int>(tag->number("grants").value_or(0));

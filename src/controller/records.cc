@@ -29,6 +29,7 @@ bool is_kept(std::string_view kind) {
                                                     "companion-lost",
                                                     "companion-preempted",
                                                     "companion-started",
+                                                    "deadline-missed",
                                                     "decided-by",
                                                     "events-left-out",
                                                     "grant",

@@ -20,7 +20,8 @@ void Controller::return_what_must(double now) {
     const auto found = jobs_.find(record.id);
     if (found == jobs_.end()) continue;
     ElasticJob& job = found->second;
-    const bool is_stopped = job.suspended_since && now >= *job.suspended_since + job.spec.grace_s;
+    const int grace_s = grace_of(job, parts_.config);
+    const bool is_stopped = job.suspended_since && now >= *job.suspended_since + grace_s;
     for (Companion& companion : job.companions) {
       if (companion.leaving) continue;
       if (draining.contains(companion.node)) {
@@ -37,7 +38,7 @@ void Controller::return_what_must(double now) {
               is_stopped ? "Slurm has suspended its job" : "Slurm has suspended it", now);
         tell_shrink(job, companion, now);
       } else if (const auto [at, why] = end_of(companion, record);
-                 at != 0 && at - time <= job.spec.grace_s + kEndSlack_s) {
+                 at != 0 && at - time <= grace_s + kEndSlack_s) {
         reclaim(job, companion, now, "limit", fmt::format("it must end before its job: {}", why));
       } else continue;
       decide_due_ = true;

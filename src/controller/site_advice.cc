@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "control/elastic_spec.h"
+#include "core/policy/registry.h"
 #include "slurm/site_config.h"
 
 namespace swell::controller {
@@ -19,6 +20,8 @@ control::SiteFacts facts_of(const slurm::Snapshot& snapshot, const Config& confi
   for (const slurm::NodeRecord& node : snapshot.nodes)
     for (const slurm::GpuRequest& gpus : node.gpus) facts.gpus_by_type[gpus.type] += gpus.count;
   facts.max_gpus_per_job = config.max_gpus_per_job;
+  facts.keeps_deadlines =
+      policy::policy_takes_objectives(config.policy) && policy::keeps_deadlines(config.objective);
   return facts;
 }
 

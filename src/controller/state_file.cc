@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <unistd.h>
 
+#include "control/write_all.h"
 #include "core/json.h"
 #include "core/number.h"
 
@@ -32,14 +33,7 @@ Error failure(const std::string& path) {
 Result<void> write_synced(const std::string& path, const std::string& text) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return failure(path);
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = ::write(fd, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    done += static_cast<std::size_t>(written);
-  }
-  const bool good = done == text.size() && ::fsync(fd) == 0;
+  const bool good = control::write_all(fd, text) && ::fsync(fd) == 0;
   const Error problem = failure(path);
   ::close(fd);
   if (!good) return problem;

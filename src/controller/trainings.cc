@@ -150,6 +150,12 @@ void Controller::take_back_from_distrusted(ElasticJob& job, double now) {
 /// its owner wants no more.
 void Controller::keep_promises(double now) {
   for (auto& [id, job] : jobs_) {
+    if (const slurm::JobRecord* record =
+            job.spec.deadline && !job.suspended_since ? record_of(id) : nullptr)
+      if (const auto why = job.deadline.passes(
+              snapshot_.taken, deadline_of(job.spec.deadline, *record), record->start_time))
+        events_.event("deadline-missed", {{"job", id}, {"reason", *why}},
+                      fmt::format("job {} has missed its deadline: {}", id, *why));
     if (job.trust.is_over(now)) {
       for (Companion& companion : job.companions)
         if (!companion.leaving) reclaim(job, companion, now, "shortfall", job.trust.why());

@@ -207,6 +207,11 @@ class Builder {
     view.partition = partition->second;
     view.basic_gpus = job.basic_gpus;
     if (plans_) view.training = training_of(job, record);
+    const double step_s = job.training.step_s();
+    if (const auto left = job.steps.left(now_, step_s))
+      view.remaining_samples = *left * step_s * job.training.rate();
+    if (const std::time_t deadline = deadline_of(job.spec.deadline, record); deadline != 0)
+      view.deadline_s = now_ + static_cast<double>(deadline - snapshot_.taken);
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
       if (job.spec.types.empty() && std::find(view.gpu_types.begin(), view.gpu_types.end(),
@@ -263,7 +268,7 @@ class Builder {
   void exclude_too_short(const ElasticJob& job, const slurm::JobRecord& record,
                          policy::NodeSet& excluded) {
     const std::time_t now = snapshot_.taken;
-    const double least_s = least_time_s(config_, job.spec.grace_s);
+    const double least_s = least_time_s(config_, job);
     const CompanionEnd end = end_anywhere(snapshot_, record, config_, now);
     if (!end.why.empty() && static_cast<double>(end.at - now) < least_s)
       excluded |= policy::NodeSet::first(view_.nodes.size());

@@ -186,7 +186,7 @@ std::string on_mixed_nodes(const slurm::JobRecord& record, const policy::Elastic
 std::string where_it_ends_soon(const ElasticJob& job, const slurm::JobRecord& record,
                                const policy::ElasticJobView& seen, const Waiting& waiting) {
   const std::time_t now = waiting.snapshot.taken;
-  const double least_s = least_time_s(waiting.config, job.spec.grace_s);
+  const double least_s = least_time_s(waiting.config, job);
   std::string first, limit;
   std::size_t nodes = 0;
   for (const policy::NodeIndex index :

@@ -15,6 +15,16 @@ struct PciInfo {
 constexpr int kSuccess = 0;
 /// Values of nvmlComputeMode_t.
 constexpr int kProhibited = 2, kExclusiveProcess = 3;
+/// Values of nvmlNvlinkVersion_t, which numbers the versions in their order.
+enum NvLink : unsigned {
+  kNvLink1_0 = 1,
+  kNvLink2_0,
+  kNvLink2_2,
+  kNvLink3_0,
+  kNvLink3_1,
+  kNvLink4_0,
+  kNvLink5_0
+};
 
 using Init = int();
 using DeviceGetCount = int(unsigned*);

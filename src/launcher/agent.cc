@@ -63,6 +63,7 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.tells_gpus = std::getenv("SLURM_GPUS") != nullptr;
   settings.sizes = setup.spec.sizes;
   settings.step = setup.spec.step;
+  settings.exact = setup.spec.consistency == control::Consistency::exact;
   settings.grow_s = setup.spec.grow_s;
   settings.restart_signal = setup.options.restart_signal;
   settings.restart_timeout_s = setup.options.restart_timeout_s.value_or(setup.spec.grace_s);
@@ -385,7 +386,13 @@ void Agent::say_dropped(const control::Server::Event& event) {
 }
 
 /// The last step of the job's first node says what changes cost: it takes part in every epoch.
+/// Where the training ends is said by rank 0 alone.
 void Agent::take_steps(WorkerId worker, const control::WorkerSteps& made) {
+  const MadeSteps before = made_;
+  if (made.total > 0) made_.total = static_cast<std::uint64_t>(made.total);
+  if (worker.node == 0 && made.steps > 0) made_.made = static_cast<std::uint64_t>(made.steps);
+  // The end is known before the first profile is, so that nothing is decided without it.
+  if (before.total != made_.total || (before.made == 0 && made_.made > 0)) tell(machine_.status());
   if (worker.node != 0) return;
   const auto known = lost_.last();
   lost_.passed(now() - made.age_s, made.epoch, static_cast<std::uint64_t>(made.steps));
@@ -399,6 +406,11 @@ void Agent::tell(control::Message message) {
   if (auto* status = std::get_if<control::Status>(&message); status != nullptr && lost_.last()) {
     status->lost_epoch = lost_.last()->epoch;
     status->lost_s = lost_.last()->lost_s;
+  }
+  if (auto* status = std::get_if<control::Status>(&message)) {
+    status->steps = static_cast<std::int64_t>(made_.made);
+    status->total_steps =
+        made_.total > 0 ? static_cast<std::int64_t>(made_.total) : setup_.options.steps.value_or(0);
   }
   if (link_) link_->send(std::move(message));
 }

@@ -21,6 +21,7 @@
 #include "launcher/lost_time.h"
 #include "launcher/output_watch.h"
 #include "launcher/profile_book.h"
+#include "launcher/program_socket.h"
 
 namespace swell::launcher {
 
@@ -178,6 +179,7 @@ class Agent {
   const std::time_t began_ = std::time(nullptr);
   ProfileBook profiles_;
   LostTime lost_;
+  MadeSteps made_;  ///< by the running program, as far as is known
   // live mode
   struct Keeper {
     std::string address, problem;

@@ -28,15 +28,17 @@ std::vector<std::string_view> lines_of(std::string_view text, control::JobId job
   return lines;
 }
 
-/// The value of `key` in the line that begins with `begin`; nothing where there is none.
+/// The value of `key` in the line that begins with `begin`, up to `next`: accounts and QOS may have
+/// blanks in their names. Nothing where there is none.
 std::optional<std::string> value_in(const std::vector<std::string_view>& lines,
-                                    std::string_view begin, std::string_view key) {
+                                    std::string_view begin, std::string_view key,
+                                    std::string_view next = " ") {
   for (const std::string_view line : lines) {
     if (!line.starts_with(begin)) continue;
     for (std::size_t at = line.find(key); at != line.npos; at = line.find(key, at + 1)) {
       if (at > 0 && line[at - 1] != ' ') continue;
       const std::string_view rest = line.substr(at + key.size());
-      return std::string(rest.substr(0, rest.find(' ')));
+      return std::string(rest.substr(0, rest.find(next)));
     }
   }
   return std::nullopt;
@@ -78,12 +80,12 @@ Result<void> check_companion(std::string_view shown, control::JobId companion,
   };
   if (const std::string name = shown_name(shown, companion, offer.name); name != offer.name)
     return changed("name", name, offer.name);
-  if (const auto qos = value_in(lines, "Priority=", "QOS="); differs(qos, offer.qos))
+  if (const auto qos = value_in(lines, "Priority=", "QOS=", " WCKey="); differs(qos, offer.qos))
     return changed("QOS", *qos, offer.qos);
   if (const auto partition = value_in(lines, "Partition=", "Partition=");
       differs(partition, offer.partition))
     return changed("partition", *partition, offer.partition);
-  if (const auto account = value_in(lines, "Priority=", "Account=");
+  if (const auto account = value_in(lines, "Priority=", "Account=", " QOS=");
       differs(account, offer.account))
     return changed("account", *account, offer.account);
   if (const auto licences = value_in(lines, "OverSubscribe=", "Licenses="); !is_none(licences))

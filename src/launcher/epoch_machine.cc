@@ -191,6 +191,7 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
                              std::to_string(on_host[host_of[seat.worker.node]]++));
     if (settings_.leave_code)
       environment.emplace_back("SWELL_LEAVE_CODE", std::to_string(*settings_.leave_code));
+    environment.emplace_back("SWELL_CONSISTENCY", settings_.exact ? "exact" : "relaxed");
     if (!seating.plan.empty()) environment.emplace_back("SWELL_PLAN", seating.plan);
     start.workers.emplace_back(seat.worker, std::move(environment));
   }

@@ -78,6 +78,7 @@ class EpochMachine {
     bool tells_gpus = false;  ///< see RunFacts
     std::vector<int> sizes;   ///< the totals that the program can run with; empty: any
     int step = 0;             ///< of totals, from the basic demand on, where there are no sizes
+    bool exact = false;       ///< consistency=exact: the program keeps the degrees of its plan
     int restart_signal = 10;
     double restart_timeout_s = 30;  ///< for workers to leave after the restart signal
     double warm_timeout_s = 60;     ///< for a companion's shims to come up
@@ -342,6 +343,9 @@ class EpochMachine {
   void finish();
   // epoch_recovery.cc: a program that has failed
   void decide(double now);
+  void fail_for_good(double now);
+  int signal_for(const Exit& exit, double now) const;
+  bool ends_for_signal(const Exit& exit, double now);
   bool recovers(double now);
   bool retries(double now);
   void begin_otherwise(double now);

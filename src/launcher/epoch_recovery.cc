@@ -91,7 +91,7 @@ bool EpochMachine::restarts_too_often(double now) {
 
 /// No loss explains the failure: it is put down to the growth, or it is the program's own.
 void EpochMachine::decide(double now) {
-  if (recovers(now)) return;
+  if (ends_for_signal(in<Running>()->failure->exit, now) || recovers(now)) return;
   const Running running = *in<Running>();
   if (!running.not_begun.empty()) return begin_otherwise(now);
   // A basic worker that was killed says nothing of the lent GPUs. Any other error may be the first
@@ -103,9 +103,37 @@ void EpochMachine::decide(double now) {
     return fall_back(now, fmt::format("the program failed with {} over {}", code_,
                                       count_of(seating_.seats.size(), "worker")));
   if (retries(now)) return;
+  fail_for_good(now);
+}
+
+void EpochMachine::fail_for_good(double now) {
   end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
       settings_.kill_on_bad_exit ? std::optional(now + settings_.end_timeout_s) : std::nullopt,
       true);
+}
+
+/// The signal that Slurm sent the job, as by `scancel --signal`, and for which the program ended
+/// so; 0: none. A death by it, or an error soon after one that is to end programs.
+int EpochMachine::signal_for(const Exit& exit, double now) const {
+  if (exit.status() == 0 || is_leave(exit)) return 0;
+  for (const auto& [signal, at] : forwarded_) {
+    const bool died = exit.signal == signal || (exit.signal == 0 && exit.code == 128 + signal);
+    const bool ends = signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+    if (now - at <= settings_.end_timeout_s && (died || ends)) return signal;
+  }
+  return 0;
+}
+
+/// Ends the run where the program ended for such a signal, as under srun: neither lent GPUs nor a
+/// resize had a part in it.
+bool EpochMachine::ends_for_signal(const Exit& exit, double now) {
+  const int signal = signal_for(exit, now);
+  if (signal == 0) return false;
+  code_ = std::max(code_, exit.status());
+  say(fmt::format("the program ended with {} after Slurm sent it {}: the run ends", code_,
+                  signal_name(signal)));
+  fail_for_good(now);
+  return true;
 }
 
 /// Lent GPUs are part of the epoch, and nobody has asked them back.

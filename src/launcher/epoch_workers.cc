@@ -79,6 +79,11 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
   if (const Running* late = in<Running>();
       late != nullptr && !late->failure && late->late_until && now < *late->late_until)
     leave_late(now);
+  // It was to leave for Swell, and Slurm sent it another signal meanwhile.
+  if (is<Leaving>() && exit.signal != settings_.restart_signal &&
+      exit.code != 128 + settings_.restart_signal && is_basic(id.node) &&
+      ends_for_signal(exit, now))
+    return advance(now);
   // An error of a program that a user's signal reached is its own, as under srun.
   if (Leaving* asked = in<Leaving>(); asked != nullptr && asked->before && !asked->to_grow &&
                                       exit.status() != 0 && !is_leave(exit)) {

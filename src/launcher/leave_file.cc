@@ -1,48 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/leave_file.h"
 
-#include <cerrno>
-#include <csignal>
-#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "control/socket.h"
+#include "launcher/own_folder.h"
 
 namespace swell::launcher {
 
-namespace {
-
-constexpr std::string_view kPrefix = "swell-leaving-";
-
-/// Removes folders of this user whose process has ended: "swell-leaving-PID-XXXXXX".
-void tidy(const std::filesystem::path& where) {
-  std::error_code error;
-  for (auto each = std::filesystem::directory_iterator(where, error);
-       !error && each != std::filesystem::directory_iterator(); each.increment(error)) {
-    const std::string name = each->path().filename();
-    if (!name.starts_with(kPrefix)) continue;
-    const auto pid = static_cast<pid_t>(std::strtol(name.c_str() + kPrefix.size(), nullptr, 10));
-    struct stat is {};
-    if (pid <= 0 || lstat(each->path().c_str(), &is) != 0 || !S_ISDIR(is.st_mode) ||
-        is.st_uid != geteuid() || kill(pid, 0) == 0 || errno != ESRCH)
-      continue;
-    std::error_code busy;
-    std::filesystem::remove_all(each->path(), busy);
-  }
-}
-
-}  // namespace
-
-std::optional<LeaveFile> LeaveFile::make() {
-  const char* set = std::getenv("TMPDIR");
-  const std::string where = set != nullptr && *set == '/' ? set : "/tmp";
-  tidy(where);
-  std::string folder = where + "/" + std::string(kPrefix) + std::to_string(getpid()) + "-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) return std::nullopt;
-  return LeaveFile(std::move(folder));
+Result<LeaveFile> LeaveFile::make() {
+  auto folder = make_own_folder("leaving");
+  if (!folder) return folder.error();
+  return LeaveFile(std::move(*folder));
 }
 
 LeaveFile::~LeaveFile() {

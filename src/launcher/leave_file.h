@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <optional>
 #include <string>
+
+#include "core/result.h"
 
 namespace swell::launcher {
 
@@ -11,9 +12,8 @@ namespace swell::launcher {
 /// removes.
 class LeaveFile {
  public:
-  /// In TMPDIR, or /tmp. Removes what those of this user that were killed left there, too. Nothing:
-  /// the folder cannot be made.
-  static std::optional<LeaveFile> make();
+  /// See make_own_folder(). The error says why it cannot be made.
+  static Result<LeaveFile> make();
   LeaveFile(LeaveFile&& other) noexcept : folder_(std::move(other.folder_)) {
     other.folder_.clear();
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <iterator>
 
+#include "control/messages.h"
 #include "core/near_name.h"
 #include "core/number.h"
 #include "core/slurm_text/hostlist.h"
@@ -78,7 +79,7 @@ constexpr std::string_view kOwn[] = {
     "restart-signal", "restart-timeout", "max-restarts",   "recover",       "swell-events",
     "profile-out",    "switch-memory",   "switch-network", "switch-verify", "first-wait",
     "model",          "global-batch",    "leave-code",     "before-end",    "interface",
-    "hang-factor",    "hang-minimum"};
+    "hang-factor",    "hang-minimum",    "steps"};
 
 class Parser {
  public:
@@ -203,6 +204,12 @@ class Parser {
       options_.global_batch = read_whole<int>(value);
       if (options_.global_batch.value_or(0) < 1)
         return Error(fmt::format("--global-batch={}: it must be a whole number, 1 or more", value));
+    } else if (name == "steps") {
+      options_.steps = read_whole<std::int64_t>(value);
+      if (options_.steps.value_or(0) < 1 || *options_.steps > control::kMostSteps)
+        return Error(fmt::format(
+            "--steps={}: it must be the steps of the whole training, a whole number from 1 to {}",
+            value, control::kMostSteps));
     } else if (name == "switch-memory") {
       const auto bytes = byte_count(value);
       if (!bytes)
@@ -417,6 +424,7 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
       {"SWELL_FIRST_WAIT", "first-wait"},
       {"SWELL_MODEL", "model"},
       {"SWELL_GLOBAL_BATCH", "global-batch"},
+      {"SWELL_STEPS", "steps"},
       {"SWELL_SWITCH_NETWORK", "switch-network"},
       {"SWELL_SWITCH_VERIFY", "switch-verify"},
       {"SWELL_INTERFACE", "interface"}};
@@ -474,6 +482,8 @@ const char* help_text() noexcept {
          "      --model=NAME|FILE       live mode: what is trained, as `swell plan --model` reads it; by its\n"
          "                              GPUs' data sheets the job is lent GPUs before its first step\n"
          "      --global-batch=N        samples of one step, in place of the model's own\n"
+         "      --steps=N               steps of the whole training, where the program does not say them:\n"
+         "                              what is left decides what a resize may cost, and deadlines\n"
          "      --interface=NAME|NET    the workers' network: MASTER_ADDR is of this interface, such as ib0,\n"
          "                              or in this network, such as 10.1.0.0/16\n"
          "      --help, --version\n"

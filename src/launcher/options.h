@@ -42,6 +42,8 @@ struct Options {
   double first_wait_s = 15;
   /// Live mode: what it trains, a file or a name; empty: nothing is said.
   std::string model;
+  /// Steps of the whole training, where the program does not say them.
+  std::optional<std::int64_t> steps;
   std::optional<int> global_batch;  ///< samples of a step, in place of the model's own
   std::string
       interface;  ///< the workers' network: an interface or ADDRESS/BITS; empty: slurmctld's
@@ -74,9 +76,9 @@ struct Options {
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
   /// SWELL_RECOVER, SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK,
   /// SWELL_SWITCH_VERIFY, SWELL_FIRST_WAIT, SWELL_HANG_FACTOR, SWELL_HANG_MINIMUM, SWELL_MODEL,
-  /// SWELL_GLOBAL_BATCH and SWELL_INTERFACE, read with `env`, stand for options that are not given.
-  /// `ask_srun` says what srun makes of an option that swellrun does not know, such as one of a
-  /// SPANK plugin. The error names the option.
+  /// SWELL_GLOBAL_BATCH, SWELL_STEPS and SWELL_INTERFACE, read with `env`, stand for options that
+  /// are not given. `ask_srun` says what srun makes of an option that swellrun does not know, such
+  /// as one of a SPANK plugin. The error names the option.
   static Result<Options> parse(const std::vector<std::string>& arguments,
                                const char* (*env)(const char*), const AskSrun& ask_srun = {});
 };

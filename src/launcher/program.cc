@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -27,6 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLeftoversTime = 2s;  // between TERM and KILL for what a program left behind
+constexpr auto kUnkillable = 5s;     // after KILL, for what does not end, as a process of root's
 constexpr const char* kEpoch = "SWELL_EPOCH";
 
 /// Names of this process's SLURM_* variables that the program shall not see.
@@ -44,6 +46,13 @@ std::vector<std::string> foreign_variables() {
 bool has_variable(pid_t pid, const std::string& variable) {
   const std::vector<std::string> all = environment_of(pid);
   return std::find(all.begin(), all.end(), variable) != all.end();
+}
+
+/// Children of this process that did not end when they were killed: they are not waited for again,
+/// nor by a later program.
+std::set<pid_t>& undying() {
+  static std::set<pid_t> pids;
+  return pids;
 }
 
 /// Whether it only runs the program that its command names. Such a process may have handlers, by
@@ -131,7 +140,7 @@ std::optional<int> Program::reap(pid_t beside) {
 std::vector<pid_t> Program::leftovers(pid_t beside) const {
   std::vector<pid_t> left;
   for (const pid_t child : children_of(getpid())) {
-    if (child == beside) continue;
+    if (child == beside || undying().contains(child)) continue;
     if (beside > 0 && !epoch_.empty() && !has_variable(child, epoch_)) continue;
     left.push_back(child);
   }
@@ -139,14 +148,27 @@ std::vector<pid_t> Program::leftovers(pid_t beside) const {
 }
 
 void Program::end_leftovers(bool at_once, pid_t beside) {
-  const auto deadline = std::chrono::steady_clock::now() + kLeftoversTime;
+  const std::vector<pid_t> children = children_of(getpid());
+  std::erase_if(undying(), [&](pid_t each) {
+    return std::find(children.begin(), children.end(), each) == children.end();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const auto deadline = at_once ? begin : begin + kLeftoversTime;
   bool told = false;
   for (;;) {
     for (const pid_t child : children_of(getpid()))
       if (child != beside) waitpid(child, nullptr, WNOHANG);
     const std::vector<pid_t> left = leftovers(beside);
     if (left.empty()) return;
-    const bool force = at_once || std::chrono::steady_clock::now() > deadline;
+    const auto now = std::chrono::steady_clock::now();
+    if (now > deadline + kUnkillable) {
+      std::fprintf(
+          stderr, "swell-worker: %s (process %d), which the program left behind, does not end\n",
+          control::printable(name_of(left.front())).c_str(), static_cast<int>(left.front()));
+      undying().insert(left.begin(), left.end());
+      return;
+    }
+    const bool force = now >= deadline;
     if (force || !told)
       for (const pid_t pid : left) kill(pid, force ? SIGKILL : SIGTERM);
     told = true;

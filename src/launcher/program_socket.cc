@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = 32768;
 constexpr std::size_t kMaxSizes = 4096;  // as many as a message has
-constexpr std::string_view kSizes = "sizes", kStep = "step ";
+constexpr std::string_view kSizes = "sizes", kStep = "step ", kOf = " of ";
 constexpr std::string_view kWhy = "why ";  // sent before the sizes: why the program takes no others
 constexpr std::size_t kMaxWhy = 500;       // bytes
 constexpr std::size_t kKey = 16;           // letters
@@ -125,11 +125,18 @@ std::optional<ProgramSocket::Said> ProgramSocket::take_sizes() {
   return last;
 }
 
-std::optional<std::uint64_t> steps_from(std::string_view text) {
+std::optional<MadeSteps> steps_from(std::string_view text) {
   if (!text.starts_with(kStep)) return std::nullopt;
-  const auto steps = read_number<std::int64_t>(text.substr(kStep.size()));
-  if (!steps || *steps < 1) return std::nullopt;
-  return static_cast<std::uint64_t>(*steps);
+  text.remove_prefix(kStep.size());
+  const std::size_t of = text.find(kOf);
+  const auto made = read_number<std::int64_t>(text.substr(0, of));
+  if (!made || *made < 1 || *made > control::kMostSteps) return std::nullopt;
+  MadeSteps read{static_cast<std::uint64_t>(*made), 0};
+  if (of == std::string_view::npos) return read;
+  const auto total = read_number<std::int64_t>(text.substr(of + kOf.size()));
+  if (!total || *total < 1 || *total > control::kMostSteps) return std::nullopt;
+  read.total = static_cast<std::uint64_t>(*total);
+  return read;
 }
 
 Result<std::vector<int>> sizes_from(std::string_view text) {

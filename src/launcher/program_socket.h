@@ -13,6 +13,13 @@
 
 namespace swell::launcher {
 
+/// How far a training is, as its program says.
+struct MadeSteps {
+  std::uint64_t made = 0;
+  std::uint64_t total = 0;  ///< at the training's end; 0: not known
+  friend bool operator==(const MadeSteps&, const MadeSteps&) = default;
+};
+
 /// Where the programs of a shim say what they can do, in either mode: an abstract UNIX socket for
 /// datagrams, which SWELL_SHIM names to them. Without a file there is nothing to clean up, and
 /// containers reach it as long as they share the node's network. Every user of the node may send to
@@ -36,7 +43,7 @@ class ProgramSocket {
   std::optional<Said> take_sizes();
   /// The steps that the program has made, as take_sizes() heard since the last call; nothing: it
   /// heard nothing of them.
-  std::optional<std::uint64_t> take_steps() { return std::exchange(steps_, std::nullopt); }
+  std::optional<MadeSteps> take_steps() { return std::exchange(steps_, std::nullopt); }
 
  private:
   ProgramSocket(control::Fd fd, std::string name, std::string key)
@@ -44,13 +51,14 @@ class ProgramSocket {
   control::Fd fd_;
   std::string name_, key_;
   std::string why_;  ///< of the next sizes
-  std::optional<std::uint64_t> steps_;
+  std::optional<MadeSteps> steps_;
 };
 
 /// Reads "sizes 1 2 4": rising numbers of workers; "sizes" alone: any number. The error names what
 /// is wrong.
 Result<std::vector<int>> sizes_from(std::string_view text);
-/// Reads "step 1200": so many steps are made, 1 or more. Nothing where it is not that.
-std::optional<std::uint64_t> steps_from(std::string_view text);
+/// Reads "step 1200" or "step 1200 of 5000": steps that are made, 1 or more, and those that the
+/// training has in all. Nothing where it is not that.
+std::optional<MadeSteps> steps_from(std::string_view text);
 
 }  // namespace swell::launcher

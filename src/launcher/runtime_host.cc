@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/runtime_host.h"
 
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <functional>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/number.h"
+#include "launcher/own_folder.h"
 #include "launcher/switch_network.h"
 
 namespace swell::launcher {
@@ -22,47 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string temporary_folder() {
-  const char* set = std::getenv("TMPDIR");
-  return set != nullptr && *set != '\0' ? set : "/tmp";
-}
-
-std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
-  return boot;
-}
-
 /// Nodes by Slurm's name and boot: slurmds that share a machine stay apart, as their jobs may.
 std::string host_name(const std::string& node) { return boot_id() + "/" + node; }
-
-/// Of folders whose owners' pids mean something here: TMPDIR may be one of all nodes, or of several
-/// PID namespaces.
-std::string prefix() {
-  struct stat pids {};
-  stat("/proc/self/ns/pid", &pids);
-  const std::size_t place = std::hash<std::string>()(fmt::format("{}/{}", boot_id(), pids.st_ino));
-  return fmt::format("swell-worker-{}-{:08x}-", geteuid(), place & 0xffffffff);
-}
-
-/// Folders of ours whose process is gone: "swell-worker-UID-PLACE-PID-RANDOM".
-void remove_leftovers(const std::string& folder) {
-  const std::string ours = prefix();
-  std::error_code ignored;
-  for (auto each = fs::directory_iterator(folder, ignored);
-       !ignored && each != fs::directory_iterator(); each.increment(ignored)) {
-    const std::string name = each->path().filename();
-    struct stat found {};
-    if (!name.starts_with(ours) || lstat(each->path().c_str(), &found) != 0 ||
-        !S_ISDIR(found.st_mode) || found.st_uid != geteuid())
-      continue;
-    const std::string rest = name.substr(ours.size());
-    const auto pid = read_number<int>(rest.substr(0, rest.find('-')));
-    std::error_code kept;
-    if (pid && *pid > 0 && kill(*pid, 0) != 0 && errno == ESRCH) fs::remove_all(each->path(), kept);
-  }
-}
 
 /// Address space of the arena is twice that: of a switch in chunks both states have places there,
 /// though never both all of their memory. What is not written takes none.
@@ -91,11 +49,9 @@ std::function<bool(runtime::Keeper::Options::Hold)> hold_for_a_test() {
 }  // namespace
 
 Result<std::unique_ptr<RuntimeHost>> RuntimeHost::start(const Options& options) {
-  const std::string base = options.folder.empty() ? temporary_folder() : options.folder;
-  remove_leftovers(base);
-  std::string folder = fmt::format("{}/{}{}-XXXXXX", base, prefix(), getpid());
-  if (mkdtemp(folder.data()) == nullptr)
-    return Error(fmt::format("{}: {}", folder, std::strerror(errno)));
+  auto made = make_own_folder("worker", options.folder, std::strlen("/socket"));
+  if (!made) return made.error();
+  std::string folder = std::move(*made);
   runtime::Keeper::Options its;
   its.unix_socket = folder + "/socket";
   its.tcp_host = options.address;

@@ -28,7 +28,8 @@ constexpr auto kLaterLook = 10s;    // between two looks for such a launcher aft
 constexpr auto kStepsPause = 1000ms;  // between two looks how many steps are made
 constexpr auto kStepsAgain = 5s;      // an old number is told again, as a sign of life
 constexpr auto kComeBackTime = 20s;  // for an agent that strangers keep busy to hear of this worker
-constexpr auto kComeBackPause = 20ms;  // before each try
+constexpr auto kComeBackPause = 20ms;   // before each try
+constexpr auto kSignalFollows = 250ms;  // a signal of Slurm's reaches the shim after its program
 
 /// Whether the port is the one that the programs of this epoch meet at: this worker has rank 0.
 bool is_master_port(const std::vector<std::pair<std::string, std::string>>& environment,
@@ -54,6 +55,9 @@ int Shim::run() {
   else
     std::fprintf(stderr, "swell-worker: %s\n", control::printable(made.error().message()).c_str());
   if (auto made = LeaveFile::make()) leave_file_.emplace(std::move(*made));
+  else
+    std::fprintf(stderr, "swell-worker: no SWELL_LEAVING_FILE: %s\n",
+                 control::printable(made.error().message()).c_str());
   bool good = hello() || come_back();
   while (good) {
     pollfd polled[] = {{client_->fd(), POLLIN, 0},
@@ -108,16 +112,35 @@ bool Shim::come_back() {
 
 bool Shim::take_signals() {
   signalfd_siginfo info;
-  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo == SIGCHLD) {
-      if (!reap()) return false;
-      continue;
-    }
-    // Slurm sends it to the program, too.
-    for (const auto& [epoch, one] : runs_)
-      if (leave_file_ && static_cast<int>(info.ssi_signo) == one.restart_signal)
-        leave_file_->set(epoch, true);
-    if (!client_->send(control::WorkerNotice{static_cast<int>(info.ssi_signo)})) { return false; }
+  while (read(signals_.get(), &info, sizeof info) == sizeof info)
+    if (!(info.ssi_signo == SIGCHLD ? reap() : notice(static_cast<int>(info.ssi_signo))))
+      return false;
+  return true;
+}
+
+/// Tells the agent of a signal from Slurm, which sends it to the program, too.
+bool Shim::notice(int signal) {
+  for (auto& [epoch, one] : runs_) {
+    if (signal != one.restart_signal) continue;
+    one.heard_signal = true;
+    if (leave_file_) leave_file_->set(epoch, true);
+  }
+  return client_->send(control::WorkerNotice{signal}).ok();
+}
+
+/// Slurm sends a signal to one process after the other: the program may have left for the restart
+/// signal before it reaches the shim. Its exit would pass for the end of the training.
+bool Shim::hear_late_signal(const Run& one) {
+  const auto deadline = Clock::now() + kSignalFollows;
+  signalfd_siginfo info;
+  while (!one.heard_signal && Clock::now() < deadline) {
+    pollfd polled{signals_.get(), POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    // Less than 0 would be for ever: the process may have been stopped since the loop looked.
+    poll(&polled, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    // Of SIGCHLD reap() looks for all that have ended.
+    while (read(signals_.get(), &info, sizeof info) == sizeof info)
+      if (info.ssi_signo != SIGCHLD && !notice(static_cast<int>(info.ssi_signo))) return false;
   }
   return true;
 }
@@ -307,18 +330,23 @@ bool Shim::report_steps() {
   const auto now = Clock::now();
   if (!reports_steps() || now < steps_.next_look) return true;
   steps_.next_look = now + kStepsPause;
-  std::uint64_t steps = steps_.said;
-  double age_s = steps > 0 ? std::chrono::duration<double>(now - steps_.said_at).count() : 0;
+  MadeSteps steps = steps_.said;
+  double age_s = steps.made > 0 ? std::chrono::duration<double>(now - steps_.said_at).count() : 0;
   int epoch = runs_.rbegin()->first;
   if (runtime_ != nullptr && trains_ >= 0) {
     age_s = runtime_->step_age_s();
-    steps = runtime_->step();
+    steps.made = runtime_->step();
     epoch = trains_;
   }
   if (steps == steps_.told && now < steps_.next_report) return true;
   steps_.told = steps;
   steps_.next_report = now + kStepsAgain;
-  return client_->send(control::WorkerSteps{epoch, static_cast<std::int64_t>(steps), age_s}).ok();
+  const auto bounded = [](std::uint64_t number) {
+    return static_cast<std::int64_t>(std::min<std::uint64_t>(number, control::kMostSteps));
+  };
+  return client_
+      ->send(control::WorkerSteps{epoch, bounded(steps.made), age_s, bounded(steps.total)})
+      .ok();
 }
 
 pid_t Shim::beside(int epoch) const {
@@ -342,6 +370,9 @@ bool Shim::reap() {
       steps_.next_look = {};
       if (!pass_sizes() || !report_steps()) return false;
     }
+    const bool may_have_left =
+        *status == 0 && each->second.listens && !asked_to_leave_ && runtime_ == nullptr;
+    if (may_have_left && !hear_late_signal(each->second)) return false;
     each = runs_.erase(each);
     status_ = *status;
     ++ended_;

@@ -58,6 +58,7 @@ class Shim {
     int restart_signal = 0;
     bool listens = false;                 ///< it handles the restart signal
     bool keeps_signal = false;            ///< that came before it did
+    bool heard_signal = false;            ///< the restart signal has come from Slurm
     std::chrono::milliseconds pause{20};  ///< between two looks for its handler, at first
     Clock::time_point next_look = Clock::now() + pause;
     /// What it was given, for as long as it is looked for a launcher within it; empty: it is not.
@@ -70,6 +71,8 @@ class Shim {
   /// is not what has happened, or it does not succeed.
   bool come_back();
   bool take_signals();
+  bool notice(int signal);
+  bool hear_late_signal(const Run& one);
   bool take_messages();
   void signal_program(Run& one, int signal);
   int looks_in_ms() const;
@@ -128,9 +131,9 @@ class Shim {
   int trains_ = -1;        ///< the epoch that was taken over last
   bool is_known_ = false;  ///< the agent has answered
   struct Steps {
-    std::uint64_t said = 0;  ///< by the program that was started last
+    MadeSteps said;  ///< by the program that was started last
     Clock::time_point said_at;
-    std::uint64_t told = 0;
+    MadeSteps told;
     Clock::time_point next_look, next_report;
   } steps_;
   int status_ = 0;

@@ -129,7 +129,14 @@ Result<Job> look_up(const SlurmConfig& config, JobId id) {
   if (!comment) return comment.error();
   job.controller = {config.controllers, 0, config.munge_socket, config.slurm_user};
   if (const auto tag = read_tag(*comment); !tag) {
-    job.rigid = fmt::format("job {} was not submitted with --elastic", id);
+    // Set by sbatch's plugin, which job_submit/swell has understood.
+    job.rigid =
+        std::getenv("SWELL_JOB_IS_ELASTIC") == nullptr
+            ? fmt::format("job {} was not submitted with --elastic", id)
+            : fmt::format(
+                  "job {} was submitted with --elastic, but its AdminComment does not say so "
+                  "any more: another plugin of job_submit or scontrol has replaced it",
+                  id);
   } else if (const auto spec = control::ElasticSpec::parse(tag->get("elastic")); !spec) {
     job.rigid = spec.error().while_doing(fmt::format("the AdminComment of job {}", id)).message();
   } else if (const auto port = controller_port(config); !port) {

@@ -36,6 +36,10 @@ struct MatrixCopy {
   std::size_t row_bytes = 0, rows = 0;
 };
 static_assert(sizeof(MatrixCopy) == 128);
+/// Names an allocation of cuMemAlloc() to other processes of the node.
+struct IpcHandle {
+  char bytes[64] = {};
+};
 struct AccessDescription {
   Location location;
   int flags = 3;  ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -45,6 +49,7 @@ static_assert(sizeof(AccessDescription) == 12);
 inline constexpr int kPosixDescriptor = 1;
 inline constexpr int kMinimumGranularity = 0;
 inline constexpr unsigned kNonBlockingStream = 1;
+inline constexpr unsigned kForPeers = 1;        ///< CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 inline constexpr unsigned kForAllContexts = 1;  ///< CU_MEMHOSTREGISTER_PORTABLE
 inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103,
                      kNetworkCardsSupported = 110;                               // attributes
@@ -62,6 +67,7 @@ using DeviceGetAttribute = int (*)(int*, int, int);
 using DeviceGetUuid = int (*)(std::uint8_t*, int);
 using ContextRetain = int (*)(void**, int);
 using ContextRelease = int (*)(int);
+using ContextSet = int (*)(void*);
 using ContextPush = int (*)(void*);
 using ContextPop = int (*)(void**);
 using ContextSynchronize = int (*)();
@@ -82,6 +88,11 @@ using Create = int (*)(std::uint64_t*, std::size_t, const AllocationProperties*,
 using Export = int (*)(void*, std::uint64_t, int, std::uint64_t);
 using Import = int (*)(std::uint64_t*, void*, int);
 using Release = int (*)(std::uint64_t);
+using RetainHandle = int (*)(std::uint64_t*, void*);
+using AddressRange = int (*)(std::uint64_t*, std::size_t*, std::uint64_t);
+using IpcGet = int (*)(IpcHandle*, std::uint64_t);
+using IpcOpen = int (*)(std::uint64_t*, IpcHandle, unsigned);
+using IpcClose = int (*)(std::uint64_t);
 using Reserve = int (*)(std::uint64_t*, std::size_t, std::size_t, std::uint64_t, std::uint64_t);
 using Free = int (*)(std::uint64_t, std::size_t);
 using Map = int (*)(std::uint64_t, std::size_t, std::size_t, std::uint64_t, std::uint64_t);

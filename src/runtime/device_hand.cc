@@ -89,46 +89,53 @@ Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs, Che
   return Sink::device(source).hash_of(sources, by);
 }
 
-class SlabTransport final : public Transport {
+class MappedTransport final : public Transport {
  public:
-  SlabTransport(std::shared_ptr<DeviceHand> hand, std::map<std::uint64_t, MappedSlab> places,
-                bool is_same_gpu)
-      : hand_(std::move(hand)), places_(std::move(places)), is_same_gpu_(is_same_gpu) {}
+  MappedTransport(std::shared_ptr<DeviceHand> hand, MappedGpu mapped, Memory from)
+      : hand_(std::move(hand)),
+        mapped_(std::move(mapped)),
+        name_(std::string(kDeviceToDevice) + (mapped_.is_same_gpu ? "" : ", another GPU") +
+              (from == Memory::program_device ? kFromOwnGpu : "")) {}
   /// What is mapped takes memory even when its own shim has let it go. A program that cannot be
   /// asked any more leaves.
-  ~SlabTransport() override {
-    for (const auto& [slab, its] : places_) static_cast<void>(hand_->unmap(its.number));
+  ~MappedTransport() override {
+    for (const auto& [at, its] : mapped_.pieces) static_cast<void>(hand_->unmap(its.slab));
   }
   Result<void> let_go(std::uint32_t chunk) override {
-    for (auto at = places_.begin(); at != places_.end();) {
+    auto& pieces = mapped_.pieces;
+    for (auto at = pieces.begin(); at != pieces.end();) {
       if (at->second.last_chunk > chunk) {
         ++at;
         continue;
       }
-      if (auto good = hand_->unmap(at->second.number); !good) return good;
-      at = places_.erase(at);
+      if (auto good = hand_->unmap(at->second.slab); !good) return good;
+      at = pieces.erase(at);
     }
     return {};
   }
-  const char* name() const noexcept override {
-    return is_same_gpu_ ? kDeviceToDevice : "device to device, another GPU";
-  }
+  const char* name() const noexcept override { return name_.c_str(); }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, Checksum by) override {
     std::vector<Run> copies;
-    for (const Run& run : runs) {
-      const auto at = places_.find(DevicePlace::slab(run.from));
-      if (at == places_.end()) return Error("a slab of the source is not mapped");
-      copies.push_back(
-          {DevicePlace::of(at->second.number, DevicePlace::offset(run.from)), run.to, run.bytes});
-    }
+    for (Run run : runs)
+      while (run.bytes > 0) {
+        const auto its = mapped_.find(run.from);
+        if (its == mapped_.pieces.end()) return Error("GPU memory of the source is not mapped");
+        const std::uint64_t offset = run.from - its->first,
+                            count = std::min(run.bytes, its->second.bytes - offset);
+        copies.push_back({DevicePlace::of(its->second.slab, offset), run.to, count});
+        run = {run.from + count, run.to + count, run.bytes - count};
+      }
     if (auto good = hand_->copy(copies); !good) return good.error();
-    return hash_at(*hand_, copies, by);
+    const auto hash = hash_at(*hand_, copies, by);
+    if (hash && mapped_.is_there)
+      if (auto there = mapped_.is_there(); !there) return there.error();
+    return hash;
   }
 
  private:
   std::shared_ptr<DeviceHand> hand_;
-  std::map<std::uint64_t, MappedSlab> places_;
-  const bool is_same_gpu_;
+  MappedGpu mapped_;
+  const std::string name_;
 };
 
 class BounceTransport final : public Transport {
@@ -328,6 +335,12 @@ Result<void> DeviceHand::map(std::uint64_t slab, std::uint64_t bytes, int fd) {
   return done ? Result<void>() : done.error();
 }
 
+Result<void> DeviceHand::map(std::uint64_t slab, const OwnShare& share) {
+  if (share.fd != nullptr) return map(slab, share.bytes, share.fd->get());
+  const auto done = run({DeviceTask::Kind::map_handle, slab, share.bytes, {}, share.handle});
+  return done ? Result<void>() : done.error();
+}
+
 Result<void> DeviceHand::unmap(std::uint64_t slab) {
   const auto done = run({DeviceTask::Kind::unmap, slab, 0, {}});
   return done ? Result<void>() : done.error();
@@ -452,10 +465,9 @@ std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceHand> from,
   return std::make_unique<BounceTransport>(std::move(from), std::move(to), slab, std::move(fd));
 }
 
-std::unique_ptr<Transport> from_slabs(std::shared_ptr<DeviceHand> hand,
-                                      std::map<std::uint64_t, MappedSlab> places,
-                                      bool is_same_gpu) {
-  return std::make_unique<SlabTransport>(std::move(hand), std::move(places), is_same_gpu);
+std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceHand> hand, MappedGpu mapped,
+                                           Memory from) {
+  return std::make_unique<MappedTransport>(std::move(hand), std::move(mapped), from);
 }
 
 }  // namespace swell::runtime

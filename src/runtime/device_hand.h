@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include "runtime/arena.h"
 #include "runtime/channel.h"
 #include "runtime/device_task.h"
+#include "runtime/own_share.h"
 #include "runtime/transport.h"
 
 namespace swell::runtime {
@@ -49,6 +51,8 @@ class DeviceHand final : public ByteStore {
 
   Result<Descriptor> create(std::uint64_t slab, std::uint64_t bytes);
   Result<void> map(std::uint64_t slab, std::uint64_t bytes, int fd);
+  /// Maps as `slab` what another program has allocated itself.
+  Result<void> map(std::uint64_t slab, const OwnShare& share);
   Result<void> unmap(std::uint64_t slab);
   /// Who watches a task of NCCL, which another program takes part in; called by the thread that
   /// waits for it.
@@ -105,14 +109,29 @@ class DeviceHand final : public ByteStore {
 
 /// What the names of ways begin with on which bytes never leave GPUs.
 inline constexpr const char* kDeviceToDevice = "device to device";
-/// A slab of another rank's, as it is mapped beside the own ones.
-struct MappedSlab {
-  std::uint64_t number = 0;
+/// Memory of another rank's, as it is mapped beside the own slabs.
+struct MappedMemory {
+  std::uint64_t slab = 0;  ///< its number here
+  std::uint64_t bytes = 0;
   std::uint32_t last_chunk = 0;  ///< that reads it
 };
-/// From memory on a GPU that `hand` has mapped. `places`: by slab of the source.
-std::unique_ptr<Transport> from_slabs(std::shared_ptr<DeviceHand> hand,
-                                      std::map<std::uint64_t, MappedSlab> places, bool is_same_gpu);
+struct MappedGpu {
+  using Pieces = std::map<std::uint64_t, MappedMemory>;
+  Pieces pieces;  ///< by DevicePlace of the source
+  bool is_same_gpu = true;
+  /// Returns the piece that has a place of the source; pieces.end(): none.
+  Pieces::iterator find(std::uint64_t at) {
+    const auto next = pieces.upper_bound(at);
+    if (next == pieces.begin()) return pieces.end();
+    const auto its = std::prev(next);
+    return at - its->first < its->second.bytes ? its : pieces.end();
+  }
+  /// Asked after each copy whether what was copied was still there; empty: it stays in any case.
+  std::function<Result<void>()> is_there = {};
+};
+/// From memory on a GPU that `hand` has mapped; `from`: device or program_device.
+std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceHand> hand, MappedGpu mapped,
+                                           Memory from);
 
 /// From memory that the program of `from` allocated itself to that of `to`, on the same GPU, by way
 /// of a slab of it that both map: `slab`, kBounce bytes, which `to` has taken.

@@ -45,6 +45,11 @@ struct CudaDriver {
   cuda::Export share;
   cuda::Import import;
   cuda::Release release;
+  cuda::RetainHandle retain_handle;
+  cuda::AddressRange address_range;
+  cuda::IpcGet handle_of;
+  cuda::IpcOpen open_handle;
+  cuda::IpcClose close_handle;
   cuda::Reserve reserve;
   cuda::Free free;
   cuda::Map map;
@@ -89,6 +94,11 @@ struct CudaDriver {
                          {"cuMemExportToShareableHandle", &share},
                          {"cuMemImportFromShareableHandle", &import},
                          {"cuMemRelease", &release},
+                         {"cuMemRetainAllocationHandle", &retain_handle},
+                         {"cuMemGetAddressRange_v2", &address_range},
+                         {"cuIpcGetMemHandle", &handle_of},
+                         {"cuIpcOpenMemHandle_v2", &open_handle},
+                         {"cuIpcCloseMemHandle", &close_handle},
                          {"cuMemAddressReserve", &reserve},
                          {"cuMemAddressFree", &free},
                          {"cuMemMap", &map},
@@ -232,6 +242,45 @@ Result<void> Device::check_memory(DeviceAddress at, std::uint64_t bytes) const {
                                at, number));
   }
   return {};
+}
+
+/// Returns the allocation that is mapped there; 0: none of cuMemCreate(). The driver returns the
+/// same one for all of a mapping. REQUIRES: its context is current.
+std::uint64_t Device::handle_at(DeviceAddress at) const noexcept {
+  std::uint64_t handle = 0;
+  if (driver_->retain_handle(&handle, reinterpret_cast<void*>(at)) != 0) return 0;
+  driver_->release(handle);
+  return handle;
+}
+
+Result<OwnShare> Device::share_own(DeviceAddress at) const {
+  const Current current(*this);
+  if (auto good = check(current.code(), "using its context"); !good) return good.error();
+  std::size_t bytes = 0;
+  cuda::IpcHandle name;
+  OwnShare share;
+  if (driver_->address_range(&share.address, &bytes, at) == 0 &&
+      driver_->handle_of(&name, share.address) == 0) {
+    share.bytes = bytes;
+    share.handle.assign(name.bytes, sizeof name.bytes);
+    return share;
+  }
+  std::uint64_t handle = 0;
+  int fd = -1;
+  auto good = check(driver_->retain_handle(&handle, reinterpret_cast<void*>(at)),
+                    "finding what was allocated");
+  if (!good) return good.error();
+  good = check(driver_->share(&fd, handle, cuda::kPosixDescriptor, 0), "sharing memory");
+  driver_->release(handle);
+  if (!good) return good.error();
+  share.fd = std::make_shared<Descriptor>(fd);
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // as slabs have offsets
+  DeviceAddress first = at - at % granularity_, end = first + granularity_;
+  while (end - first < kMost && handle_at(first - granularity_) == handle) first -= granularity_;
+  while (end - first < kMost && handle_at(end) == handle) end += granularity_;
+  share.address = first;
+  share.bytes = end - first;
+  return share;
 }
 
 Result<std::uint64_t> Device::free_bytes() const {
@@ -421,6 +470,26 @@ Result<Slab> Slab::import(std::shared_ptr<const Device> device, const Descriptor
   return slab;
 }
 
+Result<Slab> Slab::import(std::shared_ptr<const Device> device, std::string_view handle,
+                          std::uint64_t bytes) {
+  cuda::IpcHandle name;
+  if (handle.size() != sizeof name.bytes)
+    return Error(fmt::format("a handle of GPU memory has {} bytes, not {}", sizeof name.bytes,
+                             handle.size()));
+  std::copy(handle.begin(), handle.end(), name.bytes);
+  Slab slab(std::move(device), 0, bytes);
+  slab.is_by_handle_ = true;
+  const Device& its = *slab.device_;
+  const Device::Current current(its);
+  auto good = its.check(current.code(), "using its context");
+  if (good.ok())
+    good = its.check(its.driver_->open_handle(&slab.address_, name, cuda::kForPeers),
+                     "mapping what another process allocated", bytes);
+  if (!good) return good.error();
+  slab.is_mapped_ = true;
+  return slab;
+}
+
 /// Gives the allocation an address that the GPU may read and write.
 Result<void> Slab::map() {
   const CudaDriver& cuda = *device_->driver_;
@@ -456,7 +525,8 @@ Slab::Slab(Slab&& other) noexcept
       handle_(std::exchange(other.handle_, 0)),
       bytes_(std::exchange(other.bytes_, 0)),
       address_(std::exchange(other.address_, 0)),
-      is_mapped_(std::exchange(other.is_mapped_, false)) {}
+      is_mapped_(std::exchange(other.is_mapped_, false)),
+      is_by_handle_(other.is_by_handle_) {}
 
 Slab& Slab::operator=(Slab&& other) noexcept {
   std::swap(device_, other.device_);
@@ -464,6 +534,7 @@ Slab& Slab::operator=(Slab&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(address_, other.address_);
   std::swap(is_mapped_, other.is_mapped_);
+  std::swap(is_by_handle_, other.is_by_handle_);
   return *this;
 }
 
@@ -471,6 +542,10 @@ Slab::~Slab() {
   if (device_ == nullptr) return;
   const CudaDriver& cuda = *device_->driver_;
   const Device::Current current(*device_);
+  if (is_by_handle_) {
+    if (is_mapped_) cuda.close_handle(address_);
+    return;
+  }
   if (is_mapped_) cuda.unmap(address_, bytes_);
   if (address_ != 0) cuda.free(address_, bytes_);
   cuda.release(handle_);
@@ -523,9 +598,6 @@ Result<void> GpuHash::load() {
     good = device_->check(cuda.load_module(&module_, kHashPtx), "compiling the checksum's kernel");
   if (good.ok())
     good = device_->check(cuda.function(&kernel_, module_, kHashKernel), "finding its kernel");
-  if (good.ok())
-    good = device_->check(cuda.allocate(&memory_, kPiecesAt + kPieces * sizeof(HashPiece)),
-                          "taking memory for checksums");
   return good;
 }
 
@@ -550,10 +622,13 @@ Result<void> GpuHash::launch(const void* pieces, unsigned count) const {
   return good;
 }
 
-Result<std::uint64_t> GpuHash::sum(std::span<const Run> runs, std::uint64_t first) const {
+Result<std::uint64_t> GpuHash::sum(std::span<const Run> runs, std::uint64_t first) {
   const CudaDriver& cuda = *device_->driver_;
   const Device::Current current(*device_);
   Result<void> good = device_->check(current.code(), "using its context");
+  if (good.ok() && memory_ == 0)
+    good = device_->check(cuda.allocate(&memory_, kPiecesAt + kPieces * sizeof(HashPiece)),
+                          "taking memory for checksums");
   if (!good) return good.error();
   good = device_->check(cuda.set(memory_, 0, sizeof(std::uint64_t), device_->stream_),
                         "clearing a checksum");

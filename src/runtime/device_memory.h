@@ -6,9 +6,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/result.h"
 #include "runtime/descriptor.h"
+#include "runtime/own_share.h"
 #include "runtime/transport.h"
 
 namespace swell::runtime {
@@ -47,6 +49,9 @@ class Device {
   /// Whether [at, at + bytes) is memory of this GPU in this process, whoever allocated it. The
   /// error is one sentence.
   Result<void> check_memory(DeviceAddress at, std::uint64_t bytes) const;
+  /// How others map what has the address `at`, which this process allocated: by cuMemAlloc(), or by
+  /// cuMemCreate(), as PyTorch's expandable segments are. The error is one sentence.
+  Result<OwnShare> share_own(DeviceAddress at) const;
 
   /// Memory of this GPU that nobody has taken.
   Result<std::uint64_t> free_bytes() const;
@@ -82,6 +87,7 @@ class Device {
   Result<void> copy_all(Way way, std::span<const Run> runs, const char* what) const;
   int copy_one(Way way, const Run& run) const;
   int copy_rows(Way way, std::span<const Run> rows) const;
+  std::uint64_t handle_at(DeviceAddress at) const noexcept;
   cuda::AllocationProperties allocation() const noexcept;
 
   std::shared_ptr<const CudaDriver> driver_;
@@ -123,6 +129,10 @@ class Slab {
   /// memory's. Nothing is copied. `bytes`: as create() rounded them.
   static Result<Slab> import(std::shared_ptr<const Device> device, const Descriptor& fd,
                              std::uint64_t bytes);
+  /// The same for an allocation that a handle of OwnShare names. It ends with the process that took
+  /// it, and is mapped in others alone.
+  static Result<Slab> import(std::shared_ptr<const Device> device, std::string_view handle,
+                             std::uint64_t bytes);
   Slab(Slab&& other) noexcept;
   Slab& operator=(Slab&& other) noexcept;
   ~Slab();
@@ -139,7 +149,7 @@ class Slab {
   std::shared_ptr<const Device> device_;  ///< nullptr: moved from
   std::uint64_t handle_ = 0, bytes_ = 0;
   DeviceAddress address_ = 0;
-  bool is_mapped_ = false;
+  bool is_mapped_ = false, is_by_handle_ = false;
 };
 
 /// A stream of a GPU's, ordered with no other.
@@ -161,17 +171,18 @@ class Stream {
   void* const handle_;
 };
 
-/// Sums the words of memory of a GPU there, as WordHash does on the host. One thread at a time.
+/// Sums the words of memory of a GPU there, as WordHash does on the host. One thread at a time. The
+/// first sum takes 192 KiB of the GPU.
 class GpuHash {
  public:
-  /// Has the driver compile the kernel, and takes 192 KiB of the GPU.
+  /// Has the driver compile the kernel.
   static Result<std::unique_ptr<GpuHash>> create(std::shared_ptr<const Device> device);
   ~GpuHash();
   GpuHash(const GpuHash&) = delete;
   GpuHash& operator=(const GpuHash&) = delete;
   /// Returns the sum of the words of all runs at their sources, addresses that the GPU may read.
   /// `first`: the number of the first word.
-  Result<std::uint64_t> sum(std::span<const Run> runs, std::uint64_t first) const;
+  Result<std::uint64_t> sum(std::span<const Run> runs, std::uint64_t first);
 
  private:
   explicit GpuHash(std::shared_ptr<const Device> device) noexcept : device_(std::move(device)) {}

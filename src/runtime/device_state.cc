@@ -14,6 +14,8 @@ Result<std::unique_ptr<DeviceState>> DeviceState::open(int ordinal, const std::s
   if (!device) return device.error();
   auto state = std::make_unique<DeviceState>();
   state->device_ = std::move(*device);
+  // While nobody waits for it. Where it fails, the first checksum says why.
+  if (auto hash = GpuHash::create(state->device_)) state->hash_ = std::move(*hash);
   return state;
 }
 
@@ -28,6 +30,25 @@ Result<void> DeviceState::add_own(DeviceAddress at, std::uint64_t bytes) {
   if (auto good = device_->check_memory(at, bytes); !good) return good;
   own_.emplace_back(at, bytes);
   return {};
+}
+
+Result<std::vector<OwnShare>> DeviceState::own_shares() const {
+  auto tensors = own_;
+  std::sort(tensors.begin(), tensors.end());
+  std::vector<OwnShare> shares;
+  for (const auto& [first, bytes] : tensors)
+    for (DeviceAddress at = first; at < first + bytes;) {
+      if (shares.empty() || !shares.back().has(at)) {
+        if (shares.size() == OwnShare::kMost)
+          return Error(fmt::format("it stands in more than {} pieces", OwnShare::kMost));
+        auto share = device_->share_own(at);
+        if (!share) return share.error();
+        if (!share->has(at)) return Error("the driver names another allocation");
+        shares.push_back(std::move(*share));
+      }
+      at = shares.back().address + shares.back().bytes;
+    }
+  return shares;
 }
 
 void DeviceState::stage_in(std::span<std::byte> staging) {
@@ -118,6 +139,12 @@ Result<DeviceState::Done> DeviceState::perform(const DeviceTask& task, const Mes
     auto fd = slabs_.at(task.slab).share();
     if (!fd) return fd.error();
     return Done{std::move(*fd)};
+  }
+  if (task.kind == DeviceTask::Kind::map_handle) {
+    auto made = Slab::import(device_, std::string_view(task.id), task.bytes);
+    if (!made) return made.error();
+    slabs_.insert_or_assign(task.slab, std::move(*made));
+    return Done();
   }
   if (task.kind >= DeviceTask::Kind::nccl_open) {
     auto said =

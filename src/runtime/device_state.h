@@ -23,7 +23,7 @@ namespace swell::runtime {
 /// allocated itself and registered. One thread at a time.
 class DeviceState {
  public:
-  /// As Device::open() does.
+  /// As Device::open() does. Has the driver compile the kernel of checksums.
   static Result<std::unique_ptr<DeviceState>> open(int ordinal,
                                                    const std::string& library = "libcuda.so.1");
   ~DeviceState() { drop(); }
@@ -44,6 +44,9 @@ class DeviceState {
   /// where it cannot be, copies by way of it take longer. REQUIRES: the arena outlives it.
   void stage_in(std::span<std::byte> staging);
   bool has_own() const noexcept { return !own_.empty(); }
+  /// How others map the program's own memory, rising by address. The error is one sentence, where
+  /// any of it cannot be mapped, or it is in more than OwnShare::kMost pieces.
+  Result<std::vector<OwnShare>> own_shares() const;
   /// Gives all memory back, or its part in it.
   void drop();
   /// Address on the GPU. An error where the place is neither in a slab that is mapped here, nor in
@@ -62,7 +65,7 @@ class DeviceState {
   Result<std::string> perform_nccl(const DeviceTask& task, const NcclState::IsOff& is_off);
   std::shared_ptr<Device> device_;
   std::unique_ptr<Registered> staging_;
-  std::unique_ptr<GpuHash> hash_;  ///< nullptr: it was not asked for
+  std::unique_ptr<GpuHash> hash_;  ///< nullptr: the driver has not compiled its kernel
   std::map<std::uint64_t, Slab> slabs_;
   std::vector<std::pair<DeviceAddress, std::uint64_t>> own_;  ///< address, bytes
   std::unique_ptr<NcclState> nccl_;  ///< nullptr: it was not asked for; ends before the memory

@@ -19,6 +19,7 @@ std::string write(const DeviceTask& task) {
       .put(static_cast<std::uint32_t>(task.runs.size()));
   for (const Run& run : task.runs) writer.put(run.from).put(run.to).put(run.bytes);
   if (task.kind == DeviceTask::Kind::nccl_join) writer.text(task.id).put(task.rank);
+  if (task.kind == DeviceTask::Kind::map_handle) writer.text(task.id);
   return writer.take();
 }
 
@@ -41,6 +42,7 @@ Result<DeviceTask> read_task(std::string_view body) {
     task.id = reader.text(kMaxId);
     task.rank = reader.get<std::uint8_t>();
   }
+  if (task.kind == DeviceTask::Kind::map_handle) task.id = reader.text(kMaxId);
   if (!reader.done()) return Error("a task for a GPU cannot be read");
   return task;
 }

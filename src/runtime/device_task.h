@@ -34,9 +34,10 @@ struct DeviceTask {
     cancel,        ///< leave off what is under way; not answered
     /// The answer has the sum of the words of runs, of which `from` alone counts, as 16 hexadecimal
     /// digits; `bytes` is the number of the first word. Older programs refuse it.
-    hash
+    hash,
+    map_handle  ///< map what the handle `id` names, `bytes`, as `slab`. Older programs refuse it
   };
-  static constexpr int kKinds = 13;
+  static constexpr int kKinds = 14;
   Kind kind = Kind::create;
   std::uint64_t slab = 0, bytes = 0;
   std::vector<Run> runs = {};

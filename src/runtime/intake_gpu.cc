@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Of the intake: the ways from GPUs.
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
-#include <map>
+#include <iterator>
+#include <memory>
+#include <utility>
 
 #include "runtime/intake.h"
 
@@ -10,50 +13,65 @@ namespace swell::runtime {
 
 namespace {
 
-/// A slab of another keeper, or of this one.
-struct Share {
-  std::string gpu;
-  std::uint64_t bytes = 0;
-  Descriptor fd;
-};
+constexpr std::chrono::seconds kAnswerTime(10);
 
-Result<Share> share_of(Channel& keeper, std::uint64_t slab) {
-  auto answer = ask(keeper, Op::slab, Writer().put(slab).take(), within(std::chrono::seconds(10)));
+/// Has the new program map a slab of another keeper's, or of this one's, beside what is mapped.
+Result<void> map_slab(const Intake::Self& self, Channel& keeper, std::uint64_t at,
+                      MappedGpu& mapped) {
+  const std::uint64_t slab = DevicePlace::slab(at);
+  auto answer = ask(keeper, Op::slab, Writer().put(slab).take(), within(kAnswerTime));
   if (!answer) return answer.error();
   Reader reader(answer->body);
-  Share share{reader.text(4096), reader.get<std::uint64_t>(), std::move(answer->fd)};
-  if (!reader.done() || !share.fd) return Error("a shim passed no memory of its GPU");
-  return share;
+  const std::string gpu = reader.text(4096);
+  const auto bytes = reader.get<std::uint64_t>();
+  if (!reader.done() || !answer->fd) return Error("a shim passed no memory of its GPU");
+  const std::uint64_t number = self.next_slab();
+  if (auto good = self.hand->map(number, bytes, answer->fd.get()); !good) return good;
+  mapped.pieces[DevicePlace::of(slab, 0)] = {number, bytes};
+  mapped.is_same_gpu = mapped.is_same_gpu && gpu == self.hand->gpu();
+  return {};
 }
 
-struct Mapped {
-  std::map<std::uint64_t, MappedSlab> places;  ///< by slab of the source
-  bool is_same_gpu = true;
-};
+Result<Message> ask_for_own(Channel& keeper, std::uint64_t at) {
+  return ask(keeper, Op::own, Writer().put(DevicePlace::address(at)).take(), within(kAnswerTime));
+}
 
-/// Has the new program map all slabs of `rank` that are read.
-Result<Mapped> map_slabs(const Intake::Self& self, Channel& keeper, std::int32_t rank,
-                         const std::vector<Fetch>& fetches) {
-  Mapped mapped;
+/// The same for what the program there has allocated itself.
+Result<void> map_own(const Intake::Self& self, Channel& keeper, std::uint64_t at,
+                     MappedGpu& mapped) {
+  const auto answer = ask_for_own(keeper, at);
+  if (!answer) return answer.error();
+  Reader reader(answer->body);
+  const std::string gpu = reader.text(4096);
+  const std::string its = reader.text(4096);
+  if (!reader.done()) return Error("a shim passed no memory of its program");
+  const auto share = read_own_share(its, answer->fd);
+  if (!share) return share.error();
+  const std::uint64_t number = self.next_slab();
+  if (auto good = self.hand->map(number, *share); !good) return good;
+  mapped.pieces[DevicePlace::own(share->address)] = {number, share->bytes};
+  mapped.is_same_gpu = mapped.is_same_gpu && gpu == self.hand->gpu();
+  return {};
+}
+
+/// Has the new program map all memory of GPUs, of the kind of `first.from`, that is read of its
+/// rank, beside what is mapped.
+Result<void> map_all(const Intake::Self& self, Channel& keeper, const Fetch& first,
+                     const std::vector<Fetch>& fetches, MappedGpu& mapped) {
+  const auto map_piece = first.from == Memory::device ? map_slab : map_own;
   for (const Fetch& fetch : fetches) {
-    if (fetch.rank != rank || fetch.from != Memory::device || !is_on_gpu(fetch.to)) continue;
-    for (const Run& run : fetch.runs) {
-      const std::uint64_t slab = DevicePlace::slab(run.from);
-      if (const auto known = mapped.places.find(slab); known != mapped.places.end()) {
-        std::uint32_t& last = known->second.last_chunk;
-        last = std::max(last, fetch.chunk);
-        continue;
+    if (fetch.rank != first.rank || fetch.from != first.from || !is_on_gpu(fetch.to)) continue;
+    for (const Run& run : fetch.runs)
+      for (std::uint64_t at = run.from; at < run.from + run.bytes;) {
+        if (mapped.find(at) == mapped.pieces.end())
+          if (auto good = map_piece(self, keeper, at, mapped); !good) return good;
+        const auto its = mapped.find(at);
+        if (its == mapped.pieces.end()) return Error("a shim shared other memory");
+        its->second.last_chunk = std::max(its->second.last_chunk, fetch.chunk);
+        at = its->first + its->second.bytes;
       }
-      const auto share = share_of(keeper, slab);
-      if (!share) return share.error();
-      const std::uint64_t number = self.next_slab();
-      if (auto good = self.hand->map(number, share->bytes, share->fd.get()); !good)
-        return good.error();
-      mapped.places[slab] = {number, fetch.chunk};
-      mapped.is_same_gpu = mapped.is_same_gpu && share->gpu == self.hand->gpu();
-    }
   }
-  return mapped;
+  return {};
 }
 
 }  // namespace
@@ -66,11 +84,24 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
                                          : Result<Channel>(Error("it is on another host"));
   const bool is_near = near.ok(), is_to_gpu = is_on_gpu(fetch.to) && self.hand != nullptr;
   std::string why;  // it goes through host memory
-  if (near && is_to_gpu && fetch.from == Memory::device) {
-    auto mapped = map_slabs(self, *near, fetch.rank, fetches);
-    if (mapped) return from_slabs(self.hand, std::move(mapped->places), mapped->is_same_gpu);
-    why = fmt::format("state of a GPU of this node goes through host memory: {}",
-                      mapped.error().message());
+  std::string why_not_mapped;
+  if (near && is_to_gpu) {
+    MappedGpu mapped;
+    auto good = map_all(self, *near, fetch, fetches, mapped);
+    if (good) {
+      // A program's own memory goes with it.
+      if (fetch.from == Memory::program_device && !mapped.pieces.empty())
+        mapped.is_there = [keeper = std::make_shared<Channel>(std::move(*near)),
+                           at = mapped.pieces.begin()->first]() -> Result<void> {
+          const auto answer = ask_for_own(*keeper, at);
+          return answer ? Result<void>() : answer.error();
+        };
+      return from_mapped_gpu(self.hand, std::move(mapped), fetch.from);
+    }
+    for (const auto& [place, piece] : mapped.pieces)
+      static_cast<void>(self.hand->unmap(piece.slab));
+    why_not_mapped = good.error().message();
+    why = fmt::format("state of a GPU of this node goes through host memory: {}", why_not_mapped);
   }
   if (near && is_to_gpu && fetch.from == Memory::program_device && fetch.rank == plan.old_rank &&
       self.old_hand != nullptr && self.old_hand->gpu() == self.hand->gpu()) {
@@ -84,9 +115,10 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
         fmt::format("no memory is taken to copy state within a GPU: {}", fd.error().message()));
   }
   if (near && fetch.from == Memory::program_device)
-    why =
-        "state in GPU memory that programs allocated themselves goes through host memory; "
-        "without an address it would be Swell's, and stay in place where the plan lets it";
+    why = fmt::format(
+        "state in GPU memory that programs allocated themselves goes through host memory{}; "
+        "without an address it would be Swell's, and stay in place where the plan lets it",
+        is_to_gpu ? fmt::format(", as it cannot be mapped: {}", why_not_mapped) : "");
   if (!near) why = "state on GPUs goes through host memory between nodes";
   std::set<std::string> notes;
   auto through_hosts =

@@ -152,6 +152,7 @@ void Keeper::leave(Peer& peer) {
     // has not.
     is_torn_ = !peer.is_quiesced;
     step_ = peer.step;
+    if (staged_ == nullptr) release_torn();
   }
   peer.is_waiting = false;
   peer.is_done = true;
@@ -179,6 +180,8 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::decline: reply = decline(peer, message.body); break;
     case Op::device: reply = take_device(peer, message.body); break;
     case Op::gpu_memory: reply = write(gpu_memory()); break;
+    case Op::own_share: reply = take_own(peer, message); break;
+    case Op::own: return give_own(peer, message.body);
     case Op::slab: return give_slab(peer, message.body);
     case Op::declare: reply = declare(peer, message.body); break;
     case Op::adopt:

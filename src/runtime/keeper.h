@@ -18,6 +18,7 @@
 #include "runtime/intake.h"
 #include "runtime/messages.h"
 #include "runtime/migration.h"
+#include "runtime/own_share.h"
 #include "runtime/placement.h"
 #include "runtime/snapshots.h"
 #include "runtime/store.h"
@@ -99,6 +100,7 @@ class Keeper {
     pid_t pid = 0;
     std::vector<Entry> entries;        ///< as declared
     std::shared_ptr<DeviceHand> hand;  ///< where its program has tensors on a GPU
+    std::vector<OwnShare> own;         ///< how others map its own memory there, in any order
     std::unique_ptr<UcxLink> link;     ///< after `channel`: for what it reads
     std::uint64_t pair = 0;  ///< NCCL's, of the program here and one there; 0: it has no number yet
     bool has_declared = false, is_waiting = false;
@@ -136,8 +138,9 @@ class Keeper {
     bool is_secured = false;
     bool is_old_gone = false;  ///< the old epoch cannot be gone back to
     /// What the arena took before the first chunk, what the new state has more there than the old
-    /// one, the larger of both on the GPU, and what was measured beside.
-    std::uint64_t used_bytes = 0, growth_bytes = 0, larger_on_gpu = 0, extra_bytes = 0;
+    /// one, and the larger of both on the GPU.
+    std::uint64_t used_bytes = 0, growth_bytes = 0, larger_on_gpu = 0;
+    std::uint64_t extra_bytes = 0;  ///< taken beside the state; in chunks, as measured
   };
 
   Keeper(Options options, Arena arena);
@@ -156,6 +159,8 @@ class Keeper {
   Result<void> serve_read(Peer& peer, std::string_view body);
   // keeper_device.cc
   Result<std::string> take_device(Peer& peer, std::string_view body);
+  Result<std::string> take_own(Peer& peer, const Message& message);
+  Result<void> give_own(Peer& peer, std::string_view body);
   Result<void> give_slab(Peer& peer, std::string_view body);
   GpuMemory gpu_memory();
   Result<void> answer_nccl(Peer& peer, std::string_view request);
@@ -196,6 +201,7 @@ class Keeper {
   void drop_table(const std::vector<Held>& table);
   void drop_table(const std::vector<Held>& table, std::vector<Pages>& left);
   void free_later(const std::vector<Held>& table);
+  void release_torn();
   void wait_for_memory(std::unique_lock<std::mutex>& lock) const;
   void wait_while_held(Options::Hold hold, const std::function<bool()>& is_off) const;
   // keeper_abort.cc

@@ -18,6 +18,7 @@ void Keeper::drop_staged() {
   if (staged->program != nullptr) refuse_waiting(*staged->program);
   if (staged->is_old_gone) lose_state();
   else settle_programs(false);
+  release_torn();
   changed_.notify_all();
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Of the keeper: memory of GPUs, which programs take and map, and whose descriptors it holds.
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "runtime/keeper.h"
@@ -31,6 +32,46 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   peer.hand =
       std::make_shared<DeviceHand>(peer.channel, arena_, *staging, std::move(gpu), granularity);
   return Writer().put(*staging).put(DeviceHand::kStaging).take();
+}
+
+/// A program says how others map what it has allocated on its GPU itself.
+Result<std::string> Keeper::take_own(Peer& peer, const Message& message) {
+  auto share = read_own_share(message.body, message.fd);
+  if (!share) return share.error();
+  std::lock_guard lock(mutex_);
+  if (!peer.is_unix || peer.hand == nullptr || peer.has_declared)
+    return Error("a program names its own memory after its GPU, before it declares its tensors");
+  if (peer.own.size() == OwnShare::kMost)
+    return Error(
+        fmt::format("a program's own GPU memory is in more than {} pieces", OwnShare::kMost));
+  peer.own.push_back(std::move(*share));
+  return std::string();
+}
+
+/// Passes what the program that trains here has allocated at an address to another shim of this
+/// node, or to this one itself.
+Result<void> Keeper::give_own(Peer& peer, std::string_view body) {
+  Reader reader(body);
+  const auto at = reader.get<std::uint64_t>();
+  std::string why = "the program that had the GPU memory is gone", answer;
+  std::shared_ptr<const Descriptor> fd;
+  {
+    std::lock_guard lock(mutex_);
+    if (reader.done() && peer.is_unix && program_ != nullptr && program_->hand != nullptr &&
+        !program_->channel.has_left()) {
+      const auto& own = program_->own;
+      const auto its = std::find_if(own.begin(), own.end(),
+                                    [&](const OwnShare& share) { return share.has(at); });
+      if (its == own.end()) {
+        why = "the driver does not share it";
+      } else {
+        fd = its->fd;
+        answer = Writer().text(program_->hand->gpu()).text(write(*its)).take();
+      }
+    }
+  }
+  if (!answer.empty()) return peer.channel.send(kDoneOp, answer, fd != nullptr ? fd->get() : -1);
+  return peer.channel.send(kRefusedOp, Writer().text(why).take());
 }
 
 /// Passes a slab to another shim of this node, or to this one itself.

@@ -18,6 +18,13 @@ void Keeper::drop_table(const std::vector<Held>& table, std::vector<Pages>& left
     else if (held.memory == Memory::arena) store_.drop(held.at, held.bytes(), left);
 }
 
+/// Frees the GPU where the program that trained ended within a step: its state is of no use, and
+/// programs that start anew want the GPU before they begin. REQUIRES: locked; nothing is staged.
+void Keeper::release_torn() {
+  if (program_ != nullptr || !is_torn_) return;
+  for (const SlabOf& slab : store_.slabs().held()) store_.slabs().release(slab.slab);
+}
+
 /// Gives the memory of the epoch before back by a thread: gigabytes take seconds, for which the
 /// training need not wait. Without a thread it goes back at once. REQUIRES: locked;
 /// wait_for_memory() since the last one.

@@ -243,12 +243,21 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   }
   Result<void> good;
   if (plan.new_rank >= 0) good = place_all(plan, from, to, moves, store_, placement);
-  // What is held beyond the larger of both epochs' states: that a rank's state grows is no extra.
+  // What is held beyond the larger of both epochs' states: that a rank's state grows is not extra.
   const std::uint64_t held = kept_bytes_of(table_), next = kept_bytes_of(placement.table);
-  const std::uint64_t in_arena = kept_bytes_of(table_, false);
-  staged_->growth_bytes = std::max(in_arena, kept_bytes_of(placement.table, false)) - in_arena;
+  const std::uint64_t in_arena = kept_bytes_of(table_, false),
+                      next_in_arena = kept_bytes_of(placement.table, false);
+  staged_->growth_bytes = std::max(in_arena, next_in_arena) - in_arena;
   if (staged_->chunks == 0) {
-    placement.extra_bytes = held + placement.fresh_bytes - std::max(held, next);
+    placement.extra_bytes = staged_->extra_bytes =
+        held + placement.fresh_bytes - std::max(held, next);
+    // Without snapshots there is no other way, in chunks: what a GPU has free is the bound there.
+    if (staged_->program != nullptr && !staged_->program->takes_snapshots) {
+      std::uint64_t on_gpu = 0;
+      for (const SlabSize& slab : placement.fresh_slabs) on_gpu += slab.bytes;
+      placement.extra_bytes =
+          in_arena + placement.fresh_bytes - on_gpu - std::max(in_arena, next_in_arena);
+    }
     if (good.ok() && placement.extra_bytes > plan.max_extra_bytes) {
       const std::uint64_t needed = placement.extra_bytes;
       unstage();
@@ -345,6 +354,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   if (staged->chunks == 0) {
     moved =
         staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, watch);
+    if (moved.ok()) moved->extra_bytes = staged->extra_bytes + staged->intake->extra_bytes();
   } else if (auto its = begin_chunk(*staged); its.ok()) {
     if (chunk > 0) wait_at(Hold::chunk);
     moved = staged->intake->fetch_all(*its, new_program, staged->prepare.verify, watch);

@@ -31,6 +31,7 @@ enum class Op : std::uint16_t {
   decline = 35,  ///< {why text[, needed u64, free u64]}, after it was told to prepare: it will not
                  ///< train on there -> {}
   device = 9,    ///< {its GPU text, granularity u64}, before it declares tensors on that -> {}
+  own_share = 41,  ///< {OwnShare}, and its descriptor where it has one, after its GPU -> {}
   task_done = 28,  ///< of a DeviceTask: {1: done u8, why not text}, and a descriptor; no answer
   // The coordinator asks a shim.
   status = 10,      ///< {} -> Status
@@ -54,6 +55,8 @@ enum class Op : std::uint16_t {
   // Another shim asks.
   keep = 25,   ///< Kept -> once it is fetched: {}
   arena = 20,  ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
+  own = 42,    ///< {address u64} -> {its GPU text, OwnShare of its program's that has it}, and its
+               ///< descriptor where it has one; Unix sockets alone
   slab = 27,  ///< {number u64} -> {its GPU text, bytes u64}, and its descriptor; Unix sockets alone
   read = kReadOp,  ///< runs -> their bytes
   ucx = 26,        ///< {address of UCX} -> {tag u64, address}: then bytes go there; docs/runtime.md

@@ -29,6 +29,7 @@ static_assert(sizeof(Config) == 24 && offsetof(Config, blocking) == 16);
 using GetVersion = Status (*)(int*);
 using GetErrorString = const char* (*)(Status);
 using GetUniqueId = Status (*)(UniqueId*);
+using CommInitRank = Status (*)(void**, int, UniqueId, int);
 using CommInitRankConfig = Status (*)(void**, int, UniqueId, int, Config*);
 using CommGetAsyncError = Status (*)(void*, Status*);
 using CommAbort = Status (*)(void*);

@@ -99,9 +99,10 @@ Result<void> Session::add(Entry entry) {
   return {};
 }
 
-Result<Message> Session::ask_shim(Op op, std::string_view body, Deadline deadline) {
+Result<Message> Session::ask_shim(Op op, std::string_view body, Deadline deadline, int fd) {
   is_lost_ = true;
-  if (auto sent = channel_.send(static_cast<std::uint16_t>(op), body); !sent) return sent.error();
+  if (auto sent = channel_.send(static_cast<std::uint16_t>(op), body, fd); !sent)
+    return sent.error();
   return take_answer(deadline);
 }
 
@@ -247,8 +248,13 @@ Result<Session::Action> Session::step(std::uint64_t step) {
 }
 
 bool Session::take_beside() noexcept {
-  const std::uint64_t beside = arena_ ? page().beside.load(std::memory_order_relaxed) : 0;
-  return beside > std::exchange(seen_beside_, beside);
+  if (!arena_) return false;
+  const std::uint64_t beside = page().beside.load(std::memory_order_relaxed),
+                      stop_at = page().stop_at.load(std::memory_order_relaxed);
+  const bool begins = beside > std::exchange(seen_beside_, beside);
+  const bool stops = stop_at != 0 && stop_at != seen_stop_ && last_step_ + 1 >= stop_at;
+  if (stops) seen_stop_ = stop_at;
+  return begins || stops;
 }
 
 }  // namespace swell::runtime

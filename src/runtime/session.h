@@ -75,7 +75,8 @@ class Session {
   Result<void> report(const profiler::RankProfile& profile);
   /// Whether that was stable, and has been reported.
   bool has_stable_profile() const noexcept { return profiler_.is_stable(); }
-  /// Whether a program of another epoch begins here beside this one: once for each epoch.
+  /// Whether a program of another epoch begins here beside this one, or takes over at the coming
+  /// step: once for each.
   bool take_beside() noexcept;
   std::uint64_t last_step() const noexcept { return last_step_; }
   /// Whether the connection to the shim has ended, rather than been answered by a refusal.
@@ -85,12 +86,14 @@ class Session {
   Session() = default;
   Result<void> adopt_alone();
   Result<void> tell_device();
+  Result<void> tell_own();
   Result<void> await_in_thread();
   Result<Message> receive_answer(Deadline deadline);
   Result<void> check_places(const Adopted& adopted) const;
   Result<void> observe(std::uint64_t step);
   Result<Message> take_answer(Deadline deadline);
-  Result<Message> ask_shim(Op op, std::string_view body, Deadline deadline = Deadline::max());
+  Result<Message> ask_shim(Op op, std::string_view body, Deadline deadline = Deadline::max(),
+                           int fd = -1);
   ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
 
   Channel channel_;  ///< closed where the session is alone
@@ -109,7 +112,7 @@ class Session {
   std::uint64_t last_step_ = 0, snapshot_every_ = 0;
   std::string socket_;
   bool stays_ = false, is_next_ = false, has_offered_ = false;
-  std::uint64_t seen_beside_ = 0;
+  std::uint64_t seen_beside_ = 0, seen_stop_ = 0;
   std::uint64_t seen_next_ = 0;  ///< the last epoch that step() said to prepare for
   std::map<std::string, std::string> variables_;
   bool is_lost_ = false;

@@ -42,6 +42,20 @@ Result<void> Session::tell_device() {
   const auto staging = reader.get<std::uint64_t>(), bytes = reader.get<std::uint64_t>();
   if (reader.done() && bytes > 0 && arena_->has(staging, bytes))
     device_->stage_in({arena_->data() + staging, bytes});
+  return tell_own();
+}
+
+/// Tells the shim how other programs map what this one has allocated on its GPU. Where they cannot,
+/// or the shim is of an earlier version, it is copied by way of this program.
+Result<void> Session::tell_own() {
+  if (!device_->has_own()) return {};
+  const auto shares = device_->own_shares();
+  if (!shares) return {};
+  for (const OwnShare& share : *shares) {
+    const auto told = ask_shim(Op::own_share, write(share), within(std::chrono::seconds(10)),
+                               share.fd != nullptr ? share.fd->get() : -1);
+    if (!told) return is_lost_ ? Result<void>(told.error()) : Result<void>();
+  }
   return {};
 }
 

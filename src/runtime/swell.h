@@ -364,11 +364,12 @@ int swell_address(swell_session_t* session, const char* name, int index, void** 
 int swell_step(swell_session_t* session, uint64_t step);
 
 /**
- * Whether a program of another epoch begins on this rank's node and GPU, beside this one. Asked at
- * step boundaries, it costs a load. That program takes its memory before this one stops: give back
- * what you hold of the GPU and do not use (torch.cuda.empty_cache()).
+ * Whether a program of another epoch begins on this rank's node and GPU, beside this one, or takes
+ * over at the coming step. Asked before swell_step(), it costs two loads. That program takes memory
+ * before this one has ended: give back what you hold of the GPU and do not use
+ * (torch.cuda.empty_cache()).
  *
- * @return 1 once for each such epoch, else 0; or -EAGAIN (before swell_adopt()).
+ * @return 1 once for each such beginning and step, else 0; or -EAGAIN (before swell_adopt()).
  */
 int swell_make_room(swell_session_t* session);
 

@@ -30,7 +30,7 @@ struct Experiment {
   std::string base = "fifo";  ///< queue order under policies that lend
   bool backfill = true;
   bool fixed_decision_time = false;
-  bool remaining_known = false;
+  double remaining_known = 0;   ///< Setup::remaining_known
   bool profiled_before = true;  ///< Setup::profiled_before
   double prediction_error = 0;
   Reporting reporting;                                  ///< Setup::reporting

@@ -28,19 +28,23 @@ double mean(const std::vector<double>& values) {
 
 struct PerSeed {
   std::vector<double> jct, wjct, p50, p99, makespan, utilization, queue, queue_rigid, delay, moves,
-      lost, error, memory, migrations, given_back, slower;
+      lost, error, memory, migrations, given_back, slower, kept;
 };
 
 void add(PerSeed& all, const Outcome& outcome, const Outcome& fifo) {
   std::vector<double> jct, queue, queue_rigid;
   double weighted = 0, weights = 0, delay = 0;
-  int slower = 0;
+  int slower = 0, kept = 0, with_deadline = 0;
   for (std::size_t i = 0; i < outcome.jobs.size(); ++i) {
     const JobOutcome& job = outcome.jobs[i];
     jct.push_back(job.jct_s());
     queue.push_back(job.waited_s);
     if (!job.elastic) queue_rigid.push_back(job.waited_s);
     if (job.basic_s > 0 && job.end_s - job.start_s > kSlower * job.basic_s) ++slower;
+    if (job.deadline_s > 0) {
+      ++with_deadline;
+      if (job.end_s <= job.deadline_s) ++kept;
+    }
     weighted += job.basic_gpus * job.jct_s();
     weights += job.basic_gpus;
     delay = std::max(delay, job.end_s - fifo.jobs[i].end_s);
@@ -61,6 +65,7 @@ void add(PerSeed& all, const Outcome& outcome, const Outcome& fifo) {
   all.migrations.push_back(outcome.migrations);
   all.given_back.push_back(outcome.given_back);
   all.slower.push_back(slower);
+  all.kept.push_back(with_deadline > 0 ? static_cast<double>(kept) / with_deadline : 0);
   all.error.push_back(mean(outcome.prediction_errors));
 }
 
@@ -129,6 +134,7 @@ Metrics measure(const std::vector<const Outcome*>& outcomes,
   metrics.migrations = estimate(all.migrations);
   metrics.given_back = estimate(all.given_back);
   metrics.slower_than_basic = estimate(all.slower);
+  metrics.deadlines_kept = estimate(all.kept);
   metrics.decisions = static_cast<int>(decisions.size());
   metrics.decision_p50_s = quantile(decisions, 0.5);
   metrics.decision_p90_s = quantile(decisions, 0.9);
@@ -156,6 +162,7 @@ Json to_json(const Metrics& metrics, bool with_decision_times) {
       {"migrations", &metrics.migrations},
       {"given_back", &metrics.given_back},
       {"slower_than_basic", &metrics.slower_than_basic},
+      {"deadlines_kept", &metrics.deadlines_kept},
   };
   for (const auto& [name, value] : estimates) {
     json.set(name, value->mean);

@@ -48,6 +48,7 @@ struct Metrics {
   Estimate out_of_memory, migrations, given_back;  ///< see Outcome
   /// Jobs that took over kSlower times as long, from start to end, as on their basic demand.
   Estimate slower_than_basic;
+  Estimate deadlines_kept;  ///< share of the jobs with a deadline; 0 where none has one
   /// Quantiles of the time that a decision takes, over all seeds.
   double decision_p50_s = 0, decision_p90_s = 0, decision_p99_s = 0, decision_max_s = 0;
   int decisions = 0;

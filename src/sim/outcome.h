@@ -20,6 +20,7 @@ struct JobOutcome {
   bool consents = false;  ///< was submitted for fewer GPUs
   /// Its training time on the basic demand that it was submitted with; 0: not known.
   double basic_s = 0;
+  double deadline_s = 0;  ///< JobSpec::deadline_s
   double jct_s() const noexcept { return end_s - submit_s; }
 };
 

@@ -57,7 +57,8 @@ enum Purpose : std::uint64_t {
   kTests,
   kStragglers,
   kConsent,
-  kLies
+  kLies,
+  kDeadlines
 };
 
 }  // namespace swell::sim

@@ -56,4 +56,17 @@ std::string jobs_text(const Results& results, const Experiment& experiment) {
                                           count_of(results.jobs, "job"), all, fmt::join(why, "; "));
 }
 
+std::string redeployment_text(const Experiment& experiment) {
+  if (!experiment.redeployment)
+    return "changes of plan cost what a model of Suika's published figures says: Swell's own were not "
+           "measured on GPUs yet; --redeployment live or restart uses those measured on processes "
+           "of one host";
+  const char* way =
+      *experiment.redeployment == redeploy::Measured::live ? "live switches" : "restarts";
+  return fmt::format(
+      "changes of plan cost what {} took on processes of one host (docs/frameworks.md) under "
+      "policies that slurmctld runs, and what a model of Suika's published figures says under others",
+      way);
+}
+
 }  // namespace swell::sim

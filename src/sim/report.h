@@ -19,6 +19,9 @@ std::string results_csv(const Results& results);
 /// of them: "10 of 400 jobs of the trace (--trace-gpus 2490: ...)".
 std::string jobs_text(const Results& results, const Experiment& experiment);
 
+/// Returns a sentence that says which costs of changes of plan were used, and their source.
+std::string redeployment_text(const Experiment& experiment);
+
 /// Results as a self-contained HTML page that compares policies in drawings. Drawings of a single
 /// run show the first seed.
 std::string results_html(const Results& results, const Experiment& experiment);

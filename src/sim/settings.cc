@@ -3,8 +3,11 @@
 
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <optional>
 
 #include "core/number.h"
+#include "core/policy/objective.h"
 
 namespace swell::sim {
 
@@ -14,8 +17,15 @@ Result<Settings> read_settings(const std::vector<std::string>& words) {
     const std::size_t dot = word.find('.'), equal = word.find('=');
     const bool has_names =
         dot != std::string::npos && equal != std::string::npos && dot > 0 && dot + 1 < equal;
-    const auto value =
-        has_names ? read_number<double>(std::string_view(word).substr(equal + 1)) : std::nullopt;
+    const std::string_view given = has_names ? std::string_view(word).substr(equal + 1) : "";
+    std::optional<double> value = has_names ? read_number<double>(given) : std::nullopt;
+    if (has_names && word.substr(dot + 1, equal - dot - 1) == "objective") {
+      const auto objective = policy::objective_named(given);
+      if (!objective)
+        return Error(fmt::format("there is no objective \"{}\"; there are: {}", given,
+                                 fmt::join(policy::kObjectiveNames, ", ")));
+      value = static_cast<double>(*objective);
+    }
     if (!value || !std::isfinite(*value))
       return Error(
           fmt::format("\"{}\" is not POLICY.PARAMETER=NUMBER, such as rubick.queueing=100", word));

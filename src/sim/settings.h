@@ -13,8 +13,8 @@ namespace swell::sim {
 /// Parameters by the policy that they are for.
 using Settings = std::map<std::string, policy::Parameters>;
 
-/// Reads words such as "rubick.queueing=100"; the error names one that is none. Of a parameter that
-/// is given twice the last holds.
+/// Reads words such as "rubick.queueing=100" and "swell.objective=fairness"; the error names the
+/// first that cannot be read. Where a parameter is given twice the last one holds.
 Result<Settings> read_settings(const std::vector<std::string>& words);
 
 /// Puts into `setup` what a simulation has a parameter of its own for (growth-interval,

@@ -55,6 +55,7 @@ State::State(const Setup& its_setup)
     Job& job = jobs.emplace_back(spec, fewer ? *traced.least : traced, cluster, setup.seed);
     job.outcome = {spec.id, spec.type, traced.gpus, spec.elastic, spec.submit_s};
     job.outcome.consents = fewer;
+    job.outcome.deadline_s = spec.deadline_s;
     const plan::Layout plan = first_plan(spec, traced, cluster);
     job.wanted_gpus = traced.gpus;
     job.limit_s = spec.limit_s;

@@ -126,7 +126,7 @@ struct Setup {
   bool backfill = true;
   std::uint64_t seed = 0;
   bool fixed_decision_time = false;
-  bool remaining_known = false;  ///< policies see how much each job has left to do
+  double remaining_known = 0;  ///< share of the jobs of which policies see what is left to do
   /// Policies that replace the base scheduler know each job's profile when it is submitted, for
   /// nothing, as published; else ten iterations after its start, as those that lend.
   bool profiled_before = true;

@@ -30,11 +30,14 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
     if (job.basic_seen) training->measured_basic = measured(job.basic_plan);
   }
   training->max_gpus_so_far = job.max_gpus_so_far;
-  if (state.setup.remaining_known) {
-    const double left = std::max(0.0, job.left - (state.now_s - job.since_s) * job.rate);
-    training->remaining_samples = left * job.type.model->global_batch;
-  }
   return training;
+}
+
+double remaining_samples(const State& state, const Job& job) {
+  // The same jobs under every policy.
+  if (job.spec.id * 37 % 100 >= 100 * state.setup.remaining_known) return -1;
+  return std::max(0.0, job.left - (state.now_s - job.since_s) * job.rate) *
+         job.type.model->global_batch;
 }
 
 /// Whether what the job is lent beyond what it wanted waits for its profile, in slurmctld.
@@ -96,6 +99,8 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   // slurmctld knows nothing of a training but its profile.
   if (profiled || state.slurmctld() == policy::SimulationTraits::Slurmctld::none)
     view.training = training_of(state, job, policy::allocations_of(view, &state.cluster));
+  view.remaining_samples = remaining_samples(state, job);
+  if (job.spec.deadline_s > 0) view.deadline_s = job.spec.deadline_s;
   view.submitted_s = job.spec.submit_s;
   view.started_s = job.started_s;
   view.reconfigured_s = job.reconfigured_s;

@@ -139,7 +139,8 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
 
   Workload workload{types, {}};
   double mapped = 0;
-  Random models{seed, kModels}, limits{seed, kLimits}, consents{seed, kConsent};
+  Random models{seed, kModels}, limits{seed, kLimits}, consents{seed, kConsent},
+      deadlines{seed, kDeadlines};
   for (const TraceJob& job : trace) {
     JobSpec spec;
     spec.id = static_cast<std::uint32_t>(workload.jobs.size() + 1);
@@ -147,6 +148,8 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
     spec.elastic = models.uniform() >= options.rigid_share;
     // Drawn for rigid jobs too: the same jobs consent whatever the share of rigid ones.
     spec.consents = consents.uniform() < options.consent_share && spec.elastic;
+    const double times = deadlines.between(options.soonest, options.latest);
+    if (deadlines.uniform() < options.deadline_share && spec.elastic) spec.deadline_s = times;
     spec.submit_s = job.submit_s / options.intensity;
     spec.basic_s = job.duration_s;
     spec.account = job.account;
@@ -159,6 +162,7 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
     spec.submit_s -= first;
     spec.basic_s = std::max(kShortest_s, spec.basic_s * offered / mapped);
     spec.limit_s *= spec.basic_s;
+    if (spec.deadline_s > 0) spec.deadline_s = spec.submit_s + spec.deadline_s * spec.basic_s;
   }
   if (options.max_jobs > 0 && workload.jobs.size() > static_cast<std::size_t>(options.max_jobs))
     workload.jobs.resize(static_cast<std::size_t>(options.max_jobs));

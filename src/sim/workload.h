@@ -39,6 +39,7 @@ struct JobSpec {
   double limit_s = 0;  ///< its Slurm time limit
   bool elastic = true;
   bool consents = false;  ///< to be submitted for the GPUs of JobType::least
+  double deadline_s = 0;  ///< when its user wants it to have ended; 0: it has no deadline
   std::string account;    ///< TraceJob::account
 };
 
@@ -63,7 +64,11 @@ struct WorkloadOptions {
   double cap_hours = 0;      ///< limit to which longer jobs are cut; 0: none
   double rigid_share = 0;    ///< share of jobs that are not elastic
   double consent_share = 0;  ///< share of elastic jobs that consent to fewer GPUs
-  int max_jobs = 0;          ///< 0: as many as the load asks for
+  /// Elastic jobs have a deadline, from their submission on this many times their time on their
+  /// basic demand: drawn for each job between the two. 0: they have none.
+  double soonest = 0, latest = 0;
+  double deadline_share = 1;  ///< share of elastic jobs that have one
+  int max_jobs = 0;           ///< 0: as many as the load asks for
   /// GPUs of the cluster that the trace is from; the default is Philly's.
   double trace_gpus = 2490;
   bool sample = true;  ///< false: uses every job of the trace, with unchanged GPU-time

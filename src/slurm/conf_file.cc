@@ -5,9 +5,11 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <sstream>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace swell::slurm {
@@ -30,40 +32,85 @@ void add_host(const std::string& value, SlurmConf& conf) {
       open == std::string::npos ? name : value.substr(open + 1, value.find(')') - open - 1));
 }
 
+constexpr std::string_view kBlanks = " \t";
+
+void skip_blanks(std::string_view& text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+}
+
+/// The word at the beginning of the text, which loses it.
+std::string take_word(std::string_view& text) {
+  const std::string word(text.substr(0, text.find_first_of(kBlanks)));
+  text.remove_prefix(word.size());
+  return word;
+}
+
+/// The file that an Include names; nothing: the line is none.
+std::optional<std::string> included(std::string_view line) {
+  skip_blanks(line);
+  if (lower(take_word(line)) != "include") return std::nullopt;
+  skip_blanks(line);
+  return take_word(line);
+}
+
 Result<void> read_file(const std::string& path, SlurmConf& conf, int depth) {
+  // A FIFO would be waited for, and a device has no end.
+  std::error_code missing;
+  if (std::filesystem::exists(path, missing) && !std::filesystem::is_regular_file(path, missing))
+    return Error(fmt::format("{}: it is not a file; SLURM_CONF must name slurm.conf", path));
   std::ifstream in(path);
   if (!in) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
   std::string line;
   for (std::string part; std::getline(in, part);) {
+    if (part.ends_with('\r')) part.pop_back();
     part = part.substr(0, part.find('#'));
     if (part.ends_with('\\')) {
       line += part.substr(0, part.size() - 1);
       continue;
     }
-    line += part;
-    std::istringstream words(std::exchange(line, std::string()));
-    std::string first;
-    if (!(words >> first)) continue;
-    if (lower(first) == "include") {
-      std::string other;
-      words >> other;
-      if (!other.starts_with('/')) other = path.substr(0, path.rfind('/') + 1) + other;
-      if (depth == 0) return Error(fmt::format("{}: included too deep", other));
-      if (Result<void> read = read_file(other, conf, depth - 1); !read) return read;
+    const std::string whole = std::exchange(line, std::string()) + part;
+    std::string_view rest = whole;
+    if (const auto other = included(rest)) {
+      const std::string named =
+          other->starts_with('/') ? *other : path.substr(0, path.rfind('/') + 1) + *other;
+      if (depth == 0) return Error(fmt::format("{}: included too deep", named));
+      if (Result<void> read = read_file(named, conf, depth - 1); !read) return read;
       continue;
     }
-    const std::size_t equals = first.find('=');
-    if (equals == std::string::npos) continue;
-    const std::string key = lower(first.substr(0, equals));
-    if (key == "nodename" || key == "partitionname" || key == "downnodes" || key == "nodeset")
-      continue;
-    if (key == "slurmctldhost") add_host(first.substr(equals + 1), conf);
-    else conf.values[key] = first.substr(equals + 1);
+    while (auto setting = next_setting(rest)) {
+      const std::string key = lower(setting->key);
+      // The rest of such a line is about those nodes alone.
+      if (key == "nodename" || key == "partitionname" || key == "downnodes" || key == "nodeset")
+        break;
+      if (key == "slurmctldhost") add_host(setting->value, conf);
+      else conf.values[key] = std::move(setting->value);
+    }
   }
   return {};
 }
 
 }  // namespace
+
+std::optional<Setting> next_setting(std::string_view& line) {
+  skip_blanks(line);
+  Setting setting;
+  const std::size_t end = line.find_first_of(" \t=");
+  if (end == line.npos) return std::nullopt;
+  setting.key = line.substr(0, end);
+  line.remove_prefix(end);
+  skip_blanks(line);
+  if (!line.starts_with('=')) return std::nullopt;
+  line.remove_prefix(1);
+  skip_blanks(line);
+  const std::size_t closed = line.starts_with('"') ? line.find('"', 1) : line.npos;
+  if (closed == line.npos) {
+    setting.value = take_word(line);
+  } else {
+    setting.value = line.substr(1, closed - 1);
+    line.remove_prefix(closed + 1);
+  }
+  return setting;
+}
 
 const std::string* SlurmConf::find(const std::string& key) const {
   const auto found = values.find(lower(key));

@@ -174,6 +174,7 @@ JobRecord convert(const job_info_t& info) {
   job.start_time = info.start_time;
   job.end_time = info.end_time;
   job.preempt_time = info.preempt_time;
+  job.deadline = info.deadline;
   job.time_limit_min = minutes(info.time_limit);
   if (job.phase == JobPhase::pending) {
     job.waiting = waiting_of(info);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <sys/stat.h>
 
+#include "slurm/conf_file.h"
 #include "slurm/live_slurm.h"
 #include "slurm/loaded.h"
 #include "slurm/versions.h"
@@ -57,8 +59,10 @@ std::size_t print_of(const FabricFiles& files) {
 
 /// Text of a file; nothing where there is no such file.
 std::optional<std::string> text_of(const std::string& path) {
+  std::error_code missing;
+  if (!std::filesystem::is_regular_file(path, missing)) return std::nullopt;
   std::ifstream in(path, std::ios::binary);
-  if (path.empty() || !in) return std::nullopt;
+  if (!in) return std::nullopt;
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
@@ -105,20 +109,19 @@ Result<FabricFiles> find_fabric_files() {
 
 bool devices_apart(std::string_view task_plugin, std::string_view cgroup_conf) {
   if (task_plugin.find("task/cgroup") == std::string_view::npos) return false;
-  const auto plain = [](std::string_view line) {
-    std::string text;
-    for (const char each : line.substr(0, line.find('#')))
-      if (std::isspace(static_cast<unsigned char>(each)) == 0)
-        text += static_cast<char>(std::tolower(static_cast<unsigned char>(each)));
+  const auto lower = [](std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char each) { return std::tolower(each); });
     return text;
   };
   bool apart = false;
   while (!cgroup_conf.empty()) {
-    const std::string_view line = cgroup_conf.substr(0, cgroup_conf.find('\n'));
+    std::string_view line = cgroup_conf.substr(0, cgroup_conf.find('\n'));
     cgroup_conf.remove_prefix(std::min(line.size() + 1, cgroup_conf.size()));
-    constexpr std::string_view key = "constraindevices=";
-    if (const std::string text = plain(line); text.starts_with(key)) {
-      const std::string value = text.substr(key.size());
+    line = line.substr(0, line.find_first_of("#\r"));
+    while (const auto setting = next_setting(line)) {
+      if (lower(setting->key) != "constraindevices") continue;
+      const std::string value = lower(setting->value);
       apart = value == "yes" || value == "up" || value == "true" || value == "1";
     }
   }

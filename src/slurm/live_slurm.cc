@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <config.h>
+
 #include "slurm/live_slurm.h"
 
 #include <cerrno>
@@ -25,6 +27,15 @@ constexpr auto kAssociationsKept = std::chrono::seconds(15);
 std::string text(const char* value) { return value != nullptr ? value : ""; }
 
 Error failure(const char* what) { return Error(fmt::format("{}: {}", what, slurm_reason(errno))); }
+
+/// Whether slurmctld refuses a change now that it takes later: it is no controller at the moment,
+/// or slurmdbd has not told it its number of the job, for which older versions wait.
+bool is_taken_later(int error) {
+#if HAVE_DECL_ESLURM_JOB_SETTING_DB_INX
+  if (error == ESLURM_JOB_SETTING_DB_INX) return true;
+#endif
+  return error == ESLURM_IN_STANDBY_MODE;
+}
 
 /// How often limits of QOS are looked up anew.
 constexpr auto kQosKept = std::chrono::seconds(60);
@@ -78,12 +89,13 @@ class LiveSlurm final : public SlurmApi {
     return failure("slurm_notify_job").while_doing(fmt::format("telling job {} a line", job));
   }
 
-  Result<void> set_admin_comment(JobId job, const std::string& comment) override {
+  Result<bool> set_admin_comment(JobId job, const std::string& comment) override {
     job_desc_msg_t update;
     slurm_init_job_desc_msg(&update);
     set_job_id(update, job);
     update.admin_comment = const_cast<char*>(comment.c_str());
-    if (slurm_update_job(&update) == SLURM_SUCCESS) return {};
+    if (slurm_update_job(&update) == SLURM_SUCCESS) return true;
+    if (is_taken_later(errno)) return false;
     return failure("slurm_update_job")
         .while_doing(fmt::format("writing AdminComment of job {}", job));
   }

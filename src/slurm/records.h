@@ -52,6 +52,7 @@ struct JobRecord {
   int cpus = 0;                     ///< asked for (while pending) or held
   std::int64_t memory_mib = 0;      ///< held in all; 0 where Slurm does not say
   std::time_t submit_time = 0, start_time = 0, end_time = 0, preempt_time = 0;
+  std::time_t deadline = 0;          ///< of --deadline; 0: none
   std::uint32_t time_limit_min = 0;  ///< 0: none
   bool has_script = false;           ///< submitted with sbatch
   bool in_array = false;             ///< an array, or a task of one

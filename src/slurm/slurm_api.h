@@ -27,7 +27,9 @@ class SlurmApi {
   virtual Result<void> cancel(JobId job) = 0;
   /// Writes a line to the standard error of a job's script, or to whoever waits for its step.
   virtual Result<void> tell(JobId job, const std::string& line) = 0;
-  virtual Result<void> set_admin_comment(JobId job, const std::string& text) = 0;
+  /// False: slurmctld cannot take it yet, for a reason that passes by itself; it may have taken 5 s
+  /// to say so.
+  virtual Result<bool> set_admin_comment(JobId job, const std::string& text) = 0;
 };
 
 }  // namespace swell::slurm

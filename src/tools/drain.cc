@@ -9,7 +9,6 @@
 #include <memory>
 #include <sys/stat.h>
 #include <thread>
-#include <unistd.h>
 
 #include "control/swell_conf.h"
 #include "control/tag.h"
@@ -33,24 +32,6 @@ struct Options {
   bool undo = false, no_wait = false;
   int timeout_s = 600;
 };
-
-Error failed(const std::string& path) {
-  return Error(fmt::format("{}: {}", path, std::strerror(errno)));
-}
-
-/// Replaces the file atomically; owner and mode stay.
-Result<void> replace_file(const std::string& path, const std::string& text) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return failed(path);
-  const std::string fresh = path + ".new";
-  if (const Result<void> written = write_file(fresh, text); !written) return written;
-  const bool kept = chmod(fresh.c_str(), status.st_mode & 07777) == 0 &&
-                    chown(fresh.c_str(), status.st_uid, status.st_gid) == 0;
-  if (kept && rename(fresh.c_str(), path.c_str()) == 0) return {};
-  Error error = failed(path);
-  unlink(fresh.c_str());
-  return error;
-}
 
 /// Companions that hold GPUs, from Slurm's own records.
 Result<std::vector<slurm::JobId>> companions(slurm::SlurmApi& slurm) {
@@ -99,12 +80,16 @@ Result<void> drain(const Options& options) {
   if (!text) return text.error().while_doing("run this on slurmctld's host");
   const auto conf = control::SwellConf::parse(*text);
   if (!conf) return conf.error().while_doing(path);
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    return Error(fmt::format("{}: {}", path, std::strerror(errno)));
   const char* wanted = options.undo ? "yes" : "drain";
   if (conf->enabled && conf->draining == !options.undo)
     say("{} has Elasticity={} already\n", path, wanted);
   else if (!conf->enabled && !options.undo)
     say("{} has Elasticity=no, which lends nothing\n", path);
-  else if (const Result<void> done = replace_file(path, control::with_elasticity(*text, wanted));
+  else if (const Result<void> done =
+               replace_file(path, control::with_elasticity(*text, wanted), &status);
            !done)
     return done.error().while_doing("run this as root on slurmctld's host");
   if (options.undo) {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell exporter: what the controller counts, for Prometheus.
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fmt/format.h>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +11,7 @@
 #include "control/socket.h"
 #include "tools/commands.h"
 #include "tools/controller_client.h"
+#include "tools/files.h"
 #include "tools/http_server.h"
 #include "tools/job_rows.h"
 #include "tools/live_snapshot.h"
@@ -77,21 +75,12 @@ int failed(const std::string& what) {
   return 1;
 }
 
-/// Writes beside it and renames: node_exporter never sees half a file.
-bool write_file(const std::string& path, const std::string& text) {
-  const std::string fresh = path + ".new";
-  {
-    std::ofstream out(fresh, std::ios::trunc);
-    out << text << std::flush;
-    if (!out) return false;
-  }
-  return std::rename(fresh.c_str(), path.c_str()) == 0;
-}
-
 int write_files(ControllerClient& controller, const Options& options) {
   for (;;) {
-    if (!write_file(options.text_file, collect(controller, options, MetricsFormat::prometheus)))
-      return failed(fmt::format("{}: {}", options.text_file, std::strerror(errno)));
+    // node_exporter never sees half a file.
+    const Result<void> written =
+        replace_file(options.text_file, collect(controller, options, MetricsFormat::prometheus));
+    if (!written) return failed(written.error().message());
     if (options.once) return 0;
     sleep(static_cast<unsigned>(options.interval_s));
   }

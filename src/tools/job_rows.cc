@@ -56,6 +56,8 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.epoch = count(tag, "epoch");
   row.workers = count(tag, "workers");
   row.companions = control::companions_from(tag.get("companions"));
+  row.deadline = tag.get("deadline");
+  std::replace(row.deadline.begin(), row.deadline.end(), '_', ' ');
   row.no_growth = tag.get("no_growth");
   std::replace(row.no_growth.begin(), row.no_growth.end(), '_', ' ');
   const auto words = [&tag](const char* key) {
@@ -187,6 +189,8 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
       text += line_of("Job {} asked for {} and consented to run with {}\n", row.id,
                       count_of(row.wanted_gpus, "GPU"), row.basic_gpus);
   for (const JobRow& row : rows)
+    if (!row.deadline.empty()) text += line_of("Job {}, deadline: {}\n", row.id, row.deadline);
+  for (const JobRow& row : rows)
     if (row.paused) text += line_of("Job {} is paused by its owner\n", row.id);
   for (const JobRow& row : rows)
     if (!row.taken_back.empty())
@@ -229,6 +233,7 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"decided_by", row.decided_by},
                               {"decided_why", row.decided_why},
                               {"taken_back", row.taken_back},
+                              {"deadline", row.deadline},
                               {"paused", row.paused},
                               {"switched", row.switched},
                               {"no_growth", row.no_growth}}));

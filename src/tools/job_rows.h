@@ -21,7 +21,8 @@ struct JobRow {
   int basic_gpus = 0, lent_gpus = 0;
   /// Max GPUs in all, by --elastic and `swell max`; nothing: as many as pay.
   std::optional<int> max_gpus;
-  int wanted_gpus = 0;  ///< what it asked for, where it was submitted for fewer; 0: it was not
+  std::string deadline;  ///< how it stands, in words; empty: there is none
+  int wanted_gpus = 0;   ///< what it asked for, where it was submitted for fewer; 0: it was not
   int epoch = 0, workers = 0, grants = 0, reclaims = 0;
   std::vector<control::CompanionWord> companions;
   std::optional<int> said_gpus;  ///< lent, as its AdminComment says; empty: it is right

@@ -206,7 +206,7 @@ Result<Scheduled> schedule_rows(const planner::ScaleTable& table,
     }
     if (!all.empty() && expired()) break;
     all.push_back(given ? planner::with_schedule(perf, row.layout, *given)
-                        : planner::best_scheduled(perf, row.layout, name, helpers));
+                        : planner::best_scheduled(perf, row.layout, name, helpers, {expired}));
   }
   // What is wrong with all rows is wrong with the request.
   if (!all.empty() &&

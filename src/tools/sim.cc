@@ -37,12 +37,13 @@ struct Options {
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 0, aggressiveness = -1,
          fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490,
-         consent_share = 0, least_share = 0.5, lying_share = 0,
+         consent_share = 0, deadline_share = 1, least_share = 0.5, lying_share = 0,
          growth_interval = control::SwellConf{}.growth_interval_s,
          grant_expiry = control::SwellConf{}.grant_expiry_s,
          profile_wait = control::SwellConf{}.profile_wait_s;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0, profile_steps = sim::Reporting{}.steps,
       days = 31;
+  std::vector<double> deadlines;  ///< none or two
   bool sample = false, leave_out_large = false, site = false;
 };
 
@@ -132,6 +133,11 @@ Result<sim::Experiment> read_experiment(const Options& options, const Site* site
   made.workload.rigid_share = options.rigid_share;
   made.workload.consent_share = options.consent_share;
   made.least_share = options.least_share;
+  if (options.deadlines.size() == 2) {
+    made.workload.soonest = std::min(options.deadlines[0], options.deadlines[1]);
+    made.workload.deadline_share = options.deadline_share;
+    made.workload.latest = std::max(options.deadlines[0], options.deadlines[1]);
+  }
   made.workload.max_jobs = options.jobs;
   made.workload.trace_gpus = options.trace_gpus;
   made.workload.sample = options.sample;
@@ -139,7 +145,7 @@ Result<sim::Experiment> read_experiment(const Options& options, const Site* site
   made.base = options.base;
   made.backfill = options.backfill == "on";
   made.fixed_decision_time = options.decision_time == "fixed";
-  made.remaining_known = options.remaining == "known";
+  made.remaining_known = options.remaining == "known" ? 1 : options.remaining == "half" ? 0.5 : 0;
   made.profiled_before = options.profiles == "before";
   made.prediction_error = options.prediction_error;
   made.reporting = {options.profile_steps, options.profile_detail == "a2", options.lying_share};
@@ -212,6 +218,10 @@ void print_table(const sim::Results& results) {
       {"slowed jobs", Align::right},
       {"p90 decision [ms]", Align::right},
       {fmt::format("JCT {}/this", results.policies.front()), Align::right}};
+  const bool has_deadlines =
+      std::any_of(results.metrics.begin(), results.metrics.end(),
+                  [](const sim::Metrics& one) { return one.deadlines_kept.mean > 0; });
+  if (has_deadlines) columns.push_back({"deadlines kept", Align::right});
   if (!results.to_swell.empty()) columns.push_back({"JCT this/swell [95 %]", Align::right});
   TextTable table(columns);
   for (std::size_t i = 0; i < results.policies.size(); ++i) {
@@ -229,6 +239,7 @@ void print_table(const sim::Results& results) {
         fmt::format("{:.1f}", one.slower_than_basic.mean),
         fmt::format("{:.1f}", 1e3 * one.decision_p90_s),
         fmt::format("{:.2f}x", first.avg_jct_s.mean / one.avg_jct_s.mean)};
+    if (has_deadlines) row.push_back(fmt::format("{:.1f} %", 100 * one.deadlines_kept.mean));
     if (!results.to_swell.empty()) {
       const sim::Ratio& ratio = results.to_swell[i].jct;
       row.push_back(ratio.low < ratio.high
@@ -297,6 +308,7 @@ int run(const Options& options) {
         count_of(options.seeds, "seed"));
     print_table(*results);
     print_consent(*results);
+    say("\n{}\n", sim::redeployment_text(*experiment));
   }
   if (options.json != "-") {
     if (results->jobs < kFewJobs)
@@ -414,6 +426,15 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--consent-share", options->consent_share,
                   "Share of elastic jobs that start with fewer GPUs where the policy honours it")
       ->check(share_check(true));
+  sub->add_option("--deadlines", options->deadlines,
+                  "Elastic jobs have a deadline, as many times their time on their basic demand "
+                  "after their submission as drawn between two numbers, such as 0.8 2")
+      ->expected(2)
+      ->check(CLI::Range(0.05, 1000.0));
+  sub->add_option("--deadline-share", options->deadline_share,
+                  "Share of elastic jobs that have a deadline")
+      ->check(share_check(false))
+      ->capture_default_str();
   sub->add_option("--least-share", options->least_share,
                   "Share of the GPUs they want for which such jobs are submitted")
       ->check(share_check(false))
@@ -443,8 +464,8 @@ Action add_sim(CLI::App& app) {
       ->check(CLI::IsMember({"measured", "fixed"}))
       ->capture_default_str();
   sub->add_option("--remaining", options->remaining,
-                  "Whether jobs say how much they have left to do")
-      ->check(CLI::IsMember({"known", "unknown"}))
+                  "Whether jobs say how much they have left to do, or half of them do")
+      ->check(CLI::IsMember({"known", "half", "unknown"}))
       ->capture_default_str();
   sub->add_option("--profiles", options->profiles,
                   "When rivals that replace the scheduler have a job's profile: before it is "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// NCCL and NVIDIA's driver by their published C interfaces, both loaded where installed: Swell is
-// built without either.
+// NCCL and NVIDIA's driver by their published C interfaces (runtime/cuda_driver.h, nccl_api.h),
+// both loaded where installed: Swell is built without either.
 #include <chrono>
 #include <cstdint>
 #include <dlfcn.h>
@@ -10,6 +10,8 @@
 #include <system_error>
 #include <thread>
 
+#include "runtime/cuda_driver.h"
+#include "runtime/nccl_api.h"
 #include "topo/link.h"
 #include "topo/measure.h"
 
@@ -17,43 +19,35 @@ namespace swell::topo {
 
 namespace {
 
-// ---- the driver (cuda.h)
-
-using Context = struct CUctx_st*;
-using Stream = struct CUstream_st*;
-using DevicePointer = unsigned long long;
-constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+namespace cuda = runtime::cuda;
+namespace nccl = runtime::nccl;
+using Context = void*;
+using Stream = void*;
 
 struct Driver {
-  int (*init)(unsigned) = nullptr;
-  int (*count)(int*) = nullptr;
-  int (*device)(int*, int) = nullptr;
-  int (*retain)(Context*, int) = nullptr;
-  int (*release)(int) = nullptr;
-  int (*use)(Context) = nullptr;
-  int (*allocate)(DevicePointer*, std::size_t) = nullptr;
-  int (*free)(DevicePointer) = nullptr;
-  int (*make_stream)(Stream*, unsigned) = nullptr;
-  int (*destroy_stream)(Stream) = nullptr;
-  int (*query)(Stream) = nullptr;
-  int (*name_of)(int, const char**) = nullptr;
+  cuda::Init init = nullptr;
+  cuda::DeviceGetCount count = nullptr;
+  cuda::DeviceGet device = nullptr;
+  cuda::ContextRetain retain = nullptr;
+  cuda::ContextRelease release = nullptr;
+  cuda::ContextSet use = nullptr;
+  cuda::Allocate allocate = nullptr;
+  cuda::FreeAllocated free = nullptr;
+  cuda::StreamCreate make_stream = nullptr;
+  cuda::StreamDestroy destroy_stream = nullptr;
+  cuda::StreamQuery query = nullptr;
+  cuda::GetErrorName name_of = nullptr;
 };
 
-// ---- NCCL (nccl.h)
-
-using Communicator = struct ncclComm*;
-struct UniqueId {
-  char bytes[128];
-};
-constexpr int kBytes = 0;  // ncclInt8
+using Communicator = void*;
 
 struct Nccl {
-  int (*unique_id)(UniqueId*) = nullptr;
-  int (*init)(Communicator*, int ranks, UniqueId, int rank) = nullptr;
-  int (*abort)(Communicator) = nullptr;
-  int (*send)(const void*, std::size_t, int type, int peer, Communicator, Stream) = nullptr;
-  int (*receive)(void*, std::size_t, int type, int peer, Communicator, Stream) = nullptr;
-  const char* (*text)(int) = nullptr;
+  nccl::GetUniqueId unique_id = nullptr;
+  nccl::CommInitRank init = nullptr;
+  nccl::CommAbort abort = nullptr;
+  nccl::Send send = nullptr;
+  nccl::Receive receive = nullptr;
+  nccl::GetErrorString text = nullptr;
 };
 
 struct Libraries {
@@ -85,26 +79,26 @@ class Loader {
 
 Libraries load() {
   Libraries all;
-  Loader cuda("libcuda.so.1", all.problem);
-  cuda.find(all.driver.init, "cuInit");
-  cuda.find(all.driver.count, "cuDeviceGetCount");
-  cuda.find(all.driver.device, "cuDeviceGet");
-  cuda.find(all.driver.retain, "cuDevicePrimaryCtxRetain");
-  cuda.find(all.driver.release, "cuDevicePrimaryCtxRelease_v2");
-  cuda.find(all.driver.use, "cuCtxSetCurrent");
-  cuda.find(all.driver.allocate, "cuMemAlloc_v2");
-  cuda.find(all.driver.free, "cuMemFree_v2");
-  cuda.find(all.driver.make_stream, "cuStreamCreate");
-  cuda.find(all.driver.destroy_stream, "cuStreamDestroy_v2");
-  cuda.find(all.driver.query, "cuStreamQuery");
-  cuda.find(all.driver.name_of, "cuGetErrorName");
-  Loader nccl("libnccl.so.2", all.problem);
-  nccl.find(all.nccl.unique_id, "ncclGetUniqueId");
-  nccl.find(all.nccl.init, "ncclCommInitRank");
-  nccl.find(all.nccl.abort, "ncclCommAbort");
-  nccl.find(all.nccl.send, "ncclSend");
-  nccl.find(all.nccl.receive, "ncclRecv");
-  nccl.find(all.nccl.text, "ncclGetErrorString");
+  Loader driver("libcuda.so.1", all.problem);
+  driver.find(all.driver.init, "cuInit");
+  driver.find(all.driver.count, "cuDeviceGetCount");
+  driver.find(all.driver.device, "cuDeviceGet");
+  driver.find(all.driver.retain, "cuDevicePrimaryCtxRetain");
+  driver.find(all.driver.release, "cuDevicePrimaryCtxRelease_v2");
+  driver.find(all.driver.use, "cuCtxSetCurrent");
+  driver.find(all.driver.allocate, "cuMemAlloc_v2");
+  driver.find(all.driver.free, "cuMemFree_v2");
+  driver.find(all.driver.make_stream, "cuStreamCreate");
+  driver.find(all.driver.destroy_stream, "cuStreamDestroy_v2");
+  driver.find(all.driver.query, "cuStreamQuery");
+  driver.find(all.driver.name_of, "cuGetErrorName");
+  Loader communicators("libnccl.so.2", all.problem);
+  communicators.find(all.nccl.unique_id, "ncclGetUniqueId");
+  communicators.find(all.nccl.init, "ncclCommInitRank");
+  communicators.find(all.nccl.abort, "ncclCommAbort");
+  communicators.find(all.nccl.send, "ncclSend");
+  communicators.find(all.nccl.receive, "ncclRecv");
+  communicators.find(all.nccl.text, "ncclGetErrorString");
   return all;
 }
 
@@ -129,7 +123,7 @@ class NcclLink final : public Link {
   /// one that has failed.
   Result<void> open(Link& control, int rank, int gpu) {
     peer_ = 1 - rank;
-    UniqueId id{};
+    nccl::UniqueId id{};
     Context context = nullptr;
     auto step = prepare(gpu, context);
     if (step && rank == 0) step = check("ncclGetUniqueId", nccl_.unique_id(&id));
@@ -148,16 +142,16 @@ class NcclLink final : public Link {
 
   Result<void> send(const char*, std::size_t bytes, int count) override {
     for (int i = 0; i < count; ++i)
-      if (auto sent =
-              check("ncclSend", nccl_.send(at(), bytes, kBytes, peer_, communicator_, stream_));
+      if (auto sent = check("ncclSend",
+                            nccl_.send(at(), bytes, nccl::kByte, peer_, communicator_, stream_));
           !sent)
         return sent;
     return finish();
   }
   Result<void> receive(char*, std::size_t bytes, int count) override {
     for (int i = 0; i < count; ++i)
-      if (auto got =
-              check("ncclRecv", nccl_.receive(at(), bytes, kBytes, peer_, communicator_, stream_));
+      if (auto got = check("ncclRecv",
+                           nccl_.receive(at(), bytes, nccl::kByte, peer_, communicator_, stream_));
           !got)
         return got;
     return finish();
@@ -171,15 +165,15 @@ class NcclLink final : public Link {
   /// Does the part of the set-up that needs no other side.
   Result<void> prepare(int gpu, Context& context) {
     if (auto can = can_use_nccl(gpu); !can) return can;
-    if (auto done = cuda("cuDeviceGet", driver_.device(&device_, gpu)); !done) return done;
-    if (auto done = cuda("cuDevicePrimaryCtxRetain", driver_.retain(&context, device_)); !done)
+    if (auto done = check_cuda("cuDeviceGet", driver_.device(&device_, gpu)); !done) return done;
+    if (auto done = check_cuda("cuDevicePrimaryCtxRetain", driver_.retain(&context, device_));
+        !done)
       return done;
     retained_ = true;
-    if (auto done = cuda("cuCtxSetCurrent", driver_.use(context)); !done) return done;
-    if (auto done = cuda("cuMemAlloc", driver_.allocate(&buffer_, kMaxMessageBytes)); !done)
+    if (auto done = check_cuda("cuCtxSetCurrent", driver_.use(context)); !done) return done;
+    if (auto done = check_cuda("cuMemAlloc", driver_.allocate(&buffer_, kMaxMessageBytes)); !done)
       return done;
-    return cuda("cuStreamCreate",
-                driver_.make_stream(&stream_, 1 /* does not wait for stream 0 */));
+    return check_cuda("cuStreamCreate", driver_.make_stream(&stream_, cuda::kNonBlockingStream));
   }
 
   /// Tells the other side the result of a step here, and hears of its own. @return the first
@@ -199,7 +193,7 @@ class NcclLink final : public Link {
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer_));
   }
 
-  Result<void> cuda(const char* what, int status) const {
+  Result<void> check_cuda(const char* what, int status) const {
     if (status == 0) return {};
     const char* name = nullptr;
     (void)driver_.name_of(status, &name);
@@ -212,15 +206,15 @@ class NcclLink final : public Link {
 
   /// Joins the two ranks, in a thread of its own, which is left behind where the other side never
   /// comes.
-  Result<void> join(const UniqueId& id, int rank, Context context) {
+  Result<void> join(const nccl::UniqueId& id, int rank, Context context) {
     struct Joined {
       int status = 0;
       Communicator communicator = nullptr;
     };
-    std::packaged_task<Joined()> joining([driver = driver_, nccl = nccl_, id, rank, context] {
+    std::packaged_task<Joined()> joining([driver = driver_, library = nccl_, id, rank, context] {
       Joined joined;
       (void)driver.use(context);
-      joined.status = nccl.init(&joined.communicator, 2, id, rank);
+      joined.status = library.init(&joined.communicator, 2, id, rank);
       return joined;
     });
     std::future<Joined> result = joining.get_future();
@@ -245,7 +239,7 @@ class NcclLink final : public Link {
     for (unsigned turns = 1;; ++turns) {
       const int status = driver_.query(stream_);
       if (status == 0) return {};
-      if (status != kNotReady) return cuda("cuStreamQuery", status);
+      if (status != cuda::kNotReady) return check_cuda("cuStreamQuery", status);
       if (turns % 1024 != 0) continue;
       sched_yield();
       if (std::chrono::steady_clock::now() > end)
@@ -257,7 +251,7 @@ class NcclLink final : public Link {
   const Nccl& nccl_;
   int device_ = 0, peer_ = 0, patience_s_ = kPatience_s;
   bool retained_ = false;
-  DevicePointer buffer_ = 0;
+  std::uint64_t buffer_ = 0;
   Stream stream_ = nullptr;
   Communicator communicator_ = nullptr;
 };

@@ -51,13 +51,13 @@ struct Links {
 
 std::optional<double> nvlink_bytes_per_s(unsigned version) noexcept {
   switch (version) {
-    case 1: return 20e9;  // 1.0: P100
-    case 2:               // 2.0: V100
-    case 3:               // 2.2
-    case 4:               // 3.0: A100
-    case 5:               // 3.1
-    case 6: return 25e9;  // 4.0: H100
-    case 7: return 50e9;  // 5.0: B200
+    case nvml::kNvLink1_0: return 20e9;  // P100
+    case nvml::kNvLink2_0:               // V100
+    case nvml::kNvLink2_2:
+    case nvml::kNvLink3_0:  // A100
+    case nvml::kNvLink3_1:
+    case nvml::kNvLink4_0: return 25e9;  // H100
+    case nvml::kNvLink5_0: return 50e9;  // B200
     default: return std::nullopt;
   }
 }

@@ -9,8 +9,9 @@
 // besides, is not in it. usage: redeploy [MIB [FOLDER]]; or redeploy --network [MIB [FOLDER]]: live
 // with arenas between shims of different hosts, over loopback: TCP, UCX's TCP and what UCX prefers
 // take turns; or redeploy --gpu [MIB [FOLDER]]: live with state on GPUs of the stand-in for the
-// driver, each four fifths full with its rank's state and the contexts of two programs. Last line:
-// JSON.
+// driver, each four fifths full with its rank's state and the contexts of two programs; exits with
+// 1 where that is called off, a reused byte was copied, or more memory taken than the bound. Last
+// line: JSON.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -302,6 +303,8 @@ int hand_over_on_gpus(std::size_t bytes, const std::string& base) {
   const std::uint64_t most = std::max(seen.most(0), seen.most(1));
   std::printf("live, GPUs               pause %.3f s; %s\n", measured.pause_s,
               report.summary().c_str());
+  const auto reused_copied =
+      static_cast<long long>(copied(report)) - static_cast<long long>(2 * layer);
   fs::remove_all(base);
   std::printf(
       "{\"gpu_bytes\":%llu,\"used\":%.3f,\"committed\":%s,\"pause_s\":%.4f,\"copied_bytes\":%llu,"
@@ -310,12 +313,11 @@ int hand_over_on_gpus(std::size_t bytes, const std::string& base) {
       static_cast<unsigned long long>(gpu),
       static_cast<double>(state + kContextBytes) / static_cast<double>(gpu),
       report.committed ? "true" : "false", measured.pause_s,
-      static_cast<unsigned long long>(copied(report)),
-      static_cast<long long>(copied(report)) - static_cast<long long>(2 * layer),
+      static_cast<unsigned long long>(copied(report)), reused_copied,
       static_cast<unsigned long long>(report.max_extra_bytes),
       static_cast<unsigned long long>(kBoundBytes),
       static_cast<unsigned long long>(most - state - 2 * kContextBytes));
-  return 0;
+  return report.committed && reused_copied <= 0 && report.max_extra_bytes <= kBoundBytes ? 0 : 1;
 }
 
 }  // namespace

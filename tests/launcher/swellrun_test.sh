@@ -432,12 +432,12 @@ deaf_workers() {
 }
 check 'a worker that does not leave in time for a reclaim is killed' deaf_workers
 has_made() { (($(cat "$DIR/made.$1" 2> /dev/null || printf 0) >= $2)); } # EPOCH STEPS
-# A step a second is what its shim tells of five. What is a hang follows from the longest pause so far, which is long on a busy host.
+# Its shim tells a step a second of five, and twelve such are needed before one is usual, more on a busy host. What is a hang follows from the longest pause so far, which is long on a busy host.
 hangs() {
   local -x STEPS=1
   new_run && touch "$DIR/steps" && start_controller '' &&
     submit_run '' --restart-timeout=1 --hang-factor=2 --hang-minimum=2 && within 20 epoch_runs 0 2 &&
-    tell grow node2:4 && within 20 epoch_runs 1 6 && touch "$DIR/ignore" && within 30 has_made 1 60 && rm "$DIR/steps" &&
+    tell grow node2:4 && within 20 epoch_runs 1 6 && touch "$DIR/ignore" && within 30 has_made 1 100 && rm "$DIR/steps" &&
     within 90 said '"released","companion"' && touch "$DIR/steps" && within 20 epoch_runs 2 2 &&
     grep -q 'the program has made no step for .*: on with the job.s own GPUs, from the last checkpoint' out &&
     within 20 has_made 2 25 && rm "$DIR/steps" && within 90 epoch_runs 3 2 &&
@@ -520,6 +520,30 @@ launcher_within() {
   done
 }
 check 'a launcher behind a wrapper is seen at once, said once, and its job is not grown' launcher_within
+# The launchers that people have, where SWELL_PYTHON has them.
+real_launchers_within() {
+  local python=${SWELL_PYTHON:-python3} how
+  cat > torchrun.sh << END
+export OMP_NUM_THREADS=1
+$python -m torch.distributed.run --standalone --nproc_per_node=2 --no-python $here/trainer.sh
+END
+  cat > accelerate.sh << END
+export OMP_NUM_THREADS=1
+$(dirname "$python")/accelerate launch --multi_gpu --num_processes=2 --num_machines=1 --mixed_precision=no --dynamo_backend=no --main_process_port=0 --no_python $here/trainer.sh
+END
+  for how in torchrun accelerate; do
+    [[ $how == torchrun || -x $(dirname "$python")/$how ]] || continue
+    printf '%s\n' "$how"
+    new_run && start_controller '' && printf '#!/bin/bash\n%q timeout 600 bash %s.sh\n' "$swellrun" "$how" > job.sh || return
+    job=$(sbatch --parsable --hold --gres=gpu:2 -n2 -o "$TMPDIR/out" job.sh) && scontrol update "job=$job" 'admincomment=swell[elastic=max=4x basic=2]' &&
+      scontrol release "$job" && within 60 said '"no_growth":"the program starts workers of its own (.*RANK=[01]' || return
+    [[ $(grep -c '^swellrun: the program starts workers of its own .*each of the 2 workers is a training by itself.*Write the training program alone' out) == 1 ]] || return
+    stop_run
+  done
+}
+if "${SWELL_PYTHON:-python3}" -c 'import torch.distributed.run' 2> /dev/null; then
+  check 'so are the real torchrun and accelerate' real_launchers_within
+fi
 
 # As they do it: the program is their child; uv hands signals on by handlers of its own.
 wrapped() {

@@ -213,7 +213,7 @@ takes_the_grant() {
 writes_beside_the_grant() {
   site_plugin lua,swell 'if job.comment ~= nil then job.comment = "site: " .. job.comment .. ";cost=7" end' && submit --elastic=max=8 --gres=gpu:4 && within 40 grown "$job" 8
 }
-changes_a_field() { site_plugin lua,swell 'job.nice = 10' && lends_none unlike 'nice='; }
+changes_a_field() { site_plugin lua,swell 'job.nice = 10' && lends_none unlike 'put swell first in JobSubmitPlugins' && within 20 grep -F 'nice=' "$work/$job.out"; }
 refuses_changes() {
   site_plugin lua,swell '' && sed -i 's/\(slurm_job_modify.*return slurm\.\)SUCCESS/\1ERROR/' "$SWELL_CLUSTER_DIR/etc/job_submit.lua" &&
     submit --elastic=max=8 --gres=gpu:4 && within 40 workers_run "$job" 8 && within 10 shows_what_is_lent || { swell jobs; return 1; }
@@ -222,6 +222,10 @@ refuses_changes() {
 shows_what_is_lent() { swell jobs > jobs && grep -E "^ *$job .* 8/8 " jobs && grep -F "Job $job is lent more than the " jobs; }
 doctor_warns() { swell doctor | grep -E "^warn *$1"; }
 changes_the_tag() { site_plugin swell,lua 'if job.name ~= nil and string.sub(job.name, 1, 6) == "swell-" then job.admin_comment = "site" end' && lends_none unlike 'another plugin of job_submit changed its AdminComment'; }
+removes_the_tag() {
+  site_plugin swell,lua 'job.admin_comment = "site"' && submit --elastic=max=8 --gres=gpu:4 && within 30 workers_run "$job" 4 &&
+    within 10 grep -F "was submitted with --elastic, but its AdminComment does not say so any more: another plugin of job_submit or scontrol has replaced it" "$work/$job.out"
+}
 changes_the_qos() {
   site_plugin swell,lua 'job.qos = "normal"' && submit --elastic=max=8 --gres=gpu:4 && within 30 in_state "$job" RUNNING && within 60 at_least 3 failed_of "$job" && within 60 at_least 3 offers_to "$job" &&
     has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_epoch "$job") == 0 ]] || { swell history "$job"; return 1; }
@@ -239,6 +243,7 @@ if [[ -e $(dirname "$(find /usr/lib /usr/lib64 -name sched_backfill.so -path '*s
   check 'what job_submit refuses is shown by swell why, jobs and history' changes_a_field
   check 'a site that refuses changes of jobs: swell jobs shows what is lent, and doctor warns' refuses_changes
   check 'a companion without its tag is given back at once' changes_the_tag
+  check 'a job whose tag a site plugin removes is told that, and runs on' removes_the_tag
   check 'a companion under another QOS is given back before training stops for it, ever more rarely' changes_the_qos
   no_site_plugin
 fi

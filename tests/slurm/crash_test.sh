@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # kill -9 of every process in every state: jobs go on, invariants hold, nothing is left behind.
+# shellcheck disable=SC2034 # programs: lib.sh
+programs=(few_threads.so)
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cluster_up --nodes 4 --gpus-per-node 2
@@ -184,5 +186,22 @@ preempted_without_a_controller() {
   "$cluster" restart-ctld && return $status
 }
 check 'Slurm preempts companions while the controller is off' preempted_without_a_controller
+
+# slurmctld starts while Swell can have no more than N threads in it; later there are enough again.
+says_since() { tail -n "+$mark" "$SWELL_CLUSTER_DIR/log/slurmctld.log" | grep -E "$1" > /dev/null; }
+says_how_often() { tail -n "+$mark" "$SWELL_CLUSTER_DIR/log/slurmctld.log" | grep -cE "$1"; }
+has_few_threads() { # N WORDS
+  printf '%s\n' "$1" > "$work/few" && mark=$(($(wc -l < "$SWELL_CLUSTER_DIR/log/slurmctld.log") + 1)) &&
+    FEW_THREADS=$work/few LD_PRELOAD=$work/few_threads.so "$cluster" restart-ctld &&
+    within 20 says_since "swell: $2" && in_state "$job" RUNNING && goes_on "$job" &&
+    (($(says_how_often "swell: $2") == 1)) && ! says_since 'swell: the controller is ready' && rm "$work/few" && rigid --gres=gpu:2 -w node4 &&
+    within 20 says_since 'swell: the controller is ready' && within 40 in_state "$rigid_job" RUNNING && within 60 grown "$job" 6 && settled &&
+    scancel "$rigid_job" && within 60 grown "$job" 8 && goes_on "$job"
+}
+no_threads() {
+  grown_job && has_few_threads 0 'elasticity is off: .*each submission' && has_few_threads 2 'agents cannot be served yet' &&
+    has_few_threads 4 'elasticity is off: .*started again, after 60 s at most' && has_few_threads 5 'elasticity is off: .*started again, after 60 s at most'
+}
+check 'a controller whose threads cannot be started is started again once they can' no_threads
 
 finish_tests

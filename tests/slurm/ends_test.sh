@@ -18,6 +18,13 @@ check 'the parent is cancelled' parent_cancelled
 parent_killed_hard() { grown_job && scancel --signal=KILL --full "$job" && within 30 ended "$job" && nothing_left "$job"; }
 check 'everything of the parent is killed by signal 9' parent_killed_hard
 
+# Slurm sends it to the programs on the job's own GPUs alone.
+dies_of_a_signal() {
+  grown_job && scancel --signal=INT "$job" && within 20 ended "$job" && [[ $(cat "$work/$job/status") == 130 ]] &&
+    grep -x 'swellrun: the program ended with 130 after Slurm sent it INT: the run ends' "$work/$job.out" && nothing_left "$job"
+}
+check 'a program that dies of a signal from the user ends the job, lent GPUs or not' dies_of_a_signal
+
 # scancel --signal reaches the programs by itself. The restart signal does not ask for the end: they leave a checkpoint, and train on from it.
 restart_signal_of_the_user() {
   local epoch swellrun
@@ -29,6 +36,17 @@ restart_signal_of_the_user() {
 }
 newer_epoch() { (($(newest_epoch "$1") > $2)); }
 check 'the restart signal from the user takes a checkpoint, and ends no training' restart_signal_of_the_user
+# As where slurmstepd is held up between two processes.
+signal_reaches_programs_first() {
+  local epoch programs shims
+  grown_job && epoch=$(newest_epoch "$job") || return
+  mapfile -t programs < <(cut -d' ' -f1 "$work/$job/start.$epoch."[01])
+  mapfile -t shims < <(ps -o ppid= -p "${programs[*]}" | tr -d ' ')
+  [[ ${#shims[@]} == 2 && $(ps -o comm= -p "${shims[0]}") == swell-worker ]] || return
+  kill -USR1 "${programs[@]}" && sleep 0.1 && kill -USR1 "${shims[@]}" && within 20 newer_epoch "$job" "$epoch" && within 30 grown "$job" 8 &&
+    touch "$work/$job/finish" && within 20 ended "$job" && [[ $(cat "$work/$job/status") == 0 ]] && nothing_left "$job"
+}
+check 'also where it reaches programs before their shims' signal_reaches_programs_first
 
 parent_times_out() {
   # Slurm counts in minutes: the limit is brought close once the job has grown.
@@ -95,5 +113,19 @@ is_told() {
     sleep 3 && [[ $(grep -c 'has not started swellrun' "$work/$job.out") == 1 ]]
 }
 check 'a minute after its start its output says once that swellrun is missing' is_told
+
+# Slurm preempts the elastic job itself, for one of a QOS above its own, and sends the signal that it asked for.
+preempted_itself() {
+  sacctmgr -iQ add qos high set Preempt=normal,expansion Priority=1000 && sacctmgr -iQ modify qos normal set PreemptMode=requeue GraceTime=60 &&
+    sacctmgr -iQ modify user root set qos+=high && TRAINER_RUN='--before-end=10 --requeue' submit --elastic=max=8,grace=10 --gres=gpu:2 -w node1 --requeue --signal=USR1@10 &&
+    within 30 grown "$job" 8 || return
+  local from
+  from=$(cat "$work/$job/step") && rigid --qos=high --gres=gpu:2 -w node1 && within 90 in_state "$rigid_job" RUNNING && within 20 in_state "$job" PENDING &&
+    grep -x 'swellrun: Slurm sent the job USR1: the workers leave, and swellrun ends with 75' "$work/$job.out" && (($(step_of "$job") >= from)) && has_no_companions "$job" && settled || return
+  # The next run goes on from there: a worker that began anew would count from 0.
+  from=$(cat "$work/$job/checkpoint") && rm "$work/$job/step" && scancel "$rigid_job" && within 150 test -e "$work/$job/step" &&
+    (($(cat "$work/$job/step") > from)) && within 60 grown "$job" 8 && goes_on "$job"
+}
+check 'the job itself is preempted: it leaves with a checkpoint, is requeued, and goes on from there' preempted_itself
 
 finish_tests

@@ -75,6 +75,13 @@ check 'a series for each job is there where it is asked for' each_job
 
 text_file() { swell exporter --once --textfile "$work/swell.prom" && promtool check metrics < "$work/swell.prom" && grep -q '^swell_up 1$' "$work/swell.prom"; }
 check 'a file for node_exporter is written' text_file
+planted() { # by another user, in a folder of all, beside the file
+  mkdir -m 777 shared && printf 'as it was\n' > victim && ln -s ../victim shared/swell.prom.new && mkdir shared/other.prom.new || return
+  local file
+  for file in swell other; do swell exporter --once --textfile "shared/$file.prom" && grep -q '^swell_up 1$' "shared/$file.prom" || return; done
+  [[ $(cat victim) == 'as it was' && ! -L shared/swell.prom && $(find shared -mindepth 1 | wc -l) == 4 ]]
+}
+check 'a link that others planted beside it is not followed, and a folder there stops nothing' planted
 
 says() { # REQUEST: what the exporter answers to it
   local fd

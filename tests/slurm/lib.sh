@@ -159,10 +159,19 @@ no_workers() {
 state_of() { squeue --all -h -j "$1" -t all -o %T 2> /dev/null | head -n 1; }
 in_state() { [[ $(state_of "$1") == "$2" ]]; }
 ended() { [[ ! $(state_of "$1") =~ PENDING|RUNNING|COMPLETING|SUSPENDED ]]; }
-word_of() { # JOB KEY: a word of the job's AdminComment
+words_of() { # JOB: the words of its AdminComment, KEY=VALUE each; looked at often, so that no program but scontrol is started
+  local line
   # asked for the first id of an array, scontrol shows the whole array
-  scontrol -o show job "$1" 2> /dev/null | grep "^JobId=$1 " | sed -n "s/.*AdminComment=.*swell\[\(.*\)\].*/\1/p" | tr ' ' '\n' |
-    sed -n "s/^$2=//p"
+  while IFS= read -r line; do
+    [[ $line == "JobId=$1 "* && $line == *AdminComment=*swell\[*\]* ]] || continue
+    line=${line##*AdminComment=} line=${line##*swell\[}
+    printf '%s\n' "${line%\]*}"
+  done < <(scontrol -o show job "$1" 2> /dev/null)
+}
+word_of() { # JOB KEY
+  local word
+  # shellcheck disable=SC2046 # words
+  for word in $(words_of "$1"); do [[ $word != "$2="* ]] || printf '%s\n' "${word#*=}"; done
 }
 lent() { word_of "$1" lent; }
 is_lent() { [[ $(lent "$1") == "$2" ]]; }
@@ -177,8 +186,13 @@ workers_run() { # JOB N: N workers of the newest epoch run
   newest=$(newest_epoch "$1")
   [[ -n $newest ]] && (($(running_ranks "$1" "$newest") == $2))
 }
-newest_epoch() {
-  find "$work/$1" -name 'start.*' -printf '%f\n' 2> /dev/null | cut -d. -f2 | sort -n | tail -n 1
+newest_epoch() { # JOB
+  local file epoch newest=''
+  for file in "$work/$1"/start.*; do
+    epoch=${file##*/start.} epoch=${epoch%%.*}
+    [[ ! -e $file || $epoch -le ${newest:--1} ]] || newest=$epoch
+  done
+  printf '%s\n' "$newest"
 }
 running_ranks() { # JOB EPOCH
   local file pid n=0
@@ -193,9 +207,9 @@ step_of() { cat "$work/$1/checkpoint" 2> /dev/null || printf '0\n'; }
 
 # grown JOB TOTAL: the job uses TOTAL GPUs, and Slurm, the controller and the workers agree on it.
 grown() {
-  local basic
-  basic=$(word_of "$1" basic)
-  [[ -n $basic ]] && is_lent "$1" $(($2 - basic)) && word_is "$1" state ACTIVE && workers_run "$1" "$2"
+  local words
+  words=" $(words_of "$1") "
+  [[ $words =~ ' basic='([0-9]+)' ' && $words == *" lent=$(($2 - BASH_REMATCH[1])) "* && $words == *' state=ACTIVE '* ]] && workers_run "$1" "$2"
 }
 goes_on() { # JOB: its training gets on from where it is now
   local from

@@ -224,6 +224,7 @@ closed_files() {
 }
 check 'a job grows whose standard files are closed' closed_files
 
+why_says() { swell why "$job" | grep "$1"; }
 # Options of another SPANK plugin, which a container plugin has, and what sbatch says of all steps.
 another_plugin() {
   command -v cc > /dev/null || return 0
@@ -248,6 +249,33 @@ all_have() { # VARIABLE=VALUE: all four workers
   [[ $(grep -lx -- "$1" "$job"/env."$(newest)".* | wc -l) == 4 ]] || { grep "^${1%%=*}=" "$job"/env.*; return 1; }
 }
 check "options of another plugin reach workers on lent GPUs, too" another_plugin
+# Its companions have begun and ended before Slurm's records are looked at.
+plugin_fails_there() {
+  command -v cc > /dev/null || return 0
+  cat > breaks.c << 'END'
+#include <slurm/spank.h>
+#include <stdio.h>
+SPANK_PLUGIN(breaks, 1);
+int slurm_spank_user_init(spank_t s, int c, char **a) {
+  unsigned own = 0, id = 0;
+  FILE *file = fopen(OWN, "r");
+  (void)c; (void)a;
+  if (file == NULL) return 0;
+  if (fscanf(file, "%u", &own) != 1) own = 0;
+  fclose(file);
+  return spank_get_item(s, S_JOB_ID, &id) == ESPANK_SUCCESS && own != 0 && id != own ? -1 : 0;
+}
+END
+  local conf=${SLURM_CONF%/*}/plugstack.conf status
+  cc -shared -fPIC "-DOWN=\"$work/own\"" -o breaks.so breaks.c && printf 'required %s/breaks.so\n' "$work" >> "$conf" || return
+  BEFORE='echo "$SLURM_JOB_ID" > own' own max=4 && within 60 failed_so_often 3 && within 10 why_says 'its last offer failed; the next comes in' && runs 2 && finishes
+  status=$?
+  sed -i '/breaks/d' "$conf"
+  rm -f own
+  return $status
+}
+failed_so_often() { (($(grep -c "\"companion-failed\",\"job\":$job," "$events") >= $1)); }
+check 'a plugin that fails on lent GPUs alone has them given up at once, ever more rarely' plugin_fails_there
 one_export() {
   BEFORE="export PATH=$PATH MYOWN=7" own max=4 --export=NONE && within 30 runs 4 || return
   [[ $(grep -l '^MYOWN=' "$job"/env."$(newest)".* | wc -l) == 0 ]] && finishes
@@ -257,7 +285,6 @@ runs_as_srun() {
   printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nswellrun --gpus=1 sleep 20\n' > uneven.sh
   job=$(sbatch --parsable --output=%A.out uneven.sh) && within 20 why_says "swellrun uses 1 of the job's 2 GPUs" && scancel "$job"
 }
-why_says() { swell why "$job" | grep "$1"; }
 check 'swell why says which option of swellrun keeps the job from growing' runs_as_srun
 
 # slurmctld hands its configuration out; each node has a folder of its own for it, without swell.conf. Munge is looked for at its usual

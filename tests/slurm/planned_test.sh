@@ -13,7 +13,7 @@ cat > "$work/planned_job.sh" << 'EOJ'
 export OUT=$PWD/${SLURM_JOB_ID:?}
 mkdir -p "$OUT"
 printf '%s\n' $$ > "$OUT/swellrun"
-exec swellrun --swell-events="$OUT/events" ./planned $PROGRAM_ARGS
+exec swellrun --steps="${STEPS:-100000}" --swell-events="$OUT/events" ./planned $PROGRAM_ARGS
 EOJ
 # Decided by profiles alone. A job keeps what it is lent while its swellrun cannot say anything.
 after_check() { :; } # jobs live over several behaviours
@@ -74,6 +74,12 @@ cost_is_said() { # what its user, swell why and the history say is one figure
 }
 would_gain() { swell why "$job" --json | jq -e '(.scale | length) >= 2 and .scale[-1].samples_per_s > 1.5 * .scale[0].samples_per_s'; }
 check 'swell why says what more GPUs would bring' within $patience would_gain
+
+knows_its_end() {
+  swell why "$job" --json | jq -e '.total_steps == 100000 and .steps > 0 and .time_left_s > 60' &&
+    swell why "$job" | grep -Eq '[0-9]+ of 100000 steps are made; at this pace it ends in [0-9.]+ h'
+}
+check 'swell why says how many steps are made, and when the training ends' within $patience knows_its_end
 
 # Two stages of four layers, over the same GPUs.
 replanned() {
@@ -207,6 +213,31 @@ gives_back_for_a_newcomer() {
     within $patience is_lent "$job" 3 || { cat "$work/taken_back"; swell jobs "$job"; return 1; }
 }
 check 'a job without max= gives half of the cluster back for a newcomer, all at once' gives_back_for_a_newcomer
+clear_queue
+
+# A job with a deadline takes what keeps it from what another one is lent. Without one it would gain as much as the other one loses.
+keeps_a_deadline() {
+  local lender late
+  planned 4 8 8 1000 4 && within $patience is_lent "$job" 2 && rigid --gres=gpu:2 && within $patience in_state "$rigid_job" RUNNING || return
+  lender=$job
+  STEPS=8200 PROGRAM_ARGS='8 8 1000 4' sbatch --parsable --output="$work/%j.out" --elastic=mode=live,max=4,grace=20,deadline=40m --gres=gpu:2 \
+    "$work/planned_job.sh" > late_job 2> "$work/sbatch.err" && late=$(cat late_job) && grep 'deadline=.*nothing is promised before' "$work/sbatch.err" || return
+  within $patience is_lent "$late" 2 && jq -es --argjson job "$lender" 'any(.[]; .job == $job and .event == "reclaim" and (.reason | contains("keeps its deadline")))' "$events" &&
+    within $patience grep_in "its deadline, 20.*Z: kept, with [0-9.]* min to spare" swell why "$late" &&
+    within $patience grep_in "Job $late, deadline: kept, with" swell jobs "$late" || { swell why "$late"; swell jobs; return 1; }
+}
+grep_in() { "${@:2}" > shown && grep -q "$1" shown; } # PATTERN COMMAND...
+check 'a job with a deadline is lent what keeps it, from what another one is lent; swell why and swell jobs say so' keeps_a_deadline
+clear_queue
+
+misses_a_deadline() {
+  ! sbatch --elastic=mode=live,deadline=2020-01-01T08:00 --gres=gpu:2 "$work/planned_job.sh" 2> "$work/sbatch.err" && grep 'has passed; give a later time' "$work/sbatch.err" || return
+  export PROGRAM_ARGS='8 8 1000 4'
+  job=$(sbatch --parsable --output="$work/%j.out" --elastic="mode=live,max=4,grace=20,deadline=$(date -d '+20 seconds' +%FT%T)" --gres=gpu:2 "$work/planned_job.sh") || return
+  within $patience in_history '.event == "deadline-missed" and ((.details.reason // .reason) | length) > 0' && within $patience grep_in 'deadline: missed' swell jobs "$job" &&
+    swell history "$job" | grep deadline-missed || { swell why "$job"; swell history "$job"; return 1; }
+}
+check 'a deadline that has passed is refused, and one that is missed is an event with its cause' misses_a_deadline
 clear_queue
 
 false_profile() {

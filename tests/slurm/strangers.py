@@ -7,6 +7,8 @@ strangers.py USER silent N PORT...   opens N connections to each port and says n
 strangers.py USER flood N PORT...    opens connections without end, and keeps the last N to each port
 strangers.py USER garbage N PORT...  the same, and says what nobody understands
 strangers.py USER send NAME...       sends datagrams without end
+strangers.py sockets PID...          the UNIX sockets on which they listen
+strangers.py USER reach PATH...      fails where it can connect to one of these UNIX sockets
 strangers.py USER take PORT          fails where it can bind to the port, on any address
 strangers.py USER meet NAME          connects to each port on which a process of this name begins to listen, and says garbage
 
@@ -50,6 +52,14 @@ def datagram_sockets(pids):
     for line in open("/proc/net/unix").readlines()[1:]:
         words = line.split()
         if words[4] == "0002" and words[6] in own and len(words) > 7 and words[7].startswith("@"):
+            yield words[7]
+
+
+def unix_listeners(pids):
+    own = {inode for pid in pids for inode in inodes(pid)}
+    for line in open("/proc/net/unix").readlines()[1:]:
+        words = line.split()
+        if words[3] == "00010000" and words[6] in own and len(words) > 7 and words[7].startswith("/"):
             yield words[7]
 
 
@@ -120,6 +130,17 @@ def take(port):
                 sys.exit(f"port {port} was free at {address}")
 
 
+def reach(paths):
+    for path in paths:
+        with socket.socket(socket.AF_UNIX) as one:
+            try:
+                one.connect(path)
+            except PermissionError as error:
+                print(path, error)
+            else:
+                sys.exit(f"{path} was reached")
+
+
 def meet(user, name):
     """As root looks for the ports, and has a process of the user connect to them."""
     reader, writer = os.pipe()
@@ -155,11 +176,15 @@ def main(first, *rest):
             print(port)
     elif first == "datagrams":
         print("\n".join(datagram_sockets(rest)))
+    elif first == "sockets":
+        print("\n".join(unix_listeners(rest)))
     elif rest[0] == "meet":
         meet(first, rest[1])
     else:
         become(first)
-        if rest[0] == "take":
+        if rest[0] == "reach":
+            reach(rest[1:])
+        elif rest[0] == "take":
             take(int(rest[1]))
         elif rest[0] == "send":
             send(rest[1:])

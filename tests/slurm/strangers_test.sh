@@ -87,6 +87,14 @@ datagrams() {
 }
 check 'datagrams of strangers cost its shims nothing' datagrams
 
+others_reach_none() {
+  local pids paths
+  live --elastic=mode=live,max=2 --gres=gpu:2 -w node1 && within 120 live_grown 2 && mapfile -t pids < <(shims) &&
+    mapfile -t paths < <(python3 "$here/strangers.py" sockets "${pids[@]}") || return
+  ((${#paths[@]} == 2)) && python3 "$here/strangers.py" backup reach "${paths[@]}" && ! python3 "$here/strangers.py" games reach "${paths[@]}" && well_ended
+}
+check "nobody but its user reaches the sockets of a job's programs" others_reach_none
+
 # The workers of a growth come up while strangers flood the agent.
 at_the_agent() {
   local port

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
+#include <string_view>
 
 #include "core/cluster/cluster.h"
 #include "core/count_of.h"
@@ -17,11 +19,14 @@ namespace swell::plan {
 namespace {
 
 constexpr int kMaxCount = 1 << 20;
-constexpr std::size_t kMaxGroups = 65'536;  ///< of a stage
+constexpr std::size_t kMaxGroups = 65'536;  ///< of all stages
+constexpr std::size_t kMaxName = 256;       ///< bytes of a node's or a type's name in a table
 constexpr std::size_t kMaxChunks = 1024;    ///< of a stage
 constexpr int kMaxUnits = 2 * kMaxCount;    ///< of a chunk: all layers, and what add_ends() adds
-/// A stage of more groups is written by runs of equal ones.
+/// A plan of more groups is written by runs of equal ones, or as tables.
 constexpr std::size_t kWrittenOut = 64;
+constexpr std::size_t kLeastShared = 6;  ///< bytes of a name that are worth two numbers
+constexpr long kLeastRun = 4;            ///< equal numbers that are worth a pair
 
 /// Equal groups in their order: on each of `nodes`, one for each `tp` of the GPUs.
 struct Run {
@@ -70,8 +75,97 @@ Result<TpGroup> read_group(const Json& json) {
   return group;
 }
 
-/// Reads an item of "groups", one group or a run of them, into `groups`.
-Result<void> read_groups(const Json& json, int tp, std::vector<TpGroup>& groups) {
+Error too_many_groups() {
+  return Error(fmt::format("a plan has at most {}", count_of(kMaxGroups, "group")));
+}
+
+/// Reads a column of a table: whole numbers from 0 to `max`, or pairs of one and how often it
+/// stands there, which are `most` in all at the most.
+Result<std::vector<int>> read_column(const Json& json, const char* key, int max, std::size_t most) {
+  const Json column = json.at(key);
+  if (!column.is_array()) return Error(fmt::format("\"{}\" must be a list of numbers", key));
+  std::vector<int> values;
+  for (const Json& item : column.items()) {
+    const bool pair = item.is_array() && item.size() == 2;
+    const Json number = pair ? item.at(std::size_t{0}) : item;
+    const Json times = pair ? item.at(std::size_t{1}) : Json(1);
+    const json_int_t value = json_integer_value(number.get());
+    const json_int_t count = json_integer_value(times.get());
+    if (!number.is_integer() || !times.is_integer() || value < 0 || value > max || count < 1)
+      return Error(
+          fmt::format("\"{}\" holds {}; it must hold numbers from 0 to {}, or [NUMBER, TIMES]", key,
+                      item.dump(), max));
+    if (count > static_cast<json_int_t>(most - values.size()))
+      return Error(fmt::format("\"{}\" has more than {}", key, count_of(most, "number")));
+    values.insert(values.end(), static_cast<std::size_t>(count), static_cast<int>(value));
+  }
+  return values;
+}
+
+/// Reads the names of a table. [N, TEXT, M] has the first N and the last M bytes of the one before.
+Result<std::vector<std::string>> read_names(const Json& json, const char* key) {
+  const Json list = json.at(key);
+  if (!list.is_array() || list.size() == 0)
+    return Error(fmt::format("\"{}\" must be a list of names", key));
+  std::vector<std::string> names;
+  for (const Json& item : list.items()) {
+    const std::string_view before = names.empty() ? std::string_view() : names.back();
+    const bool parts = item.is_array() && item.size() == 3;
+    const Json text = parts ? item.at(std::size_t{1}) : item;
+    const auto shared = [&](std::size_t at) {
+      return parts && item.at(at).is_integer() ? json_integer_value(item.at(at).get())
+             : parts                           ? -1
+                                               : 0;
+    };
+    const json_int_t first = shared(0), last = shared(2);
+    const auto most = static_cast<json_int_t>(before.size());
+    if (!text.is_string() || first < 0 || last < 0 || first > most || last > most - first)
+      return Error(
+          fmt::format("\"{}\" holds {}; it must hold names, or [FIRST BYTES OF THE LAST "
+                      "NAME, TEXT, LAST BYTES OF IT]",
+                      key, item.dump()));
+    std::string name(before.substr(0, static_cast<std::size_t>(first)));
+    name += json_string_value(text.get());
+    name += before.substr(before.size() - static_cast<std::size_t>(last));
+    if (name.size() > kMaxName)
+      return Error(fmt::format("\"{}\" holds a name of {} bytes; at most {} are read", key,
+                               name.size(), kMaxName));
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+/// Reads a table of groups: each column has a number for each group, "gpus" `tp` of them.
+Result<void> read_table(const Json& json, int tp, std::size_t room, std::vector<TpGroup>& groups) {
+  const auto names = read_names(json, "names"), types = read_names(json, "types");
+  if (!names) return names.error();
+  if (!types) return types.error();
+  const auto nodes = read_column(json, "node", static_cast<int>(names->size()) - 1, room);
+  if (!nodes) return nodes.error();
+  const std::size_t count = nodes->size(), degree = static_cast<std::size_t>(tp);
+  const auto kinds = read_column(json, "gpu_type", static_cast<int>(types->size()) - 1, count);
+  const auto batches = read_column(json, "local_batch", kMaxCount, count);
+  const auto gpus = read_column(json, "gpus", cluster::kMaxGpusPerNode - 1, count * degree);
+  for (const auto* column : {&kinds, &batches, &gpus})
+    if (!*column) return column->error();
+  if (kinds->size() != count || batches->size() != count || gpus->size() != count * degree)
+    return Error(fmt::format(
+        "\"node\" has {}, \"gpu_type\" {}, \"local_batch\" {} and \"gpus\" {}; a table has as many "
+        "of each, and tp={} times as many GPUs",
+        count_of(count, "number"), kinds->size(), batches->size(), gpus->size(), tp));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto first = gpus->begin() + static_cast<std::ptrdiff_t>(i * degree);
+    groups.push_back({(*names)[static_cast<std::size_t>((*nodes)[i])],
+                      (*types)[static_cast<std::size_t>((*kinds)[i])],
+                      {first, first + tp},
+                      (*batches)[i]});
+  }
+  return {};
+}
+
+/// Reads an item of "groups", one group, a run or a table of them, into `groups`: `room` at most.
+Result<void> read_groups(const Json& json, int tp, std::size_t room, std::vector<TpGroup>& groups) {
+  if (json.has("names")) return read_table(json, tp, room, groups);
   auto nodes = read_nodes(json);
   if (!nodes) return nodes.error();
   auto all = read_group(json);
@@ -85,8 +179,7 @@ Result<void> read_groups(const Json& json, int tp, std::vector<TpGroup>& groups)
   if (gpus == 0 || gpus % degree != 0)
     return Error(fmt::format("\"gpus\" lists {} of each node; a multiple of tp={} is needed",
                              count_of(gpus, "GPU"), tp));
-  if (groups.size() + nodes->size() * (gpus / degree) > kMaxGroups)
-    return Error(fmt::format("a stage has at most {}", count_of(kMaxGroups, "group")));
+  if (nodes->size() * (gpus / degree) > room) return too_many_groups();
   for (const std::string& node : *nodes)
     for (auto gpu = all->gpus.begin(); gpu != all->gpus.end(); gpu += tp)
       groups.push_back({node, all->gpu_type, {gpu, gpu + tp}, all->local_batch});
@@ -112,12 +205,12 @@ std::vector<Run> runs_of(const std::vector<TpGroup>& groups) {
   return runs;
 }
 
-/// Only groups of `tp` GPUs each can be written by runs, since it is `tp` that parts a run again.
-bool written_by_runs(const Stage& stage) {
-  return stage.groups.size() > kWrittenOut &&
-         std::all_of(stage.groups.begin(), stage.groups.end(), [&](const TpGroup& group) {
-           return group.gpus.size() == static_cast<std::size_t>(stage.tp);
-         });
+/// Only groups of `tp` GPUs each can be written by runs or a table, since it is `tp` that parts
+/// them again.
+bool has_equal_degrees(const Stage& stage) {
+  return std::all_of(stage.groups.begin(), stage.groups.end(), [&](const TpGroup& group) {
+    return group.gpus.size() == static_cast<std::size_t>(stage.tp);
+  });
 }
 
 Json item(const TpGroup& group, const char* key, Json nodes) {
@@ -125,6 +218,114 @@ Json item(const TpGroup& group, const char* key, Json nodes) {
                        {"gpu_type", group.gpu_type},
                        {"gpus", Json::array_of(group.gpus)},
                        {"local_batch", group.local_batch}});
+}
+
+/// Numbers names in the order in which they are first asked for.
+class Names {
+ public:
+  int number_of(const std::string& name) {
+    const auto [found, is_new] = numbers_.try_emplace(name, static_cast<int>(names_.size()));
+    if (is_new) names_.push_back(name);
+    return found->second;
+  }
+  /// Whether read_names() reads them.
+  bool are_short() const {
+    return std::all_of(names_.begin(), names_.end(),
+                       [](const std::string& name) { return name.size() <= kMaxName; });
+  }
+  /// As read_names() reads them. Only of ASCII is a part named: elsewhere bytes are not characters.
+  Json to_json() const {
+    Json list = Json::array();
+    std::string_view before;
+    for (const std::string_view name : names_) {
+      const auto alike = [&](auto its, auto end, auto other, auto others_end) {
+        return static_cast<std::size_t>(std::mismatch(its, end, other, others_end).first - its);
+      };
+      const std::size_t first = alike(name.begin(), name.end(), before.begin(), before.end());
+      const std::size_t last =
+          alike(name.rbegin(), name.rend() - static_cast<std::ptrdiff_t>(first), before.rbegin(),
+                before.rend() - static_cast<std::ptrdiff_t>(first));
+      const bool ascii = std::all_of(name.begin(), name.end(),
+                                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+      list.append(ascii && first + last >= kLeastShared
+                      ? Json::array({first, name.substr(first, name.size() - first - last), last})
+                      : Json(name));
+      before = name;
+    }
+    return list;
+  }
+
+ private:
+  std::map<std::string, int> numbers_;
+  std::vector<std::string> names_;
+};
+
+/// As read_column() reads it.
+Json column(const std::vector<int>& values) {
+  Json list = Json::array();
+  for (auto value = values.begin(); value != values.end();) {
+    const auto end = std::find_if(value, values.end(), [&](int other) { return other != *value; });
+    if (end - value >= kLeastRun) list.append(Json::array({*value, end - value}));
+    else
+      for (auto each = value; each != end; ++each) list.append(*each);
+    value = end;
+  }
+  return list;
+}
+
+Json runs(const std::vector<TpGroup>& groups) {
+  Json list = Json::array();
+  for (const Run& run : runs_of(groups))
+    list.append(item(run.all, "nodes", Json::array_of(run.nodes)));
+  return list;
+}
+
+/// Writes the groups as one table; an empty list where it would not be read.
+Json table(const std::vector<TpGroup>& groups) {
+  Names names, types;
+  std::vector<int> nodes, kinds, batches, gpus;
+  for (const TpGroup& group : groups) {
+    nodes.push_back(names.number_of(group.node));
+    kinds.push_back(types.number_of(group.gpu_type));
+    batches.push_back(group.local_batch);
+    gpus.insert(gpus.end(), group.gpus.begin(), group.gpus.end());
+  }
+  if (!names.are_short() || !types.are_short()) return Json::array();
+  return Json::array({Json::object({{"names", names.to_json()},
+                                    {"types", types.to_json()},
+                                    {"node", column(nodes)},
+                                    {"gpu_type", column(kinds)},
+                                    {"local_batch", column(batches)},
+                                    {"gpus", column(gpus)}})});
+}
+
+/// Each group by itself.
+Json written_out(const std::vector<TpGroup>& groups) {
+  Json list = Json::array();
+  for (const TpGroup& group : groups) list.append(item(group, "node", group.node));
+  return list;
+}
+
+/// By runs or as a table: whatever is shorter.
+Json short_groups(const std::vector<TpGroup>& groups) {
+  Json by_runs = runs(groups), as_table = table(groups);
+  const bool shorter = as_table.size() > 0 && as_table.dump().size() < by_runs.dump().size();
+  return shorter ? as_table : by_runs;
+}
+
+/// A plan whose groups `write` writes, those of a stage at once, where its form has room for them.
+Json plan_json(const Plan& plan, Json (*write)(const std::vector<TpGroup>&)) {
+  Json list = Json::array();
+  for (const Stage& stage : plan.stages) {
+    const bool is_plain = stage.groups.empty() || !has_equal_degrees(stage);
+    const Json groups = (is_plain ? written_out : write)(stage.groups);
+    Json written = Json::object({{"layers", stage.layers}, {"tp", stage.tp}, {"groups", groups}});
+    if (!stage.chunks.empty()) written.set("chunks", Json::array_of(stage.chunks));
+    list.append(written);
+  }
+  Json json = Json::object({{"micro_batches", plan.micro_batches}, {"stages", list}});
+  if (!plan.schedule.empty()) json.set("schedule", plan.schedule);
+  return json;
 }
 
 Result<void> read_chunks(const Json& json, std::vector<int>& chunks) {
@@ -161,7 +362,8 @@ void add_ends(std::vector<Stage>& stages) {
   ++chunk_at(stages, last);
 }
 
-Result<Stage> read_stage(const Json& json) {
+/// Reads a stage of `room` groups at most.
+Result<Stage> read_stage(const Json& json, std::size_t room) {
   Stage stage;
   auto layers = json.integer_at("layers", 0, kMaxCount);
   if (!layers) return layers.error();
@@ -174,9 +376,8 @@ Result<Stage> read_stage(const Json& json) {
   const Json groups = json.at("groups");
   if (!groups.is_array()) return Error("\"groups\" must be a list of TP groups");
   for (const Json& item : groups.items()) {
-    if (stage.groups.size() >= kMaxGroups)
-      return Error(fmt::format("a stage has at most {}", count_of(kMaxGroups, "group")));
-    if (auto read = read_groups(item, stage.tp, stage.groups); !read)
+    if (stage.groups.size() >= room) return too_many_groups();
+    if (auto read = read_groups(item, stage.tp, room - stage.groups.size(), stage.groups); !read)
       return read.error().while_doing(fmt::format("group {}", stage.groups.size()));
   }
   return stage;
@@ -299,9 +500,11 @@ Result<Plan> Plan::from_json(const Json& json) {
   plan.micro_batches = static_cast<int>(*micro_batches);
   const Json stages = json.at("stages");
   if (!stages.is_array()) return Error("\"stages\" must be a list of stages");
+  std::size_t room = kMaxGroups;
   for (const Json& item : stages.items()) {
-    auto stage = read_stage(item);
+    auto stage = read_stage(item, room);
     if (!stage) return stage.error().while_doing(fmt::format("stage {}", plan.stages.size()));
+    room -= stage->groups.size();
     plan.stages.push_back(*std::move(stage));
   }
   if (!plan.stages.empty()) add_ends(plan.stages);
@@ -321,21 +524,11 @@ Result<Plan> Plan::parse(std::string_view text) {
 }
 
 Json Plan::to_json() const {
-  Json list = Json::array();
-  for (const Stage& stage : stages) {
-    Json groups = Json::array();
-    if (written_by_runs(stage))
-      for (const Run& run : runs_of(stage.groups))
-        groups.append(item(run.all, "nodes", Json::array_of(run.nodes)));
-    else
-      for (const TpGroup& group : stage.groups) groups.append(item(group, "node", group.node));
-    Json written = Json::object({{"layers", stage.layers}, {"tp", stage.tp}, {"groups", groups}});
-    if (!stage.chunks.empty()) written.set("chunks", Json::array_of(stage.chunks));
-    list.append(written);
-  }
-  Json json = Json::object({{"micro_batches", micro_batches}, {"stages", list}});
-  if (!schedule.empty()) json.set("schedule", schedule);
-  return json;
+  std::size_t count = 0;
+  for (const Stage& stage : stages) count += stage.groups.size();
+  if (count <= kWrittenOut) return plan_json(*this, written_out);
+  Json by_runs = plan_json(*this, runs);
+  return by_runs.dump().size() <= kMaxPlan ? by_runs : plan_json(*this, short_groups);
 }
 
 }  // namespace swell::plan

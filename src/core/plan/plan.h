@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "core/result.h"
 
 namespace swell::plan {
+
+/// Bytes of the JSON of a plan that a message takes: those of any document.
+inline constexpr std::size_t kMaxPlan = 32768;
 
 /// A tensor parallel group, Suika's T_{i,j}: `tp` GPUs of one type on one node that hold one
 /// replica of a stage together.
@@ -68,12 +72,13 @@ struct Plan {
   /// "local_batch"}], "chunks": [units, ...]}], "schedule"}. Chunks that sum to the layers alone
   /// are read as if the first with a layer also had the embedding, and the last the head. An item
   /// of "groups" with "nodes", a list, in place of "node" stands for equal groups in their order:
-  /// on each node, one for each `tp` of "gpus". Checks the form only (validate() checks the rest);
-  /// errors name the stage and the group.
+  /// on each node, one for each `tp` of "gpus"; one with "names" is a table (docs/planner.md).
+  /// Checks the form only (validate() checks the rest); errors name the stage and the group.
   static Result<Plan> from_json(const Json& json);
   static Result<Plan> parse(std::string_view text);
-  /// Writes stages of more than 64 groups with "nodes", so that plans of thousands of GPUs fit a
-  /// message.
+  /// Writes a plan of more than 64 groups by "nodes"; where that has more than kMaxPlan bytes,
+  /// which no message takes, by "nodes" or as tables, whatever is shorter. Swell read no tables at
+  /// first.
   Json to_json() const;
 
   friend bool operator==(const Plan&, const Plan&) = default;

@@ -77,7 +77,7 @@ void search(Evaluator& evaluator, const std::vector<Placement>& placed, double u
   for (const bool splits : {true, false}) {
     if (evaluator.over()) return;
     problem.may_split_weights = splits;
-    const auto found = search_schedule(problem, executor);
+    const auto found = search_schedule(problem, executor, evaluator.budget());
     if (!found) return;
     evaluator.count(found->evaluated);
     const Placement& placement = *from[found->choice];

@@ -12,8 +12,8 @@ namespace swell::planner {
 /// Returns the fastest plan of 1 to 4 chunks a stage on the GPUs of `skeleton`, whose layers do not
 /// matter, within memory, under a schedule that it says: interleaved, zero-bubble where that gains
 /// 3 %, or, with `search` and where that gains 1 % over both, one that search_schedule() finds on
-/// its threads. Each stage has a layer, which a running job must have. Nothing where no plan takes
-/// less than `unless` seconds, or with more passes than a job may have.
+/// its threads within the evaluator's limit. Each stage has a layer, which a running job must have.
+/// Nothing where no plan takes less than `unless` seconds, or with more passes than a job may have.
 std::optional<Solution> chunked(Evaluator& evaluator, const plan::Layout& skeleton, double unless,
                                 Executor* search);
 

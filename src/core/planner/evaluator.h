@@ -28,9 +28,10 @@ class Evaluator {
   }
   /// Sets the limit after which no plan is evaluated. It must outlive the evaluator.
   void stop_by(const Budget& budget) noexcept { budget_ = &budget; }
+  const Budget& budget() const noexcept { return *budget_; }
   /// Whether the limit is reached. Searches that do not call finish() for each step look here.
   bool over() {
-    if (!over_ && budget_ != nullptr && ++looks_ % kLookEvery == 0) over_ = budget_->expired();
+    if (!over_ && budget_ != &kNoLimit && ++looks_ % kLookEvery == 0) over_ = budget_->expired();
     return over_;
   }
 
@@ -75,7 +76,8 @@ class Evaluator {
   int micro_batch_;
   bool keep_samples_;
   long evaluated_ = 0;
-  const Budget* budget_ = nullptr;
+  inline static const Budget kNoLimit;
+  const Budget* budget_ = &kNoLimit;
   unsigned looks_ = 0;
   bool over_ = false;
   perf::PassTable passes_;

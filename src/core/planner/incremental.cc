@@ -162,7 +162,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
           shown = *std::move(found_chunks);
     add_row(shown);
   }
-  table.complete = table.complete && !evaluator.over();
+  table.complete = table.complete && !evaluator.over() && !budget.expired();
   table.evaluated = evaluator.evaluated();
   return table;
 }

@@ -66,12 +66,14 @@ std::vector<Candidate>::iterator simplest(std::vector<Candidate>& all, double se
 
 class Search {
  public:
-  Search(const ScheduleProblem& problem, Executor& executor)
-      : problem_(problem), executor_(executor) {}
+  Search(const ScheduleProblem& problem, Executor& executor, const Budget& budget)
+      : problem_(problem), executor_(executor), budget_(budget) {}
 
   Result<FoundSchedule> run() {
     std::vector<Candidate> all = first_candidates();
-    executor_.run(all.size(), [&](std::size_t i) { judge(all[i]); });
+    executor_.run(all.size(), [&](std::size_t i) {
+      if (!all[i].name.empty() || !budget_.expired()) judge(all[i]);
+    });
     std::vector<Candidate> listed = list_candidates(all);
     std::stable_sort(all.begin(), all.end(), is_better);
     FoundSchedule found;
@@ -141,7 +143,7 @@ class Search {
     executor_.run(pieces.size(), [&](std::size_t i) {
       const Piece& piece = pieces[i];
       made[i].choice = piece.base->choice;
-      if (!schedule::check(piece.base->schedule)) return;
+      if (budget_.expired() || !schedule::check(piece.base->schedule)) return;
       schedule::ListRules rules;
       rules.splits_weights = piece.splits;
       rules.keeps_order = piece.keeps;
@@ -188,6 +190,7 @@ class Search {
     const std::size_t trials = passes <= kSmallPasses ? kTrialsOfSmall : 1;
     std::vector<Candidate> made(starts.size() * trials);
     executor_.run(made.size(), [&](std::size_t i) {
+      if (budget_.expired()) return;
       made[i] = improved(*starts[i % starts.size()], static_cast<unsigned>(i + 1));
     });
     std::move(made.begin(), made.end(), std::back_inserter(all));
@@ -214,6 +217,7 @@ class Search {
       const auto from = std::find(order.begin(), order.end(), moved) - order.begin();
       const auto to = move(order, from, far);
       if (to == from) continue;
+      if (budget_.expired()) break;
       ++round;
       ++best.evaluated;
       auto changed = Graph::of_orders(now.schedule);
@@ -278,6 +282,7 @@ class Search {
     double least = kNever, limit = 0;
     std::size_t stage = 0;
     for (const Candidate& one : all) {
+      if (one.evaluated == 0) continue;  // time was up
       const auto graph = Graph::of(one.schedule);
       if (!graph) continue;
       const Evaluation found = evaluate(*graph, problem_.choices[one.choice]);
@@ -301,11 +306,13 @@ class Search {
 
   const ScheduleProblem& problem_;
   Executor& executor_;
+  const Budget& budget_;
 };
 
 }  // namespace
 
-Result<FoundSchedule> search_schedule(const ScheduleProblem& problem, Executor& executor) {
+Result<FoundSchedule> search_schedule(const ScheduleProblem& problem, Executor& executor,
+                                      const Budget& budget) {
   if (problem.choices.empty())
     return Error("a schedule is searched without costs; give those of one number of chunks");
   for (const Costs& costs : problem.choices) {
@@ -316,7 +323,7 @@ Result<FoundSchedule> search_schedule(const ScheduleProblem& problem, Executor& 
       return Error(fmt::format("memory is given for {}, the plan has {}",
                                count_of(problem.limit_bytes.size(), "stage"), costs.shape.stages));
   }
-  return Search(problem, executor).run();
+  return Search(problem, executor, budget).run();
 }
 
 }  // namespace swell::planner

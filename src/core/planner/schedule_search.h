@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/executor.h"
+#include "core/planner/budget.h"
 #include "core/schedule/evaluate.h"
 
 namespace swell::planner {
@@ -35,8 +36,10 @@ struct FoundSchedule {
 /// Returns the fastest schedule that it finds within memory (FlexTrain, eq. 10): the named ones
 /// with each number of chunks, variants of them, what list scheduling makes of these, and changes
 /// of order along the critical path of the best. Never slower than a named schedule that fits.
-/// Equal problems give equal results, however many threads `executor` has. An error where costs are
-/// wrong, or nothing fits.
-Result<FoundSchedule> search_schedule(const ScheduleProblem& problem, Executor& executor);
+/// Once `budget` is over it predicts no more than the named ones, and returns the best so far.
+/// Until then equal problems give equal results, however many threads `executor` has. An error
+/// where costs are wrong, or nothing fits.
+Result<FoundSchedule> search_schedule(const ScheduleProblem& problem, Executor& executor,
+                                      const Budget& budget = {});
 
 }  // namespace swell::planner

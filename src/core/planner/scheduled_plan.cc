@@ -76,7 +76,7 @@ std::vector<double> memory_of_stages(const perf::PerformanceModel& perf,
 
 Result<ScheduledPlan> best_scheduled(const perf::PerformanceModel& perf,
                                      const plan::Layout& skeleton, std::string_view name,
-                                     Executor& executor, int max_chunks) {
+                                     Executor& executor, const Budget& budget, int max_chunks) {
   const auto& names = schedule::names();
   if (name != "search" && std::find(names.begin(), names.end(), name) == names.end())
     return Error(fmt::format("there is no schedule \"{}\"; there are search, {}", name,
@@ -96,7 +96,7 @@ Result<ScheduledPlan> best_scheduled(const perf::PerformanceModel& perf,
   problem.limit_bytes = memory_of_stages(perf, skeleton);
   for (const Placement& one : placed)
     problem.choices.push_back(perf::chunk_costs(perf, one.layout));
-  auto found = search_schedule(problem, executor);
+  auto found = search_schedule(problem, executor, budget);
   if (!found) return found.error();
   Placement& chosen = placed[found->choice];
   return ScheduledPlan{std::move(chosen.layout), std::move(chosen.rule), *std::move(found)};

@@ -22,10 +22,11 @@ std::vector<double> memory_of_stages(const perf::PerformanceModel& perf,
 
 /// Returns the fastest placement and schedule for the GPUs of `skeleton` within memory, among
 /// plans of 1 to `max_chunks` chunks a stage. `name`: one of schedule::names(), or "search" for
-/// search_schedule(). An error where the name is unknown, or nothing fits.
+/// search_schedule(), within `budget`. An error where the name is unknown, or nothing fits.
 Result<ScheduledPlan> best_scheduled(const perf::PerformanceModel& perf,
                                      const plan::Layout& skeleton, std::string_view name,
-                                     Executor& executor, int max_chunks = 4);
+                                     Executor& executor, const Budget& budget = {},
+                                     int max_chunks = 4);
 
 /// The same for a schedule that is given, which says the number of chunks.
 Result<ScheduledPlan> with_schedule(const perf::PerformanceModel& perf,

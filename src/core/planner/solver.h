@@ -9,6 +9,7 @@
 
 #include "core/perf/performance_model.h"
 #include "core/plan/layout.h"
+#include "core/planner/budget.h"
 #include "core/planner/scale_table.h"
 
 namespace swell::planner {
@@ -28,12 +29,6 @@ struct Problem {
   Consistency consistency = Consistency::relaxed;
   /// Whether the job's program runs plans with chunks. Exact plans have them then, where they pay.
   bool takes_chunks = false;
-};
-
-/// Time limit of a solver, which then returns the best that it has found. The core has no clock:
-/// the caller's function tells when time is up, on any thread; once it has, it always does.
-struct Budget {
-  std::function<bool()> expired = [] { return false; };
 };
 
 /// Makes scale tables. Solvers keep no state: equal problems give equal tables, unless the budget

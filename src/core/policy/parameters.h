@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <map>
 #include <string>
+#include <variant>
 
+#include "core/policy/objective.h"
 #include "core/result.h"
 
 namespace swell::policy {
@@ -14,13 +16,21 @@ namespace swell::policy {
 /// Numbers by the names of the parameters that they are for.
 using Parameters = std::map<std::string, double>;
 
-/// A number among a policy's Options that a simulation may set: its name, where it is, and the
-/// least and the greatest that make sense.
+/// A number among a policy's Options that a simulation may set, or the number of an objective: its
+/// name, where it is, and the least and the greatest that make sense.
 template <typename Options>
 struct Parameter {
   const char* name;
-  double Options::*value;
+  std::variant<double Options::*, Objective Options::*> value;
   double min = 0, max = 1e6;
+  double in(const Options& options) const {
+    if (const auto* const number = std::get_if<double Options::*>(&value)) return options.**number;
+    return static_cast<double>(options.*std::get<Objective Options::*>(value));
+  }
+  void set(Options& options, double to) const {
+    if (const auto* const number = std::get_if<double Options::*>(&value)) options.** number = to;
+    else options.*std::get<Objective Options::*>(value) = static_cast<Objective>(to);
+  }
 };
 
 /// `options` with `given` in the place of what stands there; the error names the parameter that is
@@ -38,7 +48,7 @@ Result<Options> with(Options options, const std::array<Parameter<Options>, N>& k
       if (!(value >= one.min && value <= one.max))
         return Error(
             fmt::format("{} of {} is out of range; give {} to {}", name, value, one.min, one.max));
-      options.*one.value = value;
+      one.set(options, value);
     }
     if (!found)
       return Error(fmt::format("there is no parameter \"{}\"; {}", name,

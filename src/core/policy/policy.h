@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/perf/sends.h"
@@ -30,6 +31,7 @@ struct Reclaim {
   enum class Why : std::uint8_t {
     another_job,    ///< another elastic job gains more by them
     owed,           ///< another one wanted them, and consented to start with fewer
+    deadline,       ///< another one keeps its deadline with them
     brings_little,  ///< they bring the job less than they must
     slows,          ///< by its profile the job is no faster with them
   } why = Why::another_job;
@@ -69,13 +71,23 @@ struct Unlikely {
   double chance = 0;    ///< see chance_to_pay()
 };
 
+/// How the deadline of a job stands.
+struct DeadlineState {
+  JobId job = 0;
+  /// Time by which the job ends before it at its present speed; none: its profile or its steps are
+  /// not known.
+  std::optional<double> slack_s;
+  int needed_gpus = 0;  ///< the fewest in all that keep it; 0: no number that it may have does
+};
+
 struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
   std::vector<Migration> migrations;
-  std::vector<NewPlan> plans;      ///< at most one a job
-  std::vector<Lowered> lowered;    ///< for their owners to be told
-  std::vector<Unlikely> unlikely;  ///< likewise
+  std::vector<NewPlan> plans;            ///< at most one a job
+  std::vector<Lowered> lowered;          ///< for their owners to be told
+  std::vector<Unlikely> unlikely;        ///< likewise
+  std::vector<DeadlineState> deadlines;  ///< likewise
   /// Every companion that holds GPUs of a known node, in the order in which the policy would
   /// reclaim them; filled where ClusterView::order_wanted.
   std::vector<JobId> reclaim_order;

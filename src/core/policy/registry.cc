@@ -17,7 +17,7 @@ struct Entry {
   const char* name;
   /// Policy that it decides like while no profiles are known; "": its own decisions.
   const char* without_profiles;
-  bool reads_data_sheets;
+  bool reads_data_sheets, takes_objectives;
   Result<std::unique_ptr<Policy>> (*make)(const PolicyOptions&);
 };
 
@@ -30,24 +30,25 @@ Result<std::unique_ptr<Policy>> with_parameters(typename P::Options options,
 }
 
 constexpr Entry kEntries[] = {
-    {"swell", "fewest-first", true,
+    {"swell", "fewest-first", true, true,
      [](const PolicyOptions& options) {
        Swell::Options its_own;
        its_own.executor = options.executor;
        its_own.budget = options.budget;
+       its_own.objective = options.objective;
        return with_parameters<Swell>(std::move(its_own), options.parameters);
      }},
-    {"fewest-first", "", false,
+    {"fewest-first", "", false, false,
      [](const PolicyOptions& options) {
        return with_parameters<FewestFirst>({}, options.parameters);
      }},
-    {"marginal-benefit", "fewest-first", false,
+    {"marginal-benefit", "fewest-first", false, false,
      [](const PolicyOptions& options) {
        MarginalBenefit::Options its_own;
        its_own.budget = options.budget;
        return with_parameters<MarginalBenefit>(std::move(its_own), with_benefits(options));
      }},
-    {"flextrain", "fewest-first", false,
+    {"flextrain", "fewest-first", false, false,
      [](const PolicyOptions& options) {
        FlexTrain::Options its_own;
        its_own.chance = options.arrivals.chance;
@@ -89,6 +90,12 @@ bool policy_plans(std::string_view name) {
 bool policy_reads_data_sheets(std::string_view name) {
   for (const Entry& entry : kEntries)
     if (name == entry.name) return entry.reads_data_sheets;
+  return false;
+}
+
+bool policy_takes_objectives(std::string_view name) {
+  for (const Entry& entry : kEntries)
+    if (name == entry.name) return entry.takes_objectives;
   return false;
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/executor.h"
 #include "core/planner/solver.h"
+#include "core/policy/objective.h"
 #include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 #include "core/result.h"
@@ -30,6 +31,8 @@ struct PolicyOptions {
   ArrivalFilter arrivals = {};
   /// Numbers among the policy's own Options, for simulations.
   Parameters parameters = {};
+  /// Used where policy_takes_objectives().
+  Objective objective = Objective::completion;
 };
 
 /// The parameters, with aggressiveness and fairness among them.
@@ -47,6 +50,9 @@ std::vector<std::string> policy_names();
 bool policy_plans(std::string_view name);
 /// Whether this policy plans by data sheets for jobs without a profile whose model is known.
 bool policy_reads_data_sheets(std::string_view name);
+
+/// Whether it lends for any Objective.
+bool policy_takes_objectives(std::string_view name);
 /// Description of a policy for the controller's log: "swell, which plans for jobs with a profile,
 /// by data sheets where their model is known, and lends to others as fewest-first does". The name
 /// alone where profiles make no difference or there is no such policy.

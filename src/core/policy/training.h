@@ -23,7 +23,6 @@ struct Training {
   plan::Layout current;  ///< the plan that runs now; no stages while the job is pending
   planner::Consistency consistency = planner::Consistency::relaxed;
   bool takes_chunks = false;       ///< Problem::takes_chunks
-  double remaining_samples = -1;   ///< samples until the job ends; below 0: not known
   double measured_throughput = 0;  ///< samples a second under `current`; 0: not measured yet
   double measured_basic = 0;       ///< likewise under `basic`, whenever it ran
   int max_gpus_so_far = 0;         ///< largest number of GPUs that it has trained on

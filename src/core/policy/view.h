@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,6 +74,9 @@ struct CompanionView {
   double benefit = -1;     ///< Grant::benefit of when it was lent; below 0: not known
 };
 
+/// In place of a time: there is no deadline.
+inline constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
+
 /// A running elastic job. Times are on the clock of ClusterView::now_s.
 struct ElasticJobView {
   JobId id = 0;
@@ -104,6 +108,13 @@ struct ElasticJobView {
   std::vector<CompanionView> companions;
   std::vector<plan::GpuMask> basic_gpu_masks;  ///< mask of the GPUs on each of basic_nodes
   std::shared_ptr<const Training> training;    ///< null: its training is not known
+  double remaining_samples = -1;               ///< until the training ends; below 0: not known
+  double deadline_s = kNoDeadline;             ///< when it shall have ended
+  /// GPUs in all that keep its deadline: owed to it after what jobs are owed that consented to
+  /// fewer, the least `left_s` first. 0: it has none, or no number keeps it. Set by the policies
+  /// that look at deadlines, as is `left_s`, its time left at its present speed.
+  int needed_gpus = 0;
+  double left_s = 0;
   double submitted_s = 0;
   double started_s = 0;
   double reconfigured_s = 0;  ///< time of the last change of plan, or of its start before any

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <fmt/format.h>
 #include <map>
+#include <optional>
 
 namespace swell::slurm_text {
 
@@ -15,15 +16,34 @@ std::string shown(std::string_view text) {
   return std::string(text.substr(0, 60)) + (text.size() > 60 ? "..." : "");
 }
 
+/// A number of a host may be wide (0000000000017) and large (20261129001).
 bool is_number(std::string_view text) {
-  return !text.empty() && text.size() <= 9 &&
+  constexpr std::size_t widest = 64, largest = 18;  // digits: that of a name, and that are counted
+  return !text.empty() && text.size() <= widest &&
+         text.size() - std::min(text.find_first_not_of('0'), text.size()) <= largest &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-std::uint32_t number(std::string_view digits) {
-  std::uint32_t value = 0;
+std::uint64_t number(std::string_view digits) {
+  std::uint64_t value = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return value;
+}
+
+struct Range {
+  std::uint64_t first = 0, last = 0;
+  std::size_t width = 0;  ///< digits of the first, at least
+};
+/// Reads "07" or "01-12"; nothing where it is none, or one that no cluster has the hosts for.
+std::optional<Range> range_of(std::string_view text) {
+  constexpr std::uint64_t most = 1'000'000'000;
+  const std::size_t dash = text.find('-');
+  const std::string_view first = text.substr(0, dash),
+                         last = dash == text.npos ? first : text.substr(dash + 1);
+  if (!is_number(first) || !is_number(last)) return std::nullopt;
+  const Range range{number(first), number(last), first.size()};
+  if (range.last < range.first || range.last - range.first >= most) return std::nullopt;
+  return range;
 }
 
 /// Expands the text between two brackets: "01-04,7". Widths are kept, as Slurm keeps them.
@@ -31,15 +51,13 @@ Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_
   std::vector<std::string> result;
   while (true) {
     const std::string_view range = text.substr(0, text.find(','));
-    const std::size_t dash = range.find('-');
-    const std::string_view first = range.substr(0, dash),
-                           last = dash == range.npos ? first : range.substr(dash + 1);
-    if (!is_number(first) || !is_number(last) || number(last) < number(first))
+    const std::optional<Range> read = range_of(range);
+    if (!read)
       return Error(fmt::format("\"[{}]\" is no range of numbers; write e.g. [1-4,7]", shown(text)));
-    if (number(last) - number(first) >= max - std::min(max, result.size()))
+    if (read->last - read->first >= max - std::min(max, result.size()))
       return Error(fmt::format("\"[{}]\" stands for more than {} names", shown(text), max));
-    for (std::uint32_t n = number(first); n <= number(last); ++n)
-      result.push_back(fmt::format("{:0{}}", n, first.size()));
+    for (std::uint64_t n = read->first; n <= read->last; ++n)
+      result.push_back(fmt::format("{:0{}}", n, read->width));
     if (range.size() == text.size()) return result;
     text.remove_prefix(range.size() + 1);
   }
@@ -75,18 +93,16 @@ Result<bool> visit_ranges(std::string_view before, std::string_view ranges, std:
   std::string name(before);
   while (true) {
     const std::string_view range = ranges.substr(0, ranges.find(','));
-    const std::size_t dash = range.find('-');
-    const std::string_view first = range.substr(0, dash),
-                           last = dash == range.npos ? first : range.substr(dash + 1);
-    if (!is_number(first) || !is_number(last) || number(last) < number(first))
+    const std::optional<Range> read = range_of(range);
+    if (!read)
       return Error(
           fmt::format("\"[{}]\" is no range of numbers; write e.g. [1-4,7]", shown(ranges)));
-    for (std::uint32_t n = number(first); n <= number(last); ++n) {
-      char digits[16];
+    for (std::uint64_t n = read->first; n <= read->last; ++n) {
+      char digits[24];
       const auto size =
           static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, n).ptr - digits);
       name.resize(before.size());
-      name.append(first.size() - std::min(size, first.size()), '0');
+      name.append(read->width - std::min(size, read->width), '0');
       name.append(digits, size).append(after);
       if (!see(name)) return false;
     }

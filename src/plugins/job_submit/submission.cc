@@ -111,6 +111,7 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   request.has_script = job.script != nullptr;
   request.is_array = job.array_inx != nullptr;
   request.is_het_component = job.het_job_offset != NO_VAL;
+  request.submitted = std::time(nullptr);
   request.elastic = elastic_of(job);
   if (controller::grant_in(request.comment)) request.beyond_an_offer = members_beyond_an_offer(job);
   return request;

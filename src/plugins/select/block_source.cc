@@ -50,12 +50,13 @@ class Source final : public control::BackgroundThread {
   explicit Source(const Log& log) : log_(log) {}
 
  private:
-  void gave_up(const char* why) noexcept override {
+  void failed(const char* why) noexcept override {
     published().store(nullptr);
     published_absent().store(nullptr);
-    if (log_.error != nullptr)
-      log_.error("swell: select: nearness is off until slurmctld is restarted");
-    if (log_.error != nullptr) log_.error(why);
+    try {
+      complain(fmt::format("nearness is off: {}; it is tried again", why));
+    } catch (...) {  // out of memory: it is off all the same
+    }
   }
 
   void loop() override {

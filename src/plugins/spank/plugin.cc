@@ -107,7 +107,8 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
   static char argument[] = "key=value,...";
   static char usage[] =
       "lend the job idle GPUs (keys: max=N|Nx, min=N, sizes=A/B/.. or step=N, types=A/B/.., "
-      "consistency=exact|relaxed, mode=restart|live, grace=SECONDS, stay=SECONDS, grow=SECONDS)";
+      "consistency=exact|relaxed, mode=restart|live, grace=SECONDS, stay=SECONDS, grow=SECONDS, "
+      "deadline=TIME|DATE)";
   static spank_option option = {name, argument, usage, 2, 0, read_option};
   return spank_option_register(spank, &option);
 }

@@ -174,6 +174,9 @@ void check_troubles(const Site& site, Findings& findings) {
           "AdminComment", sentence + "; swell jobs and swell top do not show how jobs stand",
           {"have the site's job_submit plugins accept what SlurmUser changes; in job_submit.lua, first in "
            "slurm_job_modify(): if modify_uid == UID_OF_SLURMUSER then return slurm.SUCCESS end"}));
+    else if (of == "slurmctld")
+      findings.push_back(
+          fault("slurmctld", sentence + "; Swell lends nothing until it does", {"scontrol ping"}));
     else findings.push_back(warning(of, sentence, look));
   }
 }

@@ -4,11 +4,11 @@
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
-#include <fstream>
 #include <glob.h>
 #include <sstream>
 #include <unistd.h>
 
+#include "control/input_file.h"
 #include "core/number.h"
 #include "core/slurm_text/duration.h"
 #include "tools/doctor/elf_symbol.h"
@@ -78,8 +78,9 @@ std::vector<std::string> matching(const std::string& pattern) {
 /// includes.
 Result<std::optional<PlugstackEntry>> look_in(const std::string& file,
                                               const std::string& plugin_dir, int depth) {
-  std::ifstream in(file);
-  if (!in) return Error(fmt::format("{}: {}", file, std::strerror(errno)));
+  const auto text = control::read_regular(file);
+  if (!text) return text.error();
+  std::istringstream in(*text);
   for (std::string line; std::getline(in, line);) {
     std::istringstream fields(line.substr(0, line.find('#')));
     std::string kind, path;

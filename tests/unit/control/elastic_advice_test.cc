@@ -72,6 +72,13 @@ Test(elastic_advice, the_user_hears_that_nothing_is_lent_for_now) {
   expect("", "nothing is lent for now", facts);
 }
 
+Test(elastic_advice, a_deadline_is_promised_something_where_the_site_keeps_them_alone) {
+  expect("deadline=6h", "deadline=21600s: GPUs that keep it are lent to the job before others");
+  SiteFacts facts = site();
+  facts.keeps_deadlines = false;
+  expect("deadline=6h", "deadline=21600s: this site lends without a look at deadlines", facts);
+}
+
 Test(elastic_advice, nothing_is_said_of_what_is_not_known) {
   cr_assert_eq(said_of("types=H100,max=64,grace=900", SiteFacts{}), std::string());
 }

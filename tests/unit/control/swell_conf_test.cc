@@ -37,6 +37,9 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
   cr_assert(says(reason("Elasticity=maybe\n"),
                  "Elasticity=maybe is not valid; it must be yes, no or drain"));
   cr_assert(says(reason("Aggressiveness=-1\n"), "a number from 0 to 100"));
+  cr_assert(says(reason("Objective=fair\n"),
+                 "Objective=fair is not valid; it must be completion, throughput, deadlines "
+                 "or fairness"));
   for (const char* bad :
        {"MaxShortfall=0\n", "MaxShortfall=1.1\n", "MaxShortfall=nan\n", "MaxShortfall=50%\n"})
     cr_assert(says(reason(bad), "a number from 0.1 to 1"), "%s", bad);
@@ -50,6 +53,12 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
                  "MaxLentByQOS=normal is not valid; it must be NAME:GPUS"));
   cr_assert(says(reason("just words\n"), "no Key=Value"));
   cr_assert(says(reason("ExpansionQOS=a\nExpansionQOS=b\n"), "twice"));
+}
+
+Test(swell_conf, objectives_are_read_in_any_case) {
+  const auto config = SwellConf::parse("ExpansionQOS=e\nObjective=Fairness\n");
+  cr_assert(config.ok() && config->objective == swell::policy::Objective::fairness);
+  cr_assert(SwellConf{}.objective == swell::policy::Objective::completion);
 }
 
 Test(swell_conf, yes_and_no_are_read_in_any_case) {

@@ -170,6 +170,7 @@ Test(admission, a_companion_gets_exactly_what_was_offered) {
       {[](SubmitRequest& r) { r.time_limit_min = 61; }, "minutes"},
       {[](SubmitRequest& r) { r.time_limit_min = 0; }, "minutes"},
       {[](SubmitRequest& r) { r.name = "other"; }, "name"},
+      {[](SubmitRequest& r) { r.name = "site-" + r.name; }, "put swell first in JobSubmitPlugins"},
       {[](SubmitRequest& r) { r.immediate = false; }, "immediate"},
       {[](SubmitRequest& r) { r.has_script = true; }, "script"},
       {[](SubmitRequest& r) { r.beyond_an_offer = "shared, licenses"; }, "(shared, licenses)"},

@@ -29,6 +29,24 @@ Test(config, policies_of_slurmctld_are_loaded_and_no_others) {
     cr_assert_eq(said_of(name), std::string());
 }
 
+Test(config, objectives_are_for_policies_that_lend_for_any) {
+  for (const char* name : {"swell", "fewest-first", "marginal-benefit", "flextrain"})
+    for (const auto objective :
+         {swell::policy::Objective::completion, swell::policy::Objective::fairness}) {
+      Config config;
+      config.policy = name;
+      config.objective = objective;
+      const auto good = check_policy(config);
+      const bool is_fine =
+          objective == swell::policy::Objective::completion || std::string(name) == "swell";
+      cr_assert_eq(good.ok(), is_fine, "%s", name);
+      if (!is_fine)
+        cr_assert_eq(good.error().message(),
+                     "Objective=fairness is not for Policy=" + std::string(name) +
+                         "; write Policy=swell, or leave Objective out");
+    }
+}
+
 Test(config, a_missing_file_is_named) {
   const auto config = load_config("/nowhere/swell.conf");
   cr_assert_not(config.ok());

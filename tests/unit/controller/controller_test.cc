@@ -49,10 +49,16 @@ Test(controller, tells_a_script_once_that_it_has_not_started_swellrun) {
   cr_assert_eq(world.slurm.told[0].first, 10u);
   cr_assert_neq(world.slurm.told[0].second.find("has not started swellrun"), std::string::npos);
   run(12, "node3");
-  world.slurm.now.taken += 700;
+  world.hello(2, 12, 8);
+  pass(1);
   world.restart();
   world.step();
-  cr_assert_eq(world.slurm.told.size(), 1u, "whether there was one is not known so late");
+  pass(70);
+  cr_assert_eq(world.slurm.told.size(), 1u, "agents come back after a start of the controller");
+  run(13, "node4");
+  pass(70);
+  cr_assert_eq(world.slurm.told.size(), 2u);
+  cr_assert_eq(world.slurm.told[1].first, 13u);
 }
 
 Test(controller, reclaims_for_a_pending_job_and_counts_it) {
@@ -238,6 +244,129 @@ Test(controller,
   world.step(1);
   cr_assert_not(world.shows(10, "lent=0"), "%s", world.comment(10).c_str());
   cr_assert_not(world.troubles().has("AdminComment"));
+}
+
+Test(controller, a_refused_comment_stays_a_trouble_while_another_cannot_be_written_yet) {
+  World world;
+  for (JobId id = 10; id < 12; ++id) world.slurm.run_elastic(id, "node1", 1);
+  world.step(3);
+  world.step();
+  world.slurm.refuses_comments = true;
+  world.hello(10, 10, 1);
+  for (int i = 0; i < 5; ++i) world.step(1);
+  cr_assert(world.troubles().has("AdminComment"));
+  world.slurm.comments_wait[11] = 0;
+  world.hello(11, 11, 1);
+  for (int i = 0; i < 100; ++i) {
+    world.step(1);
+    cr_assert(world.troubles().has("AdminComment"), "after %d s", i);
+  }
+}
+
+// As after a takeover, or while slurmdbd is away: each try holds the controller for 5 s.
+Test(controller, comments_that_slurm_cannot_write_yet_hold_it_rarely_and_are_written_soon_after) {
+  World world;
+  for (JobId id = 10; id < 14; ++id) world.slurm.run_elastic(id, "node1", 1);
+  world.step(3);
+  world.step();
+  for (JobId id = 10; id < 14; ++id) world.slurm.comments_wait[id] = 0;
+  for (JobId id = 10; id < 14; ++id) world.hello(id, id, 1);  // every job's words change
+  for (int i = 0; i < 100; ++i) world.step(1);
+  int tried = 0;
+  for (const auto& [id, times] : world.slurm.comments_wait) {
+    cr_assert_geq(times, 1, "job %u was never tried", id);
+    tried += times;
+  }
+  cr_assert(tried >= 5 && tried <= 8, "%d", tried);
+  cr_assert_not(world.troubles().has("AdminComment"));
+
+  world.slurm.comments_wait.erase(10);
+  world.slurm.comments_wait.erase(11);
+  world.slurm.comments_wait.erase(12);
+  for (int i = 0; i < 61; ++i) world.step(1);
+  for (JobId id = 10; id < 13; ++id)
+    cr_assert(world.shows(id, "workers=1"), "%s", world.comment(id).c_str());
+  world.slurm.comments_wait.clear();
+  for (int i = 0; i < 41; ++i) world.step(1);
+  cr_assert(world.shows(13, "workers=1"), "%s", world.comment(13).c_str());
+}
+
+Test(controller, a_comment_waits_for_no_more_than_one_pause_of_others_that_cannot_be_written) {
+  World world;
+  world.slurm.run_elastic(90, "node1", 1);
+  world.step(3);
+  world.hello(90, 90, 1);
+  world.step(3);
+  cr_assert(world.shows(90, "workers=1"), "%s", world.comment(90).c_str());
+  for (JobId id = 10; id < 40; ++id) {
+    world.slurm.run_elastic(id, "node2", 1);
+    world.slurm.comments_wait[id] = 0;
+  }
+  world.step(3);
+  for (JobId id = 10; id < 40; ++id) world.hello(id, id, 1);
+  control::Status status;
+  status.workers = 3;
+  world.server.says(90, status);  // a job whose comment was written before
+  for (int i = 0; i < 21; ++i) world.step(1);
+  cr_assert(world.shows(90, "workers=3"), "%s", world.comment(90).c_str());
+
+  for (int i = 0; i < 1240; ++i) world.step(1);  // each of the others was tried twice
+  world.slurm.run_elastic(91, "node3", 1);
+  world.step(3);
+  world.hello(91, 91, 1);
+  for (int i = 0; i < 3; ++i) world.step(1);
+  cr_assert(world.shows(91, "workers=1"), "%s", world.comment(91).c_str());
+
+  world.slurm.comments_wait[92] = 0;
+  world.slurm.run_elastic(92, "node4", 1);
+  world.step(3);
+  world.hello(92, 92, 1);
+  for (int i = 0; i < 3; ++i) world.step(1);
+  world.slurm.comments_wait.erase(92);  // it has waited once, the others more often
+  for (int i = 0; i < 21; ++i) world.step(1);
+  cr_assert(world.shows(92, "workers=1"), "%s", world.comment(92).c_str());
+}
+
+Test(controller, a_slurmctld_that_does_not_answer_is_said_once_and_is_a_trouble_until_it_does) {
+  World world;
+  world.step();
+  for (int i = 0; i < 2; ++i) {
+    world.said.clear();
+    world.slurm.answers = false;
+    for (int round = 0; round < 10; ++round) world.step();
+    cr_assert_eq(world.said.size(), 1u, "%zu lines", world.said.size());
+    cr_assert_eq(world.said.front(),
+                 "slurmctld did not answer: slurm_load_jobs: Unable to contact slurm controller");
+    cr_assert(world.troubles().has("slurmctld"));
+    world.slurm.answers = true;
+    world.step();
+    cr_assert_not(world.troubles().has("slurmctld"));
+  }
+}
+
+Test(controller, a_companion_that_slurm_does_not_cancel_is_said_once) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.step();
+  world.take_offers(1, 20);
+  const auto refusals = [&] {
+    return std::count_if(world.said.begin(), world.said.end(), [](const std::string& line) {
+      return line.find("Access/permission denied") != std::string::npos ||
+             line.find("slurm_load_job:") != std::string::npos;
+    });
+  };
+  const auto companions =
+      static_cast<std::ptrdiff_t>(world.server.last<control::Grow>()->offers.size());
+  cr_assert_geq(companions, 1);
+  world.slurm.refuses_cancel = true;
+  world.slurm.end(10);
+  for (int round = 0; round < 30; ++round) world.step();
+  cr_assert_eq(refusals(), companions, "%td lines of %td companions", refusals(), companions);
+  world.said.clear();
+  world.slurm.answers_for_jobs = false;
+  for (int round = 0; round < 30; ++round) world.step();
+  cr_assert_eq(refusals(), companions, "%td lines of %td companions", refusals(), companions);
 }
 
 Test(controller, a_state_file_that_cannot_be_written_is_known_from_the_first_round_on) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "controller/event_log.h"
 
+#include <algorithm>
 #include <criterion/criterion.h>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <vector>
 
@@ -92,4 +95,58 @@ Test(event_log_file, is_not_for_everybody) {
   struct stat status {};
   cr_assert_eq(stat((folder.path / "events").c_str(), &status), 0);
   cr_assert_eq(status.st_mode & 0777, 0640u);
+}
+
+// A limit of the file's size does what a full disk does: a part of the line is taken.
+Test(event_log_file, what_a_full_disk_does_not_take_waits_and_the_reason_is_said_once) {
+  const Folder folder;
+  std::vector<std::string> said;
+  EventLog events(folder.path / "events", [&](const std::string& line) { said.push_back(line); });
+  events.event("status", {{"job", 17}});
+  const std::string first = text_of(folder.path / "events");
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit all{};
+  cr_assert_eq(getrlimit(RLIMIT_FSIZE, &all), 0);
+  const rlimit full{first.size() + 10, all.rlim_max};
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &full), 0);
+  events.event("status", {{"job", 18}});
+  const rlimit nearly{first.size() + first.size() * 3 / 2, all.rlim_max};
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &nearly), 0);
+  events.event("status", {{"job", 19}});  // alone it would fit
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+  cr_assert_eq(text_of(folder.path / "events"), first, "no half line, and none before another");
+  cr_assert_eq(said, (std::vector<std::string>{"EventLog=" + (folder.path / "events").string() +
+                                               ": File too large; events wait"}));
+  cr_assert(events.troubles().contains("EventLog"));
+  events.event("status", {{"job", 20}});
+  cr_assert_not(events.troubles().contains("EventLog"));
+  const std::string text = text_of(folder.path / "events");
+  std::istringstream lines(text);
+  std::string line;
+  for (int job = 17; job <= 20; ++job) {
+    cr_assert(std::getline(lines, line), "%s", text.c_str());
+    cr_assert_eq(Json::parse(line)->number_at("job", 0, 100).value(), job, "%s", text.c_str());
+  }
+  cr_assert_not(std::getline(lines, line));
+}
+
+Test(event_log_file, what_waits_for_room_is_bounded_and_what_is_left_out_is_said_and_counted) {
+  const Folder folder;
+  std::vector<std::string> said;
+  EventLog events(folder.path / "events", [&](const std::string& line) { said.push_back(line); });
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit all{};
+  cr_assert_eq(getrlimit(RLIMIT_FSIZE, &all), 0);
+  const rlimit full{10, all.rlim_max};
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &full), 0);
+  for (int i = 0; i < 10000; ++i) events.event("rounds", {{"text", std::string(400, 'x')}});
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+  cr_assert_eq(said.size(), 2u, "%zu lines", said.size());
+  cr_assert(said[1].ends_with(": File too large; events are not kept"), "%s", said[1].c_str());
+  events.event("rounds", {{"text", "last"}});
+  const std::string text = text_of(folder.path / "events");
+  cr_assert_leq(text.size(), std::size_t{1} << 20);
+  const auto kept = std::count(text.begin(), text.end(), '\n');
+  cr_assert_geq(kept, 1000);
+  cr_assert(text.ends_with("\"last\"}\n"), "%s", text.substr(text.size() - 100).c_str());
 }

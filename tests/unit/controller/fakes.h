@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,14 +16,20 @@ namespace swell::test {
 
 using controller::JobId;
 
-class FakeSlurm final : public slurm::SlurmApi {
+class FakeSlurm : public slurm::SlurmApi {
  public:
   slurm::Snapshot now;
   std::vector<JobId> cancelled;
   /// What load_job() shows where it is not what the snapshot shows.
   std::map<JobId, slurm::JobRecord> fresh;
+  bool answers = true;           ///< load() does
+  bool answers_for_jobs = true;  ///< load_job() does
+  bool refuses_cancel = false;
+  int asked_for_jobs = 0;  ///< by load_job()
   int comments_written = 0, forgotten = 0;
   bool refuses_comments = false;
+  std::map<JobId, int>
+      comments_wait;  ///< jobs whose comment cannot be written yet: how often tried
   std::vector<std::pair<JobId, std::string>> told;
 
   explicit FakeSlurm(int nodes) {
@@ -83,16 +90,20 @@ class FakeSlurm final : public slurm::SlurmApi {
   }
 
   Result<std::optional<slurm::Snapshot>> load() override {
+    if (!answers) return Error("slurm_load_jobs: Unable to contact slurm controller");
     return std::optional<slurm::Snapshot>(now);
   }
   void forget() override { ++forgotten; }
   Result<std::optional<slurm::JobRecord>> load_job(JobId job) override {
+    ++asked_for_jobs;
+    if (!answers_for_jobs) return Error("slurm_load_job: Unable to contact slurm controller");
     if (const auto found = fresh.find(job); found != fresh.end())
       return std::optional<slurm::JobRecord>(found->second);
     const slurm::JobRecord* record = find(job);
     return record != nullptr ? std::optional<slurm::JobRecord>(*record) : std::nullopt;
   }
   Result<void> cancel(JobId job) override {
+    if (refuses_cancel) return Error("slurm_kill_job: Access/permission denied");
     cancelled.push_back(job);
     end(job);
     return {};
@@ -101,11 +112,15 @@ class FakeSlurm final : public slurm::SlurmApi {
     told.emplace_back(job, line);
     return {};
   }
-  Result<void> set_admin_comment(JobId job, const std::string& text) override {
+  Result<bool> set_admin_comment(JobId job, const std::string& text) override {
     ++comments_written;
+    if (const auto waits = comments_wait.find(job); waits != comments_wait.end()) {
+      ++waits->second;
+      return false;
+    }
     if (refuses_comments) return Error("Unspecified error");
     if (slurm::JobRecord* record = find(job)) record->admin_comment = text;
-    return {};
+    return true;
   }
 };
 

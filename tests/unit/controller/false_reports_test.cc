@@ -185,6 +185,33 @@ Test(false_reports, a_profile_that_was_taken_before_still_counts) {
   cr_assert_eq(world.shrunk_times(), 0u);
 }
 
+// Jobs of three other owners, of whom one or all report what their steps show to be far off.
+Test(false_reports, why_names_profiles_of_others_where_most_of_their_owners_are_far_off) {
+  for (const int far_off : {1, 3}) {
+    Live world;
+    for (int i = 0; i < 3; ++i) {
+      const JobId id = 11 + static_cast<JobId>(i);
+      const uid_t owner = 1001 + static_cast<uid_t>(i);
+      const std::string node = "node" + std::to_string(i + 2);
+      world.slurm.run(id, node, 4, "swell[elastic=max=4,mode=live,grace=20 basic=4]").uid = owner;
+      world.server.says(id, test::hello_of(id, 4), owner);
+      world.step();
+      Reported reported{.gpus = {0, 1, 2, 3}, .node = node};
+      if (i < far_off) reported.step_factor = 1.8;
+      world.server.says(id, reported.message(), owner);
+      world.step();
+    }
+    world.report({.gpus = kEight});
+    cr_assert(world.grown(), "one or three others keep it from nothing");
+    const bool is_said = has(world.ask("why").text,
+                             " % less is expected than its own profile promises: the profiles of "
+                             "jobs of other users are far off");
+    cr_assert_eq(is_said, far_off == 3, "%s", world.ask("why").text.c_str());
+    const double factor = world.job().lowered_by_others;
+    cr_assert(far_off == 3 ? factor < 1 && factor > 0.95 : factor == 1, "%g", factor);
+  }
+}
+
 Test(false_reports, where_nothing_is_planned_no_report_counts) {
   Liar world;
   world.config.policy = "fewest-first";

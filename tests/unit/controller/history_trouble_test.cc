@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The history where its file is damaged, taken away, or in the hands of others.
 #include <criterion/criterion.h>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sys/resource.h>
 
 #include "unit/controller/history_file.h"
 
@@ -65,6 +67,37 @@ Test(history, a_long_reader_makes_it_lose_nothing) {
   for (std::size_t i = 0; i < 8; ++i) cr_assert_eq(text(events.at(i), "event"), kInOrder[i]);
   cr_assert_eq(events.size(), 8u, "its job has not ended");
   cr_assert_eq(said.lines().size(), 1u, "once");
+}
+
+// A limit of the file's size does what a full disk does.
+Test(history, a_full_disk_makes_it_lose_nothing_and_keeps_answers_coming) {
+  Folder folder;
+  Said said;
+  History history({folder.file(), 90, said.log(), {}, kShort_ms});
+  history.add(job());
+  history.add(event("grant"));
+  cr_assert_eq(answered(history).found->at("events").size(), 1u);
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit all{};
+  cr_assert_eq(getrlimit(RLIMIT_FSIZE, &all), 0);
+  const rlimit full{100, all.rlim_max};
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &full), 0);
+  history.add(event("reclaim"));
+  said.wait_for_line();
+  for (int i = 0; i < 5; ++i) {  // more tries than one
+    history.add(event("grant"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2 * kShort_ms));
+  }
+  const History::Reply meanwhile = answered(history);
+  cr_assert(meanwhile.found.ok(), "%s", meanwhile.found.error().message().c_str());
+  cr_assert_eq(meanwhile.found->at("events").size(), 1u);
+  cr_assert_not(history.trouble().empty());
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+  once_it_has(history, 7);
+  cr_assert(history.trouble().empty(), "%s", history.trouble().c_str());
+  cr_assert_eq(said.lines().size(), 1u, "%zu lines", said.lines().size());
+  cr_assert(said.lines()[0].find("waits until it can be written") != std::string::npos, "%s",
+            said.lines()[0].c_str());
 }
 
 Test(history, what_waits_for_a_reader_is_written_at_the_end_or_said_to_be_lost) {

@@ -132,6 +132,14 @@ Test(job_training, a_program_that_does_not_follow_its_plan_is_planned_for_as_one
   pipeline.stages[1].groups[1].gpus = {3};
   training.decided(pipeline, 0);
   const Reported own{.gpus = {0, 1, 2, 3}, .epoch = 1};
+  // The plan may have been lost with the connection to its agent, or with slurmctld.
+  JobTraining lost = training;
+  lost.agent_connected();
+  cr_assert(lost.take(own.message(), kTwo, kFour, *live_machines()).ok());
+  cr_assert_not(lost.makes_own_plans());
+  JobTraining read_again = *JobTraining::from_json(training.to_json());
+  cr_assert(read_again.take(own.message(), kTwo, kFour, *live_machines()).ok());
+  cr_assert_not(read_again.makes_own_plans());
   cr_assert(training.take(own.message(), kTwo, kFour, *live_machines()).ok());
   cr_assert(training.makes_own_plans());
   const auto seen = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);

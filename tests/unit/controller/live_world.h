@@ -13,17 +13,26 @@ namespace swell::test {
 
 inline const std::vector<int> kEight = {0, 1, 2, 3, 4, 5, 6, 7};
 
-/// A live job on the 8 GPUs of node1, and three idle nodes.
+/// A live job on the 8 GPUs of each of its first `own` nodes, and other idle nodes.
 struct Live : World {
   control::ConnectionId asker = 50;
+  int workers = 8;
 
-  Live() {
-    slurm.run(10, "node1", 8, "swell[elastic=max=16,mode=live,grace=20 basic=8]");
+  explicit Live(int nodes = 4, int max = 16, int own = 1) : workers(8 * own) {
+    slurm = FakeSlurm(nodes);
+    slurm::JobRecord& its =
+        slurm.run(10, "node1", 8,
+                  "swell[elastic=max=" + std::to_string(max) +
+                      ",mode=live,grace=20 basic=" + std::to_string(workers) + "]");
+    for (int node = 2; node <= own; ++node) {
+      its.nodes.push_back("node" + std::to_string(node));
+      its.gpus.push_back({its.nodes.back(), its.gpus.front().gpus});
+    }
     hello(1);
   }
 
   void hello(control::ConnectionId connection, std::vector<JobId> companions = {}) {
-    World::hello(connection, 10, 8, std::move(companions));
+    World::hello(connection, 10, workers, std::move(companions));
   }
   void report(const Reported& reported) {
     server.says(1, reported.message());

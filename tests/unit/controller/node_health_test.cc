@@ -219,6 +219,66 @@ Test(node_health, a_companion_that_slurms_records_lost_first_counts_when_its_age
   cr_assert_eq(world.shown(), 1u);
 }
 
+// As where a step cannot be launched: Slurm's records show the companion only as one that has
+// ended.
+// Slurm may not answer at that moment.
+Test(node_health, a_companion_that_came_and_went_between_two_looks_counts_and_holds_no_gpus) {
+  Failing world;
+  for (const JobId job : {10, 11}) {
+    world.let_alone(job);
+    for (int rounds = 400; world.server.last<control::Grow>() == nullptr && rounds > 0; --rounds)
+      world.pass(1);
+    const control::Offer offer = world.server.last<control::Grow>()->offers.at(0);
+    world.server.sent.clear();
+    cr_assert(world.book.use(offer.nonce, world.owner(job), world.now).ok());
+    const JobId companion = world.next++;
+    slurm::JobRecord record = world.slurm.run(
+        companion, offer.node, offer.gpus,
+        control::Tag{{"parent", std::to_string(job)}, {"grant", offer.nonce}}.text());
+    world.slurm.end(companion);
+    record.uid = world.owner(job);
+    record.phase = slurm::JobPhase::ended;
+    world.slurm.fresh[companion] = record;
+    const int failed = world.controller->jobs().at(job).failed_growths;
+    world.server.says(job, control::GrowDone{{{offer.nonce, companion, ""}}}, world.owner(job));
+    for (int i = 0; i < 3; ++i)
+      world.server.says(job, control::Released{companion, "its step ended", true},
+                        world.owner(job));
+    world.slurm.answers_for_jobs = false;
+    world.step();
+    cr_assert(world.book.has_grant_of(job));
+    world.slurm.answers_for_jobs = true;
+    world.slurm.answers = false;
+    world.slurm.asked_for_jobs = 0;
+    world.step();
+    cr_assert_eq(world.slurm.asked_for_jobs, 0, "each would be waited for, one after the other");
+    world.slurm.answers = true;
+    world.step();
+    cr_assert_eq(world.slurm.asked_for_jobs, 1);
+    cr_assert_not(world.book.has_grant_of(job));
+    cr_assert_eq(world.controller->jobs().at(job).failed_growths, failed + 1);
+  }
+  cr_assert_eq(world.shown(), 1u);
+}
+
+// An agent that names a job of somebody else learns nothing and ends nothing.
+Test(node_health, a_job_that_an_agent_calls_its_companion_counts_for_nothing) {
+  Failing world;
+  world.let_alone(10);
+  for (int rounds = 400; world.server.last<control::Grow>() == nullptr && rounds > 0; --rounds)
+    world.pass(1);
+  const control::Offer offer = world.server.last<control::Grow>()->offers.at(0);
+  cr_assert(world.book.use(offer.nonce, world.owner(10), world.now).ok());
+  for (const JobId other : {53, 11}) {
+    world.server.says(10, control::GrowDone{{{offer.nonce, other, ""}}}, world.owner(10));
+    world.server.says(10, control::Released{other, "its step ended", true}, world.owner(10));
+  }
+  world.step();
+  cr_assert(world.book.has_grant_of(10));
+  cr_assert_eq(world.shown(), 0u);
+  cr_assert(world.slurm.cancelled.empty());
+}
+
 Test(node_health, at_most_a_quarter_of_the_nodes_is_withheld) {
   NodeHealth health;
   for (int node = 0; node < 8; ++node)

@@ -30,6 +30,28 @@ Test(planned, a_live_job_waits_for_its_profile_and_is_then_lent_with_a_plan) {
   cr_assert_eq(world.job().decided_by, std::string("planned"));
 }
 
+// Other jobs have a GPU of every second node, so that few nodes lend alike.
+Test(planned, a_plan_over_a_thousand_gpus_reaches_its_agent) {
+  constexpr int kNodes = 146;
+  Live world(kNodes, 1024, 2);
+  for (int node = 4; node <= kNodes; node += 2) {
+    auto& other =
+        world.slurm.run(static_cast<JobId>(1000 + node), "node" + std::to_string(node), 1, "");
+    other.gpus.front().gpus.indices = std::to_string(node / 2 % 8);
+  }
+  Reported reported{.gpus = kEight, .lent_node = "node2"};
+  reported.samples = 32768;
+  reported.layer_s = 1e-2;
+  world.report(reported);
+  cr_assert(world.grown());
+  const auto* grow = world.server.last<control::Grow>();
+  const auto plan = plan::Plan::from_json(grow->plan);
+  cr_assert(plan.ok(), "%s", grow->reason.c_str());
+  cr_assert_geq(plan->gpu_count(), 1000, "%s", grow->reason.c_str());
+  cr_assert_eq(plan->stages[0].tp, 1);
+  cr_assert_leq(grow->plan.dump().size(), control::kMaxDocument);
+}
+
 Test(planned, a_job_without_a_profile_is_lent_after_the_wait) {
   Live world;
   world.step(11);

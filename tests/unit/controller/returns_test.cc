@@ -103,6 +103,19 @@ Test(returns, what_is_lent_to_a_suspended_job_goes_back_after_its_grace) {
   cr_assert_eq(world.server.count<control::Grow>(), before + 1, "it grows again");
 }
 
+Test(returns, what_swellrun_gives_back_as_it_is_stopped_failed_for_nobody) {
+  Lent world;
+  world.slurm.find(10)->phase = slurm::JobPhase::suspended;
+  world.slurm.find(20)->phase = slurm::JobPhase::completing;
+  world.step();
+  cr_assert_eq(world.companion().reason, "it ended since Slurm suspends its job");
+  world.slurm.end(20);
+  world.step();
+  cr_assert_eq(world.controller->jobs().at(10).taken_back,
+               "companion 20 on node2 ended since Slurm suspends its job");
+  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 0);
+}
+
 Test(returns, a_job_that_is_suspended_for_a_moment_keeps_what_it_is_lent) {
   Lent world;
   for (int i = 0; i < 4; ++i) {
@@ -113,6 +126,36 @@ Test(returns, a_job_that_is_suspended_for_a_moment_keeps_what_it_is_lent) {
   }
   cr_assert_not(world.companion().leaving);
   cr_assert(world.slurm.cancelled.empty());
+}
+
+Test(returns, a_grace_above_that_of_the_site_changes_no_time) {
+  Lent stopped;
+  stopped.controller->set_max_grace(10);
+  stopped.slurm.find(10)->phase = slurm::JobPhase::suspended;
+  stopped.step();
+  stopped.step(11);
+  stopped.step(2);
+  cr_assert_eq(stopped.slurm.cancelled, (std::vector<JobId>{20}));
+
+  Lent reserved;
+  reserved.controller->set_max_grace(10);
+  reserved.reserve("repair", {"node2"}, 35);
+  reserved.step();
+  cr_assert_not(reserved.companion().leaving, "10 s of grace, and 20 s in hand");
+  reserved.slurm.now.taken += 10;
+  reserved.step(10);
+  cr_assert(reserved.companion().leaving);
+
+  Starting starting;
+  for (const JobId rigid : {52, 53, 54})
+    starting.slurm.run(rigid, "node" + std::to_string(rigid - 50), 8, "");
+  starting.controller->set_max_grace(30);
+  starting.start("max=8,grace=86400");
+  starting.slurm.now.reservations.push_back({"later",
+                                             {"node1"},
+                                             starting.slurm.now.taken + 4 * 3600,
+                                             starting.slurm.now.taken + 5 * 3600});
+  cr_assert_gt(starting.offered_min(), 200, "a day of grace does not keep it from being lent");
 }
 
 Test(returns, a_companion_that_is_suspended_alone_goes_back_at_once) {

@@ -48,6 +48,17 @@ Test(companion_check, what_was_offered_is_taken) {
   cr_assert(check_companion(kShown, 7, 5, of_older_controller).ok());
 }
 
+Test(companion_check, names_of_accounts_and_qos_may_have_blanks) {
+  control::Offer of_two_words = offer();
+  of_two_words.account = "we ird";
+  of_two_words.qos = "odd qos";
+  const std::string shown = with(kShown, "Account=lab QOS=expansion", "Account=we ird QOS=odd qos");
+  cr_assert(check_companion(shown, 7, 5, of_two_words).ok());
+  cr_assert(check_companion(with(shown, "odd qos", "odd qos WCKey=*x"), 7, 5, of_two_words).ok());
+  of_two_words.account = "we";
+  cr_assert_not(check_companion(shown, 7, 5, of_two_words).ok());
+}
+
 Test(companion_check, whatever_a_plugin_changed_is_named) {
   const struct {
     const char *old, *now, *words;

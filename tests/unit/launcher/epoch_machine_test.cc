@@ -32,6 +32,24 @@ Test(epochs, workers_of_each_epoch_know_their_swellrun_among_those_of_the_job) {
   cr_assert(all_know());
 }
 
+Test(epochs, workers_know_whether_their_job_is_exact) {
+  const auto told = [](const Run& run) {
+    std::vector<std::string> words;
+    for (const auto& [id, environment] : run.last_start.workers)
+      for (const auto& [name, value] : environment)
+        if (name == "SWELL_CONSISTENCY") words.push_back(value);
+    return words;
+  };
+  EpochMachine::Settings settings;
+  cr_assert(told(Run(settings)) == std::vector<std::string>(2, "relaxed"));
+  settings.exact = true;
+  Run run(settings);
+  cr_assert(told(run) == std::vector<std::string>(2, "exact"));
+  run.grown();
+  cr_assert_gt(told(run).size(), 2u);
+  cr_assert_eq(told(run).back(), "exact");
+}
+
 Test(epochs, workers_are_counted_on_each_host_beside_those_of_their_allocation) {
   Run run;  // two workers on node1
   run.event([&] {

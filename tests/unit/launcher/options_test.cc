@@ -262,6 +262,15 @@ Test(options, the_model_may_be_named) {
                std::string("--global-batch=8: it is of a --model, and none is given"));
 }
 
+Test(options, the_steps_of_the_training_are_a_number) {
+  cr_assert_eq(*parsed({"--steps=5000", "x"}).steps, 5000);
+  cr_assert_not(parsed({"x"}).steps);
+  for (const char* bad : {"0", "-1", "many", "1e6", "9007199254740993"})
+    cr_assert_neq(refusal({std::string("--steps=") + bad, "x"})
+                      .find(std::string("--steps=") + bad + ": it must be"),
+                  std::string::npos);
+}
+
 Test(options, one_letter_beside_its_own_option_is_named_and_what_srun_may_know_is_left_to_it) {
   cr_assert_eq(refusal({"--restart-signl=TERM", "x"}),
                std::string("unknown option --restart-signl; meant: --restart-signal?"));

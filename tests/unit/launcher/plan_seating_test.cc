@@ -2,6 +2,9 @@
 #include "launcher/plan_seating.h"
 
 #include <criterion/criterion.h>
+#include <fmt/format.h>
+
+#include "control/messages.h"
 
 using namespace swell;
 using namespace swell::launcher;
@@ -81,4 +84,25 @@ Test(plan_seating, a_plan_that_does_not_fit_is_refused_with_the_reason) {
   cr_assert_eq(refusal(plan_of({{"node1", {0}}}, 2)),
                std::string("a group of it has another number of GPUs than its TP degree"));
   refusal(plan_of({{"node1", {0, 1}}, {"node2", {4, 6}}}, 2), 2);
+}
+
+Test(plan_seating, an_irregular_plan_of_a_thousand_gpus_reaches_the_workers) {
+  plan::Plan plan{4, {{6, 1, {}}}};
+  std::vector<WorkerNode> nodes;
+  for (int node = 0; node < 128; ++node) {
+    const std::string name = fmt::format("gpu-rack{}-node{}.example.org", node / 8, node);
+    nodes.push_back({node, static_cast<control::JobId>(10 + node), name, 8, 8, "0-7", 8});
+    for (int gpu = 0; gpu < 8; ++gpu)
+      plan.stages[0].groups.push_back({name, "nvidia_h100_80gb_hbm3", {gpu}, 1 + gpu % 3});
+  }
+  const auto told = control::message_from(to_json(control::Replan{plan.to_json(), "its owner"}));
+  cr_assert(told.ok(), "%s", told.ok() ? "" : told.error().message().c_str());
+  const auto heard = plan::Plan::from_json(std::get<control::Replan>(*told).plan);
+  const auto seating = seat_by_plan(*heard, nodes, 1);
+  cr_assert(seating.ok());
+  control::WorkerStart start;
+  start.environment.emplace_back("SWELL_PLAN", seating->plan);
+  // A credential of munge has four bytes for three, in a frame of 64 KiB.
+  cr_assert_leq(control::to_json(start).dump().size(), 45'000);
+  cr_assert(*plan::Plan::parse(seating->plan) == plan);
 }

@@ -51,11 +51,16 @@ Test(program_socket, the_last_sizes_that_were_said_count) {
 Test(program_socket, the_steps_that_were_said_last_count_beside_sizes) {
   auto opened = ProgramSocket::open();
   cr_assert(opened.ok());
-  for (const char* text : {"step 7", "sizes 2", "step 9", "step 0", "step -1", "step", "step 8 9"})
+  for (const char* text :
+       {"step 7", "sizes 2", "step 9", "step 0", "step -1", "step", "step 8 9", "step 8 of",
+        "step 8 of x", "step 8 of 0", "step 8 of 90071992547409920"})
     say(*opened, text);
   cr_assert(opened->take_sizes()->sizes == std::vector<int>{2});
-  cr_assert(opened->take_steps() == std::uint64_t{9});
+  cr_assert(opened->take_steps() == (launcher::MadeSteps{9, 0}));
   cr_assert_not(opened->take_steps());
+  say(*opened, "step 10 of 5000");
+  cr_assert_not(opened->take_sizes());
+  cr_assert(opened->take_steps() == (launcher::MadeSteps{10, 5000}));
 }
 
 Test(program_socket, what_cannot_be_read_is_dropped) {

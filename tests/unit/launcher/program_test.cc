@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/program.h"
 
+#include <cerrno>
+#include <chrono>
 #include <criterion/criterion.h>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <sys/wait.h>
@@ -82,6 +85,36 @@ Test(program, ignoring_the_signal_is_not_listening, .timeout = 60) {
   cr_assert_eq(script.line(), std::string("up"));
   cr_assert_not(script.program.listens_to(SIGUSR1));
   cr_assert_not(script.program.listens_to(SIGUSR1));
+}
+
+// As a process that waits for a device, or one of root's that `sudo` began: Slurm ends the step.
+Test(program, what_it_left_behind_and_cannot_be_ended_does_not_hold_up_its_end, .timeout = 60) {
+  if (geteuid() != 0) cr_skip("only root can leave what its parent may not signal");
+  int lives[2];  // as long as one of the others
+  cr_assert_eq(pipe2(lives, O_CLOEXEC), 0);
+  const pid_t shim = fork();
+  if (shim == 0) {
+    const pid_t left = fork();
+    if (left == 0) {
+      char nothing = 0;
+      close(lives[1]);
+      _exit(read(lives[0], &nothing, 1) == 0 ? 0 : 1);
+    }
+    Program program;
+    char name[] = "true";
+    char* command[] = {name, nullptr};
+    if (setresuid(65534, 65534, 65534) != 0 || !program.start(command, {})) _exit(2);
+    std::optional<int> status;
+    while (!(status = program.reap())) poll(nullptr, 0, 5);
+    _exit(*status == 0 && kill(left, 0) != 0 && errno == EPERM ? 0 : 3);
+  }
+  close(lives[1]);
+  int status = -1;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+  while (waitpid(shim, &status, WNOHANG) == 0 && std::chrono::steady_clock::now() < deadline)
+    poll(nullptr, 0, 20);
+  if (status == -1) kill(shim, SIGKILL);
+  cr_assert_eq(status, 0, "%d", status);
 }
 
 Test(program, what_the_allocation_of_one_worker_is_does_not_reach_it, .timeout = 60) {

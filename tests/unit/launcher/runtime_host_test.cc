@@ -34,6 +34,22 @@ std::unique_ptr<RuntimeHost> host_in(const std::string& folder) {
 
 }  // namespace
 
+// A UNIX socket's path has at most 107 bytes.
+Test(runtime_host, a_tmpdir_that_is_long_or_not_there_is_done_without, .timeout = 60) {
+  std::string folder = fs::temp_directory_path() / "swell-host-XXXXXX";
+  cr_assert(mkdtemp(folder.data()) != nullptr);
+  const std::string deep = folder + "/" + std::string(100, 'd');
+  fs::create_directory(deep);
+  for (const std::string& each : {deep, folder + "/none", std::string("here")}) {
+    cr_assert_eq(setenv("TMPDIR", each.c_str(), 1), 0);
+    const auto host = host_in("");
+    cr_assert(host->unix_socket().starts_with("/tmp/"), "%s", host->unix_socket().c_str());
+  }
+  cr_assert_eq(setenv("TMPDIR", folder.c_str(), 1), 0);
+  cr_assert(host_in("")->unix_socket().starts_with(folder));
+  fs::remove_all(folder);
+}
+
 Test(runtime_host, removes_what_was_left_here_and_nothing_of_another_node, .timeout = 60) {
   std::string folder = fs::temp_directory_path() / "swell-host-XXXXXX";
   cr_assert(mkdtemp(folder.data()) != nullptr);

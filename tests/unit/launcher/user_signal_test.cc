@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "launcher/epoch_run.h"
+#include "launcher/signals.h"
 
 using namespace epoch_run;
 
@@ -85,6 +86,52 @@ Test(user_signal, an_error_exit_for_it_is_the_program_s_own_and_ends_the_run) {
     cr_assert_eq(run.code.value_or(-1), exit.status());
     cr_assert_eq(run.starts, 1);
   }
+}
+
+Test(user_signal, what_dies_of_it_ends_the_run_though_the_job_has_grown) {
+  for (const int signal : {SIGINT, SIGHUP, SIGQUIT, SIGUSR2, SIGUSR1})
+    for (const bool lent_first : {false, true}) {
+      EpochMachine::Settings settings;
+      settings.recover_s = lent_first ? 300 : 0;
+      Run run(settings);
+      run.grown();
+      run.event([&] { run.machine.notice(run.now, {0, 0}, signal); });
+      cr_assert(run.signalled(signal, 4), "those on lent GPUs have not had it from Slurm");
+      for (const auto& [node, workers] : {std::pair(lent_first ? 1 : 0, lent_first ? 4 : 2),
+                                          std::pair(lent_first ? 0 : 1, lent_first ? 2 : 4)})
+        run.leave(node, workers, Exit{0, signal});
+      run.tick(run.now + 3);
+      cr_assert_eq(run.code.value_or(-1), 128 + signal, "signal %d: %d", signal,
+                   run.code.value_or(-1));
+      cr_assert_eq(run.starts, 2);
+      cr_assert(run.has_said("after Slurm sent it " + signal_name(signal)));
+    }
+}
+
+Test(user_signal, an_error_soon_after_one_that_ends_programs_is_for_it) {
+  for (const double later_s : {10.0, 100.0}) {
+    Run run;
+    run.grown();
+    run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+    run.tick(run.now + later_s);
+    run.leave(0, 2, Exit{1, 0});
+    run.tick(run.now + 3);
+    const bool is_for_it = later_s < 60;
+    cr_assert_eq(run.signalled(SIGTERM, 4), is_for_it, "%g s later", later_s);
+    cr_assert_eq(run.has_said("on with the job's own GPUs"), !is_for_it, "%g s later", later_s);
+  }
+}
+
+Test(user_signal, what_dies_of_it_while_the_job_grows_ends_the_run) {
+  Run run;
+  run.grow(9, 4);
+  run.hello(1, 4);
+  cr_assert(run.signalled(SIGUSR1, 2), "they are asked to leave");
+  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+  run.leave(0, 2, Exit{0, SIGINT});
+  run.tick(run.now + 3);
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGINT);
+  cr_assert_eq(run.starts, 1);
 }
 
 Test(user_signal, a_training_that_ends_is_not_started_again) {

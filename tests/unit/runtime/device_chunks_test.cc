@@ -371,17 +371,6 @@ Test(device_chunks, a_shim_killed_between_chunks_costs_no_step, .timeout = 300) 
   });
 }
 
-Test(device_chunks, without_snapshots_it_is_refused_and_the_old_epoch_trains_on, .timeout = 300) {
-  Job job({"SWELL_SNAPSHOT_EVERY=0"}, "1000000000");
-  Coordinator coordinator(LiveJob::cluster(), bounded());
-  job.begin_swap(coordinator);
-  const auto report = job.swap(coordinator);
-  cr_assert(!report.committed && !report.is_old_gone, "%s", report.summary().c_str());
-  cr_assert_neq(report.why.find("the program takes no snapshots"), std::string::npos, "%s",
-                report.why.c_str());
-  wait_for_steps(job.live, 0, job.live.status(0).step);
-}
-
 Test(device_chunks, what_a_gpu_has_no_room_for_at_once_is_made_in_chunks_of_what_is_free,
      .timeout = 300) {
   Job job;

@@ -190,6 +190,14 @@ Test(device_hand, a_checksum_is_made_on_the_gpu_where_its_driver_can) {
   cr_assert_lt(count_of("stand_in_copied") - before, 64 * 1024, "the bytes stay on the GPU");
 }
 
+Test(device_hand, the_kernel_of_checksums_is_compiled_before_a_switch_needs_it) {
+  Program program(4 * kMiB);
+  cr_assert_eq(count_of("stand_in_modules"), 1);
+  const Run run{0, DevicePlace::of(1, 0), kMiB};
+  cr_assert(Sink::device(program.hand).hash_of({&run, 1}, Checksum::words).ok());
+  cr_assert_eq(count_of("stand_in_modules"), 1);
+}
+
 Test(device_hand, the_gpu_s_checksum_is_the_host_s) {
   // Small launches of the stand-in execute the kernel's PTX; large ones do what it does.
   for (const std::uint64_t count :

@@ -94,7 +94,7 @@ Test(device_nccl, within_a_node_it_is_used_where_memory_cannot_be_mapped, .timeo
                  gpus.way().c_str());
   }
   NcclJob gpus(false);
-  split(gpus, {"WHERE=own"}, {"WHERE=own"});
+  split(gpus, {"WHERE=own", "STAND_IN_NO_HANDLES=1"}, {"WHERE=own"});
   cr_assert_eq(gpus.paths["nccl, within a node, from own GPU memory, to own GPU memory"],
                kState / 2, "%s", gpus.way().c_str());
   cr_assert_eq(gpus.paths["device to device, another GPU"], 8, "%s", gpus.way().c_str());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What device_live_test starts: a program whose state is on a GPU, of which the stand-in's memory
 // is the host's. Element i of "w" begins as i and grows by 1 a step; TP cuts its rows. WORDS:
-// steps; the environment: RANK, PLAN, WHERE (device, host, or own: on the GPU, allocated here),
-// SMALL (set: allocated here), ROWS (64), STAYS, TENSORS (1): more of them, "w1", ... whose
-// elements go on where those of the one before end, of which MIXED (set) has every other in the
-// host's memory. Exits with 0 at a switch, and at the end if each element is what it must be.
+// steps; the environment: RANK, PLAN, WHERE (device, host, or own: on the GPU, allocated here;
+// pages: the same as PyTorch expands it), SMALL (set: allocated here), ROWS (64), STAYS, TENSORS
+// (1): more of them, "w1", ... whose elements go on where those of the one before end, of which
+// MIXED (set) has every other in the host's memory. Exits with 0 at a switch, and at the end if
+// each element is what it must be.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/cuda_driver.h"
 #include "runtime/swell.h"
 
 namespace {
@@ -40,21 +42,42 @@ struct State {
   std::_Exit(1);
 }
 
-/// Memory of the GPU that only this process has, and full of something.
-void* own_memory(std::size_t bytes) {
+namespace cuda = swell::runtime::cuda;
+
+/// Takes memory in pieces of 2 MiB behind one another, as PyTorch's expandable segments do.
+template <typename Call>
+std::uint64_t in_pages(const Call& call, std::size_t bytes) {
+  constexpr std::size_t kPage = std::size_t{2} << 20;
+  const std::size_t pages = (bytes + kPage - 1) / kPage;
+  std::uint64_t address = 0;
+  const cuda::AllocationProperties properties;
+  const cuda::AccessDescription access;
+  call("cuMemAddressReserve", cuda::Reserve(nullptr), &address, pages * kPage, 0, 0, 0);
+  for (std::size_t page = 0; page < pages; ++page) {
+    std::uint64_t handle = 0;
+    call("cuMemCreate", cuda::Create(nullptr), &handle, kPage, &properties, 0);
+    call("cuMemMap", cuda::Map(nullptr), address + page * kPage, kPage, 0, handle, 0);
+    call("cuMemRelease", cuda::Release(nullptr), handle);
+  }
+  call("cuMemSetAccess", cuda::SetAccess(nullptr), address, pages * kPage, &access, 1);
+  return address;
+}
+
+/// Memory of the GPU that this process has allocated, full of something.
+void* own_memory(std::size_t bytes, bool has_pages) {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
   void* context = nullptr;
-  unsigned long long address = 0;
+  std::uint64_t address = 0;
   const auto call = [&](const char* name, auto function, auto... arguments) {
     function =
         reinterpret_cast<decltype(function)>(driver != nullptr ? dlsym(driver, name) : nullptr);
     if (function == nullptr || function(arguments...) != 0) die(name, nullptr);
   };
-  call("cuDevicePrimaryCtxRetain", static_cast<int (*)(void**, int)>(nullptr), &context, 0);
-  call("cuCtxPushCurrent_v2", static_cast<int (*)(void*)>(nullptr), context);
-  call("cuMemAlloc_v2", static_cast<int (*)(unsigned long long*, std::size_t)>(nullptr), &address,
-       bytes);
-  call("cuCtxPopCurrent_v2", static_cast<int (*)(void**)>(nullptr), &context);
+  call("cuDevicePrimaryCtxRetain", cuda::ContextRetain(nullptr), &context, 0);
+  call("cuCtxPushCurrent_v2", cuda::ContextPush(nullptr), context);
+  if (has_pages) address = in_pages(call, bytes);
+  else call("cuMemAlloc_v2", cuda::Allocate(nullptr), &address, bytes);
+  call("cuCtxPopCurrent_v2", cuda::ContextPop(nullptr), &context);
   std::memset(reinterpret_cast<void*>(address), 0x5a, bytes);
   return reinterpret_cast<void*>(address);
 }
@@ -80,9 +103,10 @@ void add_weights(State& state, int number, int tp, int rank, std::string where) 
   w.end[0] = rows() * (rank % tp + 1) / tp;
   its.first = (number * rows() + w.begin[0]) * kColumns;
   its.count = (w.end[0] - w.begin[0]) * kColumns;
-  if (where == "own") {
+  if (where == "own" || where == "pages") {
     w.field_mask |= SWELL_TENSOR_ADDRESS;
-    w.address = its.own = own_memory(static_cast<std::size_t>(its.count) * sizeof *its.w);
+    w.address = its.own =
+        own_memory(static_cast<std::size_t>(its.count) * sizeof *its.w, where == "pages");
   }
   if (swell_register(state.session, &w) != 0) die("registering w", state.session);
   state.weights.push_back(std::move(its));
@@ -100,7 +124,7 @@ void add(State& state, const std::string& plan, int rank, const std::string& whe
   small.shape[0] = 1;
   if (std::getenv("SMALL") != nullptr) {
     small.field_mask |= SWELL_TENSOR_ADDRESS;
-    small.address = own_memory(sizeof *state.small);
+    small.address = own_memory(sizeof *state.small, false);
   }
   if (swell_register(state.session, &small) != 0) die("registering small", state.session);
 }

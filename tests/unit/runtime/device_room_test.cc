@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Switches on GPUs that are four fifths full, over a stand-in whose GPUs have so much memory for
 // all processes, with the context of each.
+#include <chrono>
 #include <criterion/criterion.h>
+#include <memory>
+#include <thread>
 
 #include "runtime/gpu_job.h"
 #include "runtime/stand_in_gpus.h"
@@ -30,6 +33,16 @@ struct FullJob {
   const std::string file;
 };
 
+/// Waits until nobody has anything of GPU 0; false: 30 s have passed.
+bool is_empty(const std::string& file) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (stand_in::Gpus(file).taken(0) > 0) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
 }  // namespace
 
 Test(device_room, a_growth_hands_over_in_place_with_no_more_memory, .timeout = 300) {
@@ -47,6 +60,50 @@ Test(device_room, a_growth_hands_over_in_place_with_no_more_memory, .timeout = 3
   cr_assert_eq(stand_in::Gpus(job.file).most(0), kState + 2 * kContext);
   cr_assert_leq(report.max_extra_bytes, options().max_extra_bytes);
   for (const pid_t pid : {old, first, second}) cr_assert_eq(job.gpus.job.wait(pid), 0);
+}
+
+Test(device_room, a_job_without_snapshots_is_bounded_by_what_its_gpus_have_free, .timeout = 300) {
+  auto limits = options();
+  limits.max_extra_bytes = kMiB;
+  GpuJob gpus(false, "400", limits);
+  const std::vector<std::string> rows = {"ROWS=512"};
+  const pid_t first = gpus.start(kTwo, 0, 0, rows), second = gpus.start(kTwo, 1, 1, rows);
+  gpus.begin(kTwo);
+  const pid_t whole = gpus.start(kOne, 0, 0, rows);
+  const auto report = gpus.change(kTwo, kOne);
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_geq(report.max_extra_bytes, kLarge / 2, "what it took is said all the same");
+  for (const pid_t pid : {first, second, whole}) cr_assert_eq(gpus.job.wait(pid), 0);
+}
+
+Test(device_room, a_program_that_ends_within_a_step_leaves_the_gpu_empty, .timeout = 300) {
+  FullJob job;
+  const pid_t old = job.start(kOne, 0, 0, {});
+  job.gpus.begin(kOne);
+  job.gpus.job.stop(old);
+  cr_assert(is_empty(job.file), "its shim has nothing of it");
+  // A second state would not fit.
+  const pid_t again = job.start(kOne, 0, 0);
+  const auto begun = job.gpus.coordinator.begin(job.gpus.job.shims(kOne), 2);
+  cr_assert(begun.ok(), "%s", begun.ok() ? "" : begun.error().message().c_str());
+  cr_assert_eq(job.gpus.job.wait(again), 0);
+}
+
+Test(device_room, so_does_one_that_ends_while_a_switch_is_prepared, .timeout = 300) {
+  auto limits = options();
+  pid_t old = 0;
+  std::unique_ptr<FullJob> job;
+  limits.on_phase = [&](Phase phase) {
+    if (phase == Phase::quiesce) job->gpus.job.stop(old);
+  };
+  job = std::make_unique<FullJob>(limits, "1000000000");
+  old = job->start(kOne, 0, 0);
+  job->gpus.begin(kOne);
+  const pid_t next = job->start(kOne, 0, 0);
+  const auto report = job->gpus.change(kOne, kOne);
+  cr_assert(!report.committed, "%s", report.summary().c_str());
+  job->gpus.job.wait(next);  // it is told to leave
+  cr_assert(is_empty(job->file), "its shim has nothing of it");
 }
 
 Test(device_room, what_cannot_fit_is_said_in_bytes_before_anything_stops, .timeout = 300) {

@@ -7,8 +7,8 @@
 // for all processes that name it, until nobody has it open or mapped; STAND_IN_NO_PEER: memory of
 // another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be shared; STAND_IN_NO_RDMA: none can
 // be taken for network cards; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS: matrices
-// are not copied; STAND_IN_HANGS: a file, and as
-// long as that is there, who takes memory hangs, and makes a file of its name with
+// are not copied; STAND_IN_NO_HANDLES: no allocation is named for other processes; STAND_IN_HANGS:
+// a file, and as long as that is there, who takes memory hangs, and makes a file of its name with
 // ".now".
 #include <algorithm>
 #include <atomic>
@@ -18,6 +18,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -60,7 +61,20 @@ struct Allocation {
   int gpu;  // of the machine
   std::size_t bytes;
   bool is_own;
+  int uses = 1;  // handles that are to be released; guarded by mutex
 };
+// An allocation of cuMemAlloc().
+struct Plain {
+  std::size_t bytes;
+  int ordinal, fd;
+};
+// The contents of a handle for other processes, which has 64 bytes.
+struct Named {
+  pid_t pid;
+  int fd, gpu;
+  std::size_t bytes;
+};
+static_assert(sizeof(Named) <= 64);
 
 struct Stream {
   std::atomic<int> pending = 0;  // what another library has launched on it
@@ -73,10 +87,12 @@ struct Module {
 };
 
 std::mutex mutex;
-std::set<Allocation*> allocations;                                // guarded by mutex
-std::size_t taken = 0;                                            // likewise
-std::size_t for_network_cards = 0;                                // likewise: of `taken`
-std::map<unsigned long long, std::pair<std::size_t, int>> plain;  // cuMemAlloc()'s: bytes, GPU
+std::set<Allocation*> allocations;                 // guarded by mutex
+std::size_t taken = 0;                             // likewise
+std::size_t for_network_cards = 0;                 // likewise: of `taken`
+std::map<unsigned long long, Plain> plain;         // by address; likewise
+std::map<unsigned long long, std::size_t> opened;  // others' of these; likewise
+std::map<unsigned long long, std::pair<std::size_t, Allocation*>> mapped;  // likewise
 std::map<const char*, std::size_t> registered;   // the host's memory; guarded by mutex
 std::map<void*, Clock::time_point> works_until;  // by stream; guarded by mutex
 std::atomic<std::uint64_t> copied = 0, copied_staged = 0, copies = 0;
@@ -84,7 +100,7 @@ std::mutex queue_mutex;
 std::set<Stream*> streams;                  // guarded by queue_mutex
 std::set<Module*> modules;                  // likewise
 std::set<const stand_in::Kernel*> kernels;  // likewise
-std::atomic<std::uint64_t> launched = 0;
+std::atomic<std::uint64_t> launched = 0, loaded = 0;
 std::atomic<int> broken = 0;  // what a kernel did wrong; as a real context's, it stays
 // As a library has it that was there from the start: LeakSanitizer of g++ 12 dies of a thread that
 // hangs otherwise.
@@ -125,6 +141,21 @@ unsigned long long keep(Allocation made) {
   std::lock_guard lock(mutex);
   allocations.insert(one);
   return reinterpret_cast<unsigned long long>(one);
+}
+
+/// REQUIRES of both: mutex is held.
+const std::pair<const unsigned long long, Plain>* plain_at(unsigned long long address) {
+  const auto next = plain.upper_bound(address);
+  if (next == plain.begin()) return nullptr;
+  const auto one = std::prev(next);
+  return address - one->first < one->second.bytes ? &*one : nullptr;
+}
+const std::pair<const unsigned long long, std::pair<std::size_t, Allocation*>>* mapped_at(
+    unsigned long long address) {
+  const auto next = mapped.upper_bound(address);
+  if (next == mapped.begin()) return nullptr;
+  const auto one = std::prev(next);
+  return address - one->first < one->second.first ? &*one : nullptr;
 }
 
 void* at(unsigned long long address) { return reinterpret_cast<void*>(address); }
@@ -198,6 +229,9 @@ unsigned long long stand_in_copies() { return copies; }
 
 // Likewise: kernels that were launched.
 unsigned long long stand_in_launched() { return launched; }
+
+// Likewise: modules that were loaded.
+unsigned long long stand_in_modules() { return loaded; }
 
 // Likewise: bytes that were taken so that network cards can read and write them.
 unsigned long long stand_in_for_network_cards() {
@@ -399,19 +433,19 @@ int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t
   return 0;
 }
 
-// Memory that cannot be shared.
+// Memory that other processes open by a handle alone.
 int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
   if (pushed == 0) return kNoContext;
-  const bool is_finite = std::getenv("STAND_IN_MEMORY") != nullptr;
-  const int fd = is_finite ? take(first() + current, bytes) : -1;
-  if (is_finite && fd < 0) return kNoMemory;
-  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                   is_finite ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
-  if (is_finite) close(fd);  // what is mapped counts
-  if (got == MAP_FAILED) return kNoMemory;
+  const int fd = take(first() + current, bytes);
+  if (fd < 0) return kNoMemory;
+  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (got == MAP_FAILED) {
+    close(fd);
+    return kNoMemory;
+  }
   *address = reinterpret_cast<unsigned long long>(got);
   std::lock_guard lock(mutex);
-  plain[*address] = {bytes, current};
+  plain[*address] = {bytes, current, fd};
   return 0;
 }
 int cuMemFree_v2(unsigned long long address) {
@@ -419,16 +453,71 @@ int cuMemFree_v2(unsigned long long address) {
   std::lock_guard lock(mutex);
   const auto one = plain.find(address);
   if (one == plain.end()) return kInvalid;
-  munmap(at(address), one->second.first);
+  munmap(at(address), one->second.bytes);
+  close(one->second.fd);
   plain.erase(one);
   return 0;
 }
 int cuPointerGetAttribute(void* value, int attribute, unsigned long long address) {
   std::lock_guard lock(mutex);
-  auto one = plain.upper_bound(address);
-  if (one == plain.begin() || address - (--one)->first >= one->second.first) return kInvalid;
-  *static_cast<int*>(value) = attribute == 2 ? 2 : one->second.second;
+  int ordinal = 0;
+  if (const auto* one = plain_at(address)) ordinal = one->second.ordinal;
+  else if (const auto* piece = mapped_at(address)) ordinal = piece->second.second->gpu - first();
+  else return kInvalid;
+  *static_cast<int*>(value) = attribute == 2 ? 2 : ordinal;
   return attribute == 2 || attribute == 9 ? 0 : kInvalid;
+}
+int cuMemGetAddressRange_v2(unsigned long long* base, std::size_t* bytes,
+                            unsigned long long address) {
+  if (pushed == 0) return kNoContext;
+  std::lock_guard lock(mutex);
+  const auto* one = plain_at(address);
+  if (one == nullptr) return kInvalid;
+  *base = one->first;
+  *bytes = one->second.bytes;
+  return 0;
+}
+int cuIpcGetMemHandle(void* handle, unsigned long long address) {
+  if (pushed == 0) return kNoContext;
+  std::lock_guard lock(mutex);
+  const auto one = plain.find(address);
+  if (one == plain.end() || std::getenv("STAND_IN_NO_HANDLES") != nullptr) return kInvalid;
+  Named its{};
+  its = {getpid(), one->second.fd, first() + one->second.ordinal, one->second.bytes};
+  std::memcpy(handle, &its, sizeof its);
+  return 0;
+}
+int cuIpcOpenMemHandle_v2(unsigned long long* address, swell::runtime::cuda::IpcHandle handle,
+                          unsigned flags) {
+  if (pushed == 0) return kNoContext;
+  Named its{};
+  std::memcpy(&its, handle.bytes, sizeof its);
+  if (its.pid == getpid()) return kNoContext;  // as the driver has it
+  if (its.gpu != first() + current && (flags != 1 || std::getenv("STAND_IN_NO_PEER") != nullptr))
+    return kNoPeer;
+  const std::string file = "/proc/" + std::to_string(its.pid) + "/fd/" + std::to_string(its.fd);
+  const int fd = open(file.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat found {};
+  if (fd < 0) return kInvalid;
+  void* const got = fstat(fd, &found) == 0 && found.st_size == static_cast<off_t>(its.bytes)
+                        ? mmap(nullptr, its.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                        : MAP_FAILED;
+  close(fd);
+  if (got == MAP_FAILED) return kInvalid;
+  *address = reinterpret_cast<unsigned long long>(got);
+  std::lock_guard lock(mutex);
+  opened[*address] = its.bytes;
+  return 0;
+}
+int cuIpcCloseMemHandle(unsigned long long address) {
+  if (pushed == 0) return kNoContext;
+  drain(nullptr);
+  std::lock_guard lock(mutex);
+  const auto one = opened.find(address);
+  if (one == opened.end()) return kInvalid;
+  munmap(at(address), one->second);
+  opened.erase(one);
+  return 0;
 }
 
 // Where there is no STAND_IN_MEMORY, of a GPU of 1 TiB, what is left after this process's own
@@ -494,8 +583,9 @@ int cuMemImportFromShareableHandle(unsigned long long* handle, void* shared, int
 int cuMemRelease(unsigned long long handle) {
   Allocation* one = known(handle);
   if (one == nullptr) return kInvalid;
-  close(one->fd);
   std::lock_guard lock(mutex);
+  if (--one->uses > 0) return 0;
+  close(one->fd);
   if (one->is_own) taken -= one->bytes;
   allocations.erase(one);
   delete one;
@@ -512,16 +602,36 @@ int cuMemAddressFree(unsigned long long address, std::size_t bytes) {
 }
 int cuMemMap(unsigned long long address, std::size_t bytes, std::size_t offset,
              unsigned long long handle, unsigned long long) {
-  const Allocation* one = known(handle);
+  Allocation* one = known(handle);
   if (one == nullptr || offset != 0 || bytes > one->bytes || bytes % kGranularity != 0)
     return kInvalid;
   // No access yet; cuMemSetAccess() knows of what GPU it is by the file.
-  return mmap(at(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, one->fd, 0) == MAP_FAILED
-             ? kInvalid
-             : 0;
+  if (mmap(at(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, one->fd, 0) == MAP_FAILED)
+    return kInvalid;
+  std::lock_guard lock(mutex);
+  mapped[address] = {bytes, one};
+  ++one->uses;  // what is mapped stays when its handle is released
+  return 0;
 }
 int cuMemUnmap(unsigned long long address, std::size_t bytes) {
+  Allocation* one = nullptr;
+  {
+    std::lock_guard lock(mutex);
+    const auto piece = mapped.find(address);
+    if (piece == mapped.end() || piece->second.first != bytes) return kInvalid;
+    one = piece->second.second;
+    mapped.erase(piece);
+  }
+  cuMemRelease(reinterpret_cast<unsigned long long>(one));
   return fill_with_nothing(address, bytes);
+}
+int cuMemRetainAllocationHandle(unsigned long long* handle, void* address) {
+  std::lock_guard lock(mutex);
+  const auto* piece = mapped_at(reinterpret_cast<unsigned long long>(address));
+  if (piece == nullptr) return kInvalid;
+  ++piece->second.second->uses;
+  *handle = reinterpret_cast<unsigned long long>(piece->second.second);
+  return 0;
 }
 int cuMemSetAccess(unsigned long long address, std::size_t bytes, const Access* access,
                    std::size_t count) {
@@ -536,6 +646,7 @@ int cuMemSetAccess(unsigned long long address, std::size_t bytes, const Access* 
 
 int cuModuleLoadData(void** module, const void* image) {
   if (pushed == 0) return kNoContext;
+  ++loaded;
   if (std::getenv("STAND_IN_NO_KERNELS") != nullptr) return kNoPtx;
   auto* const made = new Module;
   if (const int bad = stand_in::Kernel::load(static_cast<const char*>(image), made->kernels)) {

@@ -53,6 +53,20 @@ Test(experiment, an_unknown_policy_is_named_before_anything_runs) {
   cr_assert(results.error().message().starts_with("there is no policy \"lifo\"; there are: "));
 }
 
+Test(report, says_what_changes_of_plan_cost_and_where_that_is_from) {
+  Experiment experiment = small();
+  cr_assert(
+      redeployment_text(experiment)
+          .starts_with(
+              "changes of plan cost what a model of Suika's published figures says: Swell's own were not "
+              "measured on GPUs yet"));
+  experiment.redeployment = redeploy::Measured::live;
+  cr_assert_neq(redeployment_text(experiment).find("cost what live switches took"),
+                std::string::npos);
+  experiment.redeployment = redeploy::Measured::restart;
+  cr_assert_neq(redeployment_text(experiment).find("cost what restarts took"), std::string::npos);
+}
+
 Test(report, says_how_many_of_the_trace_and_by_which_option) {
   Experiment experiment = small();  // 16 GPUs
   Results results;

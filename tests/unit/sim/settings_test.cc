@@ -41,6 +41,16 @@ Test(settings, words_are_read_by_policy_and_the_last_holds) {
   cr_assert_eq(read.at("swell").at("margin"), 2);
 }
 
+Test(settings, objectives_are_given_by_name) {
+  cr_assert_eq(read_settings({"swell.objective=fairness"}).value().at("swell").at("objective"), 3);
+  const auto other = read_settings({"swell.objective=speed"});
+  cr_assert_not(other.ok());
+  cr_assert_eq(other.error().message(),
+               "there is no objective \"speed\"; there are: completion, throughput, deadlines, "
+               "fairness");
+  cr_assert_not(read_settings({"swell.objective=1"}).ok());
+}
+
 Test(settings, what_is_no_setting_is_named) {
   for (const char* word : {"", "x", "rubick=1", "rubick.=1", ".queueing=1", "rubick.queueing",
                            "rubick.queueing=", "rubick.queueing=x", "rubick.queueing=inf"}) {

@@ -55,6 +55,18 @@ Test(truth, a_program_may_report_what_appendix_a2_needs_alone) {
   cr_assert_eq(solved->head_layers, 0);
 }
 
+Test(truth, a_plan_over_two_allocations_of_a_node_is_another_plan) {
+  const Communicating job;
+  Truth truth(job.type, job.cluster, 1, 7);
+  plan::Layout apart = job.layout;
+  auto& groups = apart.stages[0].groups;
+  for (std::size_t group = groups.size() / 2; group < groups.size(); ++group)
+    groups[group].part = 1;
+  const double together = truth.iteration_s(job.layout);
+  cr_assert_gt(truth.iteration_s(apart), together,
+               "what is remembered of one plan is not the other's");
+}
+
 Test(truth, a_profile_that_lies_hides_what_more_gpus_would_cost) {
   const Communicating job;
   const perf::Profile honest = job.observed(7), lie = job.observed(7, {.lying_share = 1});

@@ -146,6 +146,7 @@ Test(fabric_source, devices_are_apart_where_the_cgroup_plugin_constrains_them) {
   cr_assert(devices_apart(kTask, "# our nodes\nConstrainCores=yes\nConstrainDevices=yes\n"));
   cr_assert(devices_apart(kTask, "constraindevices = YES # of GPUs"));
   cr_assert(devices_apart(kTask, "ConstrainDevices        = yes\n"), "as scontrol prints it");
+  cr_assert(devices_apart(kTask, "ConstrainCores=yes ConstrainDevices=\"yes\"\r\n"));
   cr_assert_not(devices_apart(kTask, "#ConstrainDevices=yes\n"));
   cr_assert_not(devices_apart(kTask, "ConstrainDevices=yes\nConstrainDevices=no\n"));
   cr_assert_not(devices_apart(kTask, ""));

@@ -75,6 +75,17 @@ Test(doctor, before_the_restart_the_file_is_checked_and_the_restart_asked_for) {
   cr_assert_eq(faults(site), 1);
 }
 
+Test(doctor, gpus_that_take_one_program_at_a_time_are_said) {
+  expect(healthy_site(),
+         {"compute mode", Level::warn,
+          [](Site& s) {
+            s.one_program_gpus = OneProgramGpus{{2, 3}, {}};
+          },
+          "GPUs 2-3 are in compute mode EXCLUSIVE_PROCESS, which refuses the second "
+          "program of a live switch: jobs of mode=live are resized by restarts",
+          "nvidia-smi -c DEFAULT"});
+}
+
 Test(doctor, without_any_configuration_that_alone_is_said) {
   Site site;
   site.slurmctld = Error("/etc/slurm/slurm.conf: Permission denied");
@@ -334,6 +345,9 @@ Test(doctor, faults_of_partitions_and_services) {
       {"AdminComment", Level::warn,
        [](Site& s) { s.troubles["AdminComment"] = "Slurm refuses what Swell writes"; },
        "Slurm refuses", "slurm_job_modify()"},
+      {"slurmctld", Level::fault,
+       [](Site& s) { s.troubles["slurmctld"] = "slurmctld did not answer"; }, "lends nothing",
+       "scontrol ping"},
       {"InactiveLimit", Level::warn, [](Site& s) { s.slurmctld->inactive_limit_s = 600; }, "600 s",
        "in slurm.conf: InactiveLimit=0"},
       {"preemption signal", Level::warn,

@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sys/stat.h>
 
 #include "tools/doctor/child_process.h"
 #include "tools/doctor/elf_symbol.h"
@@ -196,11 +198,53 @@ Test(gather, slurm_conf_is_read_with_includes_comments_and_continued_lines) {
                                          "JobSubmitPlugins=lua,swell (it runs with none)"}));
 }
 
+// As Slurm itself reads them.
+Test(gather, slurm_conf_may_have_blanks_quotes_and_several_settings_on_a_line) {
+  const Folder folder;
+  folder.write("more.conf", "PluginDir =\t\"/opt/a b:/opt/c\"\n");
+  const std::string path = folder.write(
+      "slurm.conf",
+      "  StateSaveLocation = /var/spool/s \r\nSlurmctldHost = head(10.0.0.1)\n"
+      "SlurmctldPort=6820-6823 AuthType= auth/munge PreemptMode =CANCEL\n"
+      "JobSubmitPlugins=\"lua,swell\" SelectType=\"select/cons_tres\\\n\"\n \tINCLUDE  more.conf \n"
+      "NodeName = n[1-2] State=FUTURE\nPartitionName=train PreemptMode=OFF\nno setting\n=5\n");
+  const auto file = SlurmConf::load(path);
+  cr_assert(file.ok(), "%s", file.error().message().c_str());
+  for (const auto& [key, value] :
+       std::map<std::string, std::string>{{"StateSaveLocation", "/var/spool/s"},
+                                          {"SlurmctldPort", "6820-6823"},
+                                          {"AuthType", "auth/munge"},
+                                          {"PreemptMode", "CANCEL"},
+                                          {"JobSubmitPlugins", "lua,swell"},
+                                          {"SelectType", "select/cons_tres"},
+                                          {"PluginDir", "/opt/a b:/opt/c"}}) {
+    const std::string* found = file->find(key);
+    cr_assert(found != nullptr && *found == value, "%s is %s", key.c_str(),
+              found != nullptr ? found->c_str() : "not there");
+  }
+  cr_assert_eq(file->addresses, (std::vector<std::string>{"10.0.0.1"}));
+  cr_assert_null(file->find("State"), "of nodes");
+}
+
 Test(gather, a_slurm_conf_that_is_not_there_is_named) {
   const auto file = SlurmConf::load("/nowhere/slurm.conf");
   cr_assert_not(file.ok());
   cr_assert_eq(file.error().message(),
                std::string("/nowhere/slurm.conf: No such file or directory"));
+}
+
+// A test that waits for the FIFO's writer does not end.
+Test(gather, a_slurm_conf_that_is_no_file_is_refused_at_once, .timeout = 20) {
+  const Folder folder;
+  const std::string fifo = folder.path + "/fifo";
+  cr_assert_eq(mkfifo(fifo.c_str(), 0600), 0);
+  const std::string conf = folder.write("slurm.conf", "ClusterName=c\nInclude fifo\n");
+  for (const std::string& path : {fifo, conf, folder.path}) {
+    const auto file = SlurmConf::load(path);
+    cr_assert_not(file.ok());
+    cr_assert(file.error().message().find("it is not a file") != std::string::npos, "%s",
+              file.error().message().c_str());
+  }
 }
 
 Test(gather, a_plugin_that_cannot_be_read_is_told_from_one_that_is_not_there) {

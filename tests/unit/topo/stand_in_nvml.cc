@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Stands in for NVIDIA's management library: STAND_IN_COMPUTE_MODES="0,3" are two GPUs in these
 // compute modes; -1 is one that may not be opened. STAND_IN_MINORS="1,0" are their device numbers,
-// STAND_IN_SECONDS the time that initialization takes.
+// STAND_IN_SECONDS the time that initialization takes. STAND_IN_NVLINKS="0-1:6:18,1-2:9:1" has 18
+// links of version 6 from GPU 0 to what has GPU 1's PCI address, and so on; each is seen from both.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 #include "core/nvml_api.h"
 
@@ -13,7 +17,7 @@ namespace swell::nvml {
 
 struct nvmlDevice_st {
   int mode;
-  unsigned minor;
+  unsigned minor, index;
 };
 
 }  // namespace swell::nvml
@@ -23,6 +27,29 @@ namespace {
 constexpr int kInvalidArgument = 2;
 swell::nvml::nvmlDevice_st devices[64];
 unsigned count = 0;
+
+struct Link {
+  unsigned other, version;
+};
+
+/// Returns the links of a GPU.
+std::vector<Link> links_of(unsigned index) {
+  std::vector<Link> links;
+  const char* set = std::getenv("STAND_IN_NVLINKS");
+  std::istringstream words(set != nullptr ? set : "");
+  for (std::string word; std::getline(words, word, ',');) {
+    unsigned a = 0, b = 0, version = 0, number = 0;
+    if (std::sscanf(word.c_str(), "%u-%u:%u:%u", &a, &b, &version, &number) != 4) continue;
+    if (a == index || b == index)
+      links.resize(links.size() + number, {a == index ? b : a, version});
+  }
+  return links;
+}
+
+void fill(swell::nvml::PciInfo& pci, unsigned index) {
+  pci = {};
+  pci.bus = index + 1;
+}
 
 }  // namespace
 
@@ -38,6 +65,7 @@ EXPORT int nvmlInit_v2() {
   for (const char* at = set != nullptr ? set : ""; *at != '\0' && count < 64;) {
     devices[count].minor = minor != nullptr ? std::atoi(minor) : count;
     if (minor != nullptr && (minor = std::strchr(minor, ',')) != nullptr) ++minor;
+    devices[count].index = count;
     devices[count++].mode = std::atoi(at);
     const char* comma = std::strchr(at, ',');
     at = comma != nullptr ? comma + 1 : "";
@@ -65,6 +93,33 @@ EXPORT int nvmlDeviceGetComputeMode(swell::nvml::Device device, int* mode) {
 
 EXPORT int nvmlDeviceGetMinorNumber(swell::nvml::Device device, unsigned* minor) {
   *minor = device->minor;
+  return swell::nvml::kSuccess;
+}
+
+EXPORT int nvmlDeviceGetPciInfo_v3(swell::nvml::Device device, swell::nvml::PciInfo* pci) {
+  fill(*pci, device->index);
+  return swell::nvml::kSuccess;
+}
+
+EXPORT int nvmlDeviceGetName(swell::nvml::Device device, char* name, unsigned bytes) {
+  std::snprintf(name, bytes, "Stand-In %u", device->index);
+  return swell::nvml::kSuccess;
+}
+
+EXPORT int nvmlDeviceGetNvLinkState(swell::nvml::Device device, unsigned link, int* active) {
+  *active = link < links_of(device->index).size() ? 1 : 0;
+  return swell::nvml::kSuccess;
+}
+
+EXPORT int nvmlDeviceGetNvLinkVersion(swell::nvml::Device device, unsigned link,
+                                      unsigned* version) {
+  *version = links_of(device->index).at(link).version;
+  return swell::nvml::kSuccess;
+}
+
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(swell::nvml::Device device, unsigned link,
+                                               swell::nvml::PciInfo* pci) {
+  fill(*pci, links_of(device->index).at(link).other);
   return swell::nvml::kSuccess;
 }
 }

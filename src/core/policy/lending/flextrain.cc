@@ -112,7 +112,7 @@ class Decision {
       if (!runner) continue;
       const double times = runner->throughput / belief_.now(job);
       const double pause_s = cost_of_change(job, runner->layout, *view_.machines).pause_s;
-      const double remaining = job.training->remaining_samples;
+      const double remaining = job.remaining_samples;
       if (remaining < 0 || remaining / belief_.now(job) > times / (times - 1) * pause_s)
         decisions.plans.push_back({job.id, std::move(runner->layout)});
     }

@@ -26,10 +26,12 @@ class Reclaiming {
     }
   }
 
+  /// REQUIRES: the job is owed more than it has.
   void serve(const ElasticJobView& job) {
+    const int owed = owed_beyond(job, room_.total(job)).front().total;
     for (int total = room_.total(job);;) {
       const int target = next_size(job, total);
-      if (target == 0 || target > job.wanted_gpus || !make_room(job, target - total)) return;
+      if (target == 0 || target > owed || !make_room(job, target - total)) return;
       total = target;
     }
   }
@@ -60,7 +62,8 @@ class Reclaiming {
     }
     for (const std::size_t index : needed) {
       lent_[index].is_reclaimed = true;
-      room_.reclaim(*lent_[index].job, *lent_[index].companion, Reclaim::Why::owed);
+      room_.reclaim(*lent_[index].job, *lent_[index].companion,
+                    why_owed(owed_since(job, room_.total(job))));
     }
     soon_ = std::move(soon);
     return true;
@@ -112,7 +115,7 @@ bool is_owed(const ElasticJobView& job, const CompanionView& companion) {
   int before = job.basic_gpus;
   for (const CompanionView& other : job.companions)
     if (other.id < companion.id) before += other.held.gpus;
-  return before < job.wanted_gpus;
+  return before < owed_total(job);
 }
 
 void reclaim_for_owed(Room& room, const std::vector<const ElasticJobView*>& jobs,
@@ -123,8 +126,8 @@ void reclaim_for_owed(Room& room, const std::vector<const ElasticJobView*>& jobs
         owed_since(*job, room.total(*job)) != kNever)
       owed.push_back(job);
   if (owed.empty()) return;
-  std::stable_sort(owed.begin(), owed.end(), [](const ElasticJobView* a, const ElasticJobView* b) {
-    return a->started_s < b->started_s;
+  std::stable_sort(owed.begin(), owed.end(), [&](const ElasticJobView* a, const ElasticJobView* b) {
+    return owed_since(*a, room.total(*a)) < owed_since(*b, room.total(*b));
   });
   Reclaiming reclaiming(room, loss);
   for (const ElasticJobView* job : owed)

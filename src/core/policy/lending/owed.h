@@ -1,35 +1,72 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
 #include "core/policy/lending/room.h"
 
-/// What Swell owes to jobs that consented to fewer GPUs than they wanted: the rest of these, before
-/// anybody is lent more than he wanted.
+/// What Swell owes to jobs before anybody is lent more than he wanted: first to those that
+/// consented to fewer GPUs than they wanted, the rest of these; then to those with a deadline, what
+/// keeps it.
 namespace swell::policy {
 
 /// Factor on the gain by GPUs that are owed to a job, and on the loss of them: more than the gains
 /// of any two jobs differ by.
-inline constexpr double kOwed = 1e6;
+inline constexpr double kOwed = 1e12;
 
 /// In place of the start of a job that is owed nothing: served after every one that is.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Start of the job where it has fewer than it wants; kNever otherwise.
-inline double owed_since(const ElasticJobView& job, int total) {
-  return total < job.wanted_gpus ? job.started_s : kNever;
+/// Added to the time left of a job with a deadline, in place of its start: later than any start.
+inline constexpr double kAfterStarts = 1e13;
+
+/// GPUs in all that the job is owed; 0: it is owed none beyond its own.
+inline int owed_total(const ElasticJobView& job) {
+  return std::max(job.wanted_gpus, job.needed_gpus);
 }
 
-/// Whether some of the companion's GPUs are among those that the job wants, when companions count
+/// Rank among the jobs that have fewer GPUs than they are owed, least first: the job's start where
+/// it wants more, else its time left, after all starts: least slack first keeps fewer deadlines
+/// (docs/notebook/policy-notes.md). kNever where it is owed nothing.
+inline double owed_since(const ElasticJobView& job, int total) {
+  if (total < job.wanted_gpus) return job.started_s;
+  return total < job.needed_gpus ? kAfterStarts + job.left_s : kNever;
+}
+
+/// GPUs in all up to which a job is owed more at one rank.
+struct Owed {
+  double since = kNever;  ///< as of owed_since()
+  int total = 0;
+};
+
+/// Ranks at which a job with `total` GPUs is owed more, first to last: GPUs for its deadline come
+/// at the deadline's rank, though it has fewer than it wanted.
+inline std::vector<Owed> owed_beyond(const ElasticJobView& job, int total) {
+  std::vector<Owed> ranks;
+  for (const int bound : {job.wanted_gpus, job.needed_gpus})
+    if (total < bound) {
+      ranks.push_back({owed_since(job, total), bound});
+      total = bound;
+    }
+  return ranks;
+}
+
+/// Why others lose GPUs for a job that owed_since() ranks at `since`.
+inline Reclaim::Why why_owed(double since) {
+  if (since == kNever) return Reclaim::Why::another_job;
+  return since < kAfterStarts / 2 ? Reclaim::Why::owed : Reclaim::Why::deadline;
+}
+
+/// Whether some of the companion's GPUs are among those that the job is owed, when companions count
 /// in the order in which it got them.
 bool is_owed(const ElasticJobView& job, const CompanionView& companion);
 
-/// Reclaims for `jobs`, in the order of their starts, as much as they are owed beyond what is idle
-/// or leaves already: from the job that loses least by it, and nothing that is owed to that one.
-/// Nothing where it would not do for a size that the job may have. It is lent once it is idle.
-/// REQUIRES: Room::close() has not run.
+/// Reclaims for `jobs`, in the order of owed_since(), as much as they are owed by that rank beyond
+/// what is idle or leaves already: from the job that loses least by it, and nothing that is owed to
+/// that one. Nothing where it would not do for a size that the job may have. It is lent once it is
+/// idle. REQUIRES: Room::close() has not run.
 void reclaim_for_owed(Room& room, const std::vector<const ElasticJobView*>& jobs,
                       const Room::Loss& loss);
 

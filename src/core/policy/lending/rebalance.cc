@@ -29,55 +29,71 @@ std::vector<Rebalance::Taker> Rebalance::takers() const {
     if (job.training->from_data_sheets) continue;  // what its user says is not seen yet
     const double now = belief_.now(job);
     const int total = room_.total(job);
-    found.push_back({&job, worth_.gain(job, now, 2 * now) / std::max(total, 1),
-                     owed_since(job, total), std::min(total, kStep)});
+    const double worth = worth_.gain(job, now, 2 * now) / std::max(total, 1);
+    const std::vector<Owed> owed = owed_beyond(job, total);
+    if (owed.empty()) found.push_back({&job, worth, kNever, std::min(total, kStep)});
+    for (const Owed& each : owed)
+      found.push_back({&job, kOwed * worth, each.since, each.total - total});
   }
   std::stable_sort(found.begin(), found.end(), [](const Taker& a, const Taker& b) {
     return std::tuple(a.owed_since, -a.worth) < std::tuple(b.owed_since, -b.worth);
   });
   // What comes back by itself is for the first of those who are owed some: more need not leave.
   int coming = returning();
+  std::map<JobId, int> covered;
   for (Taker& taker : found) {
     if (taker.owed_since == kNever) break;
-    taker.worth *= kOwed;
-    taker.max = taker.job->wanted_gpus - room_.total(*taker.job);
-    const int covered = std::min(taker.max, coming);
-    taker.max = std::min(taker.max - covered, kStep);
-    coming -= covered;
+    int& its = covered[taker.job->id];
+    const int more = std::clamp(taker.max - its, 0, coming);
+    its += more;
+    coming -= more;
+    taker.max = std::min(taker.max - its, kStep);
   }
   std::erase_if(found, [](const Taker& taker) { return taker.max < 1; });
-  if (found.size() > static_cast<std::size_t>(options_.takers))
-    found.resize(static_cast<std::size_t>(options_.takers));
   return found;
 }
 
 void Rebalance::run() {
-  std::set<JobId> shrunk;
+  const std::vector<Lent> lent = lent_companions();
+  std::set<JobId> shrunk, served;
+  int left = options_.takers;
   for (const Taker& taker : takers()) {
-    if (shrunk.contains(taker.job->id)) continue;
+    if (shrunk.contains(taker.job->id) || served.contains(taker.job->id)) continue;
     const Companions worth_less =
-        companions_below(taker.worth / options_.margin, *taker.job, shrunk);
+        companions_below(taker.worth / options_.margin, *taker.job, lent, shrunk);
     if (worth_less.empty()) continue;
+    if (left-- == 0) break;
     for (const auto& [job, companion] : best_for(taker, worth_less)) {
-      room_.reclaim(*job, *companion,
-                    taker.owed_since == kNever ? Reclaim::Why::another_job : Reclaim::Why::owed);
+      room_.reclaim(*job, *companion, why_owed(taker.owed_since));
       shrunk.insert(job->id);
+      served.insert(taker.job->id);
     }
   }
 }
 
-Rebalance::Companions Rebalance::companions_below(double worth, const ElasticJobView& taker,
-                                                  const std::set<JobId>& shrunk) const {
-  Companions found;
+/// What jobs may lose to others.
+std::vector<Rebalance::Lent> Rebalance::lent_companions() const {
+  std::vector<Lent> found;
   for (const ElasticJobView& job : view_.jobs) {
-    if (&job == &taker || job.changing || shrunk.contains(job.id) || room_.shrinks(job) ||
-        !belief_.knows(job))
-      continue;
+    if (job.changing || room_.shrinks(job) || !belief_.knows(job)) continue;
     for (const CompanionView& companion : job.companions)
-      if (!companion.leaving && companion.node >= 0 && !is_owed(job, companion) &&
-          loss_(job, companion) <= worth)
-        found.emplace_back(&job, &companion);
+      if (!companion.leaving && companion.node >= 0 && !is_owed(job, companion))
+        found.push_back({&job, &companion, loss_(job, companion)});
   }
+  return found;
+}
+
+/// Those of `lent` that the taker may use, and whose jobs lose at most `worth` by a GPU.
+Rebalance::Companions Rebalance::companions_below(double worth, const ElasticJobView& taker,
+                                                  const std::vector<Lent>& lent,
+                                                  const std::set<JobId>& shrunk) const {
+  const auto& nodes = view_.partitions[static_cast<std::size_t>(taker.partition)];
+  Companions found;
+  for (const auto& [job, companion, loss] : lent)
+    if (loss <= worth && job != &taker && !shrunk.contains(job->id) &&
+        room_.may_use(taker, companion->node) &&
+        std::binary_search(nodes.begin(), nodes.end(), companion->node))
+      found.emplace_back(job, companion);
   return found;
 }
 

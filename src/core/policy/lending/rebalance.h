@@ -47,10 +47,18 @@ class Rebalance {
     int max = 0;
   };
 
+  /// A companion that another job may be lent the GPUs of; `loss`: of its job, by each.
+  struct Lent {
+    const ElasticJobView* job = nullptr;
+    const CompanionView* companion = nullptr;
+    double loss = 0;
+  };
+
   int returning() const;
+  std::vector<Lent> lent_companions() const;
   std::vector<Taker> takers() const;
   Companions companions_below(double worth, const ElasticJobView& taker,
-                              const std::set<JobId>& shrunk) const;
+                              const std::vector<Lent>& lent, const std::set<JobId>& shrunk) const;
   Companions best_for(const Taker& to, const Companions& pool) const;
   double lost_with(const Companions& given) const;
   double pauses(const ElasticJobView& taker, double factor, const Expansion& offer,

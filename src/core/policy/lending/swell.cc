@@ -9,6 +9,7 @@
 #include "core/planner/micro_batches.h"
 #include "core/planner/symmetric.h"
 #include "core/policy/lending/belief.h"
+#include "core/policy/lending/deadlines.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/lending/rebalance.h"
 #include "core/policy/lending/worker_by_worker.h"
@@ -38,6 +39,7 @@ class Decision {
         tables_(tables),
         room_(view) {}
 
+  /// Decides, but for Decisions::deadlines.
   Decisions run() {
     const bool any_known =
         std::any_of(view_.jobs.begin(), view_.jobs.end(),
@@ -111,7 +113,8 @@ class Decision {
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
     const double now = belief_.now(job), times = runner.throughput / now;
-    if (times < options_.min_speedup) return false;
+    // What is owed may be a GPU of many.
+    if (times < options_.min_speedup && room_.total(job) >= owed_total(job)) return false;
     if (job.starting) return true;
     const redeploy::Cost cost = worth_.cost_of(job, runner.layout);
     return worth_.horizon_s(job, now) > cost.delay_s + times / (times - 1) * cost.pause_s;
@@ -198,11 +201,11 @@ class Decision {
     int gpus = runner.layout.gpu_count();
     if (const auto found = max.find(runner.job->id); found != max.end())
       gpus = std::min(gpus, found->second - (runner.total - room_.total(*runner.job)));
-    if (const double since = owed_since(*runner.job, runner.total); since != kNever) {
-      const int owed = runner.job->wanted_gpus - runner.total;
-      if (auto best = best_within(expansions, index, std::min({gpus, owed, kStep}), care, since))
+    for (const Owed& owed : owed_beyond(*runner.job, runner.total))
+      if (auto best =
+              best_within(expansions, index, std::min({gpus, owed.total - runner.total, kStep}),
+                          care, owed.since))
         return best;
-    }
     std::optional<Best> best = best_within(expansions, index, std::min(gpus, kStep), care);
     // Some plans need many more GPUs to get faster, such as twice the groups.
     return best || gpus <= kStep ? best : best_within(expansions, index, gpus, care);
@@ -324,8 +327,16 @@ Swell::Swell(Options options)
       few_(limited(std::make_unique<AmongFew>(), options_), kSends) {}
 
 Decisions Swell::decide(const ClusterView& view) const {
-  const ClusterView known = with_expectations(view);
-  return Decision(known, options_, tables_, few_).run();
+  ClusterView known = with_expectations(view);
+  std::vector<DeadlineState> deadlines;
+  const bool has_deadlines =
+      std::any_of(view.jobs.begin(), view.jobs.end(),
+                  [](const ElasticJobView& job) { return job.deadline_s != kNoDeadline; });
+  if (keeps_deadlines(options_.objective) && options_.deadlines > 0 && has_deadlines)
+    deadlines = claim_for_deadlines(known, Belief(known, tables_, &few_), options_.queue_depth);
+  Decisions decisions = Decision(known, options_, tables_, few_).run();
+  decisions.deadlines = std::move(deadlines);
+  return decisions;
 }
 
 }  // namespace swell::policy

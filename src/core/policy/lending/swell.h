@@ -3,13 +3,15 @@
 
 #include "core/executor.h"
 #include "core/policy/lending/scale_tables.h"
+#include "core/policy/objective.h"
 #include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 
 namespace swell::policy {
 
-/// Swell's own policy: lends for the least mean completion time. Differs from marginal-benefit as
-/// follows, measured in docs/notebook/policy-notes.md:
+/// Swell's own policy: lends for the least mean completion time, or for another objective
+/// (objective.h). For the former it differs from marginal-benefit as follows, as measured in
+/// docs/notebook/policy-notes.md:
 /// - jobs count equally, whatever their GPUs, and a further speed-up of a job counts less the more
 ///   it has;
 /// - a job that has trained for less time counts more, since half of all jobs are short;
@@ -22,22 +24,25 @@ namespace swell::policy {
 /// - a change of plan must make up for its pause within the time that the job is likely to run on;
 /// - what a job that consented to fewer GPUs wanted (ElasticJobView::wanted_gpus) is owed to it:
 ///   where it is planned for, it gets that before anything else is lent, the first started first,
-///   takes it from what is lent to others, and loses it to pending jobs alone.
-/// There is no threshold: GPUs that no job uses better are lent whatever they bring. Thread-safe.
-/// Plans made in one decision are limited in number; what they did not reach is planned in later
-/// ones, so decisions depend on those before.
+///   takes it from what is lent to others, and loses it to pending jobs alone;
+/// - after that, a job with a deadline is owed the fewest GPUs that keep it (deadlines.h),
+/// likewise. There is no threshold: GPUs that no job uses better are lent whatever they bring.
+/// Thread-safe. Plans made in one decision are limited in number; what they did not reach is
+/// planned in later ones, so decisions depend on those before.
 class Swell final : public Policy {
  public:
   struct Options {
+    Objective objective = Objective::completion;
     /// Weight of equality. 0: the sum of speed-ups counts; 1: the sum of their logarithms.
     double aversion = 0.5;
     double youth = 0.25;   ///< exponent by which weight falls with the time since the start
-    double shortness = 1;  ///< exponent by which it falls with the time left, where that is known
+    double shortness = 1;  ///< exponent by which it falls with the time left, where all say it
     double min_horizon_s = 120;  ///< shortest time within which a change of plan has to pay
+    double deadlines = 1;        ///< 0: deadlines are not looked at, whatever the objective
     double margin = 2;           ///< gain over loss needed to move a companion to another job
     double min_speedup = 1.1;    ///< speed-up needed for a change of plan
     double level = 0, apart = 0, significant = 0;  ///< see planner::RowFilter
-    int takers = 4;  ///< limit of jobs in one decision for which others lose companions
+    int takers = 4;  ///< limit of jobs in one decision for which others may lose companions
     int queue_depth = kQueueDepth;            ///< pending jobs considered, from the head
     double min_growth = 0.1;                  ///< for jobs without a profile; see FewestFirst
     std::shared_ptr<Executor> executor;       ///< see PolicyOptions
@@ -45,12 +50,14 @@ class Swell final : public Policy {
     planner::RowFilter row_filter() const noexcept { return {level, apart, significant}; }
   };
   /// What `swell sim --set` knows.
-  static constexpr std::array<Parameter<Options>, 10> kParameters = {
-      {{"aversion", &Options::aversion, 0, 10},
+  static constexpr std::array<Parameter<Options>, 12> kParameters = {
+      {{"objective", &Options::objective, 0, kObjectiveNames.size() - 1},
+       {"aversion", &Options::aversion, 0, 10},
        {"youth", &Options::youth, 0, 10},
        {"shortness", &Options::shortness, 0, 10},
        {"min-horizon", &Options::min_horizon_s},
        {"margin", &Options::margin, 1},
+       {"deadlines", &Options::deadlines, 0, 1},
        {"min-speedup", &Options::min_speedup, 1},
        {"level", &Options::level, 0, 1},
        {"apart", &Options::apart, 0, 100},

@@ -11,26 +11,52 @@ namespace {
 /// Floor for a job's age and for its time left in weight(): the first seconds tell nothing.
 constexpr double kMinAge_s = 10;
 
+/// By fairness, speed is taken to grow with this power of the GPUs.
+constexpr double kPower = 0.9;
+
+/// Aversion that stands for the smallest worst ratio. A larger one follows the worst job more
+/// closely, and errors of what is predicted, too: jobs then take the same GPUs from each other.
+constexpr double kFairAversion = 3;
+
 /// Floor for after_pause(): a job keeps this share of its speed, however long it pauses.
 constexpr double kMinLeft = 0.01;
 
 }  // namespace
 
-double Worth::utility(double times) const {
-  const double left = 1 - options_.aversion;
+Worth::Worth(const ClusterView& view, const Swell::Options& options, const Belief& belief)
+    : view_(view),
+      options_(options),
+      belief_(belief),
+      all_ends_known_(
+          std::all_of(view.jobs.begin(), view.jobs.end(), [&](const ElasticJobView& job) {
+            return job.remaining_samples >= 0 || !belief.knows(job);
+          })) {}
+
+double Worth::utility(double times, double aversion) {
+  const double left = 1 - aversion;
   return std::abs(left) < 1e-9 ? std::log(times) : std::pow(times, left) / left;
 }
 
 double Worth::weight(const ElasticJobView& job) const {
-  if (job.training->remaining_samples >= 0)
-    return std::pow(std::max(job.training->remaining_samples / belief_.basic(job), kMinAge_s),
-                    -options_.shortness);
-  return std::pow(std::max(view_.now_s - job.started_s, kMinAge_s), -options_.youth);
+  const double left_s = job.remaining_samples >= 0 ? job.remaining_samples / belief_.basic(job)
+                                                   : view_.now_s - job.started_s;
+  return std::pow(std::max(left_s, kMinAge_s),
+                  all_ends_known_ ? -options_.shortness : -options_.youth);
+}
+
+double Worth::on_one_gpu(const ElasticJobView& job) const {
+  return belief_.basic(job) / std::pow(job.training->basic.gpu_count(), kPower);
 }
 
 double Worth::gain(const ElasticJobView& job, double before, double after) const {
-  const double basic = belief_.basic(job);
-  return weight(job) * (utility(after / basic) - utility(before / basic));
+  const bool is_fair = options_.objective == Objective::fairness;
+  const double unit = is_fair ? on_one_gpu(job) : belief_.basic(job);
+  const auto more = [&](double aversion) {
+    return utility(after / unit, aversion) - utility(before / unit, aversion);
+  };
+  if (is_fair) return more(kFairAversion);
+  if (options_.objective != Objective::completion) return more(0);
+  return weight(job) * more(options_.aversion);
 }
 
 double Worth::loss(const ElasticJobView& job, const CompanionView& companion) const {
@@ -51,7 +77,7 @@ redeploy::Cost Worth::cost_of(const ElasticJobView& job, const plan::Layout& to)
 }
 
 double Worth::horizon_s(const ElasticJobView& job, double throughput) const {
-  if (job.training->remaining_samples >= 0) return job.training->remaining_samples / throughput;
+  if (job.remaining_samples >= 0) return job.remaining_samples / throughput;
   return std::max(view_.now_s - job.started_s, options_.min_horizon_s);
 }
 

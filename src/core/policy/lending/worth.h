@@ -8,15 +8,15 @@
 
 namespace swell::policy {
 
-/// What GPUs are worth to the jobs of one view, by Swell's objective, and what a change of plan
-/// costs them. Pure. Refers to what it is made of, which outlives it. Each function REQUIRES:
-/// Belief::knows() the job.
+/// Computes the worth of GPUs to the jobs of one view, by the policy's objective, and the cost of a
+/// change of plan to them. Pure. Refers to what it is made of, which outlives it. Each function
+/// REQUIRES: Belief::knows() the job.
 class Worth {
  public:
-  Worth(const ClusterView& view, const Swell::Options& options, const Belief& belief) noexcept
-      : view_(view), options_(options), belief_(belief) {}
+  Worth(const ClusterView& view, const Swell::Options& options, const Belief& belief);
 
-  /// Gain by going from `before` to `after`, both in samples a second.
+  /// Gain by going from `before` to `after`, both in samples a second, in a unit of the objective's
+  /// own.
   double gain(const ElasticJobView& job, double before, double after) const;
 
   /// Loss of the job by one GPU of the companion, in the unit of gain(); companions count in the
@@ -36,14 +36,21 @@ class Worth {
   double after_pause(const ElasticJobView& job, double throughput, double pause_s) const;
 
  private:
-  /// Worth of a job's speed, which is `times` that on its basic GPUs: a power below 1, so that much
+  /// Worth of a speed of `times` a unit of the job's own: its power 1 - `aversion`, so that much
   /// for one job counts less than a little for several.
-  double utility(double times) const;
+  static double utility(double times, double aversion);
+  /// Falls with the time left, as known where that of each job is, so that jobs that say it and
+  /// jobs that do not are compared by one power: half of all jobs last as long again as they have.
   double weight(const ElasticJobView& job) const;
+  /// Speed on one GPU alone, where speed grows with a power of the GPUs. The ratio of eq. 7 is the
+  /// speed on a fair share over that now, since either leaves the job the same samples; the share
+  /// is the same for all jobs, so that one GPU stands for it.
+  double on_one_gpu(const ElasticJobView& job) const;
 
   const ClusterView& view_;
   const Swell::Options& options_;
   const Belief& belief_;
+  bool all_ends_known_;  ///< of the jobs that belief_ knows
 };
 
 }  // namespace swell::policy

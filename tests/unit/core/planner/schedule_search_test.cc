@@ -4,6 +4,7 @@
 #include "core/planner/schedule_search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <criterion/criterion.h>
 #include <random>
@@ -263,6 +264,44 @@ Test(schedule_search, any_number_of_threads_finds_the_same) {
     cr_assert(other->schedule == one.schedule && other->choice == one.choice);
     cr_assert_eq(other->evaluated, one.evaluated);
   }
+}
+
+Test(schedule_search, time_that_is_up_leaves_the_best_named_one_or_better) {
+  std::mt19937 random(9);
+  const ScheduleProblem problem{
+      {random_costs({4, 1, 6}, random), random_costs({4, 2, 6}, random)}, {}, true, 200};
+  InOrder alone;
+  long evaluated = 0;
+  double seconds = std::numeric_limits<double>::infinity();
+  std::atomic<long> looks = 0;
+  for (const long limit : {0L, 10L, 100L, 400L, 1000L}) {
+    looks = 0;
+    const planner::Budget budget{[&] { return ++looks > limit; }};
+    const auto found = planner::search_schedule(problem, alone, budget);
+    cr_assert(found.ok());
+    cr_assert_leq(found->prediction.seconds, found->best_named_s);
+    cr_assert_leq(found->prediction.seconds, seconds, "more time is never worse");
+    cr_assert(check(found->schedule, problem.choices[found->choice].shape).ok());
+    const long named = 4 + 5;  // 1f1b has one chunk
+    cr_assert_leq(found->evaluated, named + limit, "%ld after %ld", found->evaluated, limit);
+    cr_assert_geq(found->evaluated, evaluated);
+    evaluated = found->evaluated;
+    seconds = found->prediction.seconds;
+  }
+  cr_assert_gt(evaluated, 500);
+  cr_assert_leq(search(problem).prediction.seconds, seconds);
+}
+
+Test(schedule_search, time_that_is_up_finds_no_reason_why_nothing_fits) {
+  ScheduleProblem problem{{equal_costs({4, 1, 6})}, {1, 1, 1, 1}, false, 50};
+  InOrder alone;
+  const planner::Budget over{[] { return true; }};
+  const auto found = planner::search_schedule(problem, alone, over);
+  cr_assert(found.ok(), "one micro-batch at a time fits always where anything does");
+  cr_assert_str_eq(found->name.c_str(), "memory-minimised");
+  problem.limit_bytes[2] = 0.9;
+  const auto none = planner::search_schedule(problem, alone, over);
+  cr_assert(none.error().message().starts_with("no schedule fits: stage 2 needs"));
 }
 
 Test(schedule_search, wrong_problems_are_refused) {

@@ -123,6 +123,29 @@ Test(judge, an_allreduce_follows_the_measured_curve) {
   }
 }
 
+// GPUs of another allocation on the node, whose devices the job may not open, are reached over the
+// network.
+Test(judge, groups_of_two_allocations_on_a_node_exchange_over_the_network) {
+  Hardware hardware{support::small_model(24), Software::fused(), {}, {}};
+  const auto cluster =
+      cluster::uniform_cluster("slow", *cluster::find_gpu_type("h100"), 1, 8, 10e9);
+  plan::Layout layout{4, {}};
+  support::add_stage(layout, 24, 1, 8, 1);
+  const plan::StageLayout& stage = layout.stages[0];
+  const auto times = [&] {
+    return std::vector<double>{seconds_of(layout, cluster, hardware),
+                               stage_allreduce_s(stage, 1e9, cluster, hardware.software),
+                               send_s(stage.groups[3], stage.groups[4], 1e9, cluster)};
+  };
+  const std::vector<double> together = times();
+  for (std::size_t group = 4; group < 8; ++group) layout.stages[0].groups[group].part = 1;
+  const std::vector<double> apart = times();
+  const double least[] = {1.1, 5, 5};
+  for (std::size_t i = 0; i < apart.size(); ++i)
+    cr_assert_gt(apart[i], least[i] * together[i], "%zu: %g over the network, %g over NVLink", i,
+                 apart[i], together[i]);
+}
+
 Test(judge, a_slow_node_holds_up_all) {
   Hardware hardware = plain_hardware();
   plan::Layout layout{4, {}};

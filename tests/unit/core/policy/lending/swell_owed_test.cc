@@ -189,3 +189,25 @@ Test(swell, a_job_without_a_profile_is_lent_once_in_a_decision) {
   decisions = decide(view);
   cr_assert_eq(granted(decisions, 1), 4, "up to its most");
 }
+
+// Others are owed GPUs of nodes where nothing is lent.
+Test(swell, jobs_that_nothing_can_be_taken_for_keep_no_others_waiting) {
+  ClusterView view = one_has_all(0, 9990);
+  const std::size_t reclaims = decide(view).reclaims.size();
+  cr_assert_gt(reclaims, 0u, "the second is young");
+  view.partitions.emplace_back();
+  view.jobs.reserve(2 + 5);
+  for (JobId id = 3; id <= 7; ++id) {
+    const auto node = static_cast<NodeIndex>(view.nodes.size());
+    view.nodes.push_back(idle_cluster(1).nodes[0]);
+    view.nodes.back().name = "other" + std::to_string(id);
+    view.partitions[1].push_back(node);
+    ElasticJobView& job = add_job(view, id, node, 8);
+    job.partition = 1;
+    job.wanted_gpus = 16;
+  }
+  know_machines(view);
+  for (std::size_t job = 2; job < view.jobs.size(); ++job)
+    profile(view.jobs[job], small_model(), light_coefficients());
+  cr_assert_eq(decide(view).reclaims.size(), reclaims);
+}

@@ -217,10 +217,10 @@ Test(swell, jobs_that_have_shared_alike_leave_it_at_that) {
 Test(swell, a_job_about_to_end_is_not_stopped_for_more_gpus) {
   ClusterView view = idle_cluster(1);
   know_machines(view);
-  auto training = profile(add_job(view, 1, 0, 2), small_model(), light_coefficients());
-  training->remaining_samples = 10;
+  profile(add_job(view, 1, 0, 2), small_model(), light_coefficients());
+  view.jobs[0].remaining_samples = 10;
   cr_assert_eq(granted(decide(view), 1), 0);
-  training->remaining_samples = 1e9;
+  view.jobs[0].remaining_samples = 1e9;
   cr_assert_gt(granted(decide(view), 1), 0);
 }
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace swell::controller {
+
+/// How far a training is, by the steps that its program says. Pure; times are seconds of one clock.
+/// A program may say what it likes: one that puts its end off again and again, goes on after it, or
+/// makes steps far more slowly than its profiles said at the time is not believed. Steps that a
+/// restart from a checkpoint loses count against its pace, for 2 kPace_s at most.
+class StepsLeft {
+ public:
+  /// The program has made `made` of `total` steps; 0: it does not say. A step took `step_s` since
+  /// it was heard last, by its profile; 0: it has reported none.
+  void heard(double now, std::int64_t made, std::int64_t total, double step_s);
+
+  /// Steps until the end at `now`, for a program whose steps take `step_s` by its profile now.
+  /// None: not known, or not believed.
+  std::optional<double> left(double now, double step_s) const;
+
+  std::int64_t made() const noexcept { return made_; }
+  /// Steps at the training's end; 0: not known.
+  std::int64_t total() const noexcept { return total_; }
+
+  /// Steps are counted over so long at least before their pace is held against a profile.
+  static constexpr double kPace_s = 600;
+  /// A training whose end moved so often is not believed.
+  static constexpr int kMostMoves = 3;
+
+ private:
+  struct Point {
+    double at = 0;
+    double done = 0, promised = 0;
+  };
+
+  std::int64_t made_ = 0, total_ = 0;
+  double heard_at_ = 0;
+  std::int64_t said_ = 0;                ///< the last `made_` that is not 0
+  double since_said_ = 0;                ///< steps promised since it changed
+  double done_ = 0, promised_ = 0;       ///< steps made, and steps that its profiles promised
+  int moves_ = 0;                        ///< how often `total_` has changed
+  std::optional<double> ended_;          ///< when all steps were first said to be made
+  std::optional<Point> before_, since_;  ///< starts of the last window of kPace_s, and of this one
+};
+
+}  // namespace swell::controller

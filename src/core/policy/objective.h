@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace swell::policy {
+
+/// Goal of lending (Arena, section 3.5), by which policies compare jobs.
+enum class Objective : std::uint8_t {
+  completion,  ///< the least mean completion time, after the deadlines
+  throughput,  ///< eq. 5: the sum of speeds, each in units of the job's own on its basic demand
+  deadlines,   ///< eq. 5 under eq. 6: the same after the deadlines
+  fairness     ///< eq. 7, nearly: no job is far slower than on a fair share of the cluster
+};
+
+/// Names for users, by the number of the objective.
+inline constexpr std::array<const char*, 4> kObjectiveNames = {"completion", "throughput",
+                                                               "deadlines", "fairness"};
+
+/// Whether jobs with a deadline are lent first what keeps it.
+constexpr bool keeps_deadlines(Objective objective) {
+  return objective == Objective::completion || objective == Objective::deadlines;
+}
+
+/// Returns the objective called `name`; nothing: there is none.
+constexpr std::optional<Objective> objective_named(std::string_view name) {
+  const auto at = std::find(kObjectiveNames.begin(), kObjectiveNames.end(), name);
+  if (at == kObjectiveNames.end()) return std::nullopt;
+  return static_cast<Objective>(at - kObjectiveNames.begin());
+}
+
+}  // namespace swell::policy
