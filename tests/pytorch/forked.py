@@ -141,6 +141,15 @@ class Run:
         os.kill(self.workers[rank], signal.SIGKILL)
         return self
 
+    def killed_in_a_save(self, step, at):
+        """Start one worker, which is killed as common.die_as_told() says; returns what it came to touch then."""
+        with open(os.path.join(self.folder, "dies"), "w") as file:
+            file.write(f"{step} {at}")
+        codes = self.start(1).leave()
+        assert codes == [-signal.SIGKILL], (codes, self.said())
+        with open(os.path.join(self.folder, "touched")) as file:
+            return file.read().splitlines()[-1]
+
     def fast(self):
         with open(os.path.join(self.folder, "fast"), "w"):
             return self
@@ -217,14 +226,14 @@ class Run:
 class LiveRun(Run):
     """A job in live mode: its shims' keepers, and who has the state moved, are a process of live_host."""
 
-    def __init__(self, folder, job, *arguments, keepers=5, **options):
+    def __init__(self, folder, job, *arguments, keepers=5, slab_mib=0, **options):
         super().__init__(folder, job, *arguments, **options)
         host = os.path.join(os.environ["SWELL_STAGE"], "..", "tests", "unit", "live_host")
         self.host = subprocess.Popen([host], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.old, self.seats, self._before = {}, [], ({}, [])     # seats: the keeper of each rank
         self._tried = 0     # epochs of the keepers, also those that did not come
         self._sockets = tempfile.mkdtemp(prefix="swell-live-")     # paths of sockets are short
-        self.sockets = self.tell(f"keepers {keepers} {self._sockets}")["sockets"]
+        self.sockets = self.tell(f"keepers {keepers} {self._sockets} {slab_mib}")["sockets"]
 
     def _environment(self, rank):
         return {"SWELL_RUNTIME": self.sockets[rank]}

@@ -7,24 +7,42 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
 # shellcheck source=tests/support/tap.sh
 source "$top/tests/support/tap.sh"
 [[ -x ${SWELL_STAGE:-}/bin/swellrun ]] || { printf '1..0 # SKIP SWELL_STAGE names no stage of a build\n'; exit 77; }
-"${SWELL_PYTHON:-python3}" -c 'import torch, transformers' 2> /dev/null || { printf '1..0 # SKIP no PyTorch or no transformers\n'; exit 77; }
+"${SWELL_PYTHON:-python3}" -c 'import torch' 2> /dev/null || { printf '1..0 # SKIP no PyTorch\n'; exit 77; }
 work=$(mktemp -d /tmp/swell-test-XXXXXX) || exit 1
 trap 'rm -rf -- "$work"' EXIT
 trap 'exit 1' INT TERM HUP
 
 check 'the bundle has at most 60 MB, and its programs are in it' "$top/tests/gpu/pack.sh" "$work/bundle"
 ((failures == 0)) || finish_tests
-# Nothing of this checkout or its build may be used from here on.
-stage() { env -u SWELL_STAGE -u SWELL_LIBRARY "$work/bundle/tests/gpu/run.sh" --stand-in --out "$work/results" "$1" || { tail -n 30 "$work/results/$1.log"; return 1; }; }
+# Nothing of this checkout or its build may be used from here on, nor transformers, which the target has not. A compute-sanitizer is there.
+mkdir -p "$work/absent/transformers" "$work/tools" "$work/old"
+printf 'raise ImportError("transformers is not on the target")\n' > "$work/absent/transformers/__init__.py"
+printf '__version__ = "2.4.1"\n' > "$work/old/torch.py"
+cat > "$work/tools/compute-sanitizer" << 'END'
+#!/usr/bin/env bash
+[[ $* == *'--target-processes all'* ]] || exit 9
+while [[ $1 != /* ]]; do shift; done
+"$@" && printf '========= ERROR SUMMARY: 0 errors\n'
+END
+chmod +x "$work/tools/compute-sanitizer"
+bundle() { env -u SWELL_STAGE -u SWELL_LIBRARY PATH="$work/tools:$PATH" PYTHONPATH="$work/absent" "$@"; }
+stage() { bundle "$work/bundle/tests/gpu/run.sh" --stand-in --out "$work/results" "$1" || { tail -n 30 "$work/results/$1.log"; return 1; }; }
 rows() { # STAGE TEXT...: it measured each
   local stage=$1 text
   shift
   for text; do grep -F "$text" "$work/results/$stage.json" || { printf '%s has no row "%s"\n' "$stage" "$text"; return 1; }; done
 }
-first() { stage first && rows first 'memory outlives all CUDA processes' 'plain copy within the GPU' 'checksum on the GPU'; }
-memory() { stage memory && rows memory 'ddp, 5 GiB of state: pause' 'engine, 5 GiB of state: losses' 'fsdp, 5 GiB of state: losses' 'not hashed: phases' 'kill -9 of the old worker in move' 'the shim: free memory'; }
-profile() { stage profile && rows profile 'over without' 'predicted' 'mean error'; }
-ratio() { stage ratio && rows ratio 'restart over live'; }
+first() {
+  stage first && rows first 'memory outlives all CUDA processes' 'plain copy within the GPU' 'checksum on the GPU' 'exclusive process' 'value 6, 25.0 GB/s' \
+    'value 99, unknown GB/s' 'under compute-sanitizer' 'by 0.1 ms a slab'
+}
+memory() {
+  stage memory && rows memory 'ddp, 5 GiB: pause' 'engine, 5 GiB: losses' 'fsdp, 5 GiB: losses' 'SWELL_GPU_MEMORY=torch: losses' 'SWELL_GPU_MEMORY=torch, all is hashed: phases' \
+    'GB device to device, from own GPU memory' 'ddp, 1 GiB, 95% of the GPU in use: change' 'fsdp, 1 GiB, 80% of the GPU in use: change' 'ddp: kill -9 of the old worker in move' \
+    'engine: kill -9 of the old worker in move' 'the new one trains on' 'engine: kill -9 of the shim: free memory'
+}
+profile() { stage profile && rows profile 'over without' 'predicted' 'mean error' 'two ranks on one GPU over gloo: loss' {forward,backward,optimizer}' of a step: Swell'; }
+ratio() { stage ratio && rows ratio 'restart over live' 'such as a kernel of the stand-in' 'skipped: '; }
 check 'stage first measures a handover of memory' first
 check 'stage memory changes DDP, FSDP2 and the engine live with equal losses, and survives kills' memory
 check 'stage profile predicts other plans from one profile' profile
@@ -33,4 +51,16 @@ refuses() {
   ! "$work/bundle/tests/gpu/run.sh" --out "$work/none" second 2> "$work/said" && grep -F '"second" is not a stage' "$work/said" && [[ ! -e $work/none ]]
 }
 check 'an unknown stage is refused by name' refuses
+lacks() {
+  ! bundle PYTHONPATH="$work/old" "$work/bundle/tests/gpu/run.sh" --out "$work/none" first 2> "$work/said" && grep -F 'lacks PyTorch 2.11 or later (it is 2.4.1)' "$work/said" &&
+    [[ $(wc -l < "$work/said") == 1 && ! -e $work/none ]]
+}
+check 'what a machine lacks is said in one line' lacks
+hangs() {
+  : > "$work/hangs"
+  ! STAND_IN_HANGS=$work/hangs bundle "$work/bundle/tests/gpu/run.sh" --stand-in --seconds 6 --out "$work/hung" first > "$work/said" && rm "$work/hangs" &&
+    grep -F 'first (not over after 6 s)' "$work/said" && grep -F 'GPU 0: compute mode that Swell reads' "$work/hung/first.json" &&
+    grep -F "memory without any CUDA process | had not ended when the stage's time was over" "$work/hung/rows.md"
+}
+check 'a stage that hangs ends in its time, with what it measured until then' hangs
 finish_tests

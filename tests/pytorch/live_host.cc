@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Keepers and a coordinator for tests in Python, as shims and swellrun have them: real switches
 // without a cluster. Reads one command a line, and answers each with a line of JSON:
-//   keepers N FOLDER        {"sockets": [path, ...]}
+//   keepers N FOLDER [MIB]  {"sockets": [path, ...]}; with slabs of so many MiB on GPUs
 //   begin EPOCH RANKS       {} or {"why": sentence}; waits until all programs have adopted
 //   offer KEEPER EPOCH [NAME=VALUE...]  {"stays": whether its program keeps its process for EPOCH,
 //                            with these variables}; no program of that epoch is new
 //   withdraw KEEPER         {}; the epoch that was offered does not come
-//   switch EPOCH FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n},
-//                            "phases": [[name, seconds], ...]}; of each that was begun, how long
+//   switch EPOCH FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "chunks",
+//                            "bytes": {path: n}, "phases": [[name, seconds], ...]}; of each that
+//                            was begun, how long
 //   profile RANKS           {"profile": what perf::solve() takes, "launch_s", "comp_s": of the
 //                           coefficients that it gives}; waits until the programs of the first
 //                           keepers have reported
@@ -54,7 +55,7 @@ namespace {
 
 class Host {
  public:
-  Json keepers(std::size_t count, const std::string& folder) {
+  Json keepers(std::size_t count, const std::string& folder, std::uint64_t slab_mib) {
     std::filesystem::create_directories(folder);
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
     std::vector<Json> sockets;
@@ -62,6 +63,7 @@ class Host {
       runtime::Keeper::Options options;
       options.unix_socket = fmt::format("{}/{}", folder, keepers_.size());
       options.arena_bytes = std::uint64_t{8} << 30;
+      if (slab_mib > 0) options.slab_bytes = slab_mib << 20;
       options.on_profile = [this, at = keepers_.size()](std::uint64_t, std::string body) {
         std::lock_guard lock(mutex_);
         reported_[at] = std::move(body);
@@ -162,6 +164,7 @@ class Host {
                          {"step", static_cast<std::int64_t>(report->step)},
                          {"phase", runtime::SwitchMachine::to_text(report->failed_in)},
                          {"stopped_s", report->stopped_s()},
+                         {"chunks", static_cast<std::int64_t>(report->chunks)},
                          {"bytes", bytes},
                          {"phases", lasted()}});
   }
@@ -233,7 +236,9 @@ int main() {
     if (what == "hold") words >> phase >> folder;
     else words >> number;
     Json answer = Json::object({{"why", "no such command: " + line}});
-    if (what == "keepers" && words >> folder) answer = host.keepers(number, folder);
+    std::uint64_t slab_mib = 0;
+    if (what == "keepers" && words >> folder)
+      answer = host.keepers(number, folder, words >> slab_mib ? slab_mib : 0);
     else if (what == "hold" && !folder.empty()) answer = host.hold(phase, folder);
     else if (what == "begin" && words >> ranks) answer = host.begin(number, ranks);
     else if (what == "profile") answer = host.profile(number);

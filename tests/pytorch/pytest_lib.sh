@@ -26,10 +26,20 @@ result() {
   printf '%s %s - %s\n' "$1" "$count" "$2"
 }
 
+pytest() { (cd "$here" && "$SWELL_PYTHON" -m pytest -p no:cacheprovider --rootdir "$here" "$@"); }
+
+# With SWELL_PASSED, a file: names of tests that pass are added to it, and those in it are not run again.
 run_pytest() {
-  local name verdict status before=$count
-  "$SWELL_PYTHON" -m pytest -v -p no:cacheprovider --basetemp "$work/pytest" "$@" > "$work/log" 2>&1
+  local name verdict status before passed=${SWELL_PASSED:-/dev/null} rest=()
+  if [[ -s $passed ]]; then
+    mapfile -t rest < <(pytest --collect-only -q "$@" 2> /dev/null | grep '::' | grep -vxFf "$passed")
+    while read -r name; do result ok "${name##*::}"; done < "$passed"
+    if ((${#rest[@]} > 0)); then set -- "${rest[@]}"; else return; fi
+  fi
+  before=$count
+  pytest -v --basetemp "$work/pytest" "$@" > "$work/log" 2>&1
   status=$?
+  sed -n 's/^\([^ ]*::test_[^ ]*\) PASSED.*/\1/p' "$work/log" >> "$passed"
   # Names are sentences; parameters stand in brackets.
   while read -r name verdict; do
     [[ $verdict == PASSED ]] && result ok "$name" || result 'not ok' "$name"

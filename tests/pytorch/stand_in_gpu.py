@@ -10,10 +10,30 @@ import sys
 import torch
 
 from swell import _profile, _slots, _staying
+from swell import live as lived
 from swell.engine import arena, live
 
 DRIVER = os.path.join(os.environ.get("SWELL_STAGE", ""), "..", "tests", "unit", ".libs", "libcuda.so.1")
 _driver = None
+
+
+class Freed:
+    """Gives memory of the GPU back with the last tensor over it. used, peak: bytes of all of this process."""
+
+    used = peak = 0
+
+    def __init__(self, address, size):
+        self._address, self._size = address, size
+        Freed.used += size
+        Freed.peak = max(Freed.peak, Freed.used)
+
+    @staticmethod
+    def reset_peak():
+        Freed.peak = Freed.used
+
+    def __del__(self):
+        Freed.used -= self._size
+        _driver.cuMemFree_v2(self._address)
 
 
 def memory(count, dtype):
@@ -23,7 +43,9 @@ def memory(count, dtype):
     if code == 2:
         raise torch.OutOfMemoryError("the stand-in's GPU is full")
     assert code == 0
-    return torch.frombuffer((ctypes.c_char * size).from_address(address.value), dtype=dtype).zero_()
+    found = (ctypes.c_char * size).from_address(address.value)
+    found.owner = Freed(address, size)
+    return torch.frombuffer(found, dtype=dtype).zero_()
 
 
 def free_on(device):
@@ -53,7 +75,8 @@ def begin():
         regions._stream = lambda self: 1
     live.Ordinary = OnGpu
     torch.cuda.empty_cache = _give_back
-    _slots.free_on = free_on
+    lived.free_on, lived.reset_peak = free_on, lambda device: Freed.reset_peak()
+    _slots.free_on, _slots.peak_on, _slots.used_on = free_on, lambda device: Freed.peak, lambda device: Freed.used
     _slots.room_on = lambda device, count, dtype: memory(count, dtype)
 
 

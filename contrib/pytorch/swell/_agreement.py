@@ -4,17 +4,24 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint
 
 from swell import _native, _request
 from swell._lock import FolderLock
 
-__all__ = ["Agreement", "adopt", "cpu_group", "gather", "leave", "leave_with_checkpoint"]
+__all__ = ["Agreement", "adopt", "cpu_group", "finish_saves", "gather", "leave", "leave_with_checkpoint"]
+
+_OF_SAVES = os.path.join(os.path.dirname(torch.distributed.checkpoint.__file__), "")
+_SAID_AFTER_S = 2.0     # seconds of waiting
 
 
 class Agreement:
@@ -72,11 +79,34 @@ def gather(mine: Any, group: dist.ProcessGroup | None) -> list[Any]:
     return each
 
 
+def finish_saves() -> None:
+    """Wait for saves of the script's that torch.distributed.checkpoint makes beside the training: their workers need the process groups."""
+    began, is_said = time.monotonic(), False
+    while _is_saving():
+        if not is_said and time.monotonic() - began > _SAID_AFTER_S:
+            is_said = True
+            print(f"swell: rank {dist.get_rank() if dist.is_initialized() else 0}: waits for a save of the script's that is under way", file=sys.stderr, flush=True)
+        time.sleep(0.01)
+
+
+def _is_saving() -> bool:
+    """Whether a thread beside this one is within torch.distributed.checkpoint."""
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]       # a frame that refers to itself would keep what its callers have
+    for frame in frames.values():
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(_OF_SAVES):
+                return True
+            frame = frame.f_back    # type: ignore[assignment]
+    return False
+
+
 def leave() -> NoReturn:
     """Leave at a step boundary, as all workers do, or train on in other groups.
 
     The process groups end first, on all of them: NCCL's ranks of one node wait for each other as they end theirs.
     """
+    finish_saves()
     if dist.is_initialized():
         dist.destroy_process_group()
     _request.leave()
@@ -97,6 +127,7 @@ def leave_with_checkpoint(step: int, lock: FolderLock | None) -> NoReturn:
     if (dist.get_rank() if dist.is_initialized() else 0) == 0:
         print(f"swell: asked to leave: checkpoint at step {step}", file=sys.stderr, flush=True)
     if dist.is_initialized():
+        finish_saves()      # which may be over the same group
         dist.barrier()      # the checkpoint is whole before the first one leaves
     if lock is not None:
         lock.release()

@@ -3,32 +3,63 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["generators", "restore_generators"]
+from swell._plain import decoded, encoded
+
+__all__ = ["generators", "of_rank", "restore_generators", "seed_generators", "seeded_numpy"]
 
 
 def generators() -> dict[str, Any]:
-    """Returns the states of torch's, Python's and numpy's generators, and of the present GPU's."""
-    found: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    """Returns the states of torch's, Python's and numpy's generators, and of the present GPU's, in types that weights_only reads."""
+    version, words, gauss = random.getstate()
+    found: dict[str, Any] = {"torch": torch.get_rng_state(), "python": (version, torch.tensor(words), gauss)}     # one thing, not 625
     if "numpy" in sys.modules:
-        kind, keys, *rest = sys.modules["numpy"].random.get_state()
-        found["numpy"] = (kind, keys.tolist(), *rest)       # in types that weights_only reads
+        found["numpy"] = encoded(sys.modules["numpy"].random.get_state(legacy=False))
     if torch.cuda.is_initialized():     # type: ignore[no-untyped-call]
         found["cuda"] = torch.cuda.get_rng_state()
     return found
 
 
 def restore_generators(found: dict[str, Any]) -> None:
-    """The generators stand where they stood when generators() was called."""
+    """The generators stand where they stood when generators() was called; not numpy's where it has another bit generator now."""
     torch.set_rng_state(found["torch"])
-    version, numbers, gauss = found["python"]
-    random.setstate((version, tuple(numbers), gauss))
+    version, words, gauss = found["python"]
+    random.setstate((version, tuple(torch.as_tensor(words).tolist()), gauss))       # a list in older checkpoints
     if "numpy" in found and "numpy" in sys.modules:
-        sys.modules["numpy"].random.set_state(tuple(found["numpy"]))
+        numpy, state = sys.modules["numpy"].random, found["numpy"]
+        if isinstance(state, dict):
+            state = decoded(state)
+            kind = state["bit_generator"]
+        else:       # of an older checkpoint
+            kind, state = state[0], tuple(state)
+        if kind == numpy.get_state(legacy=False)["bit_generator"]:
+            numpy.set_state(state)
     if "cuda" in found and torch.cuda.is_available():
         torch.cuda.set_rng_state(found["cuda"])
+
+
+def seeded_numpy() -> Any:
+    """Returns numpy.random where it is imported and can be seeded; None: also where the script has given it another bit generator."""
+    numpy = sys.modules["numpy"].random if "numpy" in sys.modules else None
+    return numpy if numpy is not None and numpy.get_state(legacy=False)["bit_generator"] == "MT19937" else None
+
+
+def of_rank(each: Sequence[dict[str, Any]], rank: int) -> dict[str, Any] | None:
+    """Returns which of the generators() of the workers before a worker goes on with: those of the same rank; None: it is a new one."""
+    return each[rank] if rank < len(each) else None
+
+
+def seed_generators(seed: int, step: int, rank: int) -> None:
+    """Seed those of a worker that has none to go on with: by what it is, and not as the first workers' at the beginning."""
+    number = int.from_bytes(hashlib.blake2b(f"{seed} {step} {rank}".encode(), digest_size=4).digest(), "little")
+    torch.manual_seed(number)
+    random.seed(number)
+    if (numpy := seeded_numpy()) is not None:
+        numpy.seed(number)

@@ -3,20 +3,27 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
+from swell import _request
 from swell._lock import run_name
+from swell._plain import plain
 
-__all__ = ["Trained", "check_kinds", "check_same", "continues", "kinds", "record", "why_not_the_models"]
+__all__ = ["Trained", "bare", "check_kinds", "check_same", "continues", "kinds", "options_of", "record", "say_others", "why_not_the_models"]
 
 _VERSION = 1
 _NAMED = 3      # names of parameters in a message
+# No trained number depends on these options of an optimizer's groups; initial_lr, a schedule's first rate, is told as lr.
+_NOT_TOLD = {"params", "param_names", "foreach", "fused", "capturable", "differentiable", "initial_lr"}
 
 
 class Trained:
@@ -24,10 +31,17 @@ class Trained:
 
     def __init__(self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._model, self._optimizers = model, list(optimizers)
+        self.tensors = sorted({bare(name) for each in (model.named_parameters, model.named_buffers) for name, _ in each(remove_duplicate=False)})    # as it begins
+        self.options = options_of(self._groups())       # as the script gives them
         self._flags = self._judged = self._seen()
         self._began, self._known, self._why = self.groups(), set(self._names().values()), ""
         self._has_changed = False       # at some time, if not now: callbacks would make the change before the last anew
         self._followed: Mapping[str, Any] | None = None     # the record of a run that has changed what it trains
+        # Where each parameter stands in its module; those of shards stand there only between passes.
+        self._places = [(module._parameters, key, parameter, bare(f"{prefix}.{key}" if prefix else key)) for prefix, module in model.named_modules()
+                        for key, parameter in module._parameters.items() if parameter is not None and not isinstance(parameter, DTensor)]
+        self._parts = [(module._modules, key, part, f"{prefix}.{key}" if prefix else key) for prefix, module in model.named_modules()
+                       for key, part in module._modules.items() if part is not None]
 
     def groups(self) -> list[list[str]]:
         """Returns the names of what is trained now, by the optimizers' groups; the same however the model is wrapped."""
@@ -39,7 +53,7 @@ class Trained:
         return " and ".join(sorted({str(parameter.dtype).removeprefix("torch.") for parameter in self._model.parameters()}))
 
     def _names(self) -> dict[int, str]:
-        return {id(parameter): _bare(name) for name, parameter in self._model.named_parameters()}
+        return {id(parameter): bare(name) for name, parameter in self._model.named_parameters()}
 
     def _groups(self) -> list[dict[str, Any]]:
         return [group for optimizer in self._optimizers for group in optimizer.param_groups]
@@ -60,6 +74,9 @@ class Trained:
 
     def why_not(self) -> str:
         """Returns why no start could train what is trained now; empty: following() would have it do so. Costs little where nothing changes."""
+        return self._why_not_followed() or self.replaced()
+
+    def _why_not_followed(self) -> str:
         if (seen := self._seen()) != self._judged:
             self._judged, self._has_changed = seen, True
             names = self._names()
@@ -68,13 +85,37 @@ class Trained:
             self._why = f"the script has changed what is trained since training began ({other}), and a start could not" if new else ""
         return self._why
 
+    def replaced(self) -> str:
+        """Returns which parameter the optimizer trains, and the model has no more; empty: none. Costs little then."""
+        how = self._how_replaced(trained=True)
+        return how and f"{how}, which the optimizer still trains: {'keep it, frozen,' if ' removed ' in how else 'copy its values into the parameter'} instead"
+
     def why_not_live(self) -> str:
         """Returns why the next workers of a live switch would not train what is trained now; empty: they would."""
-        if why := self.why_not():
+        if why := self._why_not_followed():
             return why
+        if how := self._how_replaced():
+            return self.replaced() or f"{how}, and the next workers of a live switch would take over the one before"
         if not self._has_changed and self._followed is None:
             return ""
         return f"{self.changed() or 'the run so far has changed what is trained'}, and the next workers of a live switch would not"
+
+    def _how_replaced(self, *, trained: bool = False) -> str:
+        """Returns that the script has put another tensor in a parameter's place, or removed it; empty: it has not. Costs little then.
+
+        trained: looks at those that the optimizer trains alone.
+        """
+        gone = [(parameter, name) for there, key, parameter, name in self._places if there.get(key) is not parameter and not isinstance(there.get(key), DTensor)]
+        gone += [(parameter, bare(f"{prefix}.{name}")) for there, key, part, prefix in self._parts if there.get(key) is not part
+                 for name, parameter in part.named_parameters()]
+        if not gone:
+            return ""
+        present = self._names()     # a parametrization gives another name to the same one
+        if trained:
+            known = {id(parameter) for group in self._groups() for parameter in group["params"]}
+            gone = [(parameter, name) for parameter, name in gone if id(parameter) in known]
+        name = next((name for parameter, name in gone if id(parameter) not in present), "")
+        return name and f"the script has {'put another tensor in the place of' if name in present.values() else 'removed'} {name}"
 
     def change(self) -> dict[str, Any] | None:
         """Returns what following() needs, in plain values; None where all is as in the beginning."""
@@ -87,8 +128,8 @@ class Trained:
         if any(id(parameter) not in names for group in self._groups() for parameter in group["params"]):
             return None     # an optimizer of more than the model: its own state is by number
         return {"began": self._began, "has_changed": self._has_changed or self._followed is not None, "kept": kept,
-                "trains": [_bare(name) for name, parameter in self._model.named_parameters() if parameter.requires_grad],
-                "untracked": [_bare(name) for name, module in self._model.named_modules() if getattr(module, "track_running_stats", True) is False],
+                "trains": [bare(name) for name, parameter in self._model.named_parameters() if parameter.requires_grad],
+                "untracked": [bare(name) for name, module in self._model.named_modules() if getattr(module, "track_running_stats", True) is False],
                 "groups": [[{"names": [names[id(parameter)] for parameter in group["params"]],
                              "options": {name: value for name, value in group.items() if name != "params" and _is_option(value)}}
                             for group in optimizer.param_groups] for optimizer in self._optimizers]}
@@ -109,7 +150,7 @@ class Trained:
             yield
             return
         assert before is not None
-        change, parameters = before["change"], {_bare(name): parameter for name, parameter in self._model.named_parameters()}
+        change, parameters = before["change"], {bare(name): parameter for name, parameter in self._model.named_parameters()}
         for optimizer, groups in zip(self._optimizers, change["groups"], strict=True):
             optimizer.state.clear()     # made for what the program trains: torch makes it anew where it is loaded
             _regroup(optimizer, [([parameters[name] for name in group["names"]], group["options"]) for group in groups])
@@ -132,11 +173,11 @@ class Trained:
         untracked = set(change["untracked"])    # modules whose running statistics stand still, as a frozen BatchNorm's may
         for name, module in self._model.named_modules():
             if hasattr(module, "track_running_stats"):
-                module.track_running_stats = _bare(name) not in untracked
+                module.track_running_stats = bare(name) not in untracked
 
     def _train_alone(self, names: set[str]) -> None:
         for name, parameter in self._model.named_parameters():
-            parameter.requires_grad_(_bare(name) in names)
+            parameter.requires_grad_(bare(name) in names)
 
 
 def why_not_the_models(model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> str:
@@ -188,19 +229,23 @@ def kinds(things: Mapping[str, Any]) -> dict[str, str]:
     return {name: type(thing).__name__ for name, thing in things.items() if thing is not None}
 
 
-def _bare(name: str) -> str:
+def bare(name: str) -> str:
+    """Returns a parameter's or a module's name as it is without wrappers."""
     name = name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "").replace("_fsdp_wrapped_module.", "")
     return name.removeprefix("module.")
 
 
 def record(step: int, *, data: Mapping[str, Any] | None = None, trained: Trained | None = None,
-           kinds: Mapping[str, str] | None = None, **numbers: Any) -> dict[str, Any]:
+           kinds: Mapping[str, str] | None = None, told: Mapping[str, Any] | None = None, **numbers: Any) -> dict[str, Any]:
     """Returns the identity record of a checkpoint, in plain values.
 
-    data: a sampler's state_dict(). kinds: of kinds(). numbers: others that a start must have alike, such as global_batch.
+    data: a sampler's state_dict(). kinds: of kinds(). told: what a start may change, and what is said then. numbers: others that a start must
+    have alike, such as global_batch.
     """
     return {"version": _VERSION, "run": run_name(), "host": socket.gethostname(), "written": time.time(), "step": step,
             "data": dict(data) if data is not None else None, "trained": trained.groups() if trained is not None else None,
+            "tensors": trained.tensors if trained is not None else None,
+            "told": dict(told or {}), "options": [trained.options, options_of(trained._groups())] if trained is not None else None,
             "precision": trained.precision() if trained is not None else None, "change": trained.change() if trained is not None else None, "kinds": dict(kinds) if kinds is not None else None, "numbers": numbers}
 
 
@@ -221,25 +266,74 @@ def _has_changed(before: Mapping[str, Any]) -> bool:
     return change is not None and not _are_alike(change["began"], before["trained"])
 
 
+def options_of(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the options of an optimizer's groups on which a training depends, in plain values."""
+    found = [{"lr": None, **group} | {"lr": group.get("initial_lr", group.get("lr"))} for group in groups]      # the rate comes first
+    return [{name: told for name, value in group.items() if name not in _NOT_TOLD and _is_option(told := plain(value))} for group in found]
+
+
+def say_others(before: Mapping[str, Any], *, options: Sequence[Mapping[str, Any]], told: Mapping[str, Any] | None) -> None:
+    """Says in one line where a start gives other hyperparameters than the run so far; before: its record.
+
+    A start may change them; the line says which of the two counts. options: of options_of(), as the script gives them.
+    """
+    there = before.get("told") or {}
+    begins = _listed([f"{name}={value} (it was {there[name]})" for name, value in (told or {}).items() if name in there and _flat(there[name]) != _flat(value)])
+    stays: dict[str, list[int]] = {}
+    given, stand = before.get("options") or ((), ())
+    if len(given) == len(options) == len(stand):
+        for at, (was, now, here) in enumerate(zip(given, stand, options)):
+            for name, value in here.items():
+                if name in was and _flat(value) not in (_flat(was[name]), _flat(now.get(name))):
+                    stays.setdefault(f"{name}={value} of the optimizer{{}} (it was {_said(was[name], value)})", []).append(at)
+    kept = _listed([said.format("" if len(at) == len(options) else f"'s group{'s' * (len(at) > 1)} {_listed(list(map(str, at)))}") for said, at in stays.items()])
+    if (begins or kept) and _request.place().rank == 0:
+        parts = [f"{begins}, with which it trains on"] * bool(begins) + [f"{kept}, in whose place the checkpoint's stay{'s' * (len(stays) == 1)}"] * bool(kept)
+        print(f"swell: this start gives other hyperparameters than the run so far: {'; '.join(parts)}", file=sys.stderr, flush=True)
+
+
+def _flat(value: Any) -> Any:
+    """JSON makes lists of tuples."""
+    return list(map(_flat, value)) if isinstance(value, (tuple, list)) else value
+
+
+def _said(was: Any, like: Any) -> Any:
+    return tuple(was) if isinstance(like, tuple) and isinstance(was, list) else was
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + list(words[-1:]))
+
+
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
 def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | None = None, trained: Trained | None = None,
-               kinds: Mapping[str, str] | None = None, **numbers: Any) -> None:
+               kinds: Mapping[str, str] | None = None, told: Mapping[str, Any] | None = None, **numbers: Any) -> None:
     """Raises ValueError, one sentence, where a start differs from the run that wrote a checkpoint; before: its record.
 
     The arguments are those of record(). What either of the two does not say is not compared.
     """
     if not before:
         return
+    _check_same(before, data, trained, kinds, numbers)
+    say_others(before, options=trained.options if trained is not None else (), told=told)
+
+
+def _check_same(before: Mapping[str, Any], data: Mapping[str, Any] | None, trained: Trained | None, kinds: Mapping[str, str] | None, numbers: Mapping[str, Any]) -> None:
     for name, value in numbers.items():
         old = before.get("numbers", {}).get(name, value)
         if old != value:
             raise ValueError(f"the training so far had {name}={old}, here it is {value}; give the same, or another directory")
     for name, value in (data or {}).items():
         old = (before.get("data") or {}).get(name, value)
+        if name == "content":
+            if old and old != value and _request.place().rank == 0:     # a script may train over several datasets, one after the other
+                print(f"swell: a few samples of the dataset are not those of the run so far (digest {value}, it was {old}): where the script does not train over several, "
+                      "give the same data, or another directory", file=sys.stderr, flush=True)
+            continue
         if name != "samples" and old != value:
             raise ValueError(f"the checkpoint's data has {name} {old}, here it is {value}: samples would be lost or repeated; give the same, "
                              "or another directory")

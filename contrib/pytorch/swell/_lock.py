@@ -71,7 +71,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = os.fspath(folder)
+        self.folder = os.path.abspath(folder)       # wherever the script goes later
         self.path = os.path.join(self.folder, _NAME)
         self.is_held = False
         self._token = ""

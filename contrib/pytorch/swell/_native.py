@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from swell import _structs
 from swell._enums import Action, Kind, Region
@@ -20,12 +20,14 @@ from swell._enums import Action, Kind, Region
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Action", "Epoch", "Kind", "NativeError", "Region", "Session", "Times", "available", "is_live", "library", "open_session"]
+__all__ = ["Action", "Epoch", "Kind", "NativeError", "Region", "Session", "Times", "available", "is_live", "is_torchs_alone", "library", "open_session",
+           "shares_gpu_memory"]
 
 _SONAMES = ("libswell.so.1", "libswell.so.0")     # as swell.h has grown, it has only been added to
 _WEIGHTS_VERSION = 10   # from which on Region.WEIGHTS is known
 _API_VERSION = 2        # of swell.h as it is spoken here; later ones only add to it
 _DEVICE_VERSION, _OWN_DEVICE_VERSION = 5, 6     # that know of tensors on a GPU, and of one's own memory there
+_SHARES = 102, 103      # CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ..._HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
 _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")     # of a wheel with libswell in it
 
 
@@ -127,6 +129,24 @@ def is_live() -> bool:
     return bool(os.environ.get("SWELL_RUNTIME"))
 
 
+def is_torchs_alone() -> bool:
+    """Whether state on a GPU is to be in torch's memory, not in Swell's."""
+    return os.environ.get("SWELL_GPU_MEMORY") == "torch"
+
+
+def shares_gpu_memory(gpu: int) -> bool:
+    """Whether the driver can give memory of a GPU to other processes; true where it cannot be asked, which registration will show."""
+    device, values = ctypes.c_int(), [ctypes.c_int(1) for _ in _SHARES]
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        if driver.cuDeviceGet(ctypes.byref(device), gpu) == 0:
+            for attribute, value in zip(_SHARES, values, strict=True):
+                driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+    except (OSError, AttributeError):
+        pass
+    return all(value.value for value in values)
+
+
 def library() -> ctypes.CDLL | None:
     """The library, looked for once; None where it is not there. In live mode that is said, once."""
     global _library, _looked
@@ -166,6 +186,8 @@ class Session:
     stays_if_none_is_new: this process can train with another plan where that has no worker whose program is new.
     """
 
+    _with_gpu_tensors: ClassVar[set[Session]] = set()
+
     def __init__(self, socket: str | None = None, snapshot_every: int | None = None, *, stays_if_none_is_new: bool = False) -> None:
         found = library()
         if found is None:
@@ -173,6 +195,9 @@ class Session:
         self._library = found
         self._session: ctypes.c_void_p | None = ctypes.c_void_p()
         self._on_device: set[str] = set()
+        self._over_gpu: dict[tuple[str, int], int] = {}     # bytes that tensor() has given, by name and index
+        self._storages: list[torch.UntypedStorage] = []     # of these
+        self._why_no_gpu_memory = ""
         params = _structs.OpenParams()
         if socket is not None:
             params.field_mask |= _structs.OPEN_SOCKET
@@ -195,6 +220,7 @@ class Session:
         """
         made = object.__new__(Session)
         made._library, made._session, made._on_device = self._library, ctypes.c_void_p(), set()
+        made._over_gpu, made._storages, made._why_no_gpu_memory = {}, [], self._why_no_gpu_memory
         code = self._library.swell_next(self._session, ctypes.byref(made._session))
         if code < 0:
             made._session = None
@@ -283,6 +309,22 @@ class Session:
         if device is not None:
             self._on_device.add(name)
 
+    def takes_gpu_memory(self, name: str, dtype: torch.dtype | str, shape: Sequence[int], *, device: int, **options: Any) -> bool:
+        """register() in memory of a GPU that Swell takes and the next program maps. False, after a line: this GPU's cannot be handed over,
+        or SWELL_GPU_MEMORY says torch; register an address in memory of your own."""
+        if is_torchs_alone():
+            return False
+        if not self._why_no_gpu_memory:
+            try:
+                self.register(name, dtype, shape, device=device, **options)
+                return True
+            except NativeError as error:
+                if error.errno not in (errno.ENODEV, errno.ENOSYS):
+                    raise
+                self._why_no_gpu_memory = str(error.strerror)
+                print(f"swell: {self._why_no_gpu_memory}: state on this GPU is copied where it is handed over", file=sys.stderr, flush=True)
+        return False
+
     def adopt(self) -> Epoch:
         """Take the registered state over. Blocks until this epoch begins."""
         epoch = _structs.Epoch()
@@ -295,21 +337,42 @@ class Session:
         self._check(self._library.swell_address(self._session, name.encode(), index, ctypes.byref(at), ctypes.byref(size)))
         return at.value or 0, size.value
 
-    def tensor(self, name: str, dtype: torch.dtype, shape: Sequence[int] | None = None, *, index: int = 0) -> torch.Tensor:
-        """A tensor over a part's own memory on the host, after adopt(); without a shape one of 1 dimension, with the padding."""
-        if name in self._on_device:
-            raise NativeError(errno.EINVAL, f"tensor {name} is on a GPU; address() says where")
+    def tensor(self, name: str, dtype: torch.dtype, shape: Sequence[int] | None = None, *, index: int = 0,
+               device: torch.device | None = None) -> torch.Tensor:
+        """A tensor over a part's own memory, after adopt(); without a shape one of 1 dimension, with the padding.
+
+        device: the GPU that it is on. A session with such tensors ends with the process, or by close().
+        """
+        if device is None and name in self._on_device:
+            raise NativeError(errno.EINVAL, f"tensor {name} is on a GPU; say which torch.device that is")
         import torch
         at, size = self.address(name, index)
-        memory: Any = (ctypes.c_char * size).from_address(at)
-        memory.session = self       # which unmaps it
-        flat = torch.frombuffer(memory, dtype=dtype)
+        if device is not None:
+            from swell import _dlpack
+            self._with_gpu_tensors.add(self)    # these do not keep it
+            self._over_gpu[name, index] = size
+            flat = _dlpack.over(at, size, dtype, device)
+            self._storages.append(flat.untyped_storage())
+        else:
+            memory: Any = (ctypes.c_char * size).from_address(at)
+            memory.session = self       # which unmaps it
+            flat = torch.frombuffer(memory, dtype=dtype)
         if shape is None:
             return flat
         count = 1
         for each in shape:
             count *= each
         return flat[:count].view(tuple(shape))
+
+    @property
+    def gpu_bytes(self) -> int:
+        """Of tensors in Swell's memory of a GPU, which torch's allocator does not count."""
+        return sum(self._over_gpu.values())
+
+    def has_gpu_tensors(self) -> bool:
+        """Whether somebody has a tensor over its memory of a GPU, which close() would make an illegal address."""
+        from swell import _dlpack
+        return any(map(_dlpack.is_used, self._storages))
 
     def step(self, step: int) -> Action:
         """Say that a step is done and the state is whole. At a switch it blocks until the state has moved."""
@@ -397,5 +460,6 @@ class Session:
     def close(self) -> None:
         """End the session; its memory is unmapped. Twice does nothing."""
         session, self._session = getattr(self, "_session", None), None
+        self._with_gpu_tensors.discard(self)
         if session is not None:
             self._library.swell_close(session)

@@ -34,7 +34,8 @@ def encoded(value: Any) -> Any:
     """
     numpy = _numpy()
     if numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "biufcSUMm":
-        return {_MARK: ["numpy scalar", value.dtype.str, numpy.asarray(value).tobytes()]}
+        held = numpy.asarray(value)     # an empty string has one character there, and none in its own type
+        return {_MARK: ["numpy scalar", held.dtype.str, held.tobytes()]}
     if numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufcSUMm":
         return {_MARK: ["numpy array", value.dtype.str, list(value.shape), value.tobytes()]}
     if isinstance(value, pathlib.PurePath):
@@ -103,7 +104,7 @@ def _is_read(value: Any) -> str:
     try:
         torch.save(value, file)
         file.seek(0)
-        torch.load(file, map_location="cpu", weights_only=True)
+        decoded(torch.load(file, map_location="cpu", weights_only=True))
     except Exception as error:      # each kind of object fails in its own way
         return (str(error).strip() or type(error).__name__).splitlines()[0]
     return ""

@@ -175,7 +175,7 @@ class Profile:
             return
         self._has_role = True
         if self._measures:
-            self.session.memory(torch.cuda.max_memory_allocated())
+            self.session.memory(torch.cuda.max_memory_allocated() + self.session.gpu_bytes)
         batch = max(1, round(samples))
         dtype, shape = self._seen or ("float32", (1,))
         whole = None

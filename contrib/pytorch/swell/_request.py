@@ -199,15 +199,18 @@ def _tell(text: str) -> None:
         shim.sendto(said[:_MAX_WHY] if text.startswith("why") else said, socket.MSG_DONTWAIT, "\0" + os.environ.get("SWELL_SHIM", "")[1:])
 
 
-def made_step(steps: int) -> None:
-    """Tell swellrun how many steps are made, 1 or more, so that it sees a training that hangs. Call it after each: once a second is told."""
+def made_step(steps: int, total: int | None = None) -> None:
+    """Tell swellrun how many steps are made, 1 or more, so that it sees a training that hangs. Call it after each: once a second is told.
+
+    total: those at the training's end, so that what is left decides which resizes pay; None: not known.
+    """
     global _step_told
     now = time.monotonic()
     if now < _step_told + _STEP_PAUSE or not is_heard():
         return
     _step_told = now
     with contextlib.suppress(OSError):
-        _tell(f"step {steps}")
+        _tell(f"step {steps} of {total}" if total and total > 0 else f"step {steps}")
 
 
 def not_live(error: OSError) -> None:

@@ -83,7 +83,9 @@ def save_beside(save: Callable[[], Any], path: str, whole: Callable[[], Sequence
         return save()
     except Exception as error:
         first = error
-    held = list(whole()) if is_out_of_room(first, folder) else []
+    held: list[str] = []
+    with suppress(OSError):     # of one that cannot be looked at now: what failed is the save
+        held = list(whole()) if is_out_of_room(first, folder) else []
     if not held or not _is_on_one_device(held[0], folder):
         raise first
     if len(held) > 1:

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from swell import _request
+from swell._dropout import draws_by_sample
 
 __all__ = ["depends_on_workers", "fails_on_one_sample", "say_what_depends"]
 
@@ -30,7 +31,7 @@ def depends_on_workers(model: torch.nn.Module, *, trains: bool = False) -> list[
         name = f"{name.removeprefix('_orig_mod.').removeprefix('module.') or 'the model'} ({type(module).__name__})"
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm) and (trains or module.training):
             norms.append(name)
-        elif isinstance(module, _DropoutNd) and (trains or module.training) and module.p > 0:
+        elif (trains or module.training) and _drops(module):
             drops.append(name)
     said = []
     if norms:
@@ -39,6 +40,15 @@ def depends_on_workers(model: torch.nn.Module, *, trains: bool = False) -> list[
     if drops:
         said.append(f"{_some(drops)}: another number of workers draws other masks, so losses differ within their noise; p=0 avoids it")
     return said
+
+
+def _drops(module: torch.nn.Module) -> bool:
+    """Whether a module draws masks, in a call of its own or, as in attention, within another function."""
+    if isinstance(module, _DropoutNd):
+        return module.p > 0 and not draws_by_sample(module)
+    fused = getattr(getattr(module, "config", None), "_attn_implementation", "eager") not in ("eager", None) and "Attention" in type(module).__name__
+    return any(isinstance(value, float) and value > 0 and "drop" in name for name, value in vars(module).items()) or \
+        fused and any(isinstance(child, _DropoutNd) and child.p > 0 for child in module.children())
 
 
 def fails_on_one_sample(model: torch.nn.Module, *, trains: bool = False) -> bool:

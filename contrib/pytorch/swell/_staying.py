@@ -18,11 +18,13 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
-from swell._native import Session
+from swell._agreement import finish_saves
+from swell._native import Session, is_torchs_alone, shares_gpu_memory
 from swell._slots import NoRoom, Unsupported, gpu_of
 
-__all__ = ["decline", "give_way", "other_groups", "regroup", "regroup_ddp", "why_not"]
+__all__ = ["OVERWRITTEN", "decline", "give_way", "let_go", "other_groups", "regroup", "regroup_ddp", "why_not"]
 
+OVERWRITTEN = "its parameters are in torch's memory of a GPU, where it would be overwritten before the switch is certain"
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
           "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SWELL_EPOCH", "SWELL_PLAN")
 
@@ -46,8 +48,9 @@ def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups:
     if model.mixed_precision is not None or model._use_python_reducer or model._delay_all_reduce_params:
         return "DistributedDataParallel was given mixed_precision, or delays or compiles its reductions"
     try:
-        if any(gpu_of(parameter.device) is not None for parameter in model.parameters()):
-            return "its parameters are on a GPU, where they would be overwritten before the switch is certain"
+        gpus = {gpu for parameter in model.parameters() if (gpu := gpu_of(parameter.device)) is not None}
+        if gpus and (is_torchs_alone() or not all(map(shares_gpu_memory, gpus))):
+            return OVERWRITTEN
     except Unsupported as error:
         return str(error)
     if hasattr(optimizer, "process_group"):
@@ -71,6 +74,22 @@ def decline(session: Session, rank: int, why: str | Exception) -> None:
 
 def _say(session: Session, why: str | Exception) -> bool:
     return session.decline(str(why), room=why.room if isinstance(why, NoRoom) else None)
+
+
+def let_go(session: Session, rank: int) -> None:
+    """Another session of this process has taken over: nothing is mapped of a GPU by this one any more, but where the script has tensors over it.
+
+    Of the host nothing is unmapped here: tensors that are left keep the session.
+    """
+    if not session.gpu_bytes:
+        return
+    if session.has_gpu_tensors():
+        gc.collect()
+    if not session.has_gpu_tensors():
+        session.close()
+        return
+    print(f"swell: rank {rank}: the script keeps tensors over Swell's memory of the GPU, as of a state_dict() that it has not cloned: up to "
+          f"{session.gpu_bytes} bytes of the state before stay there until this process ends", file=sys.stderr, flush=True)
 
 
 def give_way(session: Session, rank: int, why: str | Exception) -> None:
@@ -102,6 +121,7 @@ def regroup(session: Session, device: torch.device) -> None:
     backends, bound = dist.get_backend_config(), world.bound_device_id
     timeout = getattr(getattr(world._get_backend(device), "options", None), "_timeout", None)
     del world
+    finish_saves()
     dist.destroy_process_group()
     dist.init_process_group(backends, timeout=timeout, device_id=bound)
 

@@ -445,7 +445,8 @@ def _notes(trial: _Trial, places: Places) -> list[str]:
         kinds.setdefault("BatchNorm" if name.startswith("BatchNorm") else "Dropout", []).append(line)
     what = {"BatchNorm": "batch statistics are of one worker's share, so losses depend on the number of workers; "
                          "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) makes them those of all workers",
-            "Dropout": "another number of workers draws other masks, so losses differ within their noise; p=0 avoids it"}
+            "Dropout": "Elastic and Engine draw masks by sample; in other loops, and within torch.compile(), another number of workers draws other masks, so losses "
+                       "differ within their noise; p=0 avoids it"}
     return [f"note line {', '.join(map(str, lines))}: {kind}: {what[kind]}" for kind, lines in kinds.items()]
 
 

@@ -7,19 +7,24 @@ renamed into place; a kill at any moment leaves the one before.
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import re
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict import (get_model_state_dict, get_optimizer_state_dict, set_model_state_dict,
                                                      set_optimizer_state_dict)
 
@@ -27,9 +32,10 @@ from swell import _identity
 from swell._lock import FolderLock, InUse, run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, why_not_pickled
 from swell._room import make_room
+from swell._written import check_written, is_cut_off
 
-__all__ = ["Checkpoints", "FolderLock", "InUse", "Unreadable", "check_readable", "decoded", "encoded", "lock_together", "on_all", "readable",
-           "run_name", "together", "why_not_kept", "why_unsaved", "write_rest"]
+__all__ = ["Checkpoints", "FolderLock", "InUse", "Unreadable", "check_readable", "complete_steps", "decoded", "encoded", "is_complete", "lock_together", "newest_whole",
+           "on_all", "readable", "run_name", "set_aside", "together", "why_not_kept", "why_unsaved", "write_rest"]
 
 _NAME = re.compile(r"step-(\d{9})")
 _REST = "rest.pt"       # what is the same on all workers, and small
@@ -99,22 +105,19 @@ class Checkpoints:
                  keep: int = 2, group: dist.ProcessGroup | None = None) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: it must be 1 or more")
-        self.folder = os.fspath(folder)
+        self.folder = os.path.abspath(folder)       # a script that changes its own folder saves where each start looks
         self.model, self.optimizer, self.keep, self.group = model, optimizer, keep, group
         self.trained = _identity.Trained(model, [optimizer])
         self.lock = FolderLock(self.folder)
         self._saving: Future[Any] | None = None
         self._newest: int | None = None
         self.whole: int | None = None      # the newest that is known to be written
+        self._before: int | None = None     # the one before, where it is kept
+        self._checked: int | None = None    # the newest that was looked at, or loaded
 
     def _complete(self) -> list[int]:
-        """Steps of the complete checkpoints, newest first."""
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
-        steps = [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
-        return sorted((step for step in steps if os.path.exists(os.path.join(self._path(step), ".metadata"))), reverse=True)
+        """Steps of the complete checkpoints, newest first. Raises OSError where one cannot be looked at."""
+        return list(complete_steps(self.folder))
 
     def paths(self) -> list[str]:
         """Paths of the complete checkpoints, newest first."""
@@ -137,21 +140,23 @@ class Checkpoints:
         """Take the folder for this run, and load the newest complete checkpoint into model and optimizer.
 
         numbers: what a start must have alike with the run that wrote it. Returns what save() was given as `rest`; None where
-        there is no checkpoint. Raises ValueError, before anything is changed, where it is of another training, and InUse where
+        there is no checkpoint. Raises ValueError, before anything is changed, where it is of another training or damaged, and InUse where
         another run writes to the folder. Every worker calls it at the same time, before any save.
         """
         lock_together(self.lock, self.group)
         found: list[int | None] = [None]
-        if self._leads():
-            complete = self._complete()
-            found = [complete[0] if complete else None]
-            self._remove(incomplete=True)
+
+        def look() -> None:
+            found[0] = newest_whole(self.folder, complete_steps(self.folder), _REST)
+            self._tidy(incomplete=True)
+        on_all(self.group, look if self._leads() else None)
         if self.group is not None:
             dist.broadcast_object_list(found, group=self.group, group_src=0)
-        step = self._newest = self.whole = found[0]
+        step = self._newest = self.whole = self._checked = found[0]
         if step is None:
             return None
-        rest: dict[str, Any] = decoded(torch.load(os.path.join(self._path(step), _REST), map_location="cpu", weights_only=True))
+        path, rest = self._path(step), dict[str, Any]()
+        on_all(self.group, lambda: rest.update(_read_rest(path, _REST)))
         identity = rest.pop("identity", None)
         _identity.check_same(identity, trained=self.trained, **numbers)
         with self.trained.following(identity):
@@ -159,12 +164,28 @@ class Checkpoints:
                                      "optimizer": get_optimizer_state_dict(self.model, self.optimizer)}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")     # that there is one worker only, and of formats that torch itself wrote
-                state_dict_loader.load(state, checkpoint_id=self._path(step), process_group=self.group, no_dist=self.group is None)
+                self._fill(state, path, set((identity or {}).get("tensors") or ()))
             set_model_state_dict(self.model, state["model"])
             set_optimizer_state_dict(self.model, self.optimizer, state["optimizer"])
         if self._leads():
-            print("swell: " + _identity.continues(identity, step, self._path(step)), file=sys.stderr, flush=True)
+            print("swell: " + _identity.continues(identity, step, path), file=sys.stderr, flush=True)
         return rest
+
+    def _fill(self, state: dict[str, Any], path: str, began: Container[str]) -> None:
+        """Read a checkpoint into the state of model and optimizer. began: tensors of the model as the run so far began."""
+        def compare() -> None:
+            metadata = _metadata(path)
+            gone = _gone(state["model"], metadata)
+            why = _why_not_of(state["model"], metadata) or next((f"the run so far had {name}, this start's model has not" for name in gone if name in began), "")
+            if why:
+                raise ValueError(f"{why}; give the same model, or another directory")
+            if gone and self._leads():
+                print(f"swell: {gone[0]} of {path} is left out: the model has made it in training, and begins without it", file=sys.stderr, flush=True)
+        on_all(self.group, compare)
+        try:
+            state_dict_loader.load(state, checkpoint_id=path, process_group=self.group, no_dist=self.group is None)
+        except CheckpointException as error:
+            raise ValueError(f"the checkpoint {path} cannot be read: {_reason(error)}; if it is damaged, move it away to go on from the one before it") from error
 
     def save(self, step: int, rest: dict[str, Any], *, wait: bool, data: Mapping[str, Any] | None = None, **numbers: Any) -> None:
         """Save the present state as that of a step; with wait=False while training goes on.
@@ -176,31 +197,44 @@ class Checkpoints:
         back; the checkpoint before is whole then.
         """
         self.finish()
-        if step == self._newest:
-            return
         path = self._path(step)
+        if step == self._newest:
+            if wait and self._checked != step:
+                self.whole = self._before
+                self._check(step)
+                self.whole = step
+            return
         self._newest = step
         whole = {**rest, "identity": _identity.record(step, data=data, trained=self.trained, **numbers)}
 
         def begin() -> None:
-            make_room(self.paths())
+            with suppress(OSError):     # of one that cannot be looked at now: the save shows whether there is room
+                make_room(self.paths())
             write_rest(os.path.join(path, _REST), whole)
         self._writing(lambda: on_all(self.group, begin if self._leads() else None))
         state: dict[str, Any] = {}
 
         def collect() -> None:
+            if why := self.trained.replaced():
+                raise ValueError(why)
             state.update(model=get_model_state_dict(self.model), optimizer=get_optimizer_state_dict(self.model, self.optimizer))
         self._writing(lambda: on_all(self.group, collect))      # else the others would wait for one that has failed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if wait:
                 self._writing(lambda: state_dict_saver.save(state, checkpoint_id=path, process_group=self.group, no_dist=self.group is None))
+                self._check(step)
                 self._saved()
             else:
                 saving = state_dict_saver.async_save(state, checkpoint_id=path, process_group=self.group,
                                                      no_dist=self.group is None)
                 assert isinstance(saving, Future)
                 self._saving = saving
+
+    def _check(self, step: int) -> None:
+        path = self._path(step)
+        self._writing(lambda: on_all(self.group, (lambda: check_written(path)) if self._leads() else None))
+        self._checked = step
 
     def _writing(self, write: Callable[[], Any]) -> None:
         """Runs what writes a part of the newest checkpoint; where it fails nothing of that is left."""
@@ -229,12 +263,15 @@ class Checkpoints:
             self.finish()
 
     def _saved(self) -> None:
-        self.whole = self._newest
+        self._before, self.whole = self.whole if self.keep > 1 else None, self._newest
         if self._leads():
-            try:
-                self._remove(incomplete=False)
-            except OSError as error:    # of this worker alone, and the checkpoint is whole
-                print(f"swell: older checkpoints in {self.folder} cannot be removed: {error.strerror or error}", file=sys.stderr, flush=True)
+            self._tidy(incomplete=False)
+
+    def _tidy(self, incomplete: bool) -> None:
+        try:
+            self._remove(incomplete)
+        except OSError as error:    # of this worker alone, and the newest checkpoint is whole
+            print(f"swell: older checkpoints in {self.folder} cannot be removed: {error.strerror or error}", file=sys.stderr, flush=True)
 
     def _remove(self, incomplete: bool) -> None:
         """Remove complete checkpoints but the newest few; incomplete ones if nobody can be writing."""
@@ -265,6 +302,138 @@ def why_not_kept(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> st
             if name != "params" and (why := why_not_pickled(value)):
                 return f"{name} of the optimizer's groups is a {type(value).__name__}, which a checkpoint cannot hold ({why}); give numbers, strings, lists or tensors"
     return ""
+
+
+def _read_rest(path: str, name: str) -> dict[str, Any]:
+    rest: dict[str, Any] = decoded(torch.load(os.path.join(path, name), map_location="cpu", weights_only=True))
+    return rest
+
+
+def _metadata(path: str) -> Metadata:
+    return FileSystemReader(path).read_metadata()
+
+
+def complete_steps(folder: str) -> Iterator[int]:
+    """Steps of the complete checkpoints in a folder, newest first. Raises OSError at one that cannot be looked at."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for step in sorted((int(match[1]) for match in map(_NAME.fullmatch, names) if match), reverse=True):
+        if is_complete(os.path.join(folder, f"step-{step:09d}")):
+            yield step
+
+
+def is_complete(path: str) -> bool:
+    """Whether a checkpoint was written to its end. Raises OSError where nobody can say: it may be whole, and incomplete ones are removed."""
+    try:
+        os.stat(os.path.join(path, ".metadata"))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def set_aside(path: str) -> str:
+    """Rename a damaged checkpoint, which would count among those that are kept; returns its new path. REQUIRES: the lock."""
+    folder, name = os.path.split(path)
+    there, aside = os.listdir(folder), f"damaged-{name}"
+    number = 1
+    while aside in there:
+        number += 1
+        aside = f"damaged-{name}-{number}"
+    os.rename(path, os.path.join(folder, aside))
+    return os.path.join(folder, aside)
+
+
+def newest_whole(folder: str, complete: Iterable[int], rest: str, old_rest: str = "", also: Iterable[str] = ()) -> int | None:
+    """The step of the newest complete checkpoint that is not damaged; those that are newer are set aside, and said.
+
+    complete: steps of the complete ones, newest first. rest: the name of the file of what is no tensor; old_rest: that of earlier versions.
+    also: names of further files without which it is not read, torch.save()'s or JSON.
+    Raises ValueError where all are damaged: nobody has asked for a training that begins anew. What may be whole, as where a file
+    cannot be read now or was written by a newer version of a library, raises what the reader does.
+    """
+    def path(step: int) -> str:
+        return os.path.join(folder, f"step-{step:09d}")
+    damaged: dict[int, str] = {}
+    for step in complete:
+        why = _why_damaged(path(step), rest, old_rest, also)
+        if not why:
+            break
+        damaged[step] = why
+    else:
+        if damaged:
+            all_of_them = ", ".join(f"the checkpoint {path(each)} is damaged ({why})" for each, why in damaged.items())
+            raise ValueError(f"{all_of_them}, and there is no whole one before it: move {'them' if len(damaged) > 1 else 'it'} away to begin anew, or give another directory")
+        return None
+    for newer, why in damaged.items():
+        aside = set_aside(path(newer))
+        print(f"swell: the checkpoint of step {newer} is damaged ({why}), and stands in {aside} now; this start takes the one before it", file=sys.stderr, flush=True)
+    return step
+
+
+def _why_damaged(path: str, rest: str, old_rest: str, also: Iterable[str]) -> str:
+    """Returns which of a complete checkpoint's files is cut off or gone; empty: none as far as shows without reading tensors."""
+    try:
+        metadata = _metadata(path)
+    except (EOFError, pickle.UnpicklingError) as error:
+        if isinstance(error, EOFError) or re.search("truncated|exhausted before end|invalid load key", str(error)):
+            return f".metadata cannot be read: {_reason(error)}"
+        raise
+    except FileNotFoundError:
+        return ".metadata is gone"
+    try:
+        if is_cut_off(os.path.join(path, rest)):
+            return f"{rest} is cut off"
+    except FileNotFoundError:
+        if not old_rest or old_rest not in os.listdir(path):
+            return f"{rest} is gone"
+    for name in also:
+        try:
+            if _is_broken_json(os.path.join(path, name)) if name.endswith(".json") else is_cut_off(os.path.join(path, name)):
+                return f"{name} is cut off"
+        except FileNotFoundError:
+            return f"{name} is gone"
+    ends: dict[str, int] = {}
+    for place in (metadata.storage_data or {}).values():
+        ends[place.relative_path] = max(ends.get(place.relative_path, 0), place.offset + place.length)
+    for name, end in sorted(ends.items()):
+        try:
+            with open(os.path.join(path, name), "rb") as file:      # open() makes NFS ask the server
+                if (size := os.fstat(file.fileno()).st_size) < end:
+                    return f"{name} has {size} of {end} bytes"
+        except FileNotFoundError:
+            return f"{name} is gone"
+    return ""
+
+
+def _is_broken_json(name: str) -> bool:
+    with open(name, "rb") as file:
+        try:
+            json.load(file)
+        except ValueError:
+            return True
+    return False
+
+
+def _why_not_of(model: Mapping[str, Any], metadata: Metadata) -> str:
+    """Returns which tensor a model's state has, and a checkpoint has not, or in another shape; empty: none."""
+    for name, value in model.items():
+        saved = metadata.state_dict_metadata.get(f"model.{name}")
+        if not isinstance(value, torch.Tensor):
+            continue
+        if saved is None:
+            return f"this start's model has {name}, the run so far had not"
+        if isinstance(saved, TensorStorageMetadata) and saved.size != value.shape:
+            return f"the run so far had {name} of shape {tuple(saved.size)}, here it is {tuple(value.shape)}"
+    return ""
+
+
+def _gone(model: Mapping[str, Any], metadata: Metadata) -> list[str]:
+    """Returns the names of tensors that a checkpoint has, and a model's state has not."""
+    gone = [name.removeprefix("model.") for name, saved in metadata.state_dict_metadata.items()
+            if isinstance(saved, TensorStorageMetadata) and name.startswith("model.") and name.removeprefix("model.") not in model]
+    return [name for name in gone if not any(name.startswith(f"{kept}.") for kept, value in model.items() if not isinstance(value, torch.Tensor))]
 
 
 def write_rest(name: str, rest: dict[str, Any]) -> None:

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import torch.utils.data
 
+from swell._content import fingerprint
 from swell._counted import counted
+from swell._drawn import Numbered
 from swell._identity import check_same
 from swell._order import NEWEST_ORDER, order_of_epoch
 from swell._request import place
@@ -111,6 +113,7 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
             raise TypeError(f"{type(dataset).__name__} has no length, and the position of a sample in it is not known: load it into memory or onto a "
                             "disk, or train with swell.torch.Elastic, whose batches() takes streams")
         self.length = dataset if isinstance(dataset, int) else len(dataset)
+        self.content = fingerprint(dataset, self.length) if not isinstance(dataset, int) and self.length else ""    # empty: not known
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
         self.epoch_samples = self.length - self.length % global_batch if drop_last else self.length
@@ -124,6 +127,7 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
         self.micro_batch = micro_batch or global_batch
         self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
         self.samples = 0
+        self.is_numbered = False        # for a DrawnLoader
         self.order_version = NEWEST_ORDER       # a checkpoint's, once one is loaded
         pieces(global_batch, self.world, self.rank, self.micro_batch)       # whether these go together
         self._order: tuple[int, Sequence[int]] | None = None
@@ -162,8 +166,8 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         samples, epoch = self.samples, self.epoch
         while samples // self.epoch_samples == epoch:
-            for _, indices in self.passes(samples):
-                yield indices
+            for piece, indices in self.passes(samples):
+                yield [*Numbered.all_of(indices, samples + piece.begin)] if self.is_numbered else indices
             samples += self.batch_at(samples)
 
     def __len__(self) -> int:
@@ -179,7 +183,7 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
     def state_dict(self) -> dict[str, Any]:
         """The position, and what makes the order."""
         return {"samples": self.samples, "seed": self.seed, "length": self.length, "shuffle": self.shuffle, "drop_last": self.drop_last,
-                "global_batch": self.global_batch, "order": self.order_version}
+                "global_batch": self.global_batch, "order": self.order_version, **({"content": self.content} if self.content else {})}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a position that any number of workers has reached. Raises ValueError where the data or its order is another."""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The training state in libswell's memory, so that the next epoch's programs take it over without a checkpoint.
 
-Parameters, buffers and the optimizer's state stand in Swell's arena from the start; at a switch they stay where they are, or
-are copied to where the next plan wants them. What is on a GPU stands where torch has it, and is copied at a switch
-(swell._slots). Everything else, as the schedule and the data's position, is written beside them.
+Parameters, buffers and the optimizer's state stand in Swell's memory from the start, on the host or on a GPU; at a switch they stay where
+they are, or are copied to where the next plan wants them (swell._slots). Everything else, as the schedule and the data's position, is written beside them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import pickle
-import random
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,16 +20,18 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from swell import _native, _staying
+from swell import _native, _request, _staying
 from swell._agreement import adopt
+from swell._generators import generators, restore_generators
 from swell._native import Action, Epoch, Kind, NativeError, Session
-from swell._slots import LAYER, Fixed, Kept, NoRoom, Unsupported, like, no_room, plain, share_of
+from swell._slots import LAYER, Fixed, Kept, NoRoom, Unsupported, free_on, give_room, like, no_room, plain, reset_peak, share_of, span_of, wait_for_room
 
 __all__ = ["LiveState", "Unsupported", "join", "state_of_a_step"]
 
 _JOB_BYTES = 1 << 20        # of what is the same on all workers and no tensor; untouched pages take no memory
 _WORKER_BYTES = 1 << 16     # of a worker's random number generators
 _LENGTH = 8
+_PAGE, _SLAB = 1 << 12, 1 << 28     # of memory of a GPU: what a tensor takes a multiple of, and what is taken at once at most for small ones
 
 
 def _fsdp_parameters(model: torch.nn.Module) -> dict[int, Any]:
@@ -61,12 +61,14 @@ def _parameters(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Paramete
         yield name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", ""), parameter
 
 
-def _buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Those that belong to the state: others are made anew by the model."""
+def _buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, torch.nn.Module, str]]:
+    """Those that belong to the state, once each, with a module and its name there: others are made anew by the model."""
+    seen: set[int] = set()
     for prefix, module in _bare(model).named_modules():
         for name, buffer in module._buffers.items():
-            if buffer is not None and name not in module._non_persistent_buffers_set:
-                yield (f"{prefix}.{name}" if prefix else name).replace("_orig_mod.", ""), buffer
+            if buffer is not None and name not in module._non_persistent_buffers_set and id(buffer) not in seen:
+                seen.add(id(buffer))
+                yield (f"{prefix}.{name}" if prefix else name).replace("_orig_mod.", ""), buffer, module, name
 
 
 # ---- what an optimizer will keep
@@ -126,9 +128,9 @@ def _begins_as_zeros(optimizer: torch.optim.Optimizer) -> bool:
         return False
 
 
-def _is_on_device(key: str, value: torch.Tensor, parameter: torch.Tensor, group: Mapping[str, Any]) -> bool:
-    """Whether the optimizer has it where the parameter is; else on the host, which reads it in each step."""
-    return (value.shape == parameter.shape and key != "step") or bool(group.get("capturable")) or bool(group.get("fused"))
+def _is_on_device(value: torch.Tensor, group: Mapping[str, Any]) -> bool:
+    """Whether the optimizer has it where the parameter is; else on the host, which reads it in each step. value: of state_of_a_step()."""
+    return value.device.type != "cpu" or bool(group.get("capturable")) or bool(group.get("fused"))
 
 
 def _steps_alike(optimizer: torch.optim.Optimizer, group: Mapping[str, Any], dtype: torch.dtype, dim: int) -> bool:
@@ -162,18 +164,21 @@ class LiveState:
     def __init__(self, session: Session, model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mapping[str, Any], *,
                  rank: int) -> None:
         self.session, self.model, self.optimizer, self.things, self.rank = session, model, optimizer, things, rank
+        self._peak = 0          # of torch's memory on a GPU, as it was last said to another program
+        self._trains = False    # with the same tensors, until the epoch of this begins
         self.boundaries = 0     # passed so far, as the session counts them
         self._fixed: list[Fixed] = []
         self._kept: list[Kept] = []
         self._empty: list[tuple[torch.Tensor, str, torch.dtype]] = []       # kept of parameters of which this worker has nothing
         self._own: dict[str, torch.Tensor] = {}
+        self._why_not = ""      # the state, as the script has changed it since, cannot be handed over
         fsdp = _fsdp_parameters(model)
         names: dict[int, str] = {}
         for name, parameter in _parameters(model):
             names[id(parameter)] = name
             self._fix(f"parameter.{name}", parameter, Kind.PARAMETER, fsdp.get(id(parameter)))
-        for name, buffer in _buffers(model):
-            self._fix(f"buffer.{name}", buffer, Kind.PARAMETER)
+        for name, buffer, module, key in _buffers(model):
+            self._fix(f"buffer.{name}", buffer, Kind.PARAMETER, buffers=module._buffers, key=key)
         number = 0
         will_keep = state_of_a_step(optimizer)
         self._values: list[tuple[str, torch.Tensor, str]] = []     # what it keeps that is no tensor
@@ -185,7 +190,7 @@ class LiveState:
                     raise Unsupported(f"the optimizer has a parameter of shape {tuple(parameter.shape)} that the model has not")
                 for key, value in will_keep[id(parameter)].items():
                     if isinstance(value, torch.Tensor):
-                        on_device = _is_on_device(key, value, parameter, group)
+                        on_device = _is_on_device(value, group)
                         self._keep(name, parameter, key, value, parameter.device if on_device else torch.device("cpu"))
                     else:
                         self._values.append((name, parameter, key))
@@ -195,25 +200,44 @@ class LiveState:
             again = dict(_tensors(thing.state_dict(), name))
             for path in [path for path in again if path in self._own and again[path].data_ptr() != self._own[path].data_ptr()]:
                 del self._own[path]     # made anew each time: goes with the job's
+        if why := self._overlap():
+            raise Unsupported(why)
         is_one_layer = not any(map(LAYER.search, names.values()))
         for each in [*self._fixed, *self._kept]:
             try:
                 each.register(session, is_one_layer)
             except torch.OutOfMemoryError as error:
-                device = each.device if isinstance(each, Kept) else torch.device("cuda")
                 left = self._kept[self._kept.index(each):] if isinstance(each, Kept) else self._kept
-                raise no_room(device, sum(one.bytes for one in left if one.gpu == each.gpu)) from error
+                raise no_room(each.device, sum(one.bytes for one in left if one.gpu == each.gpu)) from error
         for path, tensor in self._own.items():
             session.register(f"state.{path}", tensor.dtype, tuple(tensor.shape), kind=Kind.SCHEDULER, address=tensor.data_ptr())
         session.register("swell.job", "uint8", (_JOB_BYTES,), kind=Kind.DATA_POSITION)
         session.register(f"swell.worker.{rank}", "uint8", (_WORKER_BYTES,), kind=Kind.RNG, optional=True)
 
-    def _fix(self, name: str, tensor: torch.Tensor, kind: Kind, fsdp: Any = None) -> None:
+    def _fix(self, name: str, tensor: torch.Tensor, kind: Kind, fsdp: Any = None, **options: Any) -> None:
         if tensor.device.type == "meta":
             raise Unsupported(f"{name} is on meta and has no memory; call model.to_empty() and load or make its values first")
         share = share_of(name, tensor)
         if share is not None:
-            self._fixed.append(Fixed(name, share, tensor, kind, fsdp))
+            self._fixed.append(Fixed(name, share, tensor, kind, fsdp, **options))
+
+    def _overlap(self) -> str:
+        """Names a tensor that shares memory with a parameter or a buffer without being the same object, so that live mode would part them; empty: none does."""
+        present = [(one.name, found) for one in self._fixed if (found := one.present()) is not None]
+        known = {id(tensor) for _, tensor in present}
+        spans = [(*span_of(tensor), name, True) for name, tensor in present if tensor.layout is torch.strided]
+        spans += [(*span_of(tensor), f"state.{path}", False) for path, tensor in self._own.items()]
+        spans += [(*span_of(buffer), f"buffer.{name}", False) for name, buffer in _bare(self.model).named_buffers() if type(buffer) is torch.Tensor and
+                  buffer.layout is torch.strided and buffer.device.type != "meta" and buffer.numel() and id(buffer) not in known]
+        reach: dict[tuple[str, bool], tuple[int, str]] = {}
+        for device, begin, end, name, is_ours in sorted(spans):
+            for theirs in (True, False) if is_ours else (True,):
+                until, other = reach.get((device, theirs), (0, ""))
+                if begin < until:
+                    return f"{name} shares memory with {other} and is another tensor: live mode would part them; make them one torch.nn.Parameter or buffer"
+            if end > reach.get((device, is_ours), (0, ""))[0]:
+                reach[device, is_ours] = end, name
+        return ""
 
     def _keep(self, name: str, parameter: torch.Tensor, key: str, value: torch.Tensor, device: torch.device) -> None:
         is_like = value.shape == parameter.shape
@@ -232,6 +256,11 @@ class LiveState:
 
     def adopt(self) -> Epoch:
         """Take the state over, or begin with what model and optimizer are. Blocks until this epoch begins."""
+        with torch.no_grad():
+            if self._may_lack_room() and (moving := [one for one in self._fixed if one.put_off()]):
+                for one in moving:
+                    one.let_go()
+                torch.cuda.empty_cache()    # the shim's memory for this state is taken while this waits
         epoch = adopt(self.session)
         self.boundaries = epoch.step
         with torch.no_grad():
@@ -242,7 +271,19 @@ class LiveState:
             if epoch.fresh:
                 self._begin_as_zeros()
                 self.follow()
+        if (gpu := self._gpu()) is not None and not self._trains:
+            reset_peak(gpu)     # the model was there twice
         return epoch
+
+    def _may_lack_room(self) -> bool:
+        """Whether torch's memory of the model is to go before the shim takes memory for the state: another program may need it, or that may not fit."""
+        gpu = self._gpu()
+        if gpu is None or self._trains:
+            return False
+        if _request.place().epoch > 0:
+            return True
+        bytes_there = sum(one.bytes + _PAGE for one in [*self._fixed, *self._kept] if one.gpu is not None)
+        return free_on(gpu) < bytes_there + bytes_there // 64 + _SLAB       # the last slab, and the ends of others
 
     def _begin_as_zeros(self) -> None:
         """The optimizer has its state before it first steps, where it would begin with zeros: else its memory would be there twice."""
@@ -270,6 +311,9 @@ class LiveState:
         Restores what the optimizer, the other things and the generators were.
         """
         job = self._read("swell.job")
+        gpu = self._gpu()
+        if gpu is not None and not self._trains:
+            wait_for_room(gpu, job.get("peak", 0))      # the first step takes as much beside the state
         with torch.no_grad():
             unmade = set(job["unmade"])
             for each in self._kept:
@@ -285,13 +329,19 @@ class LiveState:
             thing.load_state_dict(_filled(job["things"][name], self._own, name))
         worker = self._read(f"swell.worker.{self.rank}")
         if worker is not None:
-            torch.set_rng_state(worker["torch"])
-            random.setstate(worker["python"])
-            if "numpy" in worker and "numpy" in sys.modules:
-                sys.modules["numpy"].random.set_state(worker["numpy"])
-            if "cuda" in worker and torch.cuda.is_available():
-                torch.cuda.set_rng_state(worker["cuda"])
+            restore_generators(worker)
         return job["rest"], worker is not None
+
+    def let_go(self) -> None:
+        """Another one has taken over, in this process: nothing is mapped of a GPU by this one any more, but where the script has tensors over it."""
+        if self._gpu() is None:
+            return
+        for each in [*self._fixed, *self._kept]:
+            each.forget()
+        _staying.let_go(self.session, self.rank)
+
+    def _gpu(self) -> torch.device | None:
+        return next((each.device for each in self._fixed if each.gpu is not None), None)
 
     def _read(self, name: str) -> Any:
         at, _ = self.session.address(name)
@@ -306,6 +356,9 @@ class LiveState:
         try:
             session = self.session.next()
             made = LiveState(session, self.model, self.optimizer, self.things, rank=int(session.variable("RANK") or 0))
+            made._trains = True
+            if any(one.is_own for one in made._fixed):
+                raise Unsupported(_staying.OVERWRITTEN)
             session.offer()
             return made
         except (Unsupported, NoRoom, TypeError, OSError) as error:
@@ -316,34 +369,39 @@ class LiveState:
     # ---- at each boundary
 
     def follow(self) -> None:
-        """What the optimizer has made or loaded since goes to its memory: after its first step, and after a load."""
+        """Move to its memory what the optimizer has made or loaded since, at its first step or by a load, and what the script has put elsewhere."""
         with torch.no_grad():
-            for each in self._kept:
-                state = self.optimizer.state.get(each.parameter)
-                if state:
-                    each.follow(state)
+            try:
+                if (left := [one for one in self._fixed if one.has_left()]) and (why := self._overlap()):
+                    raise Unsupported(why)
+                for one in left:
+                    one.come_back()
+                for each in self._kept:
+                    state = self.optimizer.state.get(each.parameter)
+                    if state:
+                        each.follow(state)
+            except Unsupported as error:
+                self._why_not = self._why_not or str(error)
 
     def boundary(self, rest: Any) -> Action:
         """A step boundary: the state is whole. rest: small, the same on all workers; taken() gives it back.
 
-        Every worker calls it equally often. Blocks during a switch.
+        Every worker calls it equally often. Blocks during a switch. NativeError with ENOTSUP: the script has made of it what cannot be handed over.
         """
         self.follow()
+        if self._why_not:
+            raise NativeError(errno.ENOTSUP, self._why_not)
+        gpu = self._gpu()
+        if gpu is not None and self.session.make_room():
+            self._peak = give_room(gpu)     # the next program's memory comes beside this one's
         states = self.optimizer.state
-        job = {"rest": rest, "unmade": [each.name for each in self._kept if each.value is None],
+        job = {"rest": rest, "peak": self._peak, "unmade": [each.name for each in self._kept if each.value is None],
                "values": {(name, key): states[parameter][key] for name, parameter, key in self._values if key in states.get(parameter, {})},
                "groups": [{key: value for key, value in group.items() if key != "params"} for group in self.optimizer.param_groups],
                "things": {name: _hollow(thing.state_dict(), self._own, name) for name, thing in self.things.items()}}
-        worker: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
-        if "numpy" in sys.modules:
-            worker["numpy"] = sys.modules["numpy"].random.get_state()
-        if torch.cuda.is_initialized():     # type: ignore[no-untyped-call]
-            worker["cuda"] = torch.cuda.get_rng_state()
         self._write("swell.job", job, _JOB_BYTES)
-        self._write(f"swell.worker.{self.rank}", worker, _WORKER_BYTES)
+        self._write(f"swell.worker.{self.rank}", generators(), _WORKER_BYTES)
         self.boundaries += 1
-        if self.session.make_room() and any(each.gpu is not None for each in self._fixed):
-            torch.cuda.empty_cache()    # the next program's state comes beside this one's
         return self.session.step(self.boundaries)
 
     def _write(self, name: str, value: Any, limit: int) -> None:

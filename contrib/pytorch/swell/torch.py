@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import sys
 import weakref
@@ -18,7 +19,12 @@ from torch.nn.parallel import DistributedDataParallel
 from swell import _identity, _native, _request, _staying, data
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._averaged import average_what_is_trained
+from swell._beside import Beside
 from swell._counted import counted
+from swell._dropout import Draws, is_compiled
+from swell._drawn import DrawnLoader
+from swell._generators import generators, of_rank, restore_generators, seed_generators
+from swell._plain import plain
 from swell._profile import Profile
 from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream
@@ -64,6 +70,19 @@ def _check_optimizer(given: Any) -> None:
         raise TypeError(f"optimizer= is of type {type(given).__name__}; give an optimizer over the model's parameters, such as torch.optim.AdamW(model.parameters())")
 
 
+def _check_steps(optimizer: Any, scheduler: Any) -> None:
+    """Raises TypeError where the first step would fail, as one of them wants an argument that Elastic has not."""
+    for name, thing, remedy in (("optimizer", optimizer, "give another one, such as AdamW"),
+                                ("scheduler", scheduler, "leave it out, give it as state={\"plateau\": scheduler}, and step it in the loop")):
+        step = getattr(type(thing), "step", None)       # a schedule wraps that of its optimizer's object
+        if not inspect.isfunction(step):
+            continue
+        wants = [each for each, is_of in list(inspect.signature(step).parameters.items())[1:]
+                 if is_of.default is is_of.empty and is_of.kind in (is_of.POSITIONAL_ONLY, is_of.POSITIONAL_OR_KEYWORD)]
+        if wants:
+            raise TypeError(f"{name}= is a {type(thing).__name__}, whose step() wants {' and '.join(wants)}, and Elastic calls it without: {remedy}")
+
+
 _loops: list[weakref.ref[Elastic]] = []     # the one whose batches() have begun last
 
 
@@ -92,6 +111,9 @@ class Elastic:
     state: other things to save and load, by name.
     scaler: of a loss in float16; scales it, unscales gradients before they are clipped, and is saved. Give step() the loss itself.
     seed: of the order of the samples.
+    dropout_by_sample: whether nn.Dropout, and 1d to 3d, draw masks by seed, step, sample (dimension 0 of their inputs) and module, which no number of
+        workers changes; not within torch.compile(). Dropout within other functions, such as attention's, is drawn by each worker. True: a mask
+        that is recomputed, and not known, raises.
     warm_up: runs a forward and a backward pass of something; where the next workers start beside the training, they do
         this before they take it over, so that what is compiled and allocated is there.
 
@@ -105,10 +127,11 @@ class Elastic:
                  global_batch: int, micro_batch: int | None = None, scheduler: Schedule | None = None,
                  max_grad_norm: float | None = None, checkpoint_every: int = 1000, keep: int = 2,
                  state: Mapping[str, Stateful] | None = None, seed: int = 0, warm_up: Callable[[], Any] | None = None,
-                 scaler: torch.amp.GradScaler | None = None) -> None:
+                 scaler: torch.amp.GradScaler | None = None, dropout_by_sample: bool | None = None) -> None:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
         _check_optimizer(optimizer)
+        _check_steps(optimizer, scheduler)
         here = _request.place()
         if here.world > 1 and not dist.is_initialized():
             raise RuntimeError(f"there are {here.world} workers; call torch.distributed.init_process_group() before Elastic()")
@@ -120,6 +143,7 @@ class Elastic:
         self.micro_batch = micro_batch or -(-global_batch // min(here.basic_workers, global_batch))
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self.steps = 0      # done since training began
+        self._total: int | None = None      # those at its end, where batches() knows them
         self.samples = 0    # trained on since training began
         self._state = dict(state or {})
         self._state.update({name: thing for name, thing in (("scheduler", scheduler), ("scaler", scaler)) if thing is not None})
@@ -130,26 +154,34 @@ class Elastic:
         self._is_save_due = False       # of a checkpoint between others, at the next boundary
         self._has_looked = False        # at the first loss
         self._save_fails = ""       # why the newest save failed
+        self._looked_beside = 0     # after so many steps
+        self._lost = ""     # what each start would make anew, as the first worker sees it
         states = {name if name in ("scheduler", "scaler") else f"state[{name!r}]": thing for name, thing in self._state.items() if not name.startswith("swell.")}
-        self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **states})}
+        self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **states}), "told": self._told()}
         self._averaged = average_what_is_trained(model)
         self._unkept = why_not_kept(self._wrapped, self._saved_optimizer())     # so that no save succeeds
         self._bar = self._unkept or self._why_no_growth()
         self._check_model()
         self._offer_sizes()
+        self._draws = Draws(model, seed, must=bool(dropout_by_sample)) if dropout_by_sample is not False and not is_compiled(model) else None
         say_what_depends(model)
         _request.listen(leaves_at_once=True)
         self._agreement = Agreement(cpu_group())
         self._checkpoints = Checkpoints(directory, self._wrapped, self._saved_optimizer(), keep=keep, group=cpu_group())
+        self._drawn: dict[str, Any] | None = None       # random numbers to go on with
         self._data: dict[str, Any] | None = None        # what the samples' order depends on
         self._passes: list[data.Piece] = []     # of the present global batch
         self._pass = 0
+        self._is_given = False      # the batch of that pass, which awaits its step
         self._loss = torch.zeros(())
         self._next: LiveState | None = None     # of the epoch that is being prepared, where this process stays
         self._has_moved = False     # to another world, within batches()
+        self._beside = Beside([model, optimizer, *self._state.values()], optimizer) if _request.under_swellrun() and self.rank == 0 else None
         self._live = self._go_live(warm_up)
         self._profile = Profile(self._live.session, model, rank=self.rank) if self._live is not None else None
-        if self._live is None or not self._take_over(self._live):
+        if self._live is not None and self._take_over(self._live):
+            self._beside = None     # by workers that have looked; it would hold the switch up
+        else:
             self._load()
             self._look_at_trained()
             if self._live is not None:
@@ -183,12 +215,13 @@ class Elastic:
 
     def _offer_sizes(self) -> None:
         """Tell swellrun the numbers of workers; none but the present one where something speaks against more."""
-        if not self._bar:
+        why = self._bar or self._lost
+        if not why:
             _request.can_run_with(world for world in range(1, self._most_workers + 1) if not self._needs_two or self._has_two_each(world))
             return
         if self.rank == 0 and _request.under_swellrun():
-            print(f"swell: the job is lent nothing: {self._bar}", file=sys.stderr, flush=True)
-        _request.can_run_with([self.world], self._bar)
+            print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
+        _request.can_run_with([self.world], why)
 
     def _has_two_each(self, world: int) -> bool:
         """Whether each pass of each of so many workers has two samples or more."""
@@ -204,6 +237,15 @@ class Elastic:
         why = trained.why_not_live() if self._live is not None else trained.why_not()
         if why := why or (self._averaged.why_not() if self._averaged is not None else ""):
             self._bar, self._live, self._profile = why, None, None
+            self._offer_sizes()
+
+    def _look_beside(self) -> None:
+        """Be lent nothing from when the script changes what no checkpoint holds. The first worker's word: it is what a script may change there alone."""
+        if self._beside is None or self._lost or self.steps == self._looked_beside:
+            return
+        self._looked_beside = self.steps
+        if why := self._beside.why():
+            self._lost = why
             self._offer_sizes()
 
     # ---- what a program asks
@@ -239,13 +281,19 @@ class Elastic:
         """
         if epochs is None and steps is None:
             raise ValueError("batches() needs epochs or steps: where does training end?")
+        if given := [name for name in ("batch_size", "sampler", "batch_sampler") if name in loader]:
+            raise TypeError(f"batches() is given {' and '.join(f'{name}=' for name in given)}, and orders and divides the samples itself, so that no resize changes them: "
+                            "leave it out, give global_batch and micro_batch to Elastic(), and an order of your own as the dataset's, with shuffle=False")
         _loops[:] = [weakref.ref(self)]
+        self._total = steps
         self._checkpoints.take_over(self._checkpoints.group)
         sampler = self._sampler = self._sampler_of(dataset, shuffle, drop_last, loader)
         if self._data is not None:
             sampler.load_state_dict(self._data)
         elif isinstance(sampler, Stream):
             sampler.check()
+        if epochs is not None and isinstance(sampler, data.ElasticSampler):
+            self._total = min(each for each in (steps, epochs * sampler.steps_per_epoch) if each is not None)
 
         def over() -> bool:
             return (epochs is not None and sampler.epoch >= epochs) or (steps is not None and self.steps >= steps)
@@ -253,7 +301,9 @@ class Elastic:
         def read() -> Iterator[Any]:
             self._has_moved = False
             assert isinstance(sampler, data.ElasticSampler)
-            return iter(torch.utils.data.DataLoader(dataset, batch_sampler=sampler, **loader))
+            made = iter(DrawnLoader(dataset, batch_sampler=sampler, **loader))
+            self._draw_on()
+            return made
 
         if isinstance(sampler, Stream):
             yield from self._streamed(sampler, over)
@@ -302,6 +352,7 @@ class Elastic:
         while not over():
             self.poll()
             self._has_moved = False
+            self._draw_on()
             if not stream.pull():
                 continue
             if not is_compared:
@@ -313,14 +364,19 @@ class Elastic:
         """This worker's batches of the next global batch."""
         assert self._sampler is not None
         self._passes = self._sampler.pieces_at(self._sampler.samples)
-        for self._pass, _ in enumerate(self._passes):
+        for self._pass, piece in enumerate(self._passes):
             self._share_gradients(self._pass == len(self._passes) - 1)
-            before = self.steps
-            yield next(batches)
+            batch = next(batches)
+            if self._draws is not None:
+                unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
+                self._draws.begin(self.steps, range(piece.begin * unit, piece.end * unit))
+            self._is_given = True
+            yield batch
             if self._has_moved:     # where the program polls: the global batch begins anew
                 return
-            if self._pass == len(self._passes) - 1 and self.steps == before:
-                raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch")
+            if self._is_given:
+                raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch, before the next one is taken: give what reads ahead "
+                                   "to batches(), as num_workers=")
 
     def step(self, loss: torch.Tensor) -> bool:
         """Train on one batch: backward, and with the last of a global batch the optimizer's step.
@@ -335,6 +391,9 @@ class Elastic:
             self._check_scale(loss)
         if self._sampler is None or not self._passes:
             raise RuntimeError("elastic.step() belongs into `for batch in elastic.batches(dataset, ...)`")
+        if not self._is_given:
+            raise RuntimeError("elastic.step() was called twice for one batch; call it once, with the sum of what is trained on it")
+        self._is_given = False
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
         # Workers' gradients are averaged; the mean over the global batch is a sum over workers.
         profile = self._profile
@@ -342,6 +401,8 @@ class Elastic:
             profile.begin_backward()
         weighted = loss * (share * self.world)
         self._backward(self.scaler.scale(weighted) if self.scaler is not None else weighted)
+        if self._draws is not None:
+            self._draws.end()
         if profile is not None:
             profile.end_backward()
         if self._pass == 0:
@@ -364,7 +425,7 @@ class Elastic:
         self.optimizer.zero_grad()
         self._sampler.advance()
         self.steps += 1
-        _request.made_step(self.steps)
+        _request.made_step(self.steps, self._total)
         self.samples = self._sampler.samples
         self._data = self._sampler.state_dict()
         # Not saved here: what the script does after a step, such as to update an average of weights, is a part of the state.
@@ -411,6 +472,7 @@ class Elastic:
         """
         self._try_to_save(self._checkpoints.look)
         self._look_at_trained()
+        self._look_beside()
         if self._live is not None:
             self._pass_boundary(self._live)
         if self._agreement.poll():
@@ -423,6 +485,10 @@ class Elastic:
     def _how_to_wrap(self) -> str:
         """What makes a model that one worker trains one that several would train together; empty: it is that."""
         return "wrap it in DistributedDataParallel or fully_shard before Elastic() where WORLD_SIZE is 1, too, and not only where it is more"
+
+    def _told(self) -> dict[str, Any]:
+        """Returns the options that a start may change, by name; one line says a change."""
+        return {"max_grad_norm": plain(self.max_grad_norm)}
 
     def _has_static_graph(self) -> bool:
         """Whether DistributedDataParallel takes the graph for the same in each pass, on this number of workers or on more."""
@@ -513,11 +579,13 @@ class Elastic:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self._agreement = Agreement(cpu_group())
         self._checkpoints.take_over(cpu_group())
-        self._live, self._next, self._has_moved, self._passes = live, None, True, []
+        before, self._live, self._next, self._has_moved, self._passes = self._live, live, None, True, []
         if self._sampler is not None:
             self._sampler.rank, self._sampler.world = self.rank, self.world
         if self._profile is not None:
             self._profile.go_on(live.session, rank=self.rank)
+        if before is not None:
+            before.let_go()
         rest, has_generators = taken
         self._restore(rest, reseed=not has_generators)
 
@@ -537,8 +605,27 @@ class Elastic:
         for name, thing in self._state.items():
             if name in rest.get("state", ()):
                 thing.load_state_dict(rest["state"][name])
-        if reseed:      # not the numbers that the first workers drew at the beginning
-            torch.manual_seed(hash((self.seed, self.steps, self.rank)) & 0x7FFFFFFF)
+        mine = of_rank(rest.get("generators", ()), self.rank) if reseed else None
+        if mine is not None:
+            restore_generators(mine)
+        elif reseed:
+            seed_generators(self.seed, self.steps, self.rank)
+        self._drawn = generators()
+
+    def _draw_on(self) -> None:
+        """Random numbers go on where the boundary before had them: what has been made since then, as a loader, drew some again."""
+        drawn, self._drawn = self._drawn, None
+        if drawn is not None:
+            restore_generators(drawn)
+
+    def _generators_of_all(self) -> list[dict[str, Any]]:
+        """The workers' generators(), by rank, on the first one, which writes them."""
+        group, mine = self._checkpoints.group, generators()
+        if group is None:
+            return [mine]
+        each: list[dict[str, Any]] = [{}] * dist.get_world_size(group)
+        dist.gather_object(mine, each if self.rank == 0 else None, group=group, group_dst=0)
+        return each
 
     def _load(self) -> None:
         rest = self._checkpoints.load(**self._alike)
@@ -552,7 +639,8 @@ class Elastic:
         if self._unkept:
             return self._unkept
         self._try_to_save(self._checkpoints.finish, says)
-        return self._try_to_save(lambda: self._checkpoints.save(self.steps, self._rest(), wait=wait, data=self._data, **self._alike), says)
+        rest = {**self._rest(), "generators": self._generators_of_all()}
+        return self._try_to_save(lambda: self._checkpoints.save(self.steps, rest, wait=wait, data=self._data, **self._alike), says)
 
     def _try_to_save(self, act: Callable[[], None], says: bool = True) -> str:
         """Do a part of a save, of which all workers learn alike how it goes. says: once why it fails, until one succeeds."""

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What people expect of training: dropout, recomputation, bf16, evaluation, data, logs, export, and errors that help."""
 
+import contextlib
 import json
 import pickle
+import random
+import threading
 import time
 import traceback
 
 import models
+import numpy
 import pool
 import pytest
 import torch
 import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from swell.engine import Engine, Plan, arena, families, schedule, state
+from swell.data import ElasticSampler
+from swell.engine import Engine, Plan, arena, batches, families, schedule, state
 from swell.engine.loss import LateLoss
 from swell.engine.skeleton import Skeleton
 from swell.engine.standing import Standing
@@ -210,6 +215,99 @@ def test_the_next_batch_is_read_during_a_step_and_its_errors_come_when_it_is_due
     next(batches)       # has been read
     with pytest.raises(OSError, match="the disk is gone"):
         next(batches)
+
+
+class Masked(Tokens):
+    """Changes tokens at random as it reads them, and says in which threads."""
+
+    def __init__(self):
+        self.threads = set()
+
+    def __getitem__(self, index):
+        self.threads.add(threading.current_thread())
+        tokens = torch.as_tensor(super().__getitem__(index)["input_ids"]).clone()
+        tokens[0], tokens[1], tokens[2] = random.randrange(90), numpy.random.randint(90), torch.randint(0, 90, (1,))
+        return {"input_ids": tokens, "labels": tokens}
+
+
+def drawn(plan, seed, rank=0):
+    """The samples of two epochs as one of a plan's workers reads them."""
+    place, dataset, device = plan.place(rank), Masked(), torch.device("cpu")
+    made = batches.batches(dataset, plan, place, device, sampler=ElasticSampler(dataset, models.BATCH, seed=seed, drop_last=True, rank=0, world=1), epochs=2)
+    found = []
+    for batch in made:
+        own = torch.rand(1).item(), random.random(), numpy.random.rand()
+        found += [(one.inputs if one.labels is None else {"input_ids": one.labels})["input_ids"] for one in batch.micro_batches]
+        random.seed(sum(own)), numpy.random.seed(int(own[0] * 1000)), torch.manual_seed(int(own[1] * 1000))
+    assert dataset.threads == {threading.current_thread()}, "what draws is not read while the training may draw"
+    return torch.stack(found)
+
+
+def test_what_a_dataset_draws_is_by_sample_alike_on_all_stages_and_under_all_plans():
+    alone = drawn(WHOLE, 1)
+    assert len(set(map(tuple, alone.flatten(0, 1).tolist()))) == alone.shape[0] * alone.shape[1], "no two samples, nor one in two epochs, are the same"
+    pp2 = models.plan(3, (2, 1, [4]), (2, 1, [4]))
+    torch.manual_seed(5), random.seed(5), numpy.random.seed(5)
+    assert torch.equal(drawn(pp2, 1, 0), alone) and torch.equal(drawn(pp2, 1, 1), alone)
+    dp2 = models.plan(3, (4, 1, [2, 2]))
+    assert torch.equal(torch.cat([drawn(dp2, 1, rank) for rank in range(2)], 1), alone)
+    assert not torch.equal(drawn(WHOLE, 2)[..., :3], alone[..., :3])
+
+
+class Queue:
+    """A stream of a GPU: what is copied on it is there once another one has waited for it, or it was waited for by the host."""
+
+    def __init__(self, *_):
+        self.due = []
+
+    def record_event(self):
+        due, self.due = self.due, []
+        return due
+
+    def wait_event(self, due):
+        for copy in due:
+            copy()
+
+
+def test_batches_are_copied_to_a_gpu_from_pinned_memory_on_a_stream_of_their_own(monkeypatch):
+    """There is no GPU: its tensors are the host's, filled as a stream would fill them."""
+    gpu, now, pinned, used, stream = torch.device("cuda", 0), Queue(), set(), [], [None]
+    plainly = torch.Tensor.to
+
+    def pin(tensor):
+        made = tensor.clone()
+        pinned.add(made.data_ptr())
+        return made
+
+    def to(tensor, *args, **options):
+        if args[:1] != (gpu,):
+            return plainly(tensor, *args, **options)
+        assert options == {"non_blocking": True} and tensor.data_ptr() in pinned, "a copy that the host waits for"
+        assert stream[0] is not None, "a copy behind the step's own work"
+        made = torch.full_like(tensor, -1)
+        stream[0].due.append(lambda: made.copy_(tensor))
+        return made
+
+    @contextlib.contextmanager
+    def entered(its):
+        stream[0] = its
+        yield
+        stream[0] = None
+    for name, value in (("Stream", Queue), ("stream", entered), ("current_stream", lambda device: now)):
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, its: used.append((tensor, its)))
+    place = WHOLE.place(0)
+    copied, alone = (list(batches.batches(Tokens(), WHOLE, place, device, sampler=ElasticSampler(Tokens(), models.BATCH, drop_last=True, rank=0, world=1),
+                                          epochs=1)) for device in (gpu, torch.device("cpu")))
+    assert len(copied) == len(alone) > 1
+    for one, other in zip(copied, alone, strict=True):
+        for mine, its in zip(one.micro_batches, other.micro_batches, strict=True):
+            for name, tensor in its.inputs.items():
+                assert torch.equal(mine.inputs[name], tensor)
+                assert any(each is mine.inputs[name] and at is now for each, at in used), "its memory could be another batch's too soon"
+            assert torch.equal(mine.labels, its.labels)
 
 
 def from_folder(rank, plan, folder):

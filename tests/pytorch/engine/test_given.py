@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What programs give to the engine: forms of a plan, families that nobody describes, and errors that name the value and what to give."""
 
+import functools
 import json
 import os
 import re
+import socket
 
 import models
 import pool
@@ -57,6 +59,93 @@ def test_a_text_names_the_degrees_of_a_plan(tmp_path):
     losses = [result[0][1] for result in results]
     assert [result[0][0] for result in results] == [*texts.values(), "2L dp2 tp1 | 2L dp2 tp1"]
     assert max(losses) - min(losses) < 1e-4
+
+
+def begun(rank, decided, epoch, **plans):
+    for name, value in (("SWELL_PLAN", decided), ("SWELL_EPOCH", epoch)):
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+    try:
+        return Engine(models.model(models.CONFIGS["llama"]()), sgd, global_batch=models.BATCH, micro_batch=2, **plans).plan.summary()
+    except ValueError as error:
+        return str(error)
+
+
+def test_an_initial_plan_stands_until_one_is_decided(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    decided = json.dumps(Plan.symmetric(4, models.BATCH, 2, pp=4, dp=1, tp=1).to_json())
+    runs = [(4, "pp2", decided, "0", "1L dp1 tp1 | 1L dp1 tp1 | 1L dp1 tp1 | 1L dp1 tp1"), (4, "pp2", None, "0", "2L dp2 tp1 | 2L dp2 tp1"),
+            (2, "pp2", None, "3", "2L dp1 tp1 | 2L dp1 tp1"), (3, "pp2", None, "3", "4L dp3 tp1"),
+            (4, "pp1dp2", None, "3", "2L dp2 tp1 | 2L dp2 tp1"), (3, "pp2dp1", None, "3", "2L dp1 tp1 | 1L dp1 tp1 | 1L dp1 tp1"), (3, "pp1dp2", None, "3", "4L dp3 tp1")]
+    results = pool.run(tmp_path, [(world, functools.partial(begun, initial_plan=initial), (told, epoch)) for world, initial, told, epoch, _ in runs]
+                       + [(3, functools.partial(begun, initial_plan="pp2"), (None, "0"))])
+    assert [result[0] for result in results[:-1]] == [run[-1] for run in runs]
+    assert "needs a multiple of 2 workers, there are 3" in results[-1][0]
+
+
+def exactly(rank, folder, exact, steps, plans):
+    """Trains on in a folder; returns the plan and the losses, or why it does not start."""
+    os.environ.pop("SWELL_PLAN", None)
+    os.environ.update(SWELL_EPOCH="1", SWELL_CONSISTENCY="exact" if exact else "relaxed")
+    try:
+        made = Engine(models.model(models.CONFIGS["llama"]()), sgd, global_batch=models.BATCH, micro_batch=2, directory=folder, **plans)
+    except ValueError as error:
+        return str(error), []
+    finally:
+        del os.environ["SWELL_CONSISTENCY"]
+    losses = [made.step(models.batch()) for _ in range(steps)]
+    made.save()
+    return made.plan.summary(), losses
+
+
+def test_an_exact_job_keeps_the_degrees_of_its_checkpoint(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    folder, alone, other = (str(tmp_path / name) for name in ("run", "alone", "relaxed"))
+    begun, more, relaxed, wrong, told, reference = (result[0] for result in pool.run(tmp_path / "pool", [
+        (2, exactly, (folder, True, 2, {})), (4, exactly, (folder, True, 2, {})), (2, exactly, (other, False, 1, {})),
+        (3, exactly, (folder, True, 1, {})), (3, exactly, (folder, True, 1, {"plan": "pp1dp3"})), (2, exactly, (alone, True, 4, {}))]))
+    assert begun[0] == "4L dp2 tp1" and more[0] == "2L dp2 tp1 | 2L dp2 tp1"
+    assert begun[1] + more[1] == reference[1], "bit for bit"
+    assert wrong[0] == ("the job is exact and was trained with dp2 tp1 with 2+2 samples in 3 micro-batches, which 3 workers cannot keep with 4 layers; "
+                        "start a multiple of 2, up to 8")
+    assert told[0].startswith("the job is exact and was trained with dp2 tp1 with 2+2 samples in 3 micro-batches, the plan (4L dp3 tp1) has dp3 tp1 with ")
+    again = pool.run(tmp_path / "pool", [(4, exactly, (other, False, 1, {}))])[0][0]
+    assert again[0] == "4L dp4 tp1", "a relaxed one takes what is fastest"
+
+
+def offered(rank, folder, plan, exact=True):
+    """The numbers of workers that swellrun hears of."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as shim:
+        shim.bind("")
+        os.environ["SWELL_SHIM"] = "@" + shim.getsockname()[1:].decode()
+        try:
+            why, _ = exactly(rank, folder, exact, 0, {"plan": plan})
+            return shim.recv(65536, socket.MSG_DONTWAIT).decode() if rank == 0 else why
+        finally:
+            del os.environ["SWELL_SHIM"]
+
+
+def test_an_exact_job_with_a_plan_of_its_own_offers_what_keeps_its_sums(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    runs = [(4, "pp2", True, "sizes 4"), (2, "pp1", True, "sizes 2"), (4, lambda world: f"pp{world // 2}dp2", True, "sizes 2 4 6 8"),
+            (4, lambda world: models.PLANS["pp4"] if world == 4 else f"dp{world}", True, "sizes 4"), (4, "pp2", False, "sizes 2 4 6 12")]
+    results = pool.run(tmp_path / "pool", [(world, offered, (str(tmp_path / str(number)), plan, exact)) for number, (world, plan, exact, _) in enumerate(runs)])
+    assert [result[0] for result in results] == [run[-1] for run in runs]
+
+
+def test_an_exact_job_goes_on_where_its_stages_have_different_degrees(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    job = 3, exactly, (str(tmp_path / "run"), True, 1, {"initial_plan": models.plan(3, (1, 1, [4]), (3, 1, [1, 3]))})
+    for result in pool.run(tmp_path / "pool", [job, job]):
+        assert result[0][0] == "1L dp1 tp1 | 3L dp2 tp1" and len(result[0][1]) == 1, result[0]
+
+
+def test_a_plan_for_the_whole_run_leaves_no_place_for_an_initial_one():
+    with pytest.raises(ValueError, match=re.escape("plan='pp1' and initial_plan='pp2': the first is for the whole run, the other until Swell decides")):
+        engine(plan="pp1", initial_plan="pp2")
+    with pytest.raises(ValueError, match=re.escape("initial_plan='pp0' is neither degrees")):
+        engine(plan=None, initial_plan="pp0")
 
 
 def test_swellrun_hears_for_which_numbers_of_workers_a_text_has_a_plan():

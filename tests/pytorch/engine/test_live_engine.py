@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The engine is re-planned while it trains: state goes from process to process through real keepers and switches."""
 
+import contextlib
+import json
 import os
+import re
 import sys
+from unittest import mock
 
 import pool  # noqa: F401  imports what workers need, once
+
 import pytest
 import torch
 
 import models
+from swell.engine import batches, live
+from swell.engine.arena import Request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import stand_in_gpu  # noqa: E402
 from native import needs_live_host  # noqa: E402
 
 pytestmark = needs_live_host
@@ -22,8 +30,8 @@ def runs(tmp_path):
     from forked import LiveRun, Run
     made = []
 
-    def run(live, name, *arguments, steps=STEPS):
-        made.append((LiveRun if live else Run)(tmp_path / name, "engine_job", *arguments, steps=steps))
+    def run(live, name, *arguments, steps=STEPS, **options):
+        made.append((LiveRun if live else Run)(tmp_path / name, "engine_job", *arguments, steps=steps, **options))
         return made[-1]
     yield run
     for each in made:
@@ -92,6 +100,65 @@ def test_where_workers_are_left_they_train_on_in_their_processes_under_the_next_
         assert max(abs(found[step] / loss - 1) for step, loss in expected.items()) < 1e-4
 
 
+def test_an_exact_job_without_a_told_plan_or_a_checkpoint_keeps_its_sums(runs, monkeypatch):
+    monkeypatch.setenv("SWELL_CONSISTENCY", "exact")
+    models.model(models.CONFIGS["gpt2"]())
+    reference = runs(False, "reference", "gpt2", "own", basic=2).fast().start(2).leave_well()
+    run = runs(True, "live", "gpt2", "own", basic=2).start(4).reach(3)      # two of them lent from the start
+    assert run.sizes() == [2, 4, 6, 8] and not run.why
+    for switch in (lambda: run.shrink(0, 1), lambda: run.switch(4), lambda: run.shrink(1, 3)):
+        report = switch()
+        assert report["committed"] and not any(report.get("codes", [])), report
+        run.reach(report["step"] + 3)
+    assert not run.shrink(1, limit_s=3).get("committed") and "which 1 worker cannot keep with 4 layers" in run.said()
+    run.reach(run.step() + 3)
+    run.fast().leave_well()
+    assert run.worlds() == [4, 2, 4, 2] and run.curve() == reference.curve()
+
+
+def test_a_new_worker_without_the_sums_of_an_exact_job_ends_before_the_switch(runs, monkeypatch):
+    monkeypatch.setenv("SWELL_CONSISTENCY", "exact")
+    models.model(models.CONFIGS["gpt2"]())
+    run = runs(True, "live", "gpt2", "own", basic=2).start(2).reach(3)
+    run.switch(3, wait=False, limit_s=5)
+    report = run.switched()
+    with open(os.path.join(run.folder, "said.1.0")) as file:
+        assert not report.get("committed") and "which 3 workers cannot keep with 4 layers; start a multiple of 2, up to 8" in file.read()
+    run.reach(run.step() + 3)
+
+
+def test_an_exact_job_does_not_begin_on_lent_gpus_where_its_own_would_have_other_sums(runs, monkeypatch):
+    monkeypatch.setenv("SWELL_CONSISTENCY", "exact")
+    monkeypatch.setenv("SWELL_RUNTIME", "/unused")      # it says so before it needs that
+    models.model(models.CONFIGS["gpt2"]())
+    run = runs(False, "lent", "gpt2", "own", basic=2).start(3)
+    assert set(run.leave()) == {1} and "dp2 tp1 with 2+2 samples in 3 micro-batches, which 3 workers cannot keep with 4 layers" in run.said()
+
+
+def test_an_exact_job_whose_sums_new_workers_cannot_know_is_lent_nothing(runs, monkeypatch):
+    monkeypatch.setenv("SWELL_CONSISTENCY", "exact")
+    monkeypatch.setenv("SWELL_PLAN", json.dumps(models.PLANS["pp2"].to_json()))
+    models.model(models.CONFIGS["gpt2"]())
+    run = runs(True, "live", "gpt2", "own", basic=2).start(2).reach(2)
+    assert run.sizes() == [2]
+    assert run.why == ("the job is exact, trains with dp1 tp1 with 2 samples in 6 micro-batches and has no checkpoint that says so, and new workers would begin with "
+                       "dp2 tp1 with 2+2 samples in 3 micro-batches; give directory= and go on from a checkpoint, or give initial_plan= with these degrees")
+
+
+def test_an_exact_job_is_lent_gpus_once_a_checkpoint_says_its_sums(runs, monkeypatch):
+    monkeypatch.setenv("SWELL_CONSISTENCY", "exact")
+    monkeypatch.setenv("SWELL_PLAN", json.dumps(models.PLANS["pp2"].to_json()))
+    models.model(models.CONFIGS["gpt2"]())
+    run = runs(True, "live", "gpt2", "own", "checkpoints", basic=2, steps=14).start(2).reach(2)
+    assert run.sizes() == [2] and run.why.endswith("; save one, or give initial_plan= with these degrees")
+    run.reach(6)        # past the first one
+    assert run.sizes() == [1, 2, 3, 4] and not run.why
+    monkeypatch.delenv("SWELL_PLAN")        # as where swellrun knows none for these workers
+    assert run.switch(3)["committed"]
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 15)) and run.worlds() == [2, 3]
+
+
 def test_a_program_with_a_group_that_is_not_the_engine_s_does_not_prepare(runs):
     models.model(models.CONFIGS["gpt2"]())
     run = runs(True, "group", "gpt2", "pipeline", "other-group").start(2).reach(3)
@@ -100,21 +167,68 @@ def test_a_program_with_a_group_that_is_not_the_engine_s_does_not_prepare(runs):
     run.reach(run.step() + 3)
 
 
-def test_state_on_a_gpu_goes_on_under_the_next_plan_bitwise(runs):
+@pytest.mark.parametrize("memory", ["swell", "torch"])
+def test_state_on_a_gpu_goes_on_under_the_next_plan_bitwise(runs, memory, monkeypatch):
     """The GPU is a stand-in's: what is copied how is the real runtime's, the memory the host's."""
+    monkeypatch.setenv("SWELL_GPU_MEMORY", memory)
+
+    def is_handed_over(report, where):
+        ways = {path for path, count in report["bytes"].items() if count}
+        own = any(f"{where} own GPU memory" in path for path in ways)
+        return report["committed"] and (own if memory == "torch" else not own and {"in place", "device to device"} <= ways)
     models.model(models.CONFIGS["gpt2"]())
     reference = runs(False, "reference", "gpt2", "pipeline").fast().start(1).leave_well()
     run = runs(True, "live", "gpt2", "pipeline", "on-gpu").start(2).reach(3)
     for world in (3, 2):
         report = run.switch(world)
-        assert report["committed"] and any("from own GPU memory" in path for path in report["bytes"]), report
+        assert is_handed_over(report, "from"), report
         run.reach(report["step"] + 3)
     report = run.shrink(1)      # in its process
-    assert report["committed"] and any("to own GPU memory" in path for path in report["bytes"]), report
+    assert is_handed_over(report, "to"), report
     run.reach(report["step"] + 3).fast().leave_well()
-    assert run.worlds() == [2, 3, 2, 1] and run.curve() == reference.curve()
+    assert run.worlds() == [2, 3, 2, 1] and run.curve() == reference.curve() and "keeps tensors" not in run.said()
     there, alone = state(run, 1), state(reference, 1)
     assert set(there) == set(alone) and all(torch.equal(there[name], alone[name]) for name in alone)
+
+
+def test_a_switch_for_which_a_gpu_has_no_room_at_once_is_made_in_chunks_bitwise(runs, monkeypatch):
+    """Two workers change all their layers; GPUs of a stand-in have 8 MiB beside the state."""
+    models.model(models.CONFIGS["gpt2"]())
+    reference = runs(False, "reference", "gpt2", "swaps", "wide", steps=12).fast().start(1).leave_well()
+    monkeypatch.setenv("SWELL_SNAPSHOT_EVERY", "1")
+    run = runs(True, "chunks", "gpt2", "swaps", "on-gpu", "wide", steps=12, slab_mib=4)
+    gpus = os.path.join(run.folder, "gpus")
+    stand_in_gpu.size_gpus(gpus, 1 << 40)
+    run.start(2).reach(3)
+    stand_in_gpu.size_gpus(gpus, stand_in_gpu.size_gpus(gpus, 1 << 40) + (8 << 20))
+    report = run.switch(3)
+    assert report.get("committed") and report["chunks"] >= 3, report
+    run.reach(report["step"] + 1).fast().leave_well()
+    assert run.worlds() == [2, 3] and run.curve() == reference.curve()
+    there, alone = state(run, 3), state(reference, 1)
+    assert set(there) == set(alone) and all(torch.equal(there[name], alone[name]) for name in alone)
+
+
+def test_gpu_memory_that_the_script_s_tensors_are_over_is_not_unmapped(runs):
+    models.model(models.CONFIGS["gpt2"]())
+    run = runs(True, "keeps", "gpt2", "pipeline", "on-gpu", "keeps").start(2).reach(3)
+    assert run.shrink(1)["committed"]
+    run.reach(run.step() + 3).fast().leave_well()
+    assert re.search(r"the script keeps tensors over Swell's memory of the GPU, .*: up to [1-9]\d* bytes", run.said()) and "kept: True" in run.said()
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_new_process_waits_for_memory_of_the_one_before_and_one_that_stays_does_not(monkeypatch, trains):
+    waited = []
+    monkeypatch.setattr(live, "wait_for_room", lambda device, peak: waited.append(peak))
+    monkeypatch.setattr(live, "adopt", lambda session: live.Epoch(1, 10, False))
+    monkeypatch.setattr(live.NativeArena, "rest", lambda self: {"peak": 7})
+    arena, gpu = live.NativeArena(mock.MagicMock()), torch.device("cuda", 0)
+    requests = [Request("weight", "parameter", torch.float32, (2,), (0,), (2,))]
+    if trains:
+        arena.register(requests, gpu)       # while its process trains under the plan before
+    arena.take(requests, gpu)
+    assert waited == ([] if trains else [7])
 
 
 def test_it_leaves_by_a_checkpoint_where_it_is_asked_to_and_another_number_of_workers_goes_on(runs):
@@ -194,3 +308,25 @@ def test_a_worker_killed_at_any_point_of_a_re_plan_does_not_end_the_training(run
         run.reach(run.step() + 2)
     run.fast().leave_well()
     assert run.curve() == reference.curve()
+
+
+def test_only_what_a_dataset_gives_on_the_cpu_is_copied_beside_the_computations():
+    class Copies(batches.Copies):
+        is_beside = False
+
+        @contextlib.contextmanager
+        def beside(self):
+            self.is_beside = True
+            yield
+            self.is_beside = False
+
+        def copy(self, host):
+            assert self.is_beside and host.device.type == "cpu"
+            return host
+
+        def brought(self, tensor):
+            assert not self.is_beside and tensor.device.type == "meta"
+            return tensor
+    samples = [{"input_ids": torch.arange(4, device="meta"), "labels": torch.arange(4) + at} for at in range(2)]
+    [one] = batches._batch([samples], Copies(torch.device("cpu")), True).micro_batches
+    assert one.inputs["input_ids"].device.type == "meta" and one.inputs["input_ids"].shape == (2, 4) and one.labels.tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]

@@ -82,6 +82,18 @@ def test_a_run_of_equal_groups_reads_as_its_groups() -> None:
         Plan.from_json(value)
 
 
+def test_a_table_of_groups_reads_as_its_groups() -> None:
+    """As the core writes large plans whose groups differ."""
+    table = {"names": ["node1.org", [4, "2", 4]], "types": ["h100"], "node": [0, [1, 2]], "gpu_type": [[0, 3]], "local_batch": [1, 2, 3], "gpus": [0, 1, 4, 5, 6, 7]}
+    value = {"micro_batches": 2, "stages": [{"layers": 4, "tp": 2, "groups": [table]}]}
+    groups = Plan.from_json(value).stages[0].groups
+    assert [(group.node, group.gpu_type, group.gpus, group.local_batch) for group in groups] == [
+        ("node1.org", "h100", (0, 1), 1), ("node2.org", "h100", (4, 5), 2), ("node2.org", "h100", (6, 7), 3)]
+    for name, wrong in {"gpus": [0, 1, 4], "node": [0, 1, 2], "types": [], "names": [[1, "a", 0]], "local_batch": [[1, 1 << 40]]}.items():
+        with pytest.raises(ValueError, match="stage 0, group 0"):
+            Plan.from_json({"micro_batches": 2, "stages": [{"layers": 4, "tp": 2, "groups": [{**table, name: wrong}]}]})
+
+
 def test_chunks_are_units_or_layers_alone() -> None:
     plan = models.plan(3, (1, 1, [4], 1, 0), (3, 1, [4], 1, 2))
     assert [stage.chunks for stage in plan.stages] == [(2, 0), (1, 3)], "the embedding is with the first chunk, the head with the last one"

@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -51,8 +52,9 @@ def test_another_order_or_length_is_refused_and_another_run_in_the_folder_too(ru
     for other, said in (("shorter", "length 60, here it is 48"), ("unshuffled", "shuffle True, here it is False")):
         run.arguments = (*whole, other)
         assert run.start(1).leave() == [1] and said in run.said()
-    run.arguments = whole
+    run.arguments = (*whole, "clips")
     run.start(2).reach(10)
+    assert "swell: this start gives other hyperparameters than the run so far: max_grad_norm=0.7 (it was 0.5), with which it trains on; lr=0.005 of the optimizer (it was 0.003), in whose place" in run.said()
     other = runs("other")
     os.symlink(os.path.join(run.folder, "checkpoints"), os.path.join(other.folder, "checkpoints"))
     assert other.start(1).leave() == [1] and "is training with the checkpoints in" in other.said()
@@ -65,6 +67,37 @@ def test_another_order_or_length_is_refused_and_another_run_in_the_folder_too(ru
     os.remove(os.path.join(folder, "engine.pt"))
     run.fast().start(1).leave_well()
     assert run.lines()[-1]["step"] == 24
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(runs):
+    reference = runs("reference").fast().start(1).leave_well()
+    run = runs("damaged").start(1).reach(3).ask().leave_well()
+    run.start(1).reach(run.step() + 3).ask().leave_well()
+    there = os.path.join(run.folder, "checkpoints")
+
+    def damage(folder):
+        data = next(each.path for each in os.scandir(folder) if each.name.endswith(".distcp"))
+        os.truncate(data, os.path.getsize(data) - 100)
+    damage(os.path.join(there, f"step-{(newest := run.step()):09d}"))
+    run.fast().start(2).leave_well()
+    assert re.search(rf"the checkpoint of step {newest} is damaged \(\S*\.distcp has \d+ of \d+ bytes\).*; this start takes the one before it", run.said()), run.said()
+    assert max(abs(run.curve()[step] / loss - 1) for step, loss in reference.curve().items()) < 1e-4
+    for each in os.scandir(there):
+        if each.name.startswith("step-"):
+            damage(each.path)
+    assert run.start(2).leave() == [1, 1]
+    assert re.search(r"step-000000020 is damaged \(\S*\.distcp has \d+ of \d+ bytes\), .*, and there is no whole one before it: move them away", run.said()), run.said()
+
+
+def test_a_worker_killed_at_moments_of_a_save_goes_on_from_the_checkpoint_before(runs):
+    reference = runs("reference", steps=11).fast().start(1).leave_well()
+    run = runs("killed", steps=11).fast()
+    for at, touches in ((3, "open engine.pt"), (6, "open __0_0.distcp"), (8, "os.rename .metadata.tmp")):
+        assert run.killed_in_a_save(10, at) == touches
+        assert run.epoch == 0 or "continues from step 5, " in run.said()
+    run.start(2).leave_well()
+    assert "continues from step 5, " in run.said()
+    assert max(abs(run.curve()[step] / loss - 1) for step, loss in reference.curve().items()) < 1e-4
 
 
 def test_another_optimizer_or_schedule_is_refused_in_one_sentence(runs):
@@ -98,7 +131,10 @@ def test_a_folder_that_cannot_be_looked_into_is_kept_at_a_start(tmp_path, monkey
         patch.setattr(os, "stat", away)
         found = Checkpoints(lock, None)
         found.take_folder()
-        assert found.complete() == [3]
+        assert found.newest() == 3
+        hidden = str(tmp_path / "step-000000003" / ".metadata")
+        with pytest.raises(OSError, match=os.strerror(errno.ESTALE)):
+            found.newest()      # and not an older one
     lock.release()
     assert found.complete() == [3, 2] and not (tmp_path / "step-000000001").exists()
 

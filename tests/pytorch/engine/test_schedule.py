@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from swell.engine import Engine, memory
+from swell.engine.engine import read_schedule
 from swell.engine.named_schedules import named
 from swell.engine.plan import Plan
 from swell.engine.schedule import Pass, check, parse, to_text
@@ -185,3 +186,20 @@ def test_weight_gradients_that_are_put_off_keep_what_whole_passes_keep(tmp_path)
     for (family, plan, recompute), whole, split in zip(jobs, results[::2], results[1::2], strict=True):
         for expected, found in zip(whole, split, strict=True):
             assert expected > 0 and abs(found / expected - 1) < 0.03, f"{family}, {plan.summary()}, recompute={recompute}: {found} bytes, by whole passes {expected}"
+
+
+def test_a_searched_schedule_comes_with_the_plans_of_an_exact_live_job(monkeypatch):
+    def engine():
+        return Engine(models.model(models.CONFIGS["llama"]()), lambda parameters: torch.optim.SGD(parameters, lr=0.1), global_batch=models.BATCH,
+                      plan=None, schedule="search")
+    missing = re.escape("schedule=\"search\" needs Swell's planner, which searches for jobs of swellrun with --elastic=mode=live,consistency=exact: submit so, or give the "
+                        "text that swell plan --schedule search --json prints")
+    with pytest.raises(ValueError, match=missing):
+        engine()        # outside a job
+    monkeypatch.setenv("SWELL_CONSISTENCY", "exact")
+    with pytest.raises(ValueError, match=missing):
+        engine()
+    monkeypatch.setattr("swell._native.is_live", lambda: True)
+    assert read_schedule("search") == "interleaved", "until a plan says the one that was found"
+    with pytest.raises(ValueError, match=re.escape("plan='pp1' is for the whole run, and schedule=\"search\" takes plans that Swell decides; give initial_plan='pp1'")):
+        Engine(models.CONFIGS["llama"](), torch.optim.SGD, global_batch=models.BATCH, plan="pp1", schedule="search")

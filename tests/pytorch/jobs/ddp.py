@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `hsdp`: of two dimensions; `paced`: with a layer that
 takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
-has; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
-`hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `drops`: with dropout; `unreadable`: a state that no start could read; `average`: of the weights,
+has, of which each step needs as much again until the process has ended (`activations`); `keeps`: the script has the state of step 3 until it ends, uncloned; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
+`hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `drops`: with dropout; `undrawn`: with one that is not drawn by sample; `unreadable`: a state that no start could read; `average`: of the weights,
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
 each worker). `unfreezes`, `adds`: its first layer is trained from step 5 on, in the latter by another group of the optimizer; `freezes`: to step 5; `alternates`: from step 5 to 9, and from 13 on; `outside`: the optimizer has what is not of the model from step 5 on; `inner`: what is within DDP is called; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
-`full` no checkpoint can be written; EIO: common.fail_with(); `together`: rank 1 fails in
+`full` no checkpoint can be written; EIO: common.fail_with(); `cuts`: common.cut_as_told(); `together`: rank 1 fails in
 a save that all make together. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
 import json
@@ -22,6 +22,9 @@ from torch.distributed.checkpoint import FileSystemWriter
 import common
 import swell.checkpoint
 from swell.torch import Elastic
+
+
+ACTIVATIONS = 32 << 20      # bytes that a first step takes of the GPU
 
 
 def sharded(model, other_dimensions=()):
@@ -97,7 +100,17 @@ class Heavy:
 
 
 def main(arguments):
+    try:
+        train(arguments)
+    except SystemExit:
+        if "activations" in arguments:
+            time.sleep(1)       # what train() has of the GPU is there as long
+        raise
+
+
+def train(arguments):
     common.fail_as_told(arguments)
+    common.cut_as_told(arguments)
     dist.init_process_group("gloo")
     if "together" in arguments:
         save_together()
@@ -109,7 +122,10 @@ def main(arguments):
     if "paced" in arguments:
         model.append(common.Paced())
     if "drops" in arguments:
+        model.insert(1, torch.nn.Dropout(0.2))
         model.append(torch.nn.Dropout(0.1))
+    if "undrawn" in arguments:
+        model.append(torch.nn.AlphaDropout(0.1))
     layers = model
     if {"unfreezes", "adds", "alternates"} & set(arguments):
         layers[0].requires_grad_(False)
@@ -164,6 +180,8 @@ def main(arguments):
             optimizer.add_param_group({"params": layers[0].requires_grad_(True).parameters(), "lr": 1e-3})
         if "polls" in arguments:
             elastic.poll()
+        if "activations" in arguments and kept is None:     # of a first step; the process has them until it has ended, which takes its time
+            kept = stand_in_gpu.memory(ACTIVATIONS // 4, torch.float32)
         if elastic.step(torch.nn.functional.mse_loss((layers if "inner" in arguments else model)(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
             if "average" in arguments:
@@ -174,6 +192,8 @@ def main(arguments):
                 layers[0].requires_grad_(elastic.steps == 13)
             if "outside" in arguments and elastic.steps == 5:
                 optimizer.param_groups[0]["params"].append(torch.nn.Parameter(torch.zeros(1)))
+            if "keeps" in arguments and elastic.steps == 3:
+                kept = model.state_dict()
             if "late-group" in arguments and elastic.steps == 8:
                 kept = dist.new_group()
             if "profile" in arguments and elastic.steps == common.steps():
@@ -184,6 +204,8 @@ def main(arguments):
                 world = elastic.world
                 while elastic.world == world:
                     elastic.poll()
+    if "keeps" in arguments:
+        print("kept:", all(map(torch.equal, kept.values(), model.state_dict().values())), flush=True)
     if "average" in arguments and elastic.rank == 0:
         with open(common.path("average"), "w") as file:
             json.dump([float(each.detach().double().sum()) for each in average.parameters()], file)

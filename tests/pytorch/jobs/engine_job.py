@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A small model under the engine: another plan for each number of workers.
 
-Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
-"dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "sgd", "adam", "stepped", "unscheduled": another optimizer, another schedule, none, "unreadable" for a schedule that no checkpoint can hold,
-"mtp" for an MTP head, "other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
-GPU that a driver's stand-in has.
+Arguments: the family (llama or gpt2), "pipeline" or "swaps" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
+"dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "sgd", "adam", "stepped", "unscheduled": another optimizer, another schedule, none, "clips" for other hyperparameters, "unreadable" for a schedule that no checkpoint can hold,
+"own" for no plan but what the engine makes, "mtp" for an MTP head, "other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
+GPU that a driver's stand-in has, "keeps" for tensors that the script keeps over it, "wide" for a state of 40 MB.
 Workers that reach the end write what they hold of the state to state.RANK.
 """
 
@@ -28,6 +28,9 @@ ANY = {1: models.plan(3, (4, 1, [4], 1, 3)), 2: models.plan(3, (4, 2, [4])), 3: 
 PIPELINE = {1: ANY[1], 2: models.plan(3, (3, 1, [4]), (1, 1, [4])), 3: models.plan(3, (1, 1, [4], 1, 1), (2, 1, [4], 0, 2), (1, 1, [4], 1, 1)),
             4: models.plan(3, *[(1, 1, [4])] * 4)}
 
+# From two to three workers the first two change all their layers.
+SWAPS = {1: ANY[1], 2: models.plan(3, (2, 1, [4]), (2, 1, [4])), 3: models.plan(3, (2, 1, [4], 1, 2), (2, 1, [4], 2, 0), (0, 1, [4], 0, 1))}
+
 
 class Rows:
     batches = 5
@@ -47,29 +50,40 @@ def schedule(optimizer, is_unreadable, is_stepped):
 
 
 def main(arguments):
+    common.die_as_told()
     family = {"llama": "llama_gqa_tied", "gpt2": "gpt2"}[arguments[0]]
     if "on-gpu" in arguments:
         import stand_in_gpu     # of tests that fork; a script alone has no use for it
+        if os.path.exists(common.path("gpus")):     # a GPU for each rank, with so much memory
+            os.environ.update({"STAND_IN_MEMORY": common.path("gpus"), "STAND_IN_FIRST": os.environ["RANK"]})
         stand_in_gpu.begin()
     if "ends-together" in arguments:
         nccl.ends_together(common.path(""))
-    plans = PIPELINE if "pipeline" in arguments else ANY
+    plans = PIPELINE if "pipeline" in arguments else SWAPS if "swaps" in arguments else ANY
     made = torch.optim.SGD if "sgd" in arguments else torch.optim.Adam if "adam" in arguments else torch.optim.AdamW
-    engine = Engine(models.CONFIGS[family](), lambda p: made(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
-                    scheduler=None if "unscheduled" in arguments else lambda o: schedule(o, "unreadable" in arguments, "stepped" in arguments), max_grad_norm=0.5,
+    config = models.CONFIGS[family]()
+    if "wide" in arguments:
+        config.n_embd = 256
+    engine = Engine(config, lambda p: made(p, lr=5e-3 if "clips" in arguments else 3e-3), global_batch=models.BATCH, micro_batch=2, plan=None if "own" in arguments else plans.__getitem__,
+                    scheduler=None if "unscheduled" in arguments else lambda o: schedule(o, "unreadable" in arguments, "stepped" in arguments), max_grad_norm=0.7 if "clips" in arguments else 0.5,
                     mtp_heads=1 if "mtp" in arguments else 0, seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
                     directory=common.path("checkpoints") if "checkpoints" in arguments else None)
     other = torch.distributed.new_group() if "other-group" in arguments else None
     Rows.batches = 4 if "shorter" in arguments else 5
     given = engine.batches(Rows(), shuffle="unshuffled" not in arguments) if "dataset" in arguments else None
+    kept: list[torch.Tensor] = []
     while engine.steps < common.steps():
         engine.step(next(given) if given is not None else models.batch(seed=engine.steps))
         if engine.rank == 0:
             with open(common.path("step.new"), "w") as file:
                 file.write(str(engine.steps))
             os.replace(common.path("step.new"), common.path("step.0"))
+        if "keeps" in arguments and engine.steps == 2:
+            kept = [parameter.detach() for group in engine.optimizer.param_groups for parameter in group["params"]]
         common.pace()
-    del other
+    if "keeps" in arguments:
+        print("kept:", len(kept) > 0 and all(bool(each.isfinite().all()) for each in kept), flush=True)
+    del other, kept
     torch.save({one.name: (one.shape, one.begin, one.end, engine._state.tensors[one.name].clone()) for one in engine._state.requests},
                common.path(f"state.{engine.rank}"))
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A GPT-2 or a LLaMA under the engine, by the plan that Swell decides, else by its own, on the bytes of this repository's documents.
 
-Arguments: the family (llama or gpt2), and the size (small, or 10m for ten million parameters). Ends with the step that the file `last` names.
-What plan it follows is in `plan`. TEST_TEXTS: a folder with other documents, which must stay as they are while it trains.
+Arguments: the family (llama or gpt2), the size (small, deep, or 10m for ten million parameters), and the initial plan, if there is one: then it keeps checkpoints,
+and its batches go through a pipeline one by one. Ends with the step that the file `last` names.
+What plan it follows is in `plan`, each worker's process in `pid.RANK`. TEST_TEXTS: a folder with other documents, which must stay as they are while it trains.
 """
 
 import functools
 import glob
+import json
 import os
 import sys
 
@@ -21,7 +23,7 @@ from swell.torch import Engine  # noqa: E402
 
 transformers.utils.logging.set_verbosity_error()
 BATCH, LENGTH = 12, 32
-SIZES = {"small": (4, 64, 1e-3), "10m": (8, 320, 3e-4)}     # layers, width, and a rate at which rounding is not amplified step by step
+SIZES = {"small": (4, 64, 1e-3), "deep": (8, 64, 1e-3), "10m": (8, 320, 3e-4)}     # layers, width, and a rate at which rounding is not amplified step by step
 
 
 def config(family, size):
@@ -61,15 +63,17 @@ def write(name, text):
 
 
 def main(arguments):
-    family, size = arguments
-    engine = Engine(config(family, size), lambda p: torch.optim.AdamW(p, lr=SIZES[size][2]), global_batch=BATCH, micro_batch=2, max_grad_norm=1.0,
+    family, size, *initial = arguments
+    kept = {"initial_plan": initial[0], "directory": common.path("checkpoints"), "checkpoint_every": 4} if initial else {}
+    engine = Engine(config(family, size), lambda p: torch.optim.AdamW(p, lr=SIZES[size][2]), global_batch=BATCH, micro_batch=1 if initial else 2, max_grad_norm=1.0,
                     scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), seed=3,
-                    log=common.path("losses"))
+                    log=common.path("losses"), **kept)
     plan = None
+    write(f"pid.{engine.rank}", str(os.getpid()))
     while engine.steps < last():
         if engine.rank == 0 and plan is not engine.plan:
             plan = engine.plan
-            write("plan", os.environ.get("SWELL_PLAN", "{}"))
+            write("plan", json.dumps(plan.to_json()))
         engine.step(batch(engine.steps))
         if engine.rank == 0:
             write("step.0", str(engine.steps))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `profile`: what was seen of
 its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
-`freezes`: its first layer is trained to step 5; `thaws`: it is frozen as training begins, and trained from step 5 on; `fewer`: another data set; `sgd`: another optimizer; `few`: an epoch ends with 2 samples; `own`: a model that makes the mean of a loss itself; `sharded`: its layers are, by fully_shard(); `one`: of its checkpoints the best alone is left at the end, which is that of step 5; `best`: so it is, and is not loaded then; `drops`: with dropout; `dies`: the first worker is killed within its second save; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with();
+`freezes`: its first layer is trained to step 5; `thaws`: it is frozen as training begins, and trained from step 5 on; `fewer`: another data set; `sgd`: another optimizer; `few`: an epoch ends with 2 samples; `own`: a model that makes the mean of a loss itself; `sharded`: its layers are, by fully_shard(); `one`: of its checkpoints the best alone is left at the end, which is that of step 5; `best`: so it is, and is not loaded then; `drops`: with dropout; `lora`: adapters alone are trained; `dies`: the first worker is killed within its second save; `unreadable`, `spoils`: its schedule has what no start could read, the latter from step 15 on; `streamed`: it is read one sample after the other; EIO: common.fail_with(); `cuts`: common.cut_as_told();
 `fails-alone`: rank 1 fails before it saves its random numbers, the second time."""
 
 import os
@@ -114,6 +114,7 @@ def die_in_a_save():
 
 def main(arguments):
     common.fail_as_told(arguments)
+    common.cut_as_told(arguments)
     if "dies" in arguments:
         die_in_a_save()
     if "fails-alone" in arguments:
@@ -124,6 +125,9 @@ def main(arguments):
     if "own" in arguments:
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())        # safetensors take no tied ones
         model = Own(model)
+    if "lora" in arguments:
+        import peft
+        model = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True))
     evaluates = "evaluate" in arguments
     args = transformers.TrainingArguments(
         output_dir=common.path("out"), per_device_train_batch_size=BATCH, gradient_accumulation_steps=common.GLOBAL_BATCH // BATCH,

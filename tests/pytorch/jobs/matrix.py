@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A training in each framework with all that a resize may lose, for test_matrix.py. Arguments: the framework, "streamed" where its samples
-come from a stream, and moments at which the job is asked to leave, as evaluation@6.
+come from a stream, "dropout" where an Elastic's model has some, "stops" where no evaluation after the first one is an improvement, so that the second one after it ends the training ("stops at once": the first), and moments at which the job is asked to leave, as evaluation@6.
 
 Each start makes other weights: what is not gone on with shows. At the end rank 0 writes to `end` what every resize must leave as it is."""
 
@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -48,6 +49,7 @@ class Moments:
 def begin():
     torch.manual_seed(100 + int(os.environ.get("SWELL_EPOCH", "0")))
     random.seed(7)
+    numpy.random.seed(7)
     if int(os.environ.get("RANK", "0")) == 0:
         with open(common.path(f"begun.{os.environ.get('SWELL_EPOCH', '0')}"), "w"):
             pass
@@ -60,9 +62,9 @@ def rows(count, seed=1):
 
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self, dropout=False):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), *([nn.Dropout(0.2)] if dropout else []), nn.Linear(16, 1))
         self.register_buffer("scale", torch.rand(1) + 0.5)
 
     def forward(self, x):
@@ -94,9 +96,9 @@ def streaming(streamed, made):
     return Stream(made) if streamed else made
 
 
-def draw(step):
-    """A random number of this step's, by rank 0."""
-    number = random.random()
+def draw(step, more=0.0):
+    """A random number of this step's, by rank 0. more: of other generators."""
+    number = random.random() + more
     if int(os.environ.get("RANK", "0")) == 0:
         with open(common.path("draws"), "a") as file:
             file.write(json.dumps([step, number]) + "\n")
@@ -116,14 +118,18 @@ def norms(tensors):
     return [float(tensor.detach().double().norm()) for tensor in tensors]
 
 
+def drawn():
+    """What draw() has drawn, by step."""
+    with open(common.path("draws")) as file:
+        return sorted(dict(map(json.loads, file)).items())
+
+
 def finish(model, optimizer, **more):
     """Write what is to be compared, by its column."""
     if int(os.environ.get("RANK", "0")):
         return
-    with open(common.path("draws")) as file:
-        draws = sorted(dict(map(json.loads, file)).items())
     moments = [value for state in optimizer.state_dict()["state"].values() for _, value in sorted(state.items()) if isinstance(value, torch.Tensor)]
-    found = {"weights": norms(model.parameters()), "buffers": norms(model.buffers()), "moments": norms(moments), "RNG": draws, **more}
+    found = {"weights": norms(model.parameters()), "buffers": norms(model.buffers()), "moments": norms(moments), "RNG": drawn(), **more}
     with open(common.path("end.new"), "w") as file:
         json.dump(found, file)
     os.replace(file.name, common.path("end"))
@@ -149,7 +155,7 @@ def sft(transformers, options, streamed):
     return lambda callbacks: trl.SFTTrainer(model, args, train_dataset=train, eval_dataset=evaluated, processing_class=trl_sft.tokenizer(), callbacks=callbacks)
 
 
-def trainer(moments, kind, streamed):
+def trainer(moments, kind, streamed, patience):
     """kind: LoRA, SFT of TRL, best (of which alone there are checkpoints), or nothing."""
     import transformers
     from transformers.trainer_callback import ExportableState
@@ -212,7 +218,7 @@ def trainer(moments, kind, streamed):
         seed=5)
     if kind == "best":
         options.update(save_strategy="best", save_total_limit=1)
-    callbacks = [counts := Counts(), stopping := transformers.EarlyStoppingCallback(20)]
+    callbacks = [counts := Counts(), stopping := transformers.EarlyStoppingCallback(patience, 0.0 if patience > 2 else 1e9)]
     if kind == "SFT":
         made = sft(transformers, options, streamed)(callbacks)
     else:
@@ -238,7 +244,7 @@ def trainer(moments, kind, streamed):
               "loggers": [[entry.get(name, 0) for name in kept] for entry in state.log_history if "loss" in entry or "eval_loss" in entry]})
 
 
-def lightning(moments, streamed):
+def lightning(moments, streamed, patience):
     import lightning.pytorch as pl
     from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
     from lightning.pytorch.loggers import CSVLogger
@@ -294,7 +300,7 @@ def lightning(moments, streamed):
             return torch.utils.data.DataLoader(rows(12, 2), batch_size=2)
 
     elastic = LightningElastic(common.path("checkpoints"), every=5)
-    best, stopping = ModelCheckpoint(common.path("best"), monitor="val", save_top_k=2, filename="{step}"), EarlyStopping("val", patience=20)
+    best, stopping = ModelCheckpoint(common.path("best"), monitor="val", save_top_k=2, filename="{step}"), EarlyStopping("val", patience=patience, min_delta=0.0 if patience > 2 else 1e9)
     made = pl.Trainer(accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[best, stopping, elastic],
                       plugins=(precision := Scaled("16-mixed", "cpu", scaler())),
                       use_distributed_sampler=False, accumulate_grad_batches=2, max_steps=common.steps(), enable_progress_bar=False,
@@ -313,9 +319,9 @@ def lightning(moments, streamed):
               "loggers": sorted(logged)})
 
 
-def elastic_loop(moments, kind, streamed):
+def elastic_loop(moments, kind, streamed, dropout):
     from swell.torch import Elastic
-    model = Net()
+    model = Net(dropout)
     options = {"directory": common.path("checkpoints"), "global_batch": GLOBAL_BATCH, "micro_batch": 3, "checkpoint_every": 5}
     has_scaler = kind != "FSDP2"        # which is refused one
     if kind == "Accelerate":
@@ -346,7 +352,7 @@ def elastic_loop(moments, kind, streamed):
         for each in ("first", "smaller", "last") if first else ("accumulation",):
             moments.at(each, step)
         if first:
-            draw(step)
+            draw(step, numpy.random.rand() + (0 if streamed or dropout else torch.rand(1).item()))     # a loader of a stream draws when it is made, dropout in each pass
         first = elastic.step(nn.functional.mse_loss(model(x), y))
         if first:
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
@@ -354,7 +360,7 @@ def elastic_loop(moments, kind, streamed):
     kept = [value.full_tensor() if hasattr(value, "full_tensor") else value for state in inner.state.values() for _, value in sorted(state.items())]
     if int(os.environ.get("RANK", "0")) == 0:
         with open(common.path("end"), "w") as file:
-            json.dump({**({"scaler": scaled(elastic.scaler or accelerator.scaler)} if has_scaler else {}), "weights": norms(whole), "buffers": norms(model.buffers()), "moments": norms(kept), "counters": [elastic.steps, elastic.samples],
+            json.dump({**({"scaler": scaled(elastic.scaler or accelerator.scaler)} if has_scaler else {}), "RNG": drawn(), "weights": norms(whole), "buffers": norms(model.buffers()), "moments": norms(kept), "counters": [elastic.steps, elastic.samples],
                        "schedule": [schedule.last_epoch, inner.param_groups[0]["lr"]]}, file)
 
 
@@ -410,16 +416,15 @@ def engine_loop(moments, streamed):
 
 def main(arguments):
     framework, *words = arguments
-    streamed = "streamed" in words
-    if streamed:
-        words.remove("streamed")
+    streamed, dropout = "streamed" in words, "dropout" in words
     begin()
-    moments = Moments(words)
+    moments = Moments([word for word in words if "@" in word])
+    patience = 1 if "stops at once" in words else 2 if "stops" in words else 20
     if framework.startswith(("Trainer", "TRL")):
-        trainer(moments, framework.partition(" ")[2], streamed)
+        trainer(moments, framework.partition(" ")[2], streamed, patience)
     elif framework == "Engine":
         engine_loop(moments, streamed)
     elif framework == "Lightning":
-        lightning(moments, streamed)
+        lightning(moments, streamed, patience)
     else:
-        elastic_loop(moments, framework.removeprefix("Elastic "), streamed)
+        elastic_loop(moments, framework.removeprefix("Elastic "), streamed, dropout)

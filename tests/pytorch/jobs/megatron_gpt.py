@@ -3,6 +3,7 @@
 larger model; `batch8`: a smaller global batch; `batched`: its
 exchanges between stages go in batches; `torch-adam`: Apex is not there."""
 
+import random
 import sys
 import warnings
 from functools import partial
@@ -38,6 +39,21 @@ def forward_step(samples, model):
     return model(words, torch.arange(LENGTH).expand_as(words), mask, labels=words.roll(-1, 1)), mean_of
 
 
+class Masked(torch.utils.data.Dataset):
+    """Changes a word of each sample at random as it is read."""
+
+    def __init__(self):
+        self.made = torch.randint(0, WORDS, (96, LENGTH), generator=torch.Generator().manual_seed(3))
+
+    def __len__(self):
+        return len(self.made)
+
+    def __getitem__(self, index):
+        words = self.made[index].clone()
+        words[random.randrange(LENGTH)] = torch.randint(0, WORDS, ())
+        return words
+
+
 def models(config, vpp, is_distributed):
     for chunk in range(vpp):
         at = {"ignore_virtual": False, "vp_stage": chunk if vpp > 1 else None}
@@ -57,6 +73,7 @@ def mean_loss(losses, dp):
 
 
 def main(arguments):
+    common.die_as_told()
     megatron_host.begin(has_fused_adam="torch-adam" not in arguments)
     dist.init_process_group("gloo")
     wanted = {word[:-1]: int(word[-1]) for word in arguments if word[:-1] in ("tp", "pp", "vpp", "cp")}
@@ -69,12 +86,11 @@ def main(arguments):
         pipeline_dtype=torch.float32, gradient_accumulation_fusion=False, use_cpu_initialization=True, bias_dropout_fusion=False,
         masked_softmax_fusion=False, overlap_p2p_comm=overlaps, batch_p2p_comm=not overlaps, persist_layer_norm=False, finalize_model_grads_func=finalize_model_grads, **degrees.config())
     chunks = list(models(config, degrees.vpp, is_distributed))
-    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=1e-2, use_distributed_optimizer=is_distributed), chunks)
-    samples = torch.randint(0, WORDS, (96, LENGTH), generator=torch.Generator().manual_seed(3))
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=3e-3, use_distributed_optimizer=is_distributed), chunks)
     elastic = MegatronElastic(chunks, optimizer, degrees=degrees, directory=common.path("checkpoints"), global_batch=8 if "batch8" in arguments else 12,
                               micro_batch=1, checkpoint_every=5)
     run = partial(get_forward_backward_func(), forward_step_func=forward_step, seq_length=LENGTH, forward_only=False)
-    for batch in elastic.batches(samples, steps=common.steps()):
+    for batch in elastic.batches(Masked(), steps=common.steps()):
         for chunk in chunks:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()

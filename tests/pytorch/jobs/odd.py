@@ -7,6 +7,7 @@ Each start makes other weights: what is not gone on with shows. At the end rank 
 import json
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -32,19 +33,21 @@ def finish(**found):
 # ---- plain loops
 
 
-def loop(moments, *more, samples=108, parameters=lambda model: model.parameters(), after=lambda model: None, state=None):
-    """parameters: what the optimizer is given. after: called with what is trained, after each optimizer step."""
+def loop(moments, *more, samples=108, parameters=lambda model: model.parameters(), after=lambda model: None, state=None, schedule=lambda optimizer: None, later=lambda elastic, optimizer: None):
+    """parameters: what the optimizer is given. after: called with what is trained, after each optimizer step. schedule: makes one of the script's own; later: once the loop is elastic."""
     dist.init_process_group("gloo")
     inner = network(*more)
     model = nn.parallel.DistributedDataParallel(inner)
-    elastic = Elastic(model, torch.optim.AdamW(parameters(inner), lr=1e-2), directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH, checkpoint_every=4,
-                      state=state)
+    optimizer = torch.optim.AdamW(parameters(inner), lr=1e-2)
+    schedule(optimizer)
+    elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH, checkpoint_every=4, state=state)
+    later(elastic, optimizer)
     for x, y in elastic.batches(rows(samples), steps=common.steps()):
         if elastic.step(nn.functional.mse_loss(model(x), y)):
             after(inner)
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
             moments.at("step", elastic.steps)
-    finish(weights=norms(model.parameters()), state={name: norms(thing.parameters()) for name, thing in (state or {}).items()})
+    finish(weights=norms(model.parameters()), state={name: norms(thing.parameters()) for name, thing in (state or {}).items() if isinstance(thing, nn.Module)})
     dist.destroy_process_group()
 
 
@@ -52,6 +55,111 @@ def averages(moments):
     """An average of weights that the script updates when a step is over; each 4 steps there is a checkpoint."""
     average = torch.optim.swa_utils.AveragedModel(network(), multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     loop(moments, after=average.update_parameters, state={"average": average})
+
+
+def forgets_its_average(moments, of=torch.optim.swa_utils.AveragedModel):
+    average = of(network())
+    loop(moments, after=average.update_parameters)
+
+
+class Mean(torch.optim.swa_utils.AveragedModel):
+    pass
+
+
+def forgets_an_average_of_its_own_kind(moments):
+    forgets_its_average(moments, Mean)
+
+
+def other_training(moments, other, state=None, **options):
+    """Another module is trained by an optimizer of its own after each step. state: of these two, what is given."""
+    module = nn.Linear(1, 1)
+    optimizer = other(module.parameters(), lr=0.1)
+
+    def train(_):
+        module(torch.ones(1, 1)).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    loop(moments, after=train, state=state(module, optimizer) if state else None, **options)
+
+
+def forgets_another_optimizer(moments):
+    other_training(moments, torch.optim.AdamW)
+
+
+def forgets_another_optimizer_without_a_state(moments):
+    other_training(moments, torch.optim.SGD)
+
+
+class Held:
+    """Has what a thing has, and holds others in ways of its own."""
+
+    def __init__(self, *things):
+        self.things = {"kept": list(things)}
+
+    def state_dict(self):
+        return {str(at): thing.state_dict() for at, thing in enumerate(self.things["kept"])}
+
+    def load_state_dict(self, state):
+        for at, thing in enumerate(self.things["kept"]):
+            thing.load_state_dict(state[str(at)])
+
+
+def holds_another_optimizer(moments):
+    other_training(moments, torch.optim.AdamW, lambda module, optimizer: {"both": Held(module, optimizer)})
+
+
+def forgets_its_schedule(moments, kind=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 3)):
+    made = []
+    loop(moments, after=lambda _: made[0].step(), schedule=lambda optimizer: made.append(kind(optimizer)))
+
+
+def forgets_its_plateau(moments):
+    made = []
+    loop(moments, after=lambda _: made[0].step(1.0), schedule=lambda optimizer: made.append(torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)))
+
+
+def begins_its_schedule_where_it_goes_on(moments):
+    made = []
+    loop(moments, after=lambda _: made[0].step(), later=lambda elastic, optimizer: made.append(
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9 ** step, last_epoch=elastic.steps - 1)))
+
+
+def has_others_that_do_not_change(moments):
+    """An average, optimizers and a schedule that no step changes; a copy of the weights; a probe that is trained anew after each step."""
+    kept = []
+
+    def make(elastic, optimizer):
+        kept.extend([torch.optim.swa_utils.AveragedModel(elastic.model.module), torch.optim.Adam(elastic.model.parameters()), torch.optim.lr_scheduler.StepLR(optimizer, 9)])
+
+    def probe(inner):
+        copy, head = network(), nn.Linear(1, 1)
+        copy.load_state_dict(inner.state_dict())
+        kept[3:] = [copy, torch.optim.Adam(head.parameters())]
+        for _ in range(3):
+            head(torch.ones(1, 1)).sum().backward()
+            kept[4].step()
+    loop(moments, after=probe, later=make)
+
+
+def saves_beside(moments):
+    """A save of the script's is under way, for longer than a step, as the job is asked to leave. What becomes of it, it looks at in the end."""
+    from torch.distributed.checkpoint import FileSystemWriter, state_dict_saver
+    write, saving = FileSystemWriter.write_data, []
+
+    def slowly(writer, *arguments):
+        if "own" in str(writer.path):
+            time.sleep(0.5)
+        return write(writer, *arguments)
+
+    def save(model):
+        if not saving and moments.due and os.environ["SWELL_EPOCH"] == "0":
+            saving.append(state_dict_saver.async_save({"model": model.state_dict()}, checkpoint_id=common.path("own"), process_group=dist.new_group(backend="gloo")))
+    FileSystemWriter.write_data = slowly
+    try:
+        loop(moments, after=save)
+    finally:
+        for each in saving:
+            each.result()
 
 
 def normalizes(moments):
@@ -74,8 +182,8 @@ def notes_a_function(moments):
 # ---- transformers' Trainer
 
 
-def trainer(moments, of="method", repaired=False, more=(), samples=108, parameters=lambda model: model.parameters()):
-    """parameters: what the optimizer is given. The loss of each pass is a mean: of a model that takes other arguments, of a function, or of a Trainer's own method.
+def trainer(moments, of="method", repaired=False, more=(), samples=108, parameters=lambda model: model.parameters(), options=None, callbacks=(), given=None):
+    """parameters: what the optimizer is given. options: of TrainingArguments. given: averages of a model's weights, for attach(). The loss of each pass is a mean: of a model that takes other arguments, of a function, or of a Trainer's own method.
 
     repaired: as the package's sentence asks for."""
     import transformers
@@ -121,13 +229,14 @@ def trainer(moments, of="method", repaired=False, more=(), samples=108, paramete
     made = rows(samples)
     args = transformers.TrainingArguments(
         output_dir=common.path("out"), per_device_train_batch_size=6, gradient_accumulation_steps=2, max_steps=common.steps(), learning_rate=0.05, optim="sgd",
-        logging_steps=1, save_steps=1000, use_cpu=True, report_to=[], disable_tqdm=True, logging_nan_inf_filter=False)
+        logging_steps=1, save_steps=1000, use_cpu=True, report_to=[], disable_tqdm=True, logging_nan_inf_filter=False,
+        **(options or {}))
     kind = Mean if of == "method" else transformers.Trainer
     model = Model()
-    it = kind(model, args, train_dataset=Data(), callbacks=[Log()], optimizers=(torch.optim.SGD(parameters(model), lr=0.05), None), compute_loss_func=function if of == "function" else None)
-    SwellCallback.attach(it)
+    it = kind(model, args, train_dataset=Data(), callbacks=[*callbacks, Log()], optimizers=(torch.optim.SGD(parameters(model), lr=0.05), None), compute_loss_func=function if of == "function" else None)
+    SwellCallback.attach(it, state=given)
     it.train()
-    finish(weights=norms(it.accelerator.unwrap_model(it.model).parameters()))
+    finish(weights=norms(it.accelerator.unwrap_model(it.model).parameters()), averages={name: norms(thing.parameters()) for name, thing in (given or {}).items()})
 
 
 def trainer_mean_of_model(moments):
@@ -164,6 +273,46 @@ def trainer_repaired_function(moments):
 
 def trainer_repaired_method(moments):
     trainer(moments, "method", repaired=True)
+
+
+def average_of_a_Trainer(keeps=False):
+    """A callback that averages the weights of `net`, and the average. keeps: by names, in the callback alone."""
+    import transformers
+
+    class Averages(transformers.TrainerCallback):
+        def __init__(self):
+            self.average = None if keeps else torch.optim.swa_utils.AveragedModel(network(), multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+
+        def on_step_end(self, args, state, control, model=None, **_):
+            if keeps:
+                self.average = {name: each.detach().clone() for name, each in model.named_parameters()}
+            else:
+                self.average.update_parameters(getattr(model, "module", model).net)
+    made = Averages()
+    return made, made.average
+
+
+def trainer_averages(moments):
+    callback, average = average_of_a_Trainer()
+    trainer(moments, repaired=True, callbacks=[callback], given={"average": average})
+
+
+def trainer_forgets_its_average(moments):
+    trainer(moments, repaired=True, callbacks=[average_of_a_Trainer()[0]])
+
+
+def trainer_forgets_weights_by_name(moments):
+    trainer(moments, repaired=True, callbacks=[average_of_a_Trainer(keeps=True)[0]])
+
+
+def is_later():
+    """Whether this start gives other hyperparameters than the first one."""
+    return os.environ["SWELL_EPOCH"] != "0"
+
+
+def trainer_changes_hyperparameters(moments):
+    trainer(moments, repaired=True, parameters=lambda model: [{"params": model.parameters(), "weight_decay": 0.5 * is_later(), "lr": 0.05}],
+            options={"max_grad_norm": 2.0 if is_later() else 1.0, "lr_scheduler_type": "cosine" if is_later() else "linear"})
 
 
 # ---- Accelerate
@@ -302,6 +451,15 @@ def lightning_averages_weights(moments, callbacks=()):
     lightning(moments, callbacks=[EMAWeightAveraging(decay=0.9), *callbacks])
 
 
+def lightning_forgets_its_average(moments):
+    import lightning.pytorch as pl
+
+    class Averages(pl.Callback):
+        def __init__(self):
+            self.average = torch.optim.swa_utils.AveragedModel(network())
+    lightning(moments, callbacks=[Averages()], epochs=1)
+
+
 def lightning_cannot_save_within_a_validation(moments):
     """The job is asked to leave within its first validation, which is made with averaged weights; no save succeeds until that is over."""
     import errno
@@ -334,6 +492,13 @@ def lightning_swaps_its_schedule(moments):
 def lightning_accumulates_from_its_second_epoch_on(moments):
     from lightning.pytorch.callbacks import GradientAccumulationScheduler
     lightning(moments, callbacks=[GradientAccumulationScheduler({0: 1, 1: 2})])
+
+
+def lightning_changes_hyperparameters(moments):
+    class Module(lightning_module()):
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.5 if is_later() else 0.9)
+    lightning(moments, module=Module, gradient_clip_val=2.0 if is_later() else 1.0, accumulate_grad_batches=2 if is_later() else 1, precision="bf16-mixed" if is_later() else None)
 
 
 def lightning_reads_from_two_loaders(moments):

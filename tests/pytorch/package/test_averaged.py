@@ -2,8 +2,6 @@
 """DistributedDataParallel in runs that freeze and unfreeze layers."""
 
 import datetime
-import os
-import socket
 
 import pytest
 import torch
@@ -57,19 +55,17 @@ def frozen_between_two_passes(rank):
     assert torch.equal(both[0], both[1]) and mine.abs().sum() > 0
 
 
-def run(rank, what, port):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group("gloo", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
+def run(rank, what, meeting):
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
     what(rank)
     dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("what", [unfrozen_beside_a_fixed_reducer, frozen_between_two_passes])
-def test_gradients_are_those_of_all_workers_or_an_error_says_that_they_are_not(what):
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    torch.multiprocessing.spawn(run, (what, port), nprocs=2)
+def test_gradients_are_those_of_all_workers_or_an_error_says_that_they_are_not(what, tmp_path):
+    # One process imports torch for all four workers; what is forked from this one, which has computed, may hang.
+    torch.multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "torch.distributed", "swell.torch", "swell.integrations"])
+    torch.multiprocessing.start_processes(run, (what, f"file://{tmp_path}/met"), nprocs=2, start_method="forkserver")
 
 
 @pytest.fixture

@@ -225,6 +225,13 @@ def test_long_steps_are_told_from_workers_that_never_leave(tmp_path, step_s, exp
     assert expected in said and code == (2 if expected[0] == "?" else 1), said
 
 
+def test_a_script_that_begins_anew_and_is_soon_beyond_where_it_left_is_told_so(tmp_path):
+    # Its second start shows no step until it has made more than the first one.
+    anew = COUNTS + "if os.environ['SWELL_EPOCH'] == '1': step(50); time.sleep(600)\n    [step(done) for done in (1, 2, 3)]\n" + LEAVES
+    code, said = check(tmp_path, write(tmp_path, anew), patience=60)
+    assert code == 1 and "NO   4." in said and "began anew: after 50 steps the optimizer is at step 50, it had left at 3" in said, said
+
+
 @pytest.mark.slow
 def test_workers_that_leave_at_different_steps_and_a_run_that_begins_anew_are_told(tmp_path):
     handler = """import torch, signal, os

@@ -101,17 +101,21 @@ def test_every_order_of_few_samples_is_about_as_likely():
 
 
 def test_the_order_of_10_to_the_8_samples_takes_no_memory_and_no_time():
-    sampler = data.ElasticSampler(10 ** 8, 1024, rank=0, world=1)
+    def read(sampler):
+        for step in range(100):
+            assert len(sampler.passes(step * 1024)[0][1]) == 1024
+        len(sampler)
+    def timed():
+        begin = time.process_time()
+        read(data.ElasticSampler(10 ** 8, 1024, rank=0, world=1))
+        return time.process_time() - begin
+    took_s = min(timed() for _ in range(5))     # what else the machine does makes one slower, and none faster
     tracemalloc.start()
-    begin = time.process_time()
-    for step in range(100):
-        assert len(sampler.passes(step * 1024)[0][1]) == 1024
-    took_s = time.process_time() - begin
-    len(sampler)
+    read(data.ElasticSampler(10 ** 8, 1024, rank=0, world=1))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20, f"{peak} bytes"
-    assert took_s < 0.5, f"{took_s * 10:.2f} ms a batch, traced"
+    assert took_s < 0.1, f"{took_s * 10:.2f} ms a batch"
 
 
 def test_a_run_of_before_keeps_its_order():
@@ -187,6 +191,10 @@ def test_numbers_of_workers_are_told_by_rank_0_alone_and_nobody_need_listen(monk
         assert shim.recv(100) == b"0123456789abcdef step 1"
         with pytest.raises(BlockingIOError):    # the others came within a second
             shim.recv(100)
+        for total, said in ((5000, b"step 7 of 5000"), (None, b"step 7"), (0, b"step 7"), (-1, b"step 7")):
+            monkeypatch.setattr(_request, "_step_told", 0.0)
+            _request.made_step(7, total)
+            assert shim.recv(100) == b"0123456789abcdef " + said
         assert not capfd.readouterr().err
     _request.made_step(100)     # nobody listens
     _request.can_run_with([1, 2])

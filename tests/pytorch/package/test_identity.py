@@ -2,9 +2,11 @@
 """A checkpoint can be read back, is of the run that goes on with it, and one run alone writes to its folder."""
 
 import collections
+import errno
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -15,7 +17,9 @@ import pytest
 import torch
 
 from forked import Run, apart
-from swell import _lock, _plain
+from swell import _content, _lock, _plain
+from swell._content import fingerprint
+from swell._generators import generators, restore_generators, seed_generators
 from swell._identity import Trained, record
 from swell.checkpoint import Checkpoints
 from swell.torch import Elastic
@@ -54,7 +58,7 @@ class Unknown:
         self.x = 1
 
 
-VALUES = [numpy.float64(3e-3), numpy.float32(0.1), numpy.int64(7), numpy.bool_(True), numpy.str_("a"), numpy.arange(6).reshape(2, 3),
+VALUES = [numpy.float64(3e-3), numpy.float32(0.1), numpy.int64(7), numpy.bool_(True), numpy.str_("a"), numpy.str_(""), numpy.bytes_(b""), numpy.arange(6).reshape(2, 3),
           numpy.array(2.5), pathlib.Path("/a/b"), pathlib.PurePosixPath("c"), collections.deque([1, numpy.float64(2)], maxlen=3),
           collections.defaultdict(int, {"a": 1}), collections.defaultdict(list), {"deep": [(pathlib.Path("x"), {"y": numpy.float64(1)})]},
           {pathlib.Path("key"): 1}, {"swell.encoded": 1}, numpy.random.RandomState(3).get_state(), collections.OrderedDict(a=numpy.int8(1)),
@@ -118,11 +122,295 @@ def test_other_groups_of_the_optimizer_are_refused(tmp_path):
     assert loop(tmp_path / "c", 4, **groups("1.weight", "0.weight")).steps == 4, "the order within a group says nothing"
 
 
+@apart
+def test_a_script_that_goes_to_another_folder_saves_where_each_start_looks(tmp_path, monkeypatch):
+    for steps in (3, 5):
+        (tmp_path / "home").mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / "home")
+        model = torch.nn.Linear(4, 1)
+        elastic = Elastic(model, torch.optim.AdamW(model.parameters()), directory="c", global_batch=10)
+        assert elastic.steps == (3 if steps == 5 else 0)
+        monkeypatch.chdir(tmp_path)
+        for x, y in elastic.batches(DATA, steps=steps):
+            elastic.step(torch.nn.functional.mse_loss(model(x), y))
+    assert [each.name for each in tmp_path.iterdir()] == ["home"]
+
+
+@apart
+def test_a_model_of_other_tensors_is_refused_in_one_sentence(tmp_path):
+    loop(tmp_path / "c", 3)
+    model = torch.nn.Linear(4, 1)
+    model.register_buffer("seen", torch.zeros(2))
+    assert refused(tmp_path / "c", model=model) == "this start's model has seen, the run so far had not; give the same model, or another directory"
+    loop(tmp_path / "b", 3, model=model)
+    assert refused(tmp_path / "b") == "the run so far had seen, this start's model has not; give the same model, or another directory"
+    model = torch.nn.Linear(4, 2)
+    assert "the run so far had weight of shape (1, 4), here it is (2, 4); give the same model" in refused(tmp_path / "c", model=model)
+
+
+class Caching(torch.nn.Linear):
+    """Makes a buffer in its first pass."""
+
+    def forward(self, x):
+        if not hasattr(self, "cache"):
+            self.register_buffer("cache", x.mean(0).detach())
+        return super().forward(x)
+
+
+@apart
+def test_a_buffer_that_a_pass_makes_is_left_out_and_said(tmp_path, capfd):
+    loop(tmp_path / "c", 3, model=Caching(4, 1))
+    for steps in (4, 5):
+        capfd.readouterr()
+        assert loop(tmp_path / "c", steps, model=Caching(4, 1)).steps == steps
+        assert capfd.readouterr().err.count(f"cache of {tmp_path}/c/step-00000000{steps - 1} is left out: the model has made it in training, and begins without it") == 1
+
+
+class Front(torch.utils.data.Dataset):
+    """A front of an iterator and a file, which end with it."""
+
+    def __init__(self, path):
+        self.left, self.file = iter(range(48)), open(path)
+
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, at):
+        self.file.seek(at)
+        return torch.full((4,), next(self.left)), 0
+
+    def __del__(self):
+        self.file.close()
+
+
+def trained_on(folder, steps, data, **options):
+    model = torch.nn.Linear(4, 1)
+    elastic = Elastic(model, torch.optim.AdamW(model.parameters()), directory=folder, global_batch=10)
+    for x, *_ in elastic.batches(data, steps=steps, **options):
+        elastic.step(model(x.float()).mean())
+    return elastic
+
+
+SETS = {"tensors": lambda first: torch.utils.data.TensorDataset(torch.arange(192.).view(48, 4) + first), "parts": lambda first: torch.utils.data.Subset(
+    torch.utils.data.TensorDataset(torch.arange(200.).view(50, 4) + first), range(48)), "rows": lambda first: [(torch.full((4,), first + at), f"{at}") for at in range(48)]}
+
+
+@pytest.mark.parametrize("kind", SETS)
+@apart
+def test_other_samples_in_a_dataset_of_the_same_length_are_said(tmp_path, kind, monkeypatch, capfd):
+    monkeypatch.setattr(_content, "_SECONDS", 60)
+    trained_on(tmp_path / "c", 3, SETS[kind](0))
+    assert trained_on(tmp_path / "c", 4, SETS[kind](0)).steps == 4 and "a few samples" not in capfd.readouterr().err
+    assert trained_on(tmp_path / "c", 5, SETS[kind](1)).steps == 5
+    assert capfd.readouterr().err.count("a few samples of the dataset are not those of the run so far") == 1
+    assert trained_on(tmp_path / "c", 6, SETS[kind](1)).steps == 6 and "a few samples" not in capfd.readouterr().err, "the run is one over these from there on"
+
+
+@apart
+def test_a_dataset_of_the_script_s_is_fetched_from_for_training_alone(tmp_path):
+    data = Front(os.devnull)
+    trained_on(tmp_path / "c", 2, data)
+    assert list(data.left) == list(range(20, 48))
+
+
+def test_what_the_script_makes_and_what_is_slow_have_no_digest(monkeypatch):
+    class Own(Front):
+        format = "mine"
+
+    class Part(torch.utils.data.Subset):
+        pass
+
+    class Joined(torch.utils.data.ConcatDataset):
+        pass
+    monkeypatch.setattr(Own, "__module__", "datasets.arrow_dataset")
+    rows = [1.0] * 48
+    assert [fingerprint(each, 48) for each in (Own(os.devnull), Part(rows, range(48)), Joined([rows]))] == ["", "", ""]
+    assert fingerprint(rows, 48)
+    monkeypatch.setattr(_content, "_SECONDS", -1)
+    assert fingerprint(rows, 48) == ""
+
+
+def test_to_look_at_samples_draws_no_numbers():
+    random.seed(0), numpy.random.seed(0), torch.manual_seed(0)
+    expected = random.random(), numpy.random.rand(), torch.rand(1)
+    random.seed(0), numpy.random.seed(0), torch.manual_seed(0)
+    assert fingerprint(DATA, 48)
+    assert (random.random(), numpy.random.rand(), torch.rand(1)) == expected
+
+
+class Watched(torch.optim.SGD):
+    """Counts how often its groups are looked at."""
+
+    looks = 0
+
+    @property
+    def param_groups(self):
+        self.looks += 1
+        return self.kept
+
+    @param_groups.setter
+    def param_groups(self, groups):
+        self.kept = groups
+
+
+def test_a_step_looks_once_at_what_is_trained(monkeypatch):
+    model = torch.nn.Linear(4, 1)
+    optimizer, parts = Watched(model.parameters(), lr=0.1), []
+    trained, replaced = Trained(model, [optimizer]), Trained._how_replaced
+    monkeypatch.setattr(Trained, "_how_replaced", lambda *arguments, **options: parts.append(1) or replaced(*arguments, **options))
+    for look in (trained.why_not, trained.why_not_live):
+        optimizer.looks = 0
+        parts.clear()
+        assert not look() and optimizer.looks == len(parts) == 1
+    model.weight = torch.nn.Parameter(torch.ones(1, 4))
+    assert trained.why_not() == trained.why_not_live() == ("the script has put another tensor in the place of weight, which the optimizer still trains: "
+                                                          "copy its values into the parameter instead")
+
+
+KINDS = [numpy.random.MT19937, numpy.random.PCG64, numpy.random.Philox, numpy.random.SFC64]
+
+
+@pytest.fixture
+def numpys():
+    """Ends with numpy's own bit generator."""
+    before = numpy.random.get_bit_generator()
+    yield
+    numpy.random.set_bit_generator(before)
+
+
+def draw():
+    return [torch.rand(1).item(), random.random(), random.gauss(0, 1), float(numpy.random.normal()), int(numpy.random.randint(1 << 30))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_generators_go_on_from_a_file_whatever_numpy_draws_by(tmp_path, kind, numpys):
+    numpy.random.set_bit_generator(kind(5))
+    draw()
+    torch.save(generators(), tmp_path / "x")
+    expected = draw()
+    seed_generators(0, 1, 2)
+    found = torch.load(tmp_path / "x", weights_only=True)
+    for _ in range(2):
+        restore_generators(found)
+        assert draw() == expected
+
+
+def test_numpy_s_numbers_are_left_alone_where_it_draws_by_another_kind_now(numpys):
+    found = [generators(), {**generators(), "numpy": list(numpy.random.get_state())}]
+    numpy.random.set_bit_generator(numpy.random.PCG64(5))
+    expected = [numpy.random.rand() for _ in range(3)]
+    numpy.random.set_bit_generator(numpy.random.PCG64(5))
+    for each in found:
+        restore_generators(each)
+    seed_generators(0, 1, 2)
+    assert [numpy.random.rand() for _ in range(3)] == expected
+
+
+def test_generators_of_older_checkpoints_go_on():
+    kind, keys, *rest = numpy.random.get_state()
+    version, words, gauss = random.getstate()
+    older = {"torch": torch.get_rng_state(), "python": (version, words, gauss), "numpy": (kind, keys.tolist(), *rest)}
+    expected = draw()
+    restore_generators(older)
+    assert draw() == expected
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@apart
+def test_what_a_script_draws_goes_on_whatever_numpy_draws_by(tmp_path, kind):
+    def drawn(folder, steps):
+        numpy.random.set_bit_generator(kind(5))
+        model = torch.nn.Linear(4, 1)
+        elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), directory=folder, global_batch=10)
+        return [numpy.random.rand() for x, _ in elastic.batches(DATA, steps=steps) if elastic.step(model(x).mean())]
+    assert drawn(tmp_path / "c", 2) + drawn(tmp_path / "c", 4) == drawn(tmp_path / "alone", 4)
+
+
+def test_generators_are_few_things():
+    things = []
+
+    def count(value):
+        things.append(value)
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ():
+            count(each)
+    count(generators())
+    assert len(things) < 40
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+@pytest.mark.parametrize("damage, says", [
+    (lambda folder: cut(folder / "rest.pt"), r"rest\.pt is cut off"), (lambda folder: (folder / "rest.pt").unlink(), r"rest\.pt is gone"),
+    (lambda folder: cut(folder / ".metadata"), r"\.metadata cannot be read: "), (lambda folder: next(folder.glob("*.distcp")).unlink(), r"__0_0\.distcp is gone"), (lambda folder: (folder / ".metadata").write_bytes(b""), r"\.metadata cannot be read: "),
+    (lambda folder: cut(next(folder.glob("*.distcp"))), r"__0_0\.distcp has \d+ of \d+ bytes")], ids=["rest", "rest gone", "metadata", "tensors gone", "no metadata", "tensors"])
+@apart
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path, damage, says, capfd):
+    alone = loop(tmp_path / "alone", 8)
+    loop(tmp_path / "c", 6, checkpoint_every=3)
+    damage(tmp_path / "c" / "step-000000006")
+    (tmp_path / "c" / "damaged-step-000000006" / "of a start before").mkdir(parents=True)
+    capfd.readouterr()
+    elastic = loop(tmp_path / "c", 8)
+    said = capfd.readouterr().err
+    assert re.search(rf"swell: the checkpoint of step 6 is damaged \({says}.*\), and stands in \S*damaged-step-000000006-2 now", said), said
+    assert (tmp_path / "c" / "damaged-step-000000006" / "of a start before").exists()
+    assert f"continues from step 3, {tmp_path}/c/step-000000003" in said
+    assert all(torch.equal(*pair) for pair in zip(elastic.model.parameters(), alone.model.parameters()))
+    for folder in (tmp_path / "c").glob("step-*"):
+        damage(folder)
+    assert re.search(rf"step-000000008 is damaged \({says}.*step-000000003 is damaged \({says}.*, and there is no whole one before it: move them away to begin anew",
+                     refused(tmp_path / "c", 9))
+
+
+@apart
+def test_what_may_be_whole_is_neither_set_aside_nor_removed(tmp_path, monkeypatch):
+    loop(tmp_path / "c", 6, checkpoint_every=3)
+    older, newest = (tmp_path / "c" / f"step-00000000{step}" for step in (3, 6))
+    whole, stat, hidden = (newest / ".metadata").read_bytes(), os.stat, older / ".metadata"
+
+    def away(path, *arguments, **options):
+        if str(path) == str(hidden):
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return stat(path, *arguments, **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", away)
+        assert loop(tmp_path / "c", 6).steps == 6 and older.exists()
+        hidden = newest / ".metadata"
+        with pytest.raises(OSError, match="Stale file handle"):
+            loop(tmp_path / "c", 7)
+    (newest / ".metadata").write_bytes(b"cnewer_torch\nThing\n.")
+    with pytest.raises(ImportError, match="newer_torch"):
+        loop(tmp_path / "c", 7)
+    (newest / ".metadata").write_bytes(whole)
+    assert loop(tmp_path / "c", 6).steps == 6 and not list((tmp_path / "c").glob("damaged-*"))
+
+
+@apart
+def test_what_wants_more_of_a_step_than_Elastic_has_is_refused_before_the_first(tmp_path):
+    model = torch.nn.Linear(4, 1)
+    for how, says in ((lambda optimizer: {"scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)}, "scheduler= is a ReduceLROnPlateau, whose step() wants metrics"),
+                      (lambda optimizer: {"optimizer": torch.optim.LBFGS(model.parameters())}, "optimizer= is a LBFGS, whose step() wants closure")):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        with pytest.raises(TypeError, match=re.escape(says)):
+            Elastic(model, **{"optimizer": optimizer, **how(optimizer)}, directory=tmp_path / "c", global_batch=10)
+
+
 def refused(folder, steps=6, **other):
     with pytest.raises(ValueError) as error:
         loop(folder, steps, **other)
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+@apart
+@pytest.mark.parametrize("name", ["batch_size", "sampler", "batch_sampler"])
+def test_an_order_of_the_script_s_own_is_refused_in_one_sentence(name, tmp_path):
+    model = torch.nn.Linear(4, 1)
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), directory=tmp_path, global_batch=10)
+    with pytest.raises(TypeError, match=rf"^batches\(\) is given {name}=, and orders and divides the samples itself.* with shuffle=False$"):
+        next(elastic.batches(DATA, steps=1, **{name: 4}))
 
 
 @apart
@@ -149,6 +437,21 @@ def test_another_training_is_refused_in_one_sentence(tmp_path):
     assert "this start has state['box'] (Box), the run so far had none" in refused(tmp_path / "c", state={"box": Box(1)})
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     assert loop(tmp_path / "c", 5).steps == 5, "the same one goes on"
+
+
+@apart
+def test_other_hyperparameters_than_those_of_the_run_so_far_are_said_once(tmp_path, capfd):
+    def said(steps, **options):
+        model = torch.nn.Linear(4, 1)
+        groups = [{"params": [model.weight], "betas": options.pop("betas", (0.9, 0.999))}, {"params": [model.bias]}]
+        loop(tmp_path / "c", steps, model=model, optimizer=torch.optim.AdamW(groups, lr=options.pop("lr", numpy.float64(0.01)), foreach=options.pop("foreach", None)), **options)
+        return [line for line in capfd.readouterr().err.splitlines() if "gives other" in line]
+    begins = "swell: this start gives other hyperparameters than the run so far: "
+    assert not said(2, max_grad_norm=1.0, schedule=True) and not said(3, max_grad_norm=1.0, schedule=True, foreach=True, micro_batch=2)
+    assert said(4, schedule=True) == [begins + "max_grad_norm=None (it was 1.0), with which it trains on"]
+    assert said(5, schedule=True, lr=0.5, betas=(0.5, 0.9)) == [begins + "lr=0.5 of the optimizer (it was 0.01) and betas=(0.5, 0.9) of the optimizer's group 0 (it was (0.9, 0.999)), "
+                                                                "in whose place the checkpoint's stay"]
+    assert not said(6, schedule=True, lr=0.5, betas=(0.5, 0.9)) and not said(7, schedule=True), "the run's own again"
 
 
 @apart
@@ -201,6 +504,68 @@ def test_an_optimizer_of_more_than_the_model_has_a_record():
     model(torch.ones(2, 4)).mean().backward()
     optimizer.step()
     assert not trained.why_not() and record(1, trained=trained)["trained"] == [["weight", "bias", ""]]
+
+
+def _replace(module, name):
+    setattr(module, name, torch.nn.Parameter(getattr(module, name).detach() * 2))
+
+
+def test_a_parameter_in_the_place_of_one_that_is_trained_is_named():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 1))
+    optimizer = torch.optim.AdamW(model.parameters())
+    trained = Trained(torch.nn.parallel.DataParallel(model), [optimizer])
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+    torch.nn.utils.parametrizations.weight_norm(model[1])       # parameters of other names, which the optimizer has not
+    torch.nn.utils.parametrize.remove_parametrizations(model[1], "weight")
+    assert "place of 1.weight" in trained.why_not()
+    trained = Trained(model, [optimizer])
+    assert not trained.why_not() and not trained.why_not_live()
+    _replace(model[0], "weight")
+    assert trained.why_not() == trained.why_not_live() == (
+        "the script has put another tensor in the place of 0.weight, which the optimizer still trains: copy its values into the parameter instead")
+
+
+def test_a_module_in_the_place_of_one_that_is_trained_is_named_and_a_removed_parameter_too():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Sequential(torch.nn.Linear(3, 1)))
+    optimizer = torch.optim.AdamW(model.parameters())
+    trained = Trained(model, [optimizer])
+    model[0] = torch.nn.Sequential(model[0])
+    assert not trained.why_not() and not trained.why_not_live(), "the same parameters, wrapped"
+    model[0] = model[0][0]
+    model[1][0] = torch.nn.Linear(3, 1)
+    assert "the script has put another tensor in the place of 1.0.weight, which" in trained.why_not()
+    trained = Trained(model, [torch.optim.AdamW(model.parameters())])
+    model[1] = torch.nn.Sequential(torch.nn.Linear(3, 1))
+    assert "the script has put another tensor in the place of 1.0.weight, which" in trained.why_not()
+    trained = Trained(model, [torch.optim.AdamW(model.parameters())])
+    model[0].bias = None
+    assert trained.why_not() == "the script has removed 0.bias, which the optimizer still trains: keep it, frozen, instead"
+
+
+def test_a_frozen_parameter_in_the_place_of_another_ends_live_mode_alone():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 1))
+    trained = Trained(model, [torch.optim.AdamW(model[1].parameters())])
+    model[0].alias = model[0].weight        # another name for the same one
+    del model[0].weight
+    assert not trained.why_not_live()
+    _replace(model[0], "bias")
+    assert not trained.why_not(), "a checkpoint has its values by name"
+    assert trained.why_not_live() == ("the script has put another tensor in the place of 0.bias, and the next workers of a live switch would take over "
+                                      "the one before")
+
+
+@apart
+def test_a_checkpoint_names_a_parameter_that_is_replaced_and_training_goes_on(tmp_path, capfd):
+    model = torch.nn.Linear(4, 1)
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), global_batch=12, directory=str(tmp_path / "c"))
+    for x, y in elastic.batches(DATA, steps=3):
+        if elastic.steps == 1:
+            _replace(model, "bias")
+        elastic.step(torch.nn.functional.mse_loss(model(x), y))
+    assert elastic.steps == 3
+    assert re.search("checkpoint of step 3 could not be written to .*: the script has put another tensor in the place of bias, which the optimizer still "
+                     "trains: copy its values into the parameter instead, and there is none before it; training goes on", capfd.readouterr().err)
 
 
 @apart

@@ -2,8 +2,12 @@
 """Trainer, Accelerate and Lightning: resized, the loss of every step stays what it was."""
 
 import argparse
+import errno
 import json
 import os
+import pathlib
+import re
+import shutil
 
 import pytest
 
@@ -19,7 +23,8 @@ import torch  # noqa: E402
 
 from forked import LiveRun, Run, apart, deviation  # noqa: E402
 from native import needs_live_host  # noqa: E402
-from swell.integrations import SwellCallback  # noqa: E402
+from swell.integrations import LightningElastic, SwellCallback  # noqa: E402
+from swell.integrations._trainer import Folder  # noqa: E402
 
 SAME = 1e-5
 JOBS = {"Trainer": "hf", "Accelerate": "accelerated", "Lightning": "pl_resnet"}
@@ -120,6 +125,79 @@ def test_a_job_leaves_with_a_whole_checkpoint_that_can_be_read(job, option, tmp_
             assert json.load(file) == {"rate": 3e-3, "folder": "data"}, "what load_from_checkpoint() gives to a module"
 
 
+@pytest.mark.parametrize("job, file, gone, says", [
+    ("hf", "optimizer.pt", True, "optimizer.pt is gone"), ("hf", "scheduler.pt", False, r"scheduler.pt has \d+ of \d+ bytes"),
+    ("hf", "swell.json", False, "swell.json cannot be read"), ("pl_resnet", "", False, "it has no end")])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(job, file, gone, says, runs):
+    reference = runs(Run, "reference", job, steps=18).fast().start(1).leave_well()
+    run = runs(Run, "damaged", job, steps=18).start(1).reach(12).ask().leave_well()
+    there = sorted((path for path in pathlib.Path(run.folder).rglob("*") if re.fullmatch(r"checkpoint-\d+|step-\d+\.ckpt", path.name)), key=lambda path: int(re.sub(r"\D", "", path.name)))
+    assert len(there) == 2
+
+    def damage(path):
+        path = path / file if file else path
+        path.unlink() if gone else path.write_bytes(path.read_bytes()[:-50])
+    damage(there[1])
+    run.fast().start(2).leave_well()
+    assert re.search(f"swell: the checkpoint {there[1]} is damaged[ (:]+{says}", run.said()), run.said()
+    assert f", {there[0]}, written by" in run.said() and deviation(run.curve(), reference.curve()) < SAME
+    assert job != "pl_resnet" or there[1].with_name(f"damaged-{there[1].name}").exists(), "it would count among those that are kept"
+    shutil.rmtree(there[1], ignore_errors=True)
+    alone = runs(Run, "alone", job, steps=18).start(1).reach(4).ask().leave_well()
+    damage(next(path for path in pathlib.Path(alone.folder).rglob("*") if re.fullmatch(r"checkpoint-\d+|step-\d+\.ckpt", path.name)))
+    assert alone.start(1).leave() == [1] and re.search(f"is damaged[ (:]+{says}.*there is no whole one before it", alone.said())
+
+
+@apart
+def test_of_a_Trainer_only_files_that_a_start_reads_are_looked_at(tmp_path, capfd):
+    folder = Folder(str(tmp_path))
+    for step in (1, 2):
+        path = tmp_path / f"checkpoint-{step}"
+        folder.begin(step)
+        for name in ("optimizer.pt", "scheduler.pt", "README.md", "rng_state.pth", "pytorch_model.bin", ".nfs0001"):
+            (path / name).write_bytes(bytes(100))
+        (path / "trainer_state.json").write_text('{"log_history": []}')
+        folder.mark(step, {})
+        folder.finish(step)
+    for name in ("README.md", "rng_state.pth", "pytorch_model.bin", ".nfs0001"):
+        (path / name).unlink()
+    (path / "trainer_state.json").write_text("{}")
+    assert folder.newest() == str(path)
+    os.truncate(path / "optimizer.pt", 99)
+    assert folder.newest() == str(tmp_path / "checkpoint-1")
+    os.truncate(tmp_path / "checkpoint-1" / "trainer_state.json", 5)
+    assert folder.newest() is None
+    with pytest.raises(ValueError, match="checkpoint-2 is damaged .optimizer.pt has 99 of 100 bytes., .*checkpoint-1 is damaged .*: move them away to begin anew"):
+        folder.check(None)
+    capfd.readouterr()
+    folder.check(None, "/copy/checkpoint-3")
+    assert "optimizer.pt has 99 of 100 bytes): this start takes /copy/checkpoint-3" in capfd.readouterr().err
+
+
+@apart
+def test_a_damaged_checkpoint_of_Lightning_takes_the_place_of_no_whole_one(tmp_path, monkeypatch):
+    elastic = LightningElastic(tmp_path, keep=1)
+    first, newest = (str(tmp_path / f"step-{step:09d}.ckpt") for step in (100, 200))
+    for path in (first, newest):
+        torch.save({"step": torch.zeros(100)}, path)
+    whole = os.path.getsize(newest)
+    for size in (whole - 1, whole - 30, 2, 0):
+        os.truncate(newest, size)
+        assert elastic.newest() == first, size
+    os.truncate(newest, whole)
+    assert elastic.newest() == first, "zeros, as of a machine that went off"
+    elastic._set_damaged_aside()
+    assert elastic.paths() == [first] and os.path.exists(tmp_path / "damaged-step-000000200.ckpt")
+    pathlib.Path(newest).write_bytes(b"what another CheckpointIO has written")
+    assert elastic.newest() == newest
+
+    def away(*_):
+        raise OSError(errno.ESTALE, "Stale file handle")
+    monkeypatch.setattr("builtins.open", away)
+    with pytest.raises(OSError, match="Stale file handle"):
+        elastic.newest()
+
+
 def test_save_total_limit_holds_with_save_only_model_and_the_whole_one_stays(runs):
     run = runs(Run, "model-only", "hf", "model-only", steps=55).start(1).reach(14).ask().leave_well()
     whole = run.step()
@@ -154,10 +232,9 @@ def test_a_checkpoint_of_the_Trainer_that_no_start_could_read_is_not_gone_on_wit
     assert [line["step"] for line in run.lines() if line["epoch"]] == list(range(11, 25)), "it goes on from the newest that can be read"
 
 
-@pytest.mark.parametrize("job", ["ddp", "hf", "pl_resnet"])
-def test_modules_that_depend_on_the_number_of_workers_are_named_once_in_a_job(job, runs):
-    run = runs(Run, "drops", job, "drops", steps=2).fast().start(2).leave_well()
-    said = "(Dropout)"
+@pytest.mark.parametrize("job, word, said", [("ddp", "undrawn", "(AlphaDropout)"), ("hf", "drops", "(Dropout)"), ("pl_resnet", "drops", "(Dropout)")])
+def test_modules_that_depend_on_the_number_of_workers_are_named_once_in_a_job(job, word, said, runs):
+    run = runs(Run, "drops", job, word, steps=2).fast().start(2).leave_well()
     assert [sum(line.startswith("swell: ") and said in line and "draws other masks" in line for line in run.said(rank).splitlines()) for rank in (0, 1)] == [1, 0]
     run.start(1).leave_well()
     assert "draws other masks" not in run.said()
@@ -423,6 +500,33 @@ def test_attach_refuses_what_would_not_be_the_same_run(option, says, tmp_path):
     trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=[{"input_ids": [1]}])
     with pytest.raises(ValueError, match=says):
         SwellCallback.attach(trainer)
+
+
+@apart
+def test_attach_leaves_what_other_Trainers_call_as_it_is(tmp_path):
+    before = transformers.trainer.skip_first_batches
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], max_steps=1, disable_tqdm=True)
+    trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=[{"input_ids": [1, 2], "labels": [1, 2]}] * 16)
+    SwellCallback.attach(trainer)
+    seen, begins = [transformers.trainer.skip_first_batches], trainer.get_train_dataloader
+    trainer.get_train_dataloader = lambda: seen.append(transformers.trainer.skip_first_batches) or begins()
+    trainer.train()
+    assert [*seen, transformers.trainer.skip_first_batches] == [before] * 3
+
+
+@apart
+def test_checkpoints_are_in_the_folder_that_a_start_looks_at_wherever_the_script_goes(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    args = transformers.TrainingArguments(output_dir="out", use_cpu=True, report_to=[], max_steps=2, disable_tqdm=True)
+    trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args,
+                      train_dataset=[{"input_ids": [1, 2], "labels": [1, 2]}] * 16)
+    SwellCallback.attach(trainer)
+    elastic = LightningElastic("steps")
+    monkeypatch.chdir(tmp_path)
+    trainer.train()
+    assert os.path.isdir(tmp_path / "home" / "out" / "checkpoint-2") and [each.name for each in tmp_path.iterdir()] == ["home"]
+    assert elastic.directory == str(tmp_path / "home" / "steps")
 
 
 @apart

@@ -10,10 +10,11 @@ import torch
 
 from forked import LiveRun, Run, deviation
 import common
+import ddp
 import stand_in_gpu
 from native import needs_live_host
 from swell import _slots, live
-from swell._native import Session
+from swell._native import NativeError, Session
 
 pytestmark = needs_live_host
 SAME = 1e-5
@@ -40,13 +41,27 @@ def test_live_resizes_leave_the_loss_of_every_step_as_it_is(runs, reference, kin
     assert not os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000010"))
 
 
+def test_dropout_is_the_same_over_live_resizes(runs):
+    alone = runs(Run, "alone", "ddp", "drops").fast().start(1).leave_well()
+    run = runs(LiveRun, "live", "ddp", "drops", "no-checkpoints").start(1).reach(5)
+    for world in (2, 4, 3):
+        assert run.switch(world)["committed"]
+        run.reach(run.step() + 5)
+    run.fast().leave_well()
+    assert run.worlds() == [1, 2, 4, 3] and deviation(run.curve(), alone.curve()) < SAME
+
+
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_state_on_a_gpu_is_handed_over_where_torch_has_it_bitwise(runs, reference, kind):
+@pytest.mark.parametrize(("memory", "path"), [("swell", "in place"), ("torch", "device to device, from own GPU memory, to own GPU memory")])
+def test_state_on_a_gpu_is_handed_over_bitwise(runs, reference, kind, memory, path, monkeypatch):
     """The GPU is a stand-in's: what is copied how is the real runtime's, the memory the host's."""
+    monkeypatch.setenv("SWELL_GPU_MEMORY", memory)
     alone = runs(Run, "alone", "ddp", *(["fsdp"] if kind == "fsdp" else []), "no-checkpoints").fast().start(2)
     run = runs(LiveRun, "gpu", "ddp", *(["fsdp"] if kind == "fsdp" else []), "no-checkpoints", "on-gpu").start(2).reach(5)
     report = run.switch(2)      # over as many workers: sums are made in the same order
-    assert report["committed"] and report["bytes"]["device to device, from own GPU memory, to own GPU memory"] > 0, report
+    assert report["committed"] and report["bytes"][path] > 3 * 4 * 400, report      # the optimizer's state, too
+    if memory == "swell":
+        assert not any("GPU" in each or "device" in each for each, count in report["bytes"].items() if count), report
     run.reach(run.step() + 3)
     step = run.step()
     assert run.switch(3)["committed"]
@@ -58,20 +73,58 @@ def test_state_on_a_gpu_is_handed_over_where_torch_has_it_bitwise(runs, referenc
 
 
 def test_what_torch_caches_of_a_gpu_is_given_back_once_where_other_workers_begin(runs):
-    """These take their memory while the old ones train."""
+    """These take their memory while the old ones train. One that begins beside others gives its own back, too, before it waits for its epoch."""
     given_back = "stand-in: the cache is given back"
     run = runs(LiveRun, "cache", "ddp", "fsdp", "no-checkpoints", "on-gpu").start(2).reach(5)
     assert all(given_back not in run.said(rank) for rank in range(2))
     assert run.offer(0, 1) == [False, False], "they stay, and no other workers begin"
     run.reach(run.step() + 4)
     assert all(run.said(rank).count(given_back) == 1 for rank in range(2))
+    said = [run._log(rank) for rank in range(2)]
     assert run.switch(2)["committed"]
+    assert all(open(each).read().count(given_back) == 2 for each in said), "where it ends, too"
     run.reach(run.step() + 4)
-    assert all(given_back not in run.said(rank) for rank in range(2)), "no workers begin beside those that have taken over"
+    assert all(run.said(rank).count(given_back) == 1 for rank in range(2)), "no workers begin beside those that have taken over"
 
 
-def test_a_growth_that_does_not_fit_a_gpu_says_so_in_bytes_and_the_old_worker_trains_on(runs, reference):
+def test_a_growth_on_a_gpu_takes_no_memory_for_state_that_is_there(runs, reference):
+    """The new worker's model fits beside the state of the old one, a second state does not."""
+    run = runs(LiveRun, "tight", "ddp", "no-checkpoints", "on-gpu")
+    gpus = os.path.join(run.folder, "gpus")
+    stand_in_gpu.size_gpus(gpus, 1 << 40)
+    run.start(1).reach(5)
+    stand_in_gpu.size_gpus(gpus, stand_in_gpu.size_gpus(gpus, 1 << 40) * 7 // 5)
+    report = run.switch(2)
+    assert report.get("committed"), report
+    run.reach(run.step() + 3).fast().leave_well()
+    assert run.worlds() == [1, 2] and deviation(run.curve(), reference) < SAME
+
+
+def test_a_new_worker_s_first_step_waits_for_the_memory_of_the_old_one(runs, reference):
+    """The old one has what its steps take of the GPU until its process has ended, a second after the new one has taken over."""
+    run = runs(LiveRun, "late", "ddp", "no-checkpoints", "on-gpu", "activations")
+    gpus = os.path.join(run.folder, "gpus")
+    stand_in_gpu.size_gpus(gpus, 1 << 40)
+    run.start(1).reach(5)
+    stand_in_gpu.size_gpus(gpus, stand_in_gpu.size_gpus(gpus, 1 << 40) + ddp.ACTIVATIONS // 2)
+    report = run.switch(1)
+    assert report.get("committed") and not any(report["codes"]), report
+    run.reach(run.step() + 3).fast().leave_well()
+    assert deviation(run.curve(), reference) < SAME
+
+
+def test_a_first_worker_needs_room_for_its_state_once(runs, reference):
+    """Its model's memory of torch goes before the state's is taken."""
+    run = runs(LiveRun, "first", "ddp", "no-checkpoints", "on-gpu")
+    gpus = os.path.join(run.folder, "gpus")
+    stand_in_gpu.size_gpus(gpus, 2 << 20)       # one piece of the least size, which has all of the state
+    run.start(1).reach(5).fast().leave_well()
+    assert "stand-in: the cache is given back" in run.said() and deviation(run.curve(), reference) < SAME
+
+
+def test_a_growth_that_does_not_fit_a_gpu_says_so_in_bytes_and_the_old_worker_trains_on(runs, reference, monkeypatch):
     """Parameters of the new worker fit beside the state of the old one, what its optimizer keeps does not."""
+    monkeypatch.setenv("SWELL_GPU_MEMORY", "torch")
     run = runs(LiveRun, "full", "ddp", "no-checkpoints", "on-gpu")
     gpus = os.path.join(run.folder, "gpus")
     stand_in_gpu.size_gpus(gpus, 1 << 40)
@@ -150,6 +203,115 @@ def test_an_optimizer_steps_first_in_the_memory_of_the_live_state(kind, options,
         assert all(torch.equal(value, ours[number][key]) for number, one in theirs.items() for key, value in one.items() if value is not None)
 
 
+def _with_buffer():
+    model, optimizer = _model_and_optimizer(torch.optim.AdamW, {})
+    model[0].register_buffer("mean", torch.ones(3))
+    return model, optimizer
+
+
+def _assign(model):
+    for parameter in model.parameters():
+        parameter.data = parameter.data * 2
+    model[0].mean = model[0].mean + 1
+
+
+def _set(model):
+    with torch.no_grad():
+        model[0].weight.set_((model[0].weight * 3).clone())
+
+
+@pytest.mark.parametrize("moves", [_assign, _set])
+def test_what_a_script_moves_elsewhere_is_back_in_its_memory_with_its_values(moves):
+    model, optimizer = _with_buffer()
+    with Session() as session:
+        state = live.LiveState(session, model, optimizer, {}, rank=0)
+        state.adopt()
+        moves(model)
+        values = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        state.boundary({})
+        for name, tensor in model.state_dict().items():
+            assert tensor.data_ptr() == session.address(f"buffer.{name}" if name == "0.mean" else f"parameter.{name}")[0]
+            assert torch.equal(tensor, values[name])
+        _step(model, optimizer, 0)
+        state.boundary({})
+
+
+def _swap(model):
+    model.backup = model[2].weight.data
+    model[2].weight.data = torch.zeros(2, 3)
+
+
+def _tie(model):
+    model[1].bias.data = model[0].bias.data
+
+
+def _part(model):
+    model[0].mean = model[0].bias.detach()
+
+
+@pytest.mark.parametrize("moves, why", [
+    (lambda model: model.half(), r"0.weight has become another tensor than it was: float16 \(3, 4\) on cpu"),
+    (lambda model: setattr(model[0], "mean", None), "0.mean has become another tensor than it was: none instead of"),
+    (_swap, "2.weight stands elsewhere by now, while a tensor of the script's"), (_tie, "shares memory with"), (_part, "shares memory with")])
+def test_what_cannot_be_back_ends_live_mode_and_is_named(moves, why):
+    model, optimizer = _with_buffer()
+    with Session() as session:
+        state = live.LiveState(session, model, optimizer, {}, rank=0)
+        state.adopt()
+        moves(model)
+        values = [tensor.clone() for tensor in model.state_dict().values()]
+        with pytest.raises(NativeError, match=why):
+            state.boundary({})
+        assert all(map(torch.equal, values, model.state_dict().values()))
+
+
+def test_what_an_optimizer_has_on_another_device_than_expected_ends_live_mode():
+    model, optimizer = _model_and_optimizer(torch.optim.AdamW, {})
+    with Session() as session:
+        state = live.LiveState(session, model, optimizer, {}, rank=0)
+        state.adopt()
+        optimizer.state[model[0].weight]["exp_avg"] = torch.empty(3, 4, device="meta")
+        with pytest.raises(NativeError, match="0.weight.exp_avg is on meta; it was expected on cpu"):
+            state.boundary({})
+
+
+@pytest.mark.parametrize("shares", [_tie, lambda model: model[0].register_buffer("view", model[0].weight.data[1:]),
+                                    lambda model: model[0].register_buffer("view", model[0].weight.data[1:], persistent=False)])
+def test_tensors_that_share_memory_without_being_one_are_refused(shares):
+    model, optimizer = _with_buffer()
+    shares(model)
+    with Session() as session, pytest.raises(live.Unsupported, match="shares memory with .* and is another tensor"):
+        live.LiveState(session, model, optimizer, {}, rank=0)
+
+
+def test_tensors_side_by_side_in_one_memory_and_one_in_two_modules_are_handed_over():
+    model, optimizer = _with_buffer()
+    model[1].register_buffer("mean", model[0].mean)
+    flat = torch.arange(6.)
+    model[0].bias.data, model[1].bias.data = flat[:3], flat[3:]
+    with Session() as session:
+        state = live.LiveState(session, model, optimizer, {}, rank=0)
+        state.adopt()
+        model[0].mean.add_(1)
+        state.boundary({})
+        assert model[1].mean is model[0].mean and model[0].mean.tolist() == [2] * 3 and model[1].bias.tolist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize("free, waits, says", [
+    (lambda now: 100 if now > 2 else 50, 2, False),     # the old program ends
+    (lambda now: 50, 3, True),      # what is taken is another's
+    (lambda now: 50 + now, 10, True)])
+def test_a_wait_for_room_ends_with_the_room_or_a_line(monkeypatch, capsys, free, waits, says):
+    clock = [0.]
+    monkeypatch.setattr(_slots.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(_slots.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(_slots, "free_on", lambda device: int(free(clock[0])))
+    monkeypatch.setattr(_slots, "used_on", lambda device: 20)
+    _slots.wait_for_room(torch.device("cuda", 0), 120)
+    assert clock[0] == pytest.approx(waits, abs=0.1)
+    assert (f"GPU 0 has {int(free(clock[0]))} bytes free" in (said := capsys.readouterr().err) and "of 100" in said) == says
+
+
 @pytest.mark.parametrize("options, on_device", [({}, False), ({"foreach": True}, False), ({"fused": True}, True), ({"capturable": True}, True)])
 @pytest.mark.parametrize("shape", [(), (1,), (3, 2)])
 def test_the_number_of_a_step_stands_where_the_optimizer_reads_it(options, on_device, shape):
@@ -157,7 +319,7 @@ def test_the_number_of_a_step_stands_where_the_optimizer_reads_it(options, on_de
     optimizer = torch.optim.AdamW([parameter])
     group = {**optimizer.param_groups[0], **options}
     kept = live.state_of_a_step(optimizer)[id(parameter)]
-    placed = {key: live._is_on_device(key, value, parameter, group) for key, value in kept.items()}
+    placed = {key: live._is_on_device(value, group) for key, value in kept.items()}
     assert placed == {"step": on_device, "exp_avg": True, "exp_avg_sq": True}
 
 

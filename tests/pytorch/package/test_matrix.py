@@ -29,6 +29,9 @@ MOMENTS = {"first": 1, "accumulation": 4, "smaller": 6, "evaluation": 8, "last":
 WORLDS = [1, 1, 2, 3, 2, 1]
 FRAMEWORKS = ["Elastic DDP", "Elastic FSDP2", "Engine", "Trainer", "Trainer best", "Trainer LoRA", "TRL SFT", "Accelerate", "Lightning"]
 STREAMED = [f"{each}, streamed" for each in FRAMEWORKS if each != "Trainer best"]     # two steps an epoch, each of which has another order
+DROPPING = [f"{each}, dropout" for each in ("Elastic DDP", "Elastic FSDP2", "Accelerate")]
+# Asked a step before an evaluation, that is put off, and asked again within it; the one that ends the training is within an epoch, or at the end of one.
+STOPPING = {"stops at once": [("first", 1), ("first", 3), ("evaluation", 4)], "stops": [("evaluation", 4), ("first", 5), ("evaluation", 6)]}
 COLUMNS = ["loss of each step", "weights", "buffers", "moments", "schedule", "scaler", "RNG", "callback state", "best model", "counters", "early stopping", "loggers"]
 NEEDS = {"Trainer LoRA": "peft", "TRL SFT": "trl"}
 EVALUATES = ("Engine", "Trainer", "TRL", "Lightning")
@@ -81,13 +84,13 @@ def apart(found, expected):
     return 0.0 if found == expected else None
 
 
-def compare(row, run, reference, *, leaves_out=()):
+def compare(row, run, reference):
     """Fill in the row of a table, and say what is another."""
     expected, losses = reference
     found, wrong = end(run), []
     cells = [deviation(run.curve(), losses)]
     for column in COLUMNS[1:]:
-        cells.append("" if column in leaves_out or column not in expected else apart(found[column], expected[column]))
+        cells.append("" if column not in expected else apart(found[column], expected[column]))
     for column, cell in zip(COLUMNS, cells):
         if cell is None or (cell != "" and cell >= SAME):
             wrong.append(f"{column}: {found.get(column, sorted(run.curve().items()))} in place of {expected.get(column, sorted(losses.items()))}")
@@ -105,31 +108,62 @@ def resized_by_restarts(run, worlds, moments):
     for world in worlds:
         run.start(world).leave_well()
     fired = {}
-    for kind, step in moments.items():
+    for kind, step in moments:
         marker = os.path.join(run.folder, f"moment.{kind}.{step}")
         assert os.path.exists(marker), f"{kind}@{step} was not in any start"
         with open(marker) as file:
-            fired[kind] = int(file.read())
+            fired[kind, step] = int(file.read())
     assert list(fired.values()) == list(range(len(moments))), f"starts in which these moments were: {fired}"
 
 
-# Elastic draws its own numbers after a restart.
-SEEDED = {"Elastic DDP": ("RNG",), "Elastic FSDP2": ("RNG",), "Accelerate": ("RNG",)}
-SEEDED |= {f"{each}, streamed": columns for each, columns in SEEDED.items()}
-CUT = ("Engine", "Trainer", "Trainer best", "Trainer LoRA", "TRL SFT", "Accelerate", "Lightning", "Trainer, streamed", "TRL SFT, streamed", "Lightning, streamed")
+CUT = ("Engine", "Trainer", "Trainer best", "Trainer LoRA", "TRL SFT", "Accelerate", "Lightning", "Trainer, streamed", "TRL SFT, streamed", "Lightning, streamed", "Accelerate, dropout")
 
 
-@pytest.mark.parametrize("framework", [pytest.param(each, marks=() if each in CUT else pytest.mark.slow) for each in FRAMEWORKS + STREAMED])
+@pytest.mark.parametrize("framework", [pytest.param(each, marks=() if each in CUT else pytest.mark.slow) for each in FRAMEWORKS + STREAMED + DROPPING])
 def test_a_run_that_is_resized_at_every_awkward_moment_is_the_same(framework, tmp_path, reference):
     expected, moments = reference(framework), moments_of(framework)
     run = Run(tmp_path / "run", "matrix", *words(framework), *(f"{kind}@{step}" for kind, step in moments.items()), steps=STEPS).fast()
     try:
-        resized_by_restarts(run, WORLDS[:len(moments) + 1], moments)
+        resized_by_restarts(run, WORLDS[:len(moments) + 1], moments.items())
     finally:
         run.end()
     assert len(set(run.worlds())) > 1, "it was not resized"
     assert framework != "Lightning" or run.said().count("do not divide over every number of workers: it is left out") == 1
-    compare((framework, "at all of them", "restart"), run, expected, leaves_out=SEEDED.get(framework, ()))
+    compare((framework, "at all of them", "restart"), run, expected)
+
+
+@pytest.mark.parametrize("stops", STOPPING)
+@pytest.mark.parametrize("framework", ["Trainer", "Lightning"])
+def test_an_evaluation_ends_a_resized_training_where_it_ends_the_other_one(framework, stops, tmp_path, reference):
+    name, moments = f"{framework}, {stops}", STOPPING[stops]
+    expected = reference(name)
+    assert expected[0]["counters"][0] == moments[-1][1]
+    run = Run(tmp_path / "run", "matrix", *words(name), *(f"{kind}@{step}" for kind, step in moments), steps=STEPS).fast()
+    try:
+        resized_by_restarts(run, [1, 2, 1, 2], moments)
+        compare((name, "at all of them", "restart"), run, expected)
+        run.start(2).leave_well()
+    finally:
+        run.end()
+    compare((name, "and a start after the end", "restart"), run, expected)
+
+
+@needs_live_host
+@pytest.mark.slow
+@pytest.mark.parametrize("kind, step", [("first", 3), ("evaluation", 4)])
+@pytest.mark.parametrize("framework", ["Trainer", "Lightning"])
+def test_an_evaluation_ends_a_training_that_is_resized_live_where_it_ends_the_other_one(framework, kind, step, tmp_path, reference):
+    name = f"{framework}, stops at once"
+    expected = reference(name)
+    run = LiveRun(tmp_path / "run", "matrix", *words(name), f"{kind}@{step}", steps=STEPS).fast()
+    try:
+        run.start(1).until(lambda: os.path.exists(os.path.join(run.folder, f"moment.{kind}.{step}")), kind)
+        report = run.switch(2)
+        assert report.get("committed"), report
+        run.leave_well()
+    finally:
+        run.end()
+    compare((name, kind, "live"), run, expected)
 
 
 @pytest.mark.slow
@@ -141,18 +175,18 @@ def test_a_run_that_is_resized_at_one_moment_is_the_same(framework, kind, tmp_pa
     expected = reference(framework)
     run = Run(tmp_path / "run", "matrix", *words(framework), f"{kind}@{MOMENTS[kind]}", steps=STEPS).fast()
     try:
-        resized_by_restarts(run, [1, 2], {kind: MOMENTS[kind]})
+        resized_by_restarts(run, [1, 2], [(kind, MOMENTS[kind])])
     finally:
         run.end()
     # Where training ends a request comes too late; Trainer says each third loss.
     assert run.worlds() in ([[1]] if kind == "last" else [[1, 2], [2]] if kind == "first" and run.curve().keys() == {3, 6, 9} else [[1, 2]])
-    compare((framework, kind, "restart"), run, expected, leaves_out=SEEDED.get(framework, ()))
+    compare((framework, kind, "restart"), run, expected)
 
 
 @needs_live_host
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["first", "accumulation", "evaluation", "smaller"])
-@pytest.mark.parametrize("framework", FRAMEWORKS + STREAMED)
+@pytest.mark.parametrize("framework", FRAMEWORKS + STREAMED + DROPPING)
 def test_a_run_that_is_resized_live_is_the_same(framework, kind, tmp_path, reference):
     if kind not in moments_of(framework):
         pytest.skip("evaluates in a loop of its own")

@@ -66,7 +66,7 @@ def test_degrees_without_enough_workers_and_a_plan_beside_experts_are_refused(mo
         Degrees.given(ep=2)
 
 
-@pytest.fixture(scope="module", params=["", "distributed"], ids=["optimizer", "distributed-optimizer"])
+@pytest.fixture(scope="module", params=[pytest.param("", id="optimizer", marks=pytest.mark.slow), pytest.param("distributed", id="distributed-optimizer")])
 def reference(request, tmp_path_factory):
     """The arguments, and the loss by step of one worker that nobody disturbs."""
     arguments = [request.param] * bool(request.param)
@@ -106,6 +106,18 @@ def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint(runs, referen
     assert deviation(run.curve(), curve) < SAME
 
 
+@pytest.mark.slow
+def test_a_worker_killed_at_moments_of_a_save_goes_on_from_the_checkpoint_before(runs):
+    run = runs(Run, "killed", "megatron_gpt", steps=11).fast()
+    for at, touches in ((3, "open swell.pt"), (6, "open .metadata.tmp"), (9, "os.rename step-000000010.new")):
+        assert run.killed_in_a_save(10, at) == touches
+        assert run.epoch == 0 or "continues from step 5, " in run.said()
+    run.start(2).leave_well()
+    assert "continues from step 5, " in run.said()
+    reference = runs(Run, "reference", "megatron_gpt", steps=11).fast().start(1).leave_well()
+    assert deviation(run.curve(), reference.curve()) < SAME
+
+
 def test_workers_are_asked_for_in_multiples_that_divide_the_batch(runs):
     run = runs(Run, "sizes", "megatron_gpt", "pp2", "vpp2", steps=2).fast().start(2).leave_well()
     assert run.sizes() == [2, 4, 6, 12], "each replica has a multiple of pp passes"
@@ -118,6 +130,21 @@ def test_another_runs_checkpoint_is_refused(runs):
             ["distributed"], "had use_distributed_optimizer=False, here it is True"):
         run.arguments = arguments
         assert run.start(1).leave() == [1] and why in run.said(0)
+
+
+@pytest.mark.parametrize("name", ["metadata.json", *(pytest.param(each, marks=pytest.mark.slow) for each in (".metadata", "common.pt", "swell.pt", "__0_0.distcp"))])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(name, runs):
+    run = runs(Run, "damaged", "megatron_gpt", steps=7).fast().start(1).leave_well()       # checkpoints of steps 5 and 7
+    folder = os.path.join(run.folder, "checkpoints")
+    newest = os.path.join(folder, "step-000000007", name)
+    how = os.unlink if name in (".metadata", "common.pt") else lambda path: os.truncate(path, os.path.getsize(path) // 2)
+    how(newest)
+    run.start(2).leave_well()
+    assert f"the checkpoint of step 7 is damaged ({name} " in run.said(0) and "continues from step 5, " in run.said(0), run.said(0)
+    for step in os.listdir(folder):
+        if step.startswith("step-"):
+            how(os.path.join(folder, step, name))
+    assert run.start(1).leave() == [1] and "and there is no whole one before it: move them away to begin anew" in run.said(0)
 
 
 def test_interleaving_over_two_stages_in_batches_is_refused(runs):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from native import LIBRARY, needs_library
-from swell import _native, _structs
+from swell import _dlpack, _native, _structs
 from swell._native import Action, Kind, NativeError, Region, Session
 
 pytestmark = needs_library
@@ -132,8 +132,38 @@ def test_a_gpu_that_is_not_there_is_refused(session, address):
 
 def test_no_tensor_of_the_host_stands_over_memory_of_a_gpu(session):
     session._on_device.add("w")
-    with pytest.raises(NativeError, match=r"tensor w is on a GPU; address\(\) says where"):
+    with pytest.raises(NativeError, match="tensor w is on a GPU; say which torch.device that is"):
         session.tensor("w", torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
+def test_a_tensor_stands_over_memory_that_torch_did_not_allocate(dtype):
+    memory = torch.arange(24, dtype=dtype)
+    there = _dlpack.over(memory.data_ptr() + 8 * memory.element_size(), 16 * memory.element_size(), dtype, torch.device("cpu"))
+    assert torch.equal(there, memory[8:])
+    there[3] = 7
+    assert memory[11] == 7 and there.data_ptr() == memory[8:].data_ptr()
+    assert _dlpack.over(0, 0, dtype, torch.device("cpu")).numel() == 0
+
+
+def test_what_tensors_have_of_a_gpu_beside_torch_is_known(session):
+    session.register("w", torch.float32, (1000,))
+    session.register("host", torch.float32, (50,))
+    session.adopt()
+    assert session.gpu_bytes == 0
+    for _ in range(2):      # over memory of the host, which stands for a GPU's
+        session.tensor("w", torch.float32, device=torch.device("cpu")).fill_(1)
+    session.tensor("host", torch.float32)
+    assert session.gpu_bytes == 4000 and session.tensor("w", torch.float32)[999] == 1
+
+
+@pytest.mark.parametrize(("memory", "said"), [("torch", ""), ("", "tensor w: ")])
+def test_where_swell_cannot_take_memory_of_a_gpu_the_program_has_its_own(session, monkeypatch, capfd, memory, said):
+    monkeypatch.setenv("SWELL_GPU_MEMORY", memory)
+    for _ in range(2):
+        assert not session.takes_gpu_memory("w", torch.float32, (3,), device=99)
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("swell: ")]
+    assert len(lines) == bool(said) and all(said in line and line.endswith("state on this GPU is copied where it is handed over") for line in lines)
 
 
 @pytest.mark.parametrize(("speaks", "address", "needed"), [(4, None, 5), (5, 4096, 6)])

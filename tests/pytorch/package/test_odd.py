@@ -10,6 +10,9 @@ import pytest
 from forked import LiveRun, Run, deviation
 from native import needs_live_host
 
+for framework in ("transformers", "lightning", "accelerate"):      # once, for all workers
+    pytest.importorskip(f"swell.integrations.{framework}")
+
 SAME = 1e-5
 
 
@@ -39,6 +42,52 @@ def is_the_same_training(runs, name, steps, asked, worlds):
 
 def test_what_a_script_does_after_a_step_is_part_of_its_checkpoint(runs):
     is_the_same_training(runs, "averages", 10, [3, 7], [1, 2, 1])     # leaves a step later, where there is a checkpoint already
+
+
+def test_a_save_of_the_script_s_that_is_under_way_comes_to_its_end_before_workers_leave(runs):
+    run = is_the_same_training(runs, "saves_beside", 6, [3], [2, 1])
+    assert os.path.exists(os.path.join(run.folder, "own", ".metadata"))
+
+
+def test_an_average_that_a_callback_of_the_Trainer_keeps_is_part_of_its_checkpoint(runs):
+    is_the_same_training(runs, "trainer_averages", 8, [2, 5], [1, 2, 1])
+
+
+@pytest.mark.parametrize("name, says", [
+    ("forgets_its_average", "the script updates an average of weights, AveragedModel, as it trains, which no checkpoint holds"), ("forgets_an_average_of_its_own_kind", "average of weights, Mean,"),
+    ("forgets_another_optimizer", "another optimizer of the script's, AdamW, steps in this loop, which no checkpoint holds, and each start would make anew: give Elastic state={\"other\": optimizer} and its module"),
+    ("forgets_another_optimizer_without_a_state", "another optimizer of the script's, SGD"),
+    ("forgets_its_schedule", "the script steps a schedule of its own, StepLR, as it trains"), ("forgets_its_plateau", "a schedule of its own, ReduceLROnPlateau,")])
+def test_what_a_loop_changes_and_no_checkpoint_holds_is_lent_nothing(name, says, runs):
+    run = runs(Run, "odd", "odd", name, steps=5).fast().start(1).leave_well()
+    assert run.sizes() == [1] and says in run.why and run.said().count("the job is lent nothing: ") == 1 and run.step() == 5
+
+
+@pytest.mark.parametrize("name", ["averages", "holds_another_optimizer", "begins_its_schedule_where_it_goes_on", "has_others_that_do_not_change"])
+def test_what_a_checkpoint_holds_or_no_step_changes_is_lent_more(name, runs):
+    run = runs(Run, "odd", "odd", name, steps=5).fast().start(1).leave_well()
+    assert run.sizes() == list(range(1, 13)) and "lent nothing" not in run.said(), run.said()
+
+
+@pytest.mark.parametrize("name, says, steps", [("trainer_forgets_its_average", "Averages.average keeps weights, such as an average, that no checkpoint holds", 4),
+                                               ("trainer_forgets_weights_by_name", "Averages.average keeps weights, such as an average, that no checkpoint holds", 4),
+                                               ("lightning_forgets_its_average", "use Lightning's WeightAveraging", 9)])
+def test_a_callback_s_average_that_no_checkpoint_holds_is_lent_nothing(name, says, steps, runs):
+    run = runs(Run, "odd", "odd", name, "step@2", steps=4).fast().start(1).leave_well()
+    assert run.sizes() == [1] and says in run.why and run.step() == steps
+
+
+@pytest.mark.parametrize("name, says", [
+    ("trainer_changes_hyperparameters", "max_grad_norm=2.0 (it was 1.0) and lr_scheduler_type=cosine (it was linear), with which it trains on; weight_decay=0.5 of the optimizer (it was 0.0), "
+     "in whose place the checkpoint's stays"),
+    ("lightning_changes_hyperparameters", "gradient_clip_val=2.0 (it was 1.0), accumulate_grad_batches=2 (it was 1) and precision=bf16-mixed (it was 32-true), with which it trains on; "
+     "momentum=0.5 of the optimizer (it was 0.9), in whose place the checkpoint's stays")])
+def test_other_hyperparameters_than_those_of_the_run_so_far_are_said_once(name, says, runs):
+    run = runs(Run, "odd", "odd", name, "step@3", "step@6", steps=9).fast()
+    for start in range(3):
+        run.start(1).leave_well()
+        said = [line for line in run.said().splitlines() if "gives other" in line]
+        assert said == (["swell: this start gives other hyperparameters than the run so far: " + says] if start == 1 else []), run.said()
 
 
 @pytest.mark.parametrize("name, sizes", [
@@ -106,9 +155,21 @@ def test_Lightning_s_epochs_go_on_over_a_live_resize(step, runs):
     assert deviation(run.curve(), alone.curve()) < SAME and is_same(end(run), end(alone)), (end(run), end(alone))
 
 
+@needs_live_host
+def test_an_average_given_to_a_Trainer_s_callback_goes_along_live(runs):
+    alone = runs(Run, "alone", "odd", "trainer_averages", steps=12).fast().start(1).leave_well()
+    run = runs(LiveRun, "live", "odd", "trainer_averages", "step@3", "step@8", steps=12).fast().start(1)
+    for step, world in ((3, 2), (8, 1)):
+        run.until(lambda: os.path.exists(os.path.join(run.folder, f"moment.step.{step}")), "the step")
+        report = run.switch(world)
+        assert report.get("committed"), report
+    run.leave_well()
+    assert run.worlds() == [1, 2, 1] and deviation(run.curve(), alone.curve()) < SAME and is_same(end(run), end(alone)), (end(run), end(alone))
+
+
 def test_Lightning_s_second_loader_is_refused_in_one_sentence(runs):
     run = runs(Run, "odd", "odd", "lightning_reads_from_two_loaders").fast().start(1)
-    assert run.leave() == [1] and "RuntimeError: the training reads from 2 loaders, DataLoader, DataLoader; LightningElastic shares out" in run.said()
+    assert run.leave() == [1] and "RuntimeError: the training reads from 2 loaders; LightningElastic shares out the samples of one" in run.said()
     assert not run.step()
 
 

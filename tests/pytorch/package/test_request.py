@@ -78,7 +78,7 @@ class Session:
 
 dist.init_process_group("gloo", init_method=f"file://{tempfile.mktemp()}", rank=0, world_size=1)
 state = object.__new__(live.LiveState)
-state.session = Session()
+state.session, state._fixed = Session(), []
 try:
     TAKE
 finally:

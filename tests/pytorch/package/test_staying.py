@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -32,10 +33,10 @@ def pids(run):
     return [pid for at, pid in enumerate(found) if at == 0 or found[at - 1] != pid]
 
 
-def mapped(run):
+def mapped(run, name="memfd:swell"):
     """How many times rank 0 has the shim's memory."""
     with open(f"/proc/{run.workers[0]}/maps") as maps:
-        return sum("memfd:swell" in line for line in maps)
+        return sum(name in line for line in maps)
 
 
 def test_who_is_left_keeps_its_process_and_the_loss_of_every_step(runs, reference):
@@ -76,6 +77,40 @@ def test_state_on_a_device_and_the_memory_before_are_left_as_they_are(runs, refe
         assert mapped(run.reach(run.step() + 3)) <= before, "memory of an earlier epoch is mapped still"
         run.fast().leave_well()
         assert is_whole(run, reference)
+
+
+def test_state_on_a_gpu_stays_where_it_is_and_the_mapping_before_ends(runs, reference):
+    """The GPU is a stand-in's."""
+    run = runs(LiveRun, "gpu", "ddp", "no-checkpoints", "on-gpu").start(3).reach(4)
+    process, before = run.workers[1], mapped(run, "memfd:stand-in-gpu")
+    report = run.shrink(2, 1)
+    assert report["committed"] and report["bytes"]["in place"] > 0 and not any("device" in path or "GPU" in path for path in report["bytes"]), report
+    assert run.reach(run.step() + 3).shrink(1)["committed"]
+    run.reach(run.step() + 3)
+    assert run.workers == {0: process} and mapped(run, "memfd:stand-in-gpu") <= before
+    run.fast().leave_well()
+    assert run.worlds() == [3, 2, 1] and is_whole(run, reference)
+
+
+def test_gpu_memory_that_the_script_s_tensors_are_over_stays_and_its_bytes_are_said(runs, reference):
+    run = runs(LiveRun, "kept", "ddp", "no-checkpoints", "on-gpu", "keeps").start(2).reach(4)
+    log = run._log(1)
+    assert run.shrink(1)["committed"]
+    run.reach(run.step() + 3).fast().leave_well()
+    told = open(log).read()
+    assert re.search(r"the script keeps tensors over Swell's memory of the GPU, .*: up to [1-9]\d* bytes", told) and "kept: True" in told, told
+    assert is_whole(run, reference)
+
+
+@pytest.mark.parametrize("variable", ["SWELL_GPU_MEMORY", "STAND_IN_NO_SHARING"])
+def test_state_in_torch_s_memory_of_a_gpu_goes_to_new_workers(runs, reference, variable, monkeypatch):
+    """It is asked for, or the driver cannot share memory."""
+    monkeypatch.setenv(variable, "torch")
+    run = runs(LiveRun, "own", "ddp", "no-checkpoints", "on-gpu").start(2).reach(4)
+    assert run.offer(0) == [False]
+    assert "where it would be overwritten before the switch is certain: where GPUs go back, all workers start anew" in run.said()
+    run.fast().leave_well()
+    assert is_whole(run, reference)
 
 
 def test_checkpoints_and_requests_go_on_in_the_process_that_stays(runs, reference):

@@ -34,6 +34,18 @@ def test_resizes_leave_the_loss_of_every_step_as_it_is(runs, reference, kind):
     assert deviation(run.curve(), reference) < SAME
 
 
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_dropout_is_the_same_over_any_number_of_workers(runs, kind):
+    words = ["ddp", "drops", *(["fsdp"] if kind == "fsdp" else [])]
+    alone = runs(Run, "alone", *words).fast().start(1).leave_well()
+    run = runs(Run, "resized", *words)
+    for world in (1, 2, 4):
+        run.start(world).reach(run.step() + 5).ask().leave_well()
+    run.fast().start(3).leave_well()
+    assert run.worlds() == [1, 2, 4, 3] and deviation(run.curve(), alone.curve()) < SAME
+    assert "draws other masks" not in "".join(map(run.said, range(3)))
+
+
 def test_a_request_to_one_worker_makes_all_leave_at_the_same_step(runs):
     run = runs(Run, "one", "ddp").start(3).reach(4)
     asked_at = run.ask(2).step()        # no earlier than when it was asked
@@ -223,6 +235,42 @@ def test_several_optimizers_are_refused_by_name(tmp_path):
     assert said.startswith("optimizer= has 2 optimizers (SGD, AdamW), and Elastic steps one: give one with their parameters as groups"), said
     assert named(lambda model: torch.optim.SGD, tmp_path / "made").startswith("optimizer= is of type type; give an optimizer over"), "what makes one"
     assert named(lambda model: None, tmp_path / "none").startswith("optimizer= is of type NoneType; give an optimizer over")
+
+
+def taken_ahead(batches):
+    """One batch ahead, as a prefetcher takes them."""
+    before = None
+    for batch in batches:
+        if before is not None:
+            yield before
+        before = batch
+    yield before
+
+
+def left_out_once(batches):
+    for at, batch in enumerate(batches):
+        if at != 0:
+            yield batch
+
+
+def given_twice(batches):
+    for batch in batches:
+        yield batch
+        yield batch
+
+
+@apart
+@pytest.mark.parametrize("micro_batch", [4, 2])
+@pytest.mark.parametrize("wrap, says", [(taken_ahead, "elastic.step(loss) was not called for the last batch; call it once for each batch, before the next one is taken"),
+                                        (left_out_once, "elastic.step(loss) was not called"), (given_twice, "elastic.step() was called twice for one batch")])
+def test_every_batch_has_one_step_before_the_next_one_is_taken(wrap, says, micro_batch, tmp_path):
+    data = torch.utils.data.TensorDataset(torch.ones(24, 2), torch.ones(24, 1))
+    model = torch.nn.Linear(2, 1)
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), directory=tmp_path, global_batch=4, micro_batch=micro_batch)
+    with pytest.raises(RuntimeError) as error:
+        for x, y in wrap(elastic.batches(data, steps=4)):
+            elastic.step(torch.nn.functional.mse_loss(model(x), y))
+    assert says in str(error.value) and elastic.steps == (0 if micro_batch == 2 or wrap != given_twice else 1)
 
 
 def test_what_more_workers_would_show_is_looked_at_on_one(runs):

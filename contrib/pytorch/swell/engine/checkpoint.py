@@ -15,6 +15,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -30,13 +31,14 @@ from swell import _identity
 from swell._lock import FolderLock
 from swell._plain import Unreadable, decoded
 from swell._room import make_room
-from swell.checkpoint import lock_together, on_all, why_unsaved, write_rest
+from swell._written import check_written
+from swell.checkpoint import complete_steps, is_complete, lock_together, newest_whole, on_all, why_unsaved, write_rest
 from swell.engine.arena import Request
 
-__all__ = ["Checkpoints"]
+__all__ = ["REST", "Checkpoints"]
 
 _NAME = re.compile(r"step-(\d{9})")
-_REST = "engine.pt"
+REST = "engine.pt"
 _OLD_REST = "engine.json"       # of checkpoints that name no run
 
 
@@ -108,32 +110,35 @@ class Checkpoints:
             if not _NAME.fullmatch(name):
                 continue
             path = os.path.join(self.folder, name)
-            try:
-                os.stat(os.path.join(path, ".metadata"))
-            except FileNotFoundError:
-                shutil.rmtree(path, ignore_errors=True)
-            except OSError:     # as of a file system that is away: it may be whole
-                pass
+            with suppress(OSError):     # as of a file system that is away: it may be whole
+                if not is_complete(path):
+                    shutil.rmtree(path, ignore_errors=True)
 
     def path(self, step: int) -> str:
         """Folder of a step's checkpoint."""
         return os.path.join(self.folder, f"step-{step:09d}")
 
     def complete(self) -> list[int]:
-        """Steps of the complete checkpoints, newest first."""
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
-        steps = [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
-        return sorted((step for step in steps if os.path.exists(os.path.join(self.path(step), ".metadata"))), reverse=True)
+        """Steps of the complete checkpoints, newest first. Raises OSError where one cannot be looked at."""
+        return list(complete_steps(self.folder))
 
     def newest(self) -> int | None:
-        """The newest complete one, the same on every worker."""
-        found: list[int | None] = [next(iter(self.complete()), None) if self._leads else None]
+        """The newest complete one, the same on every worker. Raises OSError on all of them where a newer one cannot be looked at."""
+        found: list[int | None] = [None]
+
+        def look() -> None:
+            found[0] = next(complete_steps(self.folder), None)
+        on_all(self._group, look if self._leads else None)
         if self._group is not None:
             dist.broadcast_object_list(found, group=self._group, group_src=0)
         return found[0]
+
+    def newest_whole(self) -> int | None:
+        """As newest(), of those that are not damaged, for a start. Raises ValueError on all workers where all are."""
+        def look() -> None:
+            newest_whole(self.folder, complete_steps(self.folder), REST, _OLD_REST)
+        on_all(self._group, look if self._leads else None)
+        return self.newest()
 
     def save(self, step: int, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor], rest: Mapping[str, Any]) -> None:
         """Save what this worker alone is to write; every worker calls it after the same step. rest: small, plain, the same on all.
@@ -147,14 +152,16 @@ class Checkpoints:
 
         def write() -> None:
             shutil.rmtree(path, ignore_errors=True)     # left by one that was killed
-            make_room([self.path(each) for each in self.complete()])
-            write_rest(os.path.join(path, _REST), {**rest, "identity": _identity.record(step)})
+            with suppress(OSError):     # of one that cannot be looked at now: the save shows whether there is room
+                make_room([self.path(each) for each in self.complete()])
+            write_rest(os.path.join(path, REST), {**rest, "identity": _identity.record(step)})
         try:
             on_all(self._group, write if self._leads else None)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")     # that there is one worker only
                 state_dict_saver.save({}, checkpoint_id=path, planner=_Saver(requests, tensors), process_group=self._group,
                                       no_dist=self._group is None)
+            on_all(self._group, (lambda: check_written(path)) if self._leads else None)
         except (Exception, CheckpointException) as error:
             if self._leads:
                 shutil.rmtree(path, ignore_errors=True)
@@ -162,18 +169,24 @@ class Checkpoints:
                 raise
             raise OSError(why_unsaved(self.folder, step, before, error)) from error
         if self._leads:
-            for old in self.complete()[self._keep:]:
-                shutil.rmtree(self.path(old), ignore_errors=True)
+            try:
+                for old in self.complete()[self._keep:]:
+                    shutil.rmtree(self.path(old), ignore_errors=True)
+            except OSError as error:    # of this worker alone, and the checkpoint is whole
+                print(f"swell: older checkpoints in {self.folder} cannot be removed: {error.strerror or error}", file=sys.stderr, flush=True)
 
     def load(self, step: int, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor], check: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
         """Fill this worker's tensors; returns what save() was given as rest. check: raises, before that, where it is of another training."""
-        path = self.path(step)
-        name = os.path.join(path, _REST)
-        if os.path.exists(name):
-            rest: dict[str, Any] = decoded(torch.load(name, map_location="cpu", weights_only=True))
-        else:
-            with open(os.path.join(path, _OLD_REST)) as file:
-                rest = json.load(file)
+        path, rest = self.path(step), dict[str, Any]()
+
+        def read() -> None:
+            name = os.path.join(path, REST)
+            if os.path.exists(name):
+                rest.update(decoded(torch.load(name, map_location="cpu", weights_only=True)))
+            else:
+                with open(os.path.join(path, _OLD_REST)) as file:
+                    rest.update(json.load(file))
+        on_all(self._group, read)
         check(rest)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,12 +20,12 @@ from swell import _launcher, _native, _request, _staying
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._counted import counted
 from swell._lock import FolderLock
-from swell._plain import Unreadable
+from swell._plain import Unreadable, plain
 from swell._slots import NoRoom
 from swell._stream import Stream, is_stream
 from swell.checkpoint import readable
 from swell.data import ElasticSampler, has_length
-from swell.engine import batches, export, given, live, memory, named_schedules, paced, reduce, sources
+from swell.engine import batches, export, given, live, memory, named_schedules, paced, reduce, sources, sums
 from swell.engine import log as logs
 from swell.engine import optimizer as optimizers
 from swell.engine import schedule as schedules
@@ -62,7 +64,9 @@ class Engine:
     global_batch: samples of one optimizer step, over all workers and micro-batches.
     micro_batch: samples of one pass, where no plan was decided.
     plan: a Plan; text such as "pp2dp2" (stages, replicas, shards; without dp as many replicas as there are workers for) or a plan's JSON; or what makes
-        one of these of the number of workers. None: SWELL_PLAN; else data parallelism over all workers, and stages where those are more than the samples allow.
+        one of these of the number of workers. None: SWELL_PLAN; else initial_plan; else data parallelism over all workers, and stages where those are more than the
+        samples allow.
+    initial_plan: as plan, for the start of a job whose plan Swell decides: it is used where none was decided. Under --elastic=consistency=exact give all degrees, as "pp4dp1": DP and TP stay, those of a checkpoint too.
     scheduler: makes the learning rate's schedule from the optimizer; stepped once an optimizer step.
     max_grad_norm: of all gradients together; None: not clipped.
     dtype: of the parameters. autocast: dtype that passes compute in; None: that of the parameters.
@@ -71,7 +75,8 @@ class Engine:
     log: file for a line of JSON a step. peak_flops: of one accelerator, for the utilisation in it.
     description: of a model that transformers does not describe, see docs/engine.md.
     schedule: of passes: a name ("1f1b", "gpipe", "interleaved", "zero-bubble", "memory-minimised"), which each plan makes anew; a text, a file with one, or
-        passes by stage, see swell.engine.schedule. None: interleaved, which is 1F1B where stages have one chunk.
+        passes by stage, see swell.engine.schedule; or "search" for the one that Swell's planner finds for an exact live job, and tells with its plans, which
+        go before any other. None: interleaved, which is 1F1B where stages have one chunk.
     mtp_heads: so many further tokens are predicted from each, by a head each: a layer of the family over the hidden states before it and a later token's
         embedding, with the model's own embedding and output projection. mtp_weight: of the mean of their losses, which step()'s loss has in it.
     late_loss: step() returns a LateLoss, which waits for the device where it is first used, in place of a float that it waits for itself.
@@ -86,29 +91,34 @@ class Engine:
                  recompute: bool = False, seed: int = 0, directory: str | os.PathLike[str] | None = None, checkpoint_every: int = 0,
                  log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
                  description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | str | None = None, profile: bool = False,
-                 mtp_heads: int = 0, mtp_weight: float = 0.3, late_loss: bool = False) -> None:
+                 mtp_heads: int = 0, mtp_weight: float = 0.3, late_loss: bool = False, initial_plan: given.GivenPlan = None) -> None:
         given.check_arguments(optimizer=optimizer, scheduler=scheduler, max_grad_norm=max_grad_norm, directory=directory, dtypes={"dtype": dtype, "autocast": autocast}, numbers={
             "global_batch": (global_batch, 1), "micro_batch": (micro_batch, 1), "checkpoint_every": (checkpoint_every, 0), "mtp_heads": (mtp_heads, 0)})
         if not (isinstance(mtp_weight, (int, float)) and mtp_weight > 0):
             raise ValueError(f"mtp_weight={mtp_weight!r}; give a number above 0, such as 0.3")
-        given.check_plan(plan)
+        given.check_plans(plan, initial_plan)
+        if schedule == "search" and plan is not None:
+            raise ValueError(f"plan={plan!r} is for the whole run, and schedule=\"search\" takes plans that Swell decides; give initial_plan={plan!r}")
         here = _request.place()
         if _request.under_swellrun():
             _launcher.refuse_other_launchers()
         if log is not None and here.rank == 0:
             logs.check(log)
         self.steps = 0
+        self._total: int | None = None      # steps at the training's end, where batches() knows them
         self.device = _start(here.world)
         self._reads_late = self.device.type != "cpu"        # the norm and the number of tokens, so that the host does not wait for the device
         source = sources.read(model_or_config)
         self.config, self.seed, self.global_batch, self.dtype, self.autocast = source.config, seed, global_batch, dtype, autocast
         self._mtp_heads, self._mtp_weight, self._late_loss = mtp_heads, mtp_weight, late_loss
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
-        self._description, self._given, self._micro_batch, self._recompute = description, plan, micro_batch, recompute
-        self._factory, self._make_scheduler, self._directory = optimizer, scheduler, directory
-        self._schedule = _read(schedule)
+        self._description, self._given, self._initial, self._micro_batch, self._recompute = description, plan, initial_plan, micro_batch, recompute
+        self._factory, self._make_scheduler = optimizer, scheduler
+        self._directory = directory = None if directory is None else os.path.abspath(directory)     # wherever the script goes later
+        self._schedule = read_schedule(schedule)
         self._schedule_shape = None if isinstance(self._schedule, str) else schedules.shape_of(self._schedule)
         self._log_path, self._peak_flops = log, peak_flops
+        self._sizes_once_saved: Callable[[], list[int]] | None = None       # of an exact job whose sums new workers learn from a checkpoint alone
         standing = self._stand(here.rank, here.world)
         stays = _staying.other_groups(int(dist.is_initialized())) == 0
         session = _native.open_session(stays_if_none_is_new=stays) if _native.is_live() or profile else None
@@ -143,25 +153,65 @@ class Engine:
             self._agreement = Agreement(self._links.host)
             _request.listen()
 
-    def _stand(self, rank: int, world: int, decided: str | None = None) -> Standing:
+    def _stand(self, rank: int, world: int, decided: str | None = None, before: dict[str, Any] | None = None) -> Standing:
         """What this worker is under the plan of an epoch; swellrun is told for which numbers of workers there is one.
 
-        decided: that plan, where swellrun has one.
+        decided: that plan, where swellrun has one. before: what an exact job's sums are in this process.
         """
         skeleton = Skeleton(self.config, self._description, self.dtype, self._mtp_heads)
-        if _request.is_heard():
-            self._sizes = given.sizes(self._given, skeleton.layers, self.global_batch, self._micro_batch, _MAX_SIZES, self._fits,
-                                      mtp_heads=self._mtp_heads)
-            if _native.is_live():
-                _request.can_run_with(self._sizes)
         shape = skeleton.layers, self.global_batch, self._micro_batch, world
-        plan = Plan.given(*shape, decided) if self._given is None else given.plan_for(self._given, *shape)
+        plan, why = None, ""
+        if sums.is_exact():
+            plan, before, why = self._kept(shape, decided, before)
+        if _request.is_heard():
+            possible = partial(self._possible, skeleton.layers, plan, before)
+            self._sizes = [world] if why else possible()
+            self._sizes_once_saved = possible if why else None
+            if _native.is_live():
+                _request.can_run_with(self._sizes, why)
+        if plan is None:
+            plan = self._planned(shape, decided, None)
+        else:
+            sums.check(plan, before)
         skeleton.check(plan)
         plan.check(skeleton.layers, self.global_batch, world, self._mtp_heads)
         plan = plan.with_mtp(self._mtp_heads)
         self._order_of(plan)        # before anything is given up for this plan
         return Standing(skeleton, plan, rank, seed=self.seed, device=self.device, recompute=self._recompute,
                         timed=lambda size: self._regions.region("tp", None, size))
+
+    def _possible(self, layers: int, plan: Plan | None, before: dict[str, Any] | None) -> list[int]:
+        """The numbers of workers that there are plans for. plan: of an exact job, with its sums, or those before."""
+        if plan is None or self._given is not None:
+            kept = before if before is not None or plan is None else sums.of(plan)
+            return given.sizes(self._given, layers, self.global_batch, self._micro_batch, _MAX_SIZES, self._fits, mtp_heads=self._mtp_heads,
+                               keeps=lambda one: kept is None or sums.of(one) == kept)
+        return sums.sizes(plan, layers, _MAX_SIZES, self._fits)
+
+    def _kept(self, shape: tuple[int, int, int, int], decided: str | None, before: dict[str, Any] | None) -> tuple[Plan, dict[str, Any] | None, str]:
+        """An exact job's plan, the sums that it has to have, and why the job is lent nothing: empty where it is."""
+        here, saved = _request.place(), sums.saved(self._directory)
+        is_untold = saved is None and _native.is_live()     # to new workers, before they see the state
+        begun = sums.begun(self._given, self._initial, *shape[:3], here.basic_workers) if is_untold else None
+        if before is None:
+            has_any = here.epoch == 0 and self._given is None and bool(os.environ.get("SWELL_PLAN"))      # a plan decided for the first start
+            before = saved or (None if has_any else begun)
+        plan = self._planned(shape, decided, before)
+        return plan, before, sums.why_alone(plan, begun, self._directory) if is_untold else ""
+
+    def _planned(self, shape: tuple[int, int, int, int], decided: str | None, before: dict[str, Any] | None) -> Plan:
+        """The plan of the whole run, or that was decided; else the initial one, or one of the program's own, or where these have other sums than before, one that has them."""
+        if self._given is not None:
+            return given.plan_for(self._given, *shape)
+        text = os.environ.get("SWELL_PLAN") if decided is None else decided
+        try:
+            plan = Plan.given(*shape, text, None if self._initial is None else given.initial_for(
+                self._initial, *shape, first=decided is None and os.environ.get("SWELL_EPOCH", "0") == "0"))
+        except ValueError:
+            if text or before is None:
+                raise
+            return sums.plan_for(before, shape[0], shape[3])
+        return plan if text or before is None or sums.of(plan) == before else sums.plan_for(before, shape[0], shape[3])
 
     def _begin(self, standing: Standing, session: _native.Session | None, arena: Arena, source: sources.Source) -> None:
         """Begin an epoch, with all of its workers: groups, memory, and the state that the training has come to."""
@@ -182,8 +232,11 @@ class Engine:
         if session is not None and isinstance(arena, Ordinary):
             session.adopt()
         self.scheduler = given.scheduler_of(self._make_scheduler(self.optimizer)) if self._make_scheduler is not None else None
+        self._state.begin()
         if self._state.before is not None:
-            self._state.go_on(self.scheduler, global_batch=self.global_batch, seed=self.seed, mtp_heads=self._mtp_heads)
+            if sums.is_exact():
+                sums.check(self.plan, self._state.before.get("sums"))
+            self._state.go_on(self.scheduler, told=self._told(), global_batch=self.global_batch, seed=self.seed, mtp_heads=self._mtp_heads)
             self.steps, self._data = int(self._state.before["steps"]), self._state.before.get("data")
         self._log = _log(self._log_path if self.rank == 0 else None, self._peak_flops, self)
         self._whole: memory.WholeActivations | None = None      # being counted
@@ -217,7 +270,7 @@ class Engine:
         Losses and weights stay bitwise what they are. Raises ValueError, and keeps the schedule, where it is invalid or of another plan.
         """
         before = self._schedule, self.plan
-        self._schedule, self.plan = _read(schedule), replace(self.plan, schedule="")
+        self._schedule, self.plan = read_schedule(schedule), replace(self.plan, schedule="")
         try:
             self._order_of(self.plan)
         except ValueError:
@@ -269,6 +322,7 @@ class Engine:
             if self.steps:      # checkpoints that name no order are of the first one
                 sampler.load_state_dict({**(self._data or {"order": 1}), "samples": self.steps * self.global_batch})
             self._data = {name: value for name, value in sampler.state_dict().items() if name != "samples"}
+            self._total = None if epochs is None else epochs * sampler.steps_per_epoch
             for batch in batches.batches(dataset, self.plan, self.place, self.device, sampler=sampler, epochs=epochs):
                 yield batch
                 if share is not self._share:
@@ -315,6 +369,7 @@ class Engine:
         if self.scheduler is not None:
             self.scheduler.step()
         self.steps += 1
+        _request.made_step(self.steps, self._total)
         if self._stream is not None and isinstance(batch, batches.Batch):
             self._stream.advance()
             self._data = self._stream.state_dict()
@@ -361,7 +416,7 @@ class Engine:
             with memory.DevicePeak(self.device) as device_peak:
                 self._whole = watched
                 losses = self.backward(batch)
-            peak_bytes = device_peak.most
+            peak_bytes = device_peak.most + self._session.gpu_bytes
         samples, length = mine[0].shape
         activation = length * self.config.hidden_size * torch.empty(0, dtype=self.dtype).element_size()
         whole = watched.kept_bytes / (samples * len(watched.stage.layers) * activation) if watched is not None else 0.0
@@ -494,7 +549,7 @@ class Engine:
             world, decided = int(session.variable("WORLD_SIZE") or 1), session.variable("SWELL_PLAN") or ""
             if decided and Plan.parse(decided).world != world:
                 decided = ""        # this epoch's: the next one has none
-            standing = self._stand(int(session.variable("RANK") or 0), world, decided)
+            standing = self._stand(int(session.variable("RANK") or 0), world, decided, sums.of(self.plan))
             arena = live.NativeArena(session)
             arena.register(list(wanted(standing.share, standing.place, self._factory)), self.device)
             session.offer()
@@ -507,13 +562,20 @@ class Engine:
     def _stay(self, standing: Standing, session: _native.Session, arena: live.NativeArena) -> None:
         """Train on under the next epoch's plan, in this process."""
         self._next = None
+        self._free_gradients()
+        _staying.regroup(session, self.device)
+        before = self._session
+        self._begin(standing, session, arena, sources.read(self.config))
+        gc.collect()        # modules of the share before refer to themselves
+        if before is not None:
+            _staying.let_go(before, self.rank)
+        if self._agreement is not None:
+            self._agreement = Agreement(self._links.host)
+
+    def _free_gradients(self) -> None:
         self._state.gradients.clear()       # modules with hooks refer to themselves: what they hold is freed late
         for parameter in self._share.parameters.values():
             parameter.grad = None
-        _staying.regroup(session, self.device)
-        self._begin(standing, session, arena, sources.read(self.config))
-        if self._agreement is not None:
-            self._agreement = Agreement(self._links.host)
 
     def save(self) -> None:
         """Write a checkpoint of this step; nothing where no directory was given. Every worker calls it.
@@ -523,6 +585,9 @@ class Engine:
         if self._checkpoints is None:
             return
         self._checkpoints.save(self.steps, self._state.saved_here(), self._state.tensors, self._rest())
+        if self._sizes_once_saved is not None:
+            self._sizes, self._sizes_once_saved = self._sizes_once_saved(), None
+            self._offer_sizes()
 
     def _try_to_save(self, says: bool = True) -> str:
         """save(); returns why it failed, the same on all workers. says: once, until one succeeds."""
@@ -539,8 +604,12 @@ class Engine:
             self._offer_sizes()
         return ""
 
+    def _told(self) -> dict[str, Any]:
+        return {"max_grad_norm": plain(self.max_grad_norm), "autocast": str(self.autocast)}
+
     def _rest(self) -> dict[str, Any]:
-        return {**self._state.rest(self.scheduler, steps=self.steps, global_batch=self.global_batch, seed=self.seed, mtp_heads=self._mtp_heads), "data": self._data}
+        return {**self._state.rest(self.scheduler, self._told(), steps=self.steps, global_batch=self.global_batch, seed=self.seed, mtp_heads=self._mtp_heads), "data": self._data,
+                "sums": sums.of(self.plan)}
 
     # ---- leaving by a checkpoint
 
@@ -588,9 +657,14 @@ class Engine:
             export.save_pretrained(folder, self.config, self.dtype, skeleton, whole)
 
 
-def _read(schedule: schedules.Schedule | str | None) -> schedules.Schedule | str:
-    """A name stays what it is, since it fits every plan."""
+def read_schedule(schedule: schedules.Schedule | str | None) -> schedules.Schedule | str:
+    """A name stays what it is, since it fits every plan. "search": interleaved until a plan says the schedule that the planner found."""
     if schedule is None:
+        return "interleaved"
+    if schedule == "search":
+        if not (sums.is_exact() and _native.is_live()):
+            raise ValueError("schedule=\"search\" needs Swell's planner, which searches for jobs of swellrun with --elastic=mode=live,consistency=exact: submit so, or give "
+                             "the text that swell plan --schedule search --json prints")
         return "interleaved"
     if not isinstance(schedule, str):
         return schedule

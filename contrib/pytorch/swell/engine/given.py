@@ -13,7 +13,7 @@ import torch
 from swell._counted import counted
 from swell.engine.plan import Plan
 
-__all__ = ["GivenPlan", "check_arguments", "check_plan", "optimizer_of", "plan_for", "scheduler_of", "sizes"]
+__all__ = ["GivenPlan", "check_arguments", "check_plan", "check_plans", "initial_for", "optimizer_of", "plan_for", "scheduler_of", "sizes"]
 
 GivenPlan = Plan | str | Callable[[int], "Plan | str"] | None
 
@@ -26,24 +26,32 @@ def _said(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _degrees(text: str) -> dict[str, int]:
+def _degrees(text: str, argument: str = "plan") -> dict[str, int]:
     """Reads "pp2dp2". Raises ValueError."""
     plain = re.sub(r"[\s,x_-]", "", text.lower())
     found = [(name, int(number)) for name, number in re.findall(r"(pp|dp|tp)(\d+)", plain)] if _DEGREES.fullmatch(plain) else []
     if not found or len(dict(found)) != len(found):
-        raise ValueError(f"plan={_said(text)} is neither degrees nor JSON: {_FORMS}")
+        raise ValueError(f"{argument}={_said(text)} is neither degrees nor JSON: {_FORMS}")
     return dict(found)
 
 
-def check_plan(given: GivenPlan) -> None:
-    """Raises TypeError or ValueError where this is not a form of a plan."""
+def check_plan(given: GivenPlan, name: str = "plan") -> None:
+    """Raises TypeError or ValueError where this, given as the argument `name`, is not a form of a plan."""
     if isinstance(given, str):
         if given.lstrip().startswith("{"):
             Plan.parse(given)
         else:
-            _degrees(given)
+            _degrees(given, name)
     elif not (given is None or isinstance(given, Plan) or callable(given)):
-        raise TypeError(f"plan={_said(given)} is of type {type(given).__name__}: {_FORMS}")
+        raise TypeError(f"{name}={_said(given)} is of type {type(given).__name__}: {_FORMS}")
+
+
+def check_plans(given: GivenPlan, initial: GivenPlan) -> None:
+    """Raises TypeError or ValueError where one of Engine's plan and initial_plan is not a plan, or both are given."""
+    check_plan(given)
+    check_plan(initial, "initial_plan")
+    if given is not None and initial is not None:
+        raise ValueError(f"plan={_said(given)} and initial_plan={_said(initial)}: the first is for the whole run, the other until Swell decides; give one of them")
 
 
 def plan_for(given: Plan | str | Callable[[int], Plan | str], layers: int, global_batch: int, micro_batch: int, world: int) -> Plan:
@@ -71,10 +79,25 @@ def plan_for(given: Plan | str | Callable[[int], Plan | str], layers: int, globa
     return Plan.symmetric(layers, global_batch, micro_batch, pp=degrees["pp"], dp=degrees["dp"], tp=degrees["tp"])
 
 
+def initial_for(given: Plan | str | Callable[[int], Plan | str], layers: int, global_batch: int, micro_batch: int, world: int, *, first: bool) -> Plan | None:
+    """Returns the initial plan for so many workers. Later than at a job's first start, text with "dp" is for any multiple of its DP and TP, with more or fewer stages;
+    None where it is not for these workers. Raises ValueError at the first start."""
+    try:
+        return plan_for(given, layers, global_batch, micro_batch, world)
+    except ValueError:
+        if first:
+            raise
+    degrees = {"tp": 1, **_degrees(given)} if isinstance(given, str) and not given.lstrip().startswith("{") else {}
+    each = degrees.get("dp", 0) * degrees.get("tp", 1)
+    if not each or world % each or world // each > layers:
+        return None
+    return Plan.symmetric(layers, global_batch, micro_batch, pp=world // each, dp=degrees["dp"], tp=degrees["tp"])
+
+
 def sizes(given: GivenPlan, layers: int, global_batch: int, micro_batch: int, most: int, fits: Callable[[int, int, int], bool] = lambda *_: True, *,
-          mtp_heads: int = 0) -> list[int]:
+          mtp_heads: int = 0, keeps: Callable[[Plan], bool] = lambda _: True) -> list[int]:
     """Returns the numbers of workers, up to `most`, for which a program has a plan: the one that it always runs, what it makes of the number, or
-    Plan.own(). fits: whether the program's schedule is for so many stages, chunks and micro-batches."""
+    Plan.own(). fits: whether the program's schedule is for so many stages, chunks and micro-batches. keeps: whether a plan that is made of the number may be run."""
     if given is None:
         return Plan.own_sizes(layers, global_batch, micro_batch, most, fits)
     if isinstance(given, Plan):
@@ -88,7 +111,7 @@ def sizes(given: GivenPlan, layers: int, global_batch: int, micro_batch: int, mo
             made.check(layers, global_batch, world, mtp_heads)
         except (ValueError, LookupError):
             continue
-        if fits(made.pp, made.chunks, made.micro_batches):
+        if fits(made.pp, made.chunks, made.micro_batches) and keeps(made):
             found.append(world)
     return found
 

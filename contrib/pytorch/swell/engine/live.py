@@ -15,7 +15,7 @@ import torch.distributed as dist
 from swell import _staying
 from swell._agreement import adopt
 from swell._native import Action, Epoch, Kind, NativeError, Region, Session
-from swell._slots import NoRoom, gpu_of, no_room
+from swell._slots import NoRoom, give_room, gpu_of, no_room, wait_for_room
 from swell.engine.arena import Ordinary, Request
 from swell.engine.executor import Regions
 
@@ -29,35 +29,43 @@ _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer":
 
 
 class NativeArena:
-    """Memory of this worker's shim; for what is on a GPU torch's, which is copied where it is handed over. take() blocks until this epoch
-    begins: all that takes long comes before."""
+    """Memory of this worker's shim, on the host and on a GPU; where the GPU's cannot be handed over torch's, which is copied at a switch.
+    take() blocks until this epoch begins: all that takes long comes before."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.epoch = Epoch(0, 0, True)
         self._rest = torch.empty(0, dtype=torch.uint8)
         self._is_registered = False
-        self._on_gpu: dict[str, torch.Tensor] = {}
+        self._gpu: torch.device | None = None       # where there is state on one
+        self._peak = 0      # of torch's memory there
+        self._on_gpu: dict[str, torch.Tensor] = {}      # in torch's memory
 
     def register(self, requests: Sequence[Request], device: torch.device) -> None:
-        """Say what take() will want, before it. On a GPU its memory is taken by this."""
+        """Say what take() will want, before it. Where it is torch's memory of a GPU, that is taken by this."""
         gpu = gpu_of(device)
-        if gpu is not None:
-            there = [one for one in requests if not one.on_host]
-            try:
-                self._on_gpu = Ordinary().take(there, device)[0]
-            except torch.OutOfMemoryError as error:
-                raise no_room(device, sum(torch.Size(one.local).numel() * one.dtype.itemsize for one in there)) from error
+        there = [one for one in requests if gpu is not None and not one.on_host]
+        self._gpu = device if there else None
         for one in requests:
-            its = self._on_gpu.get(one.name)
-            self._session.register(one.name, one.dtype, one.shape, kind=_KINDS[one.kind], layer=one.layer, block=(one.begin, one.end),
-                                   address=its.data_ptr() if its is not None else None, device=gpu if its is not None else None)
+            block: dict[str, Any] = {"kind": _KINDS[one.kind], "layer": one.layer, "block": (one.begin, one.end)}
+            if gpu is None or one.on_host:
+                self._session.register(one.name, one.dtype, one.shape, **block)
+                continue
+            if not self._on_gpu:
+                if self._session.takes_gpu_memory(one.name, one.dtype, one.shape, device=gpu, **block):
+                    continue
+                try:
+                    self._on_gpu = Ordinary().take(there, device)[0]
+                except torch.OutOfMemoryError as error:
+                    raise no_room(device, sum(torch.Size(one.local).numel() * one.dtype.itemsize for one in there)) from error
+            self._session.register(one.name, one.dtype, one.shape, address=self._on_gpu[one.name].data_ptr(), device=gpu, **block)
         self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
         self._is_registered = True
 
     def take(self, requests: Sequence[Request], device: torch.device) -> tuple[dict[str, torch.Tensor], bool]:
         """See swell.engine.arena.Arena."""
-        if not self._is_registered:
+        trains = self._is_registered     # in this process
+        if not trains:
             try:
                 self.register(requests, device)
             except NoRoom as error:
@@ -65,8 +73,11 @@ class NativeArena:
                 raise
         self.epoch = adopt(self._session)
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
-        on_host = {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests if one.name not in self._on_gpu}
-        return {**self._on_gpu, **on_host}, self.epoch.fresh
+        if self._gpu is not None and not self.epoch.fresh and not trains:
+            wait_for_room(self._gpu, self.rest().get("peak", 0))    # gradients, and a first step
+        of_swell = {one.name: self._session.tensor(one.name, one.dtype, one.local, device=None if one.on_host else self._gpu)
+                    for one in requests if one.name not in self._on_gpu}
+        return {**self._on_gpu, **of_swell}, self.epoch.fresh
 
     def rest(self) -> dict[str, Any]:
         """What the epoch before gave to its last boundary()."""
@@ -76,16 +87,16 @@ class NativeArena:
 
     def boundary(self, step: int, rest: dict[str, Any]) -> Action:
         """A step is done and the state is whole. Blocks during a switch."""
+        if self._gpu is not None and self._session.make_room():
+            self._peak = give_room(self._gpu)       # the next program's memory comes beside this one's
         try:
-            text = pickle.dumps(rest)
+            text = pickle.dumps({**rest, "peak": self._peak})
         except Exception as error:      # each kind of object fails in its own way
             raise NativeError(errno.EINVAL, f"the scheduler's state cannot be pickled: {error}") from error
         if len(text) > _REST_BYTES - _LENGTH:
             raise NativeError(errno.EMSGSIZE, f"the scheduler's state takes {len(text)} bytes; at most {_REST_BYTES - _LENGTH} can be handed over")
         whole = len(text).to_bytes(_LENGTH, "little") + text
         self._rest[:len(whole)] = torch.frombuffer(bytearray(whole), dtype=torch.uint8)
-        if self._session.make_room() and self._on_gpu:
-            torch.cuda.empty_cache()    # the next program's state comes beside this one's
         return self._session.step(step)
 
 

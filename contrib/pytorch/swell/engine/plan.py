@@ -14,6 +14,7 @@ from swell._counted import counted
 
 __all__ = ["Group", "Part", "Place", "Plan", "Stage"]
 
+_MAX_GPUS = 1_000_000   # of a table
 MAX_CHUNKS = 1024       # of a stage, as in src/core/schedule
 
 
@@ -129,12 +130,50 @@ def _json(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _column(where: str, item: Mapping[str, Any], name: str) -> list[int]:
+    """Reads a column of a table: whole numbers, or pairs of one and how often it stands there."""
+    values: list[int] = []
+    for one in _list(where, item, name, "whole numbers"):
+        value, times = one if isinstance(one, (list, tuple)) and len(one) == 2 else (one, 1)
+        if type(value) is not int or type(times) is not int or value < 0 or not 0 < times <= _MAX_GPUS - len(values):
+            raise ValueError(f"{where} has {_json(one)} in \"{name}\"; give whole numbers, or [NUMBER, TIMES], at most {_MAX_GPUS} in all")
+        values += [value] * times
+    return values
+
+
+def _names(where: str, item: Mapping[str, Any], name: str) -> list[str]:
+    """Reads the names of a table. [N, TEXT, M] has the first N and the last M characters of the one before it."""
+    names: list[str] = []
+    for one in _list(where, item, name, "names"):
+        first, rest, last = one if isinstance(one, (list, tuple)) and len(one) == 3 else (0, one, 0)
+        before = names[-1] if names else ""
+        if type(first) is not int or type(last) is not int or not isinstance(rest, str) or first < 0 or last < 0 or first + last > len(before):
+            raise ValueError(f"{where} has {_json(one)} in \"{name}\"; give names, or [FIRST CHARACTERS OF THE LAST NAME, TEXT, LAST CHARACTERS OF IT]")
+        names.append(before[:first] + rest + before[len(before) - last:])
+    return names
+
+
+def _table(where: str, item: Mapping[str, Any], tp: int) -> Iterator[Group]:
+    """Yields the groups of a table: each column has a number for each group, "gpus" `tp` of them."""
+    names, types = _names(where, item, "names"), _names(where, item, "types")
+    nodes, kinds, samples, gpus = (_column(where, item, name) for name in ("node", "gpu_type", "local_batch", "gpus"))
+    if not len(nodes) == len(kinds) == len(samples) or len(gpus) != len(nodes) * tp or max(nodes) >= len(names) or max(kinds) >= len(types) \
+            or min(samples) < 1:
+        raise ValueError(f"{where} is a table of {counted(len(nodes), 'node')}, {len(kinds)} types, {len(samples)} batches and {len(gpus)} GPUs; "
+                         f"give as many of each, batches of at least 1, tp={tp} times as many GPUs, and indexes of the {counted(len(names), 'name')} and {counted(len(types), 'type')}")
+    for at, (node, kind, local_batch) in enumerate(zip(nodes, kinds, samples, strict=True)):
+        yield Group(names[node], types[kind], tuple(gpus[at * tp:(at + 1) * tp]), local_batch)
+
+
 def _groups(stage: int, number: int, item: Any, tp: int) -> Iterator[Group]:
     """Yields what an item of "groups" stands for: one group, or, with "nodes", equal groups in their order: on each node one for each `tp`
-    of its GPUs. Raises ValueError where tp does not divide these."""
+    of its GPUs, or, with "names", a table of groups. Raises ValueError where tp does not divide these."""
     where = f"stage {stage}, group {number}"
     if not isinstance(item, Mapping):
         raise ValueError(f'{where} is {_json(item)}; give {{"node": NAME, "gpu_type": TYPE, "gpus": [INDEX, ...], "local_batch": SAMPLES}}')
+    if "names" in item:
+        yield from _table(where, item, tp)
+        return
     gpus = tuple(_list(where, item, "gpus", "indexes of GPUs, such as [0, 1]"))
     if not all(type(gpu) is int and gpu >= 0 for gpu in gpus):
         raise ValueError(f"{where} has \"gpus\": {_json(gpus)}; give a list of indexes of GPUs, such as [0, 1]")
@@ -242,10 +281,12 @@ class Plan:
             for depth, degree in zip(_spread(layers, len(degrees)), degrees, strict=True)))
 
     @staticmethod
-    def given(layers: int, global_batch: int, micro_batch: int, world: int, decided: str | None = None) -> Plan:
-        """What was decided for this job, or SWELL_PLAN; where nothing was, own()."""
+    def given(layers: int, global_batch: int, micro_batch: int, world: int, decided: str | None = None, initial: Plan | None = None) -> Plan:
+        """What was decided for this job, or SWELL_PLAN; where nothing was, the initial plan, else own()."""
         text = os.environ.get("SWELL_PLAN") if decided is None else decided
-        return Plan.parse(text) if text else Plan.own(layers, global_batch, micro_batch, world)
+        if text:
+            return Plan.parse(text)
+        return initial if initial is not None else Plan.own(layers, global_batch, micro_batch, world)
 
     @staticmethod
     def own_sizes(layers: int, global_batch: int, micro_batch: int, most: int, fits: Callable[[int, int, int], bool]) -> list[int]:

@@ -55,7 +55,7 @@ class State:
         self.tensors, fresh = arena.take(self.requests, device)
         if checkpoints is not None:
             checkpoints.take_folder()
-        saved = checkpoints.newest() if checkpoints is not None and fresh else None
+        saved = checkpoints.newest_whole() if checkpoints is not None and fresh else None
         self.before: dict[str, Any] | None = None
         if not fresh and isinstance(arena, live.NativeArena):
             self.before = arena.rest()
@@ -75,6 +75,7 @@ class State:
         self.trained = {name: parameters[share.trained_as(name)] for name in share.own}
         self.gradients = list(gradients.values())
         self.optimizer = factory(list(self.trained.values()))
+        self._given: list[dict[str, Any]] | None = None     # the optimizer's options, as the script and its schedule give them
         for name, parameter in self.trained.items():
             self.optimizer.state[parameter].update({
                 entry.name: self.tensors[f"{name}#{entry.name}"].view(parameter.shape if entry.moment else ()) for entry in kept})
@@ -94,15 +95,19 @@ class State:
         return [one for one in self.requests if place.group == 0 and (place.shard == 0 or self._is_split(one))
                 and one.name.partition("#")[0] not in self._of_others]
 
-    def rest(self, scheduler: Any, **numbers: int) -> dict[str, Any]:
-        """What of the state is no tensor, the same on every worker."""
+    def rest(self, scheduler: Any, told: Mapping[str, Any], **numbers: int) -> dict[str, Any]:
+        """Returns the state beside its tensors, the same on every worker. told: values that a start may change, which is said then."""
         options = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
-        return {**numbers, "options": options, "kinds": self._kinds(scheduler), "scheduler": scheduler.state_dict() if scheduler is not None else None}
+        return {**numbers, "options": options, "given": self._given, "told": dict(told), "kinds": self._kinds(scheduler), "scheduler": scheduler.state_dict() if scheduler is not None else None}
 
     def _kinds(self, scheduler: Any) -> dict[str, str]:
         return _identity.kinds({"optimizer": self.optimizer, "scheduler": scheduler})
 
-    def go_on(self, scheduler: Any, *, mtp_heads: int, **numbers: int) -> None:
+    def begin(self) -> None:
+        """The schedule is made, and nothing is gone on with yet."""
+        self._given = _identity.options_of(self.optimizer.param_groups)
+
+    def go_on(self, scheduler: Any, *, told: Mapping[str, Any], mtp_heads: int, **numbers: int) -> None:
         """Give optimizer and scheduler what rest() said. Raises ValueError where mtp_heads or one of the numbers was another then."""
         rest: Mapping[str, Any] = self.before or {}
         _check_kinds(rest, {"scheduler": "", **self._kinds(scheduler)})
@@ -113,6 +118,8 @@ class State:
             if rest[name] != number:
                 raise ValueError(f"the training before had {name}={rest[name]}, here it is {number}: its samples would be lost or "
                                  "repeated; keep it, or begin with another directory")
+        if rest.get("given") is not None:
+            _identity.say_others({"told": rest["told"], "options": [rest["given"], _identity.options_of(rest["options"])]}, options=self._given or (), told=told)
         # Checkpoints named the rates alone once.
         before = rest["options"] if "options" in rest else [{} if rate is None else {"lr": rate} for rate in rest["rates"]]
         for group, options in zip(self.optimizer.param_groups, before, strict=True):

@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import IO, Any
 
 import torch
 from transformers.trainer_callback import ExportableState, TrainerControl
@@ -18,13 +18,16 @@ from transformers.trainer_utils import sort_checkpoints
 
 from swell import _plain, data
 from swell._generators import generators, restore_generators
+from swell.integrations._unsaved import BUFFERS, GIVEN
 
-__all__ = ["STATE", "Folder", "Moment", "Shares", "callback_states", "make_readable", "name_generators", "restore_callbacks"]
+__all__ = ["STATE", "Folder", "Moment", "Shares", "callback_states", "make_readable", "name_generators", "restore_callbacks", "unsaved_callbacks"]
 
 STATE = "trainer_state.json"
 _WHOLE = "swell.json"       # in a checkpoint folder: all workers have written their part
 _UNFINISHED = "swell.unfinished"        # in one that is being written
 _NAME = re.compile(r"checkpoint-(\d+)")
+# Each start reads these; others are removed and made smaller by callbacks that come after Swell's, and by users.
+_READ = re.compile(rf"optimizer\.(pt|bin)|optimizer_\d+/(\.metadata|__\d+_\d+\.distcp)|scheduler\.pt|{re.escape(STATE)}|{re.escape(BUFFERS)}|{re.escape(GIVEN)}")
 
 
 class Folder:
@@ -41,16 +44,52 @@ class Folder:
         return os.path.join(self.path, f"checkpoint-{step}")
 
     def about(self, path: str) -> dict[str, Any] | None:
-        """Returns what was said of a checkpoint when it was whole; None where it is not."""
+        """Returns what was said of a checkpoint when it was whole; None where it is not, nothing where that is damaged."""
         try:
             with open(os.path.join(path, _WHOLE)) as file:
                 said: dict[str, Any] = json.load(file)
                 return said
         except FileNotFoundError:
             return None
+        except ValueError:
+            return {}
+
+    def damage(self, path: str) -> str:
+        """Returns which file that a start reads is gone or cut off since a checkpoint was whole; empty: none, or it never was whole."""
+        about = self.about(path)
+        if about == {}:
+            return f"{_WHOLE} cannot be read"
+        for name, size in ((about or {}).get("files") or {}).items():
+            if not _READ.fullmatch(name):       # of a version that had marked all of them
+                continue
+            try:
+                with open(os.path.join(path, name), "rb") as file:      # open() makes NFS ask the server
+                    found = os.fstat(file.fileno()).st_size
+                    if found < size and not (name == STATE and _is_json(file)):     # a callback may have written it anew
+                        return f"{name} has {found} of {size} bytes"
+            except FileNotFoundError:
+                return f"{name} is gone"
+        return ""
+
+    def check(self, newest: str | None, other: str | None = None) -> None:
+        """Says which checkpoints newer than the newest whole one are damaged. Raises ValueError where there is no whole one.
+
+        other: the path of a checkpoint that the script has named, which a start takes then.
+        """
+        first = int(os.path.basename(newest).partition("-")[2]) if newest else -1
+        damaged = [(step, why) for step in sorted(self._steps(), reverse=True) if step > first and (why := self.damage(self.of_step(step)))]
+        if damaged and newest is None and other is None:
+            all_of_them = ", ".join(f"the checkpoint {self.of_step(step)} is damaged ({why})" for step, why in damaged)
+            raise ValueError(f"{all_of_them}, and there is no whole one before it: move {'them' if len(damaged) > 1 else 'it'} away to begin anew, or give another output_dir")
+        takes = "the one before it" if newest is not None else other
+        for step, why in damaged:
+            print(f"swell: the checkpoint {self.of_step(step)} is damaged ({why}): this start takes {takes}", file=sys.stderr, flush=True)
 
     def _steps(self) -> list[int]:
-        names = os.listdir(self.path) if os.path.isdir(self.path) else []
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return []
         return [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
 
     def newest(self, accepts: Callable[[dict[str, Any]], bool] = lambda about: True) -> str | None:
@@ -62,7 +101,7 @@ class Folder:
         for step in self._steps():
             path = self.of_step(step)
             about = self.about(path)
-            if os.path.exists(os.path.join(path, STATE)) and accepts(about or {}) and not os.path.exists(os.path.join(path, _UNFINISHED)):
+            if os.path.exists(os.path.join(path, STATE)) and accepts(about or {}) and not os.path.exists(os.path.join(path, _UNFINISHED)) and not self.damage(path):
                 if about is not None or any(name.startswith("optimizer") for name in os.listdir(path)):
                     found.append((about is not None, step, path))
         return max(found)[2] if found else None
@@ -91,7 +130,10 @@ class Folder:
 
     def mark(self, step: int, about: dict[str, Any]) -> None:
         """The checkpoint of a step is whole; about: said of it."""
-        path = os.path.join(self.of_step(step), _WHOLE)
+        folder = self.of_step(step)
+        path = os.path.join(folder, _WHOLE)
+        files = [os.path.relpath(os.path.join(where, name), folder) for where, _, names in os.walk(folder) for name in names]
+        about = {"files": {name: os.path.getsize(os.path.join(folder, name)) for name in files if _READ.fullmatch(name)}, **about}
         with open(path + ".new", "w") as file:
             json.dump(about, file)
         os.replace(file.name, path)
@@ -124,6 +166,14 @@ class Folder:
             shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
 
 
+def _is_json(file: IO[bytes]) -> bool:
+    try:
+        json.load(file)
+    except ValueError:
+        return False
+    return True
+
+
 # ---- callbacks with a state
 
 
@@ -138,6 +188,11 @@ def _stateful(handler: Any) -> Iterator[tuple[str, list[Any]]]:
 
 def callback_states(handler: Any) -> dict[str, list[dict[str, Any]]]:
     return {name: [callback.state() for callback in callbacks] for name, callbacks in _stateful(handler)}
+
+
+def unsaved_callbacks(handler: Any) -> list[Any]:
+    """The callbacks of the script's whose state no checkpoint has."""
+    return [callback for callback in handler.callbacks if not isinstance(callback, ExportableState) and not type(callback).__module__.startswith(("transformers.", "swell."))]
 
 
 def restore_callbacks(handler: Any, states: dict[str, Any]) -> None:

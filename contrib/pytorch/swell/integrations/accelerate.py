@@ -172,6 +172,9 @@ class AccelerateElastic(Elastic):
         is_prepared = any(getattr(each, "_orig_mod", each) is self._wrapped for each in self.accelerator._models)
         return "" if is_prepared else "give AccelerateElastic the model that accelerator.prepare() returns"
 
+    def _told(self) -> dict[str, Any]:
+        return {**super()._told(), "mixed_precision": self.accelerator.mixed_precision}
+
     def _has_static_graph(self) -> bool:
         return super()._has_static_graph() or bool(getattr(self.accelerator.ddp_handler, "static_graph", False))
 

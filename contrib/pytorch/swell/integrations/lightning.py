@@ -31,10 +31,13 @@ from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
 from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream
-from swell.checkpoint import on_all, together, why_unsaved
-from swell._generators import generators, restore_generators
+from swell._written import check_written, is_cut_off
+from swell.checkpoint import on_all, set_aside, together, why_unsaved
+from swell._drawn import DrawnLoader
+from swell._generators import generators, of_rank, restore_generators
 from swell.integrations import _metrics
 from swell.integrations._leaving import Departure
+from swell.integrations._unsaved import why_averages_are_lost
 
 __all__ = ["LightningElastic"]
 
@@ -62,7 +65,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, every: int = 1000, keep: int = 2) -> None:
-        self.directory, self.every, self.keep = os.fspath(directory), every, keep
+        self.directory, self.every, self.keep = os.path.abspath(directory), every, keep
         self._departure = Departure()
         self._sampler: _StepSampler | Stream | None = None
         self._loaded: dict[str, Any] = {}       # what a checkpoint, or the workers before, say of this callback
@@ -73,12 +76,14 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._metrics: dict[str, Any] | None = None         # of the training then
         self._logs_epochs = False
         self._made: dict[str, str] = {}     # kinds of what the script has made; callbacks may put another schedule in its place
+        self._told: dict[str, Any] = {}     # what a start may change
         self._generators: dict[str, Any] | None = None      # those to go on with
         self._is_handed_over = False
         self._last_step = -1        # of max_steps
         _keep_rows()
         _watch_saves(self)
         self._is_due = False        # a validation that workers were asked to leave in is to be made
+        self._has_stopped = False       # a callback has ended training before its last step
 
     # ---- what a script asks
 
@@ -98,9 +103,23 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         return run_name() or "run"
 
     def newest(self) -> str | None:
-        """Path of the newest checkpoint, for fit(ckpt_path=...); None where there is none."""
-        steps = self._steps()
-        return self._path(steps[0]) if steps else None
+        """Path of the newest whole checkpoint, for fit(ckpt_path=...); None where there is none. Raises ValueError where all are damaged."""
+        damaged: list[str] = []
+        for path in self.paths():
+            try:
+                if not _is_damaged(path):
+                    break
+                damaged.append(path)
+            except FileNotFoundError:   # as where rank 0 has set it aside by now
+                pass
+        else:
+            if damaged:
+                all_of_them = ", ".join(f"the checkpoint {each} is damaged: it has no end" for each in damaged)
+                raise ValueError(f"{all_of_them}, and there is no whole one before it; move {'them' if len(damaged) > 1 else 'it'} away to begin anew, or give another directory")
+            return None
+        for each in damaged if _request.place().rank == 0 else ():
+            print(f"swell: the checkpoint {each} is damaged: it has no end; this start takes the one before it", file=sys.stderr, flush=True)
+        return path
 
     def loader(self, dataset: Any, global_batch: int, *, shuffle: bool = True, seed: int = 0, drop_last: bool = True,
                **loader: Any) -> Any:
@@ -125,11 +144,12 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                 print(f"swell: the last batch of an epoch has {len(dataset) % global_batch} of {global_batch} samples, which do not divide over every "
                       "number of workers: it is left out", file=sys.stderr, flush=True)
             drop_last = True
-        before = self._sampler.state_dict() if self._sampler is not None else self._loaded.get("data")
+        # A loader that is made again may be over other samples, which only a start says.
+        before = {**self._sampler.state_dict(), "content": ""} if self._sampler is not None else self._loaded.get("data")
         self._sampler = _StepSampler(dataset, global_batch, shuffle=shuffle, seed=seed, drop_last=drop_last)
         if before:
             self._sampler.load_state_dict(before)
-        return torch.utils.data.DataLoader(dataset, batch_sampler=self._sampler, **loader)
+        return DrawnLoader(dataset, batch_sampler=self._sampler, **loader)
 
     def _stream_loader(self, dataset: Any, global_batch: int, loader: dict[str, Any]) -> _StreamLoader:
         here = _request.place()
@@ -173,6 +193,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._departure.trained = _identity.Trained(pl_module, trainer.optimizers)
         self._departure.averaged = average_what_is_trained(trainer.strategy.model)
         self._made = _kinds(trainer)
+        # Callbacks may change how many batches are accumulated.
+        self._told = {name: plain(value) for name, value in (("gradient_clip_val", trainer.gradient_clip_val), ("gradient_clip_algorithm", getattr(trainer.gradient_clip_algorithm, "value", None)),
+                                                             ("accumulate_grad_batches", trainer.accumulate_grad_batches), ("precision", trainer.precision))}
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
@@ -184,11 +207,15 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             pass        # torch's own optimizers load what is theirs, frozen or not
         taken = self._take_over(trainer, pl_module)
         self._departure.lock(self.directory)
+        if taken is None:
+            self._compare_steps()
         say_what_depends(pl_module)
         if self._sampler is not None and fails_on_one_sample(pl_module):
             batch = self._sampler.global_batch
             self._departure.narrow(lambda workers: batch // workers >= 2)
         self._remove_unfinished(trainer)
+        if trainer.is_global_zero:
+            self._set_damaged_aside()
         self._departure.before_leaving = lambda: _let_go(trainer)
         self._departure.has_parts = lambda: self._has_logged(trainer, pl_module)
         run = trainer.fit_loop.run
@@ -216,6 +243,13 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """The fit loop, also where nothing is left of it but a validation."""
         if not any(isinstance(each, _Begins) for each in trainer.callbacks):
             trainer.callbacks.insert(0, _Begins(self))
+        identity = self._loaded.get("identity") or {}
+        if self._loaded.pop("stopped", False) and identity.get("run") == run_name():       # Lightning itself would train to the next time that a callback ends it
+            if trainer.is_global_zero:
+                print(f"swell: {_identity.continues(identity, trainer.global_step, self._path(trainer.global_step))}: a callback has ended training there, nothing is left to train; "
+                      "for more, give another directory", file=sys.stderr, flush=True)
+            self._departure.end()
+            return
         loop = trainer.fit_loop.epoch_loop
         self._last_step, steps = loop.max_steps, loop.global_step
         if self._is_due and 0 <= loop.max_steps <= steps:
@@ -251,6 +285,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             raise RuntimeError("LightningElastic needs its own loader: trainer.fit(module, elastic.loader(dataset, global_batch=...)), or a "
                                "LightningDataModule whose train_dataloader() returns elastic.loader(...)")
         self._check_loaders(trainer)
+        self._has_stopped = False       # by a fit() before
         self._departure.loaded()
         identity = self._loaded.get("identity")
         _identity.check_same(identity, **self._numbers(trainer))
@@ -267,6 +302,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             self._go_on(trainer)
         if why := _identity.why_not_the_models(pl_module, trainer.optimizers):
             self._departure.bar(why)
+        unsaved = [each for each in trainer.callbacks if not any(is_overridden(name, each, parent=pl.Callback) for name in ("state_dict", "on_save_checkpoint"))]
+        if why := why_averages_are_lost(unsaved, pl_module, (), "return its state in the callback's state_dict(), or use Lightning's WeightAveraging"):
+            self._departure.bar(why)
         try:
             check_readable({"the schedule": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
                             "the optimizer": [{name: value for name, value in group.items() if name != "params"}
@@ -281,8 +319,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         loaders = trainer.fit_loop._combined_loader.flattened
         if len(loaders) == 1 and self._sampler in (getattr(loaders[0], "batch_sampler", None), getattr(loaders[0], "_stream", None)):
             return
-        raise RuntimeError(f"the training reads from {len(loaders)} loaders, {', '.join(type(each).__name__ for each in loaders)}; LightningElastic shares out the "
-                           "samples of one: give fit() the last one that elastic.loader() has returned, over a dataset that gives what a step needs")
+        raise RuntimeError(f"the training reads from {len(loaders)} loaders; LightningElastic shares out the samples of one: give fit() the last one that elastic.loader() "
+                           "has returned, over a dataset that gives what a step needs")
 
     def _go_on_in_the_epoch(self, trainer: Any, pl_module: Any) -> None:
         """Within an epoch: what was logged of it so far, and what callbacks have set as it began, which Lightning does not call then."""
@@ -326,26 +364,25 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """What every start of this run has alike."""
         assert self._sampler is not None and self._departure.trained is not None
         where = self._sampler.numbers() if isinstance(self._sampler, Stream) else {**self._sampler.state_dict(), "stream": False}
-        return {"data": where, "trained": self._departure.trained, "kinds": self._made}
+        return {"data": where, "trained": self._departure.trained, "kinds": self._made, "told": self._told}
 
     def state_dict(self) -> dict[str, Any]:
         if self._sampler is None:
             return {}
-        return {**self._sampler.state_dict(), "validation_due": self._validates is not None}
+        return {**self._sampler.state_dict(), "validation_due": self._validates is not None, "stopped": self._has_stopped}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """What a checkpoint, or the workers before, say: the loader may be made later."""
         if not state_dict:
             return
-        names = ("validation_due", "generators", "identity", "metrics")
+        names = ("validation_due", "generators", "identity", "metrics", "stopped")
         self._loaded = {**{name: state_dict[name] for name in names if name in state_dict},
                         "data": {name: value for name, value in state_dict.items() if name not in names}}
         self._is_due = bool(state_dict.get("validation_due"))
         if self._sampler is not None:
             self._sampler.load_state_dict(self._loaded["data"])
         if state_dict.get("generators"):
-            rank, each = _request.place().rank, state_dict["generators"]
-            self._generators = each[rank] if rank < len(each) else None
+            self._generators = of_rank(state_dict["generators"], _request.place().rank)
 
     def _restore_generators(self) -> None:
         found, self._generators = self._generators, None
@@ -357,13 +394,20 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._sampler.advance()
         self._accumulating = trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
 
+    def _total(self, trainer: Any) -> int | None:
+        """Steps at the training's end; None: not known."""
+        ends = [trainer.max_steps] if trainer.max_steps > 0 else []
+        if isinstance(self._sampler, _StepSampler) and (trainer.max_epochs or -1) > 0:
+            ends.append(trainer.max_epochs * -(-min(len(self._sampler), trainer.num_training_batches) // trainer.accumulate_grad_batches))
+        return min(ends, default=None)
+
     def _batch_begins(self, trainer: Any) -> None:
         """Before any callback knows of it: whoever trains on from here has them begin the batch."""
         self._restore_generators()
         # Here and not at a batch's end: by now it counts as done, and has been logged.
         if self._accumulating:
             return
-        _request.made_step(trainer.global_step)
+        _request.made_step(trainer.global_step, self._total(trainer))
         self._passes_boundary(trainer)
         leave = self._departure.agreed()
         if leave:
@@ -412,6 +456,10 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             del loop._should_check_val_fx
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        loop = trainer.fit_loop
+        limits = ((trainer.global_step, trainer.max_steps), (loop.epoch_progress.current.processed, trainer.max_epochs))
+        if trainer.should_stop and not any(limit is not None and 0 <= limit <= at for at, limit in limits):
+            self._has_stopped, self._saved = True, -1       # a checkpoint of this step may say otherwise
         self._try_to_save(trainer)      # who is asked to leave after training must find it
         self._departure.end()
 
@@ -434,6 +482,23 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             for name in os.listdir(self.directory) if trainer.is_global_zero else ():
                 if _NAME.fullmatch(name.removesuffix(_UNFINISHED)) and name.endswith(_UNFINISHED):
                     trainer.strategy.remove_checkpoint(os.path.join(self.directory, name))
+
+    def _set_damaged_aside(self) -> None:
+        """Damaged checkpoints would count among those that are kept, in the place of whole ones. REQUIRES: the lock."""
+        for path in self.paths():
+            try:
+                if _is_damaged(path):
+                    print(f"swell: the damaged checkpoint {path} stands in {set_aside(path)} now", file=sys.stderr, flush=True)
+            except OSError as error:
+                print(f"swell: the checkpoint {path} cannot be looked at: {error.strerror or error}", file=sys.stderr, flush=True)
+
+    def _compare_steps(self) -> None:
+        """Raises where workers have loaded different checkpoints: each has looked for the newest itself."""
+        steps = gather((self._loaded.get("identity") or {}).get("step"), self._departure.group)
+        for rank, step in enumerate(steps):
+            if step != steps[0]:
+                raise RuntimeError(f"rank {rank} has loaded the checkpoint of step {step}, rank 0 that of {steps[0]}: nodes see different files in {self.directory}; "
+                                   "give a directory that all of them see, and the same ckpt_path to all")
 
     def _try_to_save(self, trainer: Any, says: bool = True) -> str:
         """_save(); returns why it failed, the same on all workers; empty: it did not. says: once, until one succeeds."""
@@ -464,6 +529,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         on_each(group, lambda: checkpoint.update(trainer._checkpoint_connector.dump_checkpoint(False)))
         checkpoint["callbacks"][self.state_key].update({"generators": [one for one, _ in each], "metrics": _metrics.joined([one for _, one in each]), "identity": _identity.record(step, **self._numbers(trainer))})
         on_each(group, lambda: self._write(trainer, checkpoint, path + _UNFINISHED))
+        on_all(group, (lambda: check_written(path + _UNFINISHED)) if trainer.is_global_zero else None)
         on_all(group, (lambda: self._finish(trainer, path)) if trainer.is_global_zero else None)
 
     def _finish(self, trainer: Any, path: str) -> None:
@@ -491,6 +557,11 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             except Exception:
                 check_readable({f"the checkpoint[{name!r}]": value for name, value in checkpoint.items()})
                 raise
+
+
+def _is_damaged(path: str) -> bool:
+    """Whether a checkpoint was cut off; a strategy that shards writes a folder, which is not looked at. Raises OSError where nobody can say."""
+    return not os.path.isdir(path) and is_cut_off(path)
 
 
 def _why_not_live(trainer: Any, pl_module: Any) -> str:

@@ -19,11 +19,14 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from swell import _identity, _native, _request, data
 from swell._agreement import Agreement, cpu_group, leave_with_checkpoint
+from swell._content import is_stored
 from swell._counted import counted
+from swell._drawn import DrawnSamples, Numbered
 from swell._lock import FolderLock
-from swell._plain import Unreadable, decoded
+from swell._plain import Unreadable, decoded, plain
 from swell._room import make_room
-from swell.checkpoint import lock_together, on_all, together, why_unsaved, write_rest
+from swell._written import check_written
+from swell.checkpoint import lock_together, newest_whole, on_all, together, why_unsaved, write_rest
 from swell.engine.plan import Group, Plan, Stage
 
 __all__ = ["Degrees", "MegatronElastic"]
@@ -31,6 +34,7 @@ __all__ = ["Degrees", "MegatronElastic"]
 _NAME = re.compile(r"step-(\d{9})")
 _UNFINISHED = ".new"
 _REST = "swell.pt"      # in a checkpoint folder, beside Megatron-Core's own files
+_OWN = ("common.pt", "metadata.json")      # those, beside what torch.distributed.checkpoint writes
 # The one format of the distributed optimizer that any plan reads.
 _METADATA = {"distrib_optim_sharding_type": "fully_reshardable", "chained_optim_avoid_prefix": True}
 _COMPARED = ("num_layers", "hidden_size", "num_attention_heads", "params_dtype")
@@ -175,7 +179,7 @@ class MegatronElastic:
     def __init__(self, chunks: Sequence[torch.nn.Module], optimizer: Any, *, degrees: Degrees, directory: str | os.PathLike[str], global_batch: int,
                  micro_batch: int, scheduler: Any = None, checkpoint_every: int = 1000, keep: int = 2, seed: int = 0) -> None:
         self.chunks, self.optimizer, self.scheduler = list(chunks), optimizer, scheduler
-        self.degrees, self.folder = degrees, os.fspath(directory)
+        self.degrees, self.folder = degrees, os.path.abspath(directory)
         self.global_batch, self.micro_batch = global_batch, degrees.micro_batch or micro_batch
         self.checkpoint_every, self.keep, self.seed, self._own_micro_batch = checkpoint_every, keep, seed, micro_batch
         self.steps = 0      # done since training began
@@ -240,18 +244,20 @@ class MegatronElastic:
             sampler.load_state_dict(self._data)
         self._data = sampler.state_dict()
 
-        def read(indices: list[list[int]]) -> Iterator[Any]:
+        drawn = None if is_stored(dataset) else DrawnSamples(dataset, self.seed)
+
+        def read(indices: list[list[Numbered]]) -> Iterator[Any]:
             for each in indices:
-                yield collate([dataset[index] for index in each])
+                yield collate([dataset[int(index)] for index in each] if drawn is None else drawn.read(each))
         while self.steps < steps:
             self.poll()
-            indices = [each for _, each in sampler.passes(sampler.samples)]
+            indices = [Numbered.all_of(each, sampler.samples + piece.begin) for piece, each in sampler.passes(sampler.samples)]
             iterators, one = [read(indices) for _ in self.chunks], self.degrees.vpp == 1
             yield {"model": self.chunks[0] if one else self.chunks, "data_iterator": iterators[0] if one else iterators,
                    "num_microbatches": len(indices), "micro_batch_size": self.micro_batch}
             sampler.advance()
             self.steps, self._data = self.steps + 1, sampler.state_dict()
-            _request.made_step(self.steps)
+            _request.made_step(self.steps, steps)
             if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
                 self._say(self._save())
         if self.steps:
@@ -275,8 +281,9 @@ class MegatronElastic:
 
     def _alike(self) -> dict[str, Any]:
         """What a start must have alike with the run that wrote a checkpoint."""
-        config = get_model_config(self.chunks[0])
-        return {"global_batch": self.global_batch, "use_distributed_optimizer": self._is_distributed(),
+        config, its = get_model_config(self.chunks[0]), getattr(self.optimizer, "config", None)
+        told = {name: plain(getattr(its, name)) for name in ("clip_grad", "weight_decay", "adam_beta1", "adam_beta2", "sgd_momentum", "bf16", "fp16") if hasattr(its, name)}
+        return {"told": told, "global_batch": self.global_batch, "use_distributed_optimizer": self._is_distributed(),
                 **{name: str(getattr(config, name, None)) for name in _COMPARED}}
 
     def _state(self, is_loading: bool) -> dict[str, Any]:
@@ -302,7 +309,7 @@ class MegatronElastic:
         found: list[int | None] = [None]
 
         def look() -> None:
-            found[0] = next(iter(self._complete()), None)
+            found[0] = newest_whole(self.folder, self._complete(), _REST, also=_OWN)
             for name in os.listdir(self.folder):
                 if name.endswith(_UNFINISHED):      # of workers that were killed as they wrote
                     shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
@@ -345,6 +352,7 @@ class MegatronElastic:
             write_rest(os.path.join(new, _REST), rest)
 
         def end() -> None:
+            check_written(new)
             os.rename(new, path)
             for step in self._complete()[self.keep:]:
                 shutil.rmtree(self._path(step), ignore_errors=True)

@@ -8,7 +8,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,14 +20,17 @@ from transformers.trainer_utils import SaveStrategy
 
 from swell import _identity, _native, _request, data
 from swell._averaged import average_what_is_trained
+from swell._drawn import DrawnLoader
 from swell._lock import run_name
+from swell._plain import plain
 from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream, packed, unpacked
+from swell._written import check_written
 from swell.checkpoint import on_all, together, why_unsaved
 from swell.integrations._leaving import Departure
 from swell.integrations._loss import Scale
-from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks
-from swell.integrations._unsaved import counts, frozen_weights, go_on_counting, load_buffers, save_buffers
+from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks, unsaved_callbacks
+from swell.integrations._unsaved import counts, frozen_weights, go_on_counting, load_buffers, load_given, save_buffers, save_given, why_averages_are_lost
 
 __all__ = ["SwellCallback"]
 
@@ -81,10 +85,12 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     evaluation that was due is made before the first step after that, of the weights that it was due for.
     """
 
-    def __init__(self, trainer: Any, global_batch: int, micro_batch: int) -> None:
+    def __init__(self, trainer: Any, global_batch: int, micro_batch: int, state: Mapping[str, Any] | None = None) -> None:
         self.trainer, self._micro_batch = trainer, micro_batch      # samples of a pass at most, as the script says
         self.global_batch = global_batch    # samples of one optimizer step, over all workers
         self.folder = Folder(trainer.args.output_dir)
+        self._given = dict(state or {})     # to save and load, by name
+        self._steps_seen = 0        # by this process
         self._stream = self._streamed()
         self._departure = Departure()
         needs_two = fails_on_one_sample(trainer.model, trains=True)
@@ -107,20 +113,22 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._frozen: str | None = None     # a digest of what checkpoints leave to the script
 
     @classmethod
-    def attach(cls, trainer: Any, *, global_batch: int | None = None) -> SwellCallback:
+    def attach(cls, trainer: Any, *, global_batch: int | None = None, state: Mapping[str, Any] | None = None) -> SwellCallback:
         """Make a Trainer elastic, before its train().
 
-        global_batch: samples of one optimizer step over all workers, in place of the script's own. Raises where a resized run would
+        global_batch: samples of one optimizer step over all workers, in place of the script's own. state: other things to save and load, by
+        name, the same on all workers, such as an average of the weights that a callback keeps. Raises where a resized run would
         not be the same: nothing has been lent yet.
         """
         args = trainer.args
         micro = args.per_device_train_batch_size
         batch = global_batch or micro * args.gradient_accumulation_steps * min(_request.place().basic_workers, args.world_size)
         _refuse(trainer, batch)
+        args.output_dir = os.path.abspath(args.output_dir)      # wherever the script goes later: each start looks there
         share, accumulation = batch // args.world_size, _passes(batch // args.world_size, micro)
         args.per_device_train_batch_size, args.gradient_accumulation_steps = share // accumulation, accumulation
         trainer._train_batch_size = args.train_batch_size
-        made = cls(trainer, batch, micro)
+        made = cls(trainer, batch, micro, state)
         trainer.add_callback(made)
         trainer.callback_handler.callbacks.insert(0, _Begins(made))
         loader = trainer.get_train_dataloader
@@ -157,9 +165,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if self._path is not None:
             sampler.order_version = _order_of(self._resumed)
         self._sampler = self._shares.sampler = sampler
-        return _Loader(made.dataset, batch_sampler=sampler, collate_fn=made.collate_fn, num_workers=made.num_workers,
-                       pin_memory=made.pin_memory, prefetch_factor=made.prefetch_factor,
-                       persistent_workers=made.persistent_workers)
+        return _Loader(made.dataset, batch_sampler=sampler, collate_fn=made.collate_fn, num_workers=made.num_workers, worker_init_fn=made.worker_init_fn,
+                       pin_memory=made.pin_memory, prefetch_factor=made.prefetch_factor, persistent_workers=made.persistent_workers)
 
     def _streamed(self) -> Stream | None:
         """Shares out a dataset that is read in an order of its own; None for another. Raises where a start could not go on in it."""
@@ -201,9 +208,19 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         resume = resume_from_checkpoint
         if self._live is None:
             self._departure.lock(self.folder.path)
-        path = self._newest_of_this_run() if resume is False else self.newest()
-        path = path or (resume if isinstance(resume, str) else None)
-        chosen: list[Any] = [path, (self.folder.about(path) or {}) if path is not None else {}]
+        named, checks = resume if isinstance(resume, str) else None, self._live is None or _request.place().epoch == 0
+        chosen: list[Any] = [None, {}]
+
+        def choose() -> None:
+            path = self._newest_of_this_run() if resume is False else self.newest()
+            if resume is not False and checks:
+                self.folder.check(path, named)
+            path = path or named
+            chosen[:] = [path, (self.folder.about(path) or {}) if path is not None else {}]
+        if checks:
+            on_all(self._departure.group, choose if _request.place().rank == 0 else None)
+        else:
+            choose()
         if dist.is_initialized() and dist.get_world_size() > 1:
             dist.broadcast_object_list(chosen, src=0)       # rank 0's word: file systems may show a folder late
         self._path, self._resumed = chosen
@@ -242,11 +259,20 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             go_on_counting(self.trainer, before.get("counts") or {})
             if self._path is not None:
                 load_buffers(self.trainer.model, self._path)
+                load_given(self._given, self._path)
         if self._path is not None and state.is_world_process_zero:
             said = _identity.continues(before.get("identity"), state.global_step, self._path)
             print(f"swell: {said}{self._why_over(state)}", file=sys.stderr, flush=True)
         if self._is_over and "evaluation" in self._due:
             self._evaluate_what_was_due()
+
+        self._look_at_callbacks()
+
+    def _look_at_callbacks(self) -> None:
+        """Be lent nothing where a callback keeps what each start would make anew."""
+        if why := why_averages_are_lost(unsaved_callbacks(self.trainer.callback_handler), self.trainer.model, self._given.values(),
+                                        "give attach() what keeps them, as state={\"average\": average}"):
+            self._departure.bar(why)
 
     def _why_over(self, state: Any) -> str:
         if not self._is_over:
@@ -300,7 +326,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             trainer.control.should_training_stop = True
             return
         try:
-            run_epoch(**options)
+            with _skipping():
+                run_epoch(**options)
         except _Over:
             if self._is_within_an_epoch():      # which ends then
                 trainer.control = trainer.callback_handler.on_epoch_end(trainer.args, trainer.state, trainer.control)
@@ -330,7 +357,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     def step_begins(self) -> None:
         """Before any callback knows of it: whoever takes the training over here has them begin the step."""
         self._departure.begin()
-        _request.made_step(self.trainer.state.global_step)
+        _request.made_step(self.trainer.state.global_step, self.trainer.state.max_steps)
+        if self._steps_seen == 1:       # some keep something from their first step on
+            self._look_at_callbacks()
+        self._steps_seen += 1
         # Not at a step's end: by now it has been logged, and what was due after it is done.
         if self._live is not None:
             self._live.pass_boundary(self._about)
@@ -450,6 +480,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             if not why:
                 on_all(group, (lambda: self.folder.begin(step)) if leads else None)
                 on_each(group, save)
+                on_all(group, (lambda: check_written(self.folder.of_step(step))) if leads else None)
                 if marks:
                     self._mark()
                 on_all(group, (lambda: self.folder.finish(step)) if leads else None)
@@ -471,6 +502,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         def write() -> None:
             name_generators(folder)
             save_buffers(trainer.model, folder)
+            save_given(self._given, folder)
             self.folder.mark(state.global_step, about)
         on_all(self._departure.group, write if state.is_world_process_zero and os.path.isdir(folder) else None)
 
@@ -517,6 +549,14 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         return _identity.kinds({"optimizer": self._optimizer(), "scheduler": getattr(self.trainer.lr_scheduler, "scheduler", self.trainer.lr_scheduler),
                                 "scaler": self.trainer.accelerator.scaler})
 
+    def _told(self) -> dict[str, Any]:
+        """Returns the options that a start may change, by name; one line says a change."""
+        args = self.trainer.args
+        found = {name: plain(getattr(args, name, None)) for name in (
+            "max_grad_norm", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "label_smoothing_factor", "neftune_noise_alpha")}
+        return {**{name: str(getattr(value, "value", value)) if name.startswith("lr_") else value for name, value in found.items()},
+                "mixed_precision": self.trainer.accelerator.mixed_precision}
+
     def _numbers_of_data(self) -> dict[str, Any]:
         if self._stream is not None:
             return self._stream.numbers()
@@ -528,7 +568,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if self._frozen is None:
             self._frozen = frozen_weights(self.trainer.model)
         assert self._departure.trained is not None
-        return {"data": self._numbers_of_data(), "trained": self._departure.trained, "kinds": self._kinds(),
+        return {"data": self._numbers_of_data(), "trained": self._departure.trained, "kinds": self._kinds(), "told": self._told(),
                 "global_batch": self.global_batch, "frozen_weights": self._frozen}
 
     def _mean_so_far(self) -> dict[str, Any]:
@@ -631,7 +671,7 @@ class _Live:
         optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
         scaler = trainer.accelerator.scaler
         taken = self.departure.go_live(trainer.model_wrapped, [optimizer],
-                                       {"scheduler": trainer.lr_scheduler, **({"scaler": scaler} if scaler is not None else {})})
+                                       {"scheduler": trainer.lr_scheduler, **{f"state.{name}": thing for name, thing in self.callback._given.items()}, **({"scaler": scaler} if scaler is not None else {})})
         self.departure.time_calls(trainer.accelerator, "backward", "backward")
         self.departure.lock(self.callback.folder.path)
         if taken is None:
@@ -668,11 +708,30 @@ class _EpochSampler(data.ElasticSampler):
         self.samples = epoch * self.epoch_samples
 
 
-class _Loader(torch.utils.data.DataLoader[Any]):
+class _Loader(DrawnLoader):
     def set_epoch(self, epoch: int) -> None:
         """The Trainer calls this at the beginning of each epoch."""
         assert isinstance(self.batch_sampler, _EpochSampler)
         self.batch_sampler.set_epoch(epoch)
+
+
+@contextmanager
+def _skipping() -> Iterator[None]:
+    """Within this, skip_first_batches() as the Trainer calls it, which makes a plain DataLoader of one of ours, leaves that one of ours."""
+    module: Any = transformers.trainer
+    skip = module.skip_first_batches
+
+    def skipped(loader: Any, num_batches: int = 0) -> Any:
+        module.skip_first_batches = skip        # once an epoch: what evaluations and others call then is theirs
+        made = skip(loader, num_batches)
+        if isinstance(loader, DrawnLoader):
+            made.__class__ = DrawnLoader
+        return made
+    module.skip_first_batches = skipped
+    try:
+        yield
+    finally:
+        module.skip_first_batches = skip
 
 
 class _StreamLoader:

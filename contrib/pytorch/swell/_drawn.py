@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random numbers that a dataset of map style draws as a sample is read: by seed and sample, which no number of workers or readers changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.utils.data
+from torch.utils.data import Subset
+
+from swell._content import is_stored
+from swell._generators import seeded_numpy
+
+__all__ = ["DrawnLoader", "DrawnSamples", "Numbered"]
+
+
+_WORD = (1 << 64) - 1
+
+
+class Numbered(int):
+    """An index into a dataset, with the number of the sample in the training."""
+
+    number: int
+
+    @classmethod
+    def all_of(cls, indices: Iterable[int], first: int) -> list[Numbered]:
+        found: list[Numbered] = []
+        for number, index in enumerate(indices, first):
+            found.append(made := cls(index))
+            made.number = number
+        return found
+
+
+class _Drawn:
+    """What a DataLoader's fetcher reads in place of a dataset: by Numbered indices, for each of which torch's, Python's and numpy's generators begin anew.
+
+    No sample is read twice, but of a table of Hugging Face's, which is read a batch at a time until its transform draws. Where the script's
+    own __getitems__ makes a batch, the generators begin once for that.
+    """
+
+    def __init__(self, dataset: Any, seed: int, *, in_reader: bool) -> None:
+        self.dataset, self._seed, self._in_reader = dataset, seed, in_reader
+        self._is_table = _is_table(dataset)
+        self._is_each = not self._is_table and _is_each(dataset)    # one by one
+
+    def __getitems__(self, indices: list[Numbered]) -> Any:
+        generators = _Generators(self._seed)
+        own = None if self._in_reader else generators.state()
+        try:
+            return self._read(indices, generators)
+        finally:
+            if own is None:
+                generators.begin(indices[0].number, batch=True)     # what collate_fn draws
+            else:
+                generators.restore(own)     # the training's own
+
+    def _read(self, indices: list[Numbered], generators: _Generators) -> Any:
+        at_once = getattr(self.dataset, "__getitems__", None)
+        if not self._is_each:
+            generators.begin(indices[0].number)
+            began = generators.state() if self._is_table else None
+            found = at_once([int(each) for each in indices])    # type: ignore[misc]
+            if began is None or _is_same(began, generators.state()):
+                return found
+            self._is_each = True
+        found = []
+        for each in indices:
+            generators.begin(each.number)
+            found.append(at_once([int(each)])[0] if at_once else self.dataset[int(each)])
+        return found
+
+
+def _is_table(dataset: Any) -> bool:
+    """Whether it is one of Hugging Face's, whose __getitems__ gives a list with a sample for each index, as often as it is asked."""
+    if isinstance(dataset, Subset) and type(dataset).__getitems__ is Subset.__getitems__:
+        return _is_table(dataset.dataset)
+    return type(dataset).__module__ == "datasets.arrow_dataset"
+
+
+def _is_each(dataset: Any) -> bool:
+    """Whether samples can be read one by one: there is no __getitems__ of the script's, whose result may be any."""
+    if isinstance(dataset, Subset) and type(dataset).__getitems__ is Subset.__getitems__:
+        return _is_each(dataset.dataset)
+    return not getattr(dataset, "__getitems__", None)
+
+
+class _Generators:
+    """Torch's, Python's and numpy's generators of this process; not numpy's where the script has given it another bit generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._numpy = seeded_numpy()
+
+    def begin(self, number: int, *, batch: bool = False) -> None:
+        """Begin them by the seed and a sample's number, or that of a batch's first sample."""
+        mixed = (((self._seed << 1 | batch) * 0xD1B54A32D192ED03) ^ (number + 1) * 0x9E3779B97F4A7C15) & _WORD     # as SplitMix64 does, which costs less than a digest
+        mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _WORD
+        mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _WORD
+        begin = mixed >> 32
+        torch.default_generator.manual_seed(begin)      # a reader may not touch a GPU's
+        random.seed(begin)
+        if self._numpy is not None:
+            self._numpy.seed(begin)
+
+    def state(self) -> tuple[Any, Any, Any]:
+        return torch.get_rng_state(), random.getstate(), self._numpy.get_state() if self._numpy is not None else None
+
+    def restore(self, state: tuple[Any, Any, Any]) -> None:
+        torch.set_rng_state(state[0])
+        random.setstate(state[1])
+        if self._numpy is not None:
+            self._numpy.set_state(state[2])
+
+
+class DrawnSamples:
+    """Reads samples of a dataset of map style one by one, each once, as a DrawnLoader does; the training's own random numbers stay as they are.
+
+    draws: whether a sample has drawn so far. One thread at a time reads, and while samples draw no other one may.
+    """
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self._dataset, self._seed, self.draws = dataset, seed, False
+
+    def read(self, indices: Sequence[Numbered]) -> list[Any]:
+        generators, found = _Generators(self._seed), []
+        own = generators.state()
+        try:
+            for each in indices:
+                generators.begin(each.number)
+                began = None if self.draws else generators.state()
+                found.append(self._dataset[int(each)])
+                self.draws = began is None or not _is_same(began, generators.state())
+        finally:
+            generators.restore(own)
+        return found
+
+
+def _is_same(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> bool:
+    if not torch.equal(one[0], other[0]) or one[1] != other[1]:
+        return False
+    return one[2] is None or (bool((one[2][1] == other[2][1]).all()) and one[2][2:] == other[2][2:])
+
+
+class _Begins:
+    """A reader's worker_init_fn: the script finds its own dataset in get_worker_info()."""
+
+    def __init__(self, drawn: _Drawn, script: Callable[[int], Any] | None) -> None:
+        self._drawn, self._script = drawn, script
+
+    def __call__(self, number: int) -> None:
+        object.__setattr__(torch.utils.data.get_worker_info(), "dataset", self._drawn.dataset)
+        if self._script is not None:
+            self._script(number)
+
+
+class DrawnLoader(torch.utils.data.DataLoader[Any]):
+    """A DataLoader by an ElasticSampler, given as batch_sampler, whose samples draw by seed and sample. Its dataset stays the script's own."""
+
+    def _get_iterator(self) -> Any:
+        sampler: Any = getattr(self.batch_sampler, "batch_sampler", self.batch_sampler)     # within Accelerate's SkipBatchSampler
+        in_reader = self.num_workers > 0
+        if not hasattr(sampler, "is_numbered") or (not in_reader and is_stored(self.dataset)):
+            return super()._get_iterator()
+        sampler.is_numbered = True
+        drawn = _Drawn(self.dataset, sampler.seed, in_reader=in_reader)
+        before = {name: self.__dict__[name] for name in ("dataset", "worker_init_fn")}
+        self.__dict__.update(dataset=drawn, worker_init_fn=_Begins(drawn, self.worker_init_fn))     # past a DataLoader's __setattr__, which refuses it
+        try:
+            return super()._get_iterator()
+        finally:
+            self.__dict__.update(before)
