@@ -22,7 +22,7 @@ else
 fi
 programs=(tests/unit/live_host tests/bench/gpu-handover tests/bench/gpu-nccl tests/bench/gpu-facts)
 for program in "${programs[@]}"; do make -C "$build/${program%/*}" --silent "${program##*/}"; done
-make -C "$build/tests/unit" --silent libcuda.la
+make -C "$build/tests/unit" --silent libcuda.la fake_cupti.la
 
 mkdir -p "$1"/build/{lib,stage/lib,tests/unit/.libs,tests/bench}
 dir=$(cd "$1" && pwd)
@@ -33,14 +33,17 @@ for program in "${programs[@]}"; do
   strip -o "$dir/build/$program" "$file"
 done
 for library in libswell.so.1 libswell-nccl-profiler.so; do strip --strip-unneeded -o "$dir/build/stage/lib/$library" "$(readlink -f "$build/stage/lib/$library")"; done
-strip --strip-unneeded -o "$dir/build/tests/unit/.libs/libcuda.so.1" "$(readlink -f "$build/tests/unit/.libs/libcuda.so.1")"
+for library in libcuda.so.1 fake_cupti.so; do strip --strip-unneeded -o "$dir/build/tests/unit/.libs/$library" "$(readlink -f "$build/tests/unit/.libs/$library")"; done
+mv "$dir/build/tests/unit/.libs/fake_cupti.so" "$dir/build/tests/unit/.libs/libcupti.so.13"
+cc -shared -fPIC -s -o "$dir/build/tests/unit/.libs/libnvidia-ml.so.1" "$top/tests/gpu/stand_in_nvml.c"
 # All but the C and C++ libraries: Debian's libstdc++ wants a newer C library than the programs do, and PyTorch has one loaded.
 ldd "$dir"/build/tests/{unit/live_host,bench/gpu-*} "$dir/build/stage/lib/libswell.so.1" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt|libstdc[+][+]|libgcc_s|libcuda)\.so/ { print $3 }' | sort -u |
   while read -r library; do cp -L "$library" "$dir/build/lib/"; done
-mkdir -p "$dir"/contrib "$dir"/tests/pytorch
+mkdir -p "$dir"/contrib "$dir"/tests/pytorch/jobs
 cp -r "$top/contrib/pytorch" "$top/contrib/lib" "$dir/contrib/"
 cp -r "$top/tests/gpu" "$dir/tests/"
-cp -r "$top"/tests/pytorch/{*.py,jobs,engine} "$dir/tests/pytorch/"
+cp "$top"/tests/pytorch/{forked,stand_in_gpu}.py "$dir/tests/pytorch/"
+cp "$top/tests/pytorch/jobs/common.py" "$dir/tests/pytorch/jobs/"
 find "$dir" -name __pycache__ -prune -exec rm -rf {} +
 git -C "$top" rev-parse --short HEAD > "$dir/commit" 2> /dev/null || printf 'unknown\n' > "$dir/commit"
 objdump -T "$dir"/build/tests/*/* "$dir"/build/stage/lib/* "$dir"/build/lib/* 2> /dev/null | grep -oE 'GLIBC(XX)?_[0-9.]+' |

@@ -9,8 +9,8 @@
 # --stand-in   the stand-ins for the driver, with a thousandth of the state: no GPU is needed
 # --out DIR    where the JSON of each stage and rows.md go (gpu-results)
 # --seconds N  the limit of a stage (480)
-# It needs the driver, Python 3.11 or 3.12 with PyTorch 2.11 or later (SWELL_PYTHON names it; python3), and transformers for the
-# engine. Exits with 1 where a stage failed or missed a goal.
+# It needs the driver, and Python 3.11 or later with PyTorch 2.11 or later (SWELL_PYTHON names it; python3). What is missing is said
+# in one line. Exits with 1 where a stage failed or missed a goal.
 set -u -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
 top=$(cd "$here/../.." && pwd)
@@ -38,8 +38,31 @@ done
 [[ $seconds =~ ^[1-9][0-9]{0,3}$ ]] || { printf 'run.sh: --seconds is "%s"; it is a whole number\n' "$seconds" >&2; exit 2; }
 ((${#stages[@]} > 0)) || stages=(first memory profile ratio)
 python=${SWELL_PYTHON:-python3}
-"$python" -c 'import torch' || { printf 'run.sh: %s has no PyTorch; let SWELL_PYTHON name one that has\n' "$python" >&2; exit 2; }
+missing=$("$python" - "$stand_in" 2> /dev/null << 'END'
+import ctypes, sys
+missing = []
+if sys.version_info < (3, 11):
+    missing.append("Python 3.11 or later (it is %s.%s)" % sys.version_info[:2])
+try:
+    import torch
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
+        missing.append("PyTorch 2.11 or later (it is %s)" % torch.__version__)
+    elif sys.argv[1] == "0" and not torch.cuda.is_available():
+        missing.append("a GPU that PyTorch can use (torch.cuda.is_available() is False)")
+except ImportError:
+    missing.append("PyTorch 2.11 or later")
+try:
+    ctypes.CDLL("libcuda.so.1") if sys.argv[1] == "0" else None
+except OSError:
+    missing.append("the driver (libcuda.so.1)")
+print(", ".join(missing))
+END
+) || missing="Python 3.11 or later with PyTorch ($python does not run)"
+[[ -z $missing ]] || { printf 'run.sh: this machine lacks %s; SWELL_PYTHON names another Python\n' "$missing" >&2; exit 2; }
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
+TMPDIR=$(mktemp -d) || exit 1       # a stage that runs out of time leaves its files there
+export TMPDIR
+trap 'rm -rf -- "$TMPDIR"' EXIT
 export SWELL_STAGE=${SWELL_STAGE:-$top/build/stage} GPU_STAND_IN=$stand_in GPU_OUT=$out GPU_STAGE_SECONDS=$seconds
 # Libraries that the programs of a bundle want; nothing where they are the system's.
 [[ ! -d $top/build/lib ]] || export LD_LIBRARY_PATH=$top/build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -50,9 +73,11 @@ for stage in "${stages[@]}"; do
   module=$stage
   [[ $stage != profile ]] || module=profiles # Python has a module of that name
   rm -f "$out/$stage.json"
-  timeout -k 20 $((seconds + 60)) "$python" "$here/stages/$module.py" 2> "$out/$stage.log"
+  timeout -k 5 "$seconds" "$python" "$here/stages/$module.py" 2> "$out/$stage.log"
   status=$?
-  ((status == 0)) || failed+=("$stage ($status)")
+  why=$status
+  ((status != 124 && status != 137)) || why="not over after $seconds s"
+  ((status == 0)) || failed+=("$stage ($why)")
   [[ -e $out/$stage.json ]] || { printf '%s: no result; the end of %s:\n' "$stage" "$out/$stage.log"; tail -n 20 "$out/$stage.log"; }
 done
 gpu='the stand-in'

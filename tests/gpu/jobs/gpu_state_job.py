@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A DDP or FSDP2 loop with a stated amount of state on one GPU.
 
-Arguments: kind=ddp or fsdp; mib=N of parameters and moments; cache=SHARE of the GPU in use or in PyTorch's cache after the first step;
-allocator=native or expandable; compiled=1: torch.compile(mode="reduce-overhead"); checkpoints=1: leaves with one when asked.
+Arguments: kind=ddp or fsdp; mib=N of parameters and moments; ballast=SHARE: from the first step on so much of the GPU is in use;
+cache=SHARE: so much is in use or in PyTorch's cache; allocator=native or expandable; compiled=1: torch.compile(mode="reduce-overhead");
+checkpoints=1: leaves with one when asked; gloo=1: gradients go over the host, as those of two ranks on one GPU must.
 """
 
 import sys
@@ -29,7 +30,7 @@ def network(mib, device):
 def main(arguments):
     wish = dict(one.split("=", 1) for one in arguments)
     place = gpu_place.Place(wish.get("allocator", "native"))
-    dist.init_process_group(place.backend)
+    dist.init_process_group("gloo" if wish.get("gloo") == "1" else place.backend)
     model, width = network(int(wish["mib"]), place.device)
     place.move(model)
     if wish.get("kind") == "fsdp":
@@ -52,9 +53,11 @@ def main(arguments):
     for x, y in elastic.batches(torch.utils.data.TensorDataset(samples, samples.roll(1, 0)), steps=common.steps()):
         if elastic.step(torch.nn.functional.mse_loss(model(x.to(place.device)), y.to(place.device))):
             gpu_place.log(place, elastic.steps, elastic.mean_loss(), elastic.world)
+            if elastic.steps == 1 and "ballast" in wish:
+                place.hold(float(wish["ballast"]))
             if elastic.steps == 1 and "cache" in wish:
                 place.fill_cache(float(wish["cache"]))
-            common.pace()
+            gpu_place.pace()
     dist.destroy_process_group()
 
 

@@ -9,12 +9,12 @@ def main(date, gpu, commit, *files):
     for name in files:
         with open(name) as file:
             stage = json.load(file)
-        for row in stage["rows"]:
-            measured = f"{row['measured']:.4g} {row['unit']}".strip() if isinstance(row["measured"], float) else f"{row['measured']} {row['unit']}".strip()
-            beside = [f"{word} {row[word]:.4g}" if isinstance(row[word], float) else f"{word} {row[word]}" for word in ("predicted", "goal")
-                      if row[word] is not None]
+        rows = stage["rows"]
+        if stage["running"]:
+            rows.append({"what": stage["running"], "text": "had not ended when the stage's time was over", "beside": "", "passed": False})
+        for row in rows:
             verdict = {True: ", reached", False: ", **missed**", None: ""}[row["passed"]]
-            print(f"| {date} | {gpu} | {commit} | {stage['stage']}: {row['what']} | {measured.replace('|', '/')} | {', '.join(beside)}{verdict} |")
+            print(f"| {date} | {gpu} | {commit} | {stage['stage']}: {row['what']} | {row['text'].replace('|', '/')} | {(row['beside'] + verdict).removeprefix(', ')} |")
 
 
 if __name__ == "__main__":
