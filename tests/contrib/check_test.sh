@@ -81,14 +81,30 @@ only_alone() {
 }
 check 'what fails beside others is run again alone, and that is said' only_alone
 
+# A suite whose second run knows what passed in the first one; another check begins anew.
+knows_what_passed() {
+  rm -f "$work"/tests/slurm/*
+  script tests/pytorch/a_test.sh 'if [[ -s $SWELL_PASSED ]]; then echo "ok 1 - $(cat "$SWELL_PASSED")"; echo "ok 2 - two"; exit; fi' \
+    'echo one > "$SWELL_PASSED"; echo "ok 1 - one"; echo "not ok 2 - two"; exit 1'
+  local time status=0
+  for time in 1 2; do
+    totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/pytorch/*' &&
+      grep -q '^failed beside others, and passed alone: tests/pytorch/a_test.sh' "$work/said" || status=1
+  done
+  rm "$work/tests/pytorch/a_test.sh"
+  return "$status"
+}
+check 'the second run of a suite knows what passed in the first' knows_what_passed
+
 # Each waits until the other has begun: that ends only where they run at the same time.
 meets() { # OWN OTHER
   printf '%s\n' "touch $work/$1; for i in {1..200}; do [[ -e $work/$2 ]] && echo \"ok 1 - met\" && exit 0; sleep 0.1; done" 'echo "not ok 1 - alone"; exit 1'
 }
+has_run_again() { grep '^failed beside others' "$work/said"; }
 side_by_side() {
   rm -f "$work"/tests/slurm/*
   script tests/slurm/a_test.sh "$(meets one two)" && script tests/slurm/b_test.sh "$(meets two one)"
-  totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*'
+  totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*' && ! has_run_again
 }
 check 'two suites run at the same time' side_by_side
 
@@ -102,22 +118,38 @@ no_more_than_asked() {
 }
 check 'with --jobs 1 they run one after the other' no_more_than_asked
 
-# What trains and what compiles go on beside a suite, but neither beside its like.
+# A suite that trains and one that compiles run beside a cluster suite, but not two of either. Two train side by side once no suite runs.
 lanes() {
   rm -f "$work"/tests/slurm/*
-  rm -rf "$work/one" "$work/two" "$work/three" "$work/busy"
-  local meet="for i in {1..200}; do [[ -e $work/one && -e $work/two && -e $work/three ]] && break; sleep 0.1; done"
+  rm -rf "$work"/{one,two,three,four,five,b-over,busy}
+  local meet="for i in {1..200}; do [[ -e $work/one && -e $work/two && -e $work/three ]] && break; sleep 0.1; done" wait
   local alone="mkdir $work/busy || { echo 'not ok 1 - not alone'; exit 1; }" met="echo \"ok 1 - met\""
-  script tests/slurm/a_test.sh "touch $work/one" "$meet" "$met"
+  wait="for i in {1..200}; do [[ -e $work/%s ]] && break; sleep 0.1; done"
+  # shellcheck disable=SC2059 # a format
+  script tests/slurm/a_test.sh "touch $work/one" "$meet" "$met" "$(printf "$wait" b-over)"
   script tests/pytorch/a_test.sh "$alone" "touch $work/two" "$meet" "$met" "rmdir $work/busy"
-  script tests/pytorch/b_test.sh "$alone" "echo \"ok 1 - alone\"" "rmdir $work/busy"
-  script tests/contrib/threads_test.sh "touch $work/three" "$meet" "$met"
-  totals_are '8 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/[!f]*/*'
+  script tests/pytorch/b_test.sh "$alone" "echo \"ok 1 - alone\"" "rmdir $work/busy" "touch $work/b-over"
+  # shellcheck disable=SC2059 # a format
+  script tests/contrib/threads_test.sh "touch $work/three" "$meet" "$met" "$(printf "$wait" five)"
+  script tests/pytorch/c_test.sh "$(meets four five)" && script tests/pytorch/d_test.sh "$(meets five four)"
+  totals_are '10 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/[!f]*/*' && ! has_run_again
   local status=$?
   rm "$work"/tests/{slurm,pytorch}/* "$work/tests/contrib/threads_test.sh"
   return $status
 }
 check 'one that trains and one that compiles run beside suites' lanes
+
+# The package's tests in parts, each with its argument and its log.
+parts() {
+  rm -f "$work"/tests/slurm/*
+  script tests/pytorch/package_test.sh 'echo "ok 1 - $*"'
+  totals_are '6 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/pytorch/*'
+  local status=$? part
+  for part in live frameworks rest; do grep -q "^ok 1 - --part $part\$" "$work/build-check/logs/tests-pytorch-package_test.sh:$part.log" || status=1; done
+  rm "$work/tests/pytorch/package_test.sh"
+  return $status
+}
+check 'the tests of the package are run in parts' parts
 
 # Two more versions: one has a build, one cannot be had.
 other_slurms() {
@@ -133,7 +165,11 @@ other_slurms() {
     grep -q 'on 24.11 in .*-24.11/stage$' "$work/build-check/logs/slurm-24.11-tests-slurm-grow_test.sh.log" &&
     totals_are '8 passed, 0 failed, 1 skipped' 0 --no-sanitizers --only 'tests/slurm/*' --slurm all &&
     totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*' --slurm none &&
-    totals_are '12 passed, 0 failed, 1 skipped' 0 --no-sanitizers --slurm all
+    totals_are '12 passed, 0 failed, 1 skipped' 0 --no-sanitizers --slurm all || return
+  script contrib/plugins-all 'for one in 24.11 26.05; do mkdir -p "$2-$one/stage/bin" && cp "$0" "$2-$one/stage/bin/swellrun" && echo "slurm $one: built in 1 s"; done'
+  script tests/slurm/ends_test.sh 'echo "ok 1 - on ${SWELL_SLURM:-this one}"'
+  # 3 unit tests, 2 builds, three suites here; grow on both, ends on the newest
+  totals_are '11 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*' && grep '^== slurm-26.05/tests/slurm/ends_test.sh: 1 passed' "$work/said"
 }
 check 'what other Slurms there are is built for, and tested there' other_slurms
 

@@ -65,6 +65,8 @@ only_files_are_read() {
     timeout 20 swellrun --model "$file" true > /dev/null 2> said
     (($? == 2)) && grep -qF 'a regular file is needed' said || { cat said; return 1; }
   done
+  SLURM_CONF=$PWD/fifo timeout 60 swell doctor > said 2>&1
+  (($? == 1)) && grep -qF 'fifo: it is not a file; SLURM_CONF must name slurm.conf' said || { printf 'swell doctor: '; cat said; return 1; }
 }
 check 'FIFOs, folders and devices are refused by every reader' only_files_are_read
 
