@@ -134,7 +134,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
       Companion unknown;
       unknown.id = companion;
       unknown.deadline = now;
-      unknown.reason = "it has ended";
+      unknown.reason = kHasEnded;
       tell_shrink(job, unknown, now);
     }
 }
@@ -256,6 +256,15 @@ void Controller::companion_unseen(ElasticJob& job, const slurm::JobRecord& recor
 }
 
 void Controller::handle(ElasticJob& job, const control::Released& released, double now) {
+  // Slurm showed its end first. The agent gave it back for an order of a slurmctld before.
+  if (job.lost.contains(released.companion) && !released.failed && !released.reason.empty() &&
+      released.reason != kHasEnded) {
+    job.taken_back = released.reason;
+    job.lost.erase(released.companion);
+    events_.event("companion-released", {{"job", job.id},
+                                         {"companion", Json::object({{"id", released.companion}})},
+                                         {"reason", released.reason}});
+  }
   if (released.failed) companion_failed(job, released);
   Companion* companion = job.companions.find(released.companion);
   if (companion == nullptr) {

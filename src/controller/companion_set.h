@@ -13,6 +13,9 @@ namespace swell::controller {
 
 using control::JobId;
 
+/// Reason told to an agent for a companion that Slurm shows as ended.
+inline constexpr const char* kHasEnded = "it has ended";
+
 /// An expansion of a job, as the controller knows it. Once it leaves, it never stays again; times
 /// are seconds on the controller's clock.
 struct Companion {

@@ -292,7 +292,7 @@ void Controller::report(const Change& change, double now) {
         if (job->lost.size() > kMaxLostKept) job->lost.erase(job->lost.begin());
         Companion gone = companion;
         job->taken_back = fmt::format("companion {} on {} {}", companion.id, companion.node, ended);
-        gone.reason = "it has ended";
+        gone.reason = kHasEnded;
         gone.deadline = now;
         tell_shrink(*job, gone, now);
         job->stay(now, parts_.config.growth_interval_s);

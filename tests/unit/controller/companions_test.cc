@@ -158,6 +158,25 @@ Test(controller, a_companion_that_is_released_unasked_has_a_moment_to_end) {
   cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
 }
 
+Test(controller, the_agent_s_reason_counts_where_slurm_shows_the_end_first) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  const auto taken_back = [&] { return world.controller->jobs().at(10).taken_back; };
+  for (const JobId companion : {20u, 21u}) world.slurm.end(companion);
+  world.step();
+  cr_assert(taken_back().find("ended though Swell had not asked for it") != std::string::npos);
+  world.server.says(1, control::Released{20, "it has ended"});
+  world.server.says(1, control::Released{20, "its step died", true});
+  world.step();
+  cr_assert(taken_back().find("ended though Swell had not asked for it") != std::string::npos,
+            "the agent only repeats it");
+  world.server.says(1, control::Released{21, "needed by job 30"});
+  world.step();
+  cr_assert_eq(taken_back(), std::string("needed by job 30"), "%s", taken_back().c_str());
+}
+
 namespace {
 
 /// What swell_reclaims counts, by cause; those that are 0 left out.
