@@ -18,12 +18,13 @@ double longest(const std::deque<double>& list) {
 
 std::optional<double> LivePace::expected_s() const {
   if (!starts_of_running_s_.empty()) return longest(starts_of_running_s_) + longest(moves_s_);
+  if (stays_) return std::nullopt;  // nothing has to start
   if (!starts_s_.empty()) return longest(starts_s_) + longest(moves_s_);
   return first_start_s_;
 }
 
 std::optional<double> LivePace::longer_than_leaving_s(bool listen) const {
-  const auto switch_s = stays_ && starts_of_running_s_.empty() ? std::nullopt : expected_s();
+  const auto switch_s = expected_s();
   if (!switch_s || (leaves_s_.empty() && (stays_ || !listen))) return std::nullopt;
   return *switch_s - (leaves_s_.empty() ? kLeave_s : longest(leaves_s_));
 }

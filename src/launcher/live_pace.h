@@ -50,8 +50,9 @@ class LivePace {
   /// without a switch, its times are forgotten: one that was slow once must not be the last.
   void left(double seconds);
 
-  /// Returns what the next switch to workers that are training is expected to take. None: nothing
-  /// has been measured.
+  /// Returns what the next switch to workers that are training is expected to take. None: none was
+  /// measured, and either no start was, or the programs keep their processes: how long new ones
+  /// took to start does not count then.
   std::optional<double> expected_s() const;
   /// Returns how much longer that is than leaving. None: one of them is not known yet. Programs
   /// that keep no process start anew, as long as they did before; those that say when they have

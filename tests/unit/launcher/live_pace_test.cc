@@ -11,7 +11,7 @@ Test(live_pace, nothing_is_expected_before_anything_was_measured) {
 
 Test(live_pace, the_first_start_counts_until_a_switch_was_measured) {
   LivePace pace;
-  pace.began(40);
+  pace.began(40, false);
   cr_assert_float_eq(*pace.expected_s(), 40, 1e-9);
   pace.started(12, false);
   pace.moved(0.5);
@@ -20,6 +20,7 @@ Test(live_pace, the_first_start_counts_until_a_switch_was_measured) {
 
 Test(live_pace, the_slowest_of_the_last_three_counts) {
   LivePace pace;
+  pace.began(1, false);
   for (const double seconds : {90., 4., 8., 6.}) pace.started(seconds, false);
   cr_assert_float_eq(*pace.expected_s(), 8, 1e-9);
 }
@@ -41,7 +42,17 @@ Test(live_pace, a_slow_switch_is_forgotten_after_some_leaves) {
   cr_assert_float_eq(*pace.longer_than_leaving_s(true), 89, 1e-9);
   pace.left(2);
   cr_assert_not(pace.longer_than_leaving_s(true), "the next reclaim tries a switch again");
-  cr_assert_float_eq(*pace.expected_s(), 3, 1e-9);
+  cr_assert_not(pace.expected_s());
+}
+
+Test(live_pace, starts_of_a_growth_do_not_count_where_programs_keep_their_processes) {
+  LivePace pace;
+  pace.began(3);
+  pace.started(59, false);
+  pace.moved(0.5);
+  cr_assert_not(pace.expected_s(), "nothing starts when GPUs go back");
+  pace.started(0.5, true);
+  cr_assert_float_eq(*pace.expected_s(), 1, 1e-9);
 }
 
 Test(live_pace, a_switch_is_compared_with_leaving_once_both_are_measured) {
@@ -97,8 +108,8 @@ Test(live_pace, the_agent_says_how_long_the_start_took) {
 namespace {
 
 /// Grown by a switch whose programs took `start_s` to start.
-Run grown_in(double start_s) {
-  Run run;
+Run grown_in(double start_s, bool stays = false) {
+  Run run(true, true, 0, 0, 0, stays);
   run.lend();
   run.now += start_s;
   run.committed(1);
@@ -123,6 +134,13 @@ Test(live_pace, workers_leave_at_once_where_the_programs_of_a_switch_would_start
   cr_assert(run.said.find("a switch takes about 19.0 s and has 18.0 s") != std::string::npos);
 }
 
+Test(live_pace, a_growth_that_started_slowly_does_not_make_programs_leave_that_stay) {
+  Run run = grown_in(59, true);
+  run.shrink(32);
+  cr_assert_eq(run.orders.size(), 2u);
+  cr_assert_not(run.has_asked_to_leave());
+}
+
 Test(live_pace, the_first_start_of_the_program_decides_where_no_switch_was_made) {
   Run run(false, false);
   run.offered();
@@ -130,7 +148,7 @@ Test(live_pace, the_first_start_of_the_program_decides_where_no_switch_was_made)
   run.basic_up();
   run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
   run.now += 25;
-  run.event([&] { run.machine.begun(run.now, 0, ""); });
+  run.event([&] { run.machine.begun(run.now, 0, "", 0, false); });
   cr_assert_eq(run.machine.status().workers, 2);
   run.shrink(32);
   cr_assert_eq(run.orders.size(), 0u);

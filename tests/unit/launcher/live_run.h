@@ -35,7 +35,7 @@ inline EpochMachine::Settings live_settings(double first_offer_s = 0, double rec
 /// One basic worker (node 0) whose program has begun with the runtime.
 struct Run {
   explicit Run(bool begins = true, bool is_up = true, double first_offer_s = 0,
-               double recover_s = 0, double grow_s = 0)
+               double recover_s = 0, double grow_s = 0, bool stays = true)
       : machine(live_settings(first_offer_s, recover_s, grow_s),
                 {worker_node(0, kJob, "node1", 1)}) {
     machine.start(now);
@@ -43,7 +43,7 @@ struct Run {
     if (!is_up) return;
     basic_up();
     cr_assert_eq(begin.epoch, 0);
-    if (begins) event([&] { machine.begun(now, 0, ""); });
+    if (begins) event([&] { machine.begun(now, 0, "", 0, stays); });
   }
   void basic_up() {
     event([&] { machine.hello(now, {0, 0}, "host", 1); });
