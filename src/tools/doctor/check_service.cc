@@ -177,7 +177,15 @@ void check_troubles(const Site& site, Findings& findings) {
     else if (of == "slurmctld")
       findings.push_back(
           fault("slurmctld", sentence + "; Swell lends nothing until it does", {"scontrol ping"}));
-    else findings.push_back(warning(of, sentence, look));
+    else if (of == "EventLog" && site.swell_conf) {
+      const std::string& path = site.swell_conf->event_log;
+      const std::size_t slash = path.rfind('/');
+      findings.push_back(warning(
+          of, sentence,
+          {fmt::format("ls -l {}; df {}   # on the controller host: SlurmUser writes the file",
+                       path,
+                       slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash))}));
+    } else findings.push_back(warning(of, sentence, look));
   }
 }
 

@@ -342,6 +342,12 @@ Test(doctor, faults_of_partitions_and_services) {
        "it cannot be saved", "df "},
       {"history", Level::warn, [](Site& s) { s.troubles["history"] = "disk full"; }, "disk full",
        "df "},
+      {"EventLog", Level::warn,
+       [](Site& s) {
+         s.swell_conf->event_log = "/logs/of/swell.jsonl";
+         s.troubles["EventLog"] = "No space left on device";
+       },
+       "No space left", "ls -l /logs/of/swell.jsonl; df /logs/of "},
       {"AdminComment", Level::warn,
        [](Site& s) { s.troubles["AdminComment"] = "Slurm refuses what Swell writes"; },
        "Slurm refuses", "slurm_job_modify()"},
