@@ -105,17 +105,20 @@ def test_the_order_of_10_to_the_8_samples_takes_no_memory_and_no_time():
         for step in range(100):
             assert len(sampler.passes(step * 1024)[0][1]) == 1024
         len(sampler)
-    def timed():
+    def timed(length):
         begin = time.process_time()
-        read(data.ElasticSampler(10 ** 8, 1024, rank=0, world=1))
+        read(data.ElasticSampler(length, 1024, rank=0, world=1))
         return time.process_time() - begin
-    took_s = min(timed() for _ in range(5))     # what else the machine does makes one slower, and none faster
+    timed(2 * 10 ** 5)
+    # By turns, and the quickest of each: a busy machine makes both slower.
+    tries = [(timed(2 * 10 ** 5), timed(10 ** 8)) for _ in range(5)]
+    short_s, long_s = (min(each) for each in zip(*tries))
     tracemalloc.start()
     read(data.ElasticSampler(10 ** 8, 1024, rank=0, world=1))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20, f"{peak} bytes"
-    assert took_s < 0.1, f"{took_s * 10:.2f} ms a batch"
+    assert long_s < 3 * short_s, f"{long_s * 10:.2f} ms a batch, {short_s * 10:.2f} ms of 10^5 samples"
 
 
 def test_a_run_of_before_keeps_its_order():
