@@ -93,6 +93,15 @@ build_test_programs() {
 # make_sources DIR: what is under src. REQUIRES: configure_swell() made DIR.
 make_sources() { make -C "$1/src" -j"$(nproc)" all; }
 
+# precompile DIR FLAGS: prints options with which headers are not parsed again for each source that is compiled with FLAGS.
+precompile() {
+  local top
+  top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) && mkdir -p "$1" && : > "$1/standard.h" || return
+  # shellcheck disable=SC2086 # words
+  ${CXX:-g++} $2 -I"$top/src" -x c++-header "$top/src/pch/precompiled.h" -o "$1/standard.h.gch" || return
+  printf -- '-fpch-preprocess -include %s' "$1/standard.h"
+}
+
 # check_units DIR [make variables]: the unit tests, and what they are linked with where it is not built yet.
 check_units() {
   local dir=$1

@@ -20,6 +20,7 @@ build_swell() {
 build_test_programs() { :; }
 configure_swell() { build_swell "$@"; }
 make_sources() { :; }
+precompile() { :; }
 package_debug_flag=-g1
 package_flags() { echo CXXFLAGS=-O2; }
 check_units() { printf 'Synthesis: Tested: 3 | Passing: 3 | Failing: 0 | Crashing: 0\n' > "$1/tests/unit/one_test.log"; }
@@ -33,7 +34,7 @@ script contrib/setup true
 script tests/contrib/quickstart_test.sh 'echo "ok 1 - shown"'
 script contrib/slurm-version '[[ $1 == native ]] || printf "22.05 one\n"; [[ $1 == list ]] || echo 22.05'
 script tests/fault/soak 'echo "ok 1 - it holds"'
-script tests/fuzz/run 'echo "ok 1 - it holds"'
+script tests/fuzz/run 'echo "ok 1 - it holds"; echo "$*" > "$(dirname "$0")/said"'
 
 totals_are() { # LINE STATUS [options of check]
   local line=$1 status=$2
@@ -48,7 +49,9 @@ all_good() {
   script tests/slurm/a_test.sh 'echo "ok 1 - one"; echo "ok 2 - two"'
   # 3 unit tests, 2 behaviours, soak, fuzz and quickstart
   totals_are '8 passed, 0 failed, 0 skipped' 0 && grep -q '^== unit-tests-under-sanitizers: 3 passed' "$work/said" &&
+    grep -q -- ' -b .*/sanitizers$' "$work/tests/fuzz/said" &&
     totals_are '8 passed, 0 failed, 0 skipped' 0 --no-sanitizers && grep -q '^== unit-tests: 3 passed, 0 failed, in [0-9]* s, [0-9]* s of CPU' "$work/said" &&
+    ! grep -q -- ' -b ' "$work/tests/fuzz/said" &&
     totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*'
 }
 check 'what passes is counted, and the exit status is 0' all_good
