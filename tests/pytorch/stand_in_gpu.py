@@ -95,8 +95,8 @@ class OnGpu(arena.Ordinary):
 
 def move(model):
     """Parameters and buffers stand on the GPU from now on; shards of fully_shard, too."""
-    from swell.live import _fsdp_parameters
-    sharded = _fsdp_parameters(model)
+    from swell.live import fsdp_parameters
+    sharded = fsdp_parameters(model)
     for tensor in [*model.parameters(), *model.buffers()]:
         one = sharded.get(id(tensor))
         if one is None:

@@ -22,6 +22,7 @@ __all__ = ["Agreement", "adopt", "cpu_group", "finish_saves", "gather", "leave",
 
 _OF_SAVES = os.path.join(os.path.dirname(torch.distributed.checkpoint.__file__), "")
 _SAID_AFTER_S = 2.0     # seconds of waiting
+_SAYS = 1 << 15     # a word for a skip, beside a count of workers
 
 
 class Agreement:
@@ -38,6 +39,8 @@ class Agreement:
         self._group, self._has_parts, self.exchanges = group, has_parts, True
         self._asked = torch.zeros(2, dtype=torch.int32)
         self._work: dist.Work | None = None
+        self._skips = torch.zeros(2, dtype=torch.int32)     # shaped as a poll, with which it would be summed where workers disagree
+        self._vote: dist.Work | None = None
 
     def poll(self) -> bool:
         """Whether all are to leave now."""
@@ -55,11 +58,46 @@ class Agreement:
         self._work = dist.all_reduce(self._asked, group=self._group, async_op=True)
         return False
 
+    def skips(self, says: bool) -> bool:
+        """Whether one worker says that a batch is skipped. All workers call it for that batch; where some call steps(), it raises RuntimeError."""
+        if self._group is None:
+            return says
+        self._begin_vote(1 + says * _SAYS)
+        return self._voted() >= _SAYS
+
+    def steps(self) -> None:
+        """This worker trains on the last batch of a step. It waits for nobody; check() raises RuntimeError where another one skips that batch."""
+        if self._group is not None:
+            self._begin_vote(0)
+
+    def check(self) -> None:
+        """Raises RuntimeError where another worker has skipped what this one has trained on."""
+        if self._vote is not None:
+            self._voted()
+
+    def _begin_vote(self, word: int) -> None:
+        self.check()
+        self._skips[0], self._skips[1] = 0, word
+        self._vote = dist.all_reduce(self._skips, group=self._group, async_op=True)
+
+    def _voted(self) -> int:
+        """Returns the sum of all workers' words, of which either all are from skips() or all from steps()."""
+        assert self._vote is not None
+        vote, self._vote = self._vote, None
+        vote.wait()
+        words = int(self._skips[1])
+        count, world = words % _SAYS, dist.get_world_size(self._group)
+        if count not in (0, world):
+            raise RuntimeError(f"elastic.skip() was called for a batch by {count} of {world} workers; call it on every worker for each batch, before elastic.step(), as in "
+                               "`if elastic.skip(not torch.isfinite(loss)): continue`: where one worker says so, all skip the batch")
+        return words
+
     def end(self) -> None:
         """Wait for what is under way; whatever was asked comes too late."""
         if self._work is not None:
             self._work.wait()
             self._work = None
+        self.check()
 
 
 def cpu_group() -> dist.ProcessGroup | None:

@@ -26,7 +26,7 @@ from swell._generators import generators, restore_generators
 from swell._native import Action, Epoch, Kind, NativeError, Session
 from swell._slots import LAYER, Fixed, Kept, NoRoom, Unsupported, free_on, give_room, like, no_room, plain, reset_peak, share_of, span_of, wait_for_room
 
-__all__ = ["LiveState", "Unsupported", "join", "state_of_a_step"]
+__all__ = ["LiveState", "Unsupported", "fsdp_parameters", "join", "state_of_a_step"]
 
 _JOB_BYTES = 1 << 20        # of what is the same on all workers and no tensor; untouched pages take no memory
 _WORKER_BYTES = 1 << 16     # of a worker's random number generators
@@ -34,7 +34,7 @@ _LENGTH = 8
 _PAGE, _SLAB = 1 << 12, 1 << 28     # of memory of a GPU: what a tensor takes a multiple of, and what is taken at once at most for small ones
 
 
-def _fsdp_parameters(model: torch.nn.Module) -> dict[int, Any]:
+def fsdp_parameters(model: torch.nn.Module) -> dict[int, Any]:
     """What fully_shard keeps of each sharded parameter, by the parameter's id()."""
     found: dict[int, Any] = {}
     for module in model.modules():
@@ -172,7 +172,7 @@ class LiveState:
         self._empty: list[tuple[torch.Tensor, str, torch.dtype]] = []       # kept of parameters of which this worker has nothing
         self._own: dict[str, torch.Tensor] = {}
         self._why_not = ""      # the state, as the script has changed it since, cannot be handed over
-        fsdp = _fsdp_parameters(model)
+        fsdp = fsdp_parameters(model)
         names: dict[int, str] = {}
         for name, parameter in _parameters(model):
             names[id(parameter)] = name

@@ -30,7 +30,7 @@ from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import Checkpoints, Unreadable, readable, why_not_kept
 from swell.engine import Engine
-from swell.live import LiveState, join
+from swell.live import LiveState, fsdp_parameters, join
 
 __all__ = ["Agreement", "Elastic", "Engine", "Schedule", "Stateful", "cpu_group"]
 
@@ -173,7 +173,9 @@ class Elastic:
         self._passes: list[data.Piece] = []     # of the present global batch
         self._pass = 0
         self._is_given = False      # the batch of that pass, which awaits its step
-        self._loss = torch.zeros(())
+        self._is_skipped = False    # the present global batch
+        self._loss: torch.Tensor | None = None
+        self._part = torch.zeros(())    # of the present global batch's loss
         self._next: LiveState | None = None     # of the epoch that is being prepared, where this process stays
         self._has_moved = False     # to another world, within batches()
         self._beside = Beside([model, optimizer, *self._state.values()], optimizer) if _request.under_swellrun() and self.rank == 0 else None
@@ -259,7 +261,12 @@ class Elastic:
         return data.sizes(self.global_batch, _request.place().basic_workers)
 
     def mean_loss(self) -> float:
-        """The last step's loss: the mean over the whole global batch. Call it on every worker: on one alone it waits for ever."""
+        """The loss of the last step that was not skipped: the mean over the whole global batch; nan where this start has made none yet.
+
+        Call it on every worker: on one alone it waits for ever.
+        """
+        if self._loss is None:
+            return float("nan")
         total = self._loss.clone()
         if self.world > 1:
             dist.all_reduce(total)
@@ -269,7 +276,7 @@ class Elastic:
 
     def batches(self, dataset: Any, *, epochs: int | None = None, steps: int | None = None, shuffle: bool = True,
                 drop_last: bool = False, **loader: Any) -> Iterator[Any]:
-        """This worker's batches, from where training stands to its end; call step() for each.
+        """This worker's batches, from where training stands to its end; call step() for each, or skip().
 
         dataset: of map style, as torch.utils.data.DataLoader takes it; or a stream that every worker reads whole, in an order of its own:
             a dataset or a loader with state_dict(), or an ElasticIterable. What is left of its epoch is left out.
@@ -370,13 +377,17 @@ class Elastic:
             if self._draws is not None:
                 unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
                 self._draws.begin(self.steps, range(piece.begin * unit, piece.end * unit))
-            self._is_given = True
+            self._is_given, self._is_skipped = True, False
             yield batch
             if self._has_moved:     # where the program polls: the global batch begins anew
                 return
             if self._is_given:
-                raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch, before the next one is taken: give what reads ahead "
-                                   "to batches(), as num_workers=")
+                raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch, before the next one is taken, or "
+                                   "`if elastic.skip(...): continue` on every worker, which leaves a batch out; give what reads ahead to batches(), as num_workers=")
+            if self._is_skipped:
+                for _ in self._passes[self._pass + 1:]:
+                    next(batches)
+                return
 
     def step(self, loss: torch.Tensor) -> bool:
         """Train on one batch: backward, and with the last of a global batch the optimizer's step.
@@ -392,8 +403,11 @@ class Elastic:
         if self._sampler is None or not self._passes:
             raise RuntimeError("elastic.step() belongs into `for batch in elastic.batches(dataset, ...)`")
         if not self._is_given:
-            raise RuntimeError("elastic.step() was called twice for one batch; call it once, with the sum of what is trained on it")
+            raise RuntimeError("elastic.step() was called for a batch that elastic.skip() has left out: go on to the next one where it returns True" if self._is_skipped else
+                               "elastic.step() was called twice for one batch; call it once, with the sum of what is trained on it")
         self._is_given = False
+        if self._pass == len(self._passes) - 1:
+            self._agreement.steps()
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
         # Workers' gradients are averaged; the mean over the global batch is a sum over workers.
         profile = self._profile
@@ -406,10 +420,11 @@ class Elastic:
         if profile is not None:
             profile.end_backward()
         if self._pass == 0:
-            self._loss = torch.zeros_like(loss, requires_grad=False)
-        self._loss = self._loss + loss.detach() * share
+            self._part = torch.zeros_like(loss, requires_grad=False)
+        self._part = self._part + loss.detach() * share
         if self._pass < len(self._passes) - 1:
             return False
+        self._loss = self._part
         self._check_gradients()
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
@@ -422,6 +437,53 @@ class Elastic:
             profile.end_optimizer()
         if self.scheduler is not None and has_stepped:
             self.scheduler.step()
+        self._advance()
+        return True
+
+    def skip(self, when: bool | torch.Tensor = True) -> bool:
+        """Leave the present global batch out, on all workers, where one of them says so. Returns whether it is left out.
+
+        ::
+
+            if elastic.skip(not torch.isfinite(loss)):
+                continue
+            elastic.step(loss)
+
+        Every worker calls it for each batch, before step(), and waits for the others. A batch that is left out counts as a step whose samples are trained on:
+        weights, optimizer, schedule and scaler stay as they are, and gradients of its other passes are dropped. So runs over any numbers of workers
+        leave the same global batches out where `when` holds for a batch if it holds for one of its samples.
+        """
+        self._check_alone()
+        if self._has_moved:     # it polled before: the batch comes again
+            return True
+        if self._sampler is None or not self._passes:
+            raise RuntimeError("elastic.skip() belongs into `for batch in elastic.batches(dataset, ...)`")
+        if self._is_skipped:
+            return True
+        if not self._is_given:
+            raise RuntimeError("elastic.skip() was called for a batch that elastic.step() has trained on; call it before")
+        if not self._agreement.skips(bool(when)):
+            return False
+        self._is_given, self._is_skipped = False, True
+        if self._draws is not None:
+            self._draws.end()
+        self._drop_passes()
+        self._advance()
+        return True
+
+    def _drop_passes(self) -> None:
+        """Drop what fully_shard keeps of passes without synchronization, which zero_grad() does not see, and has gathered for a backward pass."""
+        for module in self._wrapped.modules():
+            if hasattr(module, "set_requires_gradient_sync"):
+                getattr(module, "reshard")()
+        for each in fsdp_parameters(self._wrapped).values():
+            each.unsharded_accumulated_grad = None
+            if (unsharded := getattr(each, "_unsharded_param", None)) is not None:      # None before the first pass
+                unsharded.grad = None
+
+    def _advance(self) -> None:
+        """The present global batch is behind us."""
+        assert self._sampler is not None
         self.optimizer.zero_grad()
         self._sampler.advance()
         self.steps += 1
@@ -430,7 +492,6 @@ class Elastic:
         self._data = self._sampler.state_dict()
         # Not saved here: what the script does after a step, such as to update an average of weights, is a part of the state.
         self._is_save_due = bool(self.checkpoint_every) and self.steps % self.checkpoint_every == 0
-        return True
 
     def _check_scale(self, loss: torch.Tensor) -> None:
         """Raises where a GradScaler has scaled the loss already: its gradients would reach the optimizer as they are."""
@@ -636,6 +697,7 @@ class Elastic:
     def _save(self, wait: bool, says: bool = True) -> str:
         """Save a checkpoint. Returns why that failed, the same on all workers; empty: it did not."""
         self._is_save_due = False
+        self._agreement.check()
         if self._unkept:
             return self._unkept
         self._try_to_save(self._checkpoints.finish, says)

@@ -4,13 +4,15 @@ takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
 has, of which each step needs as much again until the process has ended (`activations`); `keeps`: the script has the state of step 3 until it ends, uncloned; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
 `hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `drops`: with dropout; `undrawn`: with one that is not drawn by sample; `unreadable`: a state that no start could read; `average`: of the weights,
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
-each worker). `unfreezes`, `adds`: its first layer is trained from step 5 on, in the latter by another group of the optimizer; `freezes`: to step 5; `alternates`: from step 5 to 9, and from 13 on; `outside`: the optimizer has what is not of the model from step 5 on; `inner`: what is within DDP is called; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `fails-once`: rank 1 fails
+each worker). `unfreezes`, `adds`: its first layer is trained from step 5 on, in the latter by another group of the optimizer; `freezes`: to step 5; `alternates`: from step 5 to 9, and from 13 on; `outside`: the optimizer has what is not of the model from step 5 on; `inner`: what is within DDP is called; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `skips`: batches with one of two broken samples, whose losses are not finite, and those after
+steps 6 and 20 are skipped (`leaves`: the first start is asked to leave so that step 7 is its last); `skips-apart`: rank 1 alone skips after step 6; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
 `full` no checkpoint can be written; EIO: common.fail_with(); `cuts`: common.cut_as_told(); `together`: rank 1 fails in
 a save that all make together. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
 import json
 import os
+import signal
 import sys
 import time
 
@@ -168,6 +170,8 @@ def train(arguments):
         while True:
             time.sleep(0.01)
     samples, options = common.regression(), {"num_workers": 1} if "average" in arguments else {}
+    if "skips" in arguments:
+        samples.tensors[0][[5, 50], 0] = float("nan")
     if "stream" in arguments:
         samples = common.Streamed(torch.utils.data.Subset(samples, range(dist.get_rank() if "by-rank" in arguments else 0, len(samples))))
     if "loader" in arguments:
@@ -182,7 +186,15 @@ def train(arguments):
             elastic.poll()
         if "activations" in arguments and kept is None:     # of a first step; the process has them until it has ended, which takes its time
             kept = stand_in_gpu.memory(ACTIVATIONS // 4, torch.float32)
-        if elastic.step(torch.nn.functional.mse_loss((layers if "inner" in arguments else model)(x), y)):
+        loss = torch.nn.functional.mse_loss((layers if "inner" in arguments else model)(x), y)
+        if "skips" in arguments:
+            if elastic.steps == 5 and "leaves" in arguments and os.environ["SWELL_EPOCH"] == "0":
+                os.kill(os.getpid(), signal.SIGUSR1)
+            if elastic.skip(not torch.isfinite(loss) or elastic.steps in (6, 20)):
+                continue
+        if "skips-apart" in arguments and elastic.steps == 6 and elastic.rank == 1 and elastic.skip():
+            continue
+        if elastic.step(loss):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
             if "average" in arguments:
                 average.update_parameters(model.module)

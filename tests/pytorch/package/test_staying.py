@@ -56,6 +56,17 @@ def test_who_is_left_keeps_its_process_and_the_loss_of_every_step(runs, referenc
     assert is_whole(run, reference)
 
 
+def test_a_live_run_that_skips_batches_is_resized_as_any_other(runs):
+    alone = runs(Run, "alone", "ddp", "skips").fast().start(1).leave_well()
+    run = runs(LiveRun, "skips", "ddp", "skips", "no-checkpoints").start(1).reach(4)
+    assert run.switch(3)["committed"]
+    assert run.reach(run.step() + 4).shrink(2, 1)["committed"]
+    assert run.reach(run.step() + 4).shrink(1)["committed"]
+    run.fast().leave_well()
+    assert run.worlds() == [1, 3, 2, 1] and [line["step"] for line in run.lines()] == sorted(alone.curve())
+    assert deviation(run.curve(), alone.curve()) < SAME
+
+
 def test_other_things_with_a_state_and_a_loader_that_reads_ahead_go_on(runs, reference):
     alone = runs(Run, "alone", "ddp", "average").fast().start(1)
     run = runs(LiveRun, "average", "ddp", "average", "no-checkpoints").start(3).reach(4)

@@ -261,7 +261,7 @@ def given_twice(batches):
 
 @apart
 @pytest.mark.parametrize("micro_batch", [4, 2])
-@pytest.mark.parametrize("wrap, says", [(taken_ahead, "elastic.step(loss) was not called for the last batch; call it once for each batch, before the next one is taken"),
+@pytest.mark.parametrize("wrap, says", [(taken_ahead, "elastic.step(loss) was not called for the last batch; call it once for each batch, before the next one is taken, or `if elastic.skip(...): continue`"),
                                         (left_out_once, "elastic.step(loss) was not called"), (given_twice, "elastic.step() was called twice for one batch")])
 def test_every_batch_has_one_step_before_the_next_one_is_taken(wrap, says, micro_batch, tmp_path):
     data = torch.utils.data.TensorDataset(torch.ones(24, 2), torch.ones(24, 1))
@@ -271,6 +271,82 @@ def test_every_batch_has_one_step_before_the_next_one_is_taken(wrap, says, micro
         for x, y in wrap(elastic.batches(data, steps=4)):
             elastic.step(torch.nn.functional.mse_loss(model(x), y))
     assert says in str(error.value) and elastic.steps == (0 if micro_batch == 2 or wrap != given_twice else 1)
+
+
+@pytest.fixture(scope="module")
+def skipping(tmp_path_factory):
+    """Loss by step of one worker that nobody disturbs, and that skips some batches."""
+    run = Run(tmp_path_factory.mktemp("skipping"), "ddp", "skips").fast().start(1).leave_well()
+    missing = set(range(1, 61)) - set(run.curve())
+    assert {7, 21} < missing and len(missing) > 8
+    assert os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000060")), "a skipped batch is no step"
+    return run.curve()
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_run_that_skips_batches_is_resized_as_any_other(runs, skipping, kind):
+    run = runs(Run, "resized", "ddp", "skips", "leaves", *(["fsdp"] if kind == "fsdp" else [])).start(1).leave_well()
+    assert "asked to leave: checkpoint at step 7" in run.said() and run.step() < 7, "it leaves at a step that was skipped"
+    for world in (2, 5):
+        run.start(world).reach(run.step() + 5).ask().leave_well()
+    run.fast().start(1).leave_well()
+    assert run.worlds() == [1, 2, 5, 1] and [line["step"] for line in run.lines()] == sorted(skipping), "a step is missing or was trained twice"
+    assert deviation(run.curve(), skipping) < SAME
+
+
+def test_skipped_batches_of_a_stream_are_not_read_again(runs):
+    alone = runs(Run, "alone", "ddp", "skips", "stream", steps=30).fast().start(1).leave_well()
+    run = runs(Run, "resized", "ddp", "skips", "stream", "leaves", steps=30).start(1).leave_well()
+    run.fast().start(2).leave_well()
+    assert not {7, 21} & set(run.curve()) and deviation(run.curve(), alone.curve()) < SAME
+
+
+def test_a_skip_on_one_worker_alone_is_named_and_keeps_nobody_waiting(runs):
+    run = runs(Run, "apart", "ddp", "skips-apart").fast().start(2)
+    assert 0 not in run.leave() and run.step() == 6
+    assert "RuntimeError: elastic.skip() was called for a batch by 1 of 2 workers; call it on every worker for each batch" in run.said(1), run.said(1)
+
+
+@apart
+@pytest.mark.parametrize("micro_batch", [4, 2])
+def test_a_skipped_batch_leaves_all_but_the_position_as_it_is(micro_batch, tmp_path):
+    data = torch.utils.data.TensorDataset(torch.arange(24.0)[:, None], torch.ones(24, 1))
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    elastic = Elastic(model, optimizer, directory=tmp_path, global_batch=4, micro_batch=micro_batch, scheduler=schedule)
+    assert elastic.mean_loss() != elastic.mean_loss(), "there is none yet"
+    seen, at = [], 0
+    for x, y in elastic.batches(data, steps=6, shuffle=False):
+        seen += x.flatten().int().tolist()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        before, was, rate = model.weight.clone(), elastic.mean_loss(), schedule.get_last_lr()
+        if elastic.skip(torch.tensor(elastic.steps in (0, 3) and at == (micro_batch == 2))):      # in the last pass of a global batch
+            at = 0
+            assert elastic.skip() and torch.equal(model.weight, before) and model.weight.grad is None and schedule.get_last_lr() == rate
+            assert elastic.steps in (1, 4) and elastic.samples == 4 * elastic.steps and (elastic.mean_loss() == was or elastic.steps == 1)
+            with pytest.raises(RuntimeError, match="a batch that elastic.skip.. has left out"):
+                elastic.step(loss)
+            continue
+        at = 0 if elastic.step(loss) else 1
+        assert at or not torch.equal(model.weight, before)
+    assert seen == list(range(24)) and elastic.steps == 6
+
+
+@apart
+def test_a_skip_in_the_first_pass_leaves_the_whole_global_batch_out(tmp_path):
+    data = torch.utils.data.TensorDataset(torch.arange(24.0)[:, None], torch.ones(24, 1))
+    model = torch.nn.Linear(1, 1)
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=1e-4), directory=tmp_path, global_batch=4, micro_batch=1)
+    seen = []
+    for x, y in elastic.batches(data, steps=6, shuffle=False, num_workers=1):
+        if elastic.skip(elastic.steps == 2):
+            continue
+        seen.append(int(x))
+        elastic.step(torch.nn.functional.mse_loss(model(x), y))
+    assert seen == [*range(8), *range(12, 24)]
+    with pytest.raises(RuntimeError, match="elastic.skip.. was called for a batch that elastic.step.. has trained on; call it before"):
+        elastic.skip()
 
 
 def test_what_more_workers_would_show_is_looked_at_on_one(runs):
