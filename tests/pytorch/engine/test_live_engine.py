@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import models
+from test_restart import drawn
 from swell.engine import batches, live
 from swell.engine.arena import Request
 
@@ -98,6 +99,21 @@ def test_where_workers_are_left_they_train_on_in_their_processes_under_the_next_
         assert set(there) == set(alone) and all(torch.equal(there[name], alone[name]) for name in alone)
     else:
         assert max(abs(found[step] / loss - 1) for step, loss in expected.items()) < 1e-4
+
+
+def test_what_the_loop_draws_goes_on_under_the_next_plan(runs):
+    models.model(models.CONFIGS["llama_gqa_tied"]())
+    reference = runs(False, "reference", "llama", "any", "dataset", "draws").fast().start(1)
+    run = runs(True, "live", "llama", "any", "dataset", "draws").start(1).reach(3)
+    for switch in (lambda: run.switch(3), lambda: run.shrink(2, 0), lambda: run.switch(4)):
+        report = switch()
+        assert report["committed"] and not any(report.get("codes", [])), report
+        run.reach(report["step"] + 3)
+    run.fast().leave_well()
+    reference.leave_well()
+    assert run.worlds() == [1, 3, 2, 4] and drawn(run) == drawn(reference) and len(drawn(run)) == STEPS
+    for rank in range(1, 4):
+        assert drawn(run, rank).items() <= drawn(run).items(), "a new worker works on the same batches"
 
 
 def test_an_exact_job_without_a_told_plan_or_a_checkpoint_keeps_its_sums(runs, monkeypatch):

@@ -46,6 +46,32 @@ def test_it_is_resized_by_checkpoints(runs):
     assert max(abs(run.curve()[step] / loss - 1) for step, loss in reference.curve().items()) < 1e-4
 
 
+def drawn(run, rank=0):
+    """What the loop has drawn, by step; steps that a start gives again are drawn as before."""
+    found = {}
+    with open(os.path.join(run.folder, f"drawn.{rank}")) as file:
+        for line in file:
+            step, _, numbers = line.partition(" ")
+            assert found.setdefault(int(step), numbers) == numbers, f"step {step} is drawn otherwise the second time"
+    return found
+
+
+def test_what_the_loop_draws_goes_on_over_restarts(runs):
+    reference = runs("reference", "draws").fast().start(1).leave_well()
+    run = runs("resized", "draws").start(1).reach(3).ask().leave_well()
+    run.start(3).reach(run.step() + 3).ask().leave_well()
+    run.fast().start(2).leave_well()
+    assert run.worlds() == [1, 3, 2] and drawn(run) == drawn(reference) and len(drawn(run)) == 24
+    assert drawn(run, 1).items() <= drawn(run).items() and len(drawn(run, 1)) > 15, "a new worker works on the same batches"
+
+
+def test_what_each_rank_draws_of_its_own_goes_on_over_a_restart(runs):
+    reference = runs("reference", "draws", "apart").fast().start(2).leave_well()
+    run = runs("resized", "draws", "apart").start(2).reach(3).ask().leave_well()
+    run.fast().start(2).leave_well()
+    assert drawn(run, 0) == drawn(reference, 0) != drawn(run, 1) == drawn(reference, 1)
+
+
 def test_another_order_or_length_is_refused_and_another_run_in_the_folder_too(runs, monkeypatch):
     run = runs("run").start(1).reach(7).ask().leave_well()
     whole = run.arguments
@@ -63,7 +89,7 @@ def test_another_order_or_length_is_refused_and_another_run_in_the_folder_too(ru
     folder = max(os.scandir(os.path.join(run.folder, "checkpoints")), key=lambda each: each.name).path
     rest = torch.load(os.path.join(folder, "engine.pt"), weights_only=True)
     with open(os.path.join(folder, "engine.json"), "w") as file:
-        json.dump({name: value for name, value in rest.items() if name not in ("identity", "data")}, file)
+        json.dump({name: value for name, value in rest.items() if name not in ("identity", "data", "generators")}, file)
     os.remove(os.path.join(folder, "engine.pt"))
     run.fast().start(1).leave_well()
     assert run.lines()[-1]["step"] == 24

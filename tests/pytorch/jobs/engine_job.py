@@ -3,14 +3,17 @@
 
 Arguments: the family (llama or gpt2), "pipeline" or "swaps" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
 "dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "sgd", "adam", "stepped", "unscheduled": another optimizer, another schedule, none, "clips" for other hyperparameters, "unreadable" for a schedule that no checkpoint can hold,
+"draws" for numbers that the loop draws before each step, which it writes to drawn.RANK; each start has a seed of its own, and draws more before the loop, and with "checkpoints" after each step ("apart": ranks have other seeds),
 "own" for no plan but what the engine makes, "mtp" for an MTP head, "other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
 GPU that a driver's stand-in has, "keeps" for tensors that the script keeps over it, "wide" for a state of 40 MB.
 Workers that reach the end write what they hold of the state to state.RANK.
 """
 
 import os
+import random
 import sys
 
+import numpy
 import torch
 import transformers
 
@@ -64,6 +67,9 @@ def main(arguments):
     config = models.CONFIGS[family]()
     if "wide" in arguments:
         config.n_embd = 256
+    if "draws" in arguments:
+        begin = (7 if "SWELL_EPOCH" not in os.environ or os.environ["SWELL_EPOCH"] == "0" else 1000 + int(os.environ["SWELL_EPOCH"])) + ("apart" in arguments) * int(os.environ["RANK"])
+        torch.manual_seed(begin), random.seed(begin), numpy.random.seed(begin)
     engine = Engine(config, lambda p: made(p, lr=5e-3 if "clips" in arguments else 3e-3), global_batch=models.BATCH, micro_batch=2, plan=None if "own" in arguments else plans.__getitem__,
                     scheduler=None if "unscheduled" in arguments else lambda o: schedule(o, "unreadable" in arguments, "stepped" in arguments), max_grad_norm=0.7 if "clips" in arguments else 0.5,
                     mtp_heads=1 if "mtp" in arguments else 0, seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
@@ -72,8 +78,17 @@ def main(arguments):
     Rows.batches = 4 if "shorter" in arguments else 5
     given = engine.batches(Rows(), shuffle="unshuffled" not in arguments) if "dataset" in arguments else None
     kept: list[torch.Tensor] = []
+    if "draws" in arguments:
+        torch.rand(3), random.random(), numpy.random.rand()
     while engine.steps < common.steps():
-        engine.step(next(given) if given is not None else models.batch(seed=engine.steps))
+        batch = next(given) if given is not None else models.batch(seed=engine.steps)
+        if "draws" in arguments:
+            rates = torch.tensor([float(torch.rand(())), random.random(), float(numpy.random.rand())])
+            with open(common.path(f"drawn.{engine.rank}"), "a") as file:
+                file.write(f"{engine.steps + 1} {rates.tolist()}\n")
+        engine.step(batch)
+        if {"draws", "checkpoints"} <= set(arguments):
+            torch.rand(5), random.random(), numpy.random.rand()     # of what a live switch leaves out
         if engine.rank == 0:
             with open(common.path("step.new"), "w") as file:
                 file.write(str(engine.steps))

@@ -17,8 +17,9 @@ import torch
 import torch.distributed as dist
 
 from swell import _launcher, _native, _request, _staying
-from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
+from swell._agreement import Agreement, cpu_group, gather, leave, leave_with_checkpoint
 from swell._counted import counted
+from swell._generators import generators, of_rank, restore_generators
 from swell._lock import FolderLock
 from swell._plain import Unreadable, plain
 from swell._slots import NoRoom
@@ -128,6 +129,7 @@ class Engine:
         self._length = 0
         self._data: dict[str, Any] | None = None        # what the order of batches() depends on
         self._stream: Stream | None = None      # that batches() reads
+        self._drawn: dict[str, Any] | None = None       # where random numbers stood before the batch that awaits its step
         self._lock = FolderLock(directory) if directory is not None else None
         self._agreement: Agreement | None = None        # of leaving by a checkpoint
         self._save_fails = ""       # why the newest save failed
@@ -136,7 +138,8 @@ class Engine:
             self._offer_sizes()
             if directory is not None:
                 _request.listen(leaves_at_once=True)
-        self._begin(standing, session, live.NativeArena(session) if session is not None and _native.is_live() else Ordinary(), source)
+        self._begin(standing, session, live.NativeArena(session, here.rank) if session is not None and _native.is_live() else Ordinary(), source)
+        self._goes_on_from = generators() if self._state.before is not None else None       # what is made before the loop may draw again
         if _request.under_swellrun() and directory is not None:
             self._hear()
 
@@ -238,10 +241,18 @@ class Engine:
                 sums.check(self.plan, self._state.before.get("sums"))
             self._state.go_on(self.scheduler, told=self._told(), global_batch=self.global_batch, seed=self.seed, mtp_heads=self._mtp_heads)
             self.steps, self._data = int(self._state.before["steps"]), self._state.before.get("data")
+            self._draw_as_before(self._state.before)
         self._log = _log(self._log_path if self.rank == 0 else None, self._peak_flops, self)
         self._whole: memory.WholeActivations | None = None      # being counted
         self._is_observed = session is None     # whether this worker's role and memory are known
         self.observed_role: dict[str, float | None] = {}        # what of them the profiler was told
+
+    def _draw_as_before(self, before: Mapping[str, Any]) -> None:
+        """Random numbers go on as this rank's worker of the epoch before had them; as another one's where it is new: all work on the same global batches."""
+        if isinstance(self._arena, live.NativeArena) and "drawn" in before:
+            restore_generators(self._arena.generators())
+        elif each := before.get("generators"):      # checkpoints of older versions have none
+            restore_generators(of_rank(each, self.rank) or each[0])
 
     def _fits(self, *shape: int) -> bool:
         """Whether the schedule is for so many stages, chunks and micro-batches."""
@@ -323,7 +334,7 @@ class Engine:
                 sampler.load_state_dict({**(self._data or {"order": 1}), "samples": self.steps * self.global_batch})
             self._data = {name: value for name, value in sampler.state_dict().items() if name != "samples"}
             self._total = None if epochs is None else epochs * sampler.steps_per_epoch
-            for batch in batches.batches(dataset, self.plan, self.place, self.device, sampler=sampler, epochs=epochs):
+            for batch in self._given_out(batches.batches(dataset, self.plan, self.place, self.device, sampler=sampler, epochs=epochs)):
                 yield batch
                 if share is not self._share:
                     break
@@ -341,11 +352,22 @@ class Engine:
         self._stream, self._data, share = stream, stream.state_dict(), None
         while share is not self._share:     # in another plan this worker has other samples
             share = self._share
-            for batch in batches.streamed(stream, self.plan, self.place, self.device, group=self._links.host, epochs=epochs):
+            for batch in self._given_out(batches.streamed(stream, self.plan, self.place, self.device, group=self._links.host, epochs=epochs)):
                 yield batch
                 if share is not self._share:
                     break
         self._stream = None
+
+    def _given_out(self, made: Iterator[Any]) -> Iterator[Any]:
+        """These batches; a checkpoint that comes before the step of one has the random numbers from before it was read, since the next start gives it again."""
+        if self._goes_on_from is not None:
+            restore_generators(self._goes_on_from)
+            self._goes_on_from = None
+        while True:
+            self._drawn = generators() if self._checkpoints is not None else None
+            if (batch := next(made, None)) is None:
+                return
+            yield batch
 
     def step(self, batch: GlobalBatch) -> float | LateLoss:
         """One optimizer step over the global batch. Returns its loss, the same on every worker.
@@ -354,6 +376,7 @@ class Engine:
         "position_ids" if there are. Ends this process with exit code 0 where it is to leave.
         """
         self._poll()
+        self._drawn = self._goes_on_from = None
         self._log.begin()
         if self._is_observed:
             losses = self.backward(batch)
@@ -550,7 +573,7 @@ class Engine:
             if decided and Plan.parse(decided).world != world:
                 decided = ""        # this epoch's: the next one has none
             standing = self._stand(int(session.variable("RANK") or 0), world, decided, sums.of(self.plan))
-            arena = live.NativeArena(session)
+            arena = live.NativeArena(session, standing.place.rank)
             arena.register(list(wanted(standing.share, standing.place, self._factory)), self.device)
             session.offer()
             return standing, session, arena
@@ -584,7 +607,8 @@ class Engine:
         """
         if self._checkpoints is None:
             return
-        self._checkpoints.save(self.steps, self._state.saved_here(), self._state.tensors, self._rest())
+        drawn = gather(self._drawn or generators(), self._links.host)
+        self._checkpoints.save(self.steps, self._state.saved_here(), self._state.tensors, {**self._rest(), "generators": drawn})
         if self._sizes_once_saved is not None:
             self._sizes, self._sizes_once_saved = self._sizes_once_saved(), None
             self._offer_sizes()

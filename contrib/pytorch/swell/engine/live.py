@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from swell import _staying
 from swell._agreement import adopt
+from swell._generators import generators
 from swell._native import Action, Epoch, Kind, NativeError, Region, Session
 from swell._slots import NoRoom, give_room, gpu_of, no_room, wait_for_room
 from swell.engine.arena import Ordinary, Request
@@ -22,7 +23,8 @@ from swell.engine.executor import Regions
 __all__ = ["NativeArena", "NativeRegions"]
 
 _KINDS = {"parameter": Kind.PARAMETER, "gradient": Kind.GRADIENT, "moment": Kind.MOMENT, "step": Kind.OPTIMIZER_STEP}
-_REST, _REST_BYTES, _LENGTH = "engine#rest", 1 << 16, 8
+_REST, _REST_BYTES, _LENGTH = "engine#rest", 1 << 17, 8
+_DRAWN_BYTES = 1 << 16      # of a worker's random number generators
 _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer": Region.OPTIMIZER, "tp": Region.TP_ALLREDUCE,
             "dp": Region.DP_SYNC, "send": Region.SEND, "receive": Region.RECEIVE, "head": Region.HEAD,
             "head backward": Region.HEAD, "inputs": Region.BACKWARD, "weights": Region.WEIGHTS, "head inputs": Region.HEAD}
@@ -30,12 +32,13 @@ _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer":
 
 class NativeArena:
     """Memory of this worker's shim, on the host and on a GPU; where the GPU's cannot be handed over torch's, which is copied at a switch.
-    take() blocks until this epoch begins: all that takes long comes before."""
+    take() blocks until this epoch begins: all that takes long comes before. rank: in that epoch."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, rank: int = 0) -> None:
+        self._session, self._of_worker = session, f"engine#worker.{rank}"
         self.epoch = Epoch(0, 0, True)
         self._rest = torch.empty(0, dtype=torch.uint8)
+        self._drawn = torch.empty(0, dtype=torch.uint8)
         self._is_registered = False
         self._gpu: torch.device | None = None       # where there is state on one
         self._peak = 0      # of torch's memory there
@@ -60,6 +63,7 @@ class NativeArena:
                     raise no_room(device, sum(torch.Size(one.local).numel() * one.dtype.itemsize for one in there)) from error
             self._session.register(one.name, one.dtype, one.shape, address=self._on_gpu[one.name].data_ptr(), device=gpu, **block)
         self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
+        self._session.register(self._of_worker, torch.uint8, (_DRAWN_BYTES,), kind=Kind.RNG, optional=True)
         self._is_registered = True
 
     def take(self, requests: Sequence[Request], device: torch.device) -> tuple[dict[str, torch.Tensor], bool]:
@@ -73,6 +77,7 @@ class NativeArena:
                 raise
         self.epoch = adopt(self._session)
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
+        self._drawn = self._session.tensor(self._of_worker, torch.uint8, (_DRAWN_BYTES,))
         if self._gpu is not None and not self.epoch.fresh and not trains:
             wait_for_room(self._gpu, self.rest().get("peak", 0))    # gradients, and a first step
         of_swell = {one.name: self._session.tensor(one.name, one.dtype, one.local, device=None if one.on_host else self._gpu)
@@ -81,8 +86,12 @@ class NativeArena:
 
     def rest(self) -> dict[str, Any]:
         """What the epoch before gave to its last boundary()."""
-        count = int.from_bytes(bytes(self._rest[:_LENGTH].tolist()), "little")
-        found: dict[str, Any] = pickle.loads(bytes(self._rest[_LENGTH:_LENGTH + count].tolist()))
+        found: dict[str, Any] = pickle.loads(_read(self._rest))
+        return found
+
+    def generators(self) -> dict[str, Any]:
+        """Where the random number generators of this rank's worker stood at the last boundary(); of a new rank, those of another."""
+        found: dict[str, Any] = pickle.loads(_read(self._drawn) or self.rest()["drawn"])
         return found
 
     def boundary(self, step: int, rest: dict[str, Any]) -> Action:
@@ -90,14 +99,26 @@ class NativeArena:
         if self._gpu is not None and self._session.make_room():
             self._peak = give_room(self._gpu)       # the next program's memory comes beside this one's
         try:
-            text = pickle.dumps({**rest, "peak": self._peak})
+            drawn = pickle.dumps(generators())
+            text = pickle.dumps({**rest, "peak": self._peak, "drawn": drawn})
         except Exception as error:      # each kind of object fails in its own way
             raise NativeError(errno.EINVAL, f"the scheduler's state cannot be pickled: {error}") from error
         if len(text) > _REST_BYTES - _LENGTH:
             raise NativeError(errno.EMSGSIZE, f"the scheduler's state takes {len(text)} bytes; at most {_REST_BYTES - _LENGTH} can be handed over")
-        whole = len(text).to_bytes(_LENGTH, "little") + text
-        self._rest[:len(whole)] = torch.frombuffer(bytearray(whole), dtype=torch.uint8)
+        _write(self._rest, text)
+        _write(self._drawn, drawn)
         return self._session.step(step)
+
+
+def _write(where: torch.Tensor, text: bytes) -> None:
+    whole = len(text).to_bytes(_LENGTH, "little") + text
+    where[:len(whole)] = torch.frombuffer(bytearray(whole), dtype=torch.uint8)
+
+
+def _read(where: torch.Tensor) -> bytes:
+    """Returns what _write() was given; nothing where it was not called."""
+    count = int.from_bytes(bytes(where[:_LENGTH].tolist()), "little")
+    return bytes(where[_LENGTH:_LENGTH + count].tolist())
 
 
 class NativeRegions(Regions):
