@@ -6,16 +6,22 @@ from __future__ import annotations
 import gc
 import types
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.optim.swa_utils import AveragedModel
 
+from swell._identity import bare
+
 __all__ = ["Beside"]
 
 _MOST = 200_000     # objects that are followed
+_VALUES, _PARAMETERS = 32, 64       # that are looked at, of each parameter and of the model
+_FEWEST = 8         # values by which an average can be told from another thing
+_FROM, _LOOKS = (1, 16, 256, 4096, 65536), 4        # steps from which on so many are looked at, one after the other
+_MOVES = 3          # towards the weights that make it certain
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType)
 
 
@@ -69,6 +75,129 @@ class _Seen:
         return f"{does}, which no checkpoint holds, and each start would make anew: {remedy}"
 
 
+class _Averages:
+    """Finds averages of the weights that the script makes by itself after each step: modules, dicts and lists of tensors of the parameters' names and shapes.
+
+    Their values alone tell: from step to step all of them move towards the weights by one and the same part of the way, within rounding. Copies of
+    the weights, of gradients and of other trainings do not. An average that hardly moves yet is found at later steps.
+    """
+
+    def __init__(self, kept: list[Any]) -> None:
+        self._kept, self._calls = kept, 0
+        self._seen: list[tuple[str, torch.Tensor, int]] = []    # at the look before: kind, values, and how often in a row they had moved so
+        self._weights = torch.empty(0)
+
+    def why(self) -> str:
+        """Returns what there is and no checkpoint holds, as a sentence; empty: nothing that is known. Reads a few values of a GPU at few steps."""
+        self._calls += 1
+        begin = max((each for each in _FROM if each <= self._calls), default=0)
+        if self._calls >= begin + _LOOKS:
+            self._seen.clear()
+            return ""
+        trained = {bare(name): _local(parameter) for name, parameter in self._kept[0].named_parameters() if parameter.requires_grad}
+        self._shapes = {name: one.shape for name, one in trained.items()}
+        if not trained or any(one.device.type == "meta" for one in trained.values()):
+            return ""
+        weights, before = _sampled(list(trained.values())), self._weights
+        self._weights, seen = weights, list[tuple[str, torch.Tensor, int]]()
+        for kind, thing, tensors in self._candidates(set(map(id, trained.values()))):
+            now, eps = _sampled(tensors), torch.finfo(tensors[0].dtype).eps
+            moves = 0 if torch.equal(now, before) else max((self._moves(each, kind, now, weights, eps) for each in self._seen), default=0)
+            if moves >= _MOVES and not self._is_kept(thing, tensors):
+                return (f"the script keeps an average of the weights of its own, {kind}, as it trains, which no checkpoint holds, and each start would make anew: give Elastic "
+                        "state={\"average\": average}, a module or what has state_dict() and load_state_dict()")
+            seen.append((kind, now, moves))
+        self._seen = seen
+        return ""
+
+    @staticmethod
+    def _moves(before: tuple[str, torch.Tensor, int], kind: str, now: torch.Tensor, weights: torch.Tensor, eps: float) -> int:
+        """Returns how often this has moved towards the weights if it is what was seen before, be it in another dict; 0: it is not, or is no average."""
+        of_kind, was, moves = before
+        if of_kind != kind or was.shape != now.shape:
+            return 0
+        moved = _moves_towards(was, now, weights, eps)
+        return moves if moved is None else (moves + 1) * moved
+
+    def _candidates(self, own: set[int]) -> list[tuple[str, Any, list[torch.Tensor]]]:
+        """Returns what has a tensor of each parameter's name and shape, and is not the parameters themselves."""
+        model, found, shapes = self._kept[0], list[tuple[str, Any, list[torch.Tensor]]](), list(self._shapes.values())
+        of_model = set(map(id, model.modules()))
+        kinds = {kind for module in (model, getattr(model, "module", model), getattr(model, "_orig_mod", model)) for kind in type(module).__mro__} - set(torch.nn.Module.__mro__)
+        roles: dict[type, str] = {}     # found once for a type, as there are half a million objects
+        for thing in gc.get_objects():
+            kind = type(thing)
+            role = roles.get(kind)
+            if role is None:
+                role = roles[kind] = "row" if kind in (list, tuple) else "dict" if dict in kind.__mro__ and kind.__module__ in ("builtins", "collections") else \
+                    "module" if torch.nn.Module in kind.__mro__ and not kinds.isdisjoint(kind.__mro__) else "other"
+            if role == "other":
+                continue
+            if role == "row":
+                if len(thing) != len(shapes) or not all(isinstance(each, torch.Tensor) for each in thing):
+                    continue
+                name, tensors = f"a {kind.__name__}", list(thing)
+            elif role == "dict":
+                if len(thing) < len(shapes) or not isinstance(next(iter(thing.values())), torch.Tensor):
+                    continue
+                by_name = {bare(key): each for key, each in list(thing.items()) if type(key) is str}
+                name, tensors = "a dict", [by_name.get(each) for each in self._shapes]
+            elif id(thing) not in of_model:
+                by_name = {bare(key): each for key, each in thing.named_parameters()}
+                name, tensors = f"a {kind.__name__}", [by_name.get(each) for each in self._shapes]
+            else:
+                continue
+            locals_ = [_local(each) for each in tensors if isinstance(each, torch.Tensor)]
+            if [each.shape for each in locals_] == shapes and own.isdisjoint(map(id, locals_)) and all(each.is_floating_point() and each.device.type != "meta" for each in locals_):
+                found.append((name, thing, locals_))
+        return found
+
+    def _is_kept(self, thing: Any, tensors: list[torch.Tensor]) -> bool:
+        """Whether a checkpoint holds it: it is reached from what is kept, or stands in a state of that."""
+        held = _held_by(self._kept)
+        if len(held) >= _MOST or id(thing) in held or any(id(each) in held for each in tensors):
+            return True
+        mine = _sampled(tensors[:1])
+        return any(each.shape == tensors[0].shape and torch.equal(_sampled([each]), mine) for kept in self._kept[2:] for each in _tensors(kept.state_dict()))
+
+
+def _tensors(state: Any) -> Iterator[torch.Tensor]:
+    """Returns the tensors of a state, at any depth."""
+    if isinstance(state, torch.Tensor):
+        yield _local(state)
+    elif isinstance(state, (Mapping, list, tuple)):
+        for each in state.values() if isinstance(state, Mapping) else state:
+            yield from _tensors(each)
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def _sampled(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Returns some values of these, on the host."""
+    found = []
+    for tensor in tensors[::-(-len(tensors) // _PARAMETERS)]:
+        if count := tensor.numel():
+            at = torch.arange(0, count, -(-count // _VALUES), device=tensor.device)
+            found.append(torch.take(tensor.detach(), at).double())
+    return torch.cat([each.cpu() for each in found]) if found else torch.empty(0, dtype=torch.float64)
+
+
+def _moves_towards(was: torch.Tensor, now: torch.Tensor, weights: torch.Tensor, eps: float) -> bool | None:
+    """Whether all values have moved towards the weights by the same part of the way; None: they have not moved, or so little that rounding hides it."""
+    moved, way = now - was, weights - was
+    if not torch.isfinite(moved).all() or not torch.isfinite(way).all():
+        return False
+    if not moved.any():
+        return None
+    noise = 8 * eps * torch.maximum(torch.maximum(was.abs(), now.abs()), weights.abs())
+    part = float(moved @ way) / max(float(way @ way), 1e-300)
+    if not 0 < part < 1 - 1e-6 or bool(((moved - part * way).abs() > noise).any()):
+        return False
+    return True if int((moved.abs() > 16 * noise).sum()) >= _FEWEST else None
+
+
 class Beside:
     """Finds what the script changes beside what is kept.
 
@@ -78,12 +207,13 @@ class Beside:
 
     def __init__(self, kept: Iterable[Any], optimizer: Any) -> None:
         self._kept, self._seen, self._has_looked = list(kept), list[_Seen](), False
+        self._averages = _Averages(self._kept)
         self._has_schedule = hasattr(optimizer.step, "_wrapped_by_lr_sched")
 
     def why(self) -> str:
         """Returns what changes and no checkpoint holds, as a sentence; empty: nothing that is known. Call it after each step."""
         if self._has_looked:
-            return next(filter(None, (each.why() for each in self._seen)), "")
+            return next(filter(None, (each.why() for each in self._seen)), "") or self._averages.why()
         self._has_looked = True
         found = _there(torch.optim.Optimizer, LRScheduler, AveragedModel)
         held = _held_by(self._kept)

@@ -70,6 +70,48 @@ def forgets_an_average_of_its_own_kind(moments):
     forgets_its_average(moments, Mean)
 
 
+class Averages:
+    """The weights' averages by name, as scripts write it."""
+
+    def __init__(self, model):
+        self.kept = {name: value.detach().clone() for name, value in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, model):
+        for name, value in model.named_parameters():
+            self.kept[name] = 0.9 * self.kept[name] + 0.1 * value
+
+    def state_dict(self):
+        return dict(self.kept)
+
+    def load_state_dict(self, state):
+        self.kept = dict(state)
+
+
+def forgets_averages_by_name(moments):
+    loop(moments, after=Averages(network()).update)
+
+
+def holds_averages_by_name(moments):
+    averages = Averages(network())
+    loop(moments, after=averages.update, state={"averages": averages})
+
+
+def forgets_a_copy_that_averages(moments):
+    copy = network()
+
+    @torch.no_grad()
+    def update(model):
+        for mine, value in zip(copy.parameters(), model.parameters()):
+            mine.lerp_(value, 0.1)
+    loop(moments, after=update)
+
+
+def notes_differences_by_name(moments):
+    noted = {}
+    loop(moments, after=lambda model: noted.update({name: value.detach() - noted.get(name, 0) for name, value in model.named_parameters()}))
+
+
 def other_training(moments, other, state=None, **options):
     """Another module is trained by an optimizer of its own after each step. state: of these two, what is given."""
     module = nn.Linear(1, 1)

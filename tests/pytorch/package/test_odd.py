@@ -69,6 +69,18 @@ def test_what_a_checkpoint_holds_or_no_step_changes_is_lent_more(name, runs):
     assert run.sizes() == list(range(1, 13)) and "lent nothing" not in run.said(), run.said()
 
 
+@pytest.mark.parametrize("name, kind", [("forgets_averages_by_name", "a dict"), ("forgets_a_copy_that_averages", "a Sequential")])
+def test_an_average_of_the_script_s_own_that_no_checkpoint_holds_is_lent_nothing(name, kind, runs):
+    run = runs(Run, "odd", "odd", name, steps=8).fast().start(1).leave_well()
+    assert run.sizes() == [1] and f"keeps an average of the weights of its own, {kind}, as it trains, which no checkpoint holds" in run.why and run.step() == 8
+
+
+@pytest.mark.parametrize("name", ["holds_averages_by_name", "notes_differences_by_name"])
+def test_an_average_of_the_script_s_own_that_a_checkpoint_holds_is_lent_more(name, runs):
+    run = runs(Run, "odd", "odd", name, steps=24).fast().start(1).leave_well()
+    assert run.sizes() == list(range(1, 13)) and "lent nothing" not in run.said(), run.said()
+
+
 @pytest.mark.parametrize("name, says, steps", [("trainer_forgets_its_average", "Averages.average keeps weights, such as an average, that no checkpoint holds", 4),
                                                ("trainer_forgets_weights_by_name", "Averages.average keeps weights, such as an average, that no checkpoint holds", 4),
                                                ("lightning_forgets_its_average", "use Lightning's WeightAveraging", 9)])
