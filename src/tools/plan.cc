@@ -101,6 +101,7 @@ Result<Planned> read_model(const Options& options, const cluster::Cluster& clust
                                options.sequence, options.model));
     entry.model.sequence = options.sequence;
   }
+  if (auto good = models::check(entry.model); !good) return good.error();
   if (auto good = models::check_planned_for(entry.model); !good)
     return good.error().while_doing("model " + entry.model.name);
   if (entry.model.global_batch % entry.micro_batches != 0)
@@ -136,19 +137,20 @@ Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
                                      const perf::PerformanceModel& perf) {
   const cluster::Cluster& cluster = perf.cluster();
   planner::Islands gpus;
-  int left = entry.pp * entry.dp * entry.tp;
+  const int width = entry.tp * entry.model.cp, all = entry.pp * entry.dp * width;
+  int left = all;
   for (const auto& gpu : planner::unused({}, cluster))
     if (left-- > 0)
       planner::add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
   planner::Evaluator evaluator(perf, entry.model.global_batch / entry.micro_batches);
   plan::Layout layout{entry.micro_batches, {}};
   for (int i = 0; i < entry.pp; ++i) {
-    plan::StageLayout stage{0, entry.tp, {}};
-    if (planner::take_groups(stage, gpus, entry.tp, entry.dp) < entry.dp)
+    plan::StageLayout stage{0, width, {}};
+    if (planner::take_groups(stage, gpus, width, entry.dp) < entry.dp)
       return Error(fmt::format(
           "the plan {}-{}-{} needs {} in groups of {} on one node; cluster {} has {} in all",
-          entry.pp, entry.dp, entry.tp, count_of(entry.pp * entry.dp * entry.tp, "GPU"), entry.tp,
-          cluster.name(), cluster.gpu_count()));
+          entry.pp, entry.dp, entry.tp, count_of(all, "GPU"), width, cluster.name(),
+          cluster.gpu_count()));
     layout.stages.push_back(std::move(stage));
   }
   if (!evaluator.balance(layout)) {
@@ -216,14 +218,15 @@ Result<Scheduled> schedule_rows(const planner::ScaleTable& table,
 }
 
 Json scheduled_json(const planner::ScheduledPlan& one, const perf::PerformanceModel& perf) {
-  return Json::object({{"schedule", one.found.name},
-                       {"text", schedule::to_text(one.found.schedule)},
-                       {"placement", one.placement},
-                       {"chunks", one.layout.chunks()},
-                       {"samples_per_s", perf.model().global_batch / one.found.prediction.seconds},
-                       {"best_named", one.found.best_named},
-                       {"peak_bytes", Json::array_of(one.found.prediction.peak_bytes)},
-                       {"plan", plan::name_all(one.layout, perf.cluster()).to_json()}});
+  return Json::object(
+      {{"schedule", one.found.name},
+       {"text", schedule::to_text(one.found.schedule)},
+       {"placement", one.placement},
+       {"chunks", one.layout.chunks()},
+       {"samples_per_s", perf.model().global_batch / one.found.prediction.seconds},
+       {"best_named", one.found.best_named},
+       {"peak_bytes", Json::array_of(one.found.prediction.peak_bytes)},
+       {"plan", plan::name_all(one.layout, perf.cluster(), perf.model()).to_json()}});
 }
 
 void print_scheduled(const Scheduled& scheduled, const planner::ScaleTable& table,
@@ -243,7 +246,7 @@ void print_scheduled(const Scheduled& scheduled, const planner::ScaleTable& tabl
     say("{:>5} {:>10.2f} {:>7.2f}x  {:<17} {:<17} {:>8.0f}  {}\n", row.gpus, rate,
         rate / row.throughput, one.found.name, one.placement,
         *std::max_element(peaks.begin(), peaks.end()) / GiB,
-        plan::name_all(one.layout, perf.cluster()).summary());
+        plan::name_all(one.layout, perf.cluster(), perf.model()).summary());
   }
   if (scheduled.size() < table.rows.size())
     say("time was up before schedules of the last {} (--time-limit)\n",
@@ -273,9 +276,11 @@ void print_table(const planner::NamedTable& table, const Options& options, bool 
   say("{:>5} {:>5} {:>10} {:>8} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup",
       "modelled", "peak GiB", "plan", "why");
   int omitted = 0;
+  bool any_indivisible = false;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     const planner::NamedRow& row = table.rows[i];
     if (row.omitted != planner::RowRule::none) ++omitted;
+    any_indivisible |= row.omitted == planner::RowRule::indivisible;
     if (row.omitted != planner::RowRule::none && !options.all_rows) continue;
     std::string peaks;
     for (const double peak : row.peak_bytes)
@@ -285,12 +290,15 @@ void print_table(const planner::NamedTable& table, const Options& options, bool 
         row.summary,
         row.omitted == planner::RowRule::none
             ? row.why
-            : fmt::format("left out: {}", planner::words_for(row.omitted)));
+            : fmt::format("left out: {}", row.omitted == planner::RowRule::indivisible
+                                              ? row.why
+                                              : planner::words_for(row.omitted)));
   }
   if (omitted > 0 && !options.all_rows)
-    say("{} {} left out, see --all-rows: the predictions contradict each other, or there is no "
-        "significant gain\n",
-        count_of(omitted, "row"), omitted == 1 ? "is" : "are");
+    say("{} {} left out, see --all-rows: the predictions contradict each other{} there is no "
+        "significant gain{}\n",
+        count_of(omitted, "row"), omitted == 1 ? "is" : "are", any_indivisible ? "," : ", or",
+        any_indivisible ? ", or CP or EP excludes the number of GPUs" : "");
   if (!complete)
     say("the search reached its limits (--time-limit {:g} s): the best that was found so far\n",
         options.seconds);

@@ -7,6 +7,7 @@
 
 #include "control/elastic_spec.h"
 #include "core/perf/peak_memory.h"
+#include "core/planner/combination.h"
 #include "core/planner/grid.h"
 #include "tools/output.h"
 
@@ -24,8 +25,14 @@ double peak_of(const plan::Layout& layout, const perf::PerformanceModel& perf) {
   return peak;
 }
 
-std::string summary_of(const plan::Layout& layout, const cluster::Cluster& cluster) {
-  return plan::name_all(layout, cluster).summary();
+std::string summary_of(const plan::Layout& layout, const perf::PerformanceModel& perf) {
+  return plan::name_all(layout, perf.cluster(), perf.model()).summary();
+}
+
+/// Why the row has no plan: CP or EP excludes its number of GPUs, or memory.
+Result<void> has_plan(const planner::GridRow& row, const perf::PerformanceModel& perf) {
+  if (auto good = planner::check_gpus(row.gpus, perf.model()); !good) return good.error();
+  return row.layout.stages.empty() ? Result<void>(Error("no plan fits")) : Result<void>();
 }
 
 planner::ScaleSource source_of(const GridRequest& request, int type) {
@@ -62,8 +69,8 @@ Json cell_json(const planner::CellPlans& cell, const perf::PerformanceModel& per
   json.set("samples_per_s", perf.model().global_batch / proxy.seconds);
   json.set("best_samples_per_s", perf.model().global_batch / cell.best().seconds);
   json.set("peak_bytes", peak_of(proxy.layout, perf));
-  json.set("summary", summary_of(proxy.layout, perf.cluster()));
-  json.set("plan", plan::name_all(proxy.layout, perf.cluster()).to_json());
+  json.set("summary", summary_of(proxy.layout, perf));
+  json.set("plan", plan::name_all(proxy.layout, perf.cluster(), perf.model()).to_json());
   return json;
 }
 
@@ -72,12 +79,14 @@ void print_json(const planner::GridTable& table, const perf::PerformanceModel& p
   std::vector<Json> rows;
   for (const planner::GridRow& row : table.rows) {
     Json json = Json::object({{"type", perf.cluster().type(row.type).name}, {"gpus", row.gpus}});
-    if (!row.layout.stages.empty()) {
+    if (const auto good = has_plan(row, perf); !good) {
+      json.set("why", good.error().message());
+    } else {
       json.set("samples_per_s", perf.model().global_batch / row.seconds);
       json.set("by", row.by);
       json.set("source", planner::name_of(source_of(request, row.type)));
       json.set("peak_bytes", peak_of(row.layout, perf));
-      json.set("plan", plan::name_all(row.layout, perf.cluster()).to_json());
+      json.set("plan", plan::name_all(row.layout, perf.cluster(), perf.model()).to_json());
     }
     if (request.cells) {
       std::vector<Json> cells;
@@ -103,7 +112,7 @@ void print_cells(const planner::GridTable& table, const perf::PerformanceModel& 
             perf.cluster().type(row.type).name, row.gpus, cell.cell.stages, cell.proxy().bias,
             cell.proxy().communication_s, perf.model().global_batch / cell.proxy().seconds,
             cell.frontier.size(), perf.model().global_batch / cell.best().seconds,
-            summary_of(cell.proxy().layout, perf.cluster()));
+            summary_of(cell.proxy().layout, perf));
   say("\n");
 }
 
@@ -133,12 +142,13 @@ int print_grid(const perf::PerformanceModel& perf, const GridRequest& request) {
       "plan");
   for (const planner::GridRow& row : table.rows) {
     const std::string& type = perf.cluster().type(row.type).name;
-    if (row.layout.stages.empty())
-      say("{:<14} {:>5} {:>10} {:>8}  {:<12} no plan fits\n", type, row.gpus, "-", "-", "-");
+    if (const auto good = has_plan(row, perf); !good)
+      say("{:<14} {:>5} {:>10} {:>8}  {:<12} {}\n", type, row.gpus, "-", "-", "-",
+          good.error().message());
     else
       say("{:<14} {:>5} {:>10.2f} {:>8.0f}  {:<12} {}\n", type, row.gpus,
           perf.model().global_batch / row.seconds, peak_of(row.layout, perf) / GiB, row.by,
-          summary_of(row.layout, perf.cluster()));
+          summary_of(row.layout, perf));
   }
   if (request.costs) say("predicted from {}\n", sources_of(table, perf, request));
   else if (const char* words = planner::words_for(request.source); *words != '\0')

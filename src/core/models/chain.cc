@@ -47,7 +47,8 @@ Chain::Chain(const Model& model) noexcept
   mtp_head.kind = UnitKind::mtp_head;
   kinds_ = {embedding, layer, head, module, mtp_head};
   if (layer.forward_flop > 0) module_work_ = module.forward_flop / layer.forward_flop;
-  if (layer.parameters > 0) module_parameters_ = module.parameters / layer.parameters;
+  const double held = model.held_layer_parameters();
+  if (held > 0) module_parameters_ = (module.parameters - (layer.parameters - held)) / held;
 }
 
 UnitKind Chain::kind_at(int index) const noexcept {

@@ -29,6 +29,11 @@ double Model::layer_parameters() const noexcept {
          (moe.experts + moe.shared) * mlp_parameters(*this, moe.expert_ffn) + router + norms;
 }
 
+double Model::held_layer_parameters() const noexcept {
+  const double elsewhere = moe.experts - moe.experts / ep;
+  return layer_parameters() - elsewhere * mlp_parameters(*this, moe.expert_ffn);
+}
+
 double Model::active_layer_parameters() const noexcept {
   if (moe.experts == 0) return layer_parameters();
   return attention_parameters(*this) +
@@ -81,6 +86,25 @@ Result<void> check(const Model& model) {
     return Error(fmt::format(
         "model {}: of {} experts {} are active with an inner width of {}; 1 to {} and at least 1 are possible",
         model.name, model.moe.experts, model.moe.active, model.moe.expert_ffn, model.moe.experts));
+  if (model.cp < 1 || model.cp > kMostCp)
+    return Error(fmt::format("model {}: \"cp\" is {}; it must be from 1 to {}", model.name,
+                             model.cp, kMostCp));
+  if (model.ep < 1 || model.ep > kMostEp)
+    return Error(fmt::format("model {}: \"ep\" is {}; it must be from 1 to {}", model.name,
+                             model.ep, kMostEp));
+  if (model.sequence % model.cp != 0)
+    return Error(fmt::format(
+        "model {}: \"cp\" {} does not divide the {} of a sample; give a degree that does",
+        model.name, model.cp, count_of(model.sequence, "token")));
+  if (model.ep > 1 && model.moe.experts == 0)
+    return Error(
+        fmt::format("model {}: \"ep\" is {}, and its layers have no experts; leave it out, or say "
+                    "\"moe\"",
+                    model.name, model.ep));
+  if (model.ep > 1 && model.moe.experts % model.ep != 0)
+    return Error(fmt::format(
+        "model {}: \"ep\" {} does not divide the {} of a layer; give a degree that does",
+        model.name, model.ep, count_of(model.moe.experts, "expert")));
   return {};
 }
 

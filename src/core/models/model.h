@@ -37,6 +37,8 @@ struct Model {
   int mtp_heads = 0;
   int head_dim = 0;   ///< width of one head; 0: hidden / heads
   int positions = 0;  ///< rows of a learned position embedding; 0: the model has none
+  int cp = 1;         ///< context parallelism: GPUs that share the tokens of a sample
+  int ep = 1;         ///< expert parallelism: ranks that share the experts of a layer
 
   /// Width of all query heads together.
   double query_width() const noexcept {
@@ -44,6 +46,8 @@ struct Model {
   }
   /// Parameters of one transformer layer, all experts included.
   double layer_parameters() const noexcept;
+  /// Parameters of one layer that a rank of an EP group holds, before division by TP.
+  double held_layer_parameters() const noexcept;
   /// Parameters of one layer that one token visits.
   double active_layer_parameters() const noexcept;
   /// Parameters of the input embedding; the output projection has as many unless tied.
@@ -60,20 +64,23 @@ struct Model {
   friend bool operator==(const Model&, const Model&) = default;
 };
 
-/// Names the first rule that `model` breaks: every width above 0, heads that divide hidden, ...
+/// Names the first rule that `model` breaks: every width above 0, heads that divide hidden, CP that
+/// divides the tokens of a sample, EP that divides the experts, ...
 Result<void> check(const Model& model);
 
 /// No training that is planned for while it runs is larger: planning time grows with both.
 inline constexpr int kMostLayers = 4096, kMostBatch = 1 << 24;
 inline constexpr int kMostMtpHeads = 16;
+/// A group of TP x CP GPUs stands on one node; an EP group may be over many.
+inline constexpr int kMostCp = 64, kMostEp = 4096;
 /// Names what of `model` is more than that.
 Result<void> check_planned_for(const Model& model);
 
-/// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab, mtp_heads and moe
-/// may be left out: heads, 4 * hidden, 51200, 0, dense), or a HuggingFace config.json, which is
-/// told by its "hidden_size" or "n_embd". `sequence`, `global_batch` and `mtp_heads` replace what a
-/// config.json does not say; its number of MTP layers does not count, since trainers of HuggingFace
-/// models leave these out.
+/// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab, mtp_heads, cp, ep
+/// and moe may be left out: heads, 4 * hidden, 51200, 0, 1, 1, dense), or a HuggingFace
+/// config.json, which is told by its "hidden_size" or "n_embd". `sequence`, `global_batch`,
+/// `mtp_heads`, `cp` and `ep` replace what a config.json does not say; its number of MTP layers
+/// does not count, since trainers of HuggingFace models leave these out.
 Result<Model> model_from_json(const Json& json);
 Json to_json(const Model& model);
 

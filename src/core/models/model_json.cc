@@ -154,6 +154,8 @@ Result<Model> model_from_json(const Json& whole) {
   if (!json.has("layers") && is_huggingface(json)) read_huggingface(in, model);
   else read_own(in, json, model, problem);
   model.mtp_heads = in.or_else({"mtp_heads"}, 0);
+  model.cp = in.or_else({"cp"}, 1);
+  model.ep = in.or_else({"ep"}, 1);
   if (in.problem()) return in.problem()->while_doing("model " + model.name);
   if (problem) return problem->while_doing("model " + model.name);
   if (auto good = check(model); !good) return good.error();
@@ -175,6 +177,8 @@ Json to_json(const Model& model) {
   if (model.head_dim > 0) json.set("head_dim", model.head_dim);
   if (model.positions > 0) json.set("positions", model.positions);
   if (model.mtp_heads > 0) json.set("mtp_heads", model.mtp_heads);
+  if (model.cp > 1) json.set("cp", model.cp);
+  if (model.ep > 1) json.set("ep", model.ep);
   if (model.moe.experts > 0)
     json.set("moe", Json::object({{"experts", model.moe.experts},
                                   {"active", model.moe.active},

@@ -66,7 +66,9 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen,
 
 Coefficients expected_coefficients(const models::Model& model, const cluster::Cluster& cluster) {
   Coefficients made;
-  const double parameters = model.layer_parameters();
+  // What all GPUs of a group hold of one layer: each CP rank has a copy of it.
+  const double copies = model.cp;
+  const double parameters = copies * model.held_layer_parameters();
   const auto layer = models::layer_operators(model), head = models::head_operators(model);
   for (const cluster::GpuType& type : cluster.types()) {
     // A.2 counts the projection within the layers; those of MTP heads are too many for that.
@@ -77,12 +79,12 @@ Coefficients expected_coefficients(const models::Model& model, const cluster::Cl
                           memory_s(update_bytes(kStateBytes, kGradientBytes) * parameters, type),
                           kExpectedOverlap});
   }
-  made.activ_bytes = kHalf * model.sequence * model.hidden;
+  made.activ_bytes = kHalf * model.sequence * model.hidden / model.cp;
   made.param_bytes = kGradientBytes * parameters;
   made.param_optim_bytes = kStateBytes * parameters;
-  made.activ_p_bytes = kSplitActivations * made.activ_bytes;
+  made.activ_p_bytes = copies * kSplitActivations * made.activ_bytes;
   made.activ_np_bytes = kWholeActivations * made.activ_bytes;
-  const double embedding = model.embedding_parameters();
+  const double embedding = copies * model.embedding_parameters();
   made.first = {kGradientBytes * embedding, kStateBytes * embedding, 0};
   const double logits =
       3.0 * kHalf * model.sequence * model.vocab;  // in half and in full precision
@@ -100,7 +102,7 @@ void expect_launches(Coefficients& coefficients, const models::Model& model,
         forward_s(layer, cluster.type(static_cast<int>(type)), kExpectedSamples);
     coefficients.types[type].comp_s = time.split_s;
     coefficients.types[type].launch_s = kExpectedLaunch_s / 4;
-    coefficients.types[type].whole_s = time.whole_s;
+    coefficients.types[type].whole_s = time.whole_s / model.cp;
   }
   coefficients.head_layers = head_layers(coefficients, model, cluster);
 }

@@ -141,6 +141,10 @@ Result<NodeCosts> NodeCosts::from_json(const Json& json, const models::Model& mo
     return Error(fmt::format(
         "\"swell_table\" is {}; this version reads {}: measure the model again by swell.profile",
         *version, kVersion));
+  if (model.cp > 1 || model.ep > 1)
+    return Error(fmt::format(
+        "the table is of a device that has all tokens of a sample and all experts, and model {} has CP {} and EP {}: plan without the table",
+        model.name, model.cp, model.ep));
   const Json its = json.at("model"), options = json.at("options");
   for (const auto& good :
        {check_size(its, "layers", model.layers, model),

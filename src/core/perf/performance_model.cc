@@ -85,12 +85,17 @@ double pairwise_bandwidth(const cluster::Cluster& cluster,
 }  // namespace
 
 double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const noexcept {
-  return cluster_.is_regular() ? regular_bandwidth(cluster_, stage)
-                               : pairwise_bandwidth(cluster_, stage);
+  double bandwidth = cluster_.is_regular() ? regular_bandwidth(cluster_, stage)
+                                           : pairwise_bandwidth(cluster_, stage);
+  if (model_.cp > 1)  // rings go through each group, too
+    for (const plan::GroupLayout& group : stage.groups)
+      bandwidth = std::min(bandwidth, stage.tp * cluster_.type(group.type).link_bytes_per_s);
+  return bandwidth;
 }
 
-double PerformanceModel::layer_commu(int type, int tp, int local_batch) const noexcept {
+double PerformanceModel::layer_commu(int type, int gpus, int local_batch) const noexcept {
   const cluster::GpuType& gpu = cluster_.type(type);
+  const int tp = gpus / model_.cp;
   if (coefficients_.types[static_cast<std::size_t>(type)].launch_s <= 0)
     return tp_commu_fwd(coefficients_.activ_bytes, local_batch, 1, tp, gpu.link_bytes_per_s,
                         gpu.link_saturation_bytes);
@@ -186,8 +191,8 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
     times.bwd = std::max(times.bwd, layer.bwd * layers + k.backward * head);
     times.optim = std::max(times.optim, k.optim_s * updated / stage.tp);
   }
-  if (stage.dp() > 1) {
-    times.dp_commu = dp_commu(gradient_bytes(load), 1, stage.dp(), stage_bandwidth(stage));
+  if (const int ranks = stage.dp() * model_.cp; ranks > 1) {
+    times.dp_commu = dp_commu(gradient_bytes(load), 1, ranks, stage_bandwidth(stage));
     times.commu_extra = passes_of.commu_extra(times.bwd, times.dp_commu, overlap);
   }
   return times;

@@ -60,7 +60,8 @@ class PerformanceModel {
   /// where launches were observed.
   Passes layer_passes(int type, int tp, int local_batch) const noexcept;
   /// Seconds of the TP all-reduces of one layer's forward pass; the backward pass has as many.
-  double layer_commu(int type, int tp, int local_batch) const noexcept;
+  /// `gpus`: those of the group, StageLayout::tp.
+  double layer_commu(int type, int gpus, int local_batch) const noexcept;
   /// Passes of a chunk with `load` on the slowest group of `stage`.
   Passes chunk_passes(const plan::StageLayout& stage, const models::Load& load) const noexcept {
     const StageTimes times = load_times(stage, load);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/models/model.h"
 #include "core/schedule/text.h"
 
 namespace swell::plan {
@@ -17,7 +18,7 @@ Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
   layout.micro_batches = plan.micro_batches;
   layout.schedule = plan.schedule;
   for (const Stage& stage : plan.stages) {
-    StageLayout resolved{stage.layers, stage.tp, {}, stage.chunks};
+    StageLayout resolved{stage.layers, stage.tp * plan.cp, {}, stage.chunks};
     for (const TpGroup& group : stage.groups) {
       const auto node = cluster.find_node(group.node);
       if (!node)
@@ -61,6 +62,14 @@ Plan name_all(const Layout& layout, const cluster::Cluster& cluster) {
     }
     plan.stages.push_back(std::move(named));
   }
+  return plan;
+}
+
+Plan name_all(const Layout& layout, const cluster::Cluster& cluster, const models::Model& model) {
+  Plan plan = name_all(layout, cluster);
+  plan.cp = model.cp;
+  plan.ep = model.ep;
+  for (Stage& stage : plan.stages) stage.tp /= model.cp;
   return plan;
 }
 

@@ -10,6 +10,10 @@
 #include "core/plan/plan.h"
 #include "core/schedule/schedule.h"
 
+namespace swell::models {
+struct Model;
+}
+
 namespace swell::plan {
 
 /// GPUs of one node: bit k is GPU k.
@@ -34,6 +38,8 @@ bool together(const A& a, const B& b) noexcept {
 
 struct StageLayout {
   int layers = 0;
+  /// GPUs of a group: the TP degree, times the CP degree that the model has. The planner does not
+  /// part them; what divides by TP alone asks the model for CP (docs/performance-model.md).
   int tp = 1;
   std::vector<GroupLayout> groups;
   std::vector<int> chunks{};  ///< Stage::chunks
@@ -80,7 +86,9 @@ Result<schedule::Schedule> schedule_of(const Layout& layout);
 /// Resolves the names of `plan`; a name that is not there is an error. REQUIRES: validate() accepts
 /// the plan on `cluster`.
 Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster);
-/// The plan of `layout`, with names in place of indexes.
+/// The plan of `layout`, with names in place of indexes, for a model without CP and EP.
 Plan name_all(const Layout& layout, const cluster::Cluster& cluster);
+/// The same with CP and EP of `model`.
+Plan name_all(const Layout& layout, const cluster::Cluster& cluster, const models::Model& model);
 
 }  // namespace swell::plan

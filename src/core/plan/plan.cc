@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <string_view>
+#include <tuple>
 
 #include "core/cluster/cluster.h"
 #include "core/count_of.h"
@@ -205,11 +206,11 @@ std::vector<Run> runs_of(const std::vector<TpGroup>& groups) {
   return runs;
 }
 
-/// Only groups of `tp` GPUs each can be written by runs or a table, since it is `tp` that parts
-/// them again.
-bool has_equal_degrees(const Stage& stage) {
+/// Only groups of `width` GPUs each, TP x CP, can be written by runs or a table, since it is that
+/// number that parts them again.
+bool has_equal_degrees(const Stage& stage, int width) {
   return std::all_of(stage.groups.begin(), stage.groups.end(), [&](const TpGroup& group) {
-    return group.gpus.size() == static_cast<std::size_t>(stage.tp);
+    return group.gpus.size() == static_cast<std::size_t>(width);
   });
 }
 
@@ -317,7 +318,7 @@ Json short_groups(const std::vector<TpGroup>& groups) {
 Json plan_json(const Plan& plan, Json (*write)(const std::vector<TpGroup>&)) {
   Json list = Json::array();
   for (const Stage& stage : plan.stages) {
-    const bool is_plain = stage.groups.empty() || !has_equal_degrees(stage);
+    const bool is_plain = stage.groups.empty() || !has_equal_degrees(stage, stage.tp * plan.cp);
     const Json groups = (is_plain ? written_out : write)(stage.groups);
     Json written = Json::object({{"layers", stage.layers}, {"tp", stage.tp}, {"groups", groups}});
     if (!stage.chunks.empty()) written.set("chunks", Json::array_of(stage.chunks));
@@ -325,6 +326,8 @@ Json plan_json(const Plan& plan, Json (*write)(const std::vector<TpGroup>&)) {
   }
   Json json = Json::object({{"micro_batches", plan.micro_batches}, {"stages", list}});
   if (!plan.schedule.empty()) json.set("schedule", plan.schedule);
+  if (plan.cp > 1) json.set("cp", plan.cp);
+  if (plan.ep > 1) json.set("ep", plan.ep);
   return json;
 }
 
@@ -362,8 +365,8 @@ void add_ends(std::vector<Stage>& stages) {
   ++chunk_at(stages, last);
 }
 
-/// Reads a stage of `room` groups at most.
-Result<Stage> read_stage(const Json& json, std::size_t room) {
+/// Reads a stage of `room` groups at most, each of TP x `cp` GPUs.
+Result<Stage> read_stage(const Json& json, int cp, std::size_t room) {
   Stage stage;
   auto layers = json.integer_at("layers", 0, kMaxCount);
   if (!layers) return layers.error();
@@ -371,13 +374,17 @@ Result<Stage> read_stage(const Json& json, std::size_t room) {
   if (!tp) return tp.error();
   stage.layers = static_cast<int>(*layers);
   stage.tp = static_cast<int>(*tp);
+  const int width = stage.tp * cp;
+  if (width > cluster::kMaxGpusPerNode)
+    return Error(fmt::format("TP {} x CP {} make groups of {}; a node has at most {}", stage.tp, cp,
+                             count_of(width, "GPU"), cluster::kMaxGpusPerNode));
   if (json.has("chunks"))
     if (auto read = read_chunks(json.at("chunks"), stage.chunks); !read) return read.error();
   const Json groups = json.at("groups");
   if (!groups.is_array()) return Error("\"groups\" must be a list of TP groups");
   for (const Json& item : groups.items()) {
     if (stage.groups.size() >= room) return too_many_groups();
-    if (auto read = read_groups(item, stage.tp, room - stage.groups.size(), stage.groups); !read)
+    if (auto read = read_groups(item, width, room - stage.groups.size(), stage.groups); !read)
       return read.error().while_doing(fmt::format("group {}", stage.groups.size()));
   }
   return stage;
@@ -466,6 +473,9 @@ std::string Plan::summary() const {
     text += fmt::format("{}{}L{}{} dp{} tp{}", text.empty() ? "" : " | ", stage.layers,
                         stage.chunks.empty() ? "" : " in ", fmt::join(stage.chunks, "+"),
                         stage.dp(), stage.tp);
+  if (cp > 1 || ep > 1)
+    text += fmt::format(",{}{}", cp > 1 ? fmt::format(" cp{}", cp) : "",
+                        ep > 1 ? fmt::format(" ep{}", ep) : "");
   if (schedule.empty()) return text;
   const auto& names = schedule::names();
   const bool has_name = std::find(names.begin(), names.end(), schedule) != names.end();
@@ -498,11 +508,18 @@ Result<Plan> Plan::from_json(const Json& json) {
   auto micro_batches = json.integer_at("micro_batches", 1, kMaxCount);
   if (!micro_batches) return micro_batches.error();
   plan.micro_batches = static_cast<int>(*micro_batches);
+  for (const auto& [key, degree, most] :
+       {std::tuple{"cp", &plan.cp, models::kMostCp}, std::tuple{"ep", &plan.ep, models::kMostEp}}) {
+    if (!json.has(key)) continue;
+    auto read = json.integer_at(key, 1, most);
+    if (!read) return read.error();
+    *degree = static_cast<int>(*read);
+  }
   const Json stages = json.at("stages");
   if (!stages.is_array()) return Error("\"stages\" must be a list of stages");
   std::size_t room = kMaxGroups;
   for (const Json& item : stages.items()) {
-    auto stage = read_stage(item, room);
+    auto stage = read_stage(item, plan.cp, room);
     if (!stage) return stage.error().while_doing(fmt::format("stage {}", plan.stages.size()));
     room -= stage->groups.size();
     plan.stages.push_back(*std::move(stage));

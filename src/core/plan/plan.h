@@ -14,7 +14,8 @@ namespace swell::plan {
 inline constexpr std::size_t kMaxPlan = 32768;
 
 /// A tensor parallel group, Suika's T_{i,j}: `tp` GPUs of one type on one node that hold one
-/// replica of a stage together.
+/// replica of a stage together. With context parallelism it has TP x CP GPUs, so CP replicas, which
+/// share the tokens of a sample.
 struct TpGroup {
   std::string node;
   std::string gpu_type;
@@ -48,13 +49,16 @@ struct Plan {
   /// A name or text that schedule::schedule_for() reads; empty: the program's own, 1F1B or
   /// interleaved.
   std::string schedule{};
+  /// Degrees of context and of expert parallelism, which a change keeps. Of EP, 1 also means that
+  /// the plan does not say it.
+  int cp = 1, ep = 1;
 
   int pp() const noexcept { return static_cast<int>(stages.size()); }
   int gpu_count() const noexcept;
   /// Samples of one micro-batch, summed over the first stage.
   int micro_batch_samples() const noexcept;
-  /// "20L dp4 tp2 | 20L dp4 tp2", for tables and logs; with chunks "20L in 11+10 dp4 tp2"; with a
-  /// schedule ", zero-bubble" behind it.
+  /// "20L dp4 tp2 | 20L dp4 tp2", for tables and logs; with chunks "20L in 11+10 dp4 tp2"; with CP
+  /// and EP ", cp2 ep8" behind it; with a schedule ", zero-bubble".
   std::string summary() const;
 
   bool has_chunks() const noexcept { return !stages.empty() && !stages.front().chunks.empty(); }
@@ -69,10 +73,11 @@ struct Plan {
   void drop_plain_chunks();
 
   /// Reads {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
-  /// "local_batch"}], "chunks": [units, ...]}], "schedule"}. Chunks that sum to the layers alone
-  /// are read as if the first with a layer also had the embedding, and the last the head. An item
-  /// of "groups" with "nodes", a list, in place of "node" stands for equal groups in their order:
-  /// on each node, one for each `tp` of "gpus"; one with "names" is a table (docs/planner.md).
+  /// "local_batch"}], "chunks": [units, ...]}], "schedule", "cp", "ep"}. Chunks that sum to the
+  /// layers alone are read as if the first with a layer also had the embedding, and the last the
+  /// head. An item of "groups" with "nodes", a list, in place of "node" stands for equal groups in
+  /// their order: on each node, one for each `tp` x `cp` of "gpus"; one with "names" is a table
+  /// (docs/planner.md).
   /// Checks the form only (validate() checks the rest); errors name the stage and the group.
   static Result<Plan> from_json(const Json& json);
   static Result<Plan> parse(std::string_view text);

@@ -26,6 +26,14 @@ class Check {
                                count_of(plan_.micro_batches, "micro-batch")));
     if (auto good = plan_.check_chunks(); !good) return good.error();
     if (auto good = plan_.check_schedule(); !good) return good.error();
+    if (plan_.cp != model_.cp)
+      return Error(
+          fmt::format("its CP degree is {}, and model {} has {}, which stays: say \"cp\": {}",
+                      plan_.cp, model_.name, model_.cp, model_.cp));
+    if (plan_.ep != model_.ep && plan_.ep != 1)
+      return Error(
+          fmt::format("its EP degree is {}, and model {} has {}, which stays: say \"ep\": {}",
+                      plan_.ep, model_.name, model_.ep, model_.ep));
     long layers = 0, units = 0;
     for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
       if (auto good = stage(plan_.stages[i]); !good)
@@ -54,6 +62,9 @@ class Check {
     if (stage.tp < 1 || model_.heads % stage.tp != 0)
       return Error(fmt::format("its TP degree is {}; it must divide the {} of model {}", stage.tp,
                                count_of(model_.heads, "head"), model_.name));
+    if (const long ranks = static_cast<long>(stage.dp()) * model_.cp; ranks % model_.ep != 0)
+      return Error(fmt::format("EP {} does not divide the {} of DP {} and CP {}", model_.ep,
+                               count_of(ranks, "rank"), stage.dp(), model_.cp));
     long samples = 0;
     for (std::size_t j = 0; j < stage.groups.size(); ++j) {
       if (auto good = group(stage.groups[j], stage.tp); !good)
@@ -69,9 +80,12 @@ class Check {
   }
 
   Result<void> group(const TpGroup& group, int tp) {
-    if (static_cast<int>(group.gpus.size()) != tp)
-      return Error(fmt::format("it has {}; the stage's TP degree asks for {}",
-                               count_of(group.gpus.size(), "GPU"), tp));
+    if (static_cast<long>(group.gpus.size()) != static_cast<long>(tp) * model_.cp)
+      return Error(model_.cp == 1 ? fmt::format("it has {}; the stage's TP degree asks for {}",
+                                                count_of(group.gpus.size(), "GPU"), tp)
+                                  : fmt::format("it has {}; TP {} x CP {} are {}",
+                                                count_of(group.gpus.size(), "GPU"), tp, model_.cp,
+                                                static_cast<long>(tp) * model_.cp));
     if (group.local_batch < 1)
       return Error(fmt::format("its local batch is {}; every group needs at least 1 sample",
                                group.local_batch));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fmt/format.h>
+#include <numeric>
 #include <utility>
 
 #include "core/count_of.h"
@@ -10,12 +11,12 @@
 
 namespace swell::planner {
 
-Result<void> check_combination(const perf::Combination& degrees, const models::Model& model,
-                               KeptDegrees kept) {
+Result<void> check_combination(const perf::Combination& degrees, const models::Model& model) {
   const std::pair<const char*, int> all[] = {
-      {"PP", degrees.pp}, {"DP", degrees.dp},
-      {"TP", degrees.tp}, {"CP", kept.cp},
-      {"EP", kept.ep},    {"the number of micro-batches", degrees.micro_batches}};
+      {"PP", degrees.pp},
+      {"DP", degrees.dp},
+      {"TP", degrees.tp},
+      {"the number of micro-batches", degrees.micro_batches}};
   for (const auto& [name, degree] : all)
     if (degree < 1) return Error(fmt::format("{} is {}; it is at least 1", name, degree));
   if (model.global_batch % (std::int64_t{degrees.dp} * degrees.micro_batches) != 0)
@@ -30,16 +31,29 @@ Result<void> check_combination(const perf::Combination& degrees, const models::M
   if (model.heads % degrees.tp != 0)
     return Error(fmt::format("TP {} does not divide the {} of model {}", degrees.tp,
                              count_of(model.heads, "head"), model.name));
-  if (model.sequence % kept.cp != 0)
-    return Error(fmt::format("CP {} does not divide the {} of a sample", kept.cp,
-                             count_of(model.sequence, "token")));
-  if (kept.ep > 1 && model.moe.experts % kept.ep != 0)
-    return Error(fmt::format("EP {} does not divide the {} of a layer", kept.ep,
-                             count_of(model.moe.experts, "expert")));
-  if (const auto ranks = std::int64_t{degrees.dp} * kept.cp; ranks % kept.ep != 0)
-    return Error(fmt::format("EP {} does not divide the {} of DP {} and CP {}", kept.ep,
-                             count_of(ranks, "rank"), degrees.dp, kept.cp));
+  if (const auto ranks = std::int64_t{degrees.dp} * model.cp; ranks % model.ep != 0)
+    return Error(fmt::format("EP {} does not divide the {} of DP {} and CP {}", model.ep,
+                             count_of(ranks, "rank"), degrees.dp, model.cp));
   return {};
+}
+
+Result<void> check_gpus(int gpus, const models::Model& model) {
+  if (gpus % model.cp != 0)
+    return Error(fmt::format("CP {} does not divide {}", model.cp, count_of(gpus, "GPU")));
+  if (gpus % std::lcm(model.cp, model.ep) != 0)
+    return Error(fmt::format("EP {} does not divide the ranks of any DP on {}{}", model.ep,
+                             count_of(gpus, "GPU"),
+                             model.cp > 1 ? fmt::format(" with CP {}", model.cp) : ""));
+  return {};
+}
+
+void leave_out_indivisible(ScaleTable& table, const models::Model& model) {
+  for (std::size_t i = 1; i < table.rows.size(); ++i) {
+    const auto good = check_gpus(table.rows[i].gpus, model);
+    if (good) continue;
+    table.rows[i].omitted = RowRule::indivisible;
+    table.rows[i].why = good.error().message();
+  }
 }
 
 }  // namespace swell::planner

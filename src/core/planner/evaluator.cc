@@ -20,6 +20,7 @@ Evaluator::Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool k
       memory_(perf),
       micro_batch_(micro_batch),
       keep_samples_(keep_samples),
+      dp_step_(dp_step_of(perf.model())),
       passes_(perf, micro_batch) {}
 
 bool Evaluator::split_samples(plan::StageLayout& stage) {
@@ -49,7 +50,7 @@ bool Evaluator::balance(plan::Layout& layout) {
   layout.schedule.clear();
   if (pp < 1 || pp > layers) return false;
   for (plan::StageLayout& stage : layout.stages)
-    if (!keep_samples_ && !split_samples(stage)) return false;
+    if (stage.dp() % dp_step_ != 0 || (!keep_samples_ && !split_samples(stage))) return false;
   cost_.clear();
   cap_.clear();
   for (int i = 0; i < pp; ++i) {

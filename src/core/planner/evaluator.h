@@ -75,6 +75,7 @@ class Evaluator {
   perf::MemoryModel memory_;
   int micro_batch_;
   bool keep_samples_;
+  int dp_step_;  ///< divides the DP degree of each stage
   long evaluated_ = 0;
   inline static const Budget kNoLimit;
   const Budget* budget_ = &kNoLimit;

@@ -63,7 +63,7 @@ void expand(const plan::Layout& from, const Islands& more, const Degrees& degree
   for (int tp : degrees.tp) {
     plan::StageLayout stage{0, tp, {}};
     Islands idle = more;
-    if (take_groups(stage, idle, tp, degrees.max_dp) == 0)
+    if (take_groups(stage, idle, tp, degrees.max_dp, degrees.dp_step) == 0)
       break;  // larger degrees have no room either
     visit_new_stage(from, stage, idle, visit);
   }
@@ -78,7 +78,8 @@ void expand(const plan::Layout& from, const Islands& more, const Degrees& degree
       plan::StageLayout stage{0, tp, {}};
       if (tp == old.tp) stage.groups = old.groups;  // keeps the ranks where they are
       else add_stage(candidate.idle, old);
-      if (take_groups(stage, candidate.idle, tp, degrees.max_dp - stage.dp()) == 0) continue;
+      if (take_groups(stage, candidate.idle, tp, degrees.max_dp - stage.dp(), degrees.dp_step) == 0)
+        continue;
       candidate.layout.stages = from.stages;
       candidate.layout.stages[static_cast<std::size_t>(i)] = std::move(stage);
       visit(std::move(candidate));

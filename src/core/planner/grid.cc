@@ -127,7 +127,7 @@ class StageChoices {
         micro_batch_(perf.model().global_batch / micro_batches),
         stages_(stages),
         ends_(clusters + 1),
-        degrees_(degrees_for(perf.model().heads, micro_batch_)),
+        degrees_(degrees_for(perf.model(), micro_batch_)),
         powers_(static_cast<std::size_t>(
                     log2_of(static_cast<int>(std::bit_floor(static_cast<unsigned>(count(gpus)))))) +
                 1),
@@ -157,17 +157,18 @@ class StageChoices {
     const models::Load load = perf_.chain().stage(layers, i == 0, i == stages_ - 1);
     for (std::size_t t = 0; t < degrees_.tp.size() && degrees_.tp[t] <= gpus; ++t) {
       const int tp = degrees_.tp[t], dp = gpus / tp;
-      if (dp > degrees_.max_dp) continue;
+      if (dp > degrees_.max_dp || !degrees_.divides(dp) || dp * tp != gpus) continue;
       const int batch = (micro_batch_ + dp - 1) / dp;
       const double peak =
           memory_.peak(i, stages_, micro_batches_, layers, tp, batch, type_).total();
       if (peak > perf_.cluster().type(type_).memory_bytes) continue;
       const double bandwidth = bandwidth_of(t, gpus);
       if (bandwidth <= 0) continue;
-      const Choice one{tp,
-                       2 * (load.layers + load.modules * perf_.chain().module_work()) *
-                           perf_.layer_commu(type_, tp, batch),
-                       perf::dp_commu(perf_.gradient_bytes(load), 1, dp, bandwidth)};
+      const Choice one{
+          tp,
+          2 * (load.layers + load.modules * perf_.chain().module_work()) *
+              perf_.layer_commu(type_, tp, batch),
+          perf::dp_commu(perf_.gradient_bytes(load), 1, dp * perf_.model().cp, bandwidth)};
       const double all = micro_batches_ * one.each_s + one.once_s;
       if (all < least) least = all, best = one;
     }
@@ -183,7 +184,7 @@ class StageChoices {
     Islands left = gpus_;
     const int dp = gpus / stage.tp;
     known = take_groups(stage, left, stage.tp, dp) < dp ? 0
-            : dp == 1                                   ? 1
+            : dp * perf_.model().cp == 1                ? 1
                                                         : perf_.stage_bandwidth(stage);
     return known;
   }

@@ -2,6 +2,7 @@
 #include "core/planner/growing_plan.h"
 
 #include "core/planner/affinity.h"
+#include "core/planner/combination.h"
 
 namespace swell::planner {
 
@@ -27,6 +28,7 @@ void GrowingPlan::write_row() {
 
 ScaleTable GrowingPlan::take() {
   table_.evaluated = evaluator_.evaluated();
+  leave_out_indivisible(table_, problem_.perf.model());
   return std::move(table_);
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/planner/affinity.h"
 #include "core/planner/chunked.h"
+#include "core/planner/combination.h"
 #include "core/planner/initial_plans.h"
 #include "core/planner/refine.h"
 
@@ -75,7 +76,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   const bool exact = problem.consistency == Consistency::exact;
   Evaluator evaluator(problem.perf, problem.current.micro_batch(), exact);
   evaluator.stop_by(budget);
-  const Degrees degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
+  const Degrees degrees = degrees_for(problem.perf.model(), evaluator.micro_batch());
   KnownRounds known;
 
   ScaleTable table;
@@ -164,6 +165,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   }
   table.complete = table.complete && !evaluator.over() && !budget.expired();
   table.evaluated = evaluator.evaluated();
+  leave_out_indivisible(table, problem.perf.model());
   return table;
 }
 

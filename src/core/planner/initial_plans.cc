@@ -48,7 +48,7 @@ class InitialPlans {
       if (same_tp && !layout.stages.empty() && layout.stages[0].tp != tp) continue;
       Islands left = parts[layout.stages.size()];
       plan::StageLayout stage{0, tp, {}};
-      if (take_groups(stage, left, tp, degrees_.max_dp) == 0) continue;
+      if (take_groups(stage, left, tp, degrees_.max_dp, degrees_.dp_step) == 0) continue;
       plan::Layout longer = layout;
       longer.stages.push_back(std::move(stage));
       Islands rest = idle;
@@ -95,7 +95,7 @@ class InitialPlans {
       Solution best = nothing(way.why);
       for (int dp = 1; dp <= std::min(degrees_.max_dp, count(gpus)); ++dp) {
         if (evaluator_.over()) break;
-        if (evaluator_.micro_batch() % dp != 0) continue;
+        if (evaluator_.micro_batch() % dp != 0 || !degrees_.divides(dp)) continue;
         for (int tp : degrees_.tp) {
           plan::Layout layout{micro_batches_, {}};
           Islands left = way.within_nodes ? cut_within_nodes(gpus, dp, tp, layout) : gpus;
@@ -207,8 +207,10 @@ class InitialPlans {
         for (int rear_tp : degrees_.tp) {
           Islands idle = front, left = rear;
           plan::Layout layout{micro_batches_, {{0, front_tp, {}}, {0, rear_tp, {}}}};
-          if (take_groups(layout.stages[0], idle, front_tp, degrees_.max_dp) == 0) continue;
-          if (take_groups(layout.stages[1], left, rear_tp, degrees_.max_dp) == 0) continue;
+          const auto take = [&](plan::StageLayout& stage, Islands& from) {
+            return take_groups(stage, from, stage.tp, degrees_.max_dp, degrees_.dp_step) > 0;
+          };
+          if (!take(layout.stages[0], idle) || !take(layout.stages[1], left)) continue;
           const double seconds = evaluator_.finish(layout, best.seconds);
           if (!(seconds < best.seconds)) continue;
           add_all(idle, left);

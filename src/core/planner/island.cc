@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/planner/island.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace swell::planner {
 
 namespace {
@@ -46,7 +49,12 @@ int count(const Islands& islands) noexcept {
   return sum;
 }
 
-int take_groups(plan::StageLayout& stage, Islands& islands, int tp, int max) {
+int take_groups(plan::StageLayout& stage, Islands& islands, int tp, int max, int step) {
+  if (step > 1) {
+    int room = 0;
+    for (const Island& island : islands) room += island.count() / tp;
+    max = (stage.dp() + std::min(room, max)) / step * step - stage.dp();
+  }
   int taken = 0;
   bool emptied = false;
   for (Island& island : islands) {
@@ -66,6 +74,17 @@ int take_groups(plan::StageLayout& stage, Islands& islands, int tp, int max) {
 Degrees degrees_for(int heads, int micro_batch) {
   Degrees degrees{{}, micro_batch};
   for (int tp = 1; tp <= kMaxTp && heads % tp == 0; tp *= 2) degrees.tp.push_back(tp);
+  return degrees;
+}
+
+int dp_step_of(const models::Model& model) noexcept {
+  return model.ep / std::gcd(model.ep, model.cp);
+}
+
+Degrees degrees_for(const models::Model& model, int micro_batch) {
+  Degrees degrees = degrees_for(model.heads, micro_batch);
+  for (int& tp : degrees.tp) tp *= model.cp;
+  degrees.dp_step = dp_step_of(model);
   return degrees;
 }
 

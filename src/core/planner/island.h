@@ -4,6 +4,7 @@
 #include <bit>
 #include <vector>
 
+#include "core/models/model.h"
 #include "core/plan/layout.h"
 
 namespace swell::planner {
@@ -27,18 +28,27 @@ void add_all(Islands& islands, const Islands& more);
 void add_stage(Islands& islands, const plan::StageLayout& stage);
 int count(const Islands& islands) noexcept;
 
-/// Forms TP groups of `tp` GPUs from `islands`, at most `max`; appends them to `stage` and takes
-/// their GPUs out of `islands`. Returns the number of groups.
-int take_groups(plan::StageLayout& stage, Islands& islands, int tp, int max = 1 << 30);
+/// Forms TP groups of `tp` GPUs from `islands`, at most `max`, and no more than leave `stage` with
+/// a multiple of `step` groups; appends them to it and takes their GPUs out of `islands`. Returns
+/// the number of groups.
+int take_groups(plan::StageLayout& stage, Islands& islands, int tp, int max = 1 << 30,
+                int step = 1);
 
 /// TP and DP degrees that a stage may have.
 struct Degrees {
-  std::vector<int> tp;  ///< rising
+  std::vector<int> tp;  ///< rising; TP x CP, the GPUs of a group
   int max_dp = 1;       ///< every group needs a sample of each micro-batch
+  int dp_step = 1;      ///< the DP degree is a multiple of it, so that EP divides DP x CP
+  bool divides(int dp) const noexcept { return dp % dp_step == 0; }
 };
 
+/// Least DP degree whose DP x CP ranks EP divides; all others are multiples of it.
+int dp_step_of(const models::Model& model) noexcept;
+
 /// Degrees for a model with `heads` heads and micro-batches of `micro_batch` samples: TP powers of
-/// two up to 8 that divide the heads, DP up to the samples.
+/// two up to 8 that divide the heads, DP up to the samples. No CP and no EP.
 Degrees degrees_for(int heads, int micro_batch);
+/// The same for a model with its CP and EP.
+Degrees degrees_for(const models::Model& model, int micro_batch);
 
 }  // namespace swell::planner

@@ -24,7 +24,8 @@ class Search {
         micro_batches_(micro_batches),
         best_(std::move(best)),
         budget_(budget),
-        degrees_(degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {}
+        dp_step_(dp_step_of(evaluator.perf().model())),
+        degrees_(degrees_for(evaluator.perf().model(), evaluator.micro_batch()).tp) {}
 
   void run(const Islands& gpus) {
     std::vector<int> types;
@@ -115,7 +116,7 @@ class Search {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       plan::StageLayout stage{0, tp[i], {}};
       Islands mine = take_gpus(left, sizes[i]);
-      take_groups(stage, mine, tp[i]);
+      take_groups(stage, mine, tp[i], 1 << 30, dp_step_);
       if (stage.groups.empty()) return std::numeric_limits<double>::infinity();
       add_all(idle, mine);
       layout.stages.push_back(std::move(stage));
@@ -148,6 +149,7 @@ class Search {
   int micro_batches_;
   Solution best_;
   const Budget& budget_;
+  int dp_step_;
   std::vector<int> degrees_;
   long looks_ = 0;
   bool over_ = false;

@@ -134,7 +134,7 @@ class Changes {
 
  private:
   int take(plan::StageLayout& stage, Islands& from, int tp) const {
-    return take_groups(stage, from, tp, degrees_.max_dp - stage.dp());
+    return take_groups(stage, from, tp, degrees_.max_dp - stage.dp(), degrees_.dp_step);
   }
 
   /// Rebuilds stage `i` from its own and all idle GPUs with TP degree `tp`.

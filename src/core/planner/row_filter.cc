@@ -25,6 +25,7 @@ const char* name_of(RowRule rule) noexcept {
     case RowRule::opposite_trends: return "opposite-trends";
     case RowRule::too_far_apart: return "too-far-apart";
     case RowRule::no_gain: return "no-gain";
+    case RowRule::indivisible: return "indivisible";
   }
   return "";
 }
@@ -35,6 +36,7 @@ const char* words_for(RowRule rule) noexcept {
     case RowRule::opposite_trends: return "one prediction rises and the other one falls";
     case RowRule::too_far_apart: return "the two predictions are too far apart";
     case RowRule::no_gain: return "no significant gain";
+    case RowRule::indivisible: return "CP or EP excludes this number of GPUs";
   }
   return "";
 }
@@ -66,7 +68,8 @@ void filter_rows(ScaleTable& table, const RowFilter& filter) {
   rows.reserve(table.rows.size());
   for (const ScaleRow& row : table.rows) rows.push_back({row.throughput, row.modelled});
   const std::vector<RowRule> rules = filtered(rows, filter);
-  for (std::size_t i = 0; i < rules.size(); ++i) table.rows[i].omitted = rules[i];
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    if (table.rows[i].omitted != RowRule::indivisible) table.rows[i].omitted = rules[i];
 }
 
 }  // namespace swell::planner

@@ -9,15 +9,17 @@ namespace swell::planner {
 
 struct ScaleTable;
 
-/// Rules of FlexTrain, section 4.4.4, that remove rows from a scale table.
+/// Rules that remove rows from a scale table: those of FlexTrain, section 4.4.4, and CP and EP.
 enum class RowRule : std::uint8_t {
   none,             ///< the row stays
   opposite_trends,  ///< 1: one prediction rises over the row before and the other one falls
   too_far_apart,    ///< 2: the two speed-ups differ too much
   no_gain,          ///< 3: no significant gain over the last row that stays
+  indivisible,      ///< CP or EP, which stay, exclude the number of GPUs (combination.h)
 };
 
-/// The rule's name in JSON: "opposite-trends", "too-far-apart", "no-gain"; "" for none.
+/// The rule's name in JSON: "opposite-trends", "too-far-apart", "no-gain", "indivisible"; "" for
+/// none.
 const char* name_of(RowRule rule) noexcept;
 /// The rule in words, for people: "no significant gain".
 const char* words_for(RowRule rule) noexcept;
@@ -47,7 +49,7 @@ struct RowPredictions {
 /// stays or not. Rules 1 and 2 do not apply where a prediction is not above 0.
 std::vector<RowRule> filtered(const std::vector<RowPredictions>& rows, const RowFilter& filter);
 
-/// Sets ScaleRow::omitted of all rows.
+/// Sets ScaleRow::omitted of all rows that are not indivisible.
 void filter_rows(ScaleTable& table, const RowFilter& filter);
 
 }  // namespace swell::planner

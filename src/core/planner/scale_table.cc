@@ -29,10 +29,12 @@ std::vector<std::string> types_of(const plan::Plan& plan) {
 }
 
 Result<RowRule> rule_named(const std::string& name) {
-  for (const RowRule rule : {RowRule::opposite_trends, RowRule::too_far_apart, RowRule::no_gain})
+  for (const RowRule rule :
+       {RowRule::opposite_trends, RowRule::too_far_apart, RowRule::no_gain, RowRule::indivisible})
     if (name == name_of(rule)) return rule;
   return Error(fmt::format(
-      "\"omitted\" is \"{}\"; opposite-trends, too-far-apart or no-gain is wanted", name));
+      "\"omitted\" is \"{}\"; opposite-trends, too-far-apart, no-gain or indivisible is wanted",
+      name));
 }
 
 Result<double> figure(const Json& value, const char* key) {
@@ -248,7 +250,7 @@ NamedTable name_all(const ScaleTable& table, const perf::PerformanceModel& perf,
   const perf::MemoryModel memory(perf);
   NamedTable named{source, {}};
   for (const ScaleRow& row : table.rows) {
-    plan::Plan plan = plan::name_all(row.layout, perf.cluster());
+    plan::Plan plan = plan::name_all(row.layout, perf.cluster(), perf.model());
     NamedRow one{row, types_of(plan), plan.summary(), plan.schedule, {}, {}, {}};
     for (int i = 0; i < row.layout.pp(); ++i)
       one.peak_bytes.push_back(memory.stage_peak(row.layout, i).total());

@@ -60,7 +60,8 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
   const plan::StageLayout& pattern = problem.current.stages.front();
   std::vector<StageOption> options;
   if (exact && !is_uniform(problem.current)) return options;
-  for (int tp : degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {
+  const Degrees degrees = degrees_for(evaluator.perf().model(), evaluator.micro_batch());
+  for (int tp : degrees.tp) {
     if (exact && tp != pattern.tp) continue;
     std::vector<int> taken(gpus.size(), 0);
     while (!evaluator.over()) {
@@ -73,7 +74,8 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
         dp += taken[k] / tp;
         if (taken[k] > 0) by_type[gpus[k].type] += taken[k] / tp;
       }
-      if (dp > evaluator.micro_batch() || (exact && dp != pattern.dp())) continue;
+      if (dp > evaluator.micro_batch() || !degrees.divides(dp) || (exact && dp != pattern.dp()))
+        continue;
       const std::vector<std::pair<int, int>> groups(by_type.begin(), by_type.end());
       std::vector<std::pair<int, int>> shares;
       share_out(groups, 0, evaluator.micro_batch(), shares, [&] {

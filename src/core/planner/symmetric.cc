@@ -25,7 +25,7 @@ bool fill(plan::Layout& layout, Islands& idle, int pp, int dp, int tp) {
 ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace space) {
   Evaluator evaluator(problem.perf, problem.current.micro_batch());
   evaluator.stop_by(budget);
-  const auto degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
+  const auto degrees = degrees_for(problem.perf.model(), evaluator.micro_batch());
   GrowingPlan plan(problem, evaluator);
   for (std::size_t rows = 0; rows <= plan.free_gpus(); ++rows) {
     if (budget.expired()) {
@@ -60,7 +60,8 @@ Solution best_symmetric(Evaluator& evaluator, const Islands& gpus, int micro_bat
     const int last_pp = space.pp != 0 ? space.pp : std::min({groups, layers, all});
     for (int pp = last_pp; pp >= first_pp && !evaluator.over(); --pp) {
       int dp = std::min(groups / pp, evaluator.micro_batch());
-      while (dp > 0 && evaluator.micro_batch() % dp != 0) --dp;  // equal local batches
+      // Equal local batches, and ranks that EP divides.
+      while (dp > 0 && (evaluator.micro_batch() % dp != 0 || !degrees.divides(dp))) --dp;
       if (dp == 0) continue;
       // Skips numbers of GPUs that could not beat the best so far even if nothing were lost.
       if (evaluator.ideal_seconds(gpus, pp * dp * tp, micro_batches) >= best.seconds) continue;

@@ -75,7 +75,7 @@ plan::Layout JobModel::on(planner::Islands gpus, perf::Combination degrees) {
 plan::Layout JobModel::best_on(const planner::Islands& gpus, planner::SymmetricSpace space) {
   const int micro_batches = training_->basic.micro_batches;
   planner::Evaluator& users = evaluator(micro_batches);
-  const auto degrees = planner::degrees_for(training_->model->heads, users.micro_batch());
+  const auto degrees = planner::degrees_for(*training_->model, users.micro_batch());
   planner::Solution found = planner::best_symmetric(users, gpus, micro_batches, degrees, space);
   if (!std::isfinite(found.seconds)) return {};
   return std::move(found.layout);
@@ -96,7 +96,7 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
   const int layers = training_->model->layers;
   const int users = training_->basic.micro_batches, global_batch = training_->model->global_batch,
             samples = global_batch / users;
-  std::vector<int> tps = planner::degrees_for(training_->model->heads, samples).tp;
+  std::vector<int> tps = planner::degrees_for(*training_->model, samples).tp;
   if (space.tp != 0) tps = {space.tp};
   for (int tp : tps)
     for (int dp = 1; dp <= global_batch && dp * tp <= max; ++dp) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <cmath>
 #include <criterion/criterion.h>
+#include <string>
 
 #include "core/models/catalogue.h"
 #include "core/models/chain.h"
@@ -167,6 +168,62 @@ Test(models, errors_name_the_model_the_key_and_the_rule) {
       R"({"name":"m","layers":2,"hidden":8,"heads":3,"sequence":4,"global_batch":1})"));
   cr_assert_eq(odd.error().message(), "model m: 3 heads do not divide the hidden width 8");
   cr_assert_not(find_model("gpt5").ok());
+}
+
+namespace {
+
+/// A model of 8 experts and 12 tokens, with one more member.
+Result<Model> read_with(const char* member) {
+  return model_from_json(*Json::parse(
+      std::string(R"({"name":"m","layers":2,"hidden":8,"heads":4,"sequence":12,"global_batch":4,
+      "moe":{"experts":8,"active":2,"expert_ffn":16})") +
+      member + "}"));
+}
+
+std::string why_not(const char* member) {
+  const auto read = read_with(member);
+  return read ? "" : read.error().message();
+}
+
+}  // namespace
+
+Test(models, cp_and_ep_round_trip_and_models_without_them_are_written_as_before) {
+  const auto plain = read_with(""), both = read_with(R"(,"cp":3,"ep":4)");
+  cr_assert(plain.ok() && both.ok());
+  cr_assert(plain->cp == 1 && plain->ep == 1 && both->cp == 3 && both->ep == 4);
+  cr_assert_eq(model_from_json(to_json(*both)).value(), *both);
+  cr_assert_eq(
+      to_json(*plain).dump(),
+      R"({"name":"m","layers":2,"hidden":8,"heads":4,"kv_heads":4,"ffn":32,"gated_mlp":false,"tied_embedding":false,)"
+      R"("vocab":51200,"sequence":12,"global_batch":4,"moe":{"experts":8,"active":2,"shared":0,"expert_ffn":16}})");
+  cr_assert_eq(read_with(R"(,"cp":1,"ep":1)").value(), *plain);
+}
+
+Test(models, cp_divides_the_tokens_and_ep_the_experts) {
+  cr_assert_eq(why_not(R"(,"cp":0)"), "model m: \"cp\" is 0; it must be from 1 to 64");
+  cr_assert_eq(why_not(R"(,"cp":72)"), "model m: \"cp\" is 72; it must be from 1 to 64");
+  cr_assert_eq(why_not(R"(,"ep":0)"), "model m: \"ep\" is 0; it must be from 1 to 4096");
+  cr_assert_eq(why_not(R"(,"ep":8192)"), "model m: \"ep\" is 8192; it must be from 1 to 4096");
+  cr_assert_eq(
+      why_not(R"(,"cp":5)"),
+      "model m: \"cp\" 5 does not divide the 12 tokens of a sample; give a degree that does");
+  cr_assert_eq(
+      why_not(R"(,"ep":3)"),
+      "model m: \"ep\" 3 does not divide the 8 experts of a layer; give a degree that does");
+  cr_assert_neq(why_not(R"(,"ep":-1)").find("\"ep\""), std::string::npos);
+  const auto dense = model_from_json(*Json::parse(
+      R"({"name":"m","layers":2,"hidden":8,"heads":4,"sequence":4,"global_batch":1,"ep":2})"));
+  cr_assert_eq(
+      dense.error().message(),
+      "model m: \"ep\" is 2, and its layers have no experts; leave it out, or say \"moe\"");
+}
+
+Test(models, a_rank_of_an_ep_group_holds_its_part_of_the_experts) {
+  const auto whole = read_with("").value(), part = read_with(R"(,"ep":4)").value();
+  cr_assert_eq(whole.held_layer_parameters(), whole.layer_parameters());
+  cr_assert_eq(part.layer_parameters(), whole.layer_parameters());
+  // 6 of 8 experts of two matrices, 8 x 16, are elsewhere.
+  cr_assert_eq(part.held_layer_parameters(), whole.layer_parameters() - 6 * 2 * 8 * 16);
 }
 
 Test(models, reads_the_text_part_of_a_multimodal_config) {

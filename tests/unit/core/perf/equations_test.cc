@@ -85,6 +85,31 @@ Test(performance_model, a_whole_plan_by_hand) {
   cr_assert(near(perf.throughput(layout), 64 / expected));
 }
 
+Test(performance_model, a_group_with_cp_computes_and_reduces_its_own_tokens) {
+  models::Model whole = support::small_model();
+  models::Model split = whole;
+  split.cp = 2;
+  const auto cluster = support::h100_nodes(2);
+  const Coefficients k = expected_coefficients(whole, cluster),
+                     shared = expected_coefficients(split, cluster);
+  const PerformanceModel perf(whole, cluster, k), with_cp(split, cluster, shared);
+  // Groups of 4 GPUs, TP 2: all-reduces are of two GPUs, and of half the tokens.
+  const auto bytes = tp_transmission_bytes(k.activ_bytes / 2, 4, 2);
+  const auto& gpu = cluster.type(0);
+  const double once = bytes / tp_bandwidth(gpu.link_bytes_per_s, bytes, gpu.link_saturation_bytes);
+  cr_assert(support::near(with_cp.layer_commu(0, 4, 4), 2 * once));
+  cr_assert_eq(with_cp.layer_commu(0, 2, 4), 0, "TP 1");
+  cr_assert(support::near(with_cp.layer_passes(0, 2, 4).fwd, perf.layer_passes(0, 1, 4).fwd / 2));
+  // A single group of CP 2 sums its gradients within itself; they are whole on each rank.
+  plan::StageLayout stage{4, 2, {{0, 0, 4, 0b11}}};
+  const StageTimes times = with_cp.stage_times(stage);
+  const double volume = 4 * 2 * whole.layer_parameters();  // layers, bytes
+  cr_assert(support::near(times.dp_commu, volume * 2 * (1 - 0.5) / gpu.link_bytes_per_s));
+  cr_assert(support::near(times.optim, 4 * k.types[0].optim_s));
+  stage.tp = 1;
+  cr_assert_eq(perf.stage_times(stage).dp_commu, 0);
+}
+
 Test(performance_model, the_slowest_group_and_type_hold_up_a_stage) {
   const auto model = support::small_model();
   const auto cluster = support::mixed_nodes(4, 4);

@@ -101,3 +101,28 @@ Test(memory, limits_agree_with_the_peak) {
         cr_assert_gt(s.memory.peak(i, 3, 8, 10, tp, max + 1, 0).total(), room);
       }
 }
+
+Test(memory, cp_divides_activations_and_ep_the_experts) {
+  models::Model whole = support::small_model();
+  whole.moe = {8, 2, 0, 1024};
+  models::Model split = whole;
+  split.cp = 2;
+  split.ep = 4;
+  const auto cluster = support::h100_nodes(2);
+  const Coefficients k = expected_coefficients(whole, cluster),
+                     shared = expected_coefficients(split, cluster);
+  const PerformanceModel perf{whole, cluster, k}, shared_perf{split, cluster, shared};
+  // TP 2: groups of 2 GPUs, and with CP of 4.
+  const PeakMemory all = MemoryModel(perf).peak(1, 3, 8, 4, 2, 4, 0),
+                   part = MemoryModel(shared_perf).peak(1, 3, 8, 4, 4, 4, 0);
+  cr_assert(near(part.activ, all.activ / 2));
+  const double held = split.held_layer_parameters() / whole.layer_parameters();
+  cr_assert(near(part.param_optim, all.param_optim * held));
+  cr_assert(near(part.grad, all.grad * held));
+  cr_assert_lt(held, 0.41);
+  const PeakMemory last = MemoryModel(shared_perf).peak(2, 3, 8, 4, 4, 4, 0),
+                   last_whole = MemoryModel(perf).peak(2, 3, 8, 4, 2, 4, 0);
+  cr_assert(near(last.activ, last_whole.activ / 2), "logits too");
+  cr_assert(near(last.param_optim - part.param_optim, last_whole.param_optim - all.param_optim),
+            "the output projection is whole on each CP rank");
+}

@@ -89,6 +89,94 @@ Test(plan, every_broken_rule_is_named_with_its_stage) {
       "stage 1: its groups have 7 samples of each of 8 micro-batches; together they must be the global batch of 64");
 }
 
+namespace {
+
+/// 8 layers on two groups of TP 2 x CP 2 GPUs; of 8 experts, each rank of 4 has 2.
+Plan context_plan() {
+  Plan plan{8, {{8, 2, {{"n1", "h100", {0, 1, 2, 3}, 4}, {"n1", "h100", {4, 5, 6, 7}, 4}}}}};
+  plan.cp = 2;
+  plan.ep = 4;
+  return plan;
+}
+
+std::string context_refusal(const std::function<void(Plan&, models::Model&)>& spoil) {
+  Plan plan = context_plan();
+  models::Model model = support::small_model();
+  model.moe = {8, 2, 0, 1024};
+  model.cp = 2;
+  model.ep = 4;
+  spoil(plan, model);
+  const auto valid = validate(plan, model, support::h100_nodes(2));
+  return valid.ok() ? "" : valid.error().message();
+}
+
+}  // namespace
+
+Test(plan, a_group_has_tp_times_cp_gpus) {
+  using P = Plan&;
+  using M = models::Model&;
+  const Plan plan = context_plan();
+  cr_assert_eq(context_refusal([](P, M) {}), "");
+  cr_assert_eq(plan.gpu_count(), 8);
+  cr_assert_eq(plan.summary(), "8L dp2 tp2, cp2 ep4");
+  cr_assert(Plan::parse(plan.to_json().dump()).value() == plan);
+  const auto cluster = support::h100_nodes(2);
+  models::Model model = support::small_model();
+  model.cp = 2;
+  model.ep = 4;
+  const auto layout = resolve(plan, cluster);
+  cr_assert_eq(layout->stages[0].gpu_count(), 8);
+  cr_assert(name_all(*layout, cluster, model) == plan);
+  cr_assert_eq(context_refusal([](P p, M) { p.ep = 1; }), "", "a plan need not say EP");
+  cr_assert_eq(context_refusal([](P p, M) { p.ep = 2; }),
+               "its EP degree is 2, and model small has 4, which stays: say \"ep\": 4");
+  cr_assert_eq(context_refusal([](P p, M) { p.cp = 1; }),
+               "its CP degree is 1, and model small has 2, which stays: say \"cp\": 2");
+  cr_assert_eq(context_refusal([](P p, M) {
+                 p.stages[0].groups[1].gpus = {4, 5};
+               }),
+               "stage 0: group 1: it has 2 GPUs; TP 2 x CP 2 are 4");
+  cr_assert_eq(context_refusal([](P, M m) { m.ep = 8; }),
+               "its EP degree is 4, and model small has 8, which stays: say \"ep\": 8");
+  cr_assert_eq(context_refusal([](P p, M m) { p.ep = m.ep = 8; }),
+               "stage 0: EP 8 does not divide the 4 ranks of DP 2 and CP 2");
+}
+
+Test(plan, large_plans_with_cp_round_trip_and_plans_without_are_written_as_before) {
+  Plan plan = good_plan();
+  cr_assert_eq(
+      plan.to_json().dump(),
+      R"({"micro_batches":8,"stages":[{"layers":5,"tp":2,"groups":[{"node":"n1","gpu_type":"h100","gpus":[0,1],"local_batch":4},)"
+      R"({"node":"n1","gpu_type":"h100","gpus":[2,3],"local_batch":4}]},{"layers":3,"tp":4,"groups":[{"node":"n2",)"
+      R"("gpu_type":"h100","gpus":[0,1,2,3],"local_batch":8}]}]})");
+  for (const bool irregular : {false, true}) {
+    plan = {4, {{20, 2, {}}}};
+    plan.cp = 2;
+    for (int node = 0; node < 200; ++node)
+      for (int first = 0; first < 8; first += 4)
+        plan.stages[0].groups.push_back(
+            {fmt::format("node{}", irregular ? node * 7919 % 10007 : node),
+             "h100",
+             {first, first + 1, first + 2, first + 3},
+             irregular ? 1 + node % 3 : 2});
+    cr_assert(Plan::parse(plan.to_json().dump()).value() == plan);
+  }
+}
+
+Test(plan, cp_and_ep_out_of_range_are_refused) {
+  const auto said = [](const char* members, int tp) {
+    const auto read = Plan::parse(fmt::format(
+        R"({{"micro_batches":1,{},"stages":[{{"layers":1,"tp":{},"groups":[{{"node":"a","gpu_type":"t","local_batch":1,"gpus":[0]}}]}}]}})",
+        members, tp));
+    return read ? "" : read.error().message();
+  };
+  cr_assert_neq(said(R"("cp":0)", 1).find("\"cp\" is 0"), std::string::npos, "%s",
+                said(R"("cp":0)", 1).c_str());
+  cr_assert_neq(said(R"("ep":5000)", 1).find("\"ep\" is 5000"), std::string::npos);
+  cr_assert_eq(said(R"("cp":16)", 8),
+               "stage 0: TP 8 x CP 16 make groups of 128 GPUs; a node has at most 64");
+}
+
 Test(plan, json_errors_name_stage_and_group) {
   const auto read = Plan::parse(
       R"({"micro_batches":1,"stages":[{"layers":1,"tp":1,"groups":[{"node":"a","gpu_type":"t","local_batch":1,"gpus":[64]}]}]})");

@@ -171,7 +171,8 @@ Test(scale_table, one_sentence_names_what_is_wrong) {
   has(said_with({{"peak_bytes", Json::array({1, 2})}}), "one number is wanted");
   has(said_with({{"plan", 7}}), "\"plan\"");
   has(said_with({{"plan", Json::object()}}), "row 1 of the scale table: \"plan\"");
-  has(said_with({{"omitted", "dull"}}), "\"dull\"; opposite-trends, too-far-apart or no-gain");
+  has(said_with({{"omitted", "dull"}}),
+      "\"dull\"; opposite-trends, too-far-apart, no-gain or indivisible");
   has(said(R"({"version":1,"rows":[{"gpus":4,"samples_per_s":1e999}]})"), "cut off or damaged");
   has(said(R"([{"gpus":4,"samples_per_s":1,"peak_bytes":1,"plan":"a"},)"
            R"({"gpus":4,"samples_per_s":2,"peak_bytes":1,"plan":"b"}])"),
