@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <ctime>
-#include <optional>
 #include <string>
 #include <string_view>
+
+#include "core/result.h"
 
 namespace swell::control {
 
@@ -17,8 +18,9 @@ struct Deadline {
   static constexpr std::int64_t kMin_s = 60, kMax_s = std::int64_t{366} * 24 * 3600;
 
   /// Reads "6h", "1d12h" (of d, h, m and s; from kMin_s to kMax_s), or a time such as
-  /// "2026-12-01T08:00": of this host, or in UTC with a Z at its end. None where it is neither.
-  static std::optional<Deadline> parse(std::string_view text);
+  /// "2026-12-01T08:00": of this host, or in UTC with a Z at its end. An error where it is neither,
+  /// and where the clocks of this host skip that time or show it twice.
+  static Result<Deadline> parse(std::string_view text);
   /// Text that parse() reads back to the same deadline on every host.
   std::string text() const;
   /// The same as a time, for a job that is submitted at Unix time `submitted`.

@@ -136,12 +136,9 @@ Result<void> read_grow(ElasticSpec& spec, std::string_view value) {
 }
 
 Result<void> read_deadline(ElasticSpec& spec, std::string_view value) {
-  spec.deadline = Deadline::parse(value);
-  if (!spec.deadline)
-    return bad(
-        "deadline", value,
-        "a time from the submission on, from 60s to 366d (deadline=6h, deadline=1d12h), or a "
-        "date and time (deadline=2026-12-01T08:00)");
+  const Result<Deadline> read = Deadline::parse(value);
+  if (!read) return read.error().while_doing("--elastic");
+  spec.deadline = *read;
   return {};
 }
 

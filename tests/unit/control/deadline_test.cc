@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 #include <cstdlib>
+#include <fmt/format.h>
+#include <string>
 
 #include "control/elastic_advice.h"
 #include "control/elastic_spec.h"
@@ -48,10 +50,62 @@ Test(deadline, a_date_is_of_this_host_or_of_utc) {
     cr_assert(!Deadline::parse(bad), "%s", bad);
 }
 
+namespace {
+
+std::string why_not(const char* text) {
+  const auto read = Deadline::parse(text);
+  return read ? "" : read.error().message();
+}
+
+void set_zone(const char* zone) {
+  setenv("TZ", zone, 1);
+  tzset();
+}
+
+/// Central European time, without a file of the host: an hour more from the last Sunday of March
+/// at 2:00 to the last Sunday of October at 3:00.
+constexpr const char* kBerlin = "CET-1CEST,M3.5.0,M10.5.0/3";
+
+}  // namespace
+
+Test(deadline, a_time_that_the_clocks_skip_is_refused) {
+  set_zone(kBerlin);
+  cr_assert_eq(at("2026-03-29T01:59:59"), 1774745999);
+  cr_assert_eq(at("2026-03-29T03:00"), 1774746000);
+  for (const char* skipped : {"2026-03-29T02:00", "2026-03-29T02:30", "2026-03-29T02:59:59"})
+    cr_assert_eq(why_not(skipped),
+                 fmt::format("deadline={} never comes on this host, whose clocks skip that hour; "
+                             "give another time, or one in UTC with a Z at its end",
+                             skipped));
+  cr_assert_eq(at("2026-03-29T02:30Z"), 1774751400);
+  set_zone("UTC0");
+  cr_assert_eq(at("2026-03-29T02:30"), 1774751400);
+}
+
+Test(deadline, a_time_that_the_clocks_show_twice_is_refused_with_both) {
+  set_zone(kBerlin);
+  cr_assert_eq(at("2026-10-25T01:59:59"), 1792886399);
+  cr_assert_eq(at("2026-10-25T03:00"), 1792893600);
+  cr_assert_eq(
+      why_not("2026-10-25T02:30"),
+      std::string("deadline=2026-10-25T02:30 comes twice on this host, whose clocks are set back; "
+                  "give 2026-10-25T00:30:00Z or 2026-10-25T01:30:00Z"));
+  cr_assert_eq(at("2026-10-25T00:30:00Z"), 1792888200);
+  // The other half of the world, where summer time ends in April, by half an hour.
+  set_zone("LHST-10:30LHDT-11,M10.1.0,M4.1.0");
+  cr_assert_neq(why_not("2026-04-05T01:45").find("2026-04-04T14:45:00Z or 2026-04-04T15:15:00Z"),
+                std::string::npos, "%s", why_not("2026-04-05T01:45").c_str());
+  cr_assert_gt(at("2026-04-05T02:00"), 0);
+  cr_assert_neq(why_not("2026-10-04T02:15").find("never comes"), std::string::npos);
+  const auto refused = ElasticSpec::parse("deadline=2026-10-04T02:15");
+  cr_assert(refused.error().message().starts_with("--elastic: deadline=2026-10-04T02:15 never"),
+            "%s", refused.error().message().c_str());
+}
+
 Test(deadline, its_text_is_read_back_to_the_same) {
   for (const char* text : {"6h", "1d1s", "2026-12-01T08:00:30Z", "2026-12-01T08:00"}) {
     const Deadline read = *Deadline::parse(text);
-    cr_assert(Deadline::parse(read.text()) == read, "%s", read.text().c_str());
+    cr_assert(Deadline::parse(read.text()).value() == read, "%s", read.text().c_str());
   }
   cr_assert((Deadline::parse("6h")->from(1000) == Deadline{0, 1000 + 6 * 3600}));
   cr_assert((Deadline{0, 5000}.from(1000) == Deadline{0, 5000}));

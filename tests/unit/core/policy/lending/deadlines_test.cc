@@ -41,6 +41,19 @@ Test(deadlines, what_keeps_a_deadline_is_lent_before_a_higher_gain) {
   cr_assert_gt(decisions.deadlines[0].needed_gpus, view.jobs[0].basic_gpus);
 }
 
+// Slack is what each decision finds: steps left at the measured speed against the time left.
+Test(deadlines, slack_falls_where_a_job_makes_fewer_steps_than_its_speed_promised) {
+  ClusterView view = two_alike(0, 9990);
+  needs(view, 0, 0.5);
+  const double speed = speed_of(view, 0), before = *decide(view).deadlines[0].slack_s;
+  view.now_s += 600;
+  view.jobs[0].remaining_samples -= 600 * speed;
+  cr_assert_float_eq(*decide(view).deadlines[0].slack_s, before, 1);
+  view.now_s += 600;
+  view.jobs[0].remaining_samples -= 200 * speed;
+  cr_assert_float_eq(*decide(view).deadlines[0].slack_s, before - 400, 1);
+}
+
 Test(deadlines, a_job_that_keeps_it_anyway_is_one_of_many) {
   ClusterView view = two_alike(0, 9990);
   needs(view, 0, 0.5);
