@@ -15,7 +15,7 @@ enum class Objective : std::uint8_t {
   completion,  ///< the least mean completion time, after the deadlines
   throughput,  ///< eq. 5: the sum of speeds, each in units of the job's own on its basic demand
   deadlines,   ///< eq. 5 under eq. 6: the same after the deadlines
-  fairness     ///< eq. 7, nearly: no job is far slower than on a fair share of the cluster
+  fairness     ///< eq. 7: the worst ratio to the speed on a fair share of the cluster is best
 };
 
 /// Names for users, by the number of the objective.

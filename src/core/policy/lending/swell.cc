@@ -185,12 +185,14 @@ class Decision {
   /// Gain by each GPU of the runner's best offer; without an offer, an upper bound of it.
   struct Best {
     double owed_since = kNever;  ///< of a job that would get no more than it is owed
+    double level = 0;            ///< Worth::level(), the lowest first
     double gain = 0;
     std::size_t runner = 0;
     long as_of = 0;
     std::optional<Expansion> offer;
     bool operator<(const Best& other) const {
       if (owed_since != other.owed_since) return owed_since > other.owed_since;
+      if (level != other.level) return level > other.level;
       return gain != other.gain ? gain < other.gain : runner > other.runner;
     }
   };
@@ -215,12 +217,13 @@ class Decision {
                                   double since = kNever) const {
     const Runner& runner = expansions.runners()[index];
     std::optional<Best> best;
+    const double level = worth_.level(*runner.job, runner.throughput);
     for (Expansion& offer : expansions.offers(runner, gpus, care)) {
       if (!(offer.throughput > runner.throughput)) continue;
       const double each =
           worth_.gain(*runner.job, runner.throughput, offer.throughput) / offer.gpus;
       if (!best || each > best->gain)
-        best = Best{since, each, index, expansions.changes(), std::move(offer)};
+        best = Best{since, level, each, index, expansions.changes(), std::move(offer)};
     }
     return best;
   }
@@ -231,7 +234,10 @@ class Decision {
     const Runner& runner = expansions.runners()[index];
     const double one_more = runner.throughput * (1 + kBetterThanLinear / std::max(runner.total, 1));
     return {owed_since(*runner.job, runner.total),
-            worth_.gain(*runner.job, runner.throughput, one_more), index, expansions.changes(),
+            worth_.level(*runner.job, runner.throughput),
+            worth_.gain(*runner.job, runner.throughput, one_more),
+            index,
+            expansions.changes(),
             std::nullopt};
   }
 

@@ -14,8 +14,9 @@ constexpr double kMinAge_s = 10;
 /// By fairness, speed is taken to grow with this power of the GPUs.
 constexpr double kPower = 0.9;
 
-/// Aversion that stands for the smallest worst ratio. A larger one follows the worst job more
-/// closely, and errors of what is predicted, too: jobs then take the same GPUs from each other.
+/// Aversion that stands for the smallest worst ratio where GPUs go from one job to another. A
+/// larger one follows the worst job more closely, and errors of what is predicted, too: jobs then
+/// take the same GPUs from each other. Idle GPUs go to the worst job first, see level().
 constexpr double kFairAversion = 3;
 
 /// Floor for after_pause(): a job keeps this share of its speed, however long it pauses.
@@ -57,6 +58,10 @@ double Worth::gain(const ElasticJobView& job, double before, double after) const
   if (is_fair) return more(kFairAversion);
   if (options_.objective != Objective::completion) return more(0);
   return weight(job) * more(options_.aversion);
+}
+
+double Worth::level(const ElasticJobView& job, double throughput) const {
+  return options_.objective == Objective::fairness ? throughput / on_one_gpu(job) : 0;
 }
 
 double Worth::loss(const ElasticJobView& job, const CompanionView& companion) const {

@@ -19,6 +19,11 @@ class Worth {
   /// own.
   double gain(const ElasticJobView& job, double before, double after) const;
 
+  /// How far up the job is at `throughput` samples a second, where the objective is that the worst
+  /// is best: idle GPUs go to the job with the lowest level first, whatever they gain. By fairness
+  /// the inverse of the ratio of eq. 7, but for a factor that all jobs share; else 0 for all.
+  double level(const ElasticJobView& job, double throughput) const;
+
   /// Loss of the job by one GPU of the companion, in the unit of gain(); companions count in the
   /// order in which the job got them. Sizes in between are not planned anew at every decision:
   /// speed is taken to have grown with one power of the GPUs all the way.
