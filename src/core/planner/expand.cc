@@ -35,9 +35,9 @@ void expand_exactly(const plan::Layout& from, const Islands& more, const Visit& 
 
 }  // namespace
 
-std::string Candidate::story() const {
+std::string Candidate::story(int cp) const {
   const plan::StageLayout& changed = layout.stages[static_cast<std::size_t>(stage)];
-  const std::string shape = fmt::format("dp{} tp{}", changed.dp(), changed.tp);
+  const std::string shape = fmt::format("dp{} tp{}", changed.dp(), changed.tp / cp);
   switch (kind) {
     case Kind::pp: return fmt::format("PP: new stage {} with {}", stage, shape);
     case Kind::dp: return fmt::format("DP: stage {} grows to {}", stage, shape);

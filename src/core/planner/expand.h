@@ -16,8 +16,8 @@ struct Candidate {
   Islands idle;
   enum class Kind { pp, dp, tp, moved } kind = Kind::pp;
   int stage = 0;  ///< the new or changed stage
-  /// The change in words, for ScaleRow::why.
-  std::string story() const;
+  /// The change in words, for ScaleRow::why, of a model with CP degree `cp`.
+  std::string story(int cp = 1) const;
 };
 
 using Visit = std::function<void(Candidate&&)>;

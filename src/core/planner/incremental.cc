@@ -137,7 +137,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
         if (takes_chunks && candidate.layout.pp() > deepest.layout.pp()) deepest = candidate;
         const double seconds = evaluator.finish(candidate.layout, found.seconds);
         if (!(seconds < found.seconds * kWorthwhile)) return;
-        found.why = candidate.story();
+        found.why = candidate.story(problem.perf.model().cp);
         found.seconds = seconds;
         found.layout = std::move(candidate.layout);
         found.idle = std::move(candidate.idle);

@@ -59,7 +59,7 @@ class Search {
   bool over() { return evaluator_.over(); }
   bool take(Solution& found) {
     if (!better_) return false;
-    found.why += (found.why.empty() ? "" : "; ") + best_.story();
+    found.why += (found.why.empty() ? "" : "; ") + best_.story(evaluator_.perf().model().cp);
     found.seconds = best_seconds_;
     found.layout = std::move(best_.layout);
     found.idle = std::move(best_.idle);

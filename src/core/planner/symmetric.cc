@@ -71,7 +71,7 @@ Solution best_symmetric(Evaluator& evaluator, const Islands& gpus, int micro_bat
       const double seconds = evaluator.finish(layout, best.seconds);
       if (!(seconds < best.seconds)) continue;
       best = {std::move(layout), std::move(idle), seconds,
-              fmt::format("symmetric: pp{} dp{} tp{}", pp, dp, tp)};
+              fmt::format("symmetric: pp{} dp{} tp{}", pp, dp, tp / evaluator.perf().model().cp)};
     }
   }
   return best;

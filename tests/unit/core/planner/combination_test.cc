@@ -125,6 +125,8 @@ Test(combination, exact_plans_keep_cp_and_ep) {
   cr_assert(plan::validate(plan, model, cluster).ok());
   cr_assert_eq(plan.gpu_count(), 8);
   cr_assert_eq(plan.summary(), "4L dp2 tp1 | 4L dp2 tp1, cp2 ep4");
+  cr_assert_neq(table.rows.back().why.find("dp2 tp1"), std::string::npos, "%s",
+                table.rows.back().why.c_str());
 }
 
 Test(combination, rows_that_are_left_out_for_cp_stay_so_under_the_filter) {
