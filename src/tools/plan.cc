@@ -2,6 +2,7 @@
 // swell plan: the scale table of one job.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
@@ -137,8 +138,9 @@ Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
                                      const perf::PerformanceModel& perf) {
   const cluster::Cluster& cluster = perf.cluster();
   planner::Islands gpus;
-  const int width = entry.tp * entry.model.cp, all = entry.pp * entry.dp * width;
-  int left = all;
+  const int width = entry.tp * entry.model.cp;
+  const std::int64_t all = std::int64_t{entry.pp} * entry.dp * width;
+  std::int64_t left = all;
   for (const auto& gpu : planner::unused({}, cluster))
     if (left-- > 0)
       planner::add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
