@@ -79,9 +79,9 @@ void print_json(const planner::GridTable& table, const perf::PerformanceModel& p
   std::vector<Json> rows;
   for (const planner::GridRow& row : table.rows) {
     Json json = Json::object({{"type", perf.cluster().type(row.type).name}, {"gpus", row.gpus}});
-    if (const auto good = has_plan(row, perf); !good) {
+    if (const auto good = planner::check_gpus(row.gpus, perf.model()); !good) {
       json.set("why", good.error().message());
-    } else {
+    } else if (!row.layout.stages.empty()) {
       json.set("samples_per_s", perf.model().global_batch / row.seconds);
       json.set("by", row.by);
       json.set("source", planner::name_of(source_of(request, row.type)));
