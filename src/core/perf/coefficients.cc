@@ -66,7 +66,7 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen,
 
 Coefficients expected_coefficients(const models::Model& model, const cluster::Cluster& cluster) {
   Coefficients made;
-  // What all GPUs of a group hold of one layer: each CP rank has a copy of it.
+  // All GPUs of a group hold so much of one layer: each CP rank has a copy of it.
   const double copies = model.cp;
   const double parameters = copies * model.held_layer_parameters();
   const auto layer = models::layer_operators(model), head = models::head_operators(model);

@@ -49,8 +49,8 @@ struct Plan {
   /// A name or text that schedule::schedule_for() reads; empty: the program's own, 1F1B or
   /// interleaved.
   std::string schedule{};
-  /// Degrees of context and of expert parallelism, which a change keeps. Of EP, 1 also means that
-  /// the plan does not say it.
+  /// Degrees of context and of expert parallelism, which a change keeps. EP 1 also stands for a
+  /// plan that does not say it.
   int cp = 1, ep = 1;
 
   int pp() const noexcept { return static_cast<int>(stages.size()); }
