@@ -75,7 +75,7 @@ void place(State& state, Job& job, const plan::Layout& layout) {
   double pause_s = redeploy::kInitialize_s;
   if (starts) {
     state.start(job, gpus, layout);
-    // What does not fit memory ends in its first iteration; moved() sees to it.
+    // A layout that does not fit memory ends in its first iteration; moved() sees to it.
     if (!ran && job.truth.fits(layout)) return;
   } else {
     state.ledger.take(gpus, {job.spec.id, 0});

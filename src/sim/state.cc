@@ -173,7 +173,7 @@ bool State::lends_without_profile(const Job& job) const noexcept {
     case Slurmctld::as_it_starts: return true;
     case Slurmctld::after_profile_wait: break;
   }
-  // What is owed to a job does not depend on its profile.
+  // GPUs owed to a job do not depend on its profile.
   return now_s >= job.started_s + setup.clocks->profile_wait_s ||
          job.type.gpus + job.lent_gpus() < job.wanted_gpus;
 }

@@ -9,7 +9,7 @@
 
 namespace swell::sim {
 
-/// What a file says of one job, whatever its form.
+/// One job of a trace file, whatever the file's form.
 struct TraceRow {
   std::optional<double> submit_s, duration_s;
   double gpus = 0;

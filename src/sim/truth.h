@@ -37,7 +37,7 @@ class Truth {
   /// Whether the plan fits the memory of every GPU, as the judge counts it.
   bool fits(const plan::Layout& layout) const;
 
-  /// What a profiler makes of `layout`: times have 2 % noise averaged over 5 iterations. The job
+  /// Returns the profile of `layout`: times have 2 % noise averaged over 5 iterations. The job
   /// reports it as `reporting` says.
   perf::Profile observed(const plan::Layout& layout, const Reporting& reporting = {}) const;
 

@@ -34,7 +34,7 @@ double logits_bytes(const models::Model& m, int tp, int samples) {
 
 namespace {
 
-/// What a stage holds, and keeps at its peak.
+/// Load of a stage, and the micro-batches that it keeps at its peak.
 struct Held {
   models::Load load;
   /// Micro-batches of layers and MTP modules, of heads, and of the inputs of modules, that are

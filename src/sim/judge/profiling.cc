@@ -76,7 +76,7 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
         const double took = done.end_s - done.begin_s;
         const bool own = done.group == j;
         using Kind = Operation::Kind;
-        // Of all chunks together; one micro-batch is as any other.
+        // Sums over all chunks of one micro-batch; each micro-batch is as any other.
         const bool counts = own && done.micro_batch == layout.micro_batches - 1;
         if (done.kind == Kind::forward && counts) seen.fwd_s += took;
         if (done.kind == Kind::backward && counts) seen.bwd_s += took;
