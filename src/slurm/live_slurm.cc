@@ -217,7 +217,7 @@ Result<ControllerConfig> load_controller_config() {
   config.preempt_type = text(conf->preempt_type);
   config.slurmctld_parameters = text(conf->slurmctld_params);
   config.preempt_mode = conf->preempt_mode;
-  // Of SchedulerParameters in older versions.
+  // Older versions set it in SchedulerParameters.
   config.preempts_youngest_first =
       text(conf->sched_params).find("preempt_youngest_first") != std::string::npos ||
       text(preempt_parameters_of(*conf)).find("youngest_first") != std::string::npos;

@@ -66,7 +66,7 @@ struct JobRecord {
   bool whole_nodes = false;
   std::string reservation;
   SharedText required_nodes;  ///< host list
-  // Of pending and of running jobs, as their users wrote them:
+  // Options of pending and of running jobs, as their users wrote them:
   SharedText features;        ///< --constraint
   SharedText excluded_nodes;  ///< host list
 

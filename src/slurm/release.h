@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-/// What a Slurm does that runs somewhere, by its version such as "22.05.8"; no version: as the
+/// Features of a Slurm that runs somewhere, by its version such as "22.05.8"; no version: as the
 /// oldest that is supported. versions.h knows the one that this is built for. Used by `swell
 /// doctor`.
 namespace swell::slurm {
