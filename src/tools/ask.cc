@@ -28,7 +28,7 @@ struct Options {
 Result<Json> plan_in(const std::string& path) {
   auto json = read_json(path);
   if (!json) return json;
-  // What `swell plan --json` prints has the plan as a member.
+  // The output of `swell plan --json` has the plan as a member.
   return json->has("plan") ? json->at("plan") : *json;
 }
 

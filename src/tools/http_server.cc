@@ -116,7 +116,7 @@ void HttpServer::serve(Places::Id id) {
     if (sent < 0) return drop(id);
     client.out.erase(0, static_cast<std::size_t>(sent));
   }
-  // What the client has said beyond its request would make the system reset the connection.
+  // Bytes that the client sent beyond its request would make the system reset the connection.
   char rest[1024];
   while (::recv(client.fd.get(), rest, sizeof rest, 0) == sizeof rest) continue;
   drop(id);

@@ -212,7 +212,7 @@ Result<Scheduled> schedule_rows(const planner::ScaleTable& table,
     all.push_back(given ? planner::with_schedule(perf, row.layout, *given)
                         : planner::best_scheduled(perf, row.layout, name, helpers, {expired}));
   }
-  // What is wrong with all rows is wrong with the request.
+  // An error in all rows is an error in the request.
   if (!all.empty() &&
       std::none_of(all.begin(), all.end(), [](const auto& one) { return one.ok(); }))
     return all.front().error();

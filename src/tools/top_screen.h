@@ -19,7 +19,7 @@ struct GpuUse {
 /// lent.
 GpuUse gpu_use(const slurm::Snapshot& snapshot);
 
-/// What `swell top` shows at one moment: a line about the cluster, a bar, a table of elastic jobs.
+/// Returns a screen of `swell top`: a line about the cluster, a bar, a table of elastic jobs.
 /// At most `height` lines of at most `width` characters. `metrics`: as the controller answers;
 /// empty: it did not.
 std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const Json& metrics,

@@ -335,7 +335,7 @@ void check_installation(const Site& site, Findings& findings) {
   // Other hosts than slurmctld's are looked at where it cannot be asked with their PluginDir.
   if (site.on_controller() || site.cannot_ask)
     if (auto finding = check_plugin_dir(site)) findings.push_back(std::move(*finding));
-  // What slurmctld would not start with comes first: what follows asks for restarts.
+  // Errors that keep slurmctld from starting come first: later findings ask for restarts.
   findings.push_back(check_job_submit(site));
   findings.push_back(check_scheduler(site));
   for (const PluginFile& plugin : site.slurmctld_plugins)
