@@ -22,7 +22,7 @@ class DeviceClock {
   virtual bool is_captured(void* stream) noexcept = 0;
   enum class State { pending, passed, failed };
   virtual State state(void* event) noexcept = 0;
-  /// Of two events that have passed.
+  /// Returns the time between two events that have passed.
   virtual std::optional<std::int64_t> ns_between(void* first, void* second) noexcept = 0;
   /// Takes an event back for later use.
   virtual void give_back(void* event) noexcept = 0;

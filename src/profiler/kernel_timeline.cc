@@ -31,7 +31,7 @@ struct KernelTimeline::Functions {
 
 namespace {
 
-/// What CUPTI's threads give back. Its callbacks take no argument of ours, hence of the process.
+/// Data from CUPTI's threads. Its callbacks take no argument of ours: there is one per process.
 struct Gathered {
   std::mutex mutex;
   std::vector<Kernel> kernels;  ///< by CUPTI's clock
@@ -42,7 +42,7 @@ Gathered& gathered() {
   return *made;
 }
 
-/// Of a callback of subscriptions, which ask for none.
+/// Callback for subscriptions, which ask for none.
 void no_callback(void*, int, unsigned, const void*) {}
 
 void buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* records) {

@@ -12,7 +12,7 @@
 
 namespace swell::profiler {
 
-/// What NCCL's kernels took on the sampled steps, and what sampling cost. A step's, on average.
+/// Work of NCCL's kernels on the sampled steps, and the cost of sampling; averages of a step.
 struct NcclFigures {
   int steps = 0;  ///< that were sampled; 0: libswell-nccl-profiler is not there
   double operations = 0, bytes = 0, device_s = 0;
@@ -33,7 +33,7 @@ class NcclSampler {
   /// Whether steps are still to be given to add(), for what sampling costs.
   bool is_busy() const noexcept { return plugin_ != nullptr && !is_taken_; }
   bool was_sampled(std::uint64_t step) const { return sampled_.count(step) != 0; }
-  /// What a step took, sampled or not.
+  /// Adds the duration of a step, sampled or not.
   void add(std::uint64_t step, double step_s);
   /// Once, when the last sampled step and the kernels of it have been seen.
   bool take_finished();

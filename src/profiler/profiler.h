@@ -13,7 +13,7 @@
 
 namespace swell::profiler {
 
-/// What watches one program: takes its regions, step by step, and says when there is news. The
+/// Watches one program: takes its regions, step by step, and says when there is news. The
 /// recorder is of any thread, all else of one.
 class Profiler {
  public:
@@ -40,7 +40,7 @@ class Profiler {
   /// A step is over; returns whether a profile is to be reported: it has become stable, or stable
   /// at other values, or NCCL's figures have come after one was.
   bool boundary(std::uint64_t step);
-  /// Of the last window of steps on which nothing was sampled or traced; nothing before.
+  /// Returns the last window of steps on which nothing was sampled or traced; nothing before.
   const std::optional<Times>& latest() const noexcept { return stable_.latest(); }
   bool is_stable() const noexcept { return stable_.is_stable(); }
   int micro_batches() const noexcept { return stable_.micro_batches(); }

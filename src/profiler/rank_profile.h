@@ -13,7 +13,7 @@
 
 namespace swell::profiler {
 
-/// What a rank is in its plan, and what its program says of the model.
+/// Place of a rank in its plan, and facts of the model from its program.
 struct Role {
   std::int32_t stage = 0, group = 0;  ///< places in Plan::stages and Stage::groups
   std::int32_t layers = 1;            ///< of this stage
@@ -27,7 +27,7 @@ struct Role {
   std::vector<std::int32_t> chunks{};
 };
 
-/// What one rank reports once its times are stable: times, and the bytes of its registered state.
+/// Report of one rank once its times are stable: times, and the bytes of its registered state.
 struct RankProfile {
   Role role;
   Times times;

@@ -158,7 +158,7 @@ void Recorder::step(std::uint64_t number, bool rests) {
   done.last_events.clear();
   open_.clear();
   generation_ = (generation_ + 1) % kGenerations;
-  // What was recorded last on each stream passes last.
+  // The event that was recorded last on each stream passes last.
   std::vector<Span>& spans = done.step.spans;
   for (auto span = spans.rbegin(); span != spans.rend(); ++span) {
     if (span->began_event == nullptr) continue;
@@ -166,7 +166,7 @@ void Recorder::step(std::uint64_t number, bool rests) {
       return later.began_event != nullptr && later.opening.stream == span->opening.stream;
     });
     if (seen) continue;
-    // Of those on this stream, the one that closed last.
+    // Take the span on this stream that closed last.
     const Span* last = &*span;
     for (const Span& other : spans)
       if (other.opening.stream == span->opening.stream && other.ended_event != nullptr &&

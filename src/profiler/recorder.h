@@ -43,7 +43,7 @@ class Recorder {
   /// Closes it, on any thread; false where no such region is open. `allocated_bytes`: of device
   /// memory now; 0: not known.
   bool end(int region, std::uint64_t allocated_bytes = 0);
-  /// What the program's allocator says was the most.
+  /// Takes the peak of memory that the program's allocator reports.
   void observe_memory(std::uint64_t peak_bytes);
 
   /// The step is over. Regions that are still open are closed by nobody. With `rests` none is taken

@@ -6,7 +6,7 @@
 
 namespace swell::profiler {
 
-/// What a region of a training step does.
+/// Kinds of regions in a training step.
 enum class Kind : std::uint8_t {
   forward,
   backward,
@@ -21,7 +21,7 @@ enum class Kind : std::uint8_t {
 inline constexpr int kKinds = 9;
 const char* name_of(Kind kind) noexcept;
 
-/// What the program says of a region as it opens it; -1 or 0: not said.
+/// Facts of a region, given by the program as it opens it; -1 or 0: not said.
 struct Opening {
   Kind kind = Kind::forward;
   std::int32_t stage = -1, micro_batch = -1, first_layer = -1, layers = 0;
@@ -39,7 +39,7 @@ struct Span {
   std::int64_t began_ns = 0, ended_ns = -1;
   std::uint64_t allocated_bytes = 0;  ///< as it closed
   void *began_event = nullptr, *ended_event = nullptr;
-  /// Of the device, since an event of the step; set where on_device is.
+  /// Times of the device, since an event of the step; set where on_device is.
   std::int64_t device_began_ns = 0, device_ended_ns = 0;
   bool on_device = false;
 

@@ -27,7 +27,7 @@ struct Times {
   friend bool operator==(const Times&, const Times&) = default;
 };
 
-/// What one step shows. `micro_batches`: those with a forward pass.
+/// Times of one step. `micro_batches`: those with a forward pass.
 struct StepTimes {
   Times times;
   int micro_batches = 0;

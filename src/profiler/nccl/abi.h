@@ -56,7 +56,7 @@ struct KernelChannel4 {
   std::uint64_t start_ns;  ///< of the GPU's clock
 };
 
-/// What an event is of. `Type` is a byte up to version 4, and eight from 5 on.
+/// Description of an event. `Type` is a byte up to version 4, and eight from 5 on.
 template <typename Type, typename Collective, typename PointToPoint>
 struct Event {
   Type type;
@@ -73,7 +73,7 @@ using Event4 = Event<std::uint8_t, Collective4, PointToPoint4>;
 using Event5 = Event<std::uint64_t, Collective4, PointToPoint4>;  ///< and 6, and 7
 static_assert(offsetof(Event3, collective) == 24 && offsetof(Event5, collective) == 24);
 
-/// Of recordEventState(), from version 4 on.
+/// Arguments of recordEventState(), from version 4 on.
 union StateArguments4 {
   std::uint64_t kernel_stop_ns;
 };

@@ -30,7 +30,7 @@ class Operations {
   Handle begin_kernel(Handle operation, std::uint64_t start_ns);
   /// The time at which the device says that it ended.
   void end_kernel_at(Handle kernel, std::uint64_t stop_ns);
-  /// Of either kind. Of an operation it says that it was enqueued, and nothing of its end.
+  /// Stops a handle of either kind. An operation was enqueued then; this says nothing of its end.
   void stop(Handle handle);
 
   void set_sampling(bool on);
@@ -63,7 +63,7 @@ class Operations {
   Totals totals_;
 };
 
-/// Of one element, by the name that NCCL gives the type ("ncclFloat32"); 1 where it has no number.
+/// Returns an element's bytes, by NCCL's name of its type ("ncclFloat32"); 1: it has no number.
 std::uint64_t bytes_of_datatype(const char* name) noexcept;
 
 }  // namespace swell::profiler::nccl

@@ -23,7 +23,7 @@ Operations& operations() {
   return *made;
 }
 
-/// What NCCL keeps for a communicator: its number of ranks, as a number.
+/// Returns the context that NCCL keeps for a communicator: its number of ranks, as a number.
 void* context_of(int ranks) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(ranks)); }
 
 /// Catches everything: across this boundary nothing is thrown.

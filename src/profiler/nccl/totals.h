@@ -5,10 +5,10 @@
 
 namespace swell::profiler::nccl {
 
-/// What a process's collectives and sends came to.
+/// Totals of a process's collectives and sends.
 struct Totals {
   std::uint64_t operations = 0;  ///< enqueued, of all
-  // Of those that were enqueued while kernels were sampled:
+  // Those that were enqueued while kernels were sampled:
   std::uint64_t sampled_operations = 0;
   std::uint64_t sampled_bytes = 0;  ///< counts by the size of their elements
   std::uint64_t device_ns = 0;      ///< first channel's start to last one's end, added up
@@ -24,7 +24,7 @@ struct Operation {
   std::uint64_t device_ns;                ///< 0: no kernel of it has ended
 };
 
-/// What libswell asks of the plugin, where both are in one process: symbol
+/// Interface of the plugin for libswell, where both are in one process: symbol
 /// "swell_nccl_profiler_v1". Any thread.
 struct Sampling {
   /// Kernels of operations that are enqueued from now on are timed, or no more.
