@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "launcher/seating.h"
 
-/// What the epoch machine wants done; the agent does it.
+/// Actions that the epoch machine wants done; the agent does them.
 namespace swell::launcher::action {
 
 /// Start the shims of an allocation: the job's own step, or a companion's.

@@ -187,7 +187,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   const BasicWorkers& basic = agent->setup_.basic;
   int on_one_node = 0;
   for (const WorkerNode& node : basic.nodes) on_one_node = std::max(on_one_node, node.workers);
-  // Of a job that was submitted for its `min`, only the controller knows what a factor counts from.
+  // For a job that was submitted for its `min`, only the controller knows a factor's base.
   const control::ElasticSpec& spec = agent->setup_.spec;
   const int most_asked =
       saturated_int(saturating_product(basic.gpus, spec.min_gpus ? spec.kMaxLowering : 1));

@@ -199,7 +199,7 @@ class Agent {
   int finish_kills_ = 0;
 };
 
-/// Of the job that this process runs in.
+/// Returns the names of the job that this process runs in.
 RunNames names_of(const Agent::Setup& setup);
 
 /// Writes "swellrun: LINE" to standard error.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the agent: one function for each kind of action.
+// Part of the agent: one function for each kind of action.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -101,12 +101,12 @@ void Agent::launch(Step step) {
   machine_.step_ended(now(), step.job, {127, 0});
 }
 
-/// Of a step of the job's own, before the first program: nobody has missed anything yet. A
-/// companion's GPUs go back instead.
+/// Whether the job's own step may be launched again: before the first program, nobody has missed
+/// anything yet. A companion's GPUs go back instead.
 bool Agent::may_launch_again(const Step& step) const {
   if (step.job != setup_.hello.job || machine_.has_begun() || code_) return false;
-  // What srun has read for a program that did not begin is lost, unless it is kept: /dev/null and a
-  // terminal have more.
+  // Input that srun has read for a program that did not begin is lost, unless it is kept: /dev/null
+  // and a terminal have more.
   struct stat input {};
   return !step.foreground || setup_.input->spooled || fstat(STDIN_FILENO, &input) != 0 ||
          S_ISCHR(input.st_mode);

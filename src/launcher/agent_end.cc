@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the agent: when the job itself ends, and its requeue.
+// Part of the agent: the end of the job itself, and its requeue.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

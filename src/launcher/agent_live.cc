@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the agent: live mode. Orders wait until the keepers of their workers listen, then the driver
-// carries them out.
+// Part of the agent: live mode. Orders wait until the keepers of their workers listen, then the
+// driver carries them out.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

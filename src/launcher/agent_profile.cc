@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the agent: what the ranks report of their steps.
+// Part of the agent: reports of the ranks about their steps.
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>

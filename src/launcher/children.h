@@ -36,7 +36,7 @@ class Children {
   bool runs(pid_t pid) const { return children_.contains(pid); }
   bool none() const { return children_.empty(); }
 
-  /// What a captured child has written, as far as read() has seen it.
+  /// Returns the output of a captured child, as far as read() has seen it.
   std::string output_so_far(pid_t pid) const;
 
   /// To be polled, besides SIGCHLD; then read() drains what is there.

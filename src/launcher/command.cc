@@ -30,7 +30,7 @@ std::string on_nodes(std::string_view types, std::size_t nodes) {
   return all;
 }
 
-/// What a step asks for on each of its `nodes`. Where other nodes of the job have other numbers,
+/// Returns a step's GPU option for its `nodes`. Where other nodes of the job have other numbers,
 /// Slurm refuses --gres to those with more GPUs a node than the job has on the average;
 /// select/linear, where no job is so, does not know --gpus.
 std::string gpus_for(const Options& options, const WorkerNode& node, std::size_t nodes,

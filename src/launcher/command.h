@@ -14,7 +14,7 @@ namespace swell::launcher {
 
 using Command = std::vector<std::string>;
 
-/// What a step's shims must know.
+/// Data that a step's shims need.
 struct ShimAddress {
   std::string program;  ///< swell-worker's path
   std::string host;

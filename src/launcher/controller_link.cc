@@ -210,7 +210,7 @@ void ControllerLink::connect() {
   client_ = std::move(greeting.client);
   backoff_s_ = kMinBackoffSeconds;
   const std::lock_guard lock(mutex_);
-  // What happened meanwhile is in the Hello and in Slurm's queue; old messages would only confuse.
+  // The Hello and Slurm's queue say what happened meanwhile; old messages would only confuse.
   out_.clear();
   out_.push_back(last_status_);
   if (last_profile_) out_.push_back(*last_profile_);

@@ -58,7 +58,7 @@ class ControllerLink {
   /// Waits until all is sent, or nobody is there to take it, or the time is over (false). After
   /// that the thread ends on its own.
   bool flush(std::chrono::milliseconds timeout);
-  /// What the Hello of the next connection shall say.
+  /// Sets the companions that the Hello of the next connection names.
   void set_companions(std::vector<control::JobId> companions);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: companions come and go, and what it knows of nodes and workers.
+// Part of the epoch machine: adds and removes companions; keeps the state of nodes and workers.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
@@ -306,7 +306,7 @@ Seating EpochMachine::next_seating() const {
       allowed_gpus(there, basic, control::common_sizes(asked_sizes(there), program_sizes_, basic));
   if (wanted_ && (wanted_->gpu_count() == basic || runs_on(wanted_->gpu_count())))
     if (auto seating = seat_by_plan(*wanted_, nodes, settings_.gpus_per_worker)) return *seating;
-  // What runs already: where no worker comes or goes, it is good still.
+  // The running plan is still good where no worker comes or goes.
   if (!seating_.plan.empty())
     if (const auto running = plan::Plan::parse(seating_.plan); running)
       if (auto seating = seat_by_plan(*running, nodes, settings_.gpus_per_worker);

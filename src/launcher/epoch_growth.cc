@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: what speaks against a growth, and how long one may take.
+// Part of the epoch machine: reasons against a growth, and its time limit.
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>

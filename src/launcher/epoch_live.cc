@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: live mode, where the next epoch's programs start beside the running ones.
+// Part of the epoch machine: live mode, which starts the next programs beside the running ones.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
@@ -129,7 +129,7 @@ void EpochMachine::switching(double now, int epoch, const std::string& phase) {
   if (one->to_grow) set_state(JobState::switching);
 }
 
-/// What only the leaving workers had is with the others: their GPUs go back at once, and the rest
+/// The others have all that only the leaving workers had: their GPUs go back at once, and the rest
 /// takes the time that it needs. News of theirs may have come before this.
 void EpochMachine::let_go(double now, int epoch) {
   Switching* one = in<Switching>();
@@ -203,7 +203,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
   for (const Seat& seat : seating_.seats)
     if (!was_let_go(seat.worker)) leavers.push_back(seat.worker);
   Switching one = std::move(*in<Switching>());
-  // Who has not stopped by the time that a switch may take has not, either, where it is called off.
+  // Treat a rank that missed the stop deadline as unresponsive, even if the switch was cancelled.
   const bool is_silent = outcome.is_silent || (one.is_late && outcome.phase == "quiesce");
   Json details = outcome.details;
   details.set("next", epoch);
@@ -270,7 +270,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
       say(fmt::format("live: still {}, {}", count_of(seating_.seats.size(), "worker"),
                       outcome.summary));
     }
-    // What failed by itself would fail again.
+    // A switch that failed by itself would fail again.
     if (one.to_grow && !running.lacks_room && (!one.is_called_off || one.blames_growth)) {
       pause_growth(now, "a live switch failed: " + outcome.why);
       for (const JobId job : companions())

@@ -87,7 +87,7 @@ void EpochMachine::advance(double now) {
   if (is<Running>() && !asking_ && !is_failing() && others_.empty() && all_train() &&
       joiners_wait())
     begin_growing(now);
-  // What came up has gone back without joining: others may be offered.
+  // Companions that came up have gone back without joining: others may be offered.
   if (is<Running>() && state_ == JobState::warming && !is_warming() &&
       std::all_of(companions_.begin(), companions_.end(),
                   [this](const HeldCompanion& each) { return takes_part(each); }))
@@ -184,7 +184,7 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
     environment.emplace_back("SWELL_RUN", settings_.run);
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));
     environment.emplace_back("SWELL_RESTART_SIGNAL", signal_name(settings_.restart_signal));
-    // What a launcher within the program replaces.
+    // Variables that a launcher within the program replaces.
     environment.emplace_back("SWELL_RANK", std::to_string(start.workers.size()));
     environment.emplace_back("SWELL_WORLD_SIZE", std::to_string(seating.seats.size()));
     environment.emplace_back("SWELL_HOST_LOCAL_RANK",

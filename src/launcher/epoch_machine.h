@@ -23,7 +23,7 @@
 
 namespace swell::launcher {
 
-/// What became of an offer that was tried: a companion, or salloc's reason.
+/// Result of an offer that was tried: a companion, or salloc's reason.
 struct Granted {
   std::string nonce;
   JobId job = 0;  ///< 0: refused
@@ -112,7 +112,7 @@ class EpochMachine {
     /// For one growth, from its offer until training runs on the lent GPUs; in live mode in place
     /// of switch_timeout_s. 0: no limit.
     double grow_s = 0;
-    /// Of the time for giving GPUs back, what a live switch has before workers are asked to leave.
+    /// A live switch has this share of the time to return GPUs before workers are asked to leave.
     double live_share = 0.6;
     double min_live_s = 1;    ///< with less time than this, it is not tried
     double live_extra_s = 1;  ///< a switch may take so much longer than leaving
@@ -173,7 +173,7 @@ class EpochMachine {
   void tick(double now);
   /// When tick() must be called at the latest.
   std::optional<double> deadline() const;
-  /// What is to be done since the last call, in order.
+  /// Returns the actions to do since the last call, in order.
   std::vector<action::Any> take();
 
   bool has_begun() const { return last_epoch_ >= 0; }  ///< a program was started at some time

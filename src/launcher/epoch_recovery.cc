@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: programs that fail, and are started again.
+// Part of the epoch machine: restarts programs that fail.
 #include <algorithm>
 #include <cmath>
 #include <csignal>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: what workers, Slurm and the user say.
+// Part of the epoch machine: handles news from workers, Slurm and the user.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
@@ -116,8 +116,8 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
         pause_growth(now,
                      fmt::format("a worker ended with {} after the restart signal", exit.status()));
     }
-    // Who died of the signal, or of another, never answers its siblings: they need not wait for
-    // the whole grace.
+    // A worker that died of the signal, or of another, never answers its siblings: they need not
+    // wait for the whole grace.
     const bool died =
         (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) || of_signal;
     if (died && !running().empty()) leaving->by = std::min(leaving->by, now + settings_.siblings_s);

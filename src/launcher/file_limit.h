@@ -14,7 +14,7 @@ std::uint64_t raise_file_limit();
 /// seen. Async-signal-safe.
 void restore_file_limit() noexcept;
 
-/// What an agent does with the open files that it may have.
+/// Limits by which an agent uses the open files that it may have.
 struct FileBudget {
   int max_strangers = 0;  ///< connections that have not said who they are
   int max_strangers_per_address = 0;

@@ -9,7 +9,7 @@
 
 namespace swell::launcher {
 
-/// What speaks against lending a run more GPUs: workers that could not be asked to leave, and
+/// Reasons against lending a run more GPUs: workers that could not be asked to leave, and
 /// growths that went wrong, after which the next one waits. Pure; times are seconds of one clock.
 class Growth {
  public:

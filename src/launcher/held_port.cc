@@ -20,7 +20,7 @@ namespace {
 
 /// Below, ports of services are frequent.
 constexpr int kFirst = 10'000, kLast = 65'535;
-/// What programs choose by themselves: torchrun and examples of PyTorch.
+/// Ports that programs choose by themselves: torchrun and examples of PyTorch.
 constexpr int kTorchFirst = 29'400, kTorchLast = 29'600;
 constexpr std::size_t kFewest = 256;
 constexpr int kTries = 512;

@@ -13,8 +13,8 @@ namespace swell::launcher {
 /// Looks for a worker that a launcher within the program has started: torchrun in a script, behind
 /// `timeout` or `uv run`, mpirun, deepspeed and so on. Such a process, at or below `program`, has
 /// ranks of its own in its environment. `given`: the variables with which the program was started.
-/// What a process that handles the restart signal starts is its own matter, unless only torchrun
-/// could have started it. `shim`: has started `program`. Returns what was found, for people.
+/// A process that handles the restart signal may start what it likes, unless only torchrun could
+/// have started it. `shim`: has started `program`. Returns what was found, for people.
 std::optional<std::string> inner_worker(
     pid_t program, const std::vector<std::pair<std::string, std::string>>& given,
     int restart_signal, pid_t shim = getpid());

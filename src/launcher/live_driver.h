@@ -48,7 +48,7 @@ class LiveDriver {
     std::uint64_t epoch = 0;
     runtime::SwitchMachine::Phase phase = runtime::SwitchMachine::Phase::prepare;
   };
-  /// Who leaves with the switch does so before its commit.
+  /// The ranks that leave with the switch do so before its commit.
   struct LetGo {
     std::uint64_t epoch = 0;
   };
@@ -63,7 +63,7 @@ class LiveDriver {
   /// Calls off what is under way.
   ~LiveDriver();
 
-  /// What was ordered before and is not over is called off, and answered first.
+  /// Gives an order. An earlier one that is not over is called off, and answered first.
   void order(Order order, const cluster::Cluster& cluster,
              runtime::Coordinator::Options limits = {});
   /// Calls off what is under way; it is answered all the same. Returns the epoch that it came too

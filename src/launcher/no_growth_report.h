@@ -8,7 +8,7 @@
 
 namespace swell::launcher {
 
-/// What a job's swellrun says to the controller where it runs as srun.
+/// Report of a job's swellrun to the controller where it runs as srun.
 struct NoGrowthReport {
   ControllerAddress controller;
   control::Hello hello;  ///< with the reason as its no_growth

@@ -15,7 +15,7 @@
 
 namespace swell::launcher {
 
-/// What `srun OPTION --help` prints: its help where the option takes no next word as its value.
+/// Returns the output of `srun OPTION --help`: help where OPTION takes no next word as its value.
 using AskSrun = std::function<std::string(const std::string& option)>;
 
 /// swellrun's command line, and what an elastic run makes of srun's part of it.
@@ -83,7 +83,7 @@ struct Options {
                                const char* (*env)(const char*), const AskSrun& ask_srun = {});
 };
 
-/// What `swellrun --help` prints.
+/// Returns the text of `swellrun --help`.
 const char* help_text() noexcept;
 
 }  // namespace swell::launcher

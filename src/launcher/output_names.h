@@ -11,7 +11,7 @@
 /// tasks anew in each companion, where %t, %n and %j would name files that other workers write.
 namespace swell::launcher {
 
-/// What names stand for in the job itself; empty: Slurm did not say.
+/// Values that names stand for in the job itself; empty: Slurm did not say.
 struct RunNames {
   control::JobId job = 0;
   std::string array_job, array_task;

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 #include <vector>
 
-/// What /proc says of this user's processes. All are empty or false where a process has ended.
+/// Reads /proc for this user's processes. All are empty or false where a process has ended.
 namespace swell::launcher {
 
 std::vector<pid_t> children_of(pid_t pid);

@@ -32,7 +32,7 @@ std::optional<std::string> bytes_of_digits(std::string_view digits) {
   return bytes;
 }
 
-/// Of one step, over all ranks.
+/// Returns NCCL's figures of one step, over all ranks.
 Json nccl_json(const std::vector<profiler::PlacedRank>& ranks) {
   double operations = 0, bytes = 0, device_s = 0, overhead = 0;
   int steps = 0;

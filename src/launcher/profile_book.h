@@ -14,7 +14,7 @@
 
 namespace swell::launcher {
 
-/// What the ranks of the running epoch have reported of their steps. Pure.
+/// Collects what the ranks of the running epoch have reported of their steps. Pure.
 class ProfileBook {
  public:
   /// A rank of the epoch, and what it runs on.

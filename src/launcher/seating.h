@@ -40,7 +40,7 @@ struct Seat {
   int local_world = 0;  ///< LOCAL_WORLD_SIZE; LOCAL_RANK is worker.local
 };
 
-/// Who takes part in an epoch. Ranks rise without a gap over the nodes, in their order, or in that
+/// Seats of an epoch's workers. Ranks rise without a gap over the nodes, in their order, or in that
 /// of a plan.
 struct Seating {
   std::vector<Seat> seats;

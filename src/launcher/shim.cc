@@ -68,7 +68,7 @@ int Shim::run() {
     if (polled[1].revents != 0) good = take_signals();
     if (good && polled[0].revents != 0) good = take_messages() || come_back();
     if (good && polled[2].revents != 0) good = pass_reports();
-    // What it can run with is heard before a handler that it installed afterwards is seen.
+    // Report the sizes it can run with before a handler that it installed afterwards is seen.
     if (good) good = pass_sizes();
     if (good) good = report_steps();
     if (good) good = look();
@@ -138,7 +138,7 @@ bool Shim::hear_late_signal(const Run& one) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     // Less than 0 would be for ever: the process may have been stopped since the loop looked.
     poll(&polled, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-    // Of SIGCHLD reap() looks for all that have ended.
+    // SIGCHLD is not passed on: reap() looks for all that have ended.
     while (read(signals_.get(), &info, sizeof info) == sizeof info)
       if (info.ssi_signo != SIGCHLD && !notice(static_cast<int>(info.ssi_signo))) return false;
   }
@@ -363,7 +363,7 @@ bool Shim::reap() {
       ++each;
       continue;
     }
-    // Of both epochs, then.
+    // A program that stays has ended in both epochs.
     if (staying_ && !withdraw_staying(WIFSIGNALED(*status) ? WTERMSIG(*status) : SIGKILL))
       return false;
     if (runs_.size() == 1) {  // its last steps, which no look has seen

@@ -61,7 +61,7 @@ class Shim {
     bool heard_signal = false;            ///< the restart signal has come from Slurm
     std::chrono::milliseconds pause{20};  ///< between two looks for its handler, at first
     Clock::time_point next_look = Clock::now() + pause;
-    /// What it was given, for as long as it is looked for a launcher within it; empty: it is not.
+    /// The variables it was given, while a launcher within it is looked for; empty: none is.
     std::vector<std::pair<std::string, std::string>> given;
     Clock::time_point since = Clock::now(), next_inner_look = since + pause;
   };
@@ -115,7 +115,7 @@ class Shim {
   control::Fd signals_;
   HeldPort port_;          ///< for the next program
   HeldPort staying_port_;  ///< of the epoch that the running program prepares for
-  /// What the keeper's threads leave for this one. Outlives them.
+  /// News that the keeper's threads leave for this one. Outlives them.
   struct Reported {
     std::mutex mutex;
     std::vector<std::pair<std::uint64_t, std::string>> profiles;

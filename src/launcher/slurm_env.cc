@@ -40,7 +40,7 @@ std::int64_t number(std::string_view text) {
   return value;
 }
 
-/// Of "2026-11-20T16:02:51", as Slurm writes times unless SLURM_TIME_FORMAT says otherwise.
+/// Reads "2026-11-20T16:02:51", as Slurm writes times unless SLURM_TIME_FORMAT says otherwise.
 std::optional<std::time_t> local_time(std::string_view text) {
   std::tm time{};
   const std::string terminated(text);
@@ -60,8 +60,8 @@ std::string_view word(std::string_view line, std::string_view key) {
   return {};
 }
 
-/// What follows " KEY=VALUE" and the line's end in the first line of `text` that has " KEY="; where
-/// it has another value, what follows that line. Nothing: no line has it.
+/// Returns what follows " KEY=VALUE" and the line's end in the first line of `text` with " KEY=";
+/// where it has another value, what follows that line. Nothing: no line has it.
 std::optional<std::string_view> after_user_text(std::string_view text, std::string_view key,
                                                 std::string_view value) {
   const auto at = text.find(fmt::format(" {}=", key));

@@ -14,10 +14,10 @@
 #include "control/tag.h"
 #include "core/result.h"
 
-/// What Slurm's commands print, read. Nothing here runs them.
+/// Reads the output of Slurm's commands. Nothing here runs them.
 namespace swell::launcher {
 
-/// Of `scontrol show config`: how a controller is found and trusted.
+/// Facts from `scontrol show config`: how a controller is found and trusted.
 struct SlurmConfig {
   std::string munge_socket;              ///< empty: munge's default
   std::vector<std::string> controllers;  ///< addresses, the primary first
@@ -27,7 +27,7 @@ struct SlurmConfig {
 };
 Result<SlurmConfig> read_config(std::string_view text);
 
-/// What a job has on one node.
+/// A job's share of one node.
 struct NodeShare {
   std::string node;
   int cpus = 0;
@@ -36,7 +36,7 @@ struct NodeShare {
   std::string gpu_list;   ///< their indices: "0-3,6"
   std::string gpu_types;  ///< where they are of several types: "a100:1,v100:1"
 };
-/// What Slurm knows of a job beside its users' texts: each word is one of Slurm's own.
+/// Facts that Slurm knows of a job, without its users' texts: each word is one of Slurm's own.
 struct JobFacts {
   std::string id;  ///< as commands take it: "30", "29_1" for a task of an array
   uid_t owner = 0;
@@ -60,7 +60,7 @@ using UserTexts = std::vector<std::pair<std::string, std::string>>;
 Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job,
                                         const UserTexts& known);
 
-/// What Swell says of the job in its AdminComment; nothing where the job is not elastic.
+/// Reads the job's tag of Swell in its AdminComment; nothing where the job is not elastic.
 std::optional<control::Tag> read_tag(std::string_view admin_comment);
 
 /// The environment of a command that must not see the job it is called in, nor the user's settings

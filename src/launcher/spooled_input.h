@@ -29,7 +29,7 @@ class SpooledInput {
   control::Fd memory_;
 };
 
-/// What swellrun does with its own standard input.
+/// How swellrun treats its own standard input.
 struct InputPlan {
   std::optional<SpooledInput> spooled;  ///< given to every step; none: srun's own way
   std::string no_growth;                ///< not empty: why the program cannot be started again

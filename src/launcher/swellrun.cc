@@ -39,7 +39,7 @@ std::string env(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// What a command of Slurm's prints. It is asked again where it failed: slurmctld may have died
+/// Returns the output of a Slurm command. Runs it again where it failed: slurmctld may have died
 /// before it answered.
 Result<std::string> answer_of(const std::vector<std::string>& command) {
   const auto began = std::chrono::steady_clock::now();
@@ -66,7 +66,7 @@ Result<std::uint16_t> controller_port(const SlurmConfig& config) {
   return static_cast<std::uint16_t>(conf->control_port);
 }
 
-/// What the nodes publish of themselves; nothing where Slurm does not say.
+/// Returns the descriptions that the nodes publish; nothing where Slurm does not say.
 std::map<std::string, cluster::NodeDescription> descriptions_of(
     const std::vector<WorkerNode>& nodes) {
   std::string names;
@@ -75,7 +75,7 @@ std::map<std::string, cluster::NodeDescription> descriptions_of(
   return text ? read_descriptions(*text) : std::map<std::string, cluster::NodeDescription>();
 }
 
-/// What swellrun must know of the job that it runs in.
+/// Facts of the job that swellrun runs in.
 struct Job {
   JobId id = 0;
   JobFacts facts;
@@ -158,7 +158,7 @@ control::Hello hello_of(const Job& job) {
   return hello;
 }
 
-/// What an agent needs for these workers. `model`: what is trained, where its user says so.
+/// Returns an agent's setup for these workers. `model`: what is trained, where its user says so.
 Result<Agent::Setup> setup_of(const Options& options, const Json& model, const SlurmConfig& config,
                               const Job& job, BasicWorkers basic) {
   Agent::Setup setup;
@@ -187,7 +187,7 @@ Result<Agent::Setup> setup_of(const Options& options, const Json& model, const S
   return setup;
 }
 
-/// What the user should know before the program runs.
+/// Tells the user what to know before the program runs.
 void say_before(const Agent::Setup& setup, const Job& job, const Json& model) {
   if (setup.basic.shares_cpus)
     say(fmt::format(

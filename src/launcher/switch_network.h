@@ -24,7 +24,7 @@ std::map<std::string, cluster::NodeDescription> read_descriptions(std::string_vi
 /// is described.
 std::string ports_near(const cluster::NodeDescription& node, const std::vector<int>& gpus);
 
-/// What UCX is to use on this node, by swellrun's --switch-network; nothing: it is left alone, as
+/// Returns UCX's options here, by swellrun's --switch-network; nothing: it is left alone, as
 /// also where it would go over the same cards as TCP, unless it was asked for. The first of these
 /// that there is: devices named there, UCX's own setting, `ports` that are up, and the card that
 /// has `address`, at which others reach the shim. The name of a host is never looked up.

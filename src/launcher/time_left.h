@@ -18,7 +18,7 @@ struct TimeLeft {
 /// Asks Slurm for it. Only numbers come back, and no text of a user's.
 std::vector<std::string> time_left_command(JobId job);
 
-/// What that command has printed; nothing: it does not say.
+/// Reads the output of that command; nothing: it does not say.
 std::optional<TimeLeft> read_time_left(const std::string& output, JobId job);
 
 }  // namespace swell::launcher

@@ -52,7 +52,7 @@ bool begins_with_one(std::string_view text, const std::string_view (&beginnings)
                      [text](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
-/// What torchrun gives to workers where nobody has said otherwise: an error of NCCL ends a worker,
+/// Returns torchrun's defaults where nobody has said otherwise: an error of NCCL ends a worker,
 /// and workers that share a node do not each start a thread for every core of it.
 Environment torchrun_defaults(const Seat& seat) {
   Environment defaults;

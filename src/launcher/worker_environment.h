@@ -8,14 +8,14 @@
 
 #include "launcher/seating.h"
 
-/// What the workers of one run see of it: the same everywhere, whichever allocation a worker runs
+/// Environment of the workers of one run: the same everywhere, whichever allocation a worker runs
 /// in.
 namespace swell::launcher {
 
 /// swellrun's own SLURM_* variables: the job as its script sees it. Without those that describe one
 /// task, one step or one node, which the worker's own Slurm knows, and those that describe the run,
 /// which run_environment() gives.
-/// What does not fit a message, and what is no UTF-8, is left out; `left_out` gets its names.
+/// Leaves out what does not fit a message, and what is not UTF-8; `left_out` gets its names.
 Environment job_environment(const char* const* environment, std::size_t max_bytes,
                             std::vector<std::string>& left_out);
 
@@ -24,7 +24,7 @@ Environment job_environment(const char* const* environment, std::size_t max_byte
 /// reach the program.
 bool is_of_the_task(std::string_view variable);
 
-/// What is the same for all workers of one epoch.
+/// Facts that are the same for all workers of one epoch.
 struct RunFacts {
   JobId job = 0;
   std::vector<WorkerNode> nodes;  ///< at least those that have seats
