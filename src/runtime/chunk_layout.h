@@ -32,7 +32,7 @@ struct Extent {
   std::int64_t begin = 0, end = 0;
 };
 
-/// Of a recut, what is alike for all tensors that it serves. Made by layout_of(); read by
+/// The part of a recut that is alike for all its tensors. Made by layout_of(); read by
 /// make_steps().
 struct Layout {
   struct Range {

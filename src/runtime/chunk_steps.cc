@@ -84,7 +84,7 @@ class Maker {
            (slab != nullptr &&
             DevicePlace::offset(held.at) + plan_.roster.bytes_of(held) <= slab->bytes);
   }
-  /// What is read of an old rank's memory, or all of the slab that it is in.
+  /// Returns the pages of an old rank's memory that are read, or all of the slab that has them.
   Stretch old_pages(std::uint32_t rank, std::uint64_t place, Extent extent) const {
     if (place >= kNowhere) return {};
     if ((place & kOnGpu) == 0) return pages(place, extent);
@@ -132,7 +132,7 @@ class Maker {
     }
   }
 
-  /// What comes for one entry of a new rank.
+  /// Moves to one entry of a new rank.
   struct Coming {
     std::size_t holding = 0;
     Layout::Range needs;       ///< none: nothing does
@@ -297,7 +297,7 @@ class Maker {
       made_.sources[one.source].queue.push_back(one.step);
     }
     made_.count += steps_.size();
-    // What nothing comes to, as padding, is there from the beginning.
+    // Segments that receive nothing, such as padding, are live from the beginning.
     for (std::size_t i = 0; i + 1 < cuts_.size(); ++i) {
       Pool& its = made_.pools[(cuts_[i] & kOnGpu) != 0 ? pools.second : pools.first];
       its.larger += bytes(i);
@@ -374,7 +374,7 @@ class Maker {
   std::uint32_t moves_ = 0;
   ChunkSteps made_;
 
-  // Of the rank that is taken; kept as memory for the next one.
+  // Scratch for one new rank; its memory is reused for the next one.
   struct New {
     Step step;
     std::uint32_t source;

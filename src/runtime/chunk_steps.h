@@ -24,7 +24,7 @@ struct Step {
   std::uint32_t number = 0;                ///< among the moves of all new ranks
 };
 
-/// What an old rank holds, by where it stands, and what is read of it.
+/// Memory of an old rank, by where it stands, and what is read of it.
 struct Source {
   std::vector<Step> queue;            ///< in the order in which they are to come
   std::vector<std::uint64_t> cuts;    ///< segment i goes from cut i to the next one
@@ -47,7 +47,7 @@ struct ChunkSteps {
   std::vector<Pool> pools;      ///< of the host's memory of old ranks, then all others
   /// By new rank: of the host's memory and of its GPU's, twice the same if it has none.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> pools_of;
-  /// Of new memory, by segment: bytes that are yet to be taken, once something comes there.
+  /// By segment of new memory: bytes that are yet to be taken, once something comes there.
   std::vector<std::uint64_t> room;
   /// By new rank, and one more: number of its first move, as Migration::needs() has them.
   std::vector<std::uint32_t> first_move;

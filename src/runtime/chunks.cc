@@ -90,7 +90,7 @@ class Chunker {
     }
     if (has_slabs_) chosen += choose_in_slabs();
     if (chosen > 0) return chosen;
-    // Who is next has no room: one of each source that has.
+    // The next moves have no room: take one that has room, of each source.
     for (std::size_t rank = 0; rank < at_.size(); ++rank) {
       At& at = at_[rank];
       const std::vector<Step>& queue = steps_.sources[rank].queue;

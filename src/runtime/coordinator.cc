@@ -224,7 +224,7 @@ Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
   for (std::size_t i = 0; i < shims.size(); ++i) {
     if (found[i].prepared == 0) continue;
     const bool committed = found[i].prepared == newest;
-    // What some shim has committed, all have moved.
+    // All shims have moved the state for an epoch that some shim has committed.
     auto done = committed ? ask(channels[i], Op::commit, Writer().put(newest).put(step).take(),
                                 within(options_.commit_limit))
                           : ask(channels[i], Op::abort, {}, within(options_.commit_limit));

@@ -67,7 +67,7 @@ class Coordinator {
   struct Options {
     std::string key;  ///< the job's; for shims that are reached by TCP
     Verify verify = Verify::network;
-    /// What any shim may take beside its state. Where that is too little, the switch is made in
+    /// Memory any shim may take beside its state. Where that is too little, the switch is made in
     /// chunks, if the programs take snapshots: docs/runtime.md.
     std::uint64_t max_extra_bytes = std::uint64_t{2} << 30;
     std::chrono::milliseconds prepare_limit{60'000}, quiesce_limit{60'000}, move_limit{600'000},
@@ -76,7 +76,7 @@ class Coordinator {
     /// it too late.
     std::uint64_t step_lead = 2;
     /// Ranks that are not in the new plan must be gone so soon after the order; 0: at any time.
-    /// What only they have moves first, and they are let go before the commit where the rest takes
+    /// Their unique state moves first, and they are let go before the commit where the rest takes
     /// too long; where that takes too long, the switch is called off.
     std::chrono::milliseconds leave_limit{0};
     /// Shims of the job's own GPUs that may keep snapshots of others: those that a plan leaves out.
@@ -140,7 +140,7 @@ class Coordinator {
   bool begin_commit() noexcept;
   cluster::Cluster cluster_;
   Options options_;
-  /// Who came first, call_off() or the commit.
+  /// Whether call_off() or the commit came first.
   enum class Verdict { open, off, committing };
   std::atomic<Verdict> verdict_ = Verdict::open;
   Descriptor off_;  ///< an eventfd: readable once it is called off

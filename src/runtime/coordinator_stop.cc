@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the coordinator: what all ranks are wished to do at one step, without a switch. First all
-// agree on the step, then all hear that it counts: nobody leaves whom another would wait for.
+// Part of the coordinator: makes all ranks stop or checkpoint at one step, without a switch. First
+// all agree on the step, then all hear that it counts: no rank leaves that another would wait for.
 #include <algorithm>
 #include <fmt/format.h>
 #include <string>

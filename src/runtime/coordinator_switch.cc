@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the coordinator: one switch, from what both plans are to the commit or the abort of all.
+// Part of the coordinator: one switch, from gathering both plans to the commit or abort of all.
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
@@ -68,7 +68,7 @@ class Coordinator::Run {
         break;
       }
       ask_all(phase);
-      // Of the last round of a quiesce; in those before, the programs went on.
+      // quiesce_s is that of the last round; in those before, the programs went on.
       if (phase == Phase::quiesce && first_stop_) {
         report_.wait_s += report_.quiesce_s + lap(*std::exchange(first_stop_, std::nullopt));
         report_.quiesce_s = 0;
@@ -154,7 +154,7 @@ class Coordinator::Run {
     return {};
   }
 
-  /// What a shim has of GPUs, where a plan in chunks needs it: where its table has any of it.
+  /// Returns a shim's GPU memory, where a plan in chunks needs it: where its table has any of it.
   Result<GpuMemory> gpu_memory(std::size_t shim, std::uint32_t table, Deadline deadline) {
     const std::vector<Row>& rows = prepare_.roster.rows(table);
     if (std::none_of(rows.begin(), rows.end(),

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What is used of CUDA's driver API (CUDA 11.4 or later), declared anew from its documentation: no
+// The used part of CUDA's driver API (CUDA 11.4 or later), declared anew from its documentation: no
 // header of CUDA is needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real
 // ones. Results are 0 or an error's number.
 namespace swell::runtime::cuda {

@@ -96,8 +96,8 @@ class MappedTransport final : public Transport {
         mapped_(std::move(mapped)),
         name_(std::string(kDeviceToDevice) + (mapped_.is_same_gpu ? "" : ", another GPU") +
               (from == Memory::program_device ? kFromOwnGpu : "")) {}
-  /// What is mapped takes memory even when its own shim has let it go. A program that cannot be
-  /// asked any more leaves.
+  /// Unmaps all: mapped memory stays taken even when its own shim has released it. A program that
+  /// cannot be asked any more leaves.
   ~MappedTransport() override {
     for (const auto& [at, its] : mapped_.pieces) static_cast<void>(hand_->unmap(its.slab));
   }
@@ -224,7 +224,7 @@ void DeviceHand::lose() {
     is_lost_ = true;
     changed_.notify_all();
   }
-  // Who has its turn leaves the connection alone from here on.
+  // Wait for the call that has its turn: nobody uses the connection afterwards.
   std::lock_guard turn(turn_);
 }
 
@@ -271,7 +271,7 @@ Result<void> DeviceHand::may_ask() const {
 
 Result<Message> DeviceHand::ask(const DeviceTask& task, int fd, const Watch* watch) {
   {
-    // Who comes too late does not wait for the task of another.
+    // A call that comes too late does not wait for the task of another.
     std::lock_guard lock(mutex_);
     if (auto may = may_ask(); !may) return may.error();
   }

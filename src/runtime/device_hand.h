@@ -46,7 +46,7 @@ class DeviceHand final : public ByteStore {
   void close(std::uint16_t op, std::string answer);
   /// The connection has ended.
   void lose();
-  /// What the program has said of its task; by the thread that reads the connection.
+  /// Takes the program's answer to its task; called by the thread that reads the connection.
   void answer(Message message);
 
   Result<Descriptor> create(std::uint64_t slab, std::uint64_t bytes);
@@ -54,7 +54,7 @@ class DeviceHand final : public ByteStore {
   /// Maps as `slab` what another program has allocated itself.
   Result<void> map(std::uint64_t slab, const OwnShare& share);
   Result<void> unmap(std::uint64_t slab);
-  /// Who watches a task of NCCL, which another program takes part in; called by the thread that
+  /// Callbacks for a task of NCCL, which another program takes part in; called by the thread that
   /// waits for it.
   struct Watch {
     std::function<void()> has_begun = {};  ///< told once the program has it to do
@@ -79,7 +79,7 @@ class DeviceHand final : public ByteStore {
   Result<void> write(std::span<const Run> runs, const Give& give) override;
 
  private:
-  /// What the program has answered.
+  /// Answer of the program.
   struct Done {
     Descriptor fd;
     std::string said;
@@ -107,7 +107,7 @@ class DeviceHand final : public ByteStore {
   Result<std::string> nccl_ = Error("its program was not asked for NCCL");
 };
 
-/// What the names of ways begin with on which bytes never leave GPUs.
+/// Prefix of the names of ways on which bytes never leave GPUs.
 inline constexpr const char* kDeviceToDevice = "device to device";
 /// Memory of another rank's, as it is mapped beside the own slabs.
 struct MappedMemory {

@@ -80,7 +80,7 @@ Result<DeviceAddress> DeviceState::address(std::uint64_t at, std::uint64_t bytes
 
 void DeviceState::drop() {
   end_service();
-  // What hangs in NCCL may still read or write it: then it stays until the process ends.
+  // A call that hangs in NCCL may still read or write slabs: they stay until the process ends.
   if (nccl_ != nullptr && nccl_->is_stuck()) {
     static auto& mutex = *new std::mutex;
     static auto* const kept = new std::vector<std::map<std::uint64_t, Slab>>;
@@ -190,7 +190,7 @@ Result<DeviceState::Done> DeviceState::perform(const DeviceTask& task, const Mes
 
 Result<void> DeviceState::serve(Channel& channel, const Message& message, const Arena& arena) {
   const auto task = read_task(message.body);
-  // What it was for is over already.
+  // The task that this cancels has ended already.
   if (task && task->kind == DeviceTask::Kind::cancel) return {};
   const auto done = task ? perform(*task, message, arena, [&] { return channel.has_news(); })
                          : Result<Done>(task.error());

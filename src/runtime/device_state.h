@@ -54,7 +54,7 @@ class DeviceState {
   Result<DeviceAddress> address(std::uint64_t at, std::uint64_t bytes) const;
 
  private:
-  /// What a task is answered with.
+  /// Answer to a task.
   struct Done {
     Descriptor fd = {};
     std::string said = {};

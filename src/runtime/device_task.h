@@ -11,7 +11,7 @@
 
 namespace swell::runtime {
 
-/// What a shim, which has no CUDA, asks the program to do with GPU memory while that waits for an
+/// A task on GPU memory that a shim, which has no CUDA, gives the program while that waits for an
 /// answer of the shim's. Places on the GPU are DevicePlaces, those of the host offsets in the
 /// arena.
 struct DeviceTask {
@@ -24,7 +24,7 @@ struct DeviceTask {
     to_host,    ///< runs from the GPU to the arena
     to_device,  ///< runs from the arena to the GPU
     unmap,      ///< forget `slab`
-    // What follows is known since there is NCCL; `slab` is the number of a communicator there,
+    // The kinds below are known since there is NCCL; `slab` is the number of a communicator there,
     // `bytes` the time in milliseconds in which something has to happen.
     nccl_open,     ///< open NCCL; the answer says which, and over what it goes
     nccl_id,       ///< the answer has a new communicator's id

@@ -70,7 +70,7 @@ class Door {
   const std::string key_;
   std::thread thread_;
   std::atomic<bool> stops_ = false;
-  // Of the thread alone.
+  // Used by the thread alone.
   std::map<Places::Id, Guest> guests_;
   Places places_;
   Places::Id last_id_ = 0;

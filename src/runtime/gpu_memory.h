@@ -17,7 +17,7 @@ struct SlabOf {
   std::string gpu;  ///< Device::gpu()
 };
 
-/// What a shim has of GPUs: where the program that waits takes memory, and what it holds there.
+/// GPU memory of a shim: where the program that waits takes it, and what the shim holds there.
 struct GpuMemory {
   std::string gpu;                ///< Device::gpu(); empty: the program takes none
   std::uint64_t granularity = 0;  ///< memory is taken in multiples of it

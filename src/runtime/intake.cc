@@ -107,7 +107,7 @@ Result<std::unique_ptr<Transport>> Intake::reach(const Self& self, const Endpoin
         ucx ? UcxLink::connect(*ucx, **channel) : Result<std::unique_ptr<UcxLink>>(ucx.error());
     if (link) return from_link(std::move(*channel), std::move(*link), memory);
     notes.insert(fmt::format("state comes by TCP, not UCX: {}", link.error().message()));
-    // What was half said on the old one is of no use.
+    // A handshake half made on the old connection is of no use: connect again.
     if (channel = connected(); !channel) return channel.error();
   }
   return from_network(std::move(*channel), memory, endpoint.host == self.host);
@@ -171,7 +171,7 @@ Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, Verify verify)
 /// Fetches these, in their order but for what two threads make of it.
 Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t program, Verify verify,
                                 const Watch& watch) const {
-  // What several threads may fetch, and what only this one does.
+  // Fetches that several threads may make, and those that only this one makes.
   std::vector<const Fetch*> shared, own;
   for (const Fetch* fetch : fetches)
     (sources_.at(source_of(*fetch))->is_parallel() ? shared : own).push_back(fetch);

@@ -30,12 +30,12 @@ class Intake {
     std::shared_ptr<const Arena> arena;
     /// Asked for UCX where state would come by TCP; empty: it is not to be used.
     std::function<Result<std::shared_ptr<const Ucx>>()> ucx = {};
-    /// Of the new program, where it has tensors on a GPU; and a number for memory of others that it
-    /// maps.
+    /// Hand of the new program, where it has tensors on a GPU; and a number for memory of others
+    /// that it maps.
     std::shared_ptr<DeviceHand> hand = {};
     std::function<std::uint64_t()> next_slab = {};
-    /// Of the program that trains under this keeper, where kBounce bytes may be taken for copies
-    /// from its own memory on the GPU.
+    /// Hand of the program that trains under this keeper, where kBounce bytes may be taken for
+    /// copies from its own memory on the GPU.
     std::shared_ptr<DeviceHand> old_hand = {};
     /// How programs of other GPUs send to the new one by NCCL; none: they do not.
     std::optional<NcclOptions> nccl = {};
@@ -45,7 +45,7 @@ class Intake {
                              const std::vector<Fetch>& fetches);
   /// GPU memory that is taken beside the state while this lives.
   std::uint64_t extra_bytes() const noexcept { return extra_bytes_; }
-  /// Who watches a move; called by two threads where the source allows.
+  /// Callbacks that watch a move; called by two threads where the source allows.
   struct Watch {
     std::function<bool(const Fetch&)> is_called_off;  ///< asked before each block
     std::function<void(const Fetch&)> has_come;       ///< may be empty
@@ -69,7 +69,7 @@ class Intake {
   Sink sink_of(const Fetch& fetch, pid_t program) const;
   std::shared_ptr<const Arena> arena_;
   std::shared_ptr<DeviceHand> hand_;
-  /// Of another host, or where the memory of this one is not seen.
+  /// Opens the way from another host, or from this one where its memory is not seen.
   static Result<std::unique_ptr<Transport>> reach(const Self& self, const Endpoint& endpoint,
                                                   Memory memory, std::set<std::string>& notes);
   /// From a GPU: of this node, mapped where the new program can, else by way of its own program.

@@ -31,7 +31,7 @@ namespace swell::runtime {
 /// the shim. Its threads serve programs and other shims of this user over a Unix socket, and other
 /// nodes' over TCP.
 ///
-/// What it promises: until the commit, or the first chunk of a switch in chunks, what the committed
+/// Guarantees: until the commit, or the first chunk of a switch in chunks, what the committed
 /// epoch holds is neither freed nor written;
 /// an abort, the death of a program that waits in adopt, or of a coordinator before all has moved,
 /// leaves it as it was.
@@ -46,7 +46,7 @@ class Keeper {
         host;  ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
     std::string processes;          ///< its PID namespace; empty: that of this process
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
-    /// Of GPU memory that several tensors share.
+    /// Bytes of a slab: GPU memory that several tensors share.
     std::uint64_t slab_bytes = Slabs::kSlabBytes;
     /// Through which devices of UCX state comes and goes beside TCP; none: it is not to be used.
     std::optional<Ucx::Options> ucx;
@@ -111,7 +111,7 @@ class Keeper {
     std::optional<Error> declined;  ///< why a new program cannot train here
     std::uint64_t step = 0;
   };
-  /// What a program that stays is to prepare for.
+  /// The epoch that a program that stays is to prepare for.
   struct Next {
     std::uint64_t epoch = 0;
     Variables variables;
@@ -137,8 +137,8 @@ class Keeper {
     std::vector<Release> releases;
     bool is_secured = false;
     bool is_old_gone = false;  ///< the old epoch cannot be gone back to
-    /// What the arena took before the first chunk, what the new state has more there than the old
-    /// one, and the larger of both on the GPU.
+    /// Bytes that the arena took before the first chunk, that the new state has more there than the
+    /// old one, and of the larger of both on the GPU.
     std::uint64_t used_bytes = 0, growth_bytes = 0, larger_on_gpu = 0;
     std::uint64_t extra_bytes = 0;  ///< taken beside the state; in chunks, as measured
   };

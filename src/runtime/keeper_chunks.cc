@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the keeper: a switch in chunks, of which the old epoch's memory goes as soon as nobody needs
-// it.
+// Part of the keeper: switches in chunks, which release the old epoch's memory as soon as no rank
+// needs it.
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the keeper: memory of GPUs, which programs take and map, and whose descriptors it holds.
+// Part of the keeper: memory of GPUs, which programs take and map, and whose descriptors it holds.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -93,7 +93,7 @@ Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
       kRefusedOp, Writer().text(fmt::format("there is no slab {} of a GPU here", number)).take());
 }
 
-/// What others have to know of it before they plan in chunks.
+/// Returns what others must know of GPU memory here before they plan in chunks.
 GpuMemory Keeper::gpu_memory() {
   std::lock_guard lock(mutex_);
   GpuMemory memory;

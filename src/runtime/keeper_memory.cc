@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the keeper: how memory of an epoch that is over goes back.
+// Part of the keeper: returns the memory of an epoch that is over.
 #include "runtime/keeper.h"
 #include "runtime/quiet_thread.h"
 

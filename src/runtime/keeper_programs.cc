@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the keeper: what programs ask, and what they are told.
+// Part of the keeper: requests of programs, and the answers to them.
 #include <algorithm>
 #include <fmt/format.h>
 

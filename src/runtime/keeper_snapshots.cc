@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the keeper: snapshots of its rank's state, and of those of others whose partner it is.
+// Part of the keeper: snapshots of its rank's state, and of other ranks whose partner it is.
 #include <fmt/format.h>
 
 #include "runtime/keeper.h"

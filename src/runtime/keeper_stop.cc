@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the keeper: what the program is wished to do at a boundary, its own next one or one that all
-// ranks agree on.
+// Part of the keeper: makes the program stop or checkpoint at a boundary, its own next one or one
+// that all ranks agree on.
 #include <fmt/format.h>
 
 #include "runtime/keeper.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the keeper: what the coordinator asks, from the first epoch on.
+// Part of the keeper: requests of the coordinator, from the first epoch on.
 #include <algorithm>
 #include <atomic>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace swell::runtime {
 
 namespace {
 
-/// Of the arena and the GPU, or the arena alone; tensors that share memory once.
+/// Counts bytes in the arena and on the GPU, or in the arena alone; shared memory counts once.
 std::uint64_t kept_bytes_of(const std::vector<Held>& table, bool on_gpu = true) {
   std::map<std::pair<Memory, std::uint64_t>, std::uint64_t> parts;
   for (const Held& held : table)
@@ -57,7 +57,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
   if (peer == nullptr) return Error("no program waits to begin");
   if (staged_ != nullptr) return Error("an epoch is being prepared; abort it first");
   if (program_ != nullptr) return Error("a program trains here already");
-  // What an earlier program left is torn or of another job's start: the new program makes its own.
+  // State of an earlier program is torn or of another job's start: the new program makes its own.
   drop_table(table_);
   table_.clear();
   const std::shared_ptr<DeviceHand> hand = peer->hand;
@@ -243,7 +243,7 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   }
   Result<void> good;
   if (plan.new_rank >= 0) good = place_all(plan, from, to, moves, store_, placement);
-  // What is held beyond the larger of both epochs' states: that a rank's state grows is not extra.
+  // Memory beyond the larger of both epochs' states is extra; growth of a rank's state is not.
   const std::uint64_t held = kept_bytes_of(table_), next = kept_bytes_of(placement.table);
   const std::uint64_t in_arena = kept_bytes_of(table_, false),
                       next_in_arena = kept_bytes_of(placement.table, false);

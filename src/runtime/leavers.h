@@ -7,7 +7,7 @@
 
 namespace swell::runtime {
 
-/// What becomes of the ranks that leave with a switch, while the state moves.
+/// How the ranks that leave with a switch are treated, while the state moves.
 enum class Leavers {
   wait,    ///< they stay until the commit
   let_go,  ///< the others have all that only they had, and go on without them

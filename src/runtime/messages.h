@@ -12,7 +12,7 @@
 #include "runtime/wire.h"
 #include "runtime/world.h"
 
-/// What programs, shims and the coordinator say to each other: docs/runtime.md, "Messages". Every
+/// Messages between programs, shims and the coordinator: docs/runtime.md, "Messages". Every
 /// question is answered by kDoneOp with the body given here, or by kRefusedOp with a sentence.
 namespace swell::runtime {
 
@@ -68,7 +68,7 @@ enum class AgreeAnswer : std::uint8_t {
   no_program,  ///< none trains here
   leaves       ///< it is decided already that it leaves: at the step of this answer
 };
-/// What a program is told that waits for an epoch that does not come.
+/// Refusal told to a program that waits for an epoch that does not come.
 inline constexpr const char* kCalledOff = "the switch was called off";
 /// Why there is nothing to recover. No program was asked for anything, then.
 inline constexpr const char* kNoSnapshot = "no snapshot has every rank's part";
@@ -122,7 +122,7 @@ struct NewRank {
 /// Both plans. All shims are told the same but for the first three.
 struct Prepare {
   std::int32_t old_rank = -1, new_rank = -1;  ///< of the shim that is asked; -1: none
-  /// What is not needed any more is released before the commit: docs/runtime.md, "In chunks".
+  /// State that is no longer needed is released before the commit: docs/runtime.md, "In chunks".
   bool in_chunks = false;
   std::uint64_t epoch = 0;
   std::string cluster;  ///< JSON
@@ -188,7 +188,7 @@ std::string write(const Variables& variables);
 std::string write(const std::vector<Entry>& entries);
 std::string write(std::uint64_t epoch, const std::vector<Held>& table);
 std::string write(const Status& status);
-/// What all shims are told: made once, as it may be tens of MB.
+/// Writes the part that all shims are told: made once, as it may be tens of MB.
 std::string write_common(const Prepare& prepare);
 /// The whole message to one shim. `common`: write_common() of the same.
 std::string write(const Prepare& prepare, std::string_view common);

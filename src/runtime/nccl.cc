@@ -195,7 +195,7 @@ Result<void> NcclPairs::transfer(std::uint64_t pair, bool sends, std::span<const
   return good;
 }
 
-/// What is under way ends with it: nothing is read or written afterwards.
+/// Aborts transfers under way: nothing is read or written afterwards.
 void NcclPairs::drop(std::uint64_t pair) noexcept {
   const auto found = pairs_.find(pair);
   if (found == pairs_.end()) return;

@@ -20,7 +20,7 @@ class Nccl {
  public:
   /// The oldest release that is used: its communicators need not block.
   static constexpr int kOldest = 21400;
-  /// What the process has open already, as PyTorch's, else what the system finds. The error is one
+  /// Opens the one that the process has already, as PyTorch's, else the system's. The error is one
   /// sentence: no library, one that is too old, or one that has hung before in this process.
   static Result<const Nccl*> open(const std::string& library = "libnccl.so.2");
 
@@ -50,7 +50,7 @@ class Nccl {
 /// that has made it. Every wait ends when `is_off` says so.
 class NcclPairs {
  public:
-  /// What is launched together, at most.
+  /// Limits on what is launched together: bytes, and sends or receives.
   static constexpr std::uint64_t kChunk = std::uint64_t{64} << 20;
   static constexpr std::size_t kOperations = 256;
 

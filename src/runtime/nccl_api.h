@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What is used of NCCL 2 (2.14 or later), declared anew from its documentation: no header of it is
+// The used part of NCCL 2 (2.14 or later), declared anew from its documentation: no header of it is
 // needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real one. Results are 0 or
 // an error's number.
 namespace swell::runtime::nccl {

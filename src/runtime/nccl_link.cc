@@ -10,7 +10,7 @@ namespace swell::runtime {
 
 namespace {
 
-/// What a request asks for: {its kind u8, ...} -> once the program has it to do {}, and once it is
+/// Kinds of requests: {its kind u8, ...} -> once the program has it to do {}, and once it is
 /// done the answer proper.
 enum class Ask : std::uint8_t {
   about,  ///< {} -> {the GPU's name, which NCCL}; at once
@@ -190,7 +190,7 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
     if (!made) return refuse(made.error().message());
     hash = *made;
   }
-  // Who asked says nothing until it is over: else it has left.
+  // Any news from the asking side before the end means that it has left.
   Result<void> told;
   const auto done = hand.nccl(task, {[&] { told = channel.send(kDoneOp, {}); },
                                      [&] { return !told.ok() || channel.has_news(); }});

@@ -43,7 +43,7 @@ class NcclLink {
   Result<void> join();
   /// Fetches runs, all or none. Returns the source's checksum.
   Result<std::uint64_t> fetch(Memory memory, std::span<const Run> runs, Checksum by);
-  /// What both programs say of their NCCL.
+  /// Describes the NCCL of both programs, as they report it.
   const std::string& about() const noexcept { return about_; }
 
  private:

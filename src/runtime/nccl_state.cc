@@ -16,7 +16,7 @@ namespace swell::runtime {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the thread that calls NCCL and the one that waits for it share; it lives as long as either.
+/// State shared by the thread that calls NCCL and the one that waits; it lives as long as either.
 struct NcclState::Shared {
   Shared(std::shared_ptr<const Device> its, const Nccl& library)
       : device(std::move(its)), nccl(library) {}

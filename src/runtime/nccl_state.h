@@ -21,7 +21,7 @@ class NcclState {
   using Milliseconds = std::chrono::milliseconds;
   /// Asked while a call is under way: whether it is to be left off.
   using IsOff = std::function<bool()>;
-  /// What a call that was left off, or one that waits for nobody, has for it.
+  /// Time for a call that was left off, or that waits for no other rank.
   static constexpr Milliseconds kGrace{5000};
 
   explicit NcclState(std::shared_ptr<const Device> device, Milliseconds grace = kGrace,

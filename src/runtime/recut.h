@@ -50,7 +50,7 @@ struct Need {
   static constexpr std::uint32_t kNoChoice = UINT32_MAX;
 };
 
-/// What a tensor's new holders need of its old ones. Made by recut(); read by Migration.
+/// Needs of a tensor's new holders; candidates are old ones. Made by recut(); read by Migration.
 struct Recut {
   std::vector<Need> needs;
   std::vector<Candidate> candidates;

@@ -11,10 +11,10 @@ namespace swell::runtime {
 namespace {
 
 constexpr std::size_t kRowBytes = 4, kTableBytes = 4, kNameBytes = 4;  // the least that one takes
-// Of a row's first byte; the rest is its memory.
+// Flags in a row's first byte; the rest of it is the row's Memory.
 constexpr std::uint8_t kIsAlias = 0x40, kOtherDevice = 0x80;
 
-/// What a row mostly is, once the one before it is known: of the next tensor, right behind it.
+/// The most likely row after the one before it: that of the next tensor, right behind it.
 struct Guess {
   std::uint32_t tensor = 0;
   std::uint64_t at = 0;

@@ -47,7 +47,7 @@ struct Row {
   Memory memory = Memory::arena;
 };
 
-/// What ranks hold, or will hold, by tables of rows: tensors, parts and whole tables that ranks
+/// Tables of rows for what ranks hold, or will hold: tensors, parts and whole tables that ranks
 /// have in common are kept, sent and read once, so that a job of a thousand ranks is small. Tables
 /// are added, or the whole is read; both on one thread at a time.
 class Roster {
@@ -85,7 +85,7 @@ class Roster {
   std::vector<Part> parts_;
   std::vector<std::string> names_;
   std::vector<std::vector<Row>> tables_;
-  // What has been added, by what it is; after read() empty.
+  // Numbers of what has been added, by its content; after read() empty.
   std::unordered_multimap<std::string, std::uint32_t> tensor_numbers_;  ///< by name
   std::unordered_map<Part, std::uint32_t, PartHash> part_numbers_;
   std::unordered_map<std::string, std::uint32_t> name_numbers_;

@@ -25,7 +25,7 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
     session->stays_ = session->ask_shim(op, {}, within(std::chrono::seconds(10))).ok();
     if (session->is_lost_) return Error("the shim has left");
   }
-  // Nor this; then its switches are never made in chunks.
+  // An older shim does not know this either; then its switches are never made in chunks.
   if (snapshot_every != 0) {
     static_cast<void>(session->ask_shim(Op::takes_snapshots, {}, within(std::chrono::seconds(10))));
     if (session->is_lost_) return Error("the shim has left");
@@ -220,7 +220,7 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   page().step.store(step);
   const std::uint64_t stop_at = page().stop_at.load();
   if (stop_at != 0 && step >= stop_at) {
-    // What was launched is part of the step.
+    // GPU work that was launched is part of the step.
     if (device_ != nullptr)
       if (auto done = device_->device().wait(); !done) return done.error();
     const auto verdict = ask_shim(Op::quiesced, Writer().put(step).take());
@@ -229,7 +229,7 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   }
   const std::uint64_t wish =
       page().wish.load(std::memory_order_relaxed) == 0 ? 0 : page().wish.exchange(0);
-  // Who leaves has no other step to lose: the next programs begin here, and not before.
+  // A leaving program takes a snapshot at any step: the next programs begin here, not before.
   if (snapshot_every_ != 0 && (step % snapshot_every_ == 0 || wish == kStopWish)) {
     if (device_ != nullptr)
       if (auto done = device_->device().wait(); !done) return done.error();

@@ -38,7 +38,7 @@ class Session {
   Result<std::unique_ptr<Session>> next() const;
   /// Says that this process cannot train in the epoch for which it was to prepare.
   Result<void> decline(const Error& why);
-  /// Of next(): says that all is registered; adopt() then waits for the answer.
+  /// For a session of next(): says that all is registered; adopt() then waits for the answer.
   Result<void> offer();
   bool has_offered() const noexcept { return has_offered_; }
   /// Whether next() made it.
@@ -64,9 +64,9 @@ class Session {
   Result<Action> step(std::uint64_t step);
   /// Reports profiles from now on.
   void set_role(const profiler::Role& role) { role_ = role; }
-  /// Of any thread, once adopt() has succeeded.
+  /// May be called by any thread, once adopt() has succeeded.
   profiler::Recorder& recorder() noexcept { return profiler_.recorder(); }
-  /// What would be reported of the last full window; nothing before, and without a role.
+  /// Returns the profile of the last full window; nothing before, and without a role.
   std::optional<profiler::RankProfile> latest_profile() const;
   /// Tells the shim what this rank's steps are like, as its profiler does once that is stable; for
   /// programs that know it by other means than their clock. REQUIRES: adopt() has succeeded. An
@@ -101,8 +101,8 @@ class Session {
   Registry registry_;
   std::vector<Entry> entries_;           ///< as declared: address 0 in the arena, or on the GPU
   std::unique_ptr<DeviceState> device_;  ///< nullptr: no tensor is on a GPU
-  /// Of next() with tensors on a GPU: does what the shim asks while the other session trains, until
-  /// the epoch begins; then the answer is there.
+  /// In a session of next() with tensors on a GPU: does the shim's tasks while the other trains,
+  /// until the epoch begins; then the answer is there.
   std::thread waiting_;
   std::optional<Result<Message>> answer_;
   std::optional<Adopted> adopted_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of the session: tensors on a GPU, and what the shim asks to be done there.
+// Part of the session: tensors on a GPU, and tasks that the shim asks to be done there.
 #include <fmt/format.h>
 
 #include "runtime/quiet_thread.h"
@@ -31,7 +31,7 @@ Result<void> Session::use_device(int ordinal, bool shares) {
 Result<void> Session::tell_device() {
   if (device_ == nullptr) return {};
   const Device& device = device_->device();
-  // What was launched on the program's own memory must not write into the state that comes there.
+  // Work launched on the program's own memory must not write into the state that comes there.
   if (device_->has_own())
     if (auto done = device.wait(); !done) return done;
   const auto told =

@@ -56,13 +56,13 @@ class Slabs {
   /// Ends the slabs that take() began; they are what a program has to take, in multiples of
   /// `granularity`.
   std::vector<SlabSize> seal(std::uint64_t granularity);
-  /// What a program has taken for it.
+  /// Sets the memory that a program has taken for it.
   void set(std::uint64_t slab, Descriptor fd);
   /// Gives the memory back while tensors are still counted there.
   void release(std::uint64_t slab);
   /// All that is taken, rising by number.
   std::vector<SlabOf> held() const;
-  /// Of a GPU, what is taken.
+  /// Returns the bytes that are taken on a GPU.
   std::uint64_t held_bytes(const std::string& gpu) const;
   /// nullptr: there is none of that number.
   const Slab* find(std::uint64_t slab) const;

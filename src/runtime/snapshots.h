@@ -43,7 +43,7 @@ struct Consistent {
   std::vector<OldRank> ranks;  ///< by number
   Roster roster;               ///< what their tables are of
 };
-/// What one shim says that it holds.
+/// One shim, and the snapshots that it says it holds.
 struct Holder {
   cluster::GpuRef gpu;
   Endpoint endpoint;

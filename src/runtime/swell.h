@@ -38,7 +38,7 @@ extern "C" {
 /** A program's connection to its shim. */
 typedef struct swell_session swell_session_t;
 
-/** What swell_step() tells the program. */
+/** Returned by swell_step(): what the program is to do. */
 typedef enum swell_action {
   SWELL_GO_ON = 0,
   SWELL_SWITCH = 1, /**< the state has been taken over: by the session that swell_next() made and
@@ -133,7 +133,7 @@ typedef struct swell_tensor {
                  them in this process; the same for all of a session */
 } swell_tensor_t;
 
-/** What a program adopted. Set by swell_adopt(), wholly. */
+/** The epoch that a program adopted. Set by swell_adopt(), wholly. */
 typedef struct swell_epoch {
   uint64_t epoch; /**< from 1; 0 outside of Swell */
   uint64_t step;  /**< the boundary at which the last epoch ended: go on with the next step; 0 where
@@ -142,7 +142,7 @@ typedef struct swell_epoch {
                      where that is a snapshot's */
 } swell_epoch_t;
 
-/** What a part of a step does, whose time the profiler takes. */
+/** Kinds of regions: parts of a step that the profiler times. */
 typedef enum swell_region_kind {
   SWELL_FORWARD = 0,  /**< pass of one micro-batch through this rank's layers */
   SWELL_BACKWARD = 1, /**< the same, backwards */
@@ -184,7 +184,7 @@ enum {
   SWELL_ROLE_CHUNKS = 1 << 4                 /**< chunk_count and chunks; else not said */
 };
 
-/** What this rank is in its plan. stage, group, layers and local_batch are always read. */
+/** Role of this rank in its plan. stage, group, layers and local_batch are always read. */
 typedef struct swell_role {
   uint64_t field_mask;
   int stage;       /**< from 0 */
@@ -204,7 +204,7 @@ typedef struct swell_role {
   const int* chunks;
 } swell_role_t;
 
-/** What the profiler has seen. Set by swell_profile(), wholly; of the last full window of steps. */
+/** The profiler's times. Set by swell_profile(), wholly; of the last full window of steps. */
 typedef struct swell_times {
   int stable;        /**< not 0: it was within 2 % for three windows, and has been reported */
   int micro_batches; /**< of a step */
@@ -427,9 +427,9 @@ int swell_region_end(swell_session_t* session, int region, uint64_t allocated_by
 int swell_memory(swell_session_t* session, uint64_t peak_bytes);
 
 /**
- * What the profiler has seen so far.
+ * Get what the profiler has seen so far.
  *
- * @param [out] times  Of the last five steps that were whole.
+ * @param [out] times  Those of the last five steps that were whole.
  *
  * @return 0, or -EAGAIN (fewer steps so far, or no swell_set_role()).
  */

@@ -108,7 +108,7 @@ Result<profiler::Role> role_of(const swell_role_t& role) {
   return made;
 }
 
-/// What a region says of itself; nothing where a value is none.
+/// Reads a region's fields; nothing where a value is invalid.
 std::optional<profiler::Opening> opening_of(const swell_region_t& region) {
   const auto has = [&](std::uint64_t bit) { return (region.field_mask & bit) != 0; };
   const int kind = number_of(region.kind);

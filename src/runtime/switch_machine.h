@@ -52,7 +52,7 @@ class SwitchMachine {
   /// round.
   void lacks_room(std::size_t shim);
   bool in_chunks() const noexcept { return in_chunks_; }
-  /// Of the second round of prepare.
+  /// Number of chunks; known from the second round of prepare.
   std::uint32_t chunks() const noexcept { return chunks_; }
   /// That is moved now, or was last.
   std::uint32_t chunk() const noexcept { return chunk_; }
@@ -60,7 +60,7 @@ class SwitchMachine {
   /// How often the shims have been asked the same again: to prepare in chunks, to stop at a later
   /// step than before, to move the next chunk.
   int round() const noexcept { return round_; }
-  /// Of the boundary at which all stopped. REQUIRES: the phase is move or later, and not aborted.
+  /// The boundary at which all stopped. REQUIRES: the phase is move or later, and not aborted.
   std::uint64_t step() const noexcept { return step_; }
   /// The first failure; empty: there was none.
   const std::string& why() const noexcept { return why_; }

@@ -19,7 +19,7 @@ int number_of(const Enum& given) {
   return number;
 }
 
-/// What a C program says of a tensor. The error names the tensor, the field and what is possible.
+/// Reads a C program's tensor. The error names the tensor, the field and what is possible.
 Result<Entry> entry_of(const swell_tensor_t& tensor);
 
 }  // namespace swell::runtime

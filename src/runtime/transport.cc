@@ -158,7 +158,7 @@ class NetworkTransport final : public Transport {
     }
     if (come.ok() && link_ != nullptr) come = link_->flush();
     if (!come) {
-      // What is under way must not be written any more: its memory may be given to another tensor.
+      // Bytes under way must not be written any more: their memory may be given to another tensor.
       is_broken_ = true;
       link_.reset();
       return come.error();

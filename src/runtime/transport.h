@@ -21,7 +21,7 @@ struct Run {
   std::uint64_t from = 0, to = 0, bytes = 0;
 };
 
-/// Whose memory a tensor stands in: the program's own on the host, the shim's arena, a GPU's that
+/// Kinds of memory of a tensor: the program's own on the host, the shim's arena, a GPU's that
 /// the shim keeps for the programs, or the program's own on its GPU.
 enum class Memory : std::uint8_t { program = 0, arena = 1, device = 2, program_device = 3 };
 inline constexpr int kMemories = 4;
@@ -134,7 +134,7 @@ inline constexpr const char* kTcpWithinNode = "tcp within a node";
 inline constexpr const char* kTcpToProgram = "tcp within a node, from a program";
 /// Name of the way from a GPU of the same node whose memory cannot be mapped: through the host's.
 inline constexpr const char* kThroughHost = "through host memory";
-/// What is added to the name of a way that begins or ends at a GPU.
+/// Suffixes for the name of a way that begins or ends at a GPU.
 inline constexpr const char* kFromGpu = ", from a GPU";
 inline constexpr const char* kToGpu = ", to a GPU";
 /// The same where it is memory that a program allocated there itself.

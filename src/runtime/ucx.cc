@@ -140,7 +140,7 @@ Result<void> Ucx::begin() {
   Status status = kOk;
   if (!options_.devices.empty())
     status = functions_.modify_config(config, "NET_DEVICES", options_.devices.c_str());
-  // Who fetches reads, and nobody writes into another's memory: what is called off stays as it is.
+  // Receivers read, and no peer writes into another's memory: what is called off stays as it is.
   if (status == kOk) status = functions_.modify_config(config, "RNDV_SCHEME", "get_zcopy");
   ContextParams params;
   params.field_mask = ContextParams::kFeatures | ContextParams::kSharedByThreads;

@@ -48,12 +48,12 @@ class Ucx {
   void* context_ = nullptr;
 };
 
-/// Of `ports` of this node, "mlx5_0:1,eth0:1", those that are up, as UCX calls its devices: RDMA
-/// ports, or where there is none of these and `or_interfaces`, network interfaces ("eth0"). Empty:
-/// there are none.
+/// Returns those of `ports` of this node, "mlx5_0:1,eth0:1", that are up, as UCX calls its devices:
+/// RDMA ports, or where there is none of these and `or_interfaces`, network interfaces ("eth0").
+/// Empty: there are none.
 std::string ucx_devices_of(const std::string& ports, bool or_interfaces,
                            const std::string& sysfs = "/sys");
-/// Of the network interface that has `address` (numeric), what UCX calls its devices: the RDMA
+/// Returns the UCX devices of the network interface that has `address` (numeric): the RDMA
 /// ports of its card that are up ("mlx5_0:1"), else, where `or_itself`, the interface's own name.
 /// Empty: there are none. `sysfs`: "/sys".
 std::string ucx_devices_at(const std::string& address, bool or_itself,

@@ -27,7 +27,7 @@ constexpr std::size_t kMaxAddress = 65536;
 constexpr std::size_t kWindow = 16;      ///< messages under way at once
 constexpr std::size_t kTried = 1 << 18;  ///< large enough for the way that large messages take
 
-/// Of what UCX prints of an endpoint, the transports: "tcp", "sysv+cma".
+/// Returns the transports in what UCX prints of an endpoint: "tcp", "sysv+cma".
 std::string transports_of(std::string_view printed) {
   std::string names;
   std::set<std::string> seen;
@@ -48,7 +48,7 @@ bool is_readable(const Channel& channel) {
   return poll(&polled, 1, 0) > 0;
 }
 
-/// What is sent to try a way out.
+/// Byte `i` of what is sent to try a way out.
 std::byte tried(std::size_t i) noexcept { return static_cast<std::byte>(i * 31 + (i >> 8)); }
 
 }  // namespace

@@ -43,7 +43,7 @@ class Writer {
     return unsigned_short(static_cast<std::uint64_t>(value) << 1 ^
                           static_cast<std::uint64_t>(value >> 63));
   }
-  /// What was written; the writer is empty afterwards.
+  /// Returns what was written; the writer is empty afterwards.
   std::string take() { return std::move(bytes_); }
 
  private:

@@ -49,7 +49,7 @@ class World {
     return distributions_[tensor.distribution];
   }
   const Part& part(std::uint32_t index) const noexcept { return parts_[index]; }
-  /// What the entries of a rank are, in the order in which WorldBuilder::add() was given them.
+  /// Returns a rank's entries, in the order in which WorldBuilder::add() was given them.
   const std::vector<Numbered>& entries_of(std::size_t rank) const noexcept {
     return entries_[rank];
   }
