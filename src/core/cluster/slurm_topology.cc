@@ -145,7 +145,7 @@ class Parser {
         Group& child = made_.groups[found->second];
         if (found->second == i) return Error(fmt::format("switch {} is below itself", name));
         if (child.parent >= 0) {
-          // Of several parents, a tree keeps the first.
+          // A tree keeps the first of several parents.
           if (child.parent != static_cast<int>(i))
             made_.notes.push_back(
                 fmt::format("switch {} is below several; the first counts", name));

@@ -6,7 +6,7 @@
 
 namespace swell::policy {
 
-/// What lent GPUs were predicted to bring, and what they did; each over the job's own GPUs alone.
+/// Predicted and measured speed-up by lent GPUs; each over the job's own GPUs alone.
 struct Speedup {
   double predicted = 1, measured = 1;
 };
@@ -24,9 +24,9 @@ class Trust {
   /// lent no more meanwhile.
   static constexpr double kTrial_s = 20;
 
-  /// What the job's last report shows; nothing: it is lent nothing, or was never seen without.
-  /// Programs report once their times are stable, and again once they are stable at others, so that
-  /// what was reported last holds until something else is. `max_shortfall`: as kMaxShortfall.
+  /// Takes the speed-up by the job's last report; nothing: it has no lent GPUs, or was never seen
+  /// without. Programs report once their times are stable, and again once these are stable at other
+  /// values, so that the last report holds until the next. `max_shortfall`: as kMaxShortfall.
   void heard(const std::optional<Speedup>& speedup, double now,
              double max_shortfall = kMaxShortfall);
   /// Whether it may be lent more.
@@ -41,8 +41,8 @@ class Trust {
   void reclaimed(double now);
   /// When may_grow() or is_over() changes, where nothing more is heard.
   double until() const noexcept { return until_; }
-  /// What is wrong, for the job's owner; empty: nothing. It is what was heard last: where
-  /// may_grow() after a time, the job may show that it is so no more.
+  /// Returns what is wrong, for the job's owner; empty: nothing. It dates from the last report:
+  /// once it may_grow() again, a later report may clear it.
   const std::string& why() const noexcept { return why_; }
 
  private:

@@ -45,7 +45,7 @@ struct Source {
   const ElasticJobView* aside = nullptr;  ///< the one that they are set aside for; null: nobody
 };
 
-/// What claims can be served from. Refers to the view.
+/// Sources from which claims can be served. Refers to the view.
 class Reach {
  public:
   /// Pending jobs keep theirs first, then jobs that consented to fewer than they wanted.

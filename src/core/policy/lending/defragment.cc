@@ -65,7 +65,7 @@ std::vector<Room::Tenant> Room::tenants_in_the_way(NodeIndex node, const Resourc
     leaving.push_back(tenant);
   }
   if (!available.covers(needed)) return {};
-  // What the last and largest ones made superfluous stays.
+  // Keep tenants whose leaving the last and largest ones made superfluous.
   std::erase_if(leaving, [&](const Tenant& tenant) {
     if (!(available - tenant.held).covers(needed)) return false;
     available -= tenant.held;

@@ -113,7 +113,7 @@ inline constexpr double kErrorsApart = 2;
 std::optional<Runner> rescheduled(const ElasticJobView& job, const Room& room, const Belief& belief,
                                   Effort* effort);
 
-/// What one companion adds to its job, when companions are counted from the basic plan on in the
+/// Contribution of one companion to its job, with companions counted from the basic plan on in the
 /// order in which the job got them.
 struct Step {
   const CompanionView* companion = nullptr;

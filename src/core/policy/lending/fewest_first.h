@@ -20,7 +20,7 @@ class FewestFirst final : public Policy {
     /// by Slurm's own preemption.
     int queue_depth = kQueueDepth;
   };
-  /// What `swell sim --set` knows.
+  /// Parameters of `swell sim --set`.
   static constexpr std::array<Parameter<Options>, 1> kParameters = {
       {{"min-growth", &Options::min_growth}}};
   FewestFirst() : FewestFirst(Options{}) {}

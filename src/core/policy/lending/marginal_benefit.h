@@ -32,7 +32,7 @@ class MarginalBenefit final : public Policy {
     /// SimulationTraits::slurmctld: rivals made of it run as published.
     SimulationTraits::Slurmctld slurmctld = SimulationTraits::Slurmctld::after_profile_wait;
   };
-  /// What `swell sim --set` knows.
+  /// Parameters of `swell sim --set`.
   static constexpr std::array<Parameter<Options>, 3> kParameters = {
       {{"aggressiveness", &Options::aggressiveness},
        {"fairness", &Options::fairness, 0, 10},

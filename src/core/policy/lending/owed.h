@@ -7,9 +7,9 @@
 
 #include "core/policy/lending/room.h"
 
-/// What Swell owes to jobs before anybody is lent more than he wanted: first to those that
-/// consented to fewer GPUs than they wanted, the rest of these; then to those with a deadline, what
-/// keeps it.
+/// GPUs that Swell owes to jobs before any job is lent more than it wanted: first, to jobs that
+/// consented to fewer GPUs than they wanted, the rest of these; then, to jobs with a deadline, the
+/// GPUs that keep it.
 namespace swell::policy {
 
 /// Factor on the gain by GPUs that are owed to a job, and on the loss of them: more than the gains

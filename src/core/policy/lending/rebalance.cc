@@ -38,7 +38,7 @@ std::vector<Rebalance::Taker> Rebalance::takers() const {
   std::stable_sort(found.begin(), found.end(), [](const Taker& a, const Taker& b) {
     return std::tuple(a.owed_since, -a.worth) < std::tuple(b.owed_since, -b.worth);
   });
-  // What comes back by itself is for the first of those who are owed some: more need not leave.
+  // GPUs that return anyway go to the first takers that are owed some: fewer others need leave.
   int coming = returning();
   std::map<JobId, int> covered;
   for (Taker& taker : found) {
@@ -71,7 +71,7 @@ void Rebalance::run() {
   }
 }
 
-/// What jobs may lose to others.
+/// Returns the companions that jobs may lose to others.
 std::vector<Rebalance::Lent> Rebalance::lent_companions() const {
   std::vector<Lent> found;
   for (const ElasticJobView& job : view_.jobs) {
@@ -116,7 +116,7 @@ Rebalance::Companions Rebalance::best_for(const Taker& to, const Companions& poo
     for (const Expansion& offer : idle)
       with_idle = std::max(with_idle, worth_.gain(taker, runner->throughput, offer.throughput));
   } else {
-    // What is idle will be lent to it: others lose only what is owed to it beyond that.
+    // Idle GPUs will be lent to it: others lose only the GPUs owed to it beyond these.
     const auto last = std::find_if(idle.rbegin(), idle.rend(), [&](const Expansion& offer) {
       return offer.throughput > runner->throughput;
     });

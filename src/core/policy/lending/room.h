@@ -96,7 +96,7 @@ class Room {
   std::vector<std::size_t> by_loss(NodeIndex node) const;
   /// Indexes into lent_ in the order in which Slurm preempts.
   std::vector<std::size_t> by_preemption(std::vector<std::size_t> lent) const;
-  /// What is reclaimed on a node for a pending job, first to last.
+  /// Returns indexes into lent_ of a node's companions in the order of reclaims for a pending job.
   std::vector<std::size_t> reclaimed_first(NodeIndex node) const;
   double loss_of(std::size_t index) const {
     return (*loss_)(*lent_[index].job, *lent_[index].companion);

@@ -51,7 +51,7 @@ class Scaling {
   std::shared_ptr<const Canonical> names_;
 };
 
-/// What one decision may still spend on tables that no earlier one has made, in plans evaluated: a
+/// Remaining budget of one decision for tables that no earlier one has made, in plans evaluated: a
 /// count and no time, so that equal views give equal decisions on any machine.
 struct Effort {
   long thorough = 0;  ///< once it is spent, the thorough solver makes none

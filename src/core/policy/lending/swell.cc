@@ -56,7 +56,7 @@ class Decision {
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
     reclaim_for_owed(room_, others, loss_of);
     room_.close();
-    // What is owed comes first, here to jobs without a plan, then to planned ones. The order of
+    // Owed GPUs come first, here for jobs without a plan, then for planned ones. The order of
     // their starts holds within each of the two only: few wait for what is owed at a time, and a
     // job without a plan is mostly one whose profile is still to come.
     const std::vector<Grant> owed = lend_what_is_owed(room_, others);
@@ -113,7 +113,7 @@ class Decision {
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
     const double now = belief_.now(job), times = runner.throughput / now;
-    // What is owed may be a GPU of many.
+    // An owed GPU may be one of many, and then brings less than min_speedup.
     if (times < options_.min_speedup && room_.total(job) >= owed_total(job)) return false;
     if (job.starting) return true;
     const redeploy::Cost cost = worth_.cost_of(job, runner.layout);

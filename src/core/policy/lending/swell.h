@@ -49,7 +49,7 @@ class Swell final : public Policy {
     std::function<planner::Budget()> budget;  ///< likewise
     planner::RowFilter row_filter() const noexcept { return {level, apart, significant}; }
   };
-  /// What `swell sim --set` knows.
+  /// Parameters of `swell sim --set`.
   static constexpr std::array<Parameter<Options>, 12> kParameters = {
       {{"objective", &Options::objective, 0, kObjectiveNames.size() - 1},
        {"aversion", &Options::aversion, 0, 10},

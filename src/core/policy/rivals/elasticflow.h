@@ -17,7 +17,7 @@ class ElasticFlow final : public Policy {
   struct Options {
     double round_s = 60;
   };
-  /// What `swell sim --set` knows.
+  /// Parameters of `swell sim --set`.
   static constexpr std::array<Parameter<Options>, 1> kParameters = {
       {{"round", &Options::round_s, 1}}};
   ElasticFlow() : ElasticFlow(Options{}) {}

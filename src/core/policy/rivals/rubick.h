@@ -29,7 +29,7 @@ class Rubick final : public Policy {
     /// Share of its throughput that a job must gain to grow: a restart for less does not pay.
     double min_gain = 0.1;
   };
-  /// What `swell sim --set` knows.
+  /// Parameters of `swell sim --set`.
   static constexpr std::array<Parameter<Options>, 3> kParameters = {
       {{"reconfiguration", &Options::reconfiguration, 0, 1},
        {"queueing", &Options::queueing},

@@ -25,7 +25,7 @@ class Sia final : public Policy {
     int growth = 2;
     double round_s = 60;
   };
-  /// What `swell sim --set` knows.
+  /// Parameters of `swell sim --set`.
   static constexpr std::array<Parameter<Options>, 3> kParameters = {
       {{"fairness", &Options::fairness, -10, 10},
        {"queueing-penalty", &Options::queueing_penalty, 1},
