@@ -55,7 +55,7 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
   }
 
  protected:
-  /// What the thread does, until it is time to stop.
+  /// Runs in the thread until it is time to stop.
   virtual void loop() = 0;
   /// loop() has thrown, as where it could not start a thread of its own: it is begun again after a
   /// pause.

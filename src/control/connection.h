@@ -13,7 +13,7 @@ namespace swell::control {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the server's loop knows of one connection. At most one of its frames is at munge at a time,
+/// State of one connection in the server's loop. At most one of its frames is at munge at a time,
 /// and nothing is read meanwhile: a peer that floods waits in its own socket.
 struct Connection {
   Connection(ConnectionId number, Fd socket, const std::string& nonce, std::size_t max_frame_bytes)
@@ -50,7 +50,7 @@ struct Connection {
   bool read_some();
   /// Writes as much as goes without waiting. False: the peer does not read any more.
   bool flush();
-  /// What of it waits to be sent.
+  /// Returns the number of bytes that wait to be sent.
   std::size_t queued_bytes() const { return out.size() + sealing_bytes; }
 };
 

@@ -10,7 +10,7 @@
 
 namespace swell::control {
 
-/// What the site has, as far as it bears on --elastic. Filled by the controller, read at
+/// Facts of the site that bear on --elastic. Filled by the controller, read at
 /// submission.
 struct SiteFacts {
   /// All GPUs of all nodes, by Slurm's name of their type; empty: not known.
@@ -22,7 +22,7 @@ struct SiteFacts {
   bool keeps_deadlines = true;  ///< by Policy and Objective
 };
 
-/// What a user should hear about a good spec that will not do what its words say: a sentence each,
+/// Returns advice to users on a valid spec that will not do what it says: a sentence per problem,
 /// with what to write instead. Pure; the job is accepted all the same.
 std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site);
 

@@ -14,7 +14,7 @@ namespace swell::control {
 enum class Consistency { exact, relaxed };
 enum class Mode { live, restart };
 
-/// What a user asks for with `--elastic[=key=value,...]`. Made from the option's text by the SPANK
+/// A user's request by `--elastic[=key=value,...]`. Made from the option's text by the SPANK
 /// plugin and again by job_submit/swell, which records the canonical text in AdminComment; read by
 /// the controller and by swellrun.
 struct ElasticSpec {
@@ -69,7 +69,7 @@ struct ElasticSpec {
   /// `limit`, but for the basic demand, which is always among them.
   std::vector<int> totals(int basic_gpus, int limit) const;
 
-  /// What only the basic demand shows to be wrong: no GPUs, `max` below it, `sizes` without it,
+  /// Checks the spec against the basic demand. Errors: no GPUs, `max` below it, `sizes` without it,
   /// `min` above it or far below, or not a number of steps away.
   Result<void> check_basic(int basic_gpus) const;
 

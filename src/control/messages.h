@@ -10,8 +10,8 @@
 #include "core/json.h"
 #include "core/result.h"
 
-/// What a job's agent (in swellrun) and the controller (in slurmctld) say to each other, and what
-/// the agent and its worker steps say. Each struct is one JSON object {"type":NAME,...}; unknown
+/// Messages between a job's agent (in swellrun) and the controller (in slurmctld), and between the
+/// agent and its worker steps. Each struct is one JSON object {"type":NAME,...}; unknown
 /// members are ignored, so that a newer side may say more. docs/protocol.md describes the exchange.
 namespace swell::control {
 
@@ -52,7 +52,7 @@ struct Hello {
   Json model;
 };
 
-/// What became of one offer: a companion's job id, or why there is none.
+/// Result of one offer: a companion's job id, or the reason why there is none.
 struct OfferResult {
   std::string nonce;
   JobId companion = 0;  ///< 0: refused
@@ -92,8 +92,8 @@ struct Status {
   std::int64_t total_steps = 0;  ///< those at its end; 0: not known
 };
 
-/// What the running epoch was seen to do, once all its ranks have reported, and again whenever it
-/// has changed; docs/profiler.md.
+/// Measurements of the running epoch, once all its ranks have reported, and again whenever they
+/// have changed; docs/profiler.md.
 struct Profile {
   static constexpr const char* type = "profile";
   int epoch = 0;
@@ -189,8 +189,8 @@ struct Ask {
   std::string what;  ///< replan, pause, resume, max, why, history or metrics
   int number = 0;    ///< of max; of history: the last event that is known: may be above kMaxGpus
   Json plan;         ///< of replan
-  /// Of history; a controller that does not know these leaves them out of account. Not 0: the last
-  /// so many times that the job's GPUs changed, and nothing else.
+  /// For history, like `profiles`; a controller that does not know these ignores them. Not 0: only
+  /// the last so many changes of the job's GPUs.
   int last = 0;
   bool profiles = false;  ///< each profile as it was reported, too
   /// Replan: the schedule (Plan::schedule) for the plan that runs, in place of a plan.

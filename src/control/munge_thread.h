@@ -23,7 +23,7 @@ class MungeThread {
   /// Credentials are good for so long, the difference of two hosts' clocks included.
   static constexpr int kLifetime_s = 1800;
 
-  /// What became of one piece of work.
+  /// Result of one piece of work.
   struct Done {
     std::uint64_t ticket = 0;
     bool opened = false;  ///< of open(); else of seal()
@@ -49,7 +49,7 @@ class MungeThread {
 
   /// Readable while take() has something.
   int fd() const noexcept;
-  /// What has been done since the last call, in order.
+  /// Returns the work done since the last call, in order.
   std::vector<Done> take();
   /// One piece of work, waited for; for a thread whose work is alone here.
   Result<Done> wait(std::uint64_t ticket, std::chrono::milliseconds timeout);

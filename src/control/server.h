@@ -36,7 +36,7 @@ class Server {
     std::size_t max_frame_bytes = 64 * 1024;
     int max_connections = 20000;
     int max_connections_per_user = 2000;
-    /// Of these the oldest of the address that has most gives way to a newcomer.
+    /// When full, a newcomer replaces the oldest connection of the address that has most.
     int max_unauthenticated = 256;
     int max_unauthenticated_per_address = 64;  ///< the oldest of the address gives way
     /// One take() gives no more events of one user; the others wait, and no more is read of that
@@ -47,7 +47,7 @@ class Server {
         log;  ///< refusals and faults, one line each; rate-limited
   };
 
-  /// What happened on a connection, in order.
+  /// Event of a connection; take() returns them in order.
   struct Event {
     enum class Kind { message, dropped, closed } kind = Kind::closed;
     ConnectionId connection = 0;

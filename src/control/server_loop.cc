@@ -21,7 +21,7 @@ constexpr std::uint64_t kListenerId = 0, mailbox_id = 1, munge_id = 2;
 constexpr std::string_view kCredential = "MUNGE:";
 constexpr std::size_t kMaxUntaken = 65536;  // events of all connections
 constexpr int kMaxUntakenOfOne = 256;
-/// Of untaken events, by the frames they came in: of all users, and of one.
+/// Limits of untaken events, by the size of their frames: of all users, and of one.
 constexpr std::size_t kMaxUntakenBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxUntakenBytesOfUser = std::size_t{4} << 20;
 constexpr std::size_t kQueueFrames = 16;  // of the largest size, that may wait for a slow reader

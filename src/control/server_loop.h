@@ -19,7 +19,7 @@
 
 namespace swell::control {
 
-/// What the server's caller and its loop hand to each other. Thread-safe where it says mutex.
+/// Exchange between the server's caller and its loop. Thread-safe where it says mutex.
 struct Mailbox {
   struct Order {
     ConnectionId connection = 0;

@@ -10,7 +10,7 @@
 
 namespace swell::control {
 
-/// What Swell writes into a job's AdminComment, for people and for itself after a restart:
+/// Swell's words in a job's AdminComment, for people and for itself after a restart:
 /// `swell[key=value key=value ...]`. Text of others around the brackets is kept.
 class Tag {
  public:
