@@ -9,7 +9,7 @@ namespace swell::job_submit {
 
 namespace {
 
-/// What a companion may say in one member.
+/// Values that a companion may have in one member.
 enum class May {
   be_compared,  ///< submission.cc reads it and admission compares it with the offer
   differ,   ///< it decides nothing of resources, place, time, cost or preemption, or Slurm or Swell

@@ -11,13 +11,13 @@
 
 namespace swell::job_submit {
 
-/// What of Slurm's submission matters to Swell.
+/// Returns the part of Slurm's submission that matters to Swell.
 controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid);
 
 /// Writes the decision into the submission.
 void apply(const controller::Admission& admission, job_desc_msg_t& job);
 
-/// What of a change matters to Swell.
+/// Returns the part of a change that matters to Swell.
 controller::ChangeRequest read_change(const job_desc_msg_t& job, std::uint32_t uid);
 
 /// A copy that Slurm may free.

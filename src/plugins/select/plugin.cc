@@ -111,7 +111,7 @@ EXPORT int init(void) noexcept {
   if (loaded != SLURM_SUCCESS) return loaded;
   if (stock_init != nullptr)
     if (const int result = stock_init(); result != SLURM_SUCCESS) return result;
-  // What goes wrong here leaves cons_tres alone.
+  // After a failure here, cons_tres decides alone.
   return guarded("select: cons_tres decides alone", SLURM_SUCCESS, [] {
     start_narrowing();
     return SLURM_SUCCESS;

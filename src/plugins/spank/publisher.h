@@ -18,7 +18,7 @@ struct Settings {
   std::vector<std::string> read(int count, char** arguments);
 };
 
-/// What slurmd's own command line tells: "slurmd -D -f CONF -N NAME".
+/// Options of slurmd's own command line: "slurmd -D -f CONF -N NAME".
 struct SlurmdOptions {
   std::string node, conf;  ///< empty: not given
   static SlurmdOptions parse(const std::vector<std::string>& arguments);
