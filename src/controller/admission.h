@@ -26,7 +26,7 @@ inline constexpr const char* kGrantTaken =
     "alone whose name begins with \"swell-\") or a plugin of job_submit took it out (put swell "
     "first in JobSubmitPlugins)";
 
-/// What of a submission matters to Swell, in plain types. Counts are 0 where the user gave none.
+/// Members of a submission that matter to Swell, in plain types. Counts are 0 where none was given.
 struct SubmitRequest {
   uid_t uid = 0;
   std::string name, comment, admin_comment, partition, account, qos, required_nodes;
@@ -43,14 +43,14 @@ struct SubmitRequest {
   std::optional<std::string> elastic;  ///< the value of --elastic; nothing: not given
 };
 
-/// What a submission asks for in place of what it asked for; nothing: as it was.
+/// Amounts to ask for in place of those of the submission; nothing: as it was.
 struct LoweredRequest {
   std::optional<std::string> tres_per_node, tres_per_job;
   std::optional<int> nodes, tasks, tasks_per_node, min_cpus, min_cpus_per_node;
   std::optional<std::int64_t> memory_mib_per_node;
 };
 
-/// What job_submit changes in the submission.
+/// Changes that job_submit makes to the submission.
 struct Admission {
   std::optional<std::string> admin_comment;
   bool is_companion = false;
@@ -59,7 +59,7 @@ struct Admission {
   std::string notice;          ///< for the user, though all is well: a line each; mostly empty
 };
 
-/// What of a change (`scontrol update job`) matters to Swell.
+/// Members of a change (`scontrol update job`) that matter to Swell.
 struct ChangeRequest {
   uid_t uid = 0;
   bool by_slurm_or_root = false;

@@ -13,9 +13,9 @@ namespace {
 
 /// How long a hello of a job that Slurm's records do not show running yet is kept.
 constexpr double kHelloKept_s = 5;
-/// What a connection may say before its hello is answered.
+/// Limit of messages kept of one connection before its hello is answered.
 constexpr std::ptrdiff_t kMaxWaitingMessages = 16;
-/// What all connections of a user may: hellos beyond are answered with what is known now.
+/// The same for all connections of a user: hellos beyond are answered with what is known now.
 constexpr std::ptrdiff_t kMaxWaitingOfUser = 256;
 /// Closed connections that are remembered. Ids rise, so the oldest are the first.
 constexpr std::size_t kMaxClosed = 4096;

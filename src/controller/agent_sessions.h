@@ -21,8 +21,8 @@ class AgentSessions {
   using Event = control::Server::Event;
   explicit AgentSessions(control::Server& server) : server_(server) {}
 
-  /// What came since the last call, but for hellos and what came behind them: those wait for
-  /// answerable(). `hello_came` is set where there was one.
+  /// Returns the events since the last call, but for hellos and those that came behind them: these
+  /// wait for answerable(). Sets `hello_came` where there was one.
   std::vector<Event> take(double now, bool& hello_came);
   /// Hellos, and what came behind them, in order: those of jobs in the table, and those that waited
   /// long enough. REQUIRES: the table shows what Slurm's records show now.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agents say, and what is answered.
+// Part of Controller: messages of agents, and the answers to them.
 #include <algorithm>
 #include <cstdint>
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ constexpr double kUnlistedKept_s = 15;
 /// An agent that released a companion has cancelled it already; where it did not, this happens so
 /// much later.
 constexpr double kReleasedKept_s = 5;
-/// What users cause without a job, told from job ids in EventLog::may_say().
+/// Added to a user's id for EventLog::may_say(), to tell it from the ids of jobs.
 constexpr std::uint64_t kUserSources = std::uint64_t{1} << 32;
 /// An agent gives way to another one of its job after it was silent for so many AgentTimeouts.
 constexpr double kSilentAgentTimeouts = 4;

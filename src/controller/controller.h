@@ -71,7 +71,7 @@ class Controller {
   /// Slurm's records at the last look.
   const slurm::Snapshot& snapshot() const noexcept { return snapshot_; }
 
-  /// What the controller knows, for tests and for measuring.
+  /// State of the controller, for tests and for measuring.
   const JobTable& jobs() const noexcept { return jobs_; }
   double last_decide_s() const noexcept { return last_decide_s_; }
   /// Time of this thread's own work in the last round, without waiting for slurmctld.
@@ -103,7 +103,7 @@ class Controller {
   void take_scales(const std::map<JobId, planner::NamedTable>& scales);
   void ask_history(const control::Server::Event& event, const control::Ask& ask, double now);
   void answer_history(double now);
-  // What owners ask for (asks.cc)
+  // Requests of owners (asks.cc)
   void handle(const control::Server::Event& event, const control::Ask& ask, double now);
   Result<control::Answer> answer(ElasticJob& job, const control::Ask& ask, double now);
   Result<control::Answer> replan(ElasticJob& job, const control::Ask& ask, double now);
@@ -130,7 +130,7 @@ class Controller {
   // Deadlines (controller.cc)
   void keep_deadlines(double now);
   void end_all(ElasticJob& job, double now, const std::string& reason);
-  // What is known of trainings (trainings.cc)
+  // Knowledge of trainings (trainings.cc)
   std::shared_ptr<const cluster::Cluster> machines();
   const slurm::JobRecord* record_of(JobId job) const;
   void take_sheet(ElasticJob& job, const Json& model, double now);
@@ -176,7 +176,7 @@ class Controller {
     Json json;           ///< empty: none, or none that the program would read
     std::string reason;  ///< what it is expected to bring, for people
     double times = 0;    ///< the same: as many times as fast as before; 0: nothing is predicted
-    /// Of the decision that is carried out; null: the program makes its own plan.
+    /// From the decision that is carried out; null: the program makes its own plan.
     const plan::Layout* layout = nullptr;
   };
   Planned plan_for(ElasticJob& job, const plan::Layout& layout, const policy::ClusterView& view);

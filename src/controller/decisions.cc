@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the controller: what the policy decides, and how it comes about.
+// Part of Controller: how the policy's decisions are made and carried out.
 #include <algorithm>
 #include <bit>
 #include <chrono>

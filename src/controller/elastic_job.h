@@ -87,11 +87,11 @@ struct ElasticJob {
   planner::NamedTable scale;  ///< by the last decision that planned for it
   /// How its expansions are decided ("planned", ...), and why so, for people.
   std::string decided_by, decided_why;
-  // What its owner asked for with the swell command.
+  // Requests of its owner by the swell command.
   bool paused = false;
   int own_max = 0;  ///< GPUs in all; 0: as --elastic says
 
-  // What limits that Slurm sets its user leave (user_limits.h).
+  // Effect of the limits that Slurm sets its user (user_limits.h).
   std::string held_back;  ///< why it is lent no more for them, for people; empty: it may be
   int companion_slots = std::numeric_limits<int>::max();  ///< companions more that they allow
 
@@ -157,13 +157,13 @@ struct ElasticJob {
     return pauses.last_way().value_or(
         spec.mode == control::Mode::live ? redeploy::Measured::live : redeploy::Measured::restart);
   }
-  /// What its user asked for.
+  /// Returns the number of GPUs that its user asked for.
   int asked_gpus() const noexcept { return std::max(basic_gpus, wanted_gpus); }
 
   CompanionIdentity identity(const Companion& companion) const {
     return {companion.id, id, uid, companion.grant};
   }
-  /// What `scontrol show job` prints between swell[ and ].
+  /// Returns the tag: `scontrol show job` prints it between swell[ and ].
   control::Tag tag() const;
 };
 

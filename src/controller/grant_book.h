@@ -34,7 +34,7 @@ class GrantBook {
  public:
   void add(LiveGrant grant);
   void withdraw(const std::string& nonce);
-  /// Of a job that has ended or whose agent has left: nobody could use them any more.
+  /// Withdraws the grants of a job that has ended or whose agent has left: nobody could use them.
   void withdraw_all(JobId parent);
   /// Takes out what has expired; what was used stays a while longer, until it is withdrawn.
   std::vector<LiveGrant> take_expired(double now);
@@ -50,7 +50,7 @@ class GrantBook {
   /// A grant that stands, used or not.
   std::optional<LiveGrant> find(const std::string& nonce) const;
   bool has_grant_of(JobId parent) const;
-  /// What is offered or just being allocated: counted as taken until Slurm's records show it.
+  /// Returns grants offered or being allocated: counted as taken until Slurm's records show them.
   std::vector<LiveGrant> outstanding() const;
 
   /// Companions by id, so that job_modify can tell them from other jobs.

@@ -32,8 +32,8 @@ plan::Allocations allocations_of(const ElasticJob& job, const slurm::JobRecord& 
 /// GPUs that have a place in the layout.
 HeldGpus gpus_of(const plan::Layout& layout);
 
-/// What a program would run that starts anew over these GPUs: the best symmetric plan with so many
-/// micro-batches, with its TP groups within `allocations`. Nothing where none fits.
+/// Returns the plan of a program that starts anew over these GPUs: the best symmetric one with so
+/// many micro-batches, with its TP groups within `allocations`. Nothing where none fits.
 std::optional<plan::Layout> symmetric_layout(const models::Model& model,
                                              const perf::Coefficients& coefficients,
                                              const HeldGpus& held, int micro_batches,

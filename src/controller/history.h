@@ -44,7 +44,7 @@ class History {
   /// The jobs that run, once after a start: others have ended meanwhile.
   void running(std::vector<control::JobId> jobs);
 
-  /// What somebody asks for; see HistoryStore::of_job(), and last_changes() where `last` is not 0.
+  /// Request for records; see HistoryStore::of_job(), and last_changes() where `last` is not 0.
   struct Question {
     control::ConnectionId connection = 0;
     control::JobId job = 0;
@@ -95,7 +95,7 @@ class History {
   std::vector<history::Scale> scales_;
   std::string trouble_;
   bool stops_ = false, complained_ = false;
-  // Of the thread alone.
+  // Used by the thread alone.
   std::optional<HistoryStore> store_;
   std::string problem_;              ///< why there is none
   Records waiting_;                  ///< handed over, and not written yet

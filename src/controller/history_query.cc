@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the history's file: what people ask of it.
+// Part of HistoryStore: queries.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sqlite3.h>
@@ -14,7 +14,7 @@ using namespace sqlite;
 
 namespace {
 
-/// What event_in() reads; the rest of a statement follows.
+/// Columns that event_in() reads; the rest of a statement follows.
 constexpr const char* kEvents =
     "SELECT e.id, e.run, e.time, e.kind, e.companion, e.node, e.gpus, e.reason, e.details, "
     "p.epoch, p.gpus, p.samples_per_s, p.predicted_speedup, p.measured_speedup, p.coefficients, "

@@ -10,7 +10,7 @@
 
 #include "control/messages.h"
 
-/// What the history keeps, as the controller hands it over. Texts that hold JSON are kept as they
+/// Records of the history, as the controller hands them over. Texts that hold JSON are kept as they
 /// are: records go to another thread, where Json values may not be shared.
 namespace swell::controller::history {
 
@@ -38,11 +38,11 @@ struct Event {
   int gpus = 0;
   std::string reason;
   std::string details;  ///< a JSON object; empty: nothing more
-  /// Of what happens once in a run and is seen again after a restart; empty: no such thing.
+  /// Key of an event that happens once in a run and is seen again after a restart; empty: none.
   std::string once;
 };
 
-/// What a job's program was seen to do, and what follows from it.
+/// Measurements of a job's program, and the values that follow from them.
 struct Profile {
   JobId job = 0;
   int epoch = 0, gpus = 0;

@@ -22,7 +22,7 @@ namespace {
 
 /// PRAGMA user_version of the file.
 constexpr int kVersion = 2;
-// What users' programs cause is bounded: the oldest of a run make room.
+// Records caused by users' programs are bounded: the oldest of a run make room.
 constexpr int kMaxEventsOfJob = 20'000;
 constexpr int kMaxProfilesOfJob = 200;
 constexpr const char* kEnded = "job-ended";
@@ -52,7 +52,7 @@ CREATE TABLE scales(
 )";
 /// From version 1, in which the wait was part of `stopped_s` and `quiesce_s`.
 constexpr const char* kFromFirst = "ALTER TABLE pauses ADD COLUMN wait_s REAL;";
-/// Of a companion that is asked for: whoever asks for any job that is not there has it looked for.
+/// Index of companions: a query for any job id that is not in `jobs` looks there.
 constexpr const char* kIndex =
     "CREATE INDEX IF NOT EXISTS events_of_companion ON events(companion) WHERE companion NOTNULL";
 
@@ -155,7 +155,7 @@ HistoryStore::Opening HistoryStore::open_or_rebuild(const std::string& path, int
   const std::string aside = fmt::format(
       "{}.{}-{}", path, trouble == Trouble::damaged ? "damaged" : "newer", std::time(nullptr));
   if (std::rename(path.c_str(), aside.c_str()) != 0) return opening;
-  // What belongs to that file must not be rolled into the new one.
+  // Move the journal too: it must not be rolled into the new file.
   static_cast<void>(std::rename((path + "-journal").c_str(), (aside + "-journal").c_str()));
   opening.said =
       fmt::format("the history cannot be used ({}): it is kept as {}, and a new one is begun",

@@ -104,7 +104,7 @@ class HistoryStore {
   mutable Trouble trouble_ = Trouble::none;
 };
 
-/// What became of a file that was to be opened.
+/// Result of opening a file.
 struct HistoryStore::Opening {
   std::optional<HistoryStore> store;
   std::string problem;   ///< why there is none

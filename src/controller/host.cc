@@ -154,7 +154,7 @@ class Host final : public control::BackgroundThread {
     return true;
   }
 
-  // What is logged may quote what users wrote.
+  // Log lines may quote users' input, and so are made printable.
   void info(const std::string& text) const {
     const std::lock_guard lock(sink_mutex_);
     if (sink_.info != nullptr) sink_.info(("swell: " + control::printable(text)).c_str());
@@ -265,7 +265,7 @@ class Host final : public control::BackgroundThread {
                                                 const slurm::ControllerConfig& slurm_config) {
     control::Server::Options options;
     options.address = config.control_address;
-    // Of a backup that has taken over, its own: agents try all of SlurmctldHost.
+    // A backup that has taken over uses its own host: agents try all of SlurmctldHost.
     if (options.address.empty()) options.address = slurm_config.own_host;
     options.port = static_cast<std::uint16_t>(config.control_port);
     options.munge_socket = slurm::munge_socket_of(slurm_config.auth_info);
@@ -305,7 +305,7 @@ class Host final : public control::BackgroundThread {
 struct Shared {
   std::mutex mutex;
   std::shared_ptr<Host> host;
-  /// What is kept for companions, as swell.conf named it last; nothing: not read yet.
+  /// Place kept for companions, as swell.conf named it last; nothing: not read yet.
   std::optional<ExpansionPlace> place;
   std::string place_problem;         ///< why it could not be kept; empty: it could
   std::optional<LogSink> unstarted;  ///< of a controller whose thread could not be started yet

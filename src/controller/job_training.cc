@@ -118,7 +118,7 @@ bool cut_alike(const plan::Plan& a, const plan::Plan& b) {
   return true;
 }
 
-/// What the regions of a step add up to, in a pipeline that waits for its slowest stage.
+/// Returns the sum of a step's regions, in a pipeline that waits for its slowest stage.
 double seconds_of_regions(const perf::Profile& profile) {
   double pass = 0, rest = 0;
   for (const perf::GroupObservation& seen : profile.groups) {

@@ -20,8 +20,8 @@ namespace swell::controller {
 
 using policy::Speedup;
 
-/// What one job's program was seen to do, and what follows from it for planners. Pure; a copy is
-/// cheap. What users' programs say is taken only where it can be true (plausible.h).
+/// Observations of one job's program, and values for planners that follow from them. Pure; a copy
+/// is cheap. Reports of users' programs are taken only where they can be true (plausible.h).
 class JobTraining {
  public:
   /// Takes a report of what the GPUs `held` do, of which `basic` are the job's own. What was known
@@ -66,8 +66,8 @@ class JobTraining {
       const std::shared_ptr<const cluster::Cluster>& machines, planner::Consistency consistency,
       const plan::Allocations& allocations = {}) const;
 
-  /// Of the last report; nothing where the job was never seen on its own GPUs alone, or no GPUs are
-  /// lent.
+  /// Returns the speed-up by the last report; nothing where the job was never seen on its own GPUs
+  /// alone, or no GPUs are lent.
   const std::optional<Speedup>& speedup() const noexcept { return speedup_; }
   /// Samples a second, as reported last; 0: never.
   double rate() const noexcept { return current_ ? current_->rate : 0; }

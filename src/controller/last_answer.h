@@ -8,7 +8,7 @@
 
 namespace swell::controller {
 
-/// What a costly question was answered last, for one who is asked the same many times.
+/// The last answer to a costly question, for one who asks the same many times.
 template <typename Answer, typename... Question>
 class LastAnswer {
  public:

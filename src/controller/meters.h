@@ -26,7 +26,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-/// What `swell exporter` shows of the controller, counted since it started. Labels have few fixed
+/// Metrics of the controller for `swell exporter`, counted since it started. Labels have few fixed
 /// values: no job, user, node or reason of Slurm's is one. One thread at a time; times are seconds.
 class Meters {
  public:

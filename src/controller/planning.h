@@ -68,10 +68,10 @@ planner::Budget solve_budget();
 /// A thread that helps Planning's, as nice as that; null where the machine has but one core.
 std::shared_ptr<Executor> planning_helpers();
 
-/// What of `decided` still holds in `now`, a later view: grants to jobs that hold what they held
-/// and may still grow, on nodes that have room; reclaims for jobs that still wait. Nodes are
-/// numbered as in `now`. Plans of grants that are left out are left out too, and so are those for
-/// the same GPUs of jobs that hold others now or no longer may_replan.
+/// Returns the part of `decided` that still holds in `now`, a later view: grants to jobs that hold
+/// what they held and may still grow, on nodes with room; reclaims for jobs that still wait. Nodes
+/// are numbered as in `now`. Plans of grants that are left out are left out too, and so are those
+/// for the same GPUs of jobs that hold others now or no longer may_replan.
 policy::Decisions still_good(const Decided& decided, const policy::ClusterView& now);
 
 }  // namespace swell::controller

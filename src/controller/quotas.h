@@ -13,8 +13,8 @@
 
 namespace swell::controller {
 
-/// What MaxLentByAccount and MaxLentByQOS leave to lend at one moment, and who has more than they
-/// allow. GPUs that are offered count as lent, as do those on their way back.
+/// GPUs that MaxLentByAccount and MaxLentByQOS leave to lend at one moment, and GPUs lent beyond
+/// these limits. GPUs that are offered count as lent, as do those on their way back.
 class Quotas {
  public:
   Quotas(const Config& config, const slurm::Snapshot& snapshot, const JobTable& jobs,
@@ -30,7 +30,7 @@ class Quotas {
   /// How many GPUs the jobs that share the job's limits have been lent too many, without those on
   /// their way back; 0: none.
   int excess(JobId job) const;
-  /// Of a companion that is reclaimed now.
+  /// Counts the GPUs of a companion that is reclaimed now as leaving.
   void leaves(JobId job, int gpus);
 
  private:

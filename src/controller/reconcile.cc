@@ -248,7 +248,7 @@ class Reconciler {
     return record.nodes == std::vector<std::string>{word.node} && record.gpu_count() == word.gpus;
   }
 
-  /// What it holds now is what it may hold.
+  /// Records a grant for what the companion holds now: it may keep that.
   void adopt(const slurm::JobRecord& record, const Companion& companion, JobId parent) {
     IssuedGrant grant;
     grant.parent = parent;

@@ -11,7 +11,7 @@
 
 namespace swell::controller {
 
-/// What became known by comparing Slurm's records with the controller's table.
+/// A change found by comparing Slurm's records with the controller's table.
 struct Change {
   enum class Kind {
     job_started,          ///< an elastic job runs that was not in the table

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the controller: what it hands to the history, and what people ask of it.
+// Part of Controller: records for the history, and queries of it.
 #include <fmt/format.h>
 #include <limits>
 #include <set>

@@ -13,7 +13,7 @@
 
 namespace swell::controller {
 
-/// What submissions are told of the site. Learnt by the controller's thread, asked by those of
+/// Advice about the site for submissions. Learnt by the controller's thread, asked by those of
 /// slurmctld that submit.
 class SiteAdvice {
  public:

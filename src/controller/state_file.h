@@ -15,7 +15,7 @@
 
 namespace swell::controller {
 
-/// What a grant was for: what Slurm then allocates is compared with it.
+/// Terms of a grant: what Slurm then allocates is compared with them.
 struct IssuedGrant {
   control::JobId parent = 0;
   std::string node, gpu_type, partition, qos;  ///< partition, qos empty: not compared
@@ -29,7 +29,7 @@ struct IssuedGrant {
 /// Grants that stand or have become a companion, by nonce.
 using IssuedGrants = std::map<std::string, IssuedGrant>;
 
-/// What is kept of a running job: what its agent reported, and what its owner asked for.
+/// Saved data of a running job: its agent's reports, and its owner's requests.
 struct SavedJob {
   std::int64_t started = 0;  ///< tells a requeued job from its former run
   JobTraining training;
@@ -42,7 +42,7 @@ struct SavedJob {
   friend bool operator==(const SavedJob&, const SavedJob&) = default;
 };
 
-/// What the controller must know after a crash and Slurm does not keep: which grants it issued to
+/// Data that the controller needs after a crash and Slurm does not keep: which grants it issued to
 /// which job, what it learnt of the jobs' training, where companions failed, and what was submitted
 /// lately. With the grants a companion that started just before the crash is recognised, and one
 /// that only claims to be one is not. Counters live in the jobs' AdminComment.

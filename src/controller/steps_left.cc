@@ -28,7 +28,7 @@ void StepsLeft::heard(double now, std::int64_t made, std::int64_t total, double 
   if (total_ == 0 || made_ < total_) ended_.reset();
   else if (!ended_) ended_ = now;
   if (made_ == 0) return;
-  // What falls by much and rises again at once is no progress.
+  // The cap keeps a large drop with an immediate rise from counting as progress.
   if (since_) done_ += std::min(static_cast<double>(made - said_), since_said_ / kLeastPace);
   if (made != said_) since_said_ = 0;
   said_ = made;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the controller: what jobs are seen to do, and what is believed of it.
+// Part of Controller: measurements of jobs, and how far they are believed.
 #include <algorithm>
 #include <fmt/format.h>
 #include <ranges>
@@ -16,7 +16,7 @@ namespace swell::controller {
 
 namespace {
 
-/// What a job that is_distrusted() is lent, and what would mend it: for its owner.
+/// Returns, for the owner of a job that is_distrusted(), what it is lent and what would mend it.
 std::string distrust(const ElasticJob& job) {
   const std::string most =
       job.wanted_gpus > job.basic_gpus
@@ -84,7 +84,7 @@ bool Controller::take_report(ElasticJob& job, double now) {
     job.refused_since.reset();
     return true;
   }
-  // What nobody could judge is not held against the job, nor what is missing.
+  // A report that nobody could judge, or that is incomplete, is not held against the job.
   if (gpus.ok() && !job.training.is_incomplete() && !job.refused_since) job.refused_since = now;
   refuse_report(job, taken.error().message());
   return false;
@@ -97,7 +97,7 @@ void Controller::refuse_report(ElasticJob& job, const std::string& why) {
                 fmt::format("job {}: its profile is not used: {}", job.id, why));
 }
 
-/// What the job's user says that it trains; without an object nothing is said.
+/// Takes the user's description of the job's model; without an object there is none.
 void Controller::take_sheet(ElasticJob& job, const Json& model, double now) {
   job.sheet.reset();
   job.refused_sheet.clear();

@@ -118,7 +118,7 @@ std::vector<UserLimits::Reclaim> UserLimits::look(const slurm::Snapshot& snapsho
     }
   }
 
-  // What both count for, in words; empty: no limit counts them together.
+  // Returns in words the limit that counts both together; empty: there is none.
   const auto shared = [&](const slurm::JobRecord& waiter,
                           const slurm::JobRecord& other) -> std::string {
     if (waiter.waiting == slurm::Waiting::for_qos)

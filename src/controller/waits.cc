@@ -36,7 +36,7 @@ int staying_gpus(const ElasticJob& job) {
   return sum;
 }
 
-/// What somebody has to change: its owner, its program, the administrator or Slurm.
+/// Returns a reason that its owner, its program, the administrator or Slurm has to remove.
 std::string stopped(const ElasticJob& job, const Waiting& waiting) {
   if (waiting.draining) return "the administrator drains Swell: nothing is lent until that is over";
   if (job.paused) return "its owner has paused it";
@@ -44,7 +44,7 @@ std::string stopped(const ElasticJob& job, const Waiting& waiting) {
   return job.no_growth;
 }
 
-/// What Slurm's record of it says.
+/// Returns the reason in Slurm's record of the job.
 std::string by_record(const slurm::JobRecord& record, const Waiting& waiting) {
   if (record.phase != slurm::JobPhase::running) return "Slurm does not run it just now";
   const auto left = static_cast<double>(record.end_time - waiting.snapshot.taken);
@@ -114,7 +114,7 @@ std::string by_profile(const ElasticJob& job, const policy::ElasticJobView& seen
                      seconds(left));
 }
 
-/// What goes by in a while, without anybody doing anything.
+/// Returns a reason that passes in a while, without anybody doing anything.
 std::string by_time(const ElasticJob& job, const Waiting& waiting) {
   int offered = 0;
   for (const LiveGrant& grant : waiting.outstanding)
@@ -228,7 +228,7 @@ std::string where_companions_failed(const ElasticJob& job, const policy::Elastic
                      first, and_others(nodes), seconds(static_cast<double>(until - now)));
 }
 
-/// What is idle for one job, as the policies see it.
+/// GPUs that are idle for one job, as the policies see it.
 class Idle {
  public:
   Idle(const policy::ElasticJobView& job, const policy::ClusterView& view)

@@ -13,7 +13,7 @@
 
 namespace swell::controller {
 
-/// What the controller decides by at one moment. Refers to all of it.
+/// Basis of the controller's decisions at one moment. Refers to all of it.
 struct Waiting {
   const Config& config;
   const slurm::Snapshot& snapshot;
