@@ -7,7 +7,7 @@
 # shellcheck source=contrib/lib/source_files.sh
 source "$(dirname "${BASH_SOURCE[0]}")/source_files.sh"
 
-# What a cluster needs to run Swell: no simulator, no tests, no planner's tools.
+# Folders that a cluster needs to run Swell: no simulator, no tests, no planner's tools.
 runtime_folders=(src/pch src/core src/control src/runtime src/profiler src/slurm src/controller src/plugins/sched
   src/plugins/job_submit src/plugins/spank src/launcher src/topo src/tools)
 

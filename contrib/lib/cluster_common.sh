@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2034  # the other parts of contrib/cluster use these variables
 #
-# Of contrib/cluster: the options' defaults, where a cluster lies, and what is remembered about it.
+# Part of contrib/cluster: the options' defaults, a cluster's location, and the facts that are remembered about it.
 
 # A job of another cluster may call this script: nothing of that job's Slurm settings may reach ours.
 unset -v "${!SLURM@}" "${!SBATCH@}" "${!SALLOC@}" "${!SRUN@}"
@@ -38,7 +38,7 @@ else
   munge_user=$slurm_user slurmd_user=$slurm_user
 fi
 
-# What later commands must know, as Key=Value; read, never sourced.
+# Values that later commands need, as Key=Value; read, never sourced.
 remembered=(name slurm nodes slurmds accounting plugins first_port start_pid)
 
 save_cluster() {
@@ -153,7 +153,7 @@ print_logs() {
   fi
   if [[ $follow == yes ]]; then exec tail -n "$lines" -f "${files[@]}"; fi
   tail -n "$lines" "${files[@]}"
-  # What a daemon wrote besides its log, such as its last words in a crash.
+  # Output of a daemon besides its log, such as its last words in a crash.
   for file in "${files[@]}"; do
     file=${file%.log}.err
     if [[ -s $file ]] && grep -qvE '^(slurm[a-z]*|munged): ' "$file"; then

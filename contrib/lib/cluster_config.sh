@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154  # contrib/lib/cluster_common.sh assigns them
 #
-# Of contrib/cluster: the configuration files of a cluster.
+# Part of contrib/cluster: the configuration files of a cluster.
 
 # Slurm can bind its sockets to every address or to that of the host's name. The latter serves us only where
 # that is 127.0.0.1: slurmd connects back to the address that srun's message came from. Elsewhere (127.0.1.1,

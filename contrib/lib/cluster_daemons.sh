@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154  # contrib/lib/cluster_common.sh assigns them
 #
-# Of contrib/cluster: starting, finding, awaiting and killing one daemon.
+# Part of contrib/cluster: starting, finding, awaiting and killing one daemon.
 
 # as_user USER COMMAND...: as that user, where we are root and it is another.
 as_user() {
@@ -14,8 +14,8 @@ as_user() {
   fi
 }
 
-# launch DAEMON USER COMMAND...: in the background, in a session of its own. What it and its children
-# carry in their environment, SWELL_CLUSTER_DAEMON, is how `stop` knows them.
+# launch DAEMON USER COMMAND...: in the background, in a session of its own. `stop` recognizes it and its
+# children by SWELL_CLUSTER_DAEMON in their environment.
 launch() {
   local daemon=$1 user=$2 fd pid as=()
   shift 2
@@ -78,7 +78,7 @@ launch_munged() {
 }
 
 # The database has no grant tables: whoever reaches its socket may do all, so the socket lies in a folder
-# that only the Slurm user can enter, and there is no port. It survives its own kill -9, not a power cut.
+# that only the Slurm user can enter, and it has no port. It survives its own kill -9, not a power cut.
 launch_mariadbd() {
   local options
   mapfile -t options < <(mariadbd_options)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154  # contrib/lib/cluster_common.sh assigns them
 #
-# Of contrib/cluster: a block of free ports for each cluster.
+# Part of contrib/cluster: a block of free ports for each cluster.
 
 # Below the range that Linux gives to outgoing connections.
 lowest_port=10000 highest_port=32700

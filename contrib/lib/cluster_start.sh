@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154  # contrib/lib/cluster_common.sh assigns them
 #
-# Of contrib/cluster: the start of a whole cluster.
+# Part of contrib/cluster: the start of a whole cluster.
 
 start_cluster() {
   local deadline_ms begun_ms why='' claimed=no lock='' errors

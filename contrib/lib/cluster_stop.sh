@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154  # contrib/lib/cluster_common.sh assigns them
 #
-# Of contrib/cluster: finding and ending every process of a cluster.
+# Part of contrib/cluster: finding and ending every process of a cluster.
 
 # cluster_pids: every process of this cluster and of no other:
 #  - daemons and what they started, by the mark in their environment;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154  # contrib/slurm-version assigns version, suite and top
 #
-# Of contrib/slurm-version: which release of Debian has which Slurm, and its packages, fetched without touching what
+# Part of contrib/slurm-version: which release of Debian has which Slurm, and its packages, fetched without touching what
 # apt knows of this host.
 
 slurm_releases() {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154  # contrib/slurm-version and slurm_packages.sh assign version, suite, cache and top
 #
-# Of contrib/slurm-version: a Debian root with Slurm in it, and commands run there.
+# Part of contrib/slurm-version: a Debian root with Slurm in it, and commands run there.
 
 root_packages=(
   slurmctld slurmd slurm-client slurmdbd slurm-wlm-mysql-plugin slurm-wlm-basic-plugins munge mariadb-server-core
@@ -11,17 +11,17 @@ root_packages=(
   procps util-linux binutils libssl3 libffi8 libexpat1 zlib1g jq curl iperf3 ucx-utils
 )
 
-# Of a root in which packages of Swell are installed: Slurm, and nothing that they must bring along.
+# Packages of a root in which Swell's packages are installed: Slurm, and nothing that they must bring along.
 stock_packages=(
   slurmctld slurmd slurm-client slurmdbd slurm-wlm-mysql-plugin slurm-wlm-basic-plugins munge mariadb-server-core
   mariadb-client-core procps util-linux
 )
 
-# Of a root in which packages of Swell are built: what contrib/packaging needs there.
+# Packages of a root in which Swell's packages are built: those that contrib/packaging needs there.
 packages_to_build() { "$top/contrib/setup" --packaging --list && printf 'ccache\n'; }
 
-# What Swell's programs and plugins, built on the host, load: of each package that they are built with, whatever its
-# library is called in the release.
+# Libraries that Swell's programs and plugins, built on the host, load: those of each package that they are built with,
+# whatever the library is called in the release.
 packages_to_link() { "$top/contrib/setup" --build --list | sed -n 's/-dev$/-dev:library/p'; }
 
 # find_root [KIND]: sets root; makes it where it is not there yet. KIND: root, stock or build.

@@ -21,7 +21,7 @@ built_programs() {
 }
 
 # copy_sources TOP COPY: brings COPY to what source_files() finds in TOP, and removes what an earlier call has copied and is no
-# longer there. What was built in COPY stays, and times are kept: only what has changed is built again.
+# longer there. Files that were built in COPY stay, and times are kept: only what has changed is built again.
 copy_sources() {
   local list=$2/.copied
   mkdir -p "$2" && touch "$list" && source_files "$1" > "$list.new" || return
