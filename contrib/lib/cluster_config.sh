@@ -222,7 +222,7 @@ check_plugins() {
   [[ -z $shadow ]] || shadow=$(realpath "$shadow")
 }
 
-# check_libraries: of what the plugins are linked with, the first that is not here, e.g. in a root; slurmctld would say less.
+# check_libraries: names the first library of the plugins that is missing here, e.g. in a root; slurmctld would say less.
 check_libraries() {
   local missing
   missing=$(ldd "$plugins"/{sched,job_submit,spank}_swell.so 2> /dev/null |

@@ -23,7 +23,7 @@ lock_base() {
     [[ -O $base && ! -L $base ]] || die "$base belongs to another user: set TMPDIR to a folder of your own"
     { exec {lock}> "$base/lock"; } 2> /dev/null || continue
     flock -w 20 "$lock" || die "another start holds $base/lock"
-    # The last stop removes the file: what was locked must be what lies there now.
+    # The last stop removes the file: the locked file must be the one that lies there now.
     [[ $base/lock -ef /proc/self/fd/$lock ]] && return 0
     exec {lock}>&-
   done

@@ -14,7 +14,7 @@ LIST
 
 suite_of() { slurm_releases | awk -v version="$1" '$1 == version { print $2; found = 1 } END { exit !found }'; }
 
-# native_version: of the slurmctld that is installed here.
+# native_version: prints the version of the slurmctld that is installed here.
 native_version() {
   local said
   said=$(PATH=$PATH:/usr/sbin slurmctld -V 2> /dev/null) && [[ $said =~ ([0-9]+\.[0-9]+)\.[0-9]+ ]] &&
@@ -29,7 +29,7 @@ open_cache() {
   [[ -O $cache && ! -L $cache ]] || die "$cache belongs to another user: set SWELL_CACHE"
 }
 
-# lock_cache NAME: held until this process ends; what is being made by another is waited for.
+# lock_cache NAME: locks it until this process ends; waits while another process makes it.
 lock_cache() {
   open_cache
   exec {cache_lock}> "$cache/$1.lock" || die "cannot write to $cache"

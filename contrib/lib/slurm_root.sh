@@ -29,7 +29,7 @@ find_root() {
   kind=${1:-root}
   root=${SWELL_ROOT:-$cache/$kind-$version}
   ((EUID == 0)) || unavailable 'a root of Debian takes root; run this as root'
-  [[ -z ${SWELL_ROOT:-} ]] || { [[ -d $root/usr/lib ]] && return || die "SWELL_ROOT='$root' is no Debian root"; }
+  [[ -z ${SWELL_ROOT:-} ]] || { [[ -d $root/usr/lib ]] && return || die "SWELL_ROOT='$root' is not a Debian root"; }
   case $kind in
     root) mapfile -t -O "${#root_packages[@]}" root_packages < <(packages_to_link) ;;
     stock) root_packages=("${stock_packages[@]}") ;;
@@ -83,7 +83,7 @@ add_older_libmariadb() {
   cp -L -- "$library" "$1/usr/local/lib/" && chroot "$1" ldconfig
 }
 
-# library_of ROOT PACKAGE: of a package of headers, the one with the library, which it needs in its own version.
+# library_of ROOT PACKAGE: prints, for a package of headers, the package with the library, which it needs in its own version.
 library_of() {
   chroot "$1" apt-cache show --no-all-versions "$2" | sed -n 's/^Depends: //p' | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\) (= .*/\1/p'
 }
@@ -145,8 +145,8 @@ enter_root() {
     mount --rbind "$one" "$(readlink -f "$root$one")" || exit 1
   done
   shift "$count"
-  # It becomes the root of these mounts, not of processes alone: who makes mounts of its own out of them, as Slurm does for a
-  # job's /tmp, stays in there. By its own env: the folder is known in there alone.
+  # It becomes the root of these mounts, not of processes alone: a process that makes mounts of its own out of them, as Slurm
+  # does for a job's /tmp, stays in there. By its own env: the folder is known in there alone.
   pivot_root "$root" "$root/run/host" && cd / && umount -l /run/host && rmdir /run/host && exec env --chdir="$folder" "$@"
   exit 1
 }
