@@ -169,13 +169,13 @@ def test_Lightning_s_epochs_go_on_over_a_live_resize(step, runs):
 
 @needs_live_host
 def test_an_average_given_to_a_Trainer_s_callback_goes_along_live(runs):
-    alone = runs(Run, "alone", "odd", "trainer_averages", steps=12).fast().start(1).leave_well()
-    run = runs(LiveRun, "live", "odd", "trainer_averages", "step@3", "step@8", steps=12).fast().start(1)
+    alone = runs(Run, "alone", "odd", "trainer_averages", steps=60).fast().start(1).leave_well()
+    run = runs(LiveRun, "live", "odd", "trainer_averages", "step@3", "step@8", steps=60).start(1)
     for step, world in ((3, 2), (8, 1)):
         run.until(lambda: os.path.exists(os.path.join(run.folder, f"moment.step.{step}")), "the step")
         report = run.switch(world)
         assert report.get("committed"), report
-    run.leave_well()
+    run.fast().leave_well()
     assert run.worlds() == [1, 2, 1] and deviation(run.curve(), alone.curve()) < SAME and is_same(end(run), end(alone)), (end(run), end(alone))
 
 
