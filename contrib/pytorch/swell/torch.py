@@ -641,6 +641,7 @@ class Elastic:
         self._agreement = Agreement(cpu_group())
         self._checkpoints.take_over(cpu_group())
         before, self._live, self._next, self._has_moved, self._passes = self._live, live, None, True, []
+        self._loss = None       # as a new worker has it: all have mean_loss() wait for each other, or none
         if self._sampler is not None:
             self._sampler.rank, self._sampler.world = self.rank, self.world
         if self._profile is not None:

@@ -5,7 +5,7 @@ has, of which each step needs as much again until the process has ended (`activa
 `hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `drops`: with dropout; `undrawn`: with one that is not drawn by sample; `unreadable`: a state that no start could read; `average`: of the weights,
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
 each worker). `unfreezes`, `adds`: its first layer is trained from step 5 on, in the latter by another group of the optimizer; `freezes`: to step 5; `alternates`: from step 5 to 9, and from 13 on; `outside`: the optimizer has what is not of the model from step 5 on; `inner`: what is within DDP is called; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `skips`: batches with one of two broken samples, whose losses are not finite, and those after
-steps 6 and 20 are skipped (`leaves`: the first start is asked to leave so that step 7 is its last); `skips-apart`: rank 1 alone skips after step 6; `fails-once`: rank 1 fails
+steps 6 and 20 are skipped (`leaves`: the first start is asked to leave so that step 7 is its last); `looks`: before the first step in each world it looks at the mean loss; `skips-apart`: rank 1 alone skips after step 6; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
 `full` no checkpoint can be written; EIO: common.fail_with(); `cuts`: common.cut_as_told(); `together`: rank 1 fails in
 a save that all make together. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
@@ -176,7 +176,7 @@ def train(arguments):
         samples = common.Streamed(torch.utils.data.Subset(samples, range(dist.get_rank() if "by-rank" in arguments else 0, len(samples))))
     if "loader" in arguments:
         samples = common.StatefulLoader(samples, batch_size=3)
-    has_added = False
+    has_added, looked = False, 0
     for x, y in elastic.batches(samples, steps=common.steps(), **options):
         common.fill()
         if "adds" in arguments and elastic.steps >= 5 and not has_added:
@@ -187,6 +187,11 @@ def train(arguments):
         if "activations" in arguments and kept is None:     # of a first step; the process has them until it has ended, which takes its time
             kept = stand_in_gpu.memory(ACTIVATIONS // 4, torch.float32)
         loss = torch.nn.functional.mse_loss((layers if "inner" in arguments else model)(x), y)
+        if "looks" in arguments and elastic.world != looked:
+            looked, mean = elastic.world, elastic.mean_loss()
+            if elastic.rank == 0:
+                with open(common.path("looked"), "a") as file:
+                    file.write(f"{looked} {mean}\n")
         if "skips" in arguments:
             if elastic.steps == 5 and "leaves" in arguments and os.environ["SWELL_EPOCH"] == "0":
                 os.kill(os.getpid(), signal.SIGUSR1)

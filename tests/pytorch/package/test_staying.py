@@ -67,6 +67,14 @@ def test_a_live_run_that_skips_batches_is_resized_as_any_other(runs):
     assert deviation(run.curve(), alone.curve()) < SAME
 
 
+def test_the_mean_loss_before_the_first_step_in_a_world_is_not_the_share_of_who_is_left(runs):
+    run = runs(LiveRun, "looks", "ddp", "looks", "no-checkpoints", steps=20).start(3).reach(4)
+    assert run.shrink(2, 1)["committed"]
+    run.fast().leave_well()
+    with open(os.path.join(run.folder, "looked")) as file:
+        assert file.read().split() == ["3", "nan", "2", "nan"]
+
+
 def test_other_things_with_a_state_and_a_loader_that_reads_ahead_go_on(runs, reference):
     alone = runs(Run, "alone", "ddp", "average").fast().start(1)
     run = runs(LiveRun, "average", "ddp", "average", "no-checkpoints").start(3).reach(4)
