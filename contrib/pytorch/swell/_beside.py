@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.optim.swa_utils import AveragedModel
 
@@ -25,14 +26,14 @@ _MOVES = 3          # towards the weights that make it certain
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType)
 
 
-def _held_by(things: Iterable[Any]) -> set[int]:
-    """Returns the ids of what things hold, themselves and through others, as far as Python's collector follows them."""
-    found, open_ = set[int](), list(things)
+def _held_by(things: Iterable[Any]) -> dict[int, Any]:
+    """Returns by its id() what things hold, themselves and through others, as far as Python's collector follows them."""
+    found, open_ = dict[int, Any](), list(things)
     while open_ and len(found) < _MOST:
         thing = open_.pop()
         if id(thing) in found or isinstance(thing, _CODE):
             continue
-        found.add(id(thing))
+        found[id(thing)] = thing
         if isinstance(thing, torch.Tensor):
             continue        # not what computed it
         open_ += gc.get_referents(thing)
@@ -42,7 +43,7 @@ def _held_by(things: Iterable[Any]) -> set[int]:
 class _Seen:
     """One thing that no checkpoint holds, and how far it had come."""
 
-    def __init__(self, thing: Any, held: set[int]) -> None:
+    def __init__(self, thing: Any, held: Mapping[int, Any]) -> None:
         self._thing, self._changes = weakref.ref(thing), 0
         self._trains = [parameter for group in thing.param_groups for parameter in group["params"] if id(parameter) not in held] if isinstance(thing, torch.optim.Optimizer) else []
         self._was = self._now(thing)
@@ -102,7 +103,7 @@ class _Averages:
         self._weights, seen = weights, list[tuple[str, torch.Tensor, int]]()
         for kind, thing, tensors in self._candidates(set(map(id, trained.values()))):
             now, eps = _sampled(tensors), torch.finfo(tensors[0].dtype).eps
-            moves = 0 if torch.equal(now, before) else max((self._moves(each, kind, now, weights, eps) for each in self._seen), default=0)
+            moves = 0 if torch.equal(now, before) else max((self._moves(each, kind, now, weights, before, eps) for each in self._seen), default=0)
             if moves >= _MOVES and not self._is_kept(thing, tensors):
                 return (f"the script keeps an average of the weights of its own, {kind}, as it trains, which no checkpoint holds, and each start would make anew: give Elastic "
                         "state={\"average\": average}, a module or what has state_dict() and load_state_dict()")
@@ -111,17 +112,17 @@ class _Averages:
         return ""
 
     @staticmethod
-    def _moves(before: tuple[str, torch.Tensor, int], kind: str, now: torch.Tensor, weights: torch.Tensor, eps: float) -> int:
+    def _moves(before: tuple[str, torch.Tensor, int], kind: str, now: torch.Tensor, weights: torch.Tensor, weights_before: torch.Tensor, eps: float) -> int:
         """Returns how often this has moved towards the weights if it is what was seen before, be it in another dict; 0: it is not, or is no average."""
         of_kind, was, moves = before
         if of_kind != kind or was.shape != now.shape:
             return 0
-        moved = _moves_towards(was, now, weights, eps)
+        moved = _moves_towards(was, now, weights, weights_before, eps)
         return moves if moved is None else (moves + 1) * moved
 
     def _candidates(self, own: set[int]) -> list[tuple[str, Any, list[torch.Tensor]]]:
         """Returns what has a tensor of each parameter's name and shape, and is not the parameters themselves."""
-        model, found, shapes = self._kept[0], list[tuple[str, Any, list[torch.Tensor]]](), list(self._shapes.values())
+        model, found = self._kept[0], list[tuple[str, Any, list[torch.Tensor]]]()
         of_model = set(map(id, model.modules()))
         kinds = {kind for module in (model, getattr(model, "module", model), getattr(model, "_orig_mod", model)) for kind in type(module).__mro__} - set(torch.nn.Module.__mro__)
         roles: dict[type, str] = {}     # found once for a type, as there are half a million objects
@@ -133,32 +134,56 @@ class _Averages:
                     "module" if torch.nn.Module in kind.__mro__ and not kinds.isdisjoint(kind.__mro__) else "other"
             if role == "other":
                 continue
-            if role == "row":
-                if len(thing) != len(shapes) or not all(isinstance(each, torch.Tensor) for each in thing):
-                    continue
-                name, tensors = f"a {kind.__name__}", list(thing)
-            elif role == "dict":
-                if len(thing) < len(shapes) or not isinstance(next(iter(thing.values())), torch.Tensor):
-                    continue
-                by_name = {bare(key): each for key, each in list(thing.items()) if type(key) is str}
-                name, tensors = "a dict", [by_name.get(each) for each in self._shapes]
-            elif id(thing) not in of_model:
-                by_name = {bare(key): each for key, each in thing.named_parameters()}
-                name, tensors = f"a {kind.__name__}", [by_name.get(each) for each in self._shapes]
-            else:
+            try:
+                if (tensors := self._tensors_of(thing, role, of_model)) is not None and own.isdisjoint(map(id, tensors)):
+                    found.append(("a dict" if role == "dict" else f"a {kind.__name__}", thing, tensors))
+            except Exception:       # each thing of a script's fails in its own way, as one that is still being made
                 continue
-            locals_ = [_local(each) for each in tensors if isinstance(each, torch.Tensor)]
-            if [each.shape for each in locals_] == shapes and own.isdisjoint(map(id, locals_)) and all(each.is_floating_point() and each.device.type != "meta" for each in locals_):
-                found.append((name, thing, locals_))
         return found
+
+    def _tensors_of(self, thing: Any, role: str, of_model: set[int]) -> list[torch.Tensor] | None:
+        """Returns its tensors in the order of the parameters; None: it has not one of each."""
+        if role == "row":
+            # A tuple that another frame or thread is making has places without an object, which only the collector may visit.
+            if len(thing) != len(self._shapes) or len(gc.get_referents(thing)) != len(thing):
+                return None
+            tensors = list(thing)
+        elif role == "dict":
+            if len(thing) < len(self._shapes) or not isinstance(next(iter(thing.values())), torch.Tensor):
+                return None
+            by_name = {bare(key): each for key, each in list(thing.items()) if type(key) is str}
+            tensors = [by_name.get(each) for each in self._shapes]
+        elif id(thing) in of_model:
+            return None
+        else:
+            by_name = {bare(key): each for key, each in thing.named_parameters()}
+            tensors = [by_name.get(each) for each in self._shapes]
+        if not all(isinstance(each, torch.Tensor) for each in tensors):
+            return None
+        locals_ = [_local(each) for each in tensors]
+        return locals_ if all(map(_is_readable, locals_)) and [each.shape for each in locals_] == list(self._shapes.values()) else None
 
     def _is_kept(self, thing: Any, tensors: list[torch.Tensor]) -> bool:
         """Whether a checkpoint holds it: it is reached from what is kept, or stands in a state of that."""
         held = _held_by(self._kept)
-        if len(held) >= _MOST or id(thing) in held or any(id(each) in held for each in tensors):
+        if len(held) >= _MOST or id(thing) in held:
             return True
-        mine = _sampled(tensors[:1])
-        return any(each.shape == tensors[0].shape and torch.equal(_sampled([each]), mine) for kept in self._kept[2:] for each in _tensors(kept.state_dict()))
+        # What state_dict() and `.data` return are other objects, of the same memory.
+        memory = {_memory(each) for each in held.values() if isinstance(each, torch.Tensor)} - {0}
+        if not memory.isdisjoint(map(_memory, tensors)):
+            return True
+        # A copy of what is held, as for an evaluation, is made anew from that.
+        one = max(tensors, key=torch.Tensor.numel)
+        mine = _sampled([one])
+
+        def is_like(each: torch.Tensor) -> bool:
+            return each.shape == one.shape and _is_readable(each) and torch.equal(_sampled([each]), mine)
+        if any(is_like(_local(each)) for each in held.values() if isinstance(each, torch.Tensor)):
+            return True
+        others = [each for each in self._kept[2:] if not isinstance(each, (torch.nn.Module, torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler))]
+        if others and dist.is_initialized() and dist.get_world_size() > 1:
+            return True     # to ask for a script's own state on one worker alone may wait for the others
+        return any(is_like(each) for kept in others for each in _tensors(kept.state_dict()))
 
 
 def _tensors(state: Any) -> Iterator[torch.Tensor]:
@@ -174,6 +199,18 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
     return getattr(tensor, "_local_tensor", tensor)
 
 
+def _memory(tensor: torch.Tensor) -> int:
+    """Returns where its values are; 0: they are nowhere, or it does not say."""
+    local = _local(tensor)
+    return local.untyped_storage().data_ptr() if _is_readable(local) else 0
+
+
+def _is_readable(tensor: torch.Tensor) -> bool:
+    """Whether it is an ordinary tensor with values: not a fake one of torch.compile()'s, a lazy module's, a sparse or quantized one, or one whose memory is given back."""
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_nested and tensor.is_floating_point() and \
+        tensor.itemsize > 1 and tensor.device.type != "meta" and (not tensor.numel() or tensor.untyped_storage().nbytes() > 0)
+
+
 def _sampled(tensors: list[torch.Tensor]) -> torch.Tensor:
     """Returns some values of these, on the host."""
     found = []
@@ -184,9 +221,10 @@ def _sampled(tensors: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat([each.cpu() for each in found]) if found else torch.empty(0, dtype=torch.float64)
 
 
-def _moves_towards(was: torch.Tensor, now: torch.Tensor, weights: torch.Tensor, eps: float) -> bool | None:
-    """Whether all values have moved towards the weights by the same part of the way; None: they have not moved, or so little that rounding hides it."""
-    moved, way = now - was, weights - was
+def _moves_towards(was: torch.Tensor, now: torch.Tensor, weights: torch.Tensor, before: torch.Tensor, eps: float) -> bool | None:
+    """Whether all values have moved towards the weights by the same part of the way; None: they have not moved, or so little that rounding hides it, or they
+    have moved as the weights have since the look before: where these go straight on, all that follows them does so."""
+    moved, way, ahead = now - was, weights - was, weights - before
     if not torch.isfinite(moved).all() or not torch.isfinite(way).all():
         return False
     if not moved.any():
@@ -195,6 +233,8 @@ def _moves_towards(was: torch.Tensor, now: torch.Tensor, weights: torch.Tensor, 
     part = float(moved @ way) / max(float(way @ way), 1e-300)
     if not 0 < part < 1 - 1e-6 or bool(((moved - part * way).abs() > noise).any()):
         return False
+    if not bool(((moved - float(moved @ ahead) / max(float(ahead @ ahead), 1e-300) * ahead).abs() > 4 * noise).any()):
+        return None
     return True if int((moved.abs() > 16 * noise).sum()) >= _FEWEST else None
 
 
@@ -206,12 +246,21 @@ class Beside:
     """
 
     def __init__(self, kept: Iterable[Any], optimizer: Any) -> None:
-        self._kept, self._seen, self._has_looked = list(kept), list[_Seen](), False
+        self._kept, self._seen, self._has_looked, self._has_failed = list(kept), list[_Seen](), False, False
         self._averages = _Averages(self._kept)
         self._has_schedule = hasattr(optimizer.step, "_wrapped_by_lr_sched")
 
     def why(self) -> str:
-        """Returns what changes and no checkpoint holds, as a sentence; empty: nothing that is known. Call it after each step."""
+        """Returns what changes and no checkpoint holds, as a sentence; empty: nothing that is known. Call it after each step. Raises nothing: it ends no training."""
+        if self._has_failed:
+            return ""
+        try:
+            return self._look()
+        except Exception:       # what a script has may fail in any way; it is looked at no more
+            self._has_failed = True
+            return ""
+
+    def _look(self) -> str:
         if self._has_looked:
             return next(filter(None, (each.why() for each in self._seen)), "") or self._averages.why()
         self._has_looked = True

@@ -7,6 +7,7 @@ import gc
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 from swell._beside import Beside
 
@@ -219,6 +220,12 @@ class GivenModule(Copied):
         self.state = [self.copy]
 
 
+class CopyOfWhatIsGiven(GivenModule):
+    def after(self, model):
+        super().after(model)
+        self.kept = {name: value.clone() for name, value in self.copy.state_dict().items()}
+
+
 class Unchanging(Script):
     def after(self, model):
         pass
@@ -242,7 +249,7 @@ class Teaches(Script):
             mine.lerp_(value, 0.05)
 
 
-QUIET = [Gradients, AverageOfGradients, Copies, StepBefore, Middle, FromTheStart, Best, OtherTraining, Given, GivenAnew, GivenModule, Unchanging]
+QUIET = [Gradients, AverageOfGradients, Copies, StepBefore, Middle, FromTheStart, Best, OtherTraining, Given, GivenAnew, GivenModule, CopyOfWhatIsGiven, Unchanging]
 
 
 @pytest.mark.parametrize("kind", QUIET)
@@ -252,5 +259,91 @@ def test_what_is_no_average_or_is_held_is_left_alone(kind):
             assert not said(kind, wrap, made, steps=24)
 
 
-def test_an_average_within_the_model_is_left_alone():
-    assert not said(Teaches, WithinTheModel, steps=24)
+class TeachesByState(Script):
+    @torch.no_grad()
+    def after(self, model):
+        self.state_of_it = model.teacher.state_dict()       # other tensors, of the same memory
+        for name, value in model.module.state_dict().items():
+            self.state_of_it[name].lerp_(value, 0.05)
+
+
+class TeachesByList(Script):
+    @torch.no_grad()
+    def after(self, model):
+        self.row = [value.data for value in model.teacher.parameters()]
+        for mine, value in zip(self.row, model.module.parameters()):
+            mine.lerp_(value, 0.05)
+
+
+@pytest.mark.parametrize("kind", [Teaches, TeachesByState, TeachesByList])
+def test_an_average_within_the_model_is_left_alone(kind):
+    assert not said(kind, WithinTheModel, steps=24)
+
+
+class Sign(torch.optim.Optimizer):
+    """Steps of one length, as Lion's."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 1e-4})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for value in group["params"]:
+                value.sub_(value.grad.sign(), alpha=group["lr"])
+
+
+@pytest.mark.parametrize("kind", [StepBefore, Middle, FromTheStart])
+@pytest.mark.parametrize("made", [Sign, lambda parameters: torch.optim.SGD(parameters, lr=1e-4), lambda parameters: torch.optim.AdamW(parameters, lr=1e-5)], ids=["sign", "sgd", "adamw"])
+def test_what_follows_weights_that_go_straight_on_is_no_average(kind, made):
+    assert not said(kind, made=made, steps=24)
+
+
+class Unreadable(InPlace):
+    """Beside its average: things of the parameters' number or kind whose shapes or values nobody can read."""
+
+    def begin(self, model):
+        values, fakes = [value.detach() for value in model.parameters()], FakeTensorMode()
+        self.freed = [value.clone() for value in values]
+        for value in self.freed:
+            value.untyped_storage().resize_(0)
+        self.others = [[nn.UninitializedParameter() for _ in values], [fakes.from_tensor(value) for value in values], [value.to_sparse() for value in values], [value.to(torch.float8_e4m3fn) for value in values],
+                       nn.Sequential.__new__(nn.Sequential)]
+
+
+def test_what_cannot_be_read_ends_no_training():
+    assert said(Unreadable)
+
+
+class Fails(InPlace):
+    def begin(self, model):
+        self.state = [Returns(lambda: 1 / 0)]
+
+
+def test_a_state_that_fails_ends_no_training():
+    assert not said(Fails)
+
+
+def test_a_tuple_that_is_being_made_is_not_read():
+    ten = nn.Sequential(*(nn.Linear(4, 4) for _ in range(5)))      # a tuple of what a generator makes begins with ten places
+    optimizer = torch.optim.SGD(ten.parameters(), lr=1e-2)
+    beside = Beside([ten, optimizer], optimizer)
+
+    def train():
+        for each in ten.parameters():
+            assert not beside.why()
+            yield each.detach()
+    assert len(tuple(train())) == 10
+
+
+def test_a_script_s_state_is_not_asked_for_on_one_of_several_workers(monkeypatch):
+    asked = []
+
+    class Asks(InPlace):
+        def begin(self, model):
+            self.state = [Returns(lambda: asked.append(True) or {})]
+    assert said(Asks) and asked
+    asked.clear()
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    assert not said(Asks) and not asked
