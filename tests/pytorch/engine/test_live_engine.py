@@ -247,6 +247,39 @@ def test_a_new_process_waits_for_memory_of_the_one_before_and_one_that_stays_doe
     assert waited == ([] if trains else [7])
 
 
+@pytest.fixture
+def arenas(monkeypatch):
+    """Workers' arenas by rank, and the bytes that each has of a region."""
+    monkeypatch.setattr(live, "adopt", lambda session: live.Epoch(1, 10, True))
+
+    def make(rank):
+        session, has = mock.MagicMock(), {}
+        session.tensor = lambda name, dtype, shape, **_: has.setdefault(name, torch.zeros(shape, dtype=dtype))
+        arena = live.NativeArena(session, rank)
+        arena.take([], torch.device("cpu"))
+        return arena, has
+    return make
+
+
+def test_what_workers_hand_over_in_pieces_of_several_is_alike_or_known_for_torn(arenas):
+    (first, of_first), (second, of_second) = arenas(0), arenas(1)
+    for arena, seed in ((first, 1), (second, 2)):
+        torch.manual_seed(seed)
+        arena.boundary(3, {"steps": 3})
+    assert torch.equal(of_first["engine#rest"], of_second["engine#rest"])
+    new, of_new = arenas(2)
+    of_new["engine#drawn"][:] = of_first["engine#drawn"]
+    assert torch.equal(new.generators()["torch"], first.generators()["torch"])
+    of_new["engine#drawn"][4096:] = of_second["engine#drawn"][4096:]
+    assert new.generators() is None
+
+
+def test_random_numbers_that_do_not_fit_are_refused_in_a_sentence(arenas, monkeypatch):
+    monkeypatch.setattr(live, "generators", lambda: {"torch": torch.zeros(live._DRAWN_BYTES, dtype=torch.uint8)})
+    with pytest.raises(live.NativeError, match="the states of random number generators take 65[0-9]{3} bytes; at most 65524 can be handed over"):
+        arenas(0)[0].boundary(3, {"steps": 3})
+
+
 def test_it_leaves_by_a_checkpoint_where_it_is_asked_to_and_another_number_of_workers_goes_on(runs):
     """As swellrun has it where the state of a new worker finds no room beside that of an old one."""
     models.model(models.CONFIGS["gpt2"]())

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from swell import _launcher, _native, _request, _staying
 from swell._agreement import Agreement, cpu_group, gather, leave, leave_with_checkpoint
 from swell._counted import counted
-from swell._generators import generators, of_rank, restore_generators
+from swell._generators import generators, of_rank, restore_generators, seed_generators
 from swell._lock import FolderLock
 from swell._plain import Unreadable, plain
 from swell._slots import NoRoom
@@ -249,8 +249,12 @@ class Engine:
 
     def _draw_as_before(self, before: Mapping[str, Any]) -> None:
         """Random numbers go on as this rank's worker of the epoch before had them; as another one's where it is new: all work on the same global batches."""
-        if isinstance(self._arena, live.NativeArena) and "drawn" in before:
-            restore_generators(self._arena.generators())
+        if isinstance(self._arena, live.NativeArena) and "peak" in before:      # not of a checkpoint
+            if (mine := self._arena.generators()) is not None:
+                restore_generators(mine)
+            else:
+                print(f"swell: rank {self.rank}: no worker's random numbers have come whole; this one's begin anew", file=sys.stderr, flush=True)
+                seed_generators(self.seed, self.steps, 0)       # alike on all new ones
         elif each := before.get("generators"):      # checkpoints of older versions have none
             restore_generators(of_rank(each, self.rank) or each[0])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -23,7 +24,8 @@ from swell.engine.executor import Regions
 __all__ = ["NativeArena", "NativeRegions"]
 
 _KINDS = {"parameter": Kind.PARAMETER, "gradient": Kind.GRADIENT, "moment": Kind.MOMENT, "step": Kind.OPTIMIZER_STEP}
-_REST, _REST_BYTES, _LENGTH = "engine#rest", 1 << 17, 8
+_REST, _REST_BYTES, _LENGTH = "engine#rest", 1 << 16, 8
+_DRAWN, _SUM = "engine#drawn", 4     # of some worker, with a checksum before it
 _DRAWN_BYTES = 1 << 16      # of a worker's random number generators
 _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer": Region.OPTIMIZER, "tp": Region.TP_ALLREDUCE,
             "dp": Region.DP_SYNC, "send": Region.SEND, "receive": Region.RECEIVE, "head": Region.HEAD,
@@ -38,7 +40,7 @@ class NativeArena:
         self._session, self._of_worker = session, f"engine#worker.{rank}"
         self.epoch = Epoch(0, 0, True)
         self._rest = torch.empty(0, dtype=torch.uint8)
-        self._drawn = torch.empty(0, dtype=torch.uint8)
+        self._drawn, self._of_some = torch.empty(0, dtype=torch.uint8), torch.empty(0, dtype=torch.uint8)
         self._is_registered = False
         self._gpu: torch.device | None = None       # where there is state on one
         self._peak = 0      # of torch's memory there
@@ -63,7 +65,8 @@ class NativeArena:
                     raise no_room(device, sum(torch.Size(one.local).numel() * one.dtype.itemsize for one in there)) from error
             self._session.register(one.name, one.dtype, one.shape, address=self._on_gpu[one.name].data_ptr(), device=gpu, **block)
         self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
-        self._session.register(self._of_worker, torch.uint8, (_DRAWN_BYTES,), kind=Kind.RNG, optional=True)
+        for name in (self._of_worker, _DRAWN):
+            self._session.register(name, torch.uint8, (_DRAWN_BYTES,), kind=Kind.RNG, optional=True)
         self._is_registered = True
 
     def take(self, requests: Sequence[Request], device: torch.device) -> tuple[dict[str, torch.Tensor], bool]:
@@ -77,7 +80,7 @@ class NativeArena:
                 raise
         self.epoch = adopt(self._session)
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
-        self._drawn = self._session.tensor(self._of_worker, torch.uint8, (_DRAWN_BYTES,))
+        self._drawn, self._of_some = (self._session.tensor(name, torch.uint8, (_DRAWN_BYTES,)) for name in (self._of_worker, _DRAWN))
         if self._gpu is not None and not self.epoch.fresh and not trains:
             wait_for_room(self._gpu, self.rest().get("peak", 0))    # gradients, and a first step
         of_swell = {one.name: self._session.tensor(one.name, one.dtype, one.local, device=None if one.on_host else self._gpu)
@@ -89,9 +92,18 @@ class NativeArena:
         found: dict[str, Any] = pickle.loads(_read(self._rest))
         return found
 
-    def generators(self) -> dict[str, Any]:
-        """Where the random number generators of this rank's worker stood at the last boundary(); of a new rank, those of another."""
-        found: dict[str, Any] = pickle.loads(_read(self._drawn) or self.rest()["drawn"])
+    def generators(self) -> dict[str, Any] | None:
+        """Where the random number generators of this rank's worker stood at the last boundary(); of a new rank, those of another.
+
+        None: a switch with little memory has brought them in pieces from several workers, whose numbers are not the same.
+        """
+        text = _read(self._drawn)
+        if not text:
+            text = _read(self._of_some)
+            of_text, text = text[:_SUM], text[_SUM:]
+            if zlib.crc32(text).to_bytes(_SUM, "little") != of_text:
+                return None
+        found: dict[str, Any] = pickle.loads(text)
         return found
 
     def boundary(self, step: int, rest: dict[str, Any]) -> Action:
@@ -100,13 +112,16 @@ class NativeArena:
             self._peak = give_room(self._gpu)       # the next program's memory comes beside this one's
         try:
             drawn = pickle.dumps(generators())
-            text = pickle.dumps({**rest, "peak": self._peak, "drawn": drawn})
+            text = pickle.dumps({**rest, "peak": self._peak})
         except Exception as error:      # each kind of object fails in its own way
             raise NativeError(errno.EINVAL, f"the scheduler's state cannot be pickled: {error}") from error
         if len(text) > _REST_BYTES - _LENGTH:
             raise NativeError(errno.EMSGSIZE, f"the scheduler's state takes {len(text)} bytes; at most {_REST_BYTES - _LENGTH} can be handed over")
+        if len(drawn) > _DRAWN_BYTES - _LENGTH - _SUM:
+            raise NativeError(errno.EMSGSIZE, f"the states of random number generators take {len(drawn)} bytes; at most {_DRAWN_BYTES - _LENGTH - _SUM} can be handed over")
         _write(self._rest, text)
         _write(self._drawn, drawn)
+        _write(self._of_some, zlib.crc32(drawn).to_bytes(_SUM, "little") + drawn)
         return self._session.step(step)
 
 
