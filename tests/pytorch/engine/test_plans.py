@@ -94,6 +94,18 @@ def test_a_table_of_groups_reads_as_its_groups() -> None:
             Plan.from_json({"micro_batches": 2, "stages": [{"layers": 4, "tp": 2, "groups": [{**table, name: wrong}]}]})
 
 
+def test_a_plan_with_context_or_expert_parallelism_is_refused() -> None:
+    value = {"micro_batches": 2, "stages": [{"layers": 4, "tp": 1, "groups": [{"node": "a", "gpu_type": "h100", "gpus": [0], "local_batch": 3}]}]}
+    assert Plan.from_json({**value, "cp": 1, "ep": 1}) == Plan.from_json(value), "the core need not leave them out"
+    for name, kind in {"cp": "context", "ep": "expert"}.items():
+        with pytest.raises(ValueError) as refused:
+            Plan.from_json({**value, name: 2})
+        assert str(refused.value) == f'the plan has "{name}": 2, and the engine has no {kind} parallelism; give a plan without it'
+        for wrong in (0, "2", None):
+            with pytest.raises(ValueError, match=f'the plan has "{name}": .*; give a whole number of at least 1'):
+                Plan.from_json({**value, name: wrong})
+
+
 def test_chunks_are_units_or_layers_alone() -> None:
     plan = models.plan(3, (1, 1, [4], 1, 0), (3, 1, [4], 1, 2))
     assert [stage.chunks for stage in plan.stages] == [(2, 0), (1, 3)], "the embedding is with the first chunk, the head with the last one"

@@ -237,6 +237,9 @@ class Plan:
         if not isinstance(value, Mapping):
             raise ValueError(f'the plan is {_json(value)}; give {{"micro_batches": N, "stages": [...]}}, see swell(1), replan')
         micro_batches = _number("the plan", value, "micro_batches", 1)
+        for name, kind in (("cp", "context"), ("ep", "expert")):
+            if name in value and _number("the plan", value, name, 1) > 1:
+                raise ValueError(f'the plan has "{name}": {value[name]}, and the engine has no {kind} parallelism; give a plan without it')
         return Plan(micro_batches, tuple(_stage(number, stage) for number, stage in enumerate(_list("the plan", value, "stages", "stages"))),
                     _text("the plan", value, "schedule", "a schedule's name or text") if "schedule" in value else "")
 
