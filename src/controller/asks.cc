@@ -15,21 +15,6 @@ namespace swell::controller {
 
 namespace {
 
-/// The rows that the policy leaves out, by rule: "6, 7 GPUs: no significant gain; ...".
-std::string omitted_of(const planner::NamedTable& scale) {
-  using planner::RowRule;
-  std::string text;
-  for (const RowRule rule : {RowRule::opposite_trends, RowRule::too_far_apart, RowRule::no_gain}) {
-    std::string gpus;
-    for (const planner::NamedRow& row : scale.rows)
-      if (row.omitted == rule) gpus += fmt::format("{}{}", gpus.empty() ? "" : ", ", row.gpus);
-    if (!gpus.empty())
-      text +=
-          fmt::format("{}{} GPUs: {}", text.empty() ? "" : "; ", gpus, planner::words_for(rule));
-  }
-  return text;
-}
-
 /// Why a job that somebody asks about is none of the controller's, from Slurm's records.
 std::string why_not_known(const slurm::Snapshot& snapshot, const control::Ask& ask,
                           bool is_all_shown, uid_t uid) {
@@ -291,7 +276,7 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                     planner::words_for(job.scale.source)));
   else if (!job.scale.rows.empty() && job.scale.rows.back().gpus <= job.basic_gpus + lent)
     say("there are no more GPUs that it could have now");
-  if (const std::string omitted = omitted_of(job.scale); !omitted.empty())
+  if (const std::string omitted = job.scale.omitted(); !omitted.empty())
     say("left out of its scale table: " + omitted);
   if (job.own_max > 0) say(fmt::format("its owner wants at most {}", count_of(job.own_max, "GPU")));
   answer.details = Json::object({{"job", job.id},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,6 +18,10 @@ enum class RowRule : std::uint8_t {
   no_gain,          ///< 3: no significant gain over the last row that stays
   indivisible,      ///< CP or EP, which stay, exclude the number of GPUs (combination.h)
 };
+
+/// The rules that remove rows.
+inline constexpr std::array kRowRules = {RowRule::opposite_trends, RowRule::too_far_apart,
+                                         RowRule::no_gain, RowRule::indivisible};
 
 /// The rule's name in JSON: "opposite-trends", "too-far-apart", "no-gain", "indivisible"; "" for
 /// none.

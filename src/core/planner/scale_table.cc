@@ -29,8 +29,7 @@ std::vector<std::string> types_of(const plan::Plan& plan) {
 }
 
 Result<RowRule> rule_named(const std::string& name) {
-  for (const RowRule rule :
-       {RowRule::opposite_trends, RowRule::too_far_apart, RowRule::no_gain, RowRule::indivisible})
+  for (const RowRule rule : kRowRules)
     if (name == name_of(rule)) return rule;
   return Error(fmt::format(
       "\"omitted\" is \"{}\"; opposite-trends, too-far-apart, no-gain or indivisible is wanted",
@@ -168,6 +167,18 @@ const NamedRow* NamedTable::at(int gpus) const noexcept {
   for (const NamedRow& row : rows)
     if (row.gpus <= gpus) found = &row;
   return found;
+}
+
+std::string NamedTable::omitted() const {
+  std::string text;
+  for (const RowRule rule : kRowRules) {
+    std::string gpus;
+    for (const NamedRow& row : rows)
+      if (row.omitted == rule) gpus += fmt::format("{}{}", gpus.empty() ? "" : ", ", row.gpus);
+    if (!gpus.empty())
+      text += fmt::format("{}{} GPUs: {}", text.empty() ? "" : "; ", gpus, words_for(rule));
+  }
+  return text;
 }
 
 Json NamedTable::rows_json() const {

@@ -92,6 +92,9 @@ struct NamedTable {
   /// The row of `gpus` GPUs, or the last one with fewer; null where all have more.
   const NamedRow* at(int gpus) const noexcept;
 
+  /// The rows that are left out, by rule: "6, 7 GPUs: no significant gain; ...".
+  std::string omitted() const;
+
   static constexpr int kVersion = 1;
   /// Writes {"version", "source", "rows": [{"gpus", "samples_per_s", ...}]}: man/swell-plan.1.
   Json to_json() const;

@@ -70,7 +70,7 @@ Test(row_filter, all_rules_together_name_the_first_and_keep_the_last_good_row) {
 }
 
 Test(row_filter, every_rule_has_a_name_and_words) {
-  for (const RowRule rule : {RowRule::opposite_trends, RowRule::too_far_apart, RowRule::no_gain}) {
+  for (const RowRule rule : kRowRules) {
     cr_assert_gt(std::string(name_of(rule)).size(), 5u);
     cr_assert_gt(std::string(words_for(rule)).size(), 15u);
   }

@@ -140,6 +140,22 @@ Test(scale_table, the_row_of_a_number_of_gpus_is_the_last_one_that_needs_no_more
   cr_assert_eq(table.at(100)->gpus, 8);
 }
 
+Test(scale_table, rows_that_are_left_out_are_said_by_rule) {
+  NamedTable named;
+  int gpus = 4;
+  for (const RowRule rule : {RowRule::none, RowRule::indivisible, RowRule::no_gain,
+                             RowRule::indivisible, RowRule::too_far_apart}) {
+    NamedRow& row = named.rows.emplace_back();
+    row.gpus = gpus++;
+    row.omitted = rule;
+  }
+  cr_assert_eq(named.omitted(),
+               "8 GPUs: the two predictions are too far apart; "
+               "6 GPUs: no significant gain; "
+               "5, 7 GPUs: CP or EP excludes this number of GPUs");
+  cr_assert_eq(NamedTable{}.omitted(), "");
+}
+
 Test(scale_table, reads_rows_that_were_kept_before_there_were_versions) {
   const auto read = NamedTable::parse(
       R"([{"gpus":4,"samples_per_s":40,"peak_bytes":6e10,"plan":"4L dp4 tp1"},)"
