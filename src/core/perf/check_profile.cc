@@ -38,7 +38,8 @@ Result<void> check_signs(const GroupObservation& seen, bool heads_alone) {
   return {};
 }
 
-Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage) {
+/// `cp`: of the plan.
+Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage, int cp) {
   if (stage.tp == 1 && seen.fwd_commu_s > 0)
     return Error(fmt::format("fwd_commu_s is {:g} although the TP degree is 1; it must be 0",
                              seen.fwd_commu_s));
@@ -57,7 +58,7 @@ Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage)
   if (seen.fwd_commu_s >= seen.bwd_s)
     return Error(fmt::format("bwd_s is {:g}; it must be above the TP communication, {:g}",
                              seen.bwd_s, seen.fwd_commu_s));
-  if (stage.dp() == 1 && seen.commu_extra_s > 0)
+  if (stage.dp() == 1 && cp == 1 && seen.commu_extra_s > 0)
     return Error(fmt::format("commu_extra_s is {:g} although the DP degree is 1; it must be 0",
                              seen.commu_extra_s));
   return {};
@@ -98,7 +99,8 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
                                cluster.name()));
     if (auto good = check_signs(seen, stage.layers < 1); !good)
       return good.error().while_doing(where);
-    if (auto good = check_sense(seen, stage); !good) return good.error().while_doing(where);
+    if (auto good = check_sense(seen, stage, profile.plan.cp); !good)
+      return good.error().while_doing(where);
   }
   return {};
 }

@@ -11,7 +11,7 @@ Profile observe(const plan::Layout& layout, const models::Model& model,
   const PerformanceModel perf(model, cluster, k);
   const MemoryModel memory(perf);
   Profile profile;
-  profile.plan = plan::name_all(layout, cluster);
+  profile.plan = plan::name_all(layout, cluster, model);
   profile.activ_bytes = k.activ_bytes;
   profile.whole_activations = k.activ_np_bytes / k.activ_bytes;
   profile.layer_launch_s = k.types.empty() ? 0 : k.types.front().launch_s;
@@ -31,10 +31,11 @@ Profile observe(const plan::Layout& layout, const models::Model& model,
       const auto& gpu = cluster.type(group.type);
       const PerformanceModel::Passes layer =
           perf.layer_passes(group.type, stage.tp, group.local_batch);
-      const double once = tp_transmission_bytes(k.activ_bytes, group.local_batch, stage.tp);
-      const double commu = type.launch_s > 0 && stage.tp > 1
+      const int tp = stage.tp / model.cp;
+      const double once = tp_transmission_bytes(k.activ_bytes, group.local_batch, tp);
+      const double commu = type.launch_s > 0 && tp > 1
                                ? 2 * layers * allreduce_s(once, gpu.link_bytes_per_s)
-                               : tp_commu_fwd(k.activ_bytes, group.local_batch, layers, stage.tp,
+                               : tp_commu_fwd(k.activ_bytes, group.local_batch, layers, tp,
                                               gpu.link_bytes_per_s, gpu.link_saturation_bytes);
       GroupObservation seen;
       seen.stage = i;

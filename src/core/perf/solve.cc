@@ -193,9 +193,10 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
   for (int i = 0; i < layout.pp(); ++i) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
     const StageMeans means = stage_means(profile, stage, i);
-    if (stage.dp() == 1 || means.types.empty()) continue;
+    const int ranks = stage.dp() * shape.cp;
+    if (ranks == 1 || means.types.empty()) continue;
     const double commu = dp_commu(bandwidths.gradient_bytes(loads[static_cast<std::size_t>(i)]), 1,
-                                  stage.dp(), bandwidths.stage_bandwidth(stage));
+                                  ranks, bandwidths.stage_bandwidth(stage));
     const double overlap = overlap_exponent(means.slowest_bwd, commu, means.commu_extra);
     const double sharpness = overlap_sharpness(means.slowest_bwd, commu, overlap);
     const double weight = std::max(sharpness * sharpness, 1e-12);

@@ -9,6 +9,7 @@
 
 #include "core/perf/chunk_costs.h"
 #include "core/perf/stability.h"
+#include "core/plan/validate.h"
 #include "support/profiles.h"
 
 using namespace swell;
@@ -105,6 +106,20 @@ Test(solve, without_data_parallelism_nothing_is_assumed_to_overlap) {
   Coefficients known = truth(1);
   known.types[0].overlap = 1;
   cr_assert_lt(largest_change(*solved, known), 1e-6);
+}
+
+Test(solve, ranks_of_cp_sum_gradients_where_there_is_no_data_parallelism) {
+  const auto cluster = support::h100_nodes(2, 8);
+  models::Model model = support::small_model();
+  model.cp = 2;
+  plan::Layout layout{8, {}};
+  support::add_stage(layout, 8, 4, 1, 8, 0);  // TP 2 x CP 2
+  const Profile profile = support::observe(layout, model, cluster, truth(1));
+  cr_assert(plan::validate(profile.plan, model, cluster).ok());
+  cr_assert_gt(profile.groups.front().commu_extra_s, 0);
+  const auto solved = solve(profile, cluster, {}, model);
+  cr_assert(solved.ok(), "%s", solved ? "" : solved.error().message().c_str());
+  cr_assert_lt(largest_change(*solved, truth(1)), 1e-6, "%g", largest_change(*solved, truth(1)));
 }
 
 Test(solve, without_tensor_parallelism_and_with_one_stage) {
