@@ -263,7 +263,8 @@ void Controller::handle(ElasticJob& job, const control::Released& released, doub
     job.lost.erase(released.companion);
     events_.event("companion-released", {{"job", job.id},
                                          {"companion", Json::object({{"id", released.companion}})},
-                                         {"reason", released.reason}});
+                                         {"reason", released.reason},
+                                         {"was_leaving", true}});
   }
   if (released.failed) companion_failed(job, released);
   Companion* companion = job.companions.find(released.companion);

@@ -212,6 +212,20 @@ void preempt(World& world, JobId companion) {
 
 }  // namespace
 
+Test(controller, a_companion_whose_end_slurm_shows_before_its_reason_is_counted_once) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.slurm.end(20);
+  world.step();
+  world.server.says(1, control::Released{20, "needed by job 30"});
+  world.step();
+  cr_assert_eq(world.controller->jobs().at(10).taken_back, std::string("needed by job 30"));
+  const ByCause found = reclaims_of(world);
+  cr_assert_eq(found, (ByCause{{"lost", 1}}), "%s", text_of(found).c_str());
+}
+
 Test(controller, every_companion_that_goes_back_is_counted_once_by_its_cause) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
