@@ -57,6 +57,7 @@ Result<ModelSheet> ModelSheet::read(const Json& json) {
   auto model = models::model_from_json(json);
   if (!model) return model.error();
   if (auto good = models::check_planned_for(*model); !good) return good.error();
+  if (auto good = models::check_runs(*model); !good) return good.error();
   ModelSheet sheet;
   sheet.model_ = std::make_shared<const models::Model>(std::move(*model));
   return sheet;

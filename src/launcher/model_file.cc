@@ -37,6 +37,8 @@ Result<Json> read_model(const std::string& name, std::optional<int> global_batch
   if (global_batch) model->global_batch = *global_batch;
   if (auto good = models::check_planned_for(*model); !good)
     return good.error().while_doing("--model=" + name);
+  if (auto good = models::check_runs(*model); !good)
+    return good.error().while_doing("--model=" + name);
   return models::to_json(*model);
 }
 

@@ -40,6 +40,8 @@ Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNod
   if (gpus_per_worker != 1)
     return Error(
         fmt::format("its ranks have a GPU each, and this job's workers have {}", gpus_per_worker));
+  if (plan.cp > 1 || plan.ep > 1)
+    return Error(fmt::format("it has CP {} and EP {}, and programs run neither", plan.cp, plan.ep));
   std::map<std::string, Drivers> there;
   for (const WorkerNode& node : nodes)
     for (int local = 0; local < node.workers; ++local)

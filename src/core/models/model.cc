@@ -4,6 +4,7 @@
 #include "core/count_of.h"
 
 #include <fmt/format.h>
+#include <utility>
 
 namespace swell::models {
 
@@ -114,6 +115,16 @@ Result<void> check_planned_for(const Model& model) {
                              count_of(model.layers, "layer"),
                              count_of(model.global_batch, "sample"), count_of(kMostLayers, "layer"),
                              count_of(kMostBatch, "sample")));
+  return {};
+}
+
+Result<void> check_runs(const Model& model) {
+  for (const auto& [name, degree] : {std::pair{"cp", model.cp}, std::pair{"ep", model.ep}})
+    if (degree > 1)
+      return Error(fmt::format(
+          "model {}: \"{}\" is {}; jobs run without CP and EP, which swell plan alone knows: leave "
+          "it out",
+          model.name, name, degree));
   return {};
 }
 

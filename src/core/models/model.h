@@ -75,6 +75,8 @@ inline constexpr int kMostMtpHeads = 16;
 inline constexpr int kMostCp = 64, kMostEp = 4096;
 /// Names what of `model` is more than that.
 Result<void> check_planned_for(const Model& model);
+/// Names the CP or EP of `model`: no plan of a running job has them, since programs cannot run it.
+Result<void> check_runs(const Model& model);
 
 /// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab, mtp_heads, cp, ep
 /// and moe may be left out: heads, 4 * hidden, 51200, 0, 1, 1, dense), or a HuggingFace

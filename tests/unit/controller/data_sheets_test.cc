@@ -181,6 +181,12 @@ Test(data_sheets, what_is_no_model_is_refused_and_said) {
   }));
   Described large(gpt(100'000));
   cr_assert_not(large.described().sheet.has_value());
+  Json split = gpt();
+  split.set("cp", 2);
+  Described with_cp(split);
+  cr_assert_not(with_cp.described().sheet.has_value());
+  cr_assert_neq(with_cp.described().refused_sheet.find("\"cp\" is 2; jobs run without CP and EP"),
+                std::string::npos, "%s", with_cp.described().refused_sheet.c_str());
 }
 
 Test(data_sheets, the_largest_numbers_that_are_read_harm_nobody) {

@@ -63,6 +63,12 @@ Test(model_file, errors_name_the_option_and_what_is_wrong) {
   cr_assert(refusal(folder.with("{")).starts_with("--model="));
   cr_assert_neq(refusal(folder.with(std::string(2 << 20, ' '))).find("at most"), std::string::npos);
   cr_assert(refusal(folder.path).starts_with("--model=" + folder.path));
+  const std::string split = refusal(folder.with(
+      R"({"name": "m", "layers": 4, "hidden": 64, "heads": 4, "sequence": 8, "global_batch": 4,
+          "moe": {"experts": 8, "active": 2, "expert_ffn": 64}, "ep": 4})"));
+  cr_assert(split.ends_with("model m: \"ep\" is 4; jobs run without CP and EP, which swell plan "
+                            "alone knows: leave it out"),
+            "%s", split.c_str());
   const std::string large = refusal("GPT2-2.6B", models::kMostBatch + 1);
   cr_assert_neq(large.find(" 16777217 samples a step; at most "), std::string::npos, "%s",
                 large.c_str());

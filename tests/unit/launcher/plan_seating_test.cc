@@ -84,6 +84,9 @@ Test(plan_seating, a_plan_that_does_not_fit_is_refused_with_the_reason) {
   cr_assert_eq(refusal(plan_of({{"node1", {0}}}, 2)),
                std::string("a group of it has another number of GPUs than its TP degree"));
   refusal(plan_of({{"node1", {0, 1}}, {"node2", {4, 6}}}, 2), 2);
+  plan::Plan split = plan_of({{"node1", {0}}, {"node1", {1}}});
+  split.ep = 2;
+  cr_assert_eq(refusal(split), std::string("it has CP 1 and EP 2, and programs run neither"));
 }
 
 Test(plan_seating, an_irregular_plan_of_a_thousand_gpus_reaches_the_workers) {
