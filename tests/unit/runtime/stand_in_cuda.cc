@@ -87,12 +87,13 @@ struct Module {
 };
 
 std::mutex mutex;
-std::set<Allocation*> allocations;                 // guarded by mutex
-std::size_t taken = 0;                             // likewise
+// Both are guarded by mutex, and are there until the process ends: it need not unmap anything.
+auto& allocations = *new std::set<Allocation*>;
+std::size_t taken = 0;                             // guarded by mutex
 std::size_t for_network_cards = 0;                 // likewise: of `taken`
 std::map<unsigned long long, Plain> plain;         // by address; likewise
 std::map<unsigned long long, std::size_t> opened;  // others' of these; likewise
-std::map<unsigned long long, std::pair<std::size_t, Allocation*>> mapped;  // likewise
+auto& mapped = *new std::map<unsigned long long, std::pair<std::size_t, Allocation*>>;
 std::map<const char*, std::size_t> registered;   // the host's memory; guarded by mutex
 std::map<void*, Clock::time_point> works_until;  // by stream; guarded by mutex
 std::atomic<std::uint64_t> copied = 0, copied_staged = 0, copies = 0;
