@@ -256,7 +256,7 @@ void Controller::companion_unseen(ElasticJob& job, const slurm::JobRecord& recor
 }
 
 void Controller::handle(ElasticJob& job, const control::Released& released, double now) {
-  // Slurm showed its end first. The agent gave it back for an order of a slurmctld before.
+  // Slurm showed its end first: the agent gave it back for an order of an earlier slurmctld.
   if (job.lost.contains(released.companion) && !released.failed && !released.reason.empty() &&
       released.reason != kHasEnded) {
     job.taken_back = released.reason;

@@ -28,7 +28,7 @@ std::string text(const char* value) { return value != nullptr ? value : ""; }
 
 Error failure(const char* what) { return Error(fmt::format("{}: {}", what, slurm_reason(errno))); }
 
-/// Whether slurmctld refuses a change now that it takes later: it is no controller at the moment,
+/// Whether slurmctld refuses a change now that it will take later: it is not the active controller,
 /// or slurmdbd has not told it its number of the job, for which older versions wait.
 bool is_taken_later(int error) {
 #if HAVE_DECL_ESLURM_JOB_SETTING_DB_INX

@@ -113,7 +113,7 @@ class _Averages:
 
     @staticmethod
     def _moves(before: tuple[str, torch.Tensor, int], kind: str, now: torch.Tensor, weights: torch.Tensor, weights_before: torch.Tensor, eps: float) -> int:
-        """Returns how often this has moved towards the weights if it is what was seen before, be it in another dict; 0: it is not, or is no average."""
+        """Returns how often in a row these values have moved towards the weights since `before`, also where they stand in another dict now; 0: they have not, or are another thing's."""
         of_kind, was, moves = before
         if of_kind != kind or was.shape != now.shape:
             return 0

@@ -348,7 +348,7 @@ def set_aside(path: str) -> str:
 def newest_whole(folder: str, complete: Iterable[int], rest: str, old_rest: str = "", also: Iterable[str] = ()) -> int | None:
     """The step of the newest complete checkpoint that is not damaged; those that are newer are set aside, and said.
 
-    complete: steps of the complete ones, newest first. rest: the name of the file of what is no tensor; old_rest: that of earlier versions.
+    complete: steps of the complete ones, newest first. rest: the name of the file with all values that are not tensors; old_rest: its name in earlier versions.
     also: names of further files without which it is not read, torch.save()'s or JSON.
     Raises ValueError where all are damaged: nobody has asked for a training that begins anew. What may be whole, as where a file
     cannot be read now or was written by a newer version of a library, raises what the reader does.
@@ -437,7 +437,7 @@ def _gone(model: Mapping[str, Any], metadata: Metadata) -> list[str]:
 
 
 def write_rest(name: str, rest: dict[str, Any]) -> None:
-    """Write what is no tensor of model and optimizer to a file, and read it back as a start would.
+    """Write all values of model and optimizer that are not tensors to a file, and read it back as a start would.
 
     Raises Unreadable where no start could; decoded() of what torch.load(weights_only=True) gives is what was written.
     """
