@@ -162,8 +162,8 @@ struct Grow {
   bool devices_apart = false;  ///< a program opens the GPUs of its own allocation alone
 };
 
-/// Give these companions back: checkpoint, leave, cancel them, tell with Released. What is still
-/// there after `deadline_s` is cancelled by the controller.
+/// Give these companions back: checkpoint, leave, cancel them, tell with Released. The
+/// controller cancels those that still run after `deadline_s`.
 struct Shrink {
   static constexpr const char* type = "shrink";
   std::vector<JobId> companions;

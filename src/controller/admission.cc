@@ -49,8 +49,8 @@ std::string described(const ExpansionPlace& place) {
                            : fmt::format("QOS \"{}\"", place.qos);
 }
 
-/// Compares a companion with what was offered; the error names the first difference. What is not
-/// compared here must be as Slurm's own clients leave it: `beyond_an_offer` names what is not.
+/// Compares a companion with what was offered; the error names the first difference. The other
+/// members must be as Slurm's own clients leave them: `beyond_an_offer` names one that is not.
 Result<void> as_offered(const SubmitRequest& request, const control::Offer& offer,
                         const ExpansionPlace& place) {
   auto differs = [](const char* what, const auto& asked, const auto& offered) {

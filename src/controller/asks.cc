@@ -53,7 +53,7 @@ int kept_below(const ElasticJob& job, int max) {
   return kept;
 }
 
-/// What a job's owner gets for the most that he wants, which others may have set lower.
+/// Says which limit a job has from now on, and why where that is less than its owner asked for.
 std::string limit_text(const ElasticJob& job, const Config& config) {
   // The max of a job without one depends on whether it is planned for, which may change: no
   // promise.

@@ -37,12 +37,12 @@ struct Companion {
   double deadline = 0;       ///< where leaving: when it is cancelled
   std::string reason;        ///< why it leaves, for people
 
-  /// It is to end by `by`. What leaves already keeps its reason, and its deadline where that is
+  /// It is to end by `by`. If it leaves already, its reason stays, and its deadline if that is
   /// earlier.
   void leave(double by, const std::string& why);
   /// Slurm preempts it and ends it at `at`, whatever was planned, for a pending job; 0: nobody
-  /// knows which. What leaves already keeps its reason: Slurm often takes what the controller has
-  /// asked for, for the same job.
+  /// knows which. If it leaves already, its reason stays: Slurm often takes what the controller
+  /// has asked for, for the same job.
   void preempted(double at, JobId needed_by);
 };
 

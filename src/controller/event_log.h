@@ -22,7 +22,7 @@ std::string shortened(std::string text, std::size_t max_bytes);
 /// {"time": seconds since 1970, "event": ..., ...} for timelines and tests. Never fails its caller.
 /// Events that users' programs cause at will are limited here, for the log, the file and the
 /// listener (the history) alike: a hundred at once and one a second of each job, ten times as many
-/// of each user. What is left out is counted, and said once when the flood is over. Lent GPUs come
+/// of each user. Dropped events are counted, and told once when the flood is over. Lent GPUs come
 /// and go at the controller's own pace: their events, and the begin and end of jobs, are all kept.
 /// The file is bounded: at kMaxBytes it becomes PATH.1, in place of the one before, and a new one
 /// is begun. It is made with mode 640; a link or anything else but a file in its place is not
@@ -59,8 +59,8 @@ class EventLog {
     owner_of_ = std::move(owner_of);
   }
   /// May one more line be written that a user's program causes at will? A hundred at once and one a
-  /// second on average, for each `source` (a job's id, a uid), so that nobody fills a disk. What is
-  /// left out is only missing here.
+  /// second on average, for each `source` (a job's id, a uid), so that nobody fills a disk.
+  /// Other places still have what is dropped here.
   bool may_say(std::uint64_t source, double now);
 
  private:

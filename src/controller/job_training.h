@@ -24,8 +24,8 @@ using policy::Speedup;
 /// is cheap. Reports of users' programs are taken only where they can be true (plausible.h).
 class JobTraining {
  public:
-  /// Takes a report of what the GPUs `held` do, of which `basic` are the job's own. What was known
-  /// before stays where it is refused; the error is a sentence for the job's owner.
+  /// Takes a report of what the GPUs `held` do, of which `basic` are the job's own. A refused
+  /// report changes nothing; the error is a sentence for the job's owner.
   Result<void> take(const control::Profile& report, const HeldGpus& basic, const HeldGpus& held,
                     const cluster::Cluster& machines, const plan::Allocations& allocations = {});
   /// Whether the last report was refused for explaining too little of its steps, and no more: it
@@ -83,7 +83,7 @@ class JobTraining {
   /// DP degree alone.
   bool makes_own_plans() const noexcept { return own_plans_; }
 
-  /// For the state file. What was damaged there is an error.
+  /// For the state file. Reading a damaged entry is an error.
   Json to_json() const;
   static Result<JobTraining> from_json(const Json& json);
   friend bool operator==(const JobTraining& a, const JobTraining& b) {

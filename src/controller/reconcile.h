@@ -41,7 +41,7 @@ struct Reconciled {
 /// Brings the table in line with Slurm's records, which always win. A companion is trusted only
 /// where it names its parent (its tag), belongs to the parent's user, and the parent's side names
 /// it: the table, a grant in `issued`, or the parent's AdminComment, which must name this node and
-/// this many GPUs. What agents say is no part of this. Pure but for the table.
+/// this many GPUs. Reports of agents play no part in it. Pure but for the table.
 Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
                      double now);
 

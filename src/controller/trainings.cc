@@ -133,7 +133,7 @@ void Controller::take_reports(double now) {
 }
 
 /// Takes back what a job was lent before its profile was refused, the youngest first: with a true
-/// one that shows no gain it would lose that as well. What its user asked for stays.
+/// one that shows no gain it would lose that as well. GPUs that its user asked for stay.
 void Controller::take_back_from_distrusted(ElasticJob& job, double now) {
   int total = job.basic_gpus;
   for (const Companion& companion : job.companions)

@@ -17,8 +17,8 @@ namespace swell::controller {
 /// Slurm's records and the controller's jobs as a policy sees them. `outstanding` grants count as
 /// taken, so that nothing is lent twice. Nodes with several GPU types are left out of lending.
 /// `fabric` has the snapshot's nodes in their order; null: nobody knows what is near what.
-/// `machines` has the usable ones (machines.h); null: no job can be planned for. What changes of
-/// plan were measured to cost is left to the caller.
+/// `machines` has the usable ones (machines.h); null: no job can be planned for. The caller
+/// adds the measured costs of changes of plan.
 policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
                                const std::vector<LiveGrant>& outstanding, const Config& config,
                                double now, std::shared_ptr<const cluster::Fabric> fabric = nullptr,

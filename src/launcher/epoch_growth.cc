@@ -161,7 +161,8 @@ void EpochMachine::call_off_leaving(double now) {
   if (grows && growth_.pause_reason().empty()) pause_growth(now, why);
 }
 
-/// Switches to the workers of `next`. Who joins first has the least time left.
+/// Switches to the workers of `next`. The deadline is that of the new worker with the least time
+/// left.
 void EpochMachine::grow_live(double now, const Seating& next) {
   double by = kNever;
   for (const HeldCompanion& each : companions_)

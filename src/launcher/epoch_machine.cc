@@ -249,7 +249,7 @@ void EpochMachine::kill_there(double now, HeldCompanion& companion) {
 }
 
 /// Whether a program that was asked to leave, and heard it, had all the time that the job asked
-/// for: it would not leave the next time either. Who was still starting heard nothing yet.
+/// for: it would not leave the next time either. A worker still starting has heard nothing yet.
 bool EpochMachine::had_its_time(double now, const Leaving& leaving) const {
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& each) {
     const Worker& worker = each.second;

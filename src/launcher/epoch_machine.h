@@ -211,8 +211,8 @@ class EpochMachine {
     /// Live mode: the next programs do not fit a GPU beside these, which write their state as they
     /// leave: growth restarts them.
     bool lacks_room = false;
-    /// GPUs go back, and some workers have ended by themselves. Who has not ended by `ask_at`
-    /// either is asked to leave, until `leave_by`.
+    /// GPUs go back, and some workers have ended by themselves. Workers still running
+    /// at `ask_at` are asked to leave, until `leave_by`.
     std::optional<double> ask_at;
     double leave_by = 0;
     std::string not_begun = {};  ///< live mode: why the programs were told to leave instead

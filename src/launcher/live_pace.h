@@ -9,8 +9,8 @@ namespace swell::launcher {
 
 /// Measures how long a run's programs take to start, and predicts from what was measured how long
 /// its next live switch takes: the start of the programs, in which nearly all of it is spent, and
-/// the move of the state; and how long its workers need to leave by a restart. Pure; seconds. Of
-/// each list the longest of the last three counts, since a busy host is not quicker the next time.
+/// the move of the state; and how long its workers need to leave by a restart. Pure; seconds. The
+/// longest of the last three of each list counts: a busy host is not quicker the next time.
 class LivePace {
  public:
   /// All programs start anew at `now`.

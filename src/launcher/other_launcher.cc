@@ -51,8 +51,8 @@ std::string inner_program(const std::vector<std::string>& command, std::size_t a
 }
 
 /// After `env A=1 timeout 9 uv run ...`: where the program itself stands. A wrapper's own words are
-/// options, their values, numbers and variables. What this does not see, a shim sees as it runs:
-/// inner_worker().
+/// options, their values, numbers and variables. A shim sees the launchers that this misses, as
+/// they run: inner_worker().
 std::size_t after_wrappers(const std::vector<std::string>& command) {
   std::size_t at = 0;
   while (at < command.size() && is_wrapper(command, at)) {

@@ -24,8 +24,8 @@ class ProfileBook {
     std::vector<int> gpus;
   };
 
-  /// Takes a report, in hexadecimal digits, as its shim sends it. What older epochs reported is
-  /// forgotten; a report of an older epoch is.
+  /// Takes a report, in hexadecimal digits, as its shim sends it. Forgets the reports of
+  /// older epochs; one that comes later is an error.
   Result<void> add(int epoch, WorkerId worker, std::string_view digits);
   /// The profile of `epoch` as JSON (core/perf/profile_json.h), with "epoch", "step_s", and "nccl"
   /// where it was sampled; nothing as long as a member has not reported. The error: the reports

@@ -11,9 +11,9 @@
 
 namespace swell::launcher {
 
-/// The training program of one epoch on one worker, with all processes that it starts. Of a process
-/// that is the reaper of its orphans, and gets its SIGCHLD. During a live switch two programs run
-/// beside each other; each reaps only what is its own.
+/// The training program of one epoch on one worker, with all processes that it starts. Its process
+/// must be the reaper of their orphans, and get their SIGCHLD. During a live switch two programs
+/// run beside each other; each reaps only what is its own.
 class Program {
  public:
   Program();
@@ -36,7 +36,7 @@ class Program {
   /// shell script around the trainer), to the topmost of those.
   void signal(int number) const;
 
-  /// After SIGCHLD: the wait status, if the program has ended. What it left running is ended then;
+  /// After SIGCHLD: the wait status, if the program has ended. Then ends what it left running;
   /// the program `beside` it and what that one started are left alone. 0: there is none.
   std::optional<int> reap(pid_t beside = 0);
 

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 std::string host_name(const std::string& node) { return boot_id() + "/" + node; }
 
 /// Address space of the arena is twice that: of a switch in chunks both states have places there,
-/// though never both all of their memory. What is not written takes none.
+/// though never both all of their memory. Pages that are not written take none.
 std::uint64_t memory_of_this_machine() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));

@@ -10,7 +10,7 @@ extern "C" {
 
 namespace swell::plugins {
 
-/// Runs one call of Slurm's: nothing is thrown across. What goes wrong is logged once, with
+/// Runs one call of Slurm's: nothing is thrown across. An error is logged once, with
 /// `doing` ("job_submit"), and `otherwise` is the answer.
 template <typename Call>
 int guarded(const char* doing, int otherwise, Call call) noexcept {

@@ -41,9 +41,9 @@ struct RankProfile {
 };
 
 /// Sums the registered state by what perf::GroupObservation asks for. Tied tensors count once.
-/// Where no gradients are registered they are taken for as large as the parameters. Of gradients
-/// that are sharded over replicas (FSDP) the whole counts, in the peak too, unless it is more than
-/// `peak_bytes`.
+/// Where no gradients are registered they are taken for as large as the parameters. If
+/// gradients are sharded over replicas (FSDP) the whole counts, in the peak too, unless it is more
+/// than `peak_bytes`.
 /// `peak_bytes` is raised to what is registered: it is there.
 RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
                        const std::vector<runtime::Entry>& entries, std::uint64_t peak_bytes);

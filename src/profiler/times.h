@@ -39,8 +39,8 @@ struct StepTimes {
 ///  - A region of weights is a part of its micro-batch's backward pass, wherever it stands.
 ///  - Sends and receives within a pass are waits of the pipeline, not of the pass: taken out.
 ///  - Synchronization within a pass and on its stream (FSDP gathers parameters in both) is no part
-///    of the pass, and hidden by nothing. Of what runs beside the passes counts what lies behind
-///    the last backward one.
+///    of the pass, and hidden by nothing. Work that runs beside the passes counts as far as it lies
+///    behind the last backward one.
 std::optional<StepTimes> times_of(const Step& step);
 
 /// How far apart two sets of steps are, as a part of the step: what its passes, optimizer and

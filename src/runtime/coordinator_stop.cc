@@ -100,8 +100,8 @@ class Coordinator::Wishing {
           drop(rank, sent.error().message());
   }
 
-  /// Asks all that take part, and hands each answer to `take`. Who refuses or says nothing until
-  /// `by` takes no part any more.
+  /// Asks all that take part, and hands each answer to `take`. A rank that refuses, or says nothing
+  /// until `by` takes no part any more.
   template <typename Take>
   void ask_all(Op op, const std::string& body, Deadline by, const Take& take) {
     send_all(op, body);

@@ -190,7 +190,7 @@ class Coordinator::Run {
       await(phase, round, deadline, limit);
   }
 
-  /// Ahead of every rank, so that all are told before any gets there. Who was told too late says
+  /// Ahead of every rank, so that all are told before any gets there. A rank told too late says
   /// so, and all are asked for a later step.
   void choose_step(bool is_first, Milliseconds limit) {
     if (is_first) stopped_by_ = within(options_.quiesce_limit);

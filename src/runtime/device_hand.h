@@ -22,8 +22,8 @@
 namespace swell::runtime {
 
 /// A keeper's hand on a GPU: the program at the other end of a connection does what it is asked
-/// while it waits for an answer of the shim's. Of any thread; one task at a time. A program that
-/// goes on with its training gets no task any more, and none is under way then.
+/// while it waits for an answer of the shim's. Any thread may call; one task at a time. A program
+/// that goes on with its training gets no task any more, and none is under way then.
 class DeviceHand final : public ByteStore {
  public:
   /// `staging`: offset of kStaging bytes of the arena, which the program maps too: two buffers.

@@ -61,8 +61,8 @@ class Device {
   Result<void> wait() const;
   /// Makes its context the calling thread's until that ends.
   Result<void> enter() const;
-  /// Each returns when the bytes are there. Of the runs of one list, those next to one another that
-  /// are the rows of a matrix are one copy of the driver's.
+  /// Each returns when the bytes are there. Runs next to one another in a list that
+  /// are rows of a matrix become one copy of the driver's.
   Result<void> copy(std::span<const Run> runs) const;  ///< from and to: addresses on GPUs
   struct HostCopy {
     std::byte* host = nullptr;

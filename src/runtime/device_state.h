@@ -28,8 +28,8 @@ class DeviceState {
                                                    const std::string& library = "libcuda.so.1");
   ~DeviceState() { drop(); }
   const Device& device() const noexcept { return *device_; }
-  /// Does what the shim asks, and says how it went. The error is the channel's. What comes over the
-  /// channel meanwhile ends what NCCL does.
+  /// Does what the shim asks, and says how it went. The error is the channel's. A message over the
+  /// channel meanwhile ends NCCL's work.
   Result<void> serve(Channel& channel, const Message& message, const Arena& arena);
   /// The shim asks for nothing any more: ends what was made for it with other programs.
   void end_service() {

@@ -45,7 +45,7 @@ struct DeviceTask {
   std::uint8_t rank = 0;
 };
 /// A message of this kind is no answer; the program does it, says so by Op::task_done, and waits
-/// on. What the task's answer says stands where else the reason does why it was not done.
+/// on. The answer of the task stands where a failed task has its reason.
 inline constexpr std::uint16_t kTaskOp = 110;
 
 std::string write(const DeviceTask& task);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// xxHash, inlined from its header, with AVX2. What this file includes before is not, since other
-// files may share what comes out of those headers.
+// xxHash, inlined from its header, with AVX2. The headers included before are not, since other
+// files may share what comes out of them.
 #include "runtime/hash.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -235,8 +235,8 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
 }
 
 /// Opens UCX for one link: memory that it has registered with a card is forgotten with the link,
-/// before the arena gives it back and takes other pages for it, of which UCX would not hear. What
-/// fails once is not tried again.
+/// before the arena gives it back and takes other pages for it, of which UCX would not hear. A
+/// failure is final: it is not tried again.
 Result<std::shared_ptr<const Ucx>> Keeper::ucx() {
   std::lock_guard lock(ucx_mutex_);
   if (no_ucx_) return *no_ucx_;

@@ -194,7 +194,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
 
 /// Makes `staged` the epoch that is being prepared, and places its tensors. Afterwards it is busy:
 /// until that ends it stays. Returns what it takes beside the state; more than it may: nothing is
-/// staged. What the same coordinator had prepared of this epoch before is forgotten.
+/// staged. Forgets what the same coordinator had prepared of this epoch before.
 Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged,
                                     const World& from, const World& to,
                                     const std::vector<Move>& moves) {

@@ -87,8 +87,8 @@ Result<std::shared_ptr<NcclLink>> NcclLink::connect(Channel channel,
 }
 
 /// Has both programs do their part at a time: the other one is asked first, so that this one waits
-/// for nobody who has not begun. What the other shim says comes in between, and ends it where it is
-/// no good.
+/// for nobody who has not begun. Reads the other shim's messages meanwhile; a bad one
+/// ends it.
 Result<Message> NcclLink::together(std::string request, const DeviceTask& task) {
   if (auto sent = channel_.send(kNcclOp, request); !sent) return sent.error();
   const auto begun = channel_.receive(within(kTurnTime));

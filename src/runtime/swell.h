@@ -325,7 +325,7 @@ int swell_offer(swell_session_t* next);
 
 /**
  * A variable that swellrun gave the program of this session's epoch: RANK, WORLD_SIZE, MASTER_PORT,
- * SWELL_EPOCH, SWELL_PLAN and so on. Of a session from swell_open() it is the environment's.
+ * SWELL_EPOCH, SWELL_PLAN and so on. A session from swell_open() reads the environment.
  *
  * @return its value, valid until swell_close() or until the environment is changed; NULL: there is
  * none.

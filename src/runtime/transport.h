@@ -35,7 +35,7 @@ constexpr bool is_own(Memory memory) noexcept {
   return memory == Memory::program || memory == Memory::program_device;
 }
 
-/// Memory that is reached by copies alone. Of any thread.
+/// Memory that is reached by copies alone. Any thread may call.
 class ByteStore {
  public:
   /// Takes the next bytes, in the order of the runs; they are there during the call alone.
@@ -151,7 +151,7 @@ std::unique_ptr<Transport> from_link(std::shared_ptr<Channel> channel,
 
 /// The other side of from_network(): answers one request for bytes of `source`. An error is the
 /// channel's, which is of no use any more; a request that cannot be served, or for a run that is
-/// not `allowed`, is answered by a refusal. Of from_link(): with the other end of its link.
+/// not `allowed`, is answered by a refusal. from_link() is served with the other end of its link.
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
                          const std::function<bool(const Run&)>& allowed, DataLink* link = nullptr);
 /// Which checksum a request is to be answered with; shims of an earlier version ask for xxHash's.

@@ -50,7 +50,7 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads a message's body. What is not there reads as 0 or empty and makes good() false for ever:
+/// Reads a message's body. Missing parts read as 0 or empty and make good() false for ever:
 /// callers read all, then ask.
 class Reader {
  public:

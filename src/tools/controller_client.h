@@ -22,7 +22,7 @@ class ControllerClient {
 };
 
 /// Asks the controller in the slurmctld that slurm.conf names, as who runs this; waits some
-/// seconds. What it refuses is an error.
+/// seconds. A refusal is an error.
 Result<control::Answer> ask_controller(const control::Ask& ask);
 
 }  // namespace swell::tools

@@ -63,9 +63,9 @@ class CollectiveTable {
   static Result<CollectiveTable> make(std::vector<CollectiveSeries> series);
 
   /// Seconds of `what` among GPUs of `type`, with `bytes` in the whole buffer of a rank; 0 for one
-  /// rank. Of a shape that was not measured: by the nearest one, whose time is divided by its ring
+  /// rank. A shape that was not measured: by the nearest one, whose time is divided by its ring
   /// steps (2(p - 1) of an all-reduce, p - 1 of the others), each of bytes / p; groups that share a
-  /// node's network divide it. Of a reduce-scatter or all-gather without any series: half of an
+  /// node's network divide it. A reduce-scatter or all-gather without any series: half of an
   /// all-reduce. Nothing where no shape was measured that stays within a node, or leaves it, as
   /// this one does.
   std::optional<double> seconds(std::string_view type, Collective what,

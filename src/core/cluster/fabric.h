@@ -44,7 +44,7 @@ inline constexpr const char* kUnknownGpu = "unknown";
 /// pairs; every question about two nodes takes constant time.
 class Fabric {
  public:
-  /// Builds the fabric; index i of every other function is nodes[i]. Of two nodes with one name,
+  /// Builds the fabric; index i of every other function is nodes[i]. If two nodes have one name,
   /// find() returns the first. topology.conf decides where a node is; a node that it does not name
   /// stands under the switch that the node publishes, which may be one of topology.conf's.
   static Fabric make(std::vector<FabricNode> nodes, SlurmTopology topology = {},

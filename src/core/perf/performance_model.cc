@@ -136,7 +136,7 @@ double PerformanceModel::gradient_bytes(const models::Load& load) const noexcept
 
 namespace {
 
-/// What stages are made of, computed each time.
+/// The parts of stages, computed each time.
 struct Direct {
   const PerformanceModel& model;
   PerformanceModel::Passes operator()(int type, int tp, int local_batch) const noexcept {

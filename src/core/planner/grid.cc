@@ -36,8 +36,8 @@ class PowerSums {
     if (sum >= parts) add(sum, parts, std::bit_floor(static_cast<unsigned>(sum)), chosen);
   }
 
-  /// The sums nearest to `shares`, in the order of `shares`, with their squared distance. Of two
-  /// stages the one with the larger share has never fewer GPUs in them.
+  /// The sums nearest to `shares`, in the order of `shares`, with their squared distance. A
+  /// stage with a larger share than another never has fewer GPUs in them.
   double nearest(const std::vector<double>& shares, std::size_t most,
                  std::vector<std::vector<int>>& found) {
     const std::size_t parts = shares.size();
@@ -137,7 +137,7 @@ class StageChoices {
   int micro_batch() const noexcept { return micro_batch_; }
 
   /// Degrees of stage `i`, of clusters [first, end) with `layers` layers, on `gpus` GPUs: those
-  /// with the least communication that fit memory. Of equal ones the smaller TP degree.
+  /// with the least communication that fit memory. Takes the smaller TP degree of equal ones.
   const Choice& of(int i, std::size_t first, std::size_t end, int layers, int gpus) {
     Known& known = known_[((static_cast<std::size_t>(i) * ends_ + first) * ends_ + end) * powers_ +
                           static_cast<std::size_t>(log2_of(gpus))];

@@ -9,10 +9,10 @@ namespace swell::planner {
 
 /// Plans from scratch over at most `gpus`, fastest first, as further starts for refine():
 /// incremental steps alone can stay in a local optimum near the current plan.
-///  - Of all GPUs, and of those of each type alone: the best symmetric plan, and one stage for each
+///  - On all GPUs, and on those of each type alone: the best symmetric plan, and one stage for each
 ///    node.
-///  - Of all GPUs: one stage for each type, with every TP degree.
-///  - Of at most 16 GPUs, also of those of each node alone and of all nodes but one: every cut in
+///  - On all GPUs: one stage for each type, with every TP degree.
+///  - On at most 16 GPUs, also on those of each node alone and on all nodes but one: every cut in
 ///    two stages; stages of equal speed with GPUs of every type; stages of equal groups, and
 ///    further stages of the GPUs left over.
 std::vector<Solution> initial_plans(Evaluator& evaluator, const Islands& gpus, int micro_batches,

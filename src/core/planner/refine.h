@@ -22,16 +22,16 @@ struct Solution {
 };
 
 /// Rounds of refine() that were made already: from several starts it soon comes to the same plans,
-/// and what a round makes of one depends on nothing else. Of one problem; thread-safe.
+/// and what a round makes of one depends on nothing else. For one problem; thread-safe.
 class KnownRounds {
  public:
-  /// What a round makes of a plan.
+  /// The result of a round on a plan.
   struct Round {
     bool better = false;  ///< else there is no better plan, and `found` is none
     Solution found;       ///< `why`: of this round alone
     long evaluated = 0;   ///< plans whose time was estimated
   };
-  /// Null: not made yet. What is found or added lasts as long as the object, unchanged.
+  /// Null: not made yet. Rounds found or added live as long as the object, unchanged.
   const Round* find(const Solution& from) const;
   const Round& add(const Solution& from, Round round);
 

@@ -12,8 +12,8 @@ struct Speedup {
 };
 
 /// Whether a job is lent GPUs at all: one that gains nothing by them, or less by a set share than
-/// its profile promised, is lent no more, and after a while gives back what it has. What is
-/// predicted for it is corrected by what was measured from the first report on (lending/belief.h).
+/// its profile promised, is lent no more, and after a while gives back what it has. Its
+/// predictions are corrected by measured times from the first report on (lending/belief.h).
 /// Pure; times are seconds on the controller's clock.
 class Trust {
  public:

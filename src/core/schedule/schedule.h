@@ -18,7 +18,7 @@ inline constexpr int kKinds = 3;
 /// F, B or W.
 char letter_of(Kind kind) noexcept;
 
-/// One pass of a stage. What it sends and receives follows from the shape.
+/// One pass of a stage. Its messages follow from the shape.
 struct Operation {
   Kind kind = Kind::forward;
   std::int16_t chunk = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// sched/swell: Slurm's symbols and nothing else. What they do stands in base_scheduler.h (the stock
+// sched/swell: Slurm's symbols and nothing else. The logic is in base_scheduler.h (the stock
 // scheduler) and controller/host.h (elasticity). Built twice: heterogeneous jobs need the words
 // SchedulerType=sched/backfill, so there is a plugin of that name too (SWELL_SHADOW), which loads
 // the next one of its name.

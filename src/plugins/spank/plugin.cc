@@ -60,7 +60,7 @@ constexpr const char* kInherited[] = {"SLURM_SPANK_SWELL_ELASTIC",
 /// Set by swellrun for the steps that it starts.
 constexpr const char* kAgent = "SWELL_AGENT";
 
-/// Once for each start of slurmd: tells Slurm what this node is made of. What goes wrong is logged,
+/// Once for each start of slurmd: tells Slurm what this node is made of. Errors are logged,
 /// and slurmd goes on.
 void publish_topology(int count, char** arguments) {
   swell::spank::Settings settings;

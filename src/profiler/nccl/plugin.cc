@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The symbols by which NCCL finds a profiler, one for each version of its interface. What is true
-// of all: a collective's stop says that it was enqueued; kernels' channels say when it ran, and
+// The symbols by which NCCL finds a profiler, one for each version of its interface. In all
+// of them a collective's stop says that it was enqueued; kernels' channels say when it ran, and
 // name it as their parent. No call returns an error but init: NCCL is never disturbed.
 #include <ctime>
 

@@ -9,7 +9,7 @@
 namespace swell::tools::doctor {
 
 /// Gathers the configuration from slurmctld, slurmdbd (through sacctmgr), munge, the control port
-/// and this host's files; changes nothing. What cannot be read is an error in its member.
+/// and this host's files; changes nothing. A fact that cannot be read is an error in its member.
 Site gather_site();
 
 /// Reads the output of sacctmgr in the formats below. Declared for tests, like the functions that
@@ -34,7 +34,7 @@ std::vector<NamedPlugin> named_plugins(const slurm::ControllerConfig& config);
 PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, bool& comes_first);
 
 /// Calls `attempt` again, with pauses, until it gives no error or `patience` is over: a slurmctld
-/// that was just started does not listen at once. What answers is asked once.
+/// that was just started does not listen at once. A service that answers is asked once.
 Result<void> try_for(std::chrono::milliseconds patience,
                      const std::function<Result<void>()>& attempt);
 

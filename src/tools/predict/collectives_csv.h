@@ -26,8 +26,9 @@ struct MeasuredSeries {
 /// of 0.
 Result<std::vector<MeasuredSeries>> series_from_csv(std::string_view text);
 
-/// The table of `measured`. Of a GPU type with several networks it keeps those of `net`, without
-/// which it names them. A send by other software counts where NCCL's was not measured.
+/// Returns the table of `measured`. If a GPU type has several networks, only the series of `net`
+/// count; without `net` the error names the networks. A send by other software counts where NCCL's
+/// was not measured.
 Result<cluster::CollectiveTable> collective_table(std::vector<MeasuredSeries> measured,
                                                   const std::string& net);
 

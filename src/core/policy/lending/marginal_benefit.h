@@ -11,9 +11,9 @@ namespace swell::policy {
 /// it reclaims the companions of least recorded benefit and, as the last resort, moves basic
 /// allocations together where the cluster can; then reclaims what was lent by a benefit below tau;
 /// then lends to the best pair of a job and a prefix of its GPUs in affinity order, again and
-/// again. Jobs without a profile get what is left, as with fewest-first. What jobs that consent are
-/// owed comes before all lending, whatever its benefit; it is reclaimed for where they have no
-/// profile. Thread-safe: caches only pure results.
+/// again. Jobs without a profile get what is left, as with fewest-first. GPUs owed to jobs that
+/// consent come before all lending, whatever its benefit; lent GPUs are reclaimed for jobs without
+/// a profile. Thread-safe: caches only pure results.
 class MarginalBenefit final : public Policy {
  public:
   struct Options {

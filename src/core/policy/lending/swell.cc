@@ -86,8 +86,8 @@ class Decision {
   }
 
   /// Reclaims what is lent to jobs that, by their profile, are no faster with it than without: they
-  /// were lent it before the profile was known, and no other plan would help. Who is measured to be
-  /// no faster: trust.h.
+  /// were lent it before the profile was known, and no other plan would help. See trust.h for
+  /// jobs that are measured to be no faster.
   void give_back_what_slows() {
     for (const ElasticJobView& job : view_.jobs) {
       if (!belief_.knows(job) || room_.shrinks(job) || job.companions.empty() ||
@@ -144,8 +144,8 @@ class Decision {
 
   // ---- another plan for the same GPUs
 
-  /// The job under a plan that pays, over all that it is lent; nothing where there is none. What
-  /// was lent before a profile was known is used as the program saw fit.
+  /// The job under a plan that pays, over all that it is lent; nothing where there is none. A
+  /// program uses GPUs that were lent before its profile was known as it sees fit.
   std::optional<Runner> better_plan(const ElasticJobView& job) const {
     if (!job.may_replan || room_.shrinks(job) || !belief_.knows(job)) return std::nullopt;
     if (job.companions.empty()) {
