@@ -62,7 +62,7 @@ def changes_of(story, job):
 
 
 def gpus_chart(story, classes):
-    """Who had which GPU when; below, for each elastic job what it was lent, what it gave back, and where it stood still."""
+    """Draws which job had which GPU when; below, for each elastic job what it was lent, what it gave back, and where it stood still."""
     span = max(story.end - story.begin, 1.0)
 
     def x(time):

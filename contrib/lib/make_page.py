@@ -143,7 +143,7 @@ def panels(story, classes, draw, below):
 
 
 def speed_words(story, job):
-    """What the chart of a job's speed-up lacks, and why."""
+    """Says what the chart of a job's speed-up lacks, and why."""
     lacks = []
     if all(stay.speedup is None for stay in story.stays if stay.job == job.number):
         lacks.append("it made too few steps on its own GPUs alone to compare with")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a run on a cluster has left behind, read and put together: the facts of contrib/lib/make_page.py.
+"""Reads and combines the files that a run on a cluster has left behind: the facts of contrib/lib/make_page.py.
 
 Times are seconds since 1970, durations seconds. Speed-ups are over the job's own GPUs.
 """
@@ -78,7 +78,7 @@ def read_lines(path, needed):
         except ValueError:
             if number == len(texts) and not text.endswith("\n"):
                 break
-            raise InputError(f"{path}: line {number} is no JSON: {text.strip()[:60]!r}; each line must be one object") from None
+            raise InputError(f"{path}: line {number} is not JSON: {text.strip()[:60]!r}; each line must be one object") from None
         missing = [name for name in needed if not isinstance(line, dict) or name not in line]
         if missing:
             raise InputError(f"{path}: line {number} has no {missing[0]!r}; each line must have {', '.join(needed)}")
@@ -102,7 +102,7 @@ def named(specs, what):
 
 
 class Story:
-    """What the files of a run say, in one place. options: as of make_page.py."""
+    """The facts from the files of a run, in one place. options: as of make_page.py."""
 
     def __init__(self, options):
         self.looks = read_lines(options.gpus, ("time", "gpus", "jobs"))
@@ -151,7 +151,7 @@ class Story:
 
     @staticmethod
     def _read_history(job, path):
-        """Of what `swell history --json` printed: the newest scale table, and what each epoch's profiles predicted."""
+        """Reads the output of `swell history --json`: the newest scale table, and what each epoch's profiles predicted."""
         try:
             with open(path, encoding="utf-8") as file:
                 rows = json.load(file)["events"]
@@ -164,7 +164,7 @@ class Story:
             raise InputError(f"{path}: not what `swell history {job.number} --json` prints ({type(error).__name__}: {error})") from None
 
     def owner(self, job):
-        """Who has what a job holds: of a companion the job that it belongs to."""
+        """Returns the job that owns the GPUs of `job`: the parent of a companion, else the job itself."""
         return self.slurm_jobs[job]["parent"] or job
 
     def _find_intervals(self):
@@ -179,7 +179,7 @@ class Story:
         return intervals
 
     def gpu_seconds(self, job, is_lent):
-        """What a job has had of its own GPUs, or of lent ones."""
+        """Returns the GPU seconds that a job had on its own GPUs, or on lent ones."""
         return sum(each.end - each.begin for each in self.intervals if each.job == job and each.is_lent == is_lent)
 
     def _pauses_of(self, job):

@@ -69,7 +69,7 @@ refused() { # WORDS OPTION...
 }
 wrong_input() {
   printf '{"step": 1}\n' > no-loss && printf 'words\n{}\n' > no-json && : > nothing && printf '{"events": [{"event": "scale"}]}\n' > no-history || return
-  refused 'line 1 has no '"'loss'" "${options[@]}" --log 3=no-loss && refused 'line 1 is no JSON' "${options[@]}" --rigid no-json &&
+  refused 'line 1 has no '"'loss'" "${options[@]}" --log 3=no-loss && refused 'line 1 is not JSON' "${options[@]}" --rigid no-json &&
     refused 'cannot be read' "${options[@]}" --events none && refused 'watch_gpus.py' "${options[@]}" --gpus nothing &&
     refused 'knows no elastic job 9, but 3' "${options[@]}" --log 9=log.jsonl && refused 'give JOB=FILE' "${options[@]}" --log log.jsonl &&
     refused 'swell history 3' "${options[@]}" --history 3=no-history && refused 'TIME=WORDS' "${options[@]}" --note now && refused 'none/page' "${options[@]}" --page none/page

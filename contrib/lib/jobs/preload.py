@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What contrib/lib/warm.py imports once for the quickstart's live jobs: on two cores each import of it takes a quarter of a minute."""
+"""Imports that contrib/lib/warm.py makes once for the quickstart's live jobs: on two cores each takes a quarter of a minute."""
 import torch._dynamo  # noqa: F401  optimizers import it when they are first used
 import accelerate  # noqa: F401
 import transformers

@@ -35,7 +35,7 @@ def _restart_signal():
         if chosen in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
             raise ValueError
     except (KeyError, ValueError):
-        sys.stderr.write(f"train_gpt: SWELL_RESTART_SIGNAL={text} is no signal to restart on; "
+        sys.stderr.write(f"train_gpt: SWELL_RESTART_SIGNAL={text} is not a signal to restart on; "
                          "give a name or a number such as USR1, USR2 or 12\n")
         sys.exit(2)
     return chosen

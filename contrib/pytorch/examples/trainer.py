@@ -19,7 +19,7 @@ import text
 from model import AdamW, GPT
 from steplog import StepLog
 
-# What makes the loss a function of the step; a checkpoint fits only the same values.
+# With these values fixed the loss is a function of the step; a checkpoint fits only the same values.
 FIXED = ("layers", "hidden", "heads", "seq", "global_batch", "lr", "seed")
 
 

@@ -168,7 +168,7 @@ class _Averages:
         held = _held_by(self._kept)
         if len(held) >= _MOST or id(thing) in held:
             return True
-        # What state_dict() and `.data` return are other objects, of the same memory.
+        # state_dict() and `.data` return other objects over the same memory.
         memory = {_memory(each) for each in held.values() if isinstance(each, torch.Tensor)} - {0}
         if not memory.isdisjoint(map(_memory, tensors)):
             return True

@@ -35,7 +35,7 @@ class Numbered(int):
 
 
 class _Drawn:
-    """What a DataLoader's fetcher reads in place of a dataset: by Numbered indices, for each of which torch's, Python's and numpy's generators begin anew.
+    """A DataLoader's fetcher reads this in place of a dataset: by Numbered indices, for each of which torch's, Python's and numpy's generators begin anew.
 
     No sample is read twice, but of a table of Hugging Face's, which is read a batch at a time until its transform draws. Where the script's
     own __getitems__ makes a batch, the generators begin once for that.

@@ -53,7 +53,7 @@ class Draws:
         Draws.now = self
 
     def end(self) -> None:
-        """What is called from here on is of no pass."""
+        """Ends the pass: later calls belong to none."""
         if Draws.now is self:
             Draws.now = None
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What swell.h has numbers for."""
+"""The enumerations of swell.h."""
 
 import enum
 
 
 class Kind(enum.IntEnum):
-    """What a tensor of the training state is."""
+    """The kind of a tensor of the training state."""
 
     PARAMETER = 0
     GRADIENT = 1
@@ -17,7 +17,7 @@ class Kind(enum.IntEnum):
 
 
 class Region(enum.IntEnum):
-    """What a part of a step does, whose time is taken."""
+    """The kind of work in a timed part of a step."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -31,7 +31,7 @@ class Region(enum.IntEnum):
 
 
 class Action(enum.IntEnum):
-    """What a step boundary asks of the program."""
+    """The requests that a step boundary can make of the program."""
 
     GO_ON = 0
     SWITCH = 1      # the state has been taken over: by the session that was offered, else by another program: leave, with exit code 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What makes a checkpoint one of a certain run: written beside its state, and compared before it is gone on with."""
+"""The identity of a run, by which its checkpoints are known: written beside its state, and compared before it is gone on with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_TOLD = {"params", "param_names", "foreach", "fused", "capturable", "differe
 
 
 class Trained:
-    """What a program trains: as it has begun, which is what a start of it begins with, and now."""
+    """The identity of what a program trains: at the start of the run, where each start of it begins, and now."""
 
     def __init__(self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._model, self._optimizers = model, list(optimizers)
@@ -314,7 +314,7 @@ def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | No
                kinds: Mapping[str, str] | None = None, told: Mapping[str, Any] | None = None, **numbers: Any) -> None:
     """Raises ValueError, one sentence, where a start differs from the run that wrote a checkpoint; before: its record.
 
-    The arguments are those of record(). What either of the two does not say is not compared.
+    The arguments are those of record(). A value that either of the two lacks is not compared.
     """
     if not before:
         return

@@ -16,7 +16,7 @@ def _differs(name: str, given: str) -> bool:
 
 
 def other_launcher() -> str:
-    """What another launcher has changed of swellrun's variables; empty: nothing."""
+    """Names the variables of swellrun that another launcher has changed; empty: none."""
     changed = [name for name, given in (("RANK", "SWELL_RANK"), ("WORLD_SIZE", "SWELL_WORLD_SIZE"), ("TORCHELASTIC_RUN_ID", "SWELL_JOB_ID"))
                if _differs(name, given)]
     return ", ".join(f"{name}={os.environ[name]}" for name in changed)

@@ -32,7 +32,7 @@ _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")     #
 
 
 class Epoch(NamedTuple):
-    """What was adopted. step: the boundary at which the last epoch ended; fresh: the state is new, and zero."""
+    """The result of adopt(). step: the boundary at which the last epoch ended; fresh: the state is new, and zero."""
 
     epoch: int
     step: int
@@ -40,7 +40,7 @@ class Epoch(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What the profiler saw in the last five whole steps, in seconds; kept_bytes: of one micro-batch's forward pass."""
+    """The profiler's times of the last five whole steps, in seconds; kept_bytes: of one micro-batch's forward pass."""
 
     stable: bool
     micro_batches: int
@@ -239,7 +239,7 @@ class Session:
         return hasattr(self._library, "swell_decline") and bool(self._library.swell_decline(self._session, why.encode()) == 0)
 
     def offer(self) -> None:
-        """Of next(): say that all is registered. Train on until the other session's step() says SWITCH, then adopt()."""
+        """Says that all is registered, in the session of next(). Train on until the other session's step() says SWITCH, then adopt()."""
         self._check(self._library.swell_offer(self._session))
 
     def variable(self, name: str) -> str | None:
@@ -366,7 +366,7 @@ class Session:
 
     @property
     def gpu_bytes(self) -> int:
-        """Of tensors in Swell's memory of a GPU, which torch's allocator does not count."""
+        """The bytes of tensors in Swell's memory of a GPU, which torch's allocator does not count."""
         return sum(self._over_gpu.values())
 
     def has_gpu_tensors(self) -> bool:
@@ -448,7 +448,7 @@ class Session:
         self._check(self._library.swell_memory(self._session, peak_bytes))
 
     def profile(self) -> Times | None:
-        """What the profiler has seen; None before a role and five whole steps."""
+        """Returns the profiler's times; None before a role and five whole steps."""
         times = _structs.Times()
         code = self._library.swell_profile(self._session, ctypes.byref(times))
         if code == -errno.EAGAIN:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What swellrun asks of this process and is told by it, and the place in the job that it gives. Needs no torch."""
+"""Exchanges requests and answers with swellrun, and reads the place in the job that it gives. Needs no torch."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _note(_number: int, _frame: FrameType | None) -> None:
 
 
 def _leave_the_start() -> NoReturn:
-    """What was trained so far is in a checkpoint, and swellrun asks every worker: none need wait for the others."""
+    """Leaves before training began: all progress is in a checkpoint, and swellrun asks every worker, so none waits for the others."""
     os.write(2, f"swell: rank {place().rank}: asked to leave before training began\n".encode())
     os._exit(leave_code())
 

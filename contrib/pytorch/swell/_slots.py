@@ -28,7 +28,7 @@ LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")      # in a parameter's name
 
 
 class Unsupported(Exception):
-    """What this state has that cannot be handed over while it trains: the job is resized by restarts."""
+    """This state cannot be handed over while it trains, for the reason given: the job is resized by restarts."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Share:
 
 
 def share_of(name: str, tensor: torch.Tensor) -> Share | None:
-    """Of a tensor as it stands on this worker; None where it has nothing of it."""
+    """Returns the share of a tensor that is on this worker; None if it has nothing of it."""
     shape = tuple(tensor.shape)
     if not isinstance(tensor, DTensor):
         if tensor.numel() == 0:
@@ -151,7 +151,7 @@ def wait_for_room(device: torch.device, peak: int) -> None:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """What of a tensor stands on this worker."""
+    """Returns the part of a tensor that is on this worker."""
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
 
 
@@ -185,7 +185,7 @@ class Slot:
 
     @property
     def bytes(self) -> int:
-        """Of this worker's part."""
+        """The bytes of this worker's part."""
         return math.prod(self.share.local) * self.dtype.itemsize
 
     def register(self, session: Session, is_one_layer: bool) -> None:
@@ -282,7 +282,7 @@ class Fixed(Slot):
 
 
 class Kept(Slot):
-    """What the optimizer keeps of a parameter: there once it has stepped."""
+    """A value that the optimizer keeps of a parameter; it exists once the optimizer has stepped."""
 
     def __init__(self, name: str, share: Share, dtype: torch.dtype, parameter: torch.Tensor, key: str, is_like: bool,
                  device: torch.device) -> None:
@@ -299,7 +299,7 @@ class Kept(Slot):
         state[self.key] = self.value
 
     def follow(self, state: dict[str, Any]) -> None:
-        """What the optimizer has made or loaded itself moves to its memory."""
+        """Moves a value that the optimizer has made or loaded itself to the slot's memory."""
         found = state.get(self.key)
         if found is self.value or not isinstance(found, torch.Tensor):
             return

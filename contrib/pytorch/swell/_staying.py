@@ -40,7 +40,7 @@ def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups:
     groups: process groups that are ours, or the default one: they are made anew. Those of others cannot be.
     """
     if type(model) is not DistributedDataParallel:
-        return f"{type(model).__name__} is no DistributedDataParallel"
+        return f"{type(model).__name__} is not a DistributedDataParallel"
     if getattr(model, "device_mesh", None) is not None or model.process_group is not dist.group.WORLD:
         return "DistributedDataParallel was given a process group or a mesh"
     if model._get_ddp_logging_data().get("comm_hook"):      # type: ignore[no-untyped-call]
@@ -79,7 +79,7 @@ def _say(session: Session, why: str | Exception) -> bool:
 def let_go(session: Session, rank: int) -> None:
     """Another session of this process has taken over: nothing is mapped of a GPU by this one any more, but where the script has tensors over it.
 
-    Of the host nothing is unmapped here: tensors that are left keep the session.
+    Memory of the host is not unmapped here: tensors that are left keep the session.
     """
     if not session.gpu_bytes:
         return
@@ -131,7 +131,7 @@ def regroup_ddp(model: DistributedDataParallel, session: Session) -> None:
 
     model: that why_not() has nothing against.
     """
-    # What it can be made of again: all but its group and its reducer.
+    # The state to build it from again: all but its group and its reducer.
     state = model.__getstate__()        # type: ignore[no-untyped-call]
     del model.process_group, model.reducer, model.logger
     regroup(session, model.device)

@@ -128,7 +128,7 @@ def _within(source: Any, depth: int = 16) -> Iterator[Any]:
 
 
 def _generators_of(source: Any) -> list[torch.Generator]:
-    """What a loader shuffles by."""
+    """Returns the generators by which a loader shuffles."""
     found = [getattr(each, "generator", None) for each in (source, getattr(source, "sampler", None))]
     return [each for at, each in enumerate(found) if isinstance(each, torch.Generator) and each not in found[:at]]
 
@@ -183,7 +183,7 @@ class Stream:
     micro_batch: samples of one pass at most; of a loader each batch is a pass.
     collate: makes a batch of samples; not for a loader.
 
-    What is left of an epoch after its last whole global batch is left out. A loader shuffles each epoch by its generator's seed and the epoch. Each start compares the last global batch before its position with what
+    The remainder of an epoch after its last whole global batch is dropped. A loader shuffles each epoch by its generator's seed and the epoch. Each start compares the last global batch before its position with what
     was trained on there.
     """
 
@@ -411,7 +411,7 @@ class Stream:
                 "goes_on": self._goes_on}
 
     def numbers(self) -> dict[str, Any]:
-        """What every start has alike, and the samples so far, for the identity record."""
+        """Returns the values that every start must share, and the samples so far, for the identity record."""
         return {"stream": True, "samples": self.samples, "global_batch": self.global_batch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -43,7 +43,7 @@ def is_cut_off(name: str) -> bool:
 def check_written(path: str) -> None:
     """Raises CutOff where a file of a checkpoint, or the one file that it is, is cut off.
 
-    Looks at files that torch.save(), torch.distributed.checkpoint and safetensors wrote, in a folder by their names. What cannot be
+    Looks at files that torch.save(), torch.distributed.checkpoint and safetensors wrote, in a folder by their names. A file that cannot be
     read now is left alone: its write has reported no error, and it may be whole.
     """
     if os.path.isfile(path):

@@ -143,7 +143,7 @@ _STARTS = ("run", "call", "check_call", "check_output", "Popen", "system", "exec
 
 
 def _launcher_in(node: ast.AST) -> str:
-    """What a call starts workers with; empty: nothing."""
+    """Names the launcher that a call starts workers with; empty: none."""
     name = _called(node)
     if name in _SPAWNS:
         return name
@@ -286,7 +286,7 @@ class _Trial:
             return 0, 0
 
     def below(self) -> str:
-        """What was seen of workers that the script starts itself; empty: none were."""
+        """Says what was seen of workers that the script starts itself; empty: it started none."""
         try:
             with open(os.path.join(self.folder, "below")) as file:
                 return file.read()
@@ -351,7 +351,7 @@ class _Trial:
 
 
 def _try_without_torch(trial: _Trial, findings: list[Finding]) -> None:
-    """What can be told of workers that have a handler and make no steps of torch.optim."""
+    """Judges workers that have a handler and make no steps of torch.optim."""
     signal, agreement, checkpoint, resume = findings
     signal.good, signal.seen = True, "its workers have a handler for USR1"
     trial.workers.ask([1])
@@ -437,7 +437,7 @@ def _try(trial: _Trial, how: dict[str, str], launchers: Sequence[tuple[int, str]
 
 
 def _notes(trial: _Trial, places: Places) -> list[str]:
-    """What makes losses depend on the number of workers: as the package says it of the model, else as the script's text shows it."""
+    """Says what makes losses depend on the number of workers: the package's reason from the model, else what the script's text shows."""
     if trial.notes:
         return [f"note {line}" for line in trial.notes]
     kinds: dict[str, list[int]] = {}

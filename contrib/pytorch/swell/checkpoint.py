@@ -350,8 +350,8 @@ def newest_whole(folder: str, complete: Iterable[int], rest: str, old_rest: str 
 
     complete: steps of the complete ones, newest first. rest: the name of the file with all values that are not tensors; old_rest: its name in earlier versions.
     also: names of further files without which it is not read, torch.save()'s or JSON.
-    Raises ValueError where all are damaged: nobody has asked for a training that begins anew. What may be whole, as where a file
-    cannot be read now or was written by a newer version of a library, raises what the reader does.
+    Raises ValueError where all are damaged: nobody has asked for a training that begins anew. If one may be whole, as where a file
+    cannot be read now or was written by a newer version of a library, raises the reader's error.
     """
     def path(step: int) -> str:
         return os.path.join(folder, f"step-{step:09d}")

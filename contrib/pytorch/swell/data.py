@@ -200,8 +200,8 @@ class ElasticIterable(torch.utils.data.IterableDataset[T]):
     worker reads all of them and keeps its share, so reading must be cheap beside training. elastic.batches()
     takes it as it is, and any number of workers; in a DataLoader it takes num_workers=0 or 1.
 
-    global_batch, rank, world: as in ElasticSampler. samples: the number to begin with. What is left
-    after the last whole global batch is left out.
+    global_batch, rank, world: as in ElasticSampler. samples: the number to begin with. The rest
+    after the last whole global batch is dropped.
     """
 
     def __init__(self, dataset: Iterable[T], global_batch: int, *, rank: int | None = None, world: int | None = None,

@@ -55,7 +55,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    """Of the elements that a view reads, not of what an expanded one repeats."""
+    """Returns the bytes of the elements that a view reads; repeated ones of an expanded view count once."""
     elements = 1
     for size, stride in zip(tensor.shape, tensor.stride()):
         elements *= size if stride else 1
@@ -334,7 +334,7 @@ def _function_of(text: str) -> Callable[[], Any]:
 
 
 def _checked(name: str, made: Any) -> tuple[torch.nn.Module, Any]:
-    """What a user's function returned, where it is a model with inputs of SAMPLES samples."""
+    """Returns the result of a user's function if it is a model with inputs of SAMPLES samples."""
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module) and isinstance(made[1], (tuple, list, dict))):
         raise ValueError(f"{name}() returned a {type(made).__name__}; it must return (model, inputs), with inputs as tuple or dict")
     inputs = made[1].values() if isinstance(made[1], dict) else made[1]

@@ -35,7 +35,7 @@ _PAGE, _SLAB = 1 << 12, 1 << 28     # of memory of a GPU: what a tensor takes a 
 
 
 def fsdp_parameters(model: torch.nn.Module) -> dict[int, Any]:
-    """What fully_shard keeps of each sharded parameter, by the parameter's id()."""
+    """Returns the record that fully_shard keeps of each sharded parameter, by the parameter's id()."""
     found: dict[int, Any] = {}
     for module in model.modules():
         get = getattr(module, "_get_fsdp_state", None)
@@ -96,7 +96,7 @@ def _plainly(group: Mapping[str, Any], parameters: list[torch.Tensor]) -> dict[s
 
 
 def state_of_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any]]:
-    """What the optimizer keeps of each parameter once it has stepped, by the parameter's id(): tensors without memory, or values.
+    """Returns the values that the optimizer keeps of each parameter once it has stepped, by the parameter's id(): tensors without memory, or values.
 
     Found by a step of its kind over parameters that have no memory; the optimizer itself is not touched.
     """
@@ -295,7 +295,7 @@ class LiveState:
         self._make_empty()
 
     def _make_empty(self) -> None:
-        """What the optimizer keeps of parameters of which this worker has nothing."""
+        """Adds the optimizer's values for parameters of which this worker has nothing."""
         for parameter, key, dtype in self._empty:
             if self.optimizer.state.get(parameter):
                 self.optimizer.state[parameter][key] = like(parameter, torch.empty_like(plain(parameter.detach()), dtype=dtype))
@@ -306,7 +306,7 @@ class LiveState:
         return None if epoch.fresh else self.taken()
 
     def taken(self) -> tuple[Any, bool]:
-        """What the epoch before gave to its last boundary(), and whether this worker's random numbers go on.
+        """Returns the value that the epoch before gave to its last boundary(), and whether this worker's random numbers go on.
 
         Restores what the optimizer, the other things and the generators were.
         """
@@ -449,7 +449,7 @@ def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mappi
     """Register the state with this worker's shim, where swellrun was started with mode=live; None on all workers if one cannot.
 
     group: of all workers, on the CPU; its connections are made by this. stays: this process can train on where GPUs go back;
-    it does if all can. What cannot be handed over is said by the first.
+    it does if all can. The first worker says what cannot be handed over.
     """
     if not _native.is_live():
         return None

@@ -38,7 +38,7 @@ _PARTS = ("forward_s", "backward_s", "inputs_s", "weights_s", "optimizer_s", "ke
 
 @dataclass(frozen=True, order=True)
 class Share:
-    """What a worker has of a unit: samples of a micro-batch, as one of `tp` shards."""
+    """A worker's load from a unit: samples of a micro-batch, as one of `tp` shards."""
 
     unit: str
     samples: int
@@ -61,7 +61,7 @@ class _Run:
 
 
 def shares_of(plans: Iterable[Plan]) -> list[Share]:
-    """What the workers of plans have to run, each once."""
+    """Returns the distinct loads that the workers of plans have to run."""
     found = set()
     for plan in plans:
         for stage, parts in zip(plan.stages, plan.parts, strict=True):
@@ -131,7 +131,7 @@ def _less(result: Mapping[str, float], other: Mapping[str, float]) -> dict[str, 
 
 
 def _layer_of(one: Mapping[str, float], several: Mapping[str, float], depth: int) -> tuple[dict[str, float], dict[str, float]]:
-    """What a layer takes, and what a pass takes beside its layers, of runs of one layer and of `depth`."""
+    """Computes the time of a layer, and that of a pass beside its layers, from runs of one layer and of `depth`."""
     # One layer takes no more than its share of several, and several no less than one: where it seems so, the device was slower in between.
     layer = {name: (several[name] - one[name]) / (depth - 1) if one[name] < several[name] < depth * one[name] else several[name] / depth for name in _PARTS}
     return layer, _less(one, layer)
@@ -234,7 +234,7 @@ def _device_of(name: str) -> tuple[torch.device, str, dict[str, Any]]:
 
 
 def _type_of(device_name: str, kind: str) -> str:
-    """What Slurm most likely calls a GPU: h100 for "NVIDIA H100 80GB HBM3"."""
+    """Returns the name that Slurm most likely gives a GPU: h100 for "NVIDIA H100 80GB HBM3"."""
     if kind == "cpu":
         return "cpu"
     words = re.findall(r"[a-z]+\d+\w*", device_name.lower())
@@ -242,7 +242,7 @@ def _type_of(device_name: str, kind: str) -> str:
 
 
 def _written(path: str, table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a table file has of other types, where it is of the same model and options."""
+    """Returns the rows of a table file for other types, if it is of the same model and options."""
     try:
         with open(path) as file:
             value = json.load(file)

@@ -279,7 +279,7 @@ class Elastic:
         """This worker's batches, from where training stands to its end; call step() for each, or skip().
 
         dataset: of map style, as torch.utils.data.DataLoader takes it; or a stream that every worker reads whole, in an order of its own:
-            a dataset or a loader with state_dict(), or an ElasticIterable. What is left of its epoch is left out.
+            a dataset or a loader with state_dict(), or an ElasticIterable. The remainder of its epoch is dropped.
         epochs, steps: where training ends, counted from its very beginning; whichever comes first.
         shuffle, drop_last: as in DataLoader; what is left of an epoch is a smaller global batch.
         loader: further arguments of DataLoader, such as num_workers and collate_fn.
@@ -544,7 +544,7 @@ class Elastic:
     # ---- what subclasses for frameworks change
 
     def _how_to_wrap(self) -> str:
-        """What makes a model that one worker trains one that several would train together; empty: it is that."""
+        """Says how to change a model that one worker trains into one that several can train together; empty: it is one already."""
         return "wrap it in DistributedDataParallel or fully_shard before Elastic() where WORLD_SIZE is 1, too, and not only where it is more"
 
     def _told(self) -> dict[str, Any]:
@@ -654,7 +654,7 @@ class Elastic:
     # ---- checkpoints
 
     def _rest(self, with_state: bool = True) -> dict[str, Any]:
-        """What is neither the model's nor the optimizer's."""
+        """Returns the state that is neither the model's nor the optimizer's."""
         rest: dict[str, Any] = {"steps": self.steps, "data": self._data, "global_batch": self.global_batch}
         if with_state:
             rest["state"] = {name: thing.state_dict() for name, thing in self._state.items()}

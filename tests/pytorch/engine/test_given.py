@@ -162,7 +162,7 @@ def test_swellrun_hears_for_which_numbers_of_workers_a_text_has_a_plan():
     ("pp2", "plan=\"pp2\" needs a multiple of 2 workers, there are 1"),
     ("pp2dp2", "plan=\"pp2dp2\" is for 4 workers, there are 1; leave \"dp\" out for any multiple of 2"),
     (lambda world: None, "the function of plan= returned None for 1 worker: let it return a Plan"),
-    ("{", "the plan is no JSON"),
+    ("{", "the plan is not JSON"),
     (json.dumps(plan_json(group={"gpus": 2})), "stage 0, group 0 has \"gpus\": 2; give a list of indexes of GPUs, such as [0, 1]"),
     (json.dumps(plan_json(group={"gpus": ["0"]})), "stage 0, group 0 has \"gpus\": [\"0\"]; give a list of indexes"),
     (json.dumps(plan_json(group={"node": 1})), "stage 0, group 0 has \"node\": 1; give the node's name in quotes"),

@@ -213,7 +213,7 @@ def _timed(parts: Sequence[Callable[[], None]], device: torch.device, until: flo
 
 
 def measure(skeleton: Skeleton, begin: int, end: int, samples: int, tp: int, options: Options, device: torch.device, until: float) -> Measured:
-    """What the units from `begin` to `end` take on a device for `samples` of a micro-batch, as one of `tp` shards.
+    """Measures the units from `begin` to `end` on a device for `samples` of a micro-batch, as one of `tp` shards.
 
     until: on time.monotonic(), by when it ends with fewer repetitions. Raises NoRoomHere where they do not fit the device.
     """

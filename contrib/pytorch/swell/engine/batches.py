@@ -75,7 +75,7 @@ class Copies:
 def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sampler: ElasticSampler, epochs: int | None) -> Iterator[Batch]:
     """Global batches from the sampler's position on; it is at the next one whenever this is asked for more.
 
-    What samples draw at random is by seed and sample, alike on all stages that read it. A thread reads the next batch meanwhile, unless samples
+    Random draws of samples depend on seed and sample alone, alike on all stages that read it. A thread reads the next batch meanwhile, unless samples
     draw: then no other thread may.
     """
     mine, size, last, copies = plan.samples(place.stage, place.group), plan.micro_batch_samples, bool(plan.heads_of(place.stage)), Copies(device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who talks to whom under a plan: process groups, and what of a micro-batch goes between which ranks."""
+"""The communication of ranks under a plan: process groups, and which part of a micro-batch goes between which ranks."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Engine:
             _request.listen()
 
     def _stand(self, rank: int, world: int, decided: str | None = None, before: dict[str, Any] | None = None) -> Standing:
-        """What this worker is under the plan of an epoch; swellrun is told for which numbers of workers there is one.
+        """Finds the standing of this worker under the plan of an epoch; swellrun is told for which numbers of workers there is one.
 
         decided: that plan, where swellrun has one. before: what an exact job's sums are in this process.
         """
@@ -296,7 +296,7 @@ class Engine:
         self._executor = self._executing()
 
     def _timed(self) -> Regions:
-        """What takes, or gives, the times of a step's parts."""
+        """Returns the recorder that takes, or states, the times of a step's parts."""
         regions = live.NativeRegions(self._session, self.device, [part.layers for part in self.plan.parts[self.place.stage]]) if self._session is not None else Regions()
         if not os.environ.get("SWELL_PACED"):
             return regions
@@ -461,7 +461,7 @@ class Engine:
         return losses
 
     def profile(self) -> _native.Times | None:
-        """What the parts of a step take on this worker; None before the times of five steps are known, or where none are taken."""
+        """Returns the times of the parts of a step on this worker; None before the times of five steps are known, or where none are taken."""
         return self._session.profile() if self._session is not None else None
 
     def evaluate(self, batch: GlobalBatch) -> float:
@@ -480,7 +480,7 @@ class Engine:
         return float(self._totals.over(losses, None, mtp=False)[0])
 
     def gradients(self) -> dict[str, torch.Tensor]:
-        """What this worker holds of the gradients, by the parameter's name in the whole model."""
+        """Returns this worker's gradients, by the parameter's name in the whole model."""
         return {name: parameter.grad for name, parameter in self._state.trained.items() if parameter.grad is not None}
 
     def _sum_gradients(self) -> None:
@@ -566,7 +566,7 @@ class Engine:
     # ---- staying
 
     def _prepare(self) -> tuple[Standing, _native.Session, live.NativeArena] | None:
-        """What this worker will be in the epoch that is prepared, offered to that, beside the training; None: it does not stay."""
+        """Builds this worker's standing in the prepared epoch, and offers it there, beside the training; None: it does not stay."""
         assert self._session is not None
         if others := _staying.other_groups(self._links.count()):
             _staying.decline(self._session, self.rank, f"process groups beside the engine's ({others})")
@@ -661,7 +661,7 @@ class Engine:
         leave_with_checkpoint(self.steps, self._lock)
 
     def _end_agreement(self) -> None:
-        """What is under way between the workers of this epoch ends."""
+        """Ends the communication under way between the workers of this epoch."""
         if self._agreement is None:
             return
         try:

@@ -44,7 +44,7 @@ class Regions:
     stamps = False      # whether messages say when they have arrived
 
     def region(self, kind: str, micro_batch: int | None = None, size: int = 0, chunk: int = 0) -> AbstractContextManager[Any]:
-        """What stands around a part. kind: "forward", "backward" (or "inputs" and "weights": gradients of these alone), "head" and, within
+        """Enters a region around each timed part. kind: "forward", "backward" (or "inputs" and "weights": gradients of these alone), "head" and, within
         a backward pass, "head backward" or "head inputs", "optimizer", "tp", "dp", "send", "receive"; size: in bytes."""
         return nullcontext()
 
@@ -74,7 +74,7 @@ class _Flight:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Of a forward pass, for its backward pass. made: hidden states that another chunk takes."""
+    """The tensors that a forward pass keeps for its backward pass. made: hidden states that another chunk takes."""
 
     received: torch.Tensor | None
     losses: list[torch.Tensor]

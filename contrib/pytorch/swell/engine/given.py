@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a program gives to the Engine: a plan in any of its forms, and numbers and functions, checked before anything is built."""
+"""The arguments that a program gives to the Engine: a plan in any of its forms, and numbers and functions, checked before anything is built."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What stands around each layer: recomputation of its activations, and dropout that no plan changes."""
+"""Wrappers around each layer: recomputation of its activations, and dropout that no plan changes."""
 
 from __future__ import annotations
 

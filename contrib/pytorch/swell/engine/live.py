@@ -88,7 +88,7 @@ class NativeArena:
         return {**self._on_gpu, **of_swell}, self.epoch.fresh
 
     def rest(self) -> dict[str, Any]:
-        """What the epoch before gave to its last boundary()."""
+        """Returns the value that the epoch before gave to its last boundary()."""
         found: dict[str, Any] = pickle.loads(_read(self._rest))
         return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What one step takes of a host's memory, and what its layers keep: figures that a GPU's allocator would say."""
+"""Measures the host memory that one step takes, and that its layers keep: the figures that a GPU's allocator would give."""
 
 from __future__ import annotations
 

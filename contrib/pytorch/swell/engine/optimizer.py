@@ -17,7 +17,7 @@ Factory = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 
 @dataclass(frozen=True)
 class StateEntry:
-    """What an optimizer keeps of each parameter. moment: a tensor of the parameter's shape; else one number.
+    """A value that an optimizer keeps of each parameter. moment: a tensor of the parameter's shape; else one number.
 
     on_host: it is read by the host in each step, which would wait for a GPU.
     """
@@ -45,7 +45,7 @@ def kind(factory: Factory) -> str:
 
 
 def entries(factory: Factory) -> list[StateEntry]:
-    """What this optimizer keeps of a parameter, seen from steps with a parameter of three numbers.
+    """Lists the values that this optimizer keeps of a parameter, seen from steps with a parameter of three numbers.
 
     Raises ValueError unless it works element by element on state that begins as zeros: AdamW, Adam, SGD and the like.
     """

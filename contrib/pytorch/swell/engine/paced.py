@@ -6,8 +6,8 @@ SWELL_PACED names the accelerators, so that two cores show how plans compare on 
     SWELL_PACED=h100:0.02tflops,a100:0.008tflops:link=2MB/s:network=1MB/s@n2
 
 An entry is TYPE:SPEED, then figures by name (memory, link to GPUs of the same node, network of a node), then @NODE. Figures that are
-not stated stand to the speed as an H100's do. A worker is of the type that its plan names, else of the one of its node. What is
-measured so is labelled "paced" wherever it is logged; a part whose true computation took longer than stated is counted there.
+not stated stand to the speed as an H100's do. A worker is of the type that its plan names, else of the one of its node. Such
+measurements are labelled "paced" wherever they are logged; a part whose true computation took longer than stated is counted there.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def device_of(devices: Sequence[Device], plan: Plan, place: Place, host: str | N
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker has to do, for the length of its parts. Operations are of one sample's forward pass, on all shards together.
+    """The work of a worker, from which the lengths of its parts follow. Operations are of one sample's forward pass, on all shards together.
 
     layers, head: operations. state: bytes that the optimizer goes through. recompute: passes through the layers are made again.
     shares: of the layers, by chunk; head_chunk: the one with the head.

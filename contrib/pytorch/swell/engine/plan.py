@@ -67,7 +67,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Part:
-    """What a chunk holds of the model. layers: by their number in the model. modules, heads: of MTP heads, by their number; each has a module, and a head
+    """The units of the model in a chunk. layers: by their number in the model. modules, heads: of MTP heads, by their number; each has a module, and a head
     with its loss behind it. A chunk without any unit passes on what it gets (a No-Op)."""
 
     embedding: bool
@@ -249,7 +249,7 @@ class Plan:
         try:
             value = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"the plan is no JSON: {error}") from error
+            raise ValueError(f"the plan is not JSON: {error}") from error
         return Plan.from_json(value)
 
     @staticmethod
@@ -259,7 +259,7 @@ class Plan:
         micro_batch: samples of one pass of one group.
         """
         if global_batch % (micro_batch * dp):
-            raise ValueError(f"global_batch={global_batch} is no multiple of micro_batch={micro_batch} times {dp} replicas; give another "
+            raise ValueError(f"global_batch={global_batch} is not a multiple of micro_batch={micro_batch} times {dp} replicas; give another "
                              "micro_batch or number of workers")
         stages = tuple(Stage(layers // pp + (stage < layers % pp), tp, tuple(
             Group("localhost", "any", tuple(range(((stage * dp) + group) * tp, ((stage * dp) + group + 1) * tp)), micro_batch)
@@ -268,7 +268,7 @@ class Plan:
 
     @staticmethod
     def own(layers: int, global_batch: int, micro_batch: int, world: int) -> Plan:
-        """What a program makes where no plan was decided: as few stages as the number of workers allows, with the least to compute for the
+        """Makes the plan of a program where none was decided: as few stages as the number of workers allows, with the least to compute for the
         busiest worker. Where the workers do not divide the samples, groups have local batches, and stages degrees, that differ by one.
 
         micro_batch: the largest local batch. Raises ValueError where no such plan is there.
@@ -285,7 +285,7 @@ class Plan:
 
     @staticmethod
     def given(layers: int, global_batch: int, micro_batch: int, world: int, decided: str | None = None, initial: Plan | None = None) -> Plan:
-        """What was decided for this job, or SWELL_PLAN; where nothing was, the initial plan, else own()."""
+        """Returns the plan decided for this job, or SWELL_PLAN; without either, the initial plan, else own()."""
         text = os.environ.get("SWELL_PLAN") if decided is None else decided
         if text:
             return Plan.parse(text)
@@ -325,7 +325,7 @@ class Plan:
 
     @cached_property
     def parts(self) -> tuple[tuple[Part, ...], ...]:
-        """What each stage's chunks hold. REQUIRES: check()."""
+        """Returns the contents of each stage's chunks. REQUIRES: check()."""
         layers = sum(stage.layers for stage in self.stages)
         counts = [list(stage.chunks) or [stage.layers + (number == 0) + (number == self.pp - 1)] for number, stage in enumerate(self.stages)]
         found: list[list[Part]] = [[] for _ in self.stages]

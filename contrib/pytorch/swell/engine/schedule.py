@@ -21,7 +21,7 @@ MAX_PERIOD = 128            # longest group that to_text() looks for
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass of a micro-batch through a chunk of a stage. What it sends and receives follows from the plan.
+    """One pass of a micro-batch through a chunk of a stage. Its messages follow from the plan.
 
     weights: the gradients of the weights alone; the backward pass of a schedule that has such passes makes those of the inputs.
     """
@@ -245,7 +245,7 @@ def _check_ends(schedule: Schedule, chunks: int) -> None:
     at = [0] * stages
 
     def need(stage: int, one: Pass) -> tuple[int, Pass] | None:
-        """What `one` gets from another chunk, which its own stage cannot make beforehand."""
+        """Returns the stage and the pass whose output `one` needs from another chunk, which its own stage cannot make beforehand."""
         step = 1 if one.backward else -1
         if one.weights:
             return None

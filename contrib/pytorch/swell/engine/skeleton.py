@@ -19,7 +19,7 @@ __all__ = ["Skeleton"]
 
 
 class Skeleton:
-    """What is known of a model before any worker holds a part of it.
+    """The facts of a model that are known before any worker holds a part of it.
 
     config: of transformers, for a causal language model. dtype: of its parameters.
     """

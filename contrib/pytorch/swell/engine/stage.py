@@ -162,7 +162,7 @@ class StageModel:
         self.parameters[use] = parameter
 
     def _make_buffers(self, module: nn.Module, device: torch.device) -> None:
-        """What a module computes once from the config (frequencies of positions)."""
+        """Computes buffers that a module derives once from the config (frequencies of positions)."""
         for name, buffer in list(module.named_buffers(recurse=False)):
             module._buffers[name] = torch.full_like(buffer, float("nan") if buffer.is_floating_point() else -1, device=device)
         with torch.no_grad():
@@ -268,14 +268,14 @@ class MtpStage(StageModel):
 
 
 class Chunk:
-    """What a worker computes in one pass, one behind the other. models: the model's own units, then MTP heads."""
+    """The modules that a worker computes in one pass, one after the other. models: the model's own units, then MTP heads."""
 
     def __init__(self, models: Sequence[StageModel]) -> None:
         self.models = list(models)
 
 
 class Share:
-    """What a worker holds of a model: a Chunk for each chunk of its stage, None for one without units.
+    """A worker's part of a model: a Chunk for each chunk of its stage, None for one without units.
 
     own: the parameters of all. uses: by the names under which they have gradients; matrices that stand at several places have one for each.
     first, last: whether it has the embedding, and the model's own head. predicts: whether it has any head.

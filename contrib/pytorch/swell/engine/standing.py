@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a worker is under a plan, as far as that needs no other worker: in live mode it is made while the training goes on under another one."""
+"""A worker's role under a plan, as far as that needs no other worker: in live mode it is made while the training goes on under another one."""
 
 from __future__ import annotations
 

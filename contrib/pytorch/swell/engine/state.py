@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What one worker holds of the training's state: its parameters, their gradients, and what the optimizer keeps of them."""
+"""One worker's part of the training's state: its parameters, their gradients, and what the optimizer keeps of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["State", "wanted"]
 
 
 def wanted(share: Share, place: Place, factory: optimizers.Factory) -> Iterator[Request]:
-    """What a worker holds: parameters, and what the optimizer keeps of them."""
+    """Yields a request for each tensor of a worker: parameters, and what the optimizer keeps of them."""
     kept = optimizers.entries(factory)
     for name, one in share.own.items():
         begin, end = one.block(place.shard, share.tp)
@@ -82,7 +82,7 @@ class State:
 
     @property
     def bytes(self) -> int:
-        """Of the state, and of the gradients."""
+        """The bytes of the state and of the gradients."""
         return sum(one.numel() * one.element_size() for one in self.all())
 
     def all(self) -> list[torch.Tensor]:
@@ -90,7 +90,7 @@ class State:
         return [*self.tensors.values(), *self.gradients]
 
     def saved_here(self) -> list[Request]:
-        """What this worker writes of a checkpoint, so that each block is written once."""
+        """Returns this worker's part of a checkpoint; each block is written once."""
         place = self._place
         return [one for one in self.requests if place.group == 0 and (place.shard == 0 or self._is_split(one))
                 and one.name.partition("#")[0] not in self._of_others]

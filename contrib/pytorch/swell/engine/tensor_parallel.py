@@ -53,7 +53,7 @@ class Shards:
 
 
 class _Copy(torch.autograd.Function):
-    """What all shards use alike: its gradient is the sum of theirs."""
+    """A tensor that all shards use alike: its gradient is the sum of theirs."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, shards: Shards) -> torch.Tensor:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the integrations share: the agreement among a framework's workers, and leaving together."""
+"""Shared by the integrations: the agreement among a framework's workers, and leaving together."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Departure:
             _request.can_run_with([_request.place().world] if self._held else self._sizes, self._held)
 
     def parts(self, mine: Any) -> list[Any]:
-        """What each worker gives, by rank, as long as some has_parts(); else this worker's alone. Every worker calls it."""
+        """Returns each worker's value, by rank, as long as some has_parts(); else this worker's alone. Every worker calls it."""
         return gather(mine, self.group) if self._agreement is None or self._agreement.exchanges else [mine]
 
     def pass_boundary(self, rest: Any, samples: float) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a Lightning training has logged of its present epoch, and its metrics' states, which Lightning's own checkpoints leave out."""
+"""The values that a Lightning training has logged in its present epoch, and its metrics' states, which Lightning's own checkpoints leave out."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def joined(each: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def restore(trainer: Any, module: torch.nn.Module, saved: dict[str, Any]) -> None:
-    """The epoch goes on with what joined() has returned. What is added up over workers is the first one's."""
+    """Goes on with what joined() has returned. Sums over workers are restored on the first one."""
     is_first, device = trainer.global_rank == 0, trainer.strategy.root_device
     metrics, results = _metrics(module), trainer.fit_loop.epoch_loop._results
     for name, entry in saved["states"].items():

@@ -139,7 +139,7 @@ class Folder:
         os.replace(file.name, path)
 
     def change(self, step: int, **about: Any) -> None:
-        """What is said of a whole checkpoint is another from now on."""
+        """Changes facts recorded of a whole checkpoint."""
         self.mark(step, {**(self.about(self.of_step(step)) or {}), **about})
 
     def tidy(self, act: Callable[[], None]) -> None:

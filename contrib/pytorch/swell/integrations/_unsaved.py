@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a Trainer's own checkpoints leave out: TRL's counts, and of a model with adapters all but these."""
+"""State that a Trainer's own checkpoints leave out: TRL's counts, and of a model with adapters all but these."""
 
 from __future__ import annotations
 

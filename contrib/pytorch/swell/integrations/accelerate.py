@@ -46,7 +46,7 @@ class _Saves:
 
         Where a worker could not write its part for want of room, the new folder is removed: load_state() would take it for whole.
         The workers meet only where Accelerate names the folder and has them meet itself: a script may save by its main process alone
-        elsewhere. What several workers have left out of a folder that the script names stays, since the others may still write there.
+        elsewhere. Files of several workers stay in a folder that the script names, since the others may still write there.
         """
         accelerator, folder, self._lacks = self._accelerator, output_dir, False
         meet = accelerator.project_configuration.automatic_checkpoint_naming
@@ -87,7 +87,7 @@ class _Saves:
 
 
 class _Given:
-    """What the script has given to Accelerate beside model and optimizer: registered objects, and schedules that it steps itself."""
+    """Lists the objects that the script has given to Accelerate beside model and optimizer: registered objects, and schedules that it steps itself."""
 
     def __init__(self, accelerator: Accelerator, scheduler: Any) -> None:
         self._accelerator, self._scheduler = accelerator, scheduler
@@ -125,7 +125,7 @@ class AccelerateElastic(Elastic):
         for batch in elastic.batches(dataset, epochs=3):
             elastic.step(loss_of(model, batch))
 
-    What is given to accelerator.register_for_checkpointing() is a part of its checkpoints, as is a prepared schedule that the script steps itself.
+    An object given to accelerator.register_for_checkpointing() is a part of its checkpoints, as is a prepared schedule that the script steps itself.
     It takes the place of accelerator.accumulate() and of a prepared loader: gradients are accumulated as the number of
     workers demands. options: those of Elastic. A schedule that was prepared, too, is stepped once an optimizer step all the same.
     """

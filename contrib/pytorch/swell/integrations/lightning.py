@@ -361,7 +361,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             loop._should_check_val_fx = lambda *_: True     # until it is made
 
     def _numbers(self, trainer: Any) -> dict[str, Any]:
-        """What every start of this run has alike."""
+        """Returns the values that every start of this run must share."""
         assert self._sampler is not None and self._departure.trained is not None
         where = self._sampler.numbers() if isinstance(self._sampler, Stream) else {**self._sampler.state_dict(), "stream": False}
         return {"data": where, "trained": self._departure.trained, "kinds": self._made, "told": self._told}
@@ -372,7 +372,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         return {**self._sampler.state_dict(), "validation_due": self._validates is not None, "stopped": self._has_stopped}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """What a checkpoint, or the workers before, say: the loader may be made later."""
+        """Keeps the state of a checkpoint, or of the workers before: the loader may be made later."""
         if not state_dict:
             return
         names = ("validation_due", "generators", "identity", "metrics", "stopped")
@@ -692,7 +692,7 @@ def _trim(writer: Any, steps: int) -> None:
 
 @contextmanager
 def _at_once(strategy: Any) -> Iterator[None]:
-    """What is saved within this is written when the call returns, also where the script's own saves are made beside the training."""
+    """Makes saves within this complete when the call returns, also where the script's own saves are made beside the training."""
     io = strategy._checkpoint_io
     if isinstance(io, _WrappingCheckpointIO):
         strategy._checkpoint_io = None      # Lightning's own

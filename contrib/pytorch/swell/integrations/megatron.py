@@ -280,14 +280,14 @@ class MegatronElastic:
         return bool(getattr(getattr(self.optimizer, "config", None), "use_distributed_optimizer", False))
 
     def _alike(self) -> dict[str, Any]:
-        """What a start must have alike with the run that wrote a checkpoint."""
+        """Returns the values that a start must share with the run that wrote a checkpoint."""
         config, its = get_model_config(self.chunks[0]), getattr(self.optimizer, "config", None)
         told = {name: plain(getattr(its, name)) for name in ("clip_grad", "weight_decay", "adam_beta1", "adam_beta2", "sgd_momentum", "bf16", "fp16") if hasattr(its, name)}
         return {"told": told, "global_batch": self.global_batch, "use_distributed_optimizer": self._is_distributed(),
                 **{name: str(getattr(config, name, None)) for name in _COMPARED}}
 
     def _state(self, is_loading: bool) -> dict[str, Any]:
-        """What Megatron-Core saves and loads, by its own sharded state dictionaries."""
+        """Returns the state that Megatron-Core saves and loads, as its own sharded state dictionaries."""
         state: dict[str, Any] = {f"model{at}": _bare(chunk).sharded_state_dict(metadata=_METADATA) for at, chunk in enumerate(self.chunks)}
         state["optimizer"] = self.optimizer.sharded_state_dict(dict(state), is_loading=is_loading, metadata=_METADATA)
         return state

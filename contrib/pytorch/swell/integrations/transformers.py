@@ -338,7 +338,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             trainer._tr_loss.fill_(self._mean_so_far()["held"])     # the Trainer takes this worker's for the mean of all steps
 
     def _save_the_end(self) -> None:
-        """Who is asked to leave after training must find that it has ended."""
+        """Saves the end of training: a start after a late request to leave must find that training has ended."""
         trainer = self.trainer
         if self._whole != trainer.state.global_step:
             self._due = {"end"}
@@ -529,13 +529,13 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             self._departure.leave(state.global_step)
 
     def _rotate(self) -> None:
-        """What the checkpoint of this step makes needless is removed."""
+        """Removes the checkpoints that this step's one makes needless."""
         args, state = self.trainer.args, self.trainer.state
         if args.should_save:
             self.folder.tidy(lambda: self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint))
 
     def _about(self) -> dict[str, Any]:
-        """What goes beside the Trainer's state. Every worker calls it."""
+        """Returns the state to save beside the Trainer's. Every worker calls it."""
         return {"evaluation_due": "evaluation" in self._due, "save_due": "save" in self._due, "between": self._is_between(),
                 "whole": self._whole, "between_step": self._between, "stopped": self._has_stopped(), "loss": self._mean_so_far(),
                 "counts": counts(self.trainer), "order": self._numbers_of_data().get("order"),
@@ -564,7 +564,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         return {**self._sampler.state_dict(), "stream": False}
 
     def _numbers(self) -> dict[str, Any]:
-        """What every start of this run has alike."""
+        """Returns the values that every start of this run must share."""
         if self._frozen is None:
             self._frozen = frozen_weights(self.trainer.model)
         assert self._departure.trained is not None
@@ -572,7 +572,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
                 "global_batch": self.global_batch, "frozen_weights": self._frozen}
 
     def _mean_so_far(self) -> dict[str, Any]:
-        """What the next logged loss is made of, and the mean of the whole training."""
+        """Returns the sums behind the next logged loss, and the mean of the whole training."""
         trainer = self.trainer
         held = trainer._tr_loss.detach().clone()
         if trainer.state.global_step == trainer._globalstep_last_logged:
@@ -626,7 +626,7 @@ def _order_of(about: dict[str, Any]) -> int:
 class _Live:
     """Live mode: the Trainer prepares model and optimizer before it reads where training stands, not after.
 
-    What stands beside the state is given to it as the trainer_state.json of a checkpoint that has nothing else.
+    The values beside the state are given to it as the trainer_state.json of a checkpoint that has nothing else.
     """
 
     HISTORY = 200       # entries of log_history that go along

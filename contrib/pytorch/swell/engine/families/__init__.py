@@ -116,7 +116,7 @@ def _from_file(path: str | os.PathLike[str]) -> Any:
 
 
 def _published(config: Any) -> dict[str, Any] | None:
-    """What transformers says of it: the modules of base_model_pp_plan are in their order, the layers among them."""
+    """Reads the description in transformers' own config: the modules of base_model_pp_plan are in their order, the layers among them."""
     modules = getattr(config, "base_model_pp_plan", None)
     if not modules or "layers" not in modules:
         return None
