@@ -46,7 +46,7 @@ std::string greeting(const std::string& nonce) { return std::string(kGreetingWor
 
 Result<std::string> nonce_from(std::string_view text) {
   if (!text.starts_with(kGreetingWord) || text.size() != kGreetingWord.size() + 2 * kNonceBytes)
-    return Error("the other side is no Swell server");
+    return Error("the other side is not a Swell server");
   return std::string(text.substr(kGreetingWord.size()));
 }
 
@@ -67,7 +67,7 @@ std::string Seal::wrap(const Message& message) {
 
 Result<Json> Seal::open(std::string_view payload) {
   const Result<Json> json = Json::parse(payload);
-  if (!json) return json.error().while_doing("the payload is no JSON");
+  if (!json) return json.error().while_doing("the payload is not JSON");
   const Result<std::string> nonce = json->string_at("conn");
   if (!nonce || *nonce != nonce_) return Error("the frame was made for another connection");
   const Result<std::string> from = json->string_at("from");

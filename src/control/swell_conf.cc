@@ -182,7 +182,7 @@ const Key kKeys[] = {
 
 Result<void> read_line(SwellConf& config, std::string_view line, std::set<std::string>& seen) {
   const std::size_t equals = line.find('=');
-  if (equals == std::string_view::npos) return Error(fmt::format("\"{}\" is no Key=Value", line));
+  if (equals == std::string_view::npos) return Error(fmt::format("\"{}\" is not Key=Value", line));
   const std::string_view key_text = trim(line.substr(0, equals));
   const std::string_view value = trim(line.substr(equals + 1));
   const Key* key = std::find_if(std::begin(kKeys), std::end(kKeys),

@@ -77,7 +77,7 @@ std::string AgentSessions::reason_to_refuse(const Event& event, const control::H
     return "a connection speaks for one job, and says hello once";
   const auto found = jobs.find(hello.job);
   if (found == jobs.end())
-    return fmt::format("job {} is no running elastic job (submit it with --elastic)", hello.job);
+    return fmt::format("job {} is not a running elastic job (submit it with --elastic)", hello.job);
   const ElasticJob& job = found->second;
   if (job.uid != event.uid) return fmt::format("job {} belongs to another user", hello.job);
   if (job.agent && now - job.agent_seen < patience_s)

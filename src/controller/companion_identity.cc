@@ -39,7 +39,7 @@ std::optional<CompanionIdentity> identity_in(const slurm::JobRecord& record) {
 Result<void> check_identity(const slurm::JobRecord& record, const CompanionIdentity& companion) {
   const auto found = identity_in(record);
   if (!found || found->id != companion.id)
-    return Error(fmt::format("job {} is no companion", record.id));
+    return Error(fmt::format("job {} is not a companion", record.id));
   if (found->parent != companion.parent)
     return Error(fmt::format("job {} is a companion of job {}, not of job {}", record.id,
                              found->parent, companion.parent));

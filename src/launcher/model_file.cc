@@ -24,7 +24,7 @@ Result<models::Model> from_file(const std::string& path) {
 
 Result<models::Model> from_catalogue(const std::string& name) {
   auto found = models::find_model(name);
-  if (!found) return Error("it is no file, and " + found.error().message());
+  if (!found) return Error("it is not a file, and " + found.error().message());
   return found->model;
 }
 

@@ -68,7 +68,7 @@ Result<sockaddr_un> unix_address(const std::string& path) {
 Result<sockaddr_storage> tcp_address(const std::string& text, socklen_t& size) {
   const auto colon = text.rfind(':');
   sockaddr_storage storage{};
-  if (colon == std::string::npos) return Error(fmt::format("\"{}\" is no address:port", text));
+  if (colon == std::string::npos) return Error(fmt::format("\"{}\" is not address:port", text));
   const std::string host = text.substr(0, colon);
   const int port = std::atoi(text.c_str() + colon + 1);
   auto* four = reinterpret_cast<sockaddr_in*>(&storage);
@@ -84,7 +84,7 @@ Result<sockaddr_storage> tcp_address(const std::string& text, socklen_t& size) {
     six->sin6_port = htons(static_cast<std::uint16_t>(port));
     size = sizeof *six;
   } else {
-    return Error(fmt::format("\"{}\" is no numeric address:port", text));
+    return Error(fmt::format("\"{}\" is not a numeric address:port", text));
   }
   return storage;
 }
@@ -319,7 +319,7 @@ Result<Message> Channel::receive(Deadline deadline) {
     }
     got += static_cast<std::size_t>(count);
   }
-  if (header.magic != kMagic) return Error("what came is no message of Swell's runtime");
+  if (header.magic != kMagic) return Error("the data received is not a message of Swell's runtime");
   if (header.bytes > kMaxBody)
     return Error(fmt::format("a message of {} bytes was announced; at most {} are possible",
                              header.bytes, kMaxBody));

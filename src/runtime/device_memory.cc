@@ -236,7 +236,7 @@ Result<void> Device::check_memory(DeviceAddress at, std::uint64_t bytes) const {
         driver_->pointer_attribute(&number, cuda::kOrdinalOf, end) != 0 ||
         type != cuda::kDeviceMemory)
       return Error(
-          fmt::format("GPU {}: {} bytes at {:#x} are no memory of a GPU", ordinal_, bytes, at));
+          fmt::format("GPU {}: {} bytes at {:#x} are not memory of a GPU", ordinal_, bytes, at));
     if (number != number_)
       return Error(fmt::format("GPU {}: {} bytes at {:#x} are memory of GPU {}", ordinal_, bytes,
                                at, number));

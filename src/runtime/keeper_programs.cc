@@ -44,7 +44,7 @@ Result<void> check_devices(const std::vector<Entry>& entries, bool has_device) {
                                entry.tensor.name, entry.bytes()));
     if (entry.address >= DevicePlace::kOwn)
       return Error(
-          fmt::format("tensor {}: {:#x} is no address on a GPU", entry.tensor.name, entry.address));
+          fmt::format("tensor {}: {:#x} is not an address on a GPU", entry.tensor.name, entry.address));
   }
   return {};
 }

@@ -24,7 +24,7 @@ Result<std::string> Keeper::set_guard(std::string_view body) {
 }
 
 /// Copies the state of the program, which waits at a boundary for that; the partner gets it while
-/// the program trains on. If the program leaves, it is taken before: this shim may go with it.
+/// the program trains on. A leaving program waits for the partner: this shim may go too.
 Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   Reader reader(body);
   const auto step = reader.get<std::uint64_t>();

@@ -48,7 +48,7 @@ Result<void> Registry::add(Entry entry) {
           what, field));
     if (other.alias_of != entry.alias_of)
       return Error(what +
-                   ": an earlier part is no alias of the same tensor; all parts are, or none");
+                   ": an earlier part is not an alias of the same tensor; all parts are, or none");
     if (share_elements(other.part, entry.part))
       return Error(what + ": this rank holds some of these elements already, in an earlier part");
   }

@@ -283,7 +283,7 @@ Result<std::vector<Pair>> plan(const Options& options) {
   const char* list = getenv("SLURM_JOB_NODELIST");
   if (list == nullptr)
     return Error(
-        "this is no allocation of Slurm: run it in one, e.g. salloc -N4 swell topo calibrate, or give --local");
+        "this is not an allocation of Slurm: run it in one, e.g. salloc -N4 swell topo calibrate, or give --local");
   auto names = slurm_text::expand_hostlist(list);
   if (!names) return names.error().while_doing("SLURM_JOB_NODELIST");
   auto site = load_fabric({});

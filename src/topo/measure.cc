@@ -106,7 +106,7 @@ Result<void> serve(Link& control, Link& data) {
     if (request.work == Work::end) return {};
     if (request.bytes == 0 || request.bytes > kMaxBytes || request.count > kMaxCount ||
         request.work > Work::end)
-      return Error("the other side asks for what is no measurement");
+      return Error("the peer sent an unknown measurement request");
     const char ready = 1;
     if (auto sent = control.send(&ready, 1, 1); !sent) return sent;
     if (request.work == Work::stream) {

@@ -81,7 +81,7 @@ class UcxLink final : public Link {
     if (auto got = control.receive(reinterpret_cast<char*>(&size), sizeof(size), 1); !got)
       return got;
     if (size == 0 || size > 65536)
-      return Error(fmt::format("a UCX address of {} bytes; that is no address", size));
+      return Error(fmt::format("a UCX address of {} bytes; that is not an address", size));
     std::vector<char> theirs(size);
     if (auto got = control.receive(theirs.data(), size, 1); !got) return got;
     ucp_ep_params_t params{};

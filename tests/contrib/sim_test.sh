@@ -145,7 +145,7 @@ drawn() {
   drawings=$(grep -o '<svg role="img"' "$work/dom" | wc -l)
   ((drawings >= 7)) || { printf '%s drawings of at least 7\n' "$drawings"; return 1; }
   grep -q 'marginal-benefit' "$work/dom" || { printf 'a policy is not named\n'; return 1; }
-  if grep -qE '(nan|inf)[ ,"]' <<< "$(grep -oE ' (d|x|y|width|x1|y1)="[^"]*"' "$work/dom")"; then printf 'a coordinate is no number\n'; return 1; fi
+  if grep -qE '(nan|inf)[ ,"]' <<< "$(grep -oE ' (d|x|y|width|x1|y1)="[^"]*"' "$work/dom")"; then printf 'a coordinate is not a number\n'; return 1; fi
 }
 seen() {
   look --screenshot="$work/page.png" > /dev/null || { cat "$work/browser.log"; return 1; }

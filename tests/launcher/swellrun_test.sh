@@ -619,8 +619,8 @@ no_workers() {
 }
 check 'when swellrun is killed no worker stays behind' agent_killed
 refused_agent() {
-  new_run && start_controller '' && tell refuse job 5 is no running elastic job && submit_run '' && within 20 has_started 0 2 &&
-    within 5 grep -q '^swellrun: the controller refuses: job 5 is no running elastic job; training on the GPUs' out &&
+  new_run && start_controller '' && tell refuse job 5 is not a running elastic job && submit_run '' && within 20 has_started 0 2 &&
+    within 5 grep -q '^swellrun: the controller refuses: job 5 is not a running elastic job; training on the GPUs' out &&
     finishes_alone
 }
 has_started() { [[ $(started "$1") == "$2" ]]; }

@@ -61,7 +61,7 @@ is_used() {
 check 'the file is what swell topo --cluster reads' is_used
 with_gpus() { salloc -N2 --gpus-per-node=2 --quiet swell topo calibrate --method tcp --pairs 1 --seconds 0.005 -o "$work/gpus.json"; }
 check 'in an allocation with GPUs too' with_gpus
-outside() { [[ $(swell topo calibrate 2>&1) == 'swell: this is no allocation of Slurm: run it in one, '* ]]; }
+outside() { [[ $(swell topo calibrate 2>&1) == 'swell: this is not an allocation of Slurm: run it in one, '* ]]; }
 check 'outside an allocation that is said' outside
 
 finish_tests

@@ -57,7 +57,7 @@ scancel "$job" && within $patience ended "$job"
 
 bad_models() {
   ! sbatch --wait --output="$work/bad.out" --elastic=mode=live --gres=gpu:2 --wrap 'swellrun --model=gpt-unheard-of true; exit $?' > said 2>&1 &&
-    cat "$work/bad.out" && grep 'swellrun: --model=gpt-unheard-of: it is no file, and there is no model' "$work/bad.out" &&
+    cat "$work/bad.out" && grep 'swellrun: --model=gpt-unheard-of: it is not a file, and there is no model' "$work/bad.out" &&
     sbatch --wait --output="$work/restart.out" --elastic --gres=gpu:2 --wrap "swellrun --model=$work/model.json true" > said 2>&1 &&
     grep -- '--model is not used: without --elastic=mode=live' "$work/restart.out"
 }

@@ -35,11 +35,11 @@ check 'keys of other tools stay in Extra' keeps_other_keys
 
 leaves_text_alone() {
   scontrol update nodename=node2 'extra=owned-by-ops' && "$cluster" kill-slurmd node2 && "$cluster" start-slurmd node2 || return
-  within 20 grep -q 'Extra is "owned-by-ops", which is no JSON object, and is left as it is' "$SWELL_CLUSTER_DIR/log/slurmd.node2.err" || return
+  within 20 grep -q 'Extra is "owned-by-ops", which is not a JSON object, and is left as it is' "$SWELL_CLUSTER_DIR/log/slurmd.node2.err" || return
   [[ $(extra node2) == owned-by-ops ]] && within 10 no_helpers || return
   scontrol update nodename=node2 'extra=' && "$cluster" kill-slurmd node2 && "$cluster" start-slurmd node2 && within 20 published node2 leaf2
 }
-check 'Extra that is no JSON is left alone, and that is said' leaves_text_alone
+check 'Extra that is not JSON is left alone, and that is said' leaves_text_alone
 
 waits_for_the_controller() {
   scontrol update nodename=node3 'extra=' && "$cluster" kill-slurmd node3 && "$cluster" kill-ctld && "$cluster" start-slurmd node3 --timeout 2 > /dev/null 2>&1 # it answers with slurmctld alone

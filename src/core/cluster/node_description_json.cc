@@ -273,7 +273,7 @@ Result<std::string> write_extra(std::string_view extra, const NodeDescription& d
   auto json = Json::parse(extra, kMaxExtra);
   if (!json || !json->is_object())
     return Error(fmt::format(
-        "Extra is \"{}\", which is no JSON object, and is left as it is; empty it, or make it one, to have the topology published",
+        "Extra is \"{}\", which is not a JSON object, and is left as it is; empty it, or make it one, to have the topology published",
         extra.size() > 40 ? std::string(extra.substr(0, 37)) + "..." : std::string(extra)));
   json->set("swell", description.to_json());
   return json->dump();

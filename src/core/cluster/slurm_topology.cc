@@ -126,7 +126,7 @@ class Parser {
       const auto [at, problem] = std::from_chars(list.data() + begin, list.data() + end, size);
       if (problem != std::errc{} || at != list.data() + end || size < 1)
         return Error(
-            fmt::format("BlockSizes={} is no list of numbers above 0", list.substr(0, 60)));
+            fmt::format("BlockSizes={} is not a list of numbers above 0", list.substr(0, 60)));
       sizes_.push_back(size);
       begin = end + 1;
     }

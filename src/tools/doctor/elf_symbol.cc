@@ -84,9 +84,9 @@ Result<SymbolPlace> locate(const std::string& path, const std::string& name) {
   const auto header = image.at<Header>(0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
       header->e_ident[EI_CLASS] != kOwnClass || header->e_shentsize != sizeof(Section))
-    return Error("it is no shared object of this machine's kind");
+    return Error("it is not a shared object of this machine's kind");
   const auto symbol = find_symbol(image, *header, name);
-  if (!symbol) return Error(fmt::format("it has no {}: it is no plugin of Slurm", name));
+  if (!symbol) return Error(fmt::format("it has no {}: it is not a plugin of Slurm", name));
   const auto holder = section(image, *header, symbol->st_shndx);
   if (!holder || symbol->st_value < holder->sh_addr)
     return Error(fmt::format("{} lies nowhere in it", name));

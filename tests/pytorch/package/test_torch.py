@@ -279,7 +279,7 @@ def skipping(tmp_path_factory):
     run = Run(tmp_path_factory.mktemp("skipping"), "ddp", "skips").fast().start(1).leave_well()
     missing = set(range(1, 61)) - set(run.curve())
     assert {7, 21} < missing and len(missing) > 8
-    assert os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000060")), "a skipped batch is no step"
+    assert os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000060")), "a skipped batch is not a step"
     return run.curve()
 
 

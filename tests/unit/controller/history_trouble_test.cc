@@ -14,7 +14,7 @@ using namespace swell::test;
 
 Test(history, a_damaged_file_is_set_aside_and_the_running_jobs_are_known_again) {
   Folder folder;
-  std::ofstream(folder.file()) << "this is no database, and long enough to be looked at as one";
+  std::ofstream(folder.file()) << "this is not a database, and long enough to be looked at as one";
   std::vector<std::string> said;
   History history({folder.file(), 90, [&](const std::string& line) { said.push_back(line); }, {}});
   history.add(job());

@@ -56,7 +56,7 @@ Test(model_file, is_a_file_or_a_name) {
 Test(model_file, errors_name_the_option_and_what_is_wrong) {
   const Folder folder;
   const std::string none = refusal("gpt-unheard-of");
-  cr_assert(none.starts_with("--model=gpt-unheard-of: it is no file, and "), "%s", none.c_str());
+  cr_assert(none.starts_with("--model=gpt-unheard-of: it is not a file, and "), "%s", none.c_str());
   const std::string file = folder.with(R"({"layers": 4})");
   cr_assert_neq(refusal(file).find("\"hidden\""), std::string::npos, "%s", refusal(file).c_str());
   cr_assert(refusal(file).starts_with("--model=" + file));

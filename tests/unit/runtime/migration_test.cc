@@ -244,7 +244,7 @@ Test(migration, a_shard_that_is_a_run_of_the_old_memory_stays_in_place) {
     return plan_migration(from, to, cluster).value().needs_of(0).at(0).nearness;
   };
   cr_assert_eq(halves({2, 4}, {2, 0}), Nearness::in_place, "rows");
-  cr_assert_eq(halves({4, 2}, {0, 2}), Nearness::device, "columns are no run");
+  cr_assert_eq(halves({4, 2}, {0, 2}), Nearness::device, "columns are not a run");
 }
 
 Test(migration, only_an_optional_tensor_may_be_new) {

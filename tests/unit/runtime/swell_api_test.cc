@@ -294,7 +294,7 @@ Test(swell_api, memory_of_ones_own_that_is_not_on_the_gpu_is_refused_in_one_sent
   cr_assert_eq(swell_register(session, &w), -EINVAL);
   const std::string why = swell_last_error(session);
   cr_assert(why.starts_with("tensor w: GPU 0: 64 bytes at 0x") &&
-                why.ends_with(" are no memory of a GPU"),
+                why.ends_with(" are not memory of a GPU"),
             "%s", why.c_str());
   w.address = reinterpret_cast<void*>(others);
   cr_assert_eq(swell_register(session, &w), -EINVAL);

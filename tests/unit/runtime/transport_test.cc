@@ -184,7 +184,7 @@ Test(channel, what_is_no_message_or_too_long_is_refused_before_memory_is_taken) 
   const std::uint32_t foreign[2] = {4, 0x20544547};
   cr_assert(pair.one.send_bytes(foreign, sizeof foreign).ok());
   cr_assert_eq(pair.other.receive(within(1s)).error().message(),
-               "what came is no message of Swell's runtime");
+               "the data received is not a message of Swell's runtime");
   cr_assert_eq(pair.other.receive(within(1ms)).error().message(),
                "no answer within the time limit");
 }

@@ -26,7 +26,7 @@ Test(job_word, what_names_no_job_is_told_what_would) {
   for (const char* word : {"31", "27_1", "27_0"}) cr_assert(wrong_job_word(word).empty());
   for (const char* word : {"", "x", "27_", "_1", "27_x", "27_1_2", "-3", "27+1", "99999999999"}) {
     const std::string said = wrong_job_word(word);
-    cr_assert(said.find("is no job: give its number, such as 31, or ARRAY_TASK, such as 27_1") !=
+    cr_assert(said.find("is not a job: give its number, such as 31, or ARRAY_TASK, such as 27_1") !=
                   std::string::npos,
               "%s: %s", word, said.c_str());
     cr_assert_not(job_of(word, find).ok());

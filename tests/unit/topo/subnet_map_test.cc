@@ -32,7 +32,7 @@ Test(subnet_map, finds_the_switch_of_a_port) {
   cr_assert_eq(leaf_switch(kDiscover, {1, 0xbeef}).value_or(""), "S-00000000000000ab",
                "a switch without a name");
   cr_assert_not(leaf_switch(kDiscover, {0xb8599f0300fc6de5}).has_value(),
-                "another switch is no host");
+                "another switch is not a host");
   cr_assert_not(leaf_switch(kDiscover, {}).has_value());
   for (const char* text :
        {"", "garbage\n[1]\"H-", "{ CA } { SW }\n", "{}", "Switch", "[1]\t\"H-1\"[1](beef)"})

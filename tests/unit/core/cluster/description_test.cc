@@ -65,7 +65,7 @@ Test(node_description, extra_of_others_is_nothing_to_us_and_not_overwritten) {
   cr_assert_not(refused.ok());
   cr_assert_eq(
       refused.error().message(),
-      "Extra is \"owned by ops\", which is no JSON object, and is left as it is; empty it, or make it one, to have the topology published");
+      "Extra is \"owned by ops\", which is not a JSON object, and is left as it is; empty it, or make it one, to have the topology published");
 }
 
 Test(node_description, errors_name_place_and_value) {

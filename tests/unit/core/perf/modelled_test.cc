@@ -72,7 +72,7 @@ Test(modelled, heads_and_mtp_modules_are_divisions_by_their_work) {
   auto k = support::round_coefficients();
   k.head_layers = 0.3;
   const ModelledPredictor small(model, k);
-  cr_assert_eq(small.divisions(), 8, "a small head is no division of its own");
+  cr_assert_eq(small.divisions(), 8, "a small head is not a division of its own");
   cr_assert(near(small.time({1, 1, 1, 1}, 0).total(), 64 * 8.3 * 3e-3), "but it takes its time");
   k.head_layers = 1.2;
   cr_assert_eq(ModelledPredictor(model, k).divisions(), 9);

@@ -39,7 +39,7 @@ Test(row_filter, rule_1_opposite_trends_over_the_row_before) {
   cr_assert_eq(verdicts({{10, 10}, {30, 12}, {14, 14}}, kTrends), "..t");
   cr_assert_eq(verdicts({{10, 10}, {9, 12}, {9.5, 12.5}}, kTrends), ".t.");
   cr_assert_eq(verdicts({{10, 10}, {8, 9}}, kTrends), "..", "both fall");
-  cr_assert_eq(verdicts({{10, 10}, {12, 9.9}}, kTrends), "..", "a fall of 1 % is no trend");
+  cr_assert_eq(verdicts({{10, 10}, {12, 9.9}}, kTrends), "..", "a fall of 1 % is not a trend");
   cr_assert_eq(verdicts({{10, 10}, {12, 9.9}}, {0.005, 0, 0}), ".t");
 }
 
