@@ -53,7 +53,7 @@ class Driver:
             raise OSError(f"{self.PATH} gives no context")
 
     def works_until(self, when):
-        """What was put on the stream so far is done at that time of the monotonic clock."""
+        """Makes the work on the stream so far end at that time of the monotonic clock."""
         self._library.stand_in_works_until(ctypes.c_void_p(_STREAM), ctypes.c_double(when))
 
 

@@ -32,7 +32,7 @@ constexpr std::uint16_t kId = 1, kReady = 2, kSkipped = 3;
 constexpr NcclState::Milliseconds kLimit{60'000};
 constexpr int kRounds = 3;
 
-/// Of `value`'s bytes, different at each place.
+/// Returns `bytes` bytes as words, different at each place.
 std::vector<std::uint64_t> pattern(std::uint64_t bytes) {
   std::vector<std::uint64_t> made(bytes / sizeof(std::uint64_t));
   for (std::size_t i = 0; i < made.size(); ++i) made[i] = i * 0x9e3779b97f4a7c15;

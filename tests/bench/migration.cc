@@ -76,8 +76,8 @@ std::vector<RankState> make(const Shapes& shapes) {
   return ranks;
 }
 
-/// What a coordinator tells a rank of both plans; old ranks hold their state from the beginning of
-/// their arenas on, in the order in which it was declared.
+/// Returns the message that tells a rank of both plans; old ranks hold their state from the
+/// beginning of their arenas on, in the order in which it was declared.
 Prepare prepare_of(std::vector<RankState> from, std::vector<RankState> to) {
   Prepare plan;
   plan.in_chunks = true;

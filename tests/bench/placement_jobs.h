@@ -28,7 +28,7 @@ Layout layout_from(const char* text);
 int largest_rack(const Layout& layout);
 /// Over the jobs of several nodes, how many racks they stood in.
 double mean_switches(const std::vector<Job>& jobs, const Layout& layout);
-/// What no placement could go below, were the cluster empty for each of them.
+/// Returns the lower bound of every placement, as if the cluster were empty for each job.
 double min_switches(const std::vector<Job>& jobs, int rack_size);
 
 }  // namespace swell::bench

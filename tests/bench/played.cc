@@ -17,8 +17,8 @@
 // beside 64 other processes, so the profile is the judge's, in the model's own seconds and bytes,
 // with the noise that the simulator gives it. The time of an iteration is measured, and told times
 // SCALE. So coefficients, the check of what GPUs can do at all, predictions and the trust in them
-// are what they are on real GPUs. What does not shrink is what Swell and Slurm take, and the clocks
-// of swell.conf.
+// are what they are on real GPUs. The time that Swell and Slurm take does not shrink, nor do the
+// clocks of swell.conf.
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -174,7 +174,7 @@ int main(int argc, char** argv) {
   auto part = job->part(rank, nodes, basic_ranks, variable("SWELL_PLAN"));
   if (!part) die(part.error().message());
 
-  // What the job takes on its own GPUs, less its start, in steps that are as many whatever the
+  // The job's time on its own GPUs, less its start, in steps whose number is the same whatever the
   // plan.
   const double trains_s = std::max(basic_s - kStart_s / scale, 0.1);
   const auto steps = static_cast<std::uint64_t>(std::max(std::llround(trains_s / kStep_s), 1LL));

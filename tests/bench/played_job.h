@@ -20,7 +20,7 @@ struct Spec {
   double basic_s = 1;  ///< the simulator's seconds on its basic plan
 };
 
-/// What one rank does under the plan of its epoch.
+/// The work of one rank under the plan of its epoch.
 struct Part {
   double iteration_s = 0;  ///< as the judge executes the plan
   /// As the profiler would see it on the judge's hardware; nothing where the plan has no use for

@@ -294,7 +294,7 @@ plan::Layout layout_of(const Shape& shape) {
   return layout;
 }
 
-/// What the shims would have passed on.
+/// Returns the reports that the shims would have passed on.
 std::vector<profiler::RankProfile> reports_of(const Shape& shape, const Seen& seen) {
   std::vector<profiler::RankProfile> reports;
   for (std::size_t rank = 0; rank < seen.times.size(); ++rank) {

@@ -5,8 +5,8 @@
 // with arenas. Two of six layers move to the new rank, so that 2/3 of the state stays. A pause is
 // from the end of the old programs' last step (the first rank's) to the end of the new ones' first
 // step (the last rank's). Programs are real processes, this one executed again; but for restart
-// mode, shims are threads here. What loading libraries and building a model costs a real program
-// besides, is not in it. usage: redeploy [MIB [FOLDER]]; or redeploy --network [MIB [FOLDER]]: live
+// mode, shims are threads here. A real program also loads libraries and builds a model; that time
+// is not included. usage: redeploy [MIB [FOLDER]]; or redeploy --network [MIB [FOLDER]]: live
 // with arenas between shims of different hosts, over loopback: TCP, UCX's TCP and what UCX prefers
 // take turns; or redeploy --gpu [MIB [FOLDER]]: live with state on GPUs of the stand-in for the
 // driver, each four fifths full with its rank's state and the contexts of two programs; exits with
@@ -347,7 +347,7 @@ int main(int argc, char** argv) {
   double pauses[4] = {};
   static constexpr const char* kNames[] = {"checkpoint on disk", "swellrun's restart mode",
                                            "live, copies", "live, arenas"};
-  // What else runs on this host slows a copy down now and then: with arenas it is measured three
+  // Other programs of this host slow a copy down now and then: with arenas it is measured three
   // times, each beside memcpy of as many bytes before and after it, and the middle one counts. On a
   // host where more runs than it has cores, the clock says little of the copy; CPU time does.
   std::vector<double> rates, costs;

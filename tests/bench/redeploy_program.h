@@ -20,7 +20,7 @@ inline const std::vector<std::vector<int>> kOld = {{0, 1, 2}, {3, 4, 5}},
 /// How the state gets from the old programs to the new ones.
 enum class Way { disk, restart, copies, arenas, gpu };
 
-/// What a program tells: in a page that both map.
+/// Times told by a program, in a page that both map.
 struct Clock {
   std::atomic<std::int64_t> first_ns, last_ns, steps;
 };

@@ -55,7 +55,7 @@ rows_are_true() {
 }
 check 'each difference has its file and its test' rows_are_true
 
-# Of README's table: the last cell names tests in backquotes, of tests/slurm where no folder is said.
+# In README's table the last cell names tests in backquotes, of tests/slurm where no folder is said.
 cells_are_backed() {
   local line cell test rows=0 wrong=0
   while IFS= read -r line; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What tests/bench/fidelity makes of a run, from a run that is written down here: no cluster is needed.
+# tests/bench/fidelity computes its figures from a run that is written down here: no cluster is needed.
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
@@ -16,7 +16,7 @@ source "$top/tests/support/tap.sh"
 printf '1,32,1,0,1,23\n2,32,1,18,21,43\n' > stock.csv
 printf '1,32,1,0,1,22\n2,32,1,18,21,42\n' > fewest-first.csv
 printf '1,32,1,0,1,21\n2,32,1,18,21,41\n' > swell.csv
-# Of it a companion with 16 GPUs from 10 to 31 s.
+# Adds a companion with 16 GPUs from 10 to 31 s.
 printf '%s\n' '{"time": 10, "event": "companion-started", "job": 1, "companion": {"id": 9, "gpus": 16}}' \
   '{"time": 31, "event": "companion-ended", "job": 1, "companion": {"id": 9, "gpus": 16}}' | tee swell.events > fewest-first.events
 simulated() { # MEAN-WAIT of fifo

@@ -84,7 +84,7 @@ every_clock() {
 }
 check 'every clock of the map has that value in that file' every_clock
 
-# Of the table of folders: what a folder includes, as src/FOLDER/file.h says it.
+# Prints what a folder includes by the table of folders, as src/FOLDER/file.h says it.
 includes_of() { # FOLDER
   grep -rhoE '^#include "[a-z_]+/' "src/$1" --include=*.cc --include=*.h --include=*.c | sed -E 's/.*"(.*)\//\1/' | sort -u | grep -vx "$1"
 }

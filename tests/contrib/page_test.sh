@@ -84,7 +84,7 @@ browser=''
 for one in chromium-headless-shell chromium google-chrome; do
   if [[ -z $browser ]] && command -v "$one" > /dev/null; then browser=$one; fi
 done
-# What the browser has drawn, measured by a script in a copy of the page.
+# A script in a copy of the page measures what the browser has drawn.
 cat > measure.html << 'SCRIPT'
 <script>
 const all = (what) => [...document.querySelectorAll(what)];
@@ -158,7 +158,7 @@ is_readable() { # by WCAG's contrast for text
   holds '(.contrasts | length) > 60 and (.contrasts | min) >= 4.5' && light=$(jq -r .back found.json) &&
     measured page.html --blink-settings=preferredColorScheme=0 && holds '(.contrasts | min) >= 4.5' && [[ $(jq -r .back found.json) != "$light" ]]
 }
-# Of a real run nothing is known beforehand but its files, and that it has three elastic jobs, which are all lent GPUs.
+# A real run is known beforehand only by its files, and by its three elastic jobs, which are all lent GPUs.
 shows_the_run() {
   measured "$given/page.html" && jq -s 'map(.lent_gpu_s) | add' "$given/summary.json" > lent && jq -s '(.[-1].time - .[0].time)' "$given/gpus.jsonl" > span &&
     holds "((.lent | map(.w) | add) / .idle.w * $(cat span)) / $(cat lent) - 1 | fabs < 0.02" '[.own, .lent] | all([.[].job] | unique | length == 3)' \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What the plugins need of Swell is there when slurmctld loads them: symbols are bound when they are first called, so that
+# The symbols that the plugins need of Swell are there when slurmctld loads them: symbols are bound when they are first called, so that
 # one that nothing exports would end slurmctld then.
 set -u -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
@@ -17,7 +17,7 @@ exported() {
 }
 needs_nothing_else() { # PLUGIN
   local missing
-  # Of Swell: C++ names in namespace swell, C names that begin so.
+  # Names of Swell: C++ names in namespace swell, C names that begin so.
   missing=$(nm -D --undefined-only "$1" | awk '{ print $2 }' | grep -E '^_ZNK?5swell|^swell_' | sort -u | comm -23 - <(exported) | c++filt)
   [[ -z $missing ]] || { printf 'nothing exports:\n%s\n' "$missing" && return 1; }
 }

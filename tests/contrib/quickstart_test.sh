@@ -37,7 +37,7 @@ begins() {
     [[ ! -x $each/bin/swell ]] || { PATH=$each/bin:$PATH && return; }
   done
 }
-# What env says is true before slurmctld answers.
+# The output of env is true before slurmctld answers.
 is_up() { (eval "$("$cluster" env --name "$running")" && scontrol ping | grep -q 'is UP'); }
 passes() {
   wait "$quickstart"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What a cluster needs is built whole: each library that a runtime folder links is built before it,
+# The libraries that a cluster needs are built whole: each library that a runtime folder links is built before it,
 # but for the simulator's, which only builds with the simulator link.
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail

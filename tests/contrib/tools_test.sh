@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What the tools do with input and output that a user chooses badly, or in bad faith. No cluster is needed.
+# The tools on input and output that a user chooses badly, or in bad faith. No cluster is needed.
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1

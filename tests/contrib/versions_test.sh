@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What is built for each version of Slurm, and the roots that the others run in.
+# Builds for each version of Slurm, and the roots that the other versions run in.
 #   SWELL_STAGES=DIR   what contrib/plugins-all was given as --dir; without it only the headers and roots are looked at
 #   SWELL_STAGE=DIR    of a build: `make plugins-all` is tried in its build folder
 # shellcheck disable=SC2317 # called by check
@@ -75,8 +75,8 @@ foreign=$("$top/contrib/slurm-version" list | awk -v native="$native" '$1 != nat
 
 # ---- mounts of a root: the first version that this host has none of
 
-# Each root that is entered shows the cluster's folder by a mount of its own, as that is not below /tmp. What is left of
-# one is seen in the namespace that has it.
+# Each root that is entered shows the cluster's folder by a mount of its own, as that is not below /tmp. Mounts that
+# are left are seen in the namespace that has them.
 no_mounts() {
   local left
   left=$(grep -ls -- "$TMPDIR" /proc/[0-9]*/mountinfo)

@@ -143,7 +143,7 @@ def on_a_job(end, act, host="evil", options=()):
 
 
 def lines_of(path):
-    """What tests/fault/hostile has found last; programs come and go."""
+    """Reads what tests/fault/hostile has found last; programs come and go."""
     with open(path) as file:
         return file.read().split()
 
@@ -217,7 +217,7 @@ def gpus_of(job):
 
 
 def profile(node, indexes, layers, micro_batches, local_batch, fwd_s, layer_bytes, commu_extra_s, activ_bytes):
-    """Of a program without pipeline that holds one layer's copy on each GPU; and the seconds of a step that explain it."""
+    """Returns the profile of a program without pipeline that holds one layer's copy on each GPU, and the seconds of a step that explain it."""
     group = dict(stage=0, fwd_s=fwd_s, fwd_commu_s=0, bwd_s=2 * fwd_s, optim_s=fwd_s / 2, commu_extra_s=commu_extra_s, head_fwd_s=0, head_bwd_s=0,
                  layer_param_bytes=layer_bytes, layer_state_bytes=3 * layer_bytes, extra_param_bytes=0, extra_state_bytes=0,
                  peak_bytes=4.5 * layer_bytes + 1e9)

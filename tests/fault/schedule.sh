@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# Of tests/fault/soak: what is to happen when, drawn from the seed alone before anything starts.
+# For tests/fault/soak: draws the events and their times from the seed alone, before anything starts.
 
 # schedule SEED SECONDS JOBS FAULTS NODES: lines "AT ACTION NUMBER...", sorted. The numbers choose among what is there then:
 # which job, which worker, which node. Every fourth elastic job is live. For each dozen jobs there is a rigid one beside them that takes lent

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# Of tests/fault/soak: looks at the cluster every second, beside the faults.
+# For tests/fault/soak: looks at the cluster every second, beside the faults.
 
 # A second after a fault parent and companion may not name each other yet; so long it may take: after its start slurmctld refuses changes of jobs
 # that accounting has no number of yet, for 30 s and more under load.

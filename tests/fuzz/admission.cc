@@ -61,7 +61,7 @@ SubmitRequest companion() {
   return request;
 }
 
-/// Of Slurm's unsigned numbers none becomes negative.
+/// Checks that none of Slurm's unsigned numbers becomes negative.
 template <typename Number>
 void set(Number& member, std::string_view value) {
   if (const auto read = swell::read_whole<Number>(value)) member = *read;

@@ -9,7 +9,7 @@
 # --stand-in   the stand-ins for the driver, with a thousandth of the state: no GPU is needed
 # --out DIR    where the JSON of each stage and rows.md go (gpu-results)
 # --seconds N  the limit of a stage (480)
-# It needs the driver, and Python 3.11 or later with PyTorch 2.11 or later (SWELL_PYTHON names it; python3). What is missing is said
+# It needs the driver, and Python 3.11 or later with PyTorch 2.11 or later (SWELL_PYTHON names it; python3). A missing part is told
 # in one line. Exits with 1 where a stage failed or missed a goal.
 set -u -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1

@@ -32,7 +32,7 @@ trap tidy EXIT
 trap 'exit 1' INT TERM HUP
 "$cluster" start --nodes 3 --gpus-per-node 4 > "$TMPDIR/start.log" 2>&1 || { cat "$TMPDIR/start.log"; exit 1; }
 eval "$("$cluster" env)"
-# What job_submit/swell writes of a companion, which swellrun looks for: the controller is played here, and so is that.
+# Plays job_submit/swell, which writes the text of a companion that swellrun looks for: the controller is played here, too.
 cat > "$SWELL_CLUSTER_DIR/etc/job_submit.lua" << 'END'
 function slurm_job_submit(job, partitions, uid)
   local grant, parent = string.match(job.comment or "", "swell%-grant=(%w+)"), string.match(job.name or "", "^swell%-(%d+)$")
@@ -224,7 +224,7 @@ within_srun() {
   salloc -Q --gres=gpu:2 -n1 srun -Q "$swellrun" sh -c 'echo $RANK' > out 2> err
   [[ $? == 2 && ! -s out ]] && grep -q '^swellrun: swellrun within srun: write swellrun in place of srun' err || { cat err; return 1; }
   salloc -Q --gres=gpu:2 -n1 srun -Q --overlap "$swellrun" sh -c 'echo $RANK' > out 2> err && [[ $(wc -l < out) == 2 ]] || return
-  # What a job that was submitted in a step inherits.
+  # A job that was submitted in a step inherits this.
   SLURM_STEP_ID=0 ranks_of 2
 }
 check 'within a step that holds the GPUs it ends at once' within_srun
@@ -432,7 +432,7 @@ deaf_workers() {
 }
 check 'a worker that does not leave in time for a reclaim is killed' deaf_workers
 has_made() { (($(cat "$DIR/made.$1" 2> /dev/null || printf 0) >= $2)); } # EPOCH STEPS
-# Its shim tells a step a second of five, and twelve such are needed before one is usual, more on a busy host. What is a hang follows from the longest pause so far, which is long on a busy host.
+# Its shim tells a step a second of five, and twelve such are needed before one is usual, more on a busy host. The limit of a hang follows from the longest pause so far, which is long on a busy host.
 hangs() {
   local -x STEPS=1
   new_run && touch "$DIR/steps" && start_controller '' &&

@@ -34,7 +34,7 @@ if [[ -z ${SWELL_IN_ROOT:-} ]]; then
   trap 'rm -rf -- "$scratch"' EXIT
   trap 'exit 1' INT TERM HUP
   export SWELL_PACKAGES=${SWELL_PACKAGES:-$scratch/packages}
-  # What a debugger wants takes minutes to be packed, and nobody reads it here.
+  # Packing symbols for a debugger takes minutes, and nobody reads them here.
   export DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-} noautodbgsym"
   package() { find "$SWELL_PACKAGES" -maxdepth 1 -name "$1_*+slurm*-$2_*.deb" | head -n 1; } # NAME REVISION
 

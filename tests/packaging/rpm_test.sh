@@ -71,7 +71,7 @@ with_what_is_built() {
   tar -C "$top" --transform "s,^,swell-$version/," --exclude=__pycache__ -cJf "SOURCES/swell-$version.tar.xz" COPYING COPYING.BSD README.md docs examples contrib/pytorch &&
     rpmbuild_says_why -ba swell.spec
 }
-# What an administrator does: make dist, rpmbuild -ta.
+# Builds as an administrator does: make dist, rpmbuild -ta.
 from_nothing() {
   local tree=$scratch/BUILD/swell-$version flags
   make -s -C "$SWELL_STAGE/.." dist && mv "$SWELL_STAGE/../swell-$version.tar.xz" . && mkdir -p "$tree" || return

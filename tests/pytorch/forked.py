@@ -196,7 +196,7 @@ class Run:
         return said
 
     def hear(self):
-        """What the programs have said, but for their steps. Called often: the kernel keeps ten messages, and drops what comes then."""
+        """Returns what the programs have said, but for their steps. Called often: the kernel keeps ten messages, and drops what comes then."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 text = self.shim.recv(65536).decode()
@@ -269,7 +269,7 @@ class LiveRun(Run):
             self.tell(f"switch {self._tried} {before} {after} {limit_s}", wait=False)
 
     def profile(self):
-        """What the programs have reported of their steps, and the launch time of the coefficients that it yields."""
+        """Returns the programs' reports of their steps, and the launch time of the coefficients that these yield."""
         found = self.tell(f"profile {len(self.seats)}")
         assert "why" not in found, found["why"] + "\n" + self.said()
         return found
@@ -325,8 +325,8 @@ class LiveRun(Run):
         return report
 
     def switch_killing(self, world, phase, kills_old):
-        """A switch in which a worker is killed as that phase begins; "after": as soon as it is committed. What trained is trained on, or started
-        again from the last checkpoint. Returns how the switch went, and whether it was started again."""
+        """Switches, and kills a worker as that phase begins; "after": as soon as it is committed. The old programs train on, or start
+        again from the last checkpoint. Returns how the switch went, and whether they started again."""
         held, was = os.path.join(self.folder, "held"), len(self.workers)
         if phase != "after":
             with open(held, "w"):

@@ -18,7 +18,7 @@ PATIENCE_S = 300.0       # a deadline for what takes seconds, on a busy machine
 
 
 class Failed(Exception):
-    """What a test saw, and what would be right."""
+    """A test failed: says what it saw, and what would be right."""
 
 
 def check(holds, words):

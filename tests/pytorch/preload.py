@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What contrib/lib/warm.py imports once for the engine's jobs on a cluster."""
+"""Imports that contrib/lib/warm.py makes once for the engine's jobs on a cluster."""
 
 import os
 import sys

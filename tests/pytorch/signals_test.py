@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the frameworks' own loops do on USR1, USR2 and TERM is what docs/frameworks.md says.
+"""The frameworks' own loops do on USR1, USR2 and TERM what docs/frameworks.md says.
 
 Every row of its table is run: one process a loop and signal, in the environment that swellrun gives.
 Prints one `ok` or `not ok` line a row. `--print` prints the table as it was seen. Exits with 77 if a

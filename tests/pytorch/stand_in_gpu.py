@@ -37,7 +37,7 @@ class Freed:
 
 
 def memory(count, dtype):
-    """Of the GPU's, so many elements, zero."""
+    """Returns so many zero elements in the GPU's memory."""
     address, size = ctypes.c_uint64(), count * dtype.itemsize
     code = _driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
     if code == 2:
@@ -86,7 +86,7 @@ def _give_back():
 
 
 class OnGpu(arena.Ordinary):
-    """What the engine's state is on a GPU."""
+    """The engine's state as it is on a GPU."""
 
     def take(self, requests, device):
         found = {one.name: memory(torch.Size(one.local).numel(), one.dtype).view(one.local) for one in requests}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What a researcher hears when submitting: of a good --elastic that this site cannot serve, and of a refused one.
+# Messages to a researcher when submitting: about a good --elastic that this site cannot serve, and about a refused one.
 # shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

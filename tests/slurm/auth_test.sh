@@ -12,7 +12,7 @@ stock=$(dirname "$(find /usr/lib /usr/lib64 -name auth_slurm.so -path '*slurm*' 
 cluster_up --nodes 1 --gpus-per-node 4 --no-accounting
 etc=${SLURM_CONF%/*}
 
-# What an admin does who changes over.
+# Changes over as an admin does.
 change_over() {
   "$cluster" kill-slurmd node1 && "$cluster" kill-ctld && "$cluster" kill munged || return
   (umask 077 && head -c 1024 /dev/urandom > "$etc/slurm.key") && chown slurm: "$etc/slurm.key" || return

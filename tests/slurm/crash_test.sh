@@ -96,7 +96,7 @@ for state in ALLOCATED WARMING SWITCHING ACTIVE DRAINING; do
   check "a worker is killed by signal 9 while the job is $state" worker_dies "$state"
 done
 
-# The first PROGRAM of a job, an srun say, asks a slurmctld that stands still, and dies before it answers. What slurmctld had not saved of the job would be
+# The first PROGRAM of a job, an srun say, asks a slurmctld that stands still, and dies before it answers. Losing what slurmctld had not saved of the job would be
 # Slurm's own loss.
 mkdir "$work/asks"
 cat > "$work/asks/srun" << 'EOJ'

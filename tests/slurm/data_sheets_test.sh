@@ -64,7 +64,7 @@ bad_models() {
 check 'a model that does not exist is named; in restart mode it is said to be of no use' bad_models
 
 nothing_for_who_says_nothing() {
-  # Of jobs that it does not know to have ended, a new slurmctld may start others beside them before their node has registered: without GPUs.
+  # A new slurmctld may start jobs beside ones that it does not know to have ended, before their node has registered: without GPUs.
   sed -i 's/^ProfileWait=.*/ProfileWait=0\nLendWithoutProfile=no/' "$SWELL_CLUSTER_DIR/etc/swell.conf" && within $patience queue_is_empty &&
     "$cluster" restart-ctld || return
   # The first would be lent what is idle at once; the other one is decided about later, by data sheets, and is.

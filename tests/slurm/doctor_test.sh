@@ -70,7 +70,7 @@ check 'another scheduler' breaks_and_mends FAULT SchedulerType \
 check 'a scheduler that refuses heterogeneous jobs' breaks_and_mends warn SchedulerType \
   "set_conf SchedulerType=sched/swell && $cluster restart-ctld"
 check 'the plugin of sbatch is required' breaks_and_mends warn spank_swell.so "sed -i s/^optional/required/ ${SLURM_CONF%/*}/plugstack.conf"
-# What slurmctld would not start with is found before its restart. It runs on; the mend's restart is one.
+# A setting that slurmctld would not start with is found before its restart. It runs on; the fix restarts it.
 check 'a job_submit plugin is misspelt' breaks_and_mends FAULT JobSubmitPlugins "set_conf JobSubmitPlugins=swel"
 check 'PluginDir lacks Slurm'\''s own folder' breaks_and_mends FAULT PluginDir "sed -i '/^PluginDir=/s|:[^:]*\$||' $SLURM_CONF"
 check 'PluginDir has a folder that is not there' breaks_and_mends FAULT PluginDir "sed -i 's|^PluginDir=|PluginDir=/no/such/folder:|' $SLURM_CONF"

@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-/// The ring over which ranks sum their gradients, as NCCL and Gloo do: TCP on loopback. What goes
-/// to another node may be sent no faster than a rate, as by an interface that is slow. Throws where
+/// The ring over which ranks sum their gradients, as NCCL and Gloo do: TCP on loopback. Data
+/// to another node may be limited to a rate, as by an interface that is slow. Throws where
 /// a rank has gone.
 class GradientRing {
  public:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What a researcher sees: jobs grow over idle GPUs, and give them back to basic demand.
+# As a researcher sees it: jobs grow over idle GPUs, and give them back to basic demand.
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cluster_up --nodes 4 --gpus-per-node 4

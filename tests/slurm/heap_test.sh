@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What libslurm hands out is freed to the last byte, also what its own functions forget: slurmctld would lose memory
+# All memory that libslurm hands out is freed, also what its own functions forget: slurmctld would lose memory
 # at every look that the controller takes.
 #   HEAP_LOOKS=10000   how often each question is asked
 # shellcheck disable=SC2317 # called by check

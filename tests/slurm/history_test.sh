@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What has happened to jobs is kept in SQLite: over kill -9 of slurmctld, apart from who reads it, and anew where the file is damaged.
+# Past events of jobs are kept in SQLite: over kill -9 of slurmctld, apart from who reads it, and anew where the file is damaged.
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/hostile_lib.sh

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2034,SC2154  # lib.sh and the tests share these variables
 #
-# Of the tests in which one user harms another: users, and agents that somebody wrote to do harm. Sourced after lib.sh.
+# Shared by the tests in which one user harms another: users, and agents that somebody wrote to do harm. Sourced after lib.sh.
 # Users are games and backup: Slurm 26.05 takes nobody, 65534, for no user.
 
 as() { # USER COMMAND...

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# What the tests against a real cluster share. A test sources this, starts a cluster with
+# Functions shared by the tests against a real cluster. A test sources this, starts a cluster with
 # `cluster_up [options]`, and calls `check NAME FUNCTION` for each behaviour. Needs SWELL_STAGE: the
-# prefix of an installed Swell (contrib/check sets it). What a test lists in `programs` before it sources this is built with
+# prefix of an installed Swell (contrib/check sets it). Programs that a test lists in `programs` before it sources this are built with
 # that Swell's libswell into $work: regression, profiled (examples), planned, in_step.so (beside this).
 set -u -o pipefail
 

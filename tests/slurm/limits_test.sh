@@ -37,7 +37,7 @@ clear_queue
 limited_by() { # LINE of swell.conf, instead of such lines
   sed -i '/^MaxLentBy/d' "$conf" && printf '%s\n' "$1" >> "$conf" && "$cluster" restart-ctld
 }
-# Of 12 GPUs the jobs have 4; one of them is of the account or QOS that is named.
+# The jobs have 4 of 12 GPUs; one of them is of the account or QOS that is named.
 named() { # OPTION NAME LINE: the job with that option is lent 1 GPU, the other all that it may have
   limited_by "$3" && submit --elastic=max=6 --gres=gpu:2 "$1=$2" && first=$job && submit --elastic=max=6 --gres=gpu:2 && second=$job &&
     within 60 is_lent "$first" 1 && within 60 is_lent "$second" 4 && within 60 word_is "$first" state ACTIVE && within 60 named_in_why "$2" && is_lent "$first" 1
@@ -108,7 +108,7 @@ check 'lent GPUs do not use up MaxJobs: the next job of the user starts' with_li
 check 'nor GrpTRES' with_limit GrpTRES=gres/gpu=6 1
 check 'of MaxSubmitJobs some stay free' with_limit MaxSubmitJobs=4 1
 
-# Of 12 GPUs. A running job keeps to its --constraint where it is lent GPUs.
+# There are 12 GPUs. A running job keeps to its --constraint where it is lent GPUs.
 lent_on() { # JOB NODES...: it is lent GPUs on these nodes and on no others
   local nodes
   nodes=$(for each in $(companions "$1"); do squeue -h -j "$each" -o %N; done | sort | tr '\n' ' ')

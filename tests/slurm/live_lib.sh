@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# What the tests of live mode share; sourced after lib.sh, which had programs=(regression in_step.so), and before cluster_up. A job's
+# Functions shared by the tests of live mode; sourced after lib.sh, which had programs=(regression in_step.so), and before cluster_up. A job's
 # folder `out` has what its programs say.
 cat > "$work/live_job.sh" << 'EOJ'
 #!/bin/bash
@@ -105,7 +105,7 @@ program_of() { # EPOCH RANK
 
 # A growth of two workers to four that needs 32 KiB beside the state of 128 KiB, as layers are cut in two, and may have half of it.
 needs_chunks=(STEPS=4000 SHAPE='4 32 32' PLANS='2=2,1,1,0 4=1,2,2,0' SWELL_SWITCH_MEMORY=16K)
-# Of the first epoch's last step, nothing is done again.
+# No part of the first epoch's last step is done again.
 no_step_lost() {
   local from
   from=$(awk '$2 == 3 { print $5; exit }' "$out/began")

@@ -42,8 +42,8 @@ eight_plans() {
 }
 check 'after eight plans in a row the parameters are bitwise those of a run without any switch' eight_plans
 
-# 512 KiB over two stages; of each rank's half, half again comes from the other when layers are cut in two. What the arena of
-# rank 0's shim takes is measured when all has been moved and nothing is committed.
+# 512 KiB over two stages; of each rank's half, half again comes from the other when layers are cut in two. The size of the arena of
+# rank 0's shim is measured when all has been moved and nothing is committed.
 arena_of() { # PID of a program: bytes of its shim's arena
   local shim each
   shim=$(awk '/^PPid:/ { print $2 }' "/proc/$1/status")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What a new researcher meets with a script of his own, by README alone, on a cluster whose admin has not set
+# A new researcher runs a script of his own, by README alone, on a cluster whose admin has not set
 # DefCpuPerGPU: a job of any number of GPUs then has one CPU. Being lent GPUs never leaves a job worse off.
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

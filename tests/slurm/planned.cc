@@ -38,7 +38,7 @@ int number(const char* name, int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
-/// What this rank does of a step.
+/// The part of a step that this rank does.
 struct Part {
   int stage = 0, group = 0, layers = 1, samples = 1, micro_batches = 1;
   int stages = 1;

@@ -18,7 +18,7 @@ EOJ
 # Decided by profiles alone. A job keeps what it is lent while its swellrun cannot say anything.
 after_check() { :; } # jobs live over several behaviours
 profile_wait=600 agent_timeout=600 cluster_up --nodes 2 --gpus-per-node 4 --users backup
-# What happens within a second on a quiet machine may take minutes on a loaded one; nothing here is waited for in vain.
+# An event that takes a second on a quiet machine may take minutes on a loaded one; each is certain to come.
 patience=100
 
 planned() { # MAX ARGUMENTS...: sets `job` and `out`; 2 GPUs
@@ -55,7 +55,7 @@ follows_it() {
 }
 check 'what it gains is measured, and is about what was predicted' follows_it
 
-# What the controller has learnt of it, and what the switch cost, is kept.
+# The history keeps what the controller has learnt of it, and the cost of the switch.
 in_history() { # CONDITION: of one of its events
   swell history "$job" --json | jq -e "any(.events[]; $1)"
 }
@@ -165,7 +165,7 @@ scancel "$job" && within $patience ended "$job"
 # One layer, one micro-batch and a sample for each GPU: nothing can be divided.
 gains_nothing() {
   planned 4 1 1 20000 1 && within $patience decided "$job" planned && within $patience grep -q '"event":"profile"' "$out/events" || return
-  # What a decision for it would have to come before: another job that gains is lent all that is idle.
+  # A decision for it would have to come before this: another job that gains is lent all idle GPUs.
   local first=$job
   planned 4 8 8 1000 4 && within $patience is_lent "$job" 2 && is_lent "$first" 0
 }
@@ -249,7 +249,7 @@ false_profile() {
     printf '"groups":[{"stage":0,"group":0,"fwd_s":0.0000005,"fwd_commu_s":0,"bwd_s":0.000001,"optim_s":0.0000001,"commu_extra_s":0,"head_fwd_s":0,"head_bwd_s":0,"layer_param_bytes":800000000,"layer_state_bytes":3200000000,"extra_param_bytes":0,"extra_state_bytes":0,"peak_bytes":5000000000}],'
     printf '"layer_launch_s":0,"activ_bytes":100000,"last_activ_p_bytes":0,"tied_embedding":false,"whole_activations":5}}\n'
     printf 'wait refused\n'; } | hostile backup > said 2>&1 &
-  # What it were lent, it would have been granted in the round that wrote this. AdminComment has no blanks: fwd_s reads "fwd s".
+  # Any GPUs lent to it would have been granted in the round that wrote this. AdminComment has no blanks: fwd_s reads "fwd s".
   within $patience decided "$mine" 'not at all: lent nothing until it reports a usable profile: fwd.s .* a h100 needs at least .*: mark ' &&
     is_lent "$mine" 0 && ! granted "$mine" && swell why "$mine" | grep 'lent nothing until' && ! granted "$mine" ||
     { swell jobs "$mine"; cat said; return 1; }
@@ -283,7 +283,7 @@ use_flextrain() {
 }
 lent_and_given_back() {
   use_flextrain ScaleUpChance=0 && planned 4 8 8 1000 4 && within $patience is_lent "$job" 2 && within $patience word_is "$job" state ACTIVE || return
-  # Two nodes of 4 GPUs: 4 are idle. What needs a whole node more gets the lent ones, and nothing is lent while it runs or others wait.
+  # Two nodes of 4 GPUs: 4 are idle. A job that needs a whole node more gets the lent ones, and nothing is lent while it runs or others wait.
   rigid --nodes=1 --gres=gpu:4 && within $patience in_state "$rigid_job" RUNNING && local first=$rigid_job
   rigid --nodes=1 --gres=gpu:2 && within $patience in_state "$rigid_job" RUNNING && within $patience is_lent "$job" 0 &&
     scancel "$first" "$rigid_job" || { swell jobs "$job"; swell why "$job"; return 1; }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # README.md, followed line by line by an admin and a researcher who know no more: on a stock cluster without
-# DefCpuPerGPU, to a job that has grown and shrunk. The lines are taken out of README.md. What is put in their place:
-# the prefix and Slurm's plugin folder of this machine, CLUSTER, `systemctl restart slurmctld` and slurmd, and train.py.
+# DefCpuPerGPU, to a job that has grown and shrunk. The lines are taken out of README.md. Replaced by values of this machine:
+# the prefix and Slurm's plugin folder, CLUSTER, `systemctl restart slurmctld` and slurmd, and train.py.
 # shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -78,7 +78,7 @@ asks_for_slurmd() { swell doctor > after && [[ $(grep -cE '^(FAULT|warn)' after)
 no_faults() { swell doctor > after && grep -q '^no faults, no warnings' after; }
 check 'swell doctor wants nothing but the restart before it, and nothing after it' restart_as_written
 
-# What a researcher writes as train.py, in miniature: it checkpoints on USR1 and goes on from there.
+# A small train.py as a researcher writes it: it checkpoints on USR1 and goes on from there.
 printf '#!/bin/sh\nexport TRAINER_WORK=%s/$SLURM_JOB_ID\nmkdir -p "$TRAINER_WORK" && exec %s\n' "$work" "$TRAINER" > python
 chmod +x python
 the_job_runs() {

@@ -34,7 +34,7 @@ listens_at() { # ADDRESS: the controller, for agents
 trains_on_four() {
   submit --elastic=max=4,grace=10 --gres=gpu:1 && within 30 grown "$job" 4
 }
-# What is lent is taken back for another job, and lent again.
+# Lent GPUs are taken back for another job, and lent again.
 goes_and_comes() {
   rigid --gres=gpu:3 && within 60 in_state "$rigid_job" RUNNING && in_state "$job" RUNNING && goes_on "$job" &&
     scancel "$rigid_job" && within 60 grown "$job" 4 && settled

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What nodes publish about themselves, and who uses it. 8 nodes under 4 switches, two each.
+# The facts that nodes publish about themselves, and their users. 8 nodes under 4 switches, two each.
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 topo=$TMPDIR/topo

@@ -18,8 +18,8 @@
 #include "runtime/messages.h"
 #include "support/worker_nodes.h"
 
-/// What an elastic run meets, for a fuzzer that chooses what happens next: shims, their programs,
-/// Slurm, the live coordinator and the controller, as the agent sees them.
+/// The surroundings of an elastic run, for a fuzzer that chooses the next event: shims, their
+/// programs, Slurm, the live coordinator and the controller, as the agent sees them.
 namespace epoch_world {
 
 using namespace swell;
@@ -60,7 +60,7 @@ struct Shim {
   std::map<int, Program> programs;  ///< by epoch
 };
 
-/// What became of an epoch's programs.
+/// The fate of an epoch's programs.
 struct Epoch {
   std::set<WorkerId> members, ended;  ///< by the training's end
   bool is_broken = false;             ///< one has died or left: nobody can do another step
@@ -82,7 +82,7 @@ struct Switch {
 inline constexpr const char* kPhases[] = {"prepare", "quiesce", "secure", "move", "commit"};
 enum { kPrepare, kQuiesce, kSecure, kMove, kCommit };
 
-/// Who sends news; others are of one worker each.
+/// Senders of news; any other value is one worker.
 enum Channel { kLive = 100'000, kSlurm, kSalloc };
 
 class World {

@@ -21,7 +21,7 @@ using namespace swell;
 /// A shim without a program, which answers what it is given.
 class GivenShim {
  public:
-  /// What is answered to a message, by the shim's only thread; nothing: it says nothing.
+  /// Returns the answer to a message, on the shim's only thread; nothing: it says nothing.
   using Answer = std::function<std::optional<std::string>(const runtime::Message&)>;
   GivenShim(const std::string& socket, Answer answer)
       : answer_(std::move(answer)),

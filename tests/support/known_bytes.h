@@ -11,7 +11,7 @@ namespace support {
 
 using namespace swell;
 
-/// What a byte of a tensor's element is: no other has it by chance. Of tied tensors the same.
+/// Returns the known byte of a tensor's element: no other has it by chance, except in tied tensors.
 inline std::uint8_t known_byte(const std::string& name, std::int64_t element, std::uint64_t byte) {
   std::uint64_t x = std::hash<std::string>()(name == "tied" ? "t0" : name) ^
                     (static_cast<std::uint64_t>(element) * 8 + byte) * 0x9e3779b97f4a7c15u;

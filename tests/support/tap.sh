@@ -7,11 +7,11 @@ check_log=$(mktemp) || exit 1
 check_trace=$(mktemp) || exit 1
 exec {BASH_XTRACEFD}>> "$check_trace" || exit 1
 
-# What a script may define anew: what else is shown of a failure, and what is done after each behaviour.
+# A script may define these anew: more output for a failure, and work after each behaviour.
 show_state() { :; }
 after_check() { :; }
 
-# One behaviour. What the function prints is shown when it fails, and the last commands that it ran: one of them failed.
+# Checks one behaviour. If the function fails, shows its output and the last commands that it ran: one of them failed.
 check() { # NAME FUNCTION...
   local name=$1 began=$SECONDS check_status PS4='+${FUNCNAME[0]:-} '
   shift

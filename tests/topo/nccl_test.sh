@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# swell topo calibrate between GPUs, with stand-ins for NVIDIA's driver and NCCL (STAND_INS: the folder of the two). What they
-# measure means nothing; that the two ends agree, meet, exchange and say what is missing is what is tested.
+# swell topo calibrate between GPUs, with stand-ins for NVIDIA's driver and NCCL (STAND_INS: the folder of the two). Their
+# measurements mean nothing; the test is that the two ends agree, meet, exchange and say what is missing.
 set -u -o pipefail
 : "${SWELL:?}" "${STAND_INS:?}"
 tap=$(cd "$(dirname "${BASH_SOURCE[0]}")/../support" && pwd)/tap.sh || exit 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the stages share: the programs of the bundle, the time that is left, and what is written down."""
+"""Shared by the stages: the programs of the bundle, the time that is left, and what is written down."""
 
 import json
 import os
@@ -55,7 +55,7 @@ class Stage:
         self._write()
 
     def measure(self, case):
-        """What goes wrong in a case is a row, and the stage goes on."""
+        """Writes an error in a case as a row, and the stage goes on."""
         # The stand-in's thousandth of the state needs less.
         if time.monotonic() + (case.needs_s / 100 if STAND_IN else case.needs_s) > self.ends:
             self.row(case.what, "skipped: the stage's time is over")

@@ -28,7 +28,7 @@ def asked(*command, limit_s=240):
 
 
 def driver(stage, _folder):
-    """What the machine is, as NVIDIA's own tool says and as Swell reads it."""
+    """Notes the facts of the machine, as NVIDIA's own tool says and as Swell reads them."""
     facts.update(asked(os.path.join(bench.BUILD, "tests", "bench", "gpu-facts")))
     for gpu, mode in enumerate(facts["compute_modes"]):
         stage.row(f"GPU {gpu}: compute mode that Swell reads", COMPUTE_MODES.get(mode, f"value {mode}"))

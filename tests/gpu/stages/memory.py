@@ -28,7 +28,7 @@ def shape(gib):
 
 
 def arguments(kind, gib):
-    """Of the job that has so many GiB of parameters and moments."""
+    """Returns the arguments of a job that has so many GiB of parameters and moments."""
     if kind != "engine":
         return "gpu_state_job", (f"kind={kind}", f"mib={max(1, gib * bench.UNIT >> 20)}")
     return "gpu_engine_job", (*(f"{key}={value}" for key, value in shape(gib).items()), "micro=2", "samples=2")
@@ -108,7 +108,7 @@ def fullness(kind, share, way, stage, folder):
 
 
 def kills(kind, phase, kills_old, stage, folder):
-    """What is killed costs at most what was agreed: the old worker trains on, or the new one with what stays in Swell's memory of the GPU."""
+    """Checks that a kill costs at most what was agreed: the old worker trains on, or the new one with what stays in Swell's memory of the GPU."""
     what = f"{kind}: kill -9 of the {'old' if kills_old else 'new'} worker in {phase}"
     one = run(folder, kind, 5)
     try:

@@ -17,7 +17,7 @@ STEPS = memory.STEPS
 
 
 def disk_bytes_s(folder):
-    """Of what is written through."""
+    """Returns the rate of writes that go through to the disk."""
     path, block = os.path.join(folder, "written"), os.urandom(1 << 20)
     began = time.monotonic()
     with open(path, "wb") as file:

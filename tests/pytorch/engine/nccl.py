@@ -13,7 +13,7 @@ PATIENCE = datetime.timedelta(seconds=20)       # a pair that does not meet with
 
 
 class Messages:
-    """What replaces isend() and irecv() of torch.distributed; for groups on the host they stay gloo's, as beside NCCL."""
+    """Replaces isend() and irecv() of torch.distributed; for groups on the host they stay gloo's, as beside NCCL."""
 
     def __init__(self):
         self._real = {name: getattr(dist, name) for name in ("isend", "irecv", "new_group")}

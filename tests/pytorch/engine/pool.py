@@ -70,7 +70,7 @@ def run(folder, jobs):
 def _work(folder, rank, jobs):
     code = 1
     number = -1
-    # What PyTorch means to take away. Here, as pytest has filters of its own for each test.
+    # Turns PyTorch's notices of a removal into errors. Here, as pytest has filters of its own for each test.
     warnings.filterwarnings("error", message="`torch.distributed", category=FutureWarning)
     try:
         for number, (world, function, arguments) in enumerate(jobs):

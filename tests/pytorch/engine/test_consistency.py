@@ -40,7 +40,7 @@ def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
     models.model(models.CONFIGS[family]())
     folder = str(tmp_path / "checkpoints")
     (first, _), = pool.run(tmp_path / "a", [(2, replans.segment, (family, plan, folder, 2))])
-    # What a worker leaves that is killed while it saves: files, but not the one that is renamed into place last.
+    # A worker that is killed while it saves leaves files, but not the one that is renamed into place last.
     for left in ("step-000000004", "step-000000009"):
         shutil.copytree(os.path.join(folder, "step-000000002"), os.path.join(folder, left))
         os.remove(os.path.join(folder, left, ".metadata"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What people expect of training: dropout, recomputation, bf16, evaluation, data, logs, export, and errors that help."""
+"""Features that people expect of training: dropout, recomputation, bf16, evaluation, data, logs, export, and errors that help."""
 
 import contextlib
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What programs give to the engine: forms of a plan, families that nobody describes, and errors that name the value and what to give."""
+"""Arguments that programs give to the engine: forms of a plan, families that nobody describes, and errors that name the value and what to give."""
 
 import functools
 import json
@@ -230,7 +230,7 @@ def test_a_dataset_of_less_than_one_step_is_named():
 
 
 def undescribed(rank, family, lacks, plan):
-    """What a description says where it lacks something."""
+    """Checks the error of a description that lacks something."""
     with open(os.path.join(ROOT, "contrib", "pytorch", "swell", "engine", "families", f"{family}.json")) as file:
         description = json.load(file)
     description.pop(lacks)
@@ -243,7 +243,7 @@ def undescribed(rank, family, lacks, plan):
 
 
 def test_a_description_without_the_numbers_that_shards_divide_is_an_error(tmp_path):
-    """Of OPT two tokens would be read as one, without an error of torch's."""
+    """Checks that each family is refused without them: with OPT two tokens would be read as one, without an error of torch's."""
     for family in ("gpt2", "opt"):
         models.model(models.CONFIGS[family]())
     results = pool.run(tmp_path, [(2, undescribed, (family, "divided", models.PLANS["tp2"])) for family in ("gpt2", "opt")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What NCCL does otherwise than gloo: the first message of two workers blocks both, and messages have no tags."""
+"""Differences of NCCL from gloo: the first message of two workers blocks both, and messages have no tags."""
 
 import models
 import nccl

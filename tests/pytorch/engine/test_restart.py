@@ -47,7 +47,7 @@ def test_it_is_resized_by_checkpoints(runs):
 
 
 def drawn(run, rank=0):
-    """What the loop has drawn, by step; steps that a start gives again are drawn as before."""
+    """Returns the loop's draws, by step; steps that a start gives again are drawn as before."""
     found = {}
     with open(os.path.join(run.folder, f"drawn.{rank}")) as file:
         for line in file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the elastic jobs of the tests share: where they work, and the log of each step's loss.
+"""Shared by the elastic jobs of the tests: where they work, and the log of each step's loss.
 
 A job is a module with main(arguments). TEST_FOLDER: where it works. TEST_STEPS: where it ends.
 """
@@ -126,7 +126,7 @@ def pace(times=1):
 
 
 def write_profile(session):
-    """What the profiler saw of the first worker's steps, to `profile`."""
+    """Writes the profiler's times of the first worker's steps to `profile`."""
     if int(os.environ.get("RANK", 0)) == 0:
         with open(path("profile"), "w") as file:
             json.dump(session.profile()._asdict(), file)

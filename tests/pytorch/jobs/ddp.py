@@ -8,7 +8,7 @@ each worker). `unfreezes`, `adds`: its first layer is trained from step 5 on, in
 steps 6 and 20 are skipped (`leaves`: the first start is asked to leave so that step 7 is its last); `looks`: before the first step in each world it looks at the mean loss; `skips-apart`: rank 1 alone skips after step 6; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
 `full` no checkpoint can be written; EIO: common.fail_with(); `cuts`: common.cut_as_told(); `together`: rank 1 fails in
-a save that all make together. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
+a save that all make together. Options that keep it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
 import json
 import os

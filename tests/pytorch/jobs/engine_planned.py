@@ -3,7 +3,7 @@
 
 Arguments: the family (llama or gpt2), the size (small, deep, or 10m for ten million parameters), and the initial plan, if there is one: then it keeps checkpoints,
 and its batches go through a pipeline one by one. Ends with the step that the file `last` names.
-What plan it follows is in `plan`, each worker's process in `pid.RANK`. TEST_TEXTS: a folder with other documents, which must stay as they are while it trains.
+Its plan is in `plan`, each worker's process in `pid.RANK`. TEST_TEXTS: a folder with other documents, which must stay as they are while it trains.
 """
 
 import functools

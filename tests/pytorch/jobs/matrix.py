@@ -105,7 +105,7 @@ def draw(step, more=0.0):
 
 
 def scaler():
-    """Of powers of two: scaled losses differ in nothing but their exponent. It grows within the run."""
+    """Returns a scaler by powers of two: scaled losses differ in nothing but their exponent. It grows within the run."""
     return torch.amp.GradScaler("cpu", init_scale=2.0 ** 10, growth_interval=3)
 
 
@@ -119,7 +119,7 @@ def norms(tensors):
 
 
 def drawn():
-    """What draw() has drawn, by step."""
+    """Returns the draws of draw(), by step."""
     with open(common.path("draws")) as file:
         return sorted(dict(map(json.loads, file)).items())
 

@@ -184,7 +184,7 @@ def has_others_that_do_not_change(moments):
 
 
 def saves_beside(moments):
-    """A save of the script's is under way, for longer than a step, as the job is asked to leave. What becomes of it, it looks at in the end."""
+    """Saves by itself, for longer than a step, while the job is asked to leave, and checks the save in the end."""
     from torch.distributed.checkpoint import FileSystemWriter, state_dict_saver
     write, saving = FileSystemWriter.write_data, []
 

@@ -14,7 +14,7 @@ from swell.integrations import SwellCallback
 
 
 def tokenizer():
-    """Of a word for each number; SFTTrainer wants one, and pads by it."""
+    """Returns a tokenizer with a word for each number; SFTTrainer wants one, and pads by it."""
     words = {"<pad>": 62, "<eos>": 63, **{str(number): number for number in range(62)}}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="0")),
                                                 pad_token="<pad>", eos_token="<eos>", unk_token="0")
@@ -25,7 +25,7 @@ def main(arguments):
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
         vocab_size=64, n_positions=24, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
         bos_token_id=63, eos_token_id=63, pad_token_id=62))
-    # Of unequal lengths, so that workers and passes have unequal numbers of tokens.
+    # The rows have unequal lengths, so that workers and passes have unequal numbers of tokens.
     rows = [row[:12 + at % 13].tolist() for at, row in enumerate(Texts(common.SAMPLES).rows)]
     args = trl.SFTConfig(
         output_dir=common.path("out"), per_device_train_batch_size=BATCH, gradient_accumulation_steps=common.GLOBAL_BATCH // BATCH,

@@ -35,7 +35,7 @@ class Returns:
 
 
 class Script:
-    """What a loop does after each step. state: what it gives to Elastic."""
+    """The loop's work after each step. state: what it gives to Elastic."""
 
     def __init__(self, model):
         self.model, self.steps, self.state = model, 0, []
@@ -102,7 +102,7 @@ class Shadows(Script):
 
 
 class Mean(Script):
-    """Of the weights of all steps so far, with buffers beside."""
+    """Averages the weights of all steps so far, with buffers beside."""
 
     def after(self, model):
         for name, value in model.state_dict().items():

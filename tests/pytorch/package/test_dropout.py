@@ -20,7 +20,7 @@ def no_pass_is_left():
 
 
 def through(module, values, parts, *, per=1, step=3, calls=1):
-    """What becomes of samples that several passes have in parts; per: rows of a sample."""
+    """Returns the outputs for samples that several passes have in parts; per: rows of a sample."""
     draws, out, at = Draws(module, 5), [[] for _ in range(calls)], 0
     for part in parts:
         draws.begin(step, range(at, at + part))

@@ -40,7 +40,7 @@ _table = {}
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    """What a framework's run ends with that nobody resizes, and its loss by step."""
+    """Returns the end of a framework's run that nobody resizes, and its loss by step."""
     made = {}
 
     def of(framework):
@@ -65,7 +65,7 @@ def reference(tmp_path_factory):
 
 
 def words(framework):
-    """What jobs/matrix.py calls it."""
+    """Returns the arguments by which jobs/matrix.py knows a framework."""
     return framework.split(", ")
 
 
@@ -99,7 +99,7 @@ def compare(row, run, reference):
 
 
 def moments_of(framework):
-    """Of a stream, too: what is left of an epoch is left out, so that step 6 is the last one of an epoch, and not a smaller one."""
+    """Returns the moments to test, of a stream too: the rest of an epoch is dropped, so that step 6 is the last of an epoch, and not a smaller one."""
     return {kind: step for kind, step in MOMENTS.items() if kind != "evaluation" or framework.startswith(EVALUATES)}
 
 

@@ -181,7 +181,7 @@ def test_close_is_done_once():
 
 
 def said(code, **environment):
-    """What another Python says that has just imported swell._native."""
+    """Returns the output of another Python that has just imported swell._native."""
     clean = {name: value for name, value in os.environ.items() if name not in ("SWELL_LIBRARY", "SWELL_SITE_LIBRARY", "SWELL_RUNTIME", "RANK")}
     return subprocess.run([sys.executable, "-c", "from swell import _native; " + code], env={**clean, **environment},
                           capture_output=True, text=True, check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the profile of a loop says of memory: the peak of a step, and what its forward pass keeps."""
+"""The memory in the profile of a loop: the peak of a step, and what its forward pass keeps."""
 
 import pytest
 import torch

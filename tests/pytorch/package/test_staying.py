@@ -28,7 +28,7 @@ def is_whole(run, reference):
 
 
 def pids(run):
-    """Of rank 0, one after the other."""
+    """Returns the processes of rank 0, one after the other."""
     found = [line["pid"] for line in run.lines()]
     return [pid for at, pid in enumerate(found) if at == 0 or found[at - 1] != pid]
 

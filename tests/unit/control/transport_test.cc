@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What munge says to a process of `uid` that opens the credential.
+/// Returns munge's answer to a process of `uid` that opens the credential.
 int opened_as(uid_t uid, const PrivateMunge& munge, const std::string& credential) {
   const pid_t child = fork();
   cr_assert_geq(child, 0);

@@ -31,7 +31,7 @@ LiveGrant live_grant() {
   return grant;
 }
 
-/// What swellrun's salloc submits for live_grant().
+/// Returns the submission of swellrun's salloc for live_grant().
 SubmitRequest companion() {
   SubmitRequest request;
   request.uid = 1000;

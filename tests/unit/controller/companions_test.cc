@@ -179,7 +179,7 @@ Test(controller, the_agent_s_reason_counts_where_slurm_shows_the_end_first) {
 
 namespace {
 
-/// What swell_reclaims counts, by cause; those that are 0 left out.
+/// Returns the counts of swell_reclaims by cause, without zeros.
 std::map<std::string, int> reclaims_of(World& world) {
   control::Ask ask;
   ask.what = "metrics";

@@ -53,7 +53,7 @@ struct Described : Live {
   bool comes_to(const std::string& by) {
     return until([&] { return described().decided_by == by; });
   }
-  /// What job 11 was lent by the last Grow.
+  /// Returns the GPUs that the last Grow lent to job 11.
   int offered() const {
     const auto* grow = server.last<control::Grow>();
     int gpus = 0;

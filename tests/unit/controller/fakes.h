@@ -20,7 +20,7 @@ class FakeSlurm : public slurm::SlurmApi {
  public:
   slurm::Snapshot now;
   std::vector<JobId> cancelled;
-  /// What load_job() shows where it is not what the snapshot shows.
+  /// Records that load_job() shows in place of the snapshot's.
   std::map<JobId, slurm::JobRecord> fresh;
   bool answers = true;           ///< load() does
   bool answers_for_jobs = true;  ///< load_job() does

@@ -115,7 +115,7 @@ inline int count_beside(const Folder& folder, const std::string& name) {
   return count;
 }
 
-/// What a History says, from its thread or the test's.
+/// Records the words of a History, from its thread or the test's.
 class Said {
  public:
   auto log() {
@@ -143,7 +143,7 @@ inline constexpr int kShort_ms = 20;
 
 inline std::string text(const Json& json, const char* key) { return json.string_at(key).value(); }
 
-/// What a History answers a question, waited for.
+/// Asks a History, and waits for its answer.
 inline History::Reply answered(History& history, std::optional<uid_t> uid = std::nullopt) {
   cr_assert(history.ask({1, kJob, uid, 0}));
   for (;;) {

@@ -63,7 +63,7 @@ Test(node_lists, a_node_of_its_own_that_is_drained_counts_all_the_same) {
   slurm.now.nodes[0].usable = false;
   slurm.now.nodes[2].features = {"f"};
   slurm.run_elastic(10, "node1", 2).features = "[g|f]";
-  // Of node2 and node3, which the view has as 0 and 1.
+  // The view has node2 and node3 as 0 and 1.
   cr_assert(view_of(slurm, one_job(slurm)).jobs.at(0).excluded_nodes == policy::NodeSet{1});
   slurm.find(10)->features = "[f|g]";
   cr_assert(view_of(slurm, one_job(slurm)).jobs.at(0).excluded_nodes == policy::NodeSet{0});

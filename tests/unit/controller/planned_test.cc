@@ -343,7 +343,7 @@ Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_wh
     Reported later = one_stage;
     later.epoch = 1;
     world.report(later);
-    // Who runs another plan than the one that stands makes its own.
+    // A job that runs another plan than the last one sent makes its own.
     cr_assert_eq(world.job().training.makes_own_plans(), !is_refused);
   }
 }

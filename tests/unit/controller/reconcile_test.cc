@@ -64,7 +64,7 @@ Test(reconcile, without_the_state_file_a_companion_is_believed_as_its_parent_nam
   const Reconciled result = reconcile(slurm.now, jobs, {}, 100);
   cr_assert(result.cancel.empty());
   cr_assert_eq(jobs.at(10).companions.lent_gpus(), 4);
-  // What it holds is its grant from now on.
+  // Its present GPUs are its grant from now on.
   cr_assert_eq(result.adopted.at("nonce1").gpus, 4);
   cr_assert_eq(result.adopted.at("nonce1").node, "node2");
   cr_assert_eq(result.adopted.at("nonce1").parent, 10u);

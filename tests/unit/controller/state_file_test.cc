@@ -84,7 +84,7 @@ Test(state_file, a_damaged_part_that_only_advises_leaves_the_grants) {
     return R"("jobs":{"7":{"started":1,"paused":true,"max":5,)" + member + "}}";
   };
   const std::string good = R"("jobs":{})";
-  // What each part is, and words of the one sentence about it.
+  // Each damaged part, and words of the one sentence about it.
   const std::vector<std::pair<std::string, std::string>> cases = {
       {good + R"(,"submissions":7)", "submissions left out: submissions: it must be a list"},
       {good + R"(,"submissions":[{"job":-1}])", "submissions left out"},

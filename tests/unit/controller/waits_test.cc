@@ -71,7 +71,7 @@ struct Case {
 const Case kCases[] = {
     {"nothing but a decision", [](Waiter& w) { w.start("max=8"), w.slurm.run(51, "node1", 4, ""); },
      "it is offered 4 GPUs, which its swellrun is just taking up"},
-    // What somebody has to change, whatever else holds.
+    // Causes that somebody has to change, whatever else holds.
     {"drain",
      [](Waiter& w) {
        w.alone();
@@ -101,7 +101,7 @@ const Case kCases[] = {
        w.says(control::JobState::active, "its workers have no handler");
      },
      "its workers have no handler"},
-    // What Slurm says of it.
+    // Causes in Slurm's record of the job.
     {"suspended",
      [](Waiter& w) {
        w.alone("max=4");
@@ -219,7 +219,7 @@ const Case kCases[] = {
        w.step(9);
      },
      "no GPU that it could use is idle"},
-    // What goes by.
+    // Causes that pass by themselves.
     {"GrowthInterval", [](Waiter& w) { w.grown(); },
      "it was changed a short while ago, and is not grown for 13 s more (GrowthInterval)"},
     {"stay",
@@ -250,7 +250,7 @@ const Case kCases[] = {
        w.step(12);
      },
      "the lent GPUs that go back are not back yet"},
-    // What is idle.
+    // Causes in the idle GPUs.
     {"nothing idle", [](Waiter& w) { w.alone(); }, "no GPU that it could use is idle"},
     {"other GPUs idle",
      [](Waiter& w) {

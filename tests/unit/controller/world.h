@@ -13,7 +13,7 @@
 
 namespace swell::test {
 
-/// What an agent says first of a job with so many workers of one GPU each.
+/// Returns an agent's first message about a job with so many workers of one GPU each.
 inline control::Hello hello_of(JobId job, int workers) {
   control::Hello hello;
   hello.job = job;

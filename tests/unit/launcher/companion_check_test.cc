@@ -20,7 +20,7 @@ control::Offer offer() {
   return offer;
 }
 
-/// What `scontrol show job -d 7` prints of a good companion.
+/// The output of `scontrol show job -d 7` for a good companion.
 const std::string kShown =
     "JobId=7 JobName=swell-5\n"
     "   UserId=games(5) GroupId=games(60) MCS_label=N/A\n"

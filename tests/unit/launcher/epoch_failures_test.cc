@@ -166,7 +166,7 @@ Test(epochs, a_fault_that_shows_only_on_lent_gpus_leaves_the_job_its_own) {
   cr_assert_eq(run.workers, 2u);
   cr_assert_not(run.code.has_value());
   cr_assert_not(run.no_growth().empty());
-  // What is offered meanwhile is refused with the reason, and after a while accepted again.
+  // Offers are refused meanwhile with the reason, and after a while accepted again.
   Grow grow;
   grow.offers.resize(1);
   run.event([&] { run.machine.grow(run.now, grow); });

@@ -20,7 +20,7 @@ using Given = std::vector<std::pair<std::string, std::string>>;
 const Given kGiven = {
     {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"TORCHELASTIC_RUN_ID", "5"}};
 
-/// What is seen of a shell script's processes once it has written a line.
+/// Returns what is found among a shell script's processes once it has written a line.
 std::optional<std::string> seen_of(std::string text) {
   int ends[2];
   cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);

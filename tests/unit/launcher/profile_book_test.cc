@@ -14,7 +14,7 @@ using namespace swell::launcher;
 
 namespace {
 
-/// Of one of two stages.
+/// Returns the report of one of two stages.
 std::string report(int stage, double fwd_s = 0.010, int nccl_steps = 0,
                    std::vector<std::int32_t> chunks = {}) {
   profiler::RankProfile made;
@@ -72,7 +72,7 @@ Test(profile_book, makes_a_profile_once_every_rank_has_reported) {
   cr_assert_eq(json.integer_at("epoch", 0, 100).value(), 4);
   cr_assert_eq(json.number_at("step_s", 0, 100).value(), 1.3, "the slowest rank's");
   cr_assert_not(json.has("nccl"), "it was not sampled");
-  // What solve() finds in it, where the cluster is known.
+  // solve() finds this in it, where the cluster is known.
   std::vector<cluster::Node> nodes = {{"n1", 0, {0, 0, 0, 0}, 1e10}, {"n2", 0, {0}, 1e10}};
   const auto cluster =
       cluster::Cluster::make("two", {*cluster::find_gpu_type("a100")}, nodes).value();

@@ -83,7 +83,7 @@ Test(companion_fields, every_member_of_this_slurms_submission_is_known) {
   std::string before = "the beginning";
   members.push_back({"the end", sizeof(job_desc_msg_t), sizeof(job_desc_msg_t)});
   for (const KnownMember& member : members) {
-    // What lies between two members can only be padding: less than what the next one is aligned to.
+    // Bytes between two members can only be padding: fewer than the next one's alignment.
     const std::size_t size = member.end - member.begin;
     const std::size_t alignment =
         std::min(size == 0 ? alignof(job_desc_msg_t) : size, alignof(job_desc_msg_t));

@@ -43,7 +43,7 @@ const CandidateLists fake{count, pop, append, find_job};
 
 using Ids = std::vector<std::uint32_t>;
 
-/// What becomes of candidates in this order, where the controller gives companions up in that one.
+/// Sorts candidates that come in this order, where the controller gives companions up in that one.
 Ids sorted(const Ids& candidates, const Ids& order, Preemption::Order (*from)() = controller) {
   World here;
   world = &here;

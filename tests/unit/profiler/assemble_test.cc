@@ -79,7 +79,7 @@ Test(assemble, parameters_that_replicas_share_count_as_the_whole) {
                400);
 }
 
-/// What solve() finds from ranks' reports is what it finds from the groups' observations.
+/// solve() finds the same from ranks' reports as from the groups' observations.
 Test(assemble, makes_the_profile_that_solve_takes) {
   const auto cluster = support::h100_nodes(2, 8, 2e9);
   plan::Layout layout{8, {}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-/// What the fake driver has seen.
+/// Counts of calls of the fake driver.
 struct FakeCounts {
   int waits, created, alive;
 };

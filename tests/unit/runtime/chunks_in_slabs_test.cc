@@ -82,7 +82,7 @@ struct Carried {
       new_gpu[rank] += job.old[static_cast<std::size_t>(its.old_rank)].slabs[slab].bytes.size();
     fresh.push_back(std::move(memory));
   }
-  /// What nothing comes to is there from the beginning: slabs, and pages of tensors.
+  /// Takes memory that receives no data from the beginning: slabs, and pages of tensors.
   void take_rest(std::size_t rank, ShimMemory& memory) {
     std::set<std::uint64_t> slabs, pages;
     for (const Place& place : places[rank])
@@ -202,7 +202,7 @@ Result<Chunks> plan_of(const Job& job, const cluster::Cluster& cluster) {
   return plan_chunks(job.plan, *job.from, *job.to, cluster, {}, kPage);
 }
 
-/// What the switch takes in one go: the most of any shim.
+/// Returns the most memory of any shim, if the switch is made in one go.
 std::uint64_t at_once(Job job, const cluster::Cluster& cluster) {
   job.plan.max_extra_bytes = std::uint64_t{1} << 40;
   const auto chunks = plan_of(job, cluster).value();

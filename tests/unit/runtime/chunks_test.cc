@@ -217,7 +217,7 @@ void carry_out(Job job, const Chunks& chunks, const std::string& what) {
   }
 }
 
-/// What the switch takes in one go: the most of any shim.
+/// Returns the most memory of any shim, if the switch is made in one go.
 std::uint64_t at_once(const Job& job, const cluster::Cluster& cluster) {
   Prepare plan = job.plan;
   plan.max_extra_bytes = std::uint64_t{1} << 40;

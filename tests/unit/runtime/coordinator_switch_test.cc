@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-/// What a shim answers to one request to stop, and how long after it.
+/// A shim's answer to one request to stop, and its delay.
 struct Stop {
   std::chrono::milliseconds after;
   bool is_late = false;

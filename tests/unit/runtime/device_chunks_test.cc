@@ -25,7 +25,7 @@ namespace {
 
 using Hold = Keeper::Options::Hold;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-/// Of a rank: six slabs of two halves of 2 MiB, and one of 2 MiB for "small".
+/// The state of a rank: six slabs of two halves of 2 MiB, and one of 2 MiB for "small".
 constexpr std::uint64_t kState = 26 * kMiB, kSlab = 4 * kMiB, kBound = 4 * kMiB;
 
 Coordinator::Options bounded() {

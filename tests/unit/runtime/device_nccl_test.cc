@@ -11,7 +11,7 @@ using namespace gpu_jobs;
 
 namespace {
 
-/// Of few rows, so that many steps are short.
+/// The state has few rows, so that many steps are short.
 constexpr std::uint64_t kState = kWeights / 8;
 constexpr const char* kBetween = "nccl, between nodes, from a GPU, to a GPU";
 constexpr const char* kTcp = "tcp, from a GPU, to a GPU";
@@ -236,7 +236,7 @@ Test(device_nccl, what_hangs_while_state_moves_calls_the_switch_off, .timeout = 
   }
 }
 
-/// Of what hangs while state moves, one program is killed; the other does not wait out the limit.
+/// Kills one of two programs that hang while state moves; the other does not wait out the limit.
 static void killed(bool is_old) {
   NcclJob gpus;
   const std::vector<std::string> hangs{"STAND_IN_NCCL_HANGS=moving"};
@@ -250,7 +250,7 @@ static void killed(bool is_old) {
   gpus.job.stop(is_old ? before : second);
   const auto report = changing.get();
   cr_assert_not(report.committed);
-  // What hangs has not seen it: its shim has it leave off.
+  // The hanging program has not seen it: its shim makes it stop.
   if (!is_old) wait_for_steps(gpus.job, 0, gpus.job.status(0).step);
   cr_assert_lt(std::chrono::steady_clock::now() - begun, 30s);
   if (!is_old) cr_assert_eq(gpus.job.wait(before), 0, "it trains on");
@@ -303,7 +303,7 @@ Test(device_nccl, other_shims_are_refused_what_is_not_of_the_state, .timeout = 3
   cr_assert_eq(gpus.said("misuse"), 0);
 }
 
-// Who is asked for a communicator in turn would have each wait for its limit.
+// If ranks were asked in turn for a communicator, each would wait for its limit.
 Test(device_nccl, a_rank_whose_communicator_failed_makes_no_other, .timeout = 300) {
   const PlanShape kFour{1, 1, 4, 0};
   LiveJob job(SWELL_DEVICE_PROGRAM, 4, {"1500"}, true, {}, {}, nccl(1s));

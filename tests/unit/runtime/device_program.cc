@@ -156,7 +156,7 @@ std::uint64_t adopt(State& state) {
     if (i % kWatched != 0) ++w[i];
 }
 
-/// One step. What another thread copies meanwhile has one of the elements that are watched.
+/// Makes one step. A copy by another thread meanwhile has one of the watched elements.
 void grow(const Weights& its) {
   grow_unwatched(its.w, its.count);
   for (std::int64_t i = 0; i < its.count; i += kWatched) ++its.w[i];

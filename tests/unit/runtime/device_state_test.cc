@@ -34,7 +34,7 @@ struct Program {
     channel = Channel(Descriptor(ends[1]));
     cr_assert_eq(asks({Do::create, 1, kUnit, {}}), "");
   }
-  /// What the program says of a task: why it was not done; empty: it was.
+  /// Returns why the program did not do a task; empty: it did.
   std::string asks(const DeviceTask& task, int fd = -1) { return asks(write(task), fd); }
   std::string asks(const std::string& body, int fd = -1) {
     cr_assert(shim.send(kTaskOp, body, fd).ok());

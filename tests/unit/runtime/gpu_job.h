@@ -10,7 +10,7 @@
 
 #include "runtime/live_steps.h"
 
-// What tests of switches on GPUs share: device_program over a stand-in for the driver.
+// Shared by tests of switches on GPUs: device_program over a stand-in for the driver.
 namespace gpu_jobs {
 
 using namespace live_steps;

@@ -249,7 +249,7 @@ Test(live_chunks, old_programs_leave_where_the_old_epoch_is_gone, .timeout = 300
   cr_assert(report.is_old_gone && !report.committed, "%s", report.summary().c_str());
   for (const pid_t pid : job.old) cr_assert_eq(job.live.wait(pid), 0, "they have nothing to train");
   for (const pid_t pid : job.next) cr_assert_neq(job.live.wait(pid), 0);
-  // What they held is given back; a snapshot of each rank is there, here and with its partner.
+  // Their memory is given back; a snapshot of each rank is there, here and with its partner.
   cr_assert_leq(job.live.keepers[0]->used_bytes(), kState + 65536);
 }
 

@@ -10,7 +10,7 @@ using namespace live_steps;
 
 namespace {
 
-/// What of Swell is in /dev/shm; other programs of the machine come and go.
+/// Returns Swell's files in /dev/shm; other programs of the machine come and go.
 std::set<std::string> shared_memory() {
   std::set<std::string> names;
   for (const auto& one : support::fs::directory_iterator("/dev/shm"))

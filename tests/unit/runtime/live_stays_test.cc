@@ -152,7 +152,7 @@ Test(live_stays, a_declined_switch_is_called_off_at_once_with_the_reason, .timeo
                "from 0 to -12; it must be within 0 to 12 and not empty",
                "%s", why.c_str());
   for (int shim = 0; shim < 2; ++shim) wait_for_steps(job, shim, job.status(shim).step + 5);
-  // What was declined once is forgotten with the offer.
+  // A refusal is forgotten with the offer.
   prepare(job, one, 1, 3);
   const auto again = patient.switch_plan(job.shims(two), job.shims(one), 3).value();
   cr_assert(again.committed, "%s", again.summary().c_str());

@@ -8,7 +8,7 @@
 
 #include "support/live_job.h"
 
-// What tests of switches among real processes share: examples/regression under shims of this
+// Shared by tests of switches among real processes: examples/regression under shims of this
 // process.
 namespace live_steps {
 
@@ -49,7 +49,7 @@ inline void wait_for_waiting(const LiveJob& job, int shim) {
   cr_assert(false, "no program waits at shim %d", shim);
 }
 
-/// What a run of so many steps without any switch ends with.
+/// Returns the result of a run of so many steps without any switch.
 inline std::map<std::string, std::vector<double>> unresized(const std::string& steps) {
   LiveJob job(SWELL_EXAMPLE, 1, {steps});
   const auto programs = job.start({});

@@ -9,7 +9,7 @@
 
 #include "runtime/live_steps.h"
 
-// What tests of stops at one step share: real processes that wait for each other in each step.
+// Shared by tests of stops at one step: real processes that wait for each other in each step.
 namespace live_steps {
 
 using Clock = std::chrono::steady_clock;

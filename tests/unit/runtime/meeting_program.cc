@@ -32,7 +32,7 @@ std::string variable(const char* name, const char* otherwise) {
   std::exit(1);
 }
 
-/// Of each rank the step that it has come to; nullptr: they do not meet.
+/// Returns the step that each rank has come to; nullptr: they do not meet.
 Counter* meeting() {
   const std::string path = variable("MEET", "");
   if (path.empty()) return nullptr;

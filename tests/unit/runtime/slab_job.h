@@ -17,7 +17,7 @@
 #include "support/known_bytes.h"
 #include "support/random_worlds.h"
 
-// What tests of plans in chunks of state on GPUs share: a job of which each byte is known.
+// Shared by tests of plans in chunks of state on GPUs: a job of which each byte is known.
 namespace slab_jobs {
 
 using namespace swell;
@@ -36,7 +36,7 @@ struct SlabMemory {
   bool is_there = false;
 };
 
-/// What one shim holds of one state: pages of its arena, and slabs.
+/// The memory of one shim for one state: pages of its arena, and slabs.
 class ShimMemory {
  public:
   std::uint8_t& byte(Memory memory, std::uint64_t at) {
@@ -90,7 +90,7 @@ struct Job {
   Job(const std::vector<RankState>& old_ranks, const std::vector<RankState>& new_ranks,
       std::mt19937_64& random) {
     const auto memory = [&, seed = random()](Entry& entry) {
-      // Of most tensors on the GPU, of some in the arena; the same in both plans but seldom.
+      // Most tensors are on the GPU, some in the arena; seldom do both plans differ.
       const bool on_gpu =
           (std::hash<std::string>()(entry.alias_of.empty() ? entry.tensor.name : entry.alias_of) ^
            seed) % 4 !=

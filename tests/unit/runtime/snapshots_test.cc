@@ -78,7 +78,7 @@ Test(snapshots, those_of_an_epoch_stay_until_one_of_the_next_is_everywhere) {
   cr_assert(own.held() == "2.40/0 2.50/0 2.60/0 ");
 }
 
-// Of a switch that was called off some ranks have one, and others none.
+// After a cancelled switch some ranks have a snapshot of it, and others none.
 Test(snapshots, those_of_switches_leave_the_last_ones_that_all_have) {
   Book book;
   for (const std::uint64_t step : {10, 20, 30}) book.add(1, step);

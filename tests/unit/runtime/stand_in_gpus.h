@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/// The memory of a stand-in's GPUs, which all processes share that name the same file. What counts
-/// is what any of them has open or mapped, so that memory of a killed process is free at once, and
-/// what a shim keeps by its descriptor is not.
+/// The memory of a stand-in's GPUs, which all processes share that name the same file. Memory
+/// counts while any of them has it open or mapped, so that memory of a killed process is free at
+/// once, and what a shim keeps by its descriptor is not.
 namespace stand_in {
 
 class Gpus {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // In place of NCCL (libnccl.so.2) where a test needs one: communicators of two processes over a
-// socket, for the stand-in of NVIDIA's driver; rank 0 must have made the id. What NCCL's users must
-// not do is told in the file STAND_IN_NCCL_LOG, as "misuse: ...", beside "join" and "abort" for
-// each communicator that has connected both directions, and that is aborted. The environment says
-// more: STAND_IN_NCCL_VERSION (22707); STAND_IN_NCCL_FAILS and STAND_IN_NCCL_HANGS: where something
-// fails, or never ends: id, init, abort (the call itself), joining, connecting (the first group in
-// either direction), moving and group (those after it).
+// socket, for the stand-in of NVIDIA's driver; rank 0 must have made the id. Forbidden
+// uses of NCCL are told in the file STAND_IN_NCCL_LOG, as "misuse: ...", beside "join" and "abort"
+// for each communicator that has connected both directions, and that is aborted. The environment
+// says more: STAND_IN_NCCL_VERSION (22707); STAND_IN_NCCL_FAILS and STAND_IN_NCCL_HANGS: where
+// something fails, or never ends: id, init, abort (the call itself), joining, connecting (the first
+// group in either direction), moving and group (those after it).
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -72,7 +72,7 @@ void hang_if(const char* where) {
   while (hangs(where)) pause();
 }
 
-/// Of the stand-in for the driver, which the process has open.
+/// Returns a function of the stand-in for the driver, which the process has open.
 template <typename Function>
 Function driver(const char* name) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -198,7 +198,7 @@ void Communicator::work() {
     lock.unlock();
     if (state == kOk && !is_aborted)
       if (const int failed = run(group); failed != kOk) state = failed;
-    // What has failed stays on the stream, as a kernel that waits does, until it is aborted.
+    // A failed operation stays on the stream, as a kernel that waits does, until it is aborted.
     while (state != kOk && !is_aborted) usleep(1000);
     launch(stream, -1);
   }

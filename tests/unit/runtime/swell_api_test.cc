@@ -179,7 +179,7 @@ Test(swell_api, a_stable_profile_reaches_the_shim, .timeout = 240) {
     cr_assert_eq(swell_profile(session, &times), -EAGAIN);
     auto channel = runtime::Channel::connect_unix(job.keepers[0]->unix_socket()).value();
     // As long as it takes where others work too; passes this long keep the clock's noise small.
-    // What was told may be some steps old: the last ones may differ more again.
+    // The reported times may be some steps old: the last ones may differ more again.
     const auto settled = [&] { return swell_profile(session, &times) == 0 && times.stable; };
     for (std::uint64_t step = 1; step < 2000 && !(settled() && !told.empty()); ++step) {
       for (const swell_region_kind_t kind : {SWELL_FORWARD, SWELL_BACKWARD}) {

@@ -144,7 +144,7 @@ void check_bytes(const char* transports, const std::string& name) {
             "it goes on after that");
 }
 
-/// What a transfer ends with whose other end does this once the way is there.
+/// Returns how a transfer ends if its other end does this once the way is there.
 std::string ending_with(const std::function<void()>& other_end, const char* transports,
                         std::chrono::milliseconds patience) {
   Ucx::Options options;
@@ -245,7 +245,7 @@ Test(ucx, a_live_switch_goes_over_it_bitwise, .timeout = 300) {
 
 Test(ucx, where_one_end_has_none_state_goes_by_tcp_and_says_why, .timeout = 300) {
   opened("tcp");
-  // Of the old ranks, the second one has no library.
+  // The second of the old ranks has no library.
   LiveJob job(SWELL_EXAMPLE, 6, {"6000", "4", "12", "10", "200"}, true, {}, [](int shim) {
     Ucx::Options options{.devices = "lo"};
     if (shim == 1) options.library = "libucp.so.of-nobody";

@@ -15,7 +15,7 @@ using namespace swell::tools;
 
 namespace {
 
-/// What a hostile user writes: escapes, a forged line, bytes that are not UTF-8, an override.
+/// Output of a hostile user: escapes, a forged line, bytes that are not UTF-8, an override.
 const std::string kHostile = "\x1b[31m\a\r\nroot\xff\u202e\u009b";
 
 /// Whether a terminal gets no more from it than lines of `lines` line ends.

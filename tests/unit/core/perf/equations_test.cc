@@ -148,7 +148,7 @@ Test(performance_model, the_gradient_ring_runs_at_its_slowest_pair) {
   cr_assert_eq(bandwidth(PerformanceModel(model, measured, k), {0, 0, 0, 0, 1, 1, 2, 2}), 3e9);
 }
 
-// What an entry about two other nodes changes: the way in which the slowest pair is found, not the
+// An entry about two other nodes changes the way in which the slowest pair is found, not the
 // pair.
 Test(performance_model, an_injected_error_is_another_one_for_each_plan) {
   const cluster::Cluster cluster = support::h100_nodes(2, 8);

@@ -184,7 +184,7 @@ Test(solve, layers_and_heads_of_mtp_are_told_apart) {
               solved->types[0].comp_s);
     cr_assert(near(solved->param_bytes, known.param_bytes, 1e-6), "%g", solved->param_bytes);
     cr_assert(near(solved->last.param_bytes, known.last.param_bytes, 1e-6));
-    // What a stage keeps is what the schedule of its chunks keeps.
+    // A stage keeps what the schedule of its chunks keeps.
     cr_assert(near(solved->activ_p_bytes, known.activ_p_bytes, 0.02), "%g of %g",
               solved->activ_p_bytes, known.activ_p_bytes);
   }

@@ -508,7 +508,7 @@ std::vector<int> row_steps(int have, int more) {
   return steps;
 }
 
-/// What refining did with two stages on `nodes` nodes, the lighter of which has all but one of
+/// The result of refining two stages on `nodes` nodes, the lighter of which has all but one of
 /// them.
 struct Refined {
   long evaluated = 0;

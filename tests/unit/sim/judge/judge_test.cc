@@ -274,7 +274,7 @@ Test(judge, is_nearer_to_predictions_over_a_slow_network_that_count_sends) {
     worst = std::max(worst, std::abs(off(perf::Sends::counted)));
     min_without = std::min(min_without, std::abs(off(perf::Sends::ignored)));
   }
-  // What is left: the judge's messages get 80 % of what the description promises.
+  // The rest of the error: the judge's messages get 80 % of what the description promises.
   cr_assert(worst < 0.22, "%.3f", worst);
   cr_assert(min_without > 1.3 * worst, "%.3f", min_without);
 }

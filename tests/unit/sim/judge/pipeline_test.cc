@@ -293,7 +293,7 @@ Test(pipeline, mtp_heads_take_their_time_and_memory_where_they_stand) {
 // FlexTrain, Table 2: with two MTP heads the last stage has six layers' work more than the others.
 Test(pipeline, min_max_placement_of_mtp_heads_beats_all_of_them_on_the_last_stage) {
   const models::Model model = models::find_model("flextrain-large")->model;
-  // What is gained is limited by the layers of the other stages, where these are many, and by whole
+  // The gain is limited by the layers of the other stages, where these are many, and by whole
   // units, where they are few.
   const std::pair<int, double> cases[] = {{8, 1.2}, {12, 1.4}, {16, 1.4}, {24, 1.9}, {32, 1.7}};
   for (const auto& [stages, gain] : cases) {

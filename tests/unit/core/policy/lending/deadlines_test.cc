@@ -103,7 +103,7 @@ Test(deadlines, it_is_taken_from_what_others_are_lent_and_not_back_again) {
     cr_assert_eq(reclaim.job, 1u);
     cr_assert_eq(reclaim.why, Reclaim::Why::deadline);
   }
-  // What the first job needs for its own deadline stays.
+  // The first job keeps the GPUs that it needs for its own deadline.
   view.jobs[0].deadline_s = view.now_s + 3600;
   view.jobs[0].remaining_samples = 0.89 * speed_of(view, 0) * 3600;
   cr_assert(decide(view).reclaims.empty());
@@ -140,7 +140,7 @@ Test(deadlines, more_gpus_that_bring_too_little_are_not_claimed) {
   cr_assert_geq(decide(view).reclaims.size(), 1u, "two suffice nearly");
 }
 
-// What pending jobs keep, and what is owed to others, never comes.
+// GPUs kept for pending jobs, or owed to others, never come.
 Test(deadlines, gpus_that_can_never_be_taken_are_not_within_reach) {
   ClusterView idle = two_alike(0, 9990);
   needs(idle, 0, 1.5);

@@ -188,7 +188,7 @@ Test(fewest_first, all_companions_in_the_order_in_which_they_would_go) {
   lend(view, view.jobs[1], 23, 3, 1);
   view.jobs[1].companions.back().leaving = true;
   view.order_wanted = true;
-  // What leaves already; then from whoever has more: 7 to 6, then by turns.
+  // First those that leave already; then from the job that has more: 7 to 6, then by turns.
   const std::vector<JobId> expected{23, 21, 11, 22, 12};
   cr_assert_eq(decide(view).reclaim_order, expected);
 }

@@ -10,7 +10,7 @@ using namespace support;
 
 namespace {
 
-/// What is idle on each node of the view.
+/// Returns the idle resources of each node of the view.
 std::vector<Resources> idle(const ClusterView& view) {
   std::vector<Resources> available;
   for (const NodeView& node : view.nodes) available.push_back(node.free);

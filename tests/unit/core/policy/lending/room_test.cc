@@ -11,7 +11,7 @@ using namespace support;
 
 namespace {
 
-/// What the cluster loses with a companion: its id. The youngest is missed most.
+/// The cluster's loss with a companion is its id: the youngest costs most.
 const Room::Loss kById = [](const ElasticJobView&, const CompanionView& companion) {
   return static_cast<double>(companion.id);
 };
