@@ -155,7 +155,8 @@ class Reader {
     Result<std::string> text = json_.string_at(key);
     if (!text) return fail(text.error());
     const std::optional<JobState> state = job_state_from(*text);
-    if (!state) return fail(Error(fmt::format("\"{}\" is \"{}\", which is not a state", key, *text)));
+    if (!state)
+      return fail(Error(fmt::format("\"{}\" is \"{}\", which is not a state", key, *text)));
     value = *state;
   }
   void member(const char* key, std::vector<JobId>& value) {

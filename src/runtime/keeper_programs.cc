@@ -43,8 +43,8 @@ Result<void> check_devices(const std::vector<Entry>& entries, bool has_device) {
       return Error(fmt::format("tensor {} has {} bytes; on a GPU a part has at most 1 TiB",
                                entry.tensor.name, entry.bytes()));
     if (entry.address >= DevicePlace::kOwn)
-      return Error(
-          fmt::format("tensor {}: {:#x} is not an address on a GPU", entry.tensor.name, entry.address));
+      return Error(fmt::format("tensor {}: {:#x} is not an address on a GPU", entry.tensor.name,
+                               entry.address));
   }
   return {};
 }

@@ -44,8 +44,8 @@ Result<slurm::JobId> job_of(const std::string& word) {
 
 std::string wrong_job_word(const std::string& word) {
   if (read(word)) return {};
-  return fmt::format("\"{}\" is not a job: give its number, such as 31, or ARRAY_TASK, such as 27_1",
-                     word);
+  return fmt::format(
+      "\"{}\" is not a job: give its number, such as 31, or ARRAY_TASK, such as 27_1", word);
 }
 
 }  // namespace swell::tools

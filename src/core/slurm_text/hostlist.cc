@@ -53,7 +53,8 @@ Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_
     const std::string_view range = text.substr(0, text.find(','));
     const std::optional<Range> read = range_of(range);
     if (!read)
-      return Error(fmt::format("\"[{}]\" is not a range of numbers; write e.g. [1-4,7]", shown(text)));
+      return Error(
+          fmt::format("\"[{}]\" is not a range of numbers; write e.g. [1-4,7]", shown(text)));
     if (read->last - read->first >= max - std::min(max, result.size()))
       return Error(fmt::format("\"[{}]\" stands for more than {} names", shown(text), max));
     for (std::uint64_t n = read->first; n <= read->last; ++n)

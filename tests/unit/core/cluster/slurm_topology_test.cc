@@ -64,7 +64,8 @@ Test(slurm_topology, errors_name_line_and_value) {
   cr_assert_eq(refused("SwitchName=a Switches=a\n"), "switch a is below itself");
   cr_assert_eq(refused("SwitchName=a Switches=b\nSwitchName=b Switches=a\n"),
                "switch a is above and below itself");
-  cr_assert_eq(refused("BlockSizes=4,x\n"), "line 1: BlockSizes=4,x is not a list of numbers above 0");
+  cr_assert_eq(refused("BlockSizes=4,x\n"),
+               "line 1: BlockSizes=4,x is not a list of numbers above 0");
   cr_assert_eq(refused("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2\n"),
                "line 2: switches and blocks are mixed; Slurm takes either");
   cr_assert_eq(refused("SwitchName= Nodes=n1\n"), "line 1: switchname has no value");
