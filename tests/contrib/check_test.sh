@@ -54,7 +54,7 @@ all_good() {
     ! grep -q -- ' -b ' "$work/tests/fuzz/said" &&
     totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*'
 }
-check 'what passes is counted, and the exit status is 0' all_good
+check 'passed suites are counted, and the exit status is 0' all_good
 
 some_bad() {
   script tests/slurm/b_test.sh 'echo "ok 1 - one"; echo "not ok 2 - two"; echo "# because of this"; exit 1'
@@ -70,7 +70,7 @@ some_bad() {
   rm "$work"/tests/slurm/[b-e]_test.sh
   return $status
 }
-check 'what fails, dies, says nothing or is skipped is counted and named' some_bad
+check 'failed, killed, silent and skipped suites are counted and named' some_bad
 
 # Fails the first time.
 only_alone() {
@@ -82,7 +82,7 @@ only_alone() {
   rm "$work/tried"
   totals_are '4 passed, 1 failed, 0 skipped' 1 --no-sanitizers --only 'tests/slurm/*' --jobs 1
 }
-check 'what fails beside others is run again alone, and that is said' only_alone
+check 'a suite that fails beside others is run again alone, and that is said' only_alone
 
 # A suite whose second run knows what passed in the first one; another check begins anew.
 knows_what_passed() {
@@ -174,6 +174,6 @@ other_slurms() {
   # 3 unit tests, 2 builds, three suites here; grow on both, ends on the newest
   totals_are '11 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*' && grep '^== slurm-26.05/tests/slurm/ends_test.sh: 1 passed' "$work/said"
 }
-check 'what other Slurms there are is built for, and tested there' other_slurms
+check 'other installed Slurms are built for, and tested there' other_slurms
 
 finish_tests

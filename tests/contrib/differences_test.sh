@@ -26,7 +26,7 @@ no_release_elsewhere() {
   printf '%s\n' "$found"
   [[ -z $found ]]
 }
-check 'what a running Slurm does by its release is asked of src/slurm' no_release_elsewhere
+check 'behaviour of a running Slurm by its release is asked of src/slurm' no_release_elsewhere
 
 # Cgroups have the job's id in their names up to 24.11, and its SLUID later.
 no_cgroup() { ! grep -rniE '/sys/fs|/proc/[^ ]*cgroup|cgroup\.(procs|controllers|events|kill)' src examples --include='*.cc' --include='*.h' --include='*.c'; }

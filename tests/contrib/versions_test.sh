@@ -137,9 +137,9 @@ clear_skip() {
 }
 if root=$("$top/contrib/slurm-version" root "$foreign" 2> "$TMPDIR/why"); then
   check "no mount of a root is left after stop" gone_after_stop
-  check 'nor after every daemon was killed' gone_after_a_crash
-  check 'nor after a start that was stopped half way' gone_after_an_interrupted_start
-  check 'what a root lacks of what plugins need is named before a cluster starts' named_before_it_starts
+  check 'no mount is left after every daemon was killed' gone_after_a_crash
+  check 'no mount is left after a start that was stopped half way' gone_after_an_interrupted_start
+  check 'libraries of plugins that a root lacks are named before a cluster starts' named_before_it_starts
   check 'a root that cannot be made is a skip that says why' clear_skip
   check 'nothing works on a root any more whose maker was killed' gone_with_its_maker
 else

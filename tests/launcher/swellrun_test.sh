@@ -190,7 +190,7 @@ left_to_srun() {
   salloc -Q --gres=gpu:2 -n1 "$swellrun" --jobid=0 true > out 2> err
   grep -qx 'swellrun: --jobid is given: running as srun' err
 }
-check 'what only srun can do is left to srun, and said' left_to_srun
+check 'options that only srun supports are left to srun, and that is said' left_to_srun
 # Slurm prints a user's texts among its own fields.
 users_texts() {
   local text node='     Nodes=node9 CPU_IDs=0-3 Mem=1 GRES=gpu:h100:4(IDX:0-3)'
@@ -310,7 +310,7 @@ check 'a job grows, gives back and ends' resizes
 two_at_once() {
   start_run 'sizes=2/8' && tell grow node2:4 node3:4 && within 20 epoch_runs 1 8 && finishes 0 && [[ -z $(companion) ]]
 }
-check 'of two companions, sizes= uses what it may' two_at_once
+check 'sizes= uses those of two companions that it may' two_at_once
 refused_grant() {
   start_run '' && tell grow node2:9 && within 20 said '"companion":0,"reason":"Job submit' &&
     within 5 said '"ACTIVE","epoch":0' && [[ $(started 1) == 0 ]] && finishes 0
@@ -624,7 +624,7 @@ refused_agent() {
     finishes_alone
 }
 has_started() { [[ $(started "$1") == "$2" ]]; }
-check "what the controller refuses is said in its words, and the training goes on" refused_agent
+check "a refusal of the controller is printed in its words, and the training goes on" refused_agent
 controller_comes_later() {
   new_run && submit_run '' && within 20 has_started 0 2 &&
     within 5 grep -q "^swellrun: no Swell controller: connecting to 127.0.0.1:$SWELL_CONTROL_PORT: Connection refused; training" out &&

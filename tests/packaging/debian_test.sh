@@ -67,7 +67,7 @@ if [[ -z ${SWELL_IN_ROOT:-} ]]; then
     done < <(find "$where" -type f \( -name '*.so*' -o -perm -u+x \))
     return $bad
   }
-  check 'what is in them is hardened, and looks for libraries in no folder but its own' hardened
+  check 'their binaries are hardened, and look for libraries in no folder but their own' hardened
 
   links() {
     local where=$scratch/dev

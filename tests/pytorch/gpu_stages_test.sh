@@ -55,7 +55,7 @@ lacks() {
   ! bundle PYTHONPATH="$work/old" "$work/bundle/tests/gpu/run.sh" --out "$work/none" first 2> "$work/said" && grep -F 'lacks PyTorch 2.11 or later (it is 2.4.1)' "$work/said" &&
     [[ $(wc -l < "$work/said") == 1 && ! -e $work/none ]]
 }
-check 'what a machine lacks is said in one line' lacks
+check 'missing parts of a machine are named in one line' lacks
 hangs() {
   : > "$work/hangs"
   ! STAND_IN_HANGS=$work/hangs bundle "$work/bundle/tests/gpu/run.sh" --stand-in --seconds 6 --out "$work/hung" first > "$work/said" && rm "$work/hangs" &&

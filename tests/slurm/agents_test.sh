@@ -240,7 +240,7 @@ if [[ -e $(dirname "$(find /usr/lib /usr/lib64 -name sched_backfill.so -path '*s
   check 'a companion that Slurm gave more than was granted is cancelled' more_than_was_granted
   check 'a site plugin that takes the grant from its comment has companions refused, and doctor warns' takes_the_grant
   check 'text of a site plugin beside the grant does no harm' writes_beside_the_grant
-  check 'what job_submit refuses is shown by swell why, jobs and history' changes_a_field
+  check 'a refusal of job_submit is shown by swell why, jobs and history' changes_a_field
   check 'a site that refuses changes of jobs: swell jobs shows what is lent, and doctor warns' refuses_changes
   check 'a companion without its tag is given back at once' changes_the_tag
   check 'a job whose tag a site plugin removes is told that, and runs on' removes_the_tag

@@ -34,7 +34,7 @@ what_cannot_be() {
     refused 'its 3 tasks cannot be divided by 2 of 4 GPUs' --elastic=min=2 --gres=gpu:4 --ntasks=3 &&
     refused 'multiple of the 4 GPUs of each, such as min=4' --elastic=min=3 --gres=gpu:4 --nodes=2
 }
-check 'what cannot be divided so is refused in one line' what_cannot_be
+check 'requests that cannot be divided so are refused in one line' what_cannot_be
 
 # node1 is taken, and half of node2.
 starts_with_fewer() {
@@ -57,7 +57,7 @@ comes_first() {
     { swell jobs; return 1; }
 }
 lending() { grep -q '"event":"drain-ended"' "$events"; }
-check 'what it asked for comes before what others never did' comes_first
+check 'GPUs that it asked for come before GPUs that others never asked for' comes_first
 clear_queue
 
 # It starts on the two that are idle; three are lent to the other job.

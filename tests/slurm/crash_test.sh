@@ -167,7 +167,7 @@ node_is_drained() {
   within 40 without_node node4 && goes_on "$job" && in_state "$job" RUNNING && settled || return
   scontrol update nodename=node4 state=resume && within 60 grown "$job" 8 && settled
 }
-check 'what is lent on a drained node goes back, and the node is not lent from' node_is_drained
+check 'GPUs lent on a drained node go back, and the node is not lent from' node_is_drained
 
 reconfigured() {
   grown_job && scontrol reconfigure && sleep 1 && in_state "$job" RUNNING && settled && goes_on "$job" &&

@@ -221,7 +221,7 @@ wrong_sites() {
     refused_site 'h99' swell sim --site --gpu-type h99 && refused_site '--policy' swell sim &&
     refused_site 'site' swell sim --site --cluster 2x8:h100 && refused_site 'site' swell sim --policy fifo --days 3
 }
-check 'what swell sim --site cannot read is one error with what to do' wrong_sites
+check 'a file that swell sim --site cannot read is one error with what to do' wrong_sites
 
 cluster_down
 cluster_up --nodes 2 --gpus-per-node 4 --no-accounting

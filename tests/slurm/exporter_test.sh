@@ -101,7 +101,7 @@ others_wait_not() {
   pids+=($!)
   exec {silent}<> "/dev/tcp/127.0.0.1/$port" && sleep 0.5 && scraped > again && grep -qx 'swell_up 1' again
 }
-check 'who says nothing, or too much, does not keep others from them' others_wait_not
+check 'silent and verbose clients do not keep others from them' others_wait_not
 
 # As root: it runs as another user.
 many_silent() {
@@ -112,7 +112,7 @@ many_silent() {
   kill "${pids[-1]}"
   return $result
 }
-check 'nor do silent clients of another user, as many as may come' many_silent
+check 'silent clients of another user do not either, as many as may come' many_silent
 forms() { # of --listen; the first three are shown in their own form
   local form
   for form in '[::]:0' '[::1]:0' ':0' '0' '127.0.0.1:0'; do

@@ -59,7 +59,7 @@ kept() {
     has '.event == "job-started"' && ! has '.event == "job-started"' 2 && ! has '.event == "job-ended"'
 }
 check 'kill -9 of slurmctld loses nothing, and what it finds running is not kept twice' kept
-check 'what changes of its plan have cost is known after that, too' within 30 prices
+check 'the costs of changes of its plan are known after that, too' within 30 prices
 
 rebuilt() {
   "$cluster" kill-ctld -KILL && dd if=/dev/urandom of="$file" bs=4096 count=2 conv=notrunc status=none && "$cluster" restart-ctld &&

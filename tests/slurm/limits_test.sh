@@ -24,14 +24,14 @@ check 'the jobs of an account are lent no more than its limit together, and swel
 given_to_the_other() {
   swell max "$first" 2 && within 60 is_lent "$first" 0 && within 90 is_lent "$second" 5 && goes_on "$first" && goes_on "$second"
 }
-check 'what one of them gives back goes to the other' given_to_the_other
+check 'GPUs that one of them gives back go to the other' given_to_the_other
 
 lowered() {
   sed -i '/^MaxLentByAccount=/d' "$conf" && printf 'MaxLentByQOS=*:1\n' >> "$conf" && "$cluster" restart-ctld && within 90 at_most_1 &&
     goes_on "$first" && goes_on "$second"
 }
 at_most_1() { lent_in_all 0 || lent_in_all 1; }
-check 'what is beyond a limit that was lowered is reclaimed, and both jobs go on' lowered
+check 'GPUs beyond a lowered limit are reclaimed, and both jobs go on' lowered
 clear_queue
 
 limited_by() { # LINE of swell.conf, instead of such lines
@@ -71,7 +71,7 @@ check 'a job that is paused is lent nothing, and again once it is resumed; all o
 wrong_asks() {
   ! swell max "$first" 1 --json > said 2>&1 && grep 'at most 1 GPU: the job has 2 of its own' said && ! swell pause 99999 --json > said 2>&1 && grep 'there is no job 99999' said
 }
-check 'what cannot be is an error with its reason' wrong_asks
+check 'an impossible request is an error with its reason' wrong_asks
 
 # says WORDS SUBCOMMAND...: it fails, with these words.
 says() {
@@ -88,7 +88,7 @@ of_others() {
   touch "$work/$first/finish" && within 30 ended "$first" && within 20 says "job $first has ended (COMPLETED): swell history $first" swell resume "$first" &&
     within 20 says "job $companion was a companion of job $first: swell history $first" swell history "$companion"
 }
-check 'who asks of another job than an elastic one that runs is told what it is' of_others
+check 'a request for a job that is not running and elastic is answered with what it is' of_others
 
 # Limits that Slurm sets a user, which companions count for like his own jobs.
 with_limit() { # LIMIT=VALUE JOBS: of a job that is lent GPUs and others of its user so many are submitted, and all of them start
@@ -105,8 +105,8 @@ idle_nodes() { [[ $(sinfo -h -t idle -o %D) == 3 ]]; }
 clear_queue
 limited_by ''
 check 'lent GPUs do not use up MaxJobs: the next job of the user starts' with_limit MaxJobs=2 1
-check 'nor GrpTRES' with_limit GrpTRES=gres/gpu=6 1
-check 'of MaxSubmitJobs some stay free' with_limit MaxSubmitJobs=4 1
+check 'lent GPUs do not use up GrpTRES' with_limit GrpTRES=gres/gpu=6 1
+check 'some of MaxSubmitJobs stay free' with_limit MaxSubmitJobs=4 1
 
 # There are 12 GPUs. A running job keeps to its --constraint where it is lent GPUs.
 lent_on() { # JOB NODES...: it is lent GPUs on these nodes and on no others
@@ -140,7 +140,7 @@ drained_node() {
     scontrol update nodename=node2 state=resume && within 60 is_lent "$job" 10
 }
 drain_is_said() { swell why "$job" | grep 'taken back last: its node is drained'; }
-check 'what is lent on a node that is drained goes back, and returns with the node' drained_node
+check 'GPUs lent on a drained node go back, and return with the node' drained_node
 
 # asked_to_end WORDS...: scontrol is given them for node2. A rigid job keeps the node from what it is asked for, and undone_by mends that.
 asked_to_end() {
@@ -174,7 +174,7 @@ others_write_admin_comment() {
   scancel "$job" && within 30 ended "$job" && within 30 queue_is_empty
 }
 has_words() { scontrol -o show job "$1" | grep -F "AdminComment=$2 swell["; }
-check "what others write into AdminComment leaves Swell's words, and stays" others_write_admin_comment
+check "text of others in AdminComment leaves Swell's words, and stays" others_write_admin_comment
 
 one_is_suspended() {
   local one
@@ -192,7 +192,7 @@ reserved_at_once() {
     goes_on "$job" && swell why "$job" | grep -E "$begun" || return
   scontrol delete reservation=now && within 60 is_lent "$job" 10
 }
-check 'what is lent on a node goes back when a reservation begins there at once' reserved_at_once
+check 'GPUs lent on a node go back when a reservation begins there at once' reserved_at_once
 scontrol delete reservation=now > /dev/null 2>&1
 clear_queue
 

@@ -62,7 +62,7 @@ new_shim_dies() {
   held_growth && kill -KILL "$(held_shim 3)" && within 120 event switch-aborted && within 120 event companion-lost && goes_on_live &&
     ranks_run 2 && touch "$out/go" && ends_right && handed_over
 }
-check 'nor does a killed shim of a lent worker' new_shim_dies
+check 'a killed shim of a lent worker does not end the job' new_shim_dies
 
 takes_too_long() {
   PROGRAM=./held live --elastic=mode=live,max=4,grow=15 --gres=gpu:2 -w node1 && within 120 gave_up_growing &&

@@ -114,7 +114,7 @@ is_lent_nothing_meanwhile() { # JOB: over many rounds of the controller, while J
 }
 if sbatch --help | grep "requeue.*expedite" > /dev/null; then
   check 'a job with an expedited requeue starts again at once' expedited
-  check 'what it waits with is not lent meanwhile' kept
+  check 'GPUs of the waiting job are not lent meanwhile' kept
 fi
 
 finish_tests

@@ -53,7 +53,7 @@ measured_well() {
 follows_it() {
   within $patience measured_well || { grep '"event":"profile"' "$events"; return 1; }
 }
-check 'what it gains is measured, and is about what was predicted' follows_it
+check 'its gain is measured, and is about as predicted' follows_it
 
 # The history keeps what the controller has learnt of it, and the cost of the switch.
 in_history() { # CONDITION: of one of its events
@@ -97,7 +97,7 @@ check 'its owner has it run another plan on the same GPUs, by a live switch' rep
 shows_the_plan() {
   swell plan --job "$job" > shown && jq -e --slurpfile told "$work/two_stages" '[.stages[].groups[].gpus] == [$told[0].stages[].groups[].gpus]' shown || { cat shown "$work/two_stages"; return 1; }
 }
-check 'what a change cost against usual steps is said in the output, by swell why and in the history' cost_is_said
+check 'the cost of a change in usual steps is said in the output, by swell why and in the history' cost_is_said
 check 'swell plan --job shows the plan that runs' within $patience shows_the_plan
 nobodys_plan() {
   jq -c '.stages[1].groups[0].gpus = [3]' "$work/two_stages" > "$work/bad_plan" && ! swell replan "$job" --plan "$work/bad_plan" 2> said &&
@@ -316,7 +316,7 @@ check 'it grows to four stages over a kill -9 of slurmctld, and is back on two w
 share_is_seen() { # 0.4, and what the clock adds
   within $patience in_history '.event == "profile" and any(.coefficients.types[]; .weights_share > 0.3 and .weights_share < 0.5)' || { swell history "$job" --json; return 1; }
 }
-check 'what the gradients of weights take is measured, and is in the history' share_is_seen
+check 'the time of the gradients of weights is measured, and is in the history' share_is_seen
 says_not_grown() { swell why "$job" | grep -E 'not grown: [0-9]+ submissions? of 1 GPU or more in 1 h; chance 0\.[0-9]+ of 0\.99999'; }
 waits_for_quiet() {
   clear_queue && sbatch --array=0-7 --gres=gpu:1 --wrap true > /dev/null && within $patience queue_is_empty && use_flextrain ScaleUpChance=0.99999 &&

@@ -28,7 +28,7 @@ log_lines_cannot_be_forged() {
   grep -q '^forged' log && return 1
   grep -F 'colour\x0aforged by a user' log
 }
-check 'what a user writes cannot begin a line in the log of slurmctld' log_lines_cannot_be_forged
+check 'text of a user cannot begin a line in the log of slurmctld' log_lines_cannot_be_forged
 
 anothers_job() {
   games_job && within 30 grown "$job" 8 || return
@@ -154,7 +154,7 @@ at_the_start() {
   wait $!
   closed_to as backup sbatch --qos=expansion --wrap 'sleep 1'
 }
-check 'nor is it open while slurmctld starts' at_the_start
+check 'it is not open while slurmctld starts' at_the_start
 
 while_elasticity_is_off() { # LINE of swell.conf
   local own status
@@ -168,8 +168,8 @@ while_elasticity_is_off() { # LINE of swell.conf
   cp good.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld && return $status
 }
-check 'nor while Elasticity=no' while_elasticity_is_off Elasticity=no
-check 'nor while swell.conf is broken' while_elasticity_is_off GrowthInterval=soon
+check 'it is not open while Elasticity=no' while_elasticity_is_off Elasticity=no
+check 'it is not open while swell.conf is broken' while_elasticity_is_off GrowthInterval=soon
 
 while_swell_conf_is_away() {
   local own status
@@ -183,7 +183,7 @@ while_swell_conf_is_away() {
   mv away.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld && return $status
 }
-check 'nor while swell.conf is away' while_swell_conf_is_away
+check 'it is not open while swell.conf is away' while_swell_conf_is_away
 
 # Nobody but slurmctld says where slurm.conf is: its environment does not name it, and "-f" stands in another form.
 where_slurm_conf_is_named_otherwise() {
@@ -206,7 +206,7 @@ starts_without_slurm_conf() {
   within 20 is_up
 }
 is_up() { scontrol ping | grep ' is UP'; }
-check 'nor where slurmctld alone knows its slurm.conf' where_slurm_conf_is_named_otherwise
+check 'it is not open where slurmctld alone knows its slurm.conf' where_slurm_conf_is_named_otherwise
 
 bad_swell_conf() {
   games_job && within 30 grown "$job" 8 || return

@@ -71,7 +71,7 @@ endless_ones() {
   done
   switched_so_often 5 && undisturbed && well_ended
 }
-check 'nor do strangers that come without end, with or without garbage' endless_ones
+check 'strangers that come without end do not disturb it, with or without garbage' endless_ones
 
 # shellcheck disable=SC2046 # words
 ticks_of() { awk '{ sum += $14 + $15 } END { print sum }' $(printf '/proc/%s/stat ' "$@"); }

@@ -57,7 +57,7 @@ ends_with_slurmd() {
 check 'nothing is left behind when slurmd ends before slurmctld answers' ends_with_slurmd
 
 survives_a_restart() { "$cluster" restart-ctld && within 20 all_published; }
-check 'what was published survives a restart of slurmctld' survives_a_restart
+check 'the published topology survives a restart of slurmctld' survives_a_restart
 
 shows_the_cluster() {
   within 20 all_published && swell topo --cluster > shown || return

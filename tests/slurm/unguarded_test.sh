@@ -68,7 +68,7 @@ charged() {
   within 10 at_least_charged $((${before:-0} + 3)) || { echo "before: $before, now: $(usage)"; return 1; }
 }
 at_least_charged() { (($(usage) >= $1)); }
-check 'what he uses there is charged' charged
+check 'his use there is charged' charged
 
 ended_for_basic_demand() {
   local there other

@@ -243,7 +243,7 @@ def drawn(plan, seed, rank=0):
     return torch.stack(found)
 
 
-def test_what_a_dataset_draws_is_by_sample_alike_on_all_stages_and_under_all_plans():
+def test_draws_of_a_dataset_depend_on_the_sample_alone_on_all_stages_and_under_all_plans():
     alone = drawn(WHOLE, 1)
     assert len(set(map(tuple, alone.flatten(0, 1).tolist()))) == alone.shape[0] * alone.shape[1], "no two samples, nor one in two epochs, are the same"
     pp2 = models.plan(3, (2, 1, [4]), (2, 1, [4]))

@@ -101,7 +101,7 @@ def test_where_workers_are_left_they_train_on_in_their_processes_under_the_next_
         assert max(abs(found[step] / loss - 1) for step, loss in expected.items()) < 1e-4
 
 
-def test_what_the_loop_draws_goes_on_under_the_next_plan(runs):
+def test_draws_of_the_loop_go_on_under_the_next_plan(runs):
     models.model(models.CONFIGS["llama_gqa_tied"]())
     reference = runs(False, "reference", "llama", "any", "dataset", "draws").fast().start(1)
     run = runs(True, "live", "llama", "any", "dataset", "draws").start(1).reach(3)
@@ -261,7 +261,7 @@ def arenas(monkeypatch):
     return make
 
 
-def test_what_workers_hand_over_in_pieces_of_several_is_alike_or_known_for_torn(arenas):
+def test_state_that_several_workers_hand_over_is_equal_or_known_as_torn(arenas):
     (first, of_first), (second, of_second) = arenas(0), arenas(1)
     for arena, seed in ((first, 1), (second, 2)):
         torch.manual_seed(seed)

@@ -198,7 +198,7 @@ def test_a_family_has_mtp_heads_or_says_why_not(tmp_path, monkeypatch):
     (lambda: Engine(models.CONFIGS["llama"](), adamw, global_batch=12, mtp_heads=-1), "mtp_heads=-1; give a whole number of at least 0"),
     (lambda: Engine(models.CONFIGS["llama"](), adamw, global_batch=12, mtp_heads=1, mtp_weight=0), "mtp_weight=0; give a number above 0"),
 ])
-def test_what_does_not_fit_is_refused_with_what_to_give(make, words):
+def test_numbers_that_do_not_fit_are_refused_with_what_to_give(make, words):
     with pytest.raises(ValueError, match=words):
         make()
 

@@ -56,7 +56,7 @@ def drawn(run, rank=0):
     return found
 
 
-def test_what_the_loop_draws_goes_on_over_restarts(runs):
+def test_draws_of_the_loop_go_on_over_restarts(runs):
     reference = runs("reference", "draws").fast().start(1).leave_well()
     run = runs("resized", "draws").start(1).reach(3).ask().leave_well()
     run.start(3).reach(run.step() + 3).ask().leave_well()
@@ -65,7 +65,7 @@ def test_what_the_loop_draws_goes_on_over_restarts(runs):
     assert drawn(run, 1).items() <= drawn(run).items() and len(drawn(run, 1)) > 15, "a new worker works on the same batches"
 
 
-def test_what_each_rank_draws_of_its_own_goes_on_over_a_restart(runs):
+def test_each_ranks_own_draws_go_on_over_a_restart(runs):
     reference = runs("reference", "draws", "apart").fast().start(2).leave_well()
     run = runs("resized", "draws", "apart").start(2).reach(3).ask().leave_well()
     run.fast().start(2).leave_well()

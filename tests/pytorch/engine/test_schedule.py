@@ -48,7 +48,7 @@ def test_schedules_by_name_are_those_of_the_core():
 
 
 @pytest.mark.parametrize("text, shape, words", [case[1:] for case in CASES if case[0] == "REFUSED"])
-def test_what_the_core_refuses_is_refused_with_its_words(text, shape, words):
+def test_refusals_of_the_core_have_its_words(text, shape, words):
     stages, chunks, micro_batches = shape
     with pytest.raises(ValueError, match=re.escape(words)):
         check(parse(text), stages, micro_batches, chunks)

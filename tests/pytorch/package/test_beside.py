@@ -253,7 +253,7 @@ QUIET = [Gradients, AverageOfGradients, Copies, StepBefore, Middle, FromTheStart
 
 
 @pytest.mark.parametrize("kind", QUIET)
-def test_what_is_no_average_or_is_held_is_left_alone(kind):
+def test_anything_but_an_average_is_left_alone_and_so_is_a_held_one(kind):
     for made in (lambda parameters: torch.optim.AdamW(parameters, lr=1e-2), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)):
         for wrap in (lambda model: model, Wrapped):
             assert not said(kind, wrap, made, steps=24)
@@ -295,7 +295,7 @@ class Sign(torch.optim.Optimizer):
 
 @pytest.mark.parametrize("kind", [StepBefore, Middle, FromTheStart])
 @pytest.mark.parametrize("made", [Sign, lambda parameters: torch.optim.SGD(parameters, lr=1e-4), lambda parameters: torch.optim.AdamW(parameters, lr=1e-5)], ids=["sign", "sgd", "adamw"])
-def test_what_follows_weights_that_go_straight_on_is_no_average(kind, made):
+def test_weights_that_follow_others_in_a_straight_line_are_not_an_average(kind, made):
     assert not said(kind, made=made, steps=24)
 
 
@@ -311,7 +311,7 @@ class Unreadable(InPlace):
                        nn.Sequential.__new__(nn.Sequential)]
 
 
-def test_what_cannot_be_read_ends_no_training():
+def test_unreadable_values_do_not_end_training():
     assert said(Unreadable)
 
 

@@ -108,7 +108,7 @@ def test_a_sample_draws_the_same_however_many_workers_and_readers_there_are(kind
     assert all(mine[1:] != other[1:] for mine, other in zip(alone, two_epochs(kind, 1, seed=4)))
 
 
-def test_what_a_collate_function_draws_in_a_reader_does_not_depend_on_the_number_of_readers():
+def test_draws_of_a_collate_function_do_not_depend_on_the_number_of_readers():
     assert two_epochs(Drawing, 2, collate=joined, num_workers=1) == two_epochs(Drawing, 2, collate=joined, num_workers=3)
 
 

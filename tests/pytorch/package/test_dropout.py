@@ -161,7 +161,7 @@ def test_recomputed_masks_that_are_not_known_are_named(capfd):
             assert capfd.readouterr().err.count("drop (Dropout): several of its calls in a pass are recomputed, with other random numbers") == 1
 
 
-def test_what_is_no_pass_s_draws_as_ever(capfd):
+def test_draws_outside_of_a_pass_are_as_ever(capfd):
     model = nn.Sequential(nn.Dropout(0.5))
     draws = Draws(model, 1)
     torch.manual_seed(3)

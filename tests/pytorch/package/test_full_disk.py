@@ -78,7 +78,7 @@ CASES = [("accelerated", "full"), *(pytest.param(job, how, marks=pytest.mark.slo
 
 
 @pytest.mark.parametrize("job, how", CASES)
-def test_what_swell_cannot_save_ends_no_training(job, how, disk, tmp_path):
+def test_a_failed_save_does_not_end_training(job, how, disk, tmp_path):
     """A growth is declined, checkpoints that are due are left out, and once they succeed again the job can leave."""
     disk.mount("32m")
     options = () if how == "full" else (how,)

@@ -110,7 +110,7 @@ def test_heads_columns_and_experts_can_be_split_and_norms_cannot(exports):
     assert set(by_name["0.post_attention_layernorm:mul"]) == {"samples"}
 
 
-def test_what_is_kept_is_what_autograd_keeps(tmp_path):
+def test_keeps_what_autograd_keeps(tmp_path):
     """A chain counted by hand: two products keep their inputs, a relu its output, which the second product keeps, too."""
     module = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
     program = exported.export(module.to("meta"), (torch.zeros(2, 8, device="meta"),))
@@ -167,7 +167,7 @@ def test_inputs_of_another_number_of_samples_are_refused(function, says, tmp_pat
 
 
 @pytest.mark.parametrize("model", ["no-such-folder", "test_graph:nothing", "no_such_module:f"])
-def test_what_cannot_be_exported_is_named_in_one_line(model, tmp_path, capsys, monkeypatch):
+def test_models_that_cannot_be_exported_are_named_in_one_line(model, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(os.path.dirname(__file__))
     assert exported.main([model, "-o", str(tmp_path / "none.json")]) == 1
     lines = capsys.readouterr().err.splitlines()

@@ -100,7 +100,7 @@ CIRCLE.append(CIRCLE)
     (Unknown, r"state\['box'\]\['it'\] is of type builtins.type"),
 ], ids=["circle", "deep", "factory", "type"])
 @apart
-def test_what_no_start_could_read_is_named_and_nothing_is_saved(tmp_path, value, where, capfd):
+def test_values_that_no_start_could_read_are_named_and_nothing_is_saved(tmp_path, value, where, capfd):
     capfd.readouterr()
     elastic = loop(tmp_path / "c", 3, state={"box": Box(value)}, checkpoint_every=1)
     said = capfd.readouterr().err
@@ -213,7 +213,7 @@ def test_a_dataset_of_the_script_s_is_fetched_from_for_training_alone(tmp_path):
     assert list(data.left) == list(range(20, 48))
 
 
-def test_what_the_script_makes_and_what_is_slow_have_no_digest(monkeypatch):
+def test_data_made_by_the_script_and_slow_data_have_no_digest(monkeypatch):
     class Own(Front):
         format = "mine"
 
@@ -317,7 +317,7 @@ def test_generators_of_older_checkpoints_go_on():
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 @apart
-def test_what_a_script_draws_goes_on_whatever_numpy_draws_by(tmp_path, kind):
+def test_draws_of_a_script_go_on_for_every_generator_of_numpy(tmp_path, kind):
     def drawn(folder, steps):
         numpy.random.set_bit_generator(kind(5))
         model = torch.nn.Linear(4, 1)
@@ -365,7 +365,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path, dam
 
 
 @apart
-def test_what_may_be_whole_is_neither_set_aside_nor_removed(tmp_path, monkeypatch):
+def test_checkpoints_that_may_be_whole_are_neither_set_aside_nor_removed(tmp_path, monkeypatch):
     loop(tmp_path / "c", 6, checkpoint_every=3)
     older, newest = (tmp_path / "c" / f"step-00000000{step}" for step in (3, 6))
     whole, stat, hidden = (newest / ".metadata").read_bytes(), os.stat, older / ".metadata"
@@ -388,7 +388,7 @@ def test_what_may_be_whole_is_neither_set_aside_nor_removed(tmp_path, monkeypatc
 
 
 @apart
-def test_what_wants_more_of_a_step_than_Elastic_has_is_refused_before_the_first(tmp_path):
+def test_schedulers_and_optimizers_that_need_more_than_Elastic_has_are_refused_first(tmp_path):
     model = torch.nn.Linear(4, 1)
     for how, says in ((lambda optimizer: {"scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)}, "scheduler= is a ReduceLROnPlateau, whose step() wants metrics"),
                       (lambda optimizer: {"optimizer": torch.optim.LBFGS(model.parameters())}, "optimizer= is a LBFGS, whose step() wants closure")):
@@ -455,7 +455,7 @@ def test_other_hyperparameters_than_those_of_the_run_so_far_are_said_once(tmp_pa
 
 
 @apart
-def test_what_a_start_leaves_out_or_changes_is_refused_in_one_sentence(tmp_path):
+def test_left_out_or_changed_arguments_of_a_start_are_refused_in_one_sentence(tmp_path):
     parts = {"schedule": True, "scaler": torch.amp.GradScaler("cpu"), "state": {"box": Box(1)}}
     loop(tmp_path / "c", 3, **parts)
     for name, says in (("schedule", "had scheduler (LambdaLR), this start has none: give it as before, or another directory"),

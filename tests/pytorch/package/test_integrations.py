@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(job, file, go
 
 
 @apart
-def test_of_a_Trainer_only_files_that_a_start_reads_are_looked_at(tmp_path, capfd):
+def test_only_files_that_a_start_of_a_Trainer_reads_are_looked_at(tmp_path, capfd):
     folder = Folder(str(tmp_path))
     for step in (1, 2):
         path = tmp_path / f"checkpoint-{step}"
@@ -240,7 +240,7 @@ def test_modules_that_depend_on_the_number_of_workers_are_named_once_in_a_job(jo
     assert "draws other masks" not in run.said()
 
 
-def test_what_workers_have_left_that_were_killed_in_a_save_is_removed(runs):
+def test_remains_of_workers_killed_in_a_save_are_removed(runs):
     run = runs(Run, "dies", "hf", "dies", steps=16).start(1).reach(12)
     out, step = os.path.join(run.folder, "out"), run.ask().leave() and run.step()
     assert step not in (10, 20) and sorted(os.listdir(out)) == ["checkpoint-10", f"checkpoint-{step}", "run.lock"]
@@ -286,7 +286,7 @@ def test_Accelerate_s_numbered_saves_go_on_from_checkpoints_of_the_name_before(t
 
 
 @apart
-def test_what_more_workers_would_show_is_looked_at_on_one_by_Accelerate(tmp_path, monkeypatch):
+def test_faults_that_more_workers_would_show_are_found_on_one_with_Accelerate(tmp_path, monkeypatch):
     from accelerate import Accelerator, DistributedDataParallelKwargs
     from swell.integrations import AccelerateElastic
 

@@ -72,7 +72,7 @@ def test_state_on_a_gpu_is_handed_over_bitwise(runs, reference, kind, memory, pa
     assert deviation(run.curve(), reference) < SAME
 
 
-def test_what_torch_caches_of_a_gpu_is_given_back_once_where_other_workers_begin(runs):
+def test_torchs_cache_of_a_gpu_is_given_back_once_if_other_workers_begin(runs):
     """These take their memory while the old ones train. One that begins beside others gives its own back, too, before it waits for its epoch."""
     given_back = "stand-in: the cache is given back"
     run = runs(LiveRun, "cache", "ddp", "fsdp", "no-checkpoints", "on-gpu").start(2).reach(5)
@@ -221,7 +221,7 @@ def _set(model):
 
 
 @pytest.mark.parametrize("moves", [_assign, _set])
-def test_what_a_script_moves_elsewhere_is_back_in_its_memory_with_its_values(moves):
+def test_tensors_that_a_script_moves_elsewhere_return_to_their_memory_with_their_values(moves):
     model, optimizer = _with_buffer()
     with Session() as session:
         state = live.LiveState(session, model, optimizer, {}, rank=0)
@@ -253,7 +253,7 @@ def _part(model):
     (lambda model: model.half(), r"0.weight has become another tensor than it was: float16 \(3, 4\) on cpu"),
     (lambda model: setattr(model[0], "mean", None), "0.mean has become another tensor than it was: none instead of"),
     (_swap, "2.weight stands elsewhere by now, while a tensor of the script's"), (_tie, "shares memory with"), (_part, "shares memory with")])
-def test_what_cannot_be_back_ends_live_mode_and_is_named(moves, why):
+def test_tensors_that_cannot_return_end_live_mode_and_are_named(moves, why):
     model, optimizer = _with_buffer()
     with Session() as session:
         state = live.LiveState(session, model, optimizer, {}, rank=0)
@@ -265,7 +265,7 @@ def test_what_cannot_be_back_ends_live_mode_and_is_named(moves, why):
         assert all(map(torch.equal, values, model.state_dict().values()))
 
 
-def test_what_an_optimizer_has_on_another_device_than_expected_ends_live_mode():
+def test_optimizer_state_on_an_unexpected_device_ends_live_mode():
     model, optimizer = _model_and_optimizer(torch.optim.AdamW, {})
     with Session() as session:
         state = live.LiveState(session, model, optimizer, {}, rank=0)

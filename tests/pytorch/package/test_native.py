@@ -146,7 +146,7 @@ def test_a_tensor_stands_over_memory_that_torch_did_not_allocate(dtype):
     assert _dlpack.over(0, 0, dtype, torch.device("cpu")).numel() == 0
 
 
-def test_what_tensors_have_of_a_gpu_beside_torch_is_known(session):
+def test_memory_of_a_gpu_beside_torchs_is_known(session):
     session.register("w", torch.float32, (1000,))
     session.register("host", torch.float32, (50,))
     session.adopt()

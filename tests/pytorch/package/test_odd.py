@@ -40,7 +40,7 @@ def is_the_same_training(runs, name, steps, asked, worlds):
     return run
 
 
-def test_what_a_script_does_after_a_step_is_part_of_its_checkpoint(runs):
+def test_work_of_a_script_after_a_step_is_part_of_its_checkpoint(runs):
     is_the_same_training(runs, "averages", 10, [3, 7], [1, 2, 1])     # leaves a step later, where there is a checkpoint already
 
 
@@ -58,13 +58,13 @@ def test_an_average_that_a_callback_of_the_Trainer_keeps_is_part_of_its_checkpoi
     ("forgets_another_optimizer", "another optimizer of the script's, AdamW, steps in this loop, which no checkpoint holds, and each start would make anew: give Elastic state={\"other\": optimizer} and its module"),
     ("forgets_another_optimizer_without_a_state", "another optimizer of the script's, SGD"),
     ("forgets_its_schedule", "the script steps a schedule of its own, StepLR, as it trains"), ("forgets_its_plateau", "a schedule of its own, ReduceLROnPlateau,")])
-def test_what_a_loop_changes_and_no_checkpoint_holds_is_lent_nothing(name, says, runs):
+def test_a_loop_that_changes_values_outside_of_its_checkpoint_is_lent_nothing(name, says, runs):
     run = runs(Run, "odd", "odd", name, steps=5).fast().start(1).leave_well()
     assert run.sizes() == [1] and says in run.why and run.said().count("the job is lent nothing: ") == 1 and run.step() == 5
 
 
 @pytest.mark.parametrize("name", ["averages", "holds_another_optimizer", "begins_its_schedule_where_it_goes_on", "has_others_that_do_not_change"])
-def test_what_a_checkpoint_holds_or_no_step_changes_is_lent_more(name, runs):
+def test_a_loop_whose_checkpoint_holds_all_changed_values_is_lent_more(name, runs):
     run = runs(Run, "odd", "odd", name, steps=5).fast().start(1).leave_well()
     assert run.sizes() == list(range(1, 13)) and "lent nothing" not in run.said(), run.said()
 
@@ -128,7 +128,7 @@ def test_a_Trainer_whose_loss_grows_with_its_passes_is_lent_nothing_until_that_i
     is_the_same_training(runs, f"trainer_repaired_{of}", 8, [2, 5], [1, 3, 1])
 
 
-def test_what_a_script_gives_to_Accelerate_is_part_of_its_checkpoint(runs):
+def test_objects_given_to_Accelerate_are_part_of_its_checkpoint(runs):
     is_the_same_training(runs, "accelerate_registers", 9, [2, 5], [1, 2, 1])
 
 

@@ -107,7 +107,7 @@ def test_the_peak_is_that_of_a_step_under_the_present_plan(monkeypatch):
     assert later.peaks == [580]
 
 
-def test_what_a_pass_keeps_is_read_in_one_micro_batch_of_one_step(monkeypatch):
+def test_kept_bytes_are_read_in_one_micro_batch_of_one_step(monkeypatch):
     allocator, model, session = Allocator(monkeypatch), model_of(2), Session()
     allocator.use(1000)
     model.register_forward_hook(lambda *_: allocator.use(5 * 4 * 16 * 4))      # five tensors of each layer's size, of four samples
@@ -128,7 +128,7 @@ def one_worker(tmp_path):
 
 
 @pytest.mark.parametrize("wrapper", ["none", "ddp", "fsdp"])
-def test_what_a_pass_keeps_on_a_host_is_what_autograd_saves(mesh, wrapper):
+def test_kept_bytes_on_a_host_are_those_that_autograd_saves(mesh, wrapper):
     inner, session = model_of(3), Session()
     if wrapper == "fsdp":
         for layer in inner:
@@ -142,7 +142,7 @@ def test_what_a_pass_keeps_on_a_host_is_what_autograd_saves(mesh, wrapper):
     assert session.role["whole_activations"] == 4
 
 
-def test_what_is_recomputed_is_not_kept():
+def test_recomputed_values_are_not_kept():
     class Recomputed(nn.Module):
         def __init__(self):
             super().__init__()

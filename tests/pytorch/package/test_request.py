@@ -57,7 +57,7 @@ def test_a_launcher_between_swellrun_and_the_program_is_refused(changed):
 
 
 @pytest.mark.parametrize("environment", [GIVEN, {"SWELL_EPOCH": "0"}, {**GIVEN, "MASTER_PORT": "29500", "LOCAL_RANK": "0"}])
-def test_what_swellrun_gave_is_not_refused(environment):
+def test_variables_of_swellrun_are_not_refused(environment):
     done = subprocess.run([sys.executable, "-c", LISTENS], env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "trains\n")
 

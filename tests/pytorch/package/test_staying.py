@@ -39,7 +39,7 @@ def mapped(run, name="memfd:swell"):
         return sum(name in line for line in maps)
 
 
-def test_who_is_left_keeps_its_process_and_the_loss_of_every_step(runs, reference):
+def test_remaining_workers_keep_their_process_and_the_loss_of_every_step(runs, reference):
     run = runs(LiveRun, "shrunk", "ddp", "no-checkpoints").start(4).reach(4)
     first = dict(run.workers)
     report = run.shrink(0, 1, 2)

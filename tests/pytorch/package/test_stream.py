@@ -278,7 +278,7 @@ def test_a_source_is_looked_at_without_moving_it_or_the_random_numbers(capfd):
     assert "state_dict() of Buffered does not restore its position exactly" in capfd.readouterr().err
 
 
-def test_what_cannot_be_gone_on_with_is_refused_with_what_to_use():
+def test_streams_that_cannot_go_on_are_refused_with_what_to_use():
     make = {"micro_batch": 4, "rank": 0, "world": 1}
     with pytest.raises(TypeError, match=r"Tar has no length and no state_dict\(\).*ElasticIterable\(Tar\(\.\.\.\), global_batch=12\)"):
         Stream(Tar(), BATCH, **make)

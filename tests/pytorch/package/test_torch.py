@@ -203,7 +203,7 @@ def test_a_run_that_changes_what_it_trains_is_resized_as_one_that_does_not(runs,
     assert deviation(run.curve(), alone.curve()) < SAME
 
 
-def test_what_no_start_could_train_is_no_reason_to_leave(runs):
+def test_state_that_no_start_could_train_is_not_a_reason_to_leave(runs):
     run = runs(Run, "changed", "ddp", "outside", steps=20).start(1).reach(7)
     assert run.sizes() == [1] and "(parameters that are not the model's), and a start could not" in run.why, "before anything is asked"
     run.ask().reach(12).fast().leave_well()
@@ -349,7 +349,7 @@ def test_a_skip_in_the_first_pass_leaves_the_whole_global_batch_out(tmp_path):
         elastic.skip()
 
 
-def test_what_more_workers_would_show_is_looked_at_on_one(runs):
+def test_faults_that_more_workers_would_show_are_found_on_one(runs):
     run = runs(Run, "plain", "ddp", "plain", steps=5).fast().start(1).leave_well()
     assert run.sizes() == [1] and run.why.startswith("Sequential can train on one worker alone") and f"the job is lent nothing: {run.why}" in run.said()
     run = runs(Run, "static", "ddp", "static").start(1)

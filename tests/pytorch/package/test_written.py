@@ -62,7 +62,7 @@ def test_files_of_others_in_the_folder_are_left_alone(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["distcp", "safetensors", "pt"])
-def test_what_cannot_be_read_now_may_be_whole(kind, tmp_path, monkeypatch):
+def test_files_that_cannot_be_read_now_may_be_whole(kind, tmp_path, monkeypatch):
     folder_of(kind, str(tmp_path / "step"))
 
     def fails(*arguments, **options):

@@ -102,7 +102,7 @@ Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
   cr_assert(says(reason("max=99999999999999999999"), "max="));
 }
 
-Test(elastic_spec, what_is_accepted_can_be_read_again_from_its_own_text) {
+Test(elastic_spec, accepted_specs_read_back_from_their_own_text) {
   std::string types = "types=h100";
   while (types.size() + 5 <= 1024) types += "/h100";
   cr_assert(says(reason(types.c_str()), "shorten types"));
@@ -124,7 +124,7 @@ Test(elastic_spec, is_checked_against_the_basic_demand) {
   cr_assert(good("sizes=4/8,max=8").check_basic(4).ok());
 }
 
-Test(elastic_spec, what_the_program_can_run_with_narrows_what_was_asked_for) {
+Test(elastic_spec, sizes_of_the_program_narrow_the_request) {
   using Sizes = std::vector<int>;
   using swell::control::common_sizes;
   cr_assert(common_sizes({}, {}, 2) == Sizes{}, "any");

@@ -46,7 +46,7 @@ Test(input_file, a_regular_file_is_read_through_links_too) {
 }
 
 // A test that waits for the FIFO's writer, or reads the device, does not end.
-Test(input_file, what_is_no_file_is_refused_at_once, .timeout = 20) {
+Test(input_file, refuses_anything_but_a_file_at_once, .timeout = 20) {
   const Folder folder;
   mkfifo(folder.at("fifo").c_str(), 0600);
   const Fd listening(socket(AF_UNIX, SOCK_STREAM, 0));

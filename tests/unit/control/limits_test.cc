@@ -11,7 +11,7 @@ using namespace swell::control;
 using namespace swell::test;
 using namespace std::chrono_literals;
 
-Test(limits, who_says_nothing_is_cut_off, .timeout = 120) {
+Test(limits, cuts_off_silent_clients, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;
   options.first_message_s = 0.2;
@@ -60,7 +60,7 @@ Test(limits, a_newcomer_takes_the_place_of_the_oldest_silent_one, .timeout = 120
   cr_assert_eq(as<Hello>(host.next().message).job, 1u);
 }
 
-Test(limits, who_lost_its_place_to_a_newcomer_is_told_so, .timeout = 120) {
+Test(limits, a_client_that_lost_its_place_to_a_newcomer_is_told_so, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;
   options.max_unauthenticated = 2;
@@ -162,7 +162,7 @@ Test(limits, a_server_of_another_user_is_not_trusted, .timeout = 120) {
   cr_assert_neq(message.error().message().find("not trusted"), std::string::npos);
 }
 
-Test(limits, who_reads_too_slowly_is_closed, .timeout = 120) {
+Test(limits, closes_clients_that_read_too_slowly, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;
   options.max_frame_bytes = 4096;

@@ -153,14 +153,14 @@ Test(messages, a_plan_or_a_profile_is_bounded) {
   refusal(R"({"type":"grow","offers":[],"expires_s":1,"plan":"none"})");
 }
 
-Test(messages, what_is_no_message_is_refused) {
+Test(messages, refuses_anything_but_messages) {
   refusal("[]");
   refusal("{}");
   refusal(R"({"type":"steal-gpus"})");
   refusal(R"({"type":"grow","offers":{},"expires_s":1})");
 }
 
-Test(messages, what_is_sent_is_within_the_bounds_of_what_is_read) {
+Test(messages, sent_messages_are_within_the_bounds_of_reading) {
   WorkerSteps steps;
   steps.epoch = kMaxGpus + 1;
   steps.steps = -5;

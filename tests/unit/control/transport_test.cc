@@ -203,7 +203,7 @@ Test(transport, numbers_that_do_not_rise_and_frames_sent_back_are_refused, .time
   cr_assert(server.unwrap(client.wrap(Bye{0})).ok());
 }
 
-Test(transport, what_a_server_says_is_read_by_the_user_that_it_is_for_alone, .timeout = 120) {
+Test(transport, only_its_addressee_reads_a_servers_message, .timeout = 120) {
   if (geteuid() != 0) cr_skip_test("another user is needed: run as root");
   PrivateMunge munge;
   Host host(munge);

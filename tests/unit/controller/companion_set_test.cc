@@ -32,7 +32,7 @@ Test(companion_set, is_found_by_id_and_by_grant) {
   cr_assert_eq(set.lent_gpus(), 4);
 }
 
-Test(companion_set, what_leaves_keeps_its_reason_and_leaves_no_later) {
+Test(companion_set, a_leaving_companion_keeps_its_reason_and_leaves_no_later) {
   CompanionSet set = two();
   set.find(20)->leave(50, "needed by job 30");
   set.find(20)->leave(60, "another");

@@ -257,7 +257,7 @@ Test(controller, every_companion_that_goes_back_is_counted_once_by_its_cause) {
   cr_assert(world.shows(10, "reclaims=3 "), "%s", world.comment(10).c_str());
 }
 
-Test(controller, what_an_agent_does_not_know_is_counted_and_said) {
+Test(controller, companions_unknown_to_their_agent_are_counted_and_logged) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);
@@ -273,7 +273,7 @@ Test(controller, what_an_agent_does_not_know_is_counted_and_said) {
   cr_assert_eq(reclaims_of(world), (ByCause{{"agent", 1}}));
 }
 
-Test(controller, what_a_silent_agent_had_is_counted_and_said) {
+Test(controller, companions_of_a_silent_agent_are_counted_and_logged) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);
@@ -288,7 +288,8 @@ Test(controller, what_a_silent_agent_had_is_counted_and_said) {
             world.comment(10).c_str());
 }
 
-Test(controller, what_holds_too_much_or_is_lost_is_counted_and_what_ends_with_its_program_is_not) {
+Test(controller,
+     oversized_and_lost_companions_are_counted_but_not_those_that_end_with_their_program) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);

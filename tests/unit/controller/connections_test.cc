@@ -129,7 +129,7 @@ Test(controller, nothing_is_heard_from_a_connection_that_was_closed) {
   cr_assert_null(world.server.last<control::Welcome>());
 }
 
-Test(controller, what_follows_a_hello_at_once_is_heard_after_it) {
+Test(controller, messages_right_after_a_hello_are_heard_after_it) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
   control::Hello hello = hello_of(10, 8);

@@ -58,7 +58,7 @@ Test(constraint, a_running_job_is_lent_nodes_on_which_it_might_run) {
                  lendable(each.text, each.own).c_str());
 }
 
-Test(constraint, what_is_not_understood_is_an_error_that_names_it) {
+Test(constraint, unknown_constraints_are_errors_that_name_them) {
   std::string nested(200, '(');
   for (const std::string& text :
        {std::string("a&b|c"), std::string("a|b&c"), std::string("[a*2&b*4]"),

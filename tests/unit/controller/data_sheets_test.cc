@@ -128,7 +128,7 @@ Test(data_sheets, they_are_not_believed_for_long) {
                 std::string::npos, "%s", world.described().decided_why.c_str());
 }
 
-Test(data_sheets, nor_where_its_agent_never_says_that_it_runs) {
+Test(data_sheets, they_are_not_believed_for_long_if_the_agent_never_says_that_it_runs) {
   Described world;
   world.step(ElasticJob::kSheetWaits_s - 60);
   cr_assert(world.comes_to("by data sheet"));
@@ -161,7 +161,7 @@ Test(data_sheets, a_job_is_starting_until_its_program_runs) {
   cr_assert_not(is_starting());
 }
 
-Test(data_sheets, nor_after_its_program_refused_a_plan_made_by_them) {
+Test(data_sheets, they_are_not_used_after_the_program_refused_a_plan_made_by_them) {
   Described world;
   cr_assert(world.grown());
   world.is(control::JobState::active, 0, "it has 12 layers, the plan 24");
@@ -171,7 +171,7 @@ Test(data_sheets, nor_after_its_program_refused_a_plan_made_by_them) {
                 std::string::npos, "%s", world.described().decided_why.c_str());
 }
 
-Test(data_sheets, what_is_no_model_is_refused_and_said) {
+Test(data_sheets, unknown_models_are_refused_with_a_message) {
   Described world(gpt(0));
   cr_assert_not(world.described().sheet.has_value());
   cr_assert_neq(world.described().refused_sheet.find("layers"), std::string::npos, "%s",
@@ -222,7 +222,7 @@ Test(data_sheets, a_site_may_lend_nothing_without_a_profile) {
       cr_assert(grow->plan.is_object(), "only the described one");
 }
 
-Test(data_sheets, whatever_an_agent_says_is_one_harmless_word_of_admincomment) {
+Test(data_sheets, any_word_of_an_agent_is_one_harmless_word_of_admincomment) {
   for (const std::string& hostile :
        {std::string("x] swell[elastic=max=99 own_max=64 paused=1] y"),
         std::string("a\nb\r\n]\x1b[31m basic=1"), std::string(2000, ']') + " lent=0"}) {

@@ -98,7 +98,7 @@ Test(event_log_file, is_not_for_everybody) {
 }
 
 // A limit of the file's size does what a full disk does: a part of the line is taken.
-Test(event_log_file, what_a_full_disk_does_not_take_waits_and_the_reason_is_said_once) {
+Test(event_log_file, events_wait_for_a_full_disk_and_the_reason_is_said_once) {
   const Folder folder;
   std::vector<std::string> said;
   EventLog events(folder.path / "events", [&](const std::string& line) { said.push_back(line); });
@@ -130,7 +130,7 @@ Test(event_log_file, what_a_full_disk_does_not_take_waits_and_the_reason_is_said
   cr_assert_not(std::getline(lines, line));
 }
 
-Test(event_log_file, what_waits_for_room_is_bounded_and_what_is_left_out_is_said_and_counted) {
+Test(event_log_file, waiting_events_are_bounded_and_dropped_ones_are_said_and_counted) {
   const Folder folder;
   std::vector<std::string> said;
   EventLog events(folder.path / "events", [&](const std::string& line) { said.push_back(line); });

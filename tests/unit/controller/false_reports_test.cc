@@ -92,7 +92,7 @@ Test(false_reports, one_of_gpus_that_go_back_is_not_held_against_the_job) {
   }
 }
 
-Test(false_reports, what_its_owner_reads_of_it_fits_into_admincomment) {
+Test(false_reports, the_owners_message_fits_into_admincomment) {
   Liar world;
   world.refused();
   world.step(2);
@@ -103,7 +103,7 @@ Test(false_reports, what_its_owner_reads_of_it_fits_into_admincomment) {
       "%s", comment.c_str());
 }
 
-Test(false_reports, what_its_user_asked_for_it_is_lent_all_the_same) {
+Test(false_reports, is_lent_what_its_user_asked_for_all_the_same) {
   Liar world;
   world.slurm.run(11, "node2", 4, "swell[elastic=max=4x,mode=live,grace=20 basic=4 wanted=8]");
   world.server.says(2, test::hello_of(11, 4));
@@ -127,7 +127,7 @@ Test(false_reports, what_its_user_asked_for_it_is_lent_all_the_same) {
             "%s", why.c_str());
 }
 
-Test(false_reports, what_it_was_lent_before_goes_back_after_a_while) {
+Test(false_reports, gives_earlier_lent_gpus_back_after_a_while) {
   for (const bool mends : {false, true}) {
     Liar world;
     world.step(11);
@@ -149,7 +149,7 @@ Test(false_reports, what_it_was_lent_before_goes_back_after_a_while) {
   }
 }
 
-Test(false_reports, of_what_goes_back_what_its_user_asked_for_stays) {
+Test(false_reports, keeps_what_its_user_asked_for_when_lent_gpus_go_back) {
   Liar world;
   world.slurm.run(11, "node2", 2, "swell[elastic=max=16,mode=live,grace=20 basic=2 wanted=4]");
   world.ask("pause");
@@ -224,7 +224,7 @@ Test(false_reports, where_nothing_is_planned_no_report_counts) {
   cr_assert_eq(world.shrunk_times(), 0u);
 }
 
-Test(false_reports, what_cannot_be_judged_is_not_held_against_the_job) {
+Test(false_reports, reports_that_cannot_be_judged_do_not_count_against_the_job) {
   Liar world;
   world.slurm.find(10)->gpus[0].gpus.indices.clear();  // Slurm does not say which they are
   world.refused({.gpus = kEight});
@@ -272,13 +272,13 @@ struct Rivals : Liar {
 
 }  // namespace
 
-Test(false_reports, who_keeps_its_promise_keeps_what_it_is_lent) {
+Test(false_reports, a_job_that_keeps_its_promise_keeps_its_lent_gpus) {
   Rivals world(1);
   cr_assert_not(world.gives_back_within(300), "%s",
                 world.server.last<control::Shrink>()->reason.c_str());
 }
 
-Test(false_reports, who_promises_too_much_loses_what_it_is_lent_to_who_does_not) {
+Test(false_reports, a_job_that_promises_too_much_loses_its_lent_gpus_to_one_that_does_not) {
   Rivals world(1.6);
   cr_assert(world.job().trust.why().empty(), "it gains enough to be trusted on");
   cr_assert(world.gives_back_within(300));
@@ -286,7 +286,7 @@ Test(false_reports, who_promises_too_much_loses_what_it_is_lent_to_who_does_not)
                std::string("another elastic job gains more by them"));
 }
 
-Test(false_reports, who_gains_nothing_of_what_it_promised_gives_back_and_promises_in_vain) {
+Test(false_reports, a_job_that_gains_nothing_gives_back_and_further_promises_do_not_help) {
   Rivals world(1.9);
   world.slurm.end(11);  // nobody else wants them
   world.pass(15);

@@ -58,7 +58,7 @@ Test(grant_book, a_used_grant_counts_as_taken_until_slurm_shows_its_companion) {
   cr_assert_eq(book.outstanding().size(), 0u);
 }
 
-Test(grant_book, what_a_job_was_granted_goes_with_it) {
+Test(grant_book, grants_of_a_job_go_with_it) {
   GrantBook book;
   book.add(grant("a", 12));
   book.add(grant("b", 13));

@@ -55,7 +55,7 @@ Test(history, is_there_after_a_restart_and_takes_nothing_twice) {
   cr_assert_eq(all_of(store).at("events").size(), 3u);
 }
 
-Test(history, of_the_version_before_is_kept_and_goes_on) {
+Test(history, a_file_of_the_version_before_is_kept_and_continued) {
   Folder folder;
   {
     HistoryStore store = opened(folder.file());
@@ -162,7 +162,7 @@ Test(history, a_link_in_its_place_is_not_followed) {
   cr_assert_eq(std::filesystem::file_size(others), 0u);
 }
 
-Test(history, who_ended_while_nobody_looked_has_ended) {
+Test(history, a_job_that_ended_unseen_has_ended) {
   Folder folder;
   HistoryStore store = opened(folder.file());
   write(store, {job()});
@@ -180,7 +180,7 @@ Test(history, old_jobs_are_forgotten_with_all_that_happened) {
   cr_assert_not(store.of_job(kJob, std::nullopt, 0, 1000).ok());
 }
 
-Test(history, what_a_jobs_program_causes_is_bounded) {
+Test(history, events_caused_by_a_program_are_bounded) {
   Folder folder;
   HistoryStore store = opened(folder.file());
   write(store, {job()});

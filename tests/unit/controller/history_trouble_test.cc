@@ -27,7 +27,7 @@ Test(history, a_damaged_file_is_set_aside_and_the_running_jobs_are_known_again) 
   cr_assert_eq(count_beside(folder, "history.sqlite.damaged-"), 1);
 }
 
-Test(history, of_a_newer_swell_is_set_aside_under_another_name) {
+Test(history, a_file_of_a_newer_swell_is_set_aside_under_another_name) {
   Folder folder;
   write(*std::make_unique<HistoryStore>(opened(folder.file())), {job(), event("grant")});
   execute(folder.file(), "PRAGMA user_version=99");
@@ -100,7 +100,7 @@ Test(history, a_full_disk_makes_it_lose_nothing_and_keeps_answers_coming) {
             said.lines()[0].c_str());
 }
 
-Test(history, what_waits_for_a_reader_is_written_at_the_end_or_said_to_be_lost) {
+Test(history, events_that_wait_for_a_reader_are_written_at_the_end_or_said_to_be_lost) {
   Folder folder;
   write(*std::make_unique<HistoryStore>(opened(folder.file())), {job(), event("grant")});
   Said said;
@@ -116,7 +116,7 @@ Test(history, what_waits_for_a_reader_is_written_at_the_end_or_said_to_be_lost) 
             said.lines()[1].c_str());
 }
 
-Test(history, what_waits_is_bounded_by_its_size_too) {
+Test(history, waiting_events_are_bounded_by_size_too) {
   Folder folder;
   write(*std::make_unique<HistoryStore>(opened(folder.file())), {job(), event("grant")});
   Other other(folder.file());
@@ -172,7 +172,7 @@ Test(history, a_file_that_is_taken_away_is_begun_anew) {
   cr_assert_eq(reply.found->at("events").size(), 1u);
 }
 
-Test(history, what_was_handed_over_is_written_before_it_ends) {
+Test(history, accepted_events_are_written_before_it_ends) {
   Folder folder;
   {
     History history({folder.file(), 90, {}, {}});
@@ -195,7 +195,7 @@ Test(history, where_nothing_can_be_written_that_is_said_once) {
   cr_assert_eq(said.size(), 1u);
 }
 
-Test(history, what_waited_for_a_reader_keeps_the_time_at_which_it_happened) {
+Test(history, events_that_waited_for_a_reader_keep_their_time) {
   Folder folder;
   Said said;
   History history({folder.file(), 90, said.log(), {}, kShort_ms});

@@ -76,7 +76,7 @@ Test(job_training, a_plan_over_lent_gpus_is_guessed_until_they_report) {
   cr_assert_eq(seen->basic.gpu_count(), 2);
 }
 
-Test(job_training, what_cannot_be_true_is_refused_by_name) {
+Test(job_training, impossible_values_are_refused_by_name) {
   // A pass of 8 layers of 100 million parameters within a microsecond.
   const std::string fast = refusal({.gpus = {0, 1}, .layer_s = 1e-8, .layer_bytes = 4e8});
   cr_assert(has(fast, "fwd_s") && has(fast, "h100"), "%s", fast.c_str());

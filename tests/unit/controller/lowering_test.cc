@@ -71,7 +71,7 @@ Test(lowering, several_nodes_become_fewer_of_the_same) {
                 lowered.memory_mib_per_node);
 }
 
-Test(lowering, what_was_not_given_stays_so) {
+Test(lowering, options_not_given_stay_so) {
   SubmitRequest bare;
   bare.tres_per_node = "gres/gpu:3";
   const LoweredRequest lowered = *lower(bare, 3, 2);
@@ -93,7 +93,7 @@ Test(lowering, gpus_in_all_and_by_task) {
   cr_assert_eq(lower(by_task, 8, 2)->tasks.value(), 2);
 }
 
-Test(lowering, what_cannot_be_divided_is_refused_with_what_to_write) {
+Test(lowering, requests_that_cannot_be_divided_are_refused_with_what_to_write) {
   SubmitRequest request = eight();
   request.tasks = 3;
   cr_assert(says(refusal(request, 4), "its 3 tasks cannot be divided by 4 of 8 GPUs"));

@@ -163,7 +163,7 @@ Test(node_health, one_job_that_fails_again_and_again_says_nothing_of_a_node) {
   cr_assert_neq(world.grow(11), 0u);
 }
 
-Test(node_health, what_was_taken_back_preempted_or_given_back_has_not_failed) {
+Test(node_health, reclaimed_preempted_and_returned_companions_have_not_failed) {
   struct Case {
     const char* what;
     void (*end)(Failing&, JobId job, JobId companion);

@@ -74,7 +74,7 @@ Test(controller, an_offer_nobody_takes_up_is_withdrawn) {
   cr_assert_not(world.book.use(nonce, 1000, world.now).ok());
 }
 
-Test(controller, what_was_offered_to_a_job_that_has_ended_is_idle_again) {
+Test(controller, offers_to_an_ended_job_are_idle_again) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);
@@ -91,7 +91,7 @@ Test(controller, what_was_offered_to_a_job_that_has_ended_is_idle_again) {
                 "nobody is left who could be lent that");
 }
 
-Test(controller, what_was_offered_to_a_program_that_has_ended_cannot_be_taken_up) {
+Test(controller, offers_to_an_ended_program_cannot_be_used) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);
@@ -156,7 +156,7 @@ Test(controller, an_agent_that_takes_one_offer_up_is_offered_the_others_ever_les
   cr_assert_leq(grows, 9, "%d offers", grows);
 }
 
-Test(controller, what_an_agent_claims_does_not_end_its_backoff) {
+Test(controller, claims_of_an_agent_do_not_end_its_backoff) {
   World world;
   world.slurm.run_elastic(10, "node1", 4);
   world.slurm.run(32, "node3", 1, "");

@@ -23,7 +23,7 @@ struct Folder {
 
 }  // namespace
 
-Test(place_file, what_was_named_last_is_read_back) {
+Test(place_file, the_last_place_is_read_back) {
   const Folder folder;
   const std::string path = folder.path + "/swell_place";
   cr_assert_not(load_place(path).is_named());

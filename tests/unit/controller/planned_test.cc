@@ -85,7 +85,7 @@ Test(planned, a_profile_that_cannot_be_true_is_refused_and_said) {
   cr_assert(heard != world.said.end());
 }
 
-Test(planned, of_a_flood_of_profiles_one_a_round_is_looked_at) {
+Test(planned, reads_one_profile_a_round_in_a_flood) {
   Live world;
   for (int i = 0; i < 500; ++i) world.server.says(1, Reported{.gpus = kEight}.message());
   world.step();
@@ -165,7 +165,7 @@ Test(planned, rows_that_the_policy_leaves_out_are_named_with_the_rule) {
   cr_assert_eq(rows.back().string_at("omitted").value(), "no-gain");
 }
 
-Test(planned, what_was_lent_before_the_profile_showed_no_gain_goes_back_and_its_owner_reads_why) {
+Test(planned, gpus_lent_before_a_profile_without_gain_go_back_and_the_owner_reads_why) {
   const std::string why = "by its profile it is no faster with them";
   Live world;
   world.step(11);
@@ -220,7 +220,7 @@ Test(planned, a_job_waits_for_the_offer_alone_where_it_is_lent_no_more_than_it_w
   cr_assert_gt(waits_s(10), 400, "GrowthInterval");
 }
 
-Test(planned, what_is_owed_does_not_wait_for_growth_interval_after_a_loss) {
+Test(planned, owed_gpus_do_not_wait_for_growth_interval_after_a_loss) {
   ElasticJob job;
   job.basic_gpus = 4;
   job.wanted_gpus = 8;
@@ -256,7 +256,7 @@ Test(planned, an_owner_pauses_resumes_and_limits) {
                std::string("its owner wants at most 8 GPUs"));
 }
 
-Test(planned, who_asks_about_a_job_that_is_none_here_is_told_what_it_is) {
+Test(planned, questions_about_unknown_jobs_are_answered_with_what_they_are) {
   Live world;
   auto add = [&](JobId id, slurm::JobPhase phase, const char* state, const std::string& comment) {
     slurm::JobRecord& record = world.slurm.run(id, "node4", 0, comment);
@@ -386,7 +386,7 @@ struct Uneven : Live {
   }
 };
 
-Test(planned, what_runs_badly_on_the_gpus_that_it_has_is_told_a_better_plan_once) {
+Test(planned, a_job_that_runs_badly_on_its_gpus_is_sent_a_better_plan_once) {
   Uneven world;
   cr_assert(world.told());
   const auto* order = world.server.last<control::Replan>();
@@ -615,7 +615,7 @@ Test(planned, a_restart_of_slurmctld_amid_a_change_yields_no_short_pause) {
   }
 }
 
-Test(planned, what_an_agent_changes_in_each_round_is_not_written_in_each) {
+Test(planned, changes_of_an_agent_in_each_round_are_not_written_in_each) {
   const auto writes_in = [](auto change) {
     Changing world;
     world.settles(0);
@@ -644,7 +644,7 @@ Test(planned, what_an_agent_changes_in_each_round_is_not_written_in_each) {
   cr_assert_geq(by_profile, 1);
 }
 
-Test(planned, what_an_owner_was_answered_is_kept_when_slurmctld_is_killed) {
+Test(planned, answers_to_an_owner_survive_a_kill_of_slurmctld) {
   Changing world;
   world.ask("pause");
   world.ask("max", 12);  // a second later

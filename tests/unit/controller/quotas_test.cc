@@ -64,7 +64,7 @@ Test(quotas, the_qos_of_a_job_counts_likewise) {
   cr_assert_eq(offered(world, 1), 3);
 }
 
-Test(quotas, what_is_beyond_a_lowered_limit_is_reclaimed_from_the_youngest_first) {
+Test(quotas, gpus_beyond_a_lowered_limit_are_reclaimed_youngest_first) {
   World world;
   world.slurm.run_elastic(10, "node1", 8).account = "physics";
   world.hello(1, 10, 8);

@@ -122,7 +122,7 @@ Test(reconcile, a_companion_that_is_gone_was_lost_or_has_ended) {
   cr_assert(has(reconcile(slurm.now, leaving, issued_to(10), 101), Change::Kind::companion_ended));
 }
 
-Test(reconcile, what_slurm_preempts_is_needed_by_the_only_job_that_may_start_there) {
+Test(reconcile, companions_preempted_by_slurm_are_for_the_only_job_that_may_start_there) {
   using Record = slurm::JobRecord;
   struct {
     const char* what;
@@ -168,7 +168,7 @@ Test(reconcile, what_slurm_preempts_is_needed_by_the_only_job_that_may_start_the
   }
 }
 
-Test(reconcile, what_a_user_wanted_who_consented_to_fewer_is_kept_in_the_tag) {
+Test(reconcile, the_tag_keeps_the_wanted_gpus_of_a_user_who_consented_to_fewer) {
   FakeSlurm slurm(1);
   slurm.run_elastic(10, "node1", 2, " wanted=6");
   slurm.run_elastic(11, "node1", 2);
@@ -185,7 +185,7 @@ Test(reconcile, what_a_user_wanted_who_consented_to_fewer_is_kept_in_the_tag) {
   cr_assert_eq(jobs.at(10).wanted_gpus, 6);
 }
 
-Test(reconcile, what_a_job_is_owed_is_bound_to_what_it_holds) {
+Test(reconcile, owed_gpus_are_bound_to_those_held) {
   const struct {
     const char* what;
     int wanted, basic, owed;

@@ -86,7 +86,7 @@ Test(records, a_forced_cancellation_is_in_the_jobs_history) {
   cr_assert_eq(cancelled, 1);
 }
 
-Test(records, who_asks_for_the_last_changes_gets_no_more) {
+Test(records, a_request_for_the_last_changes_gets_no_more) {
   Recorded world;
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);
@@ -136,7 +136,7 @@ Test(records, a_kept_scale_table_that_cannot_be_read_is_named_and_not_used) {
   cr_assert(world.job().scale.rows.empty());
 }
 
-Test(records, of_a_scale_table_the_history_shows_rows_and_source) {
+Test(records, the_history_shows_rows_and_source_of_a_scale_table) {
   Recorded world;
   world.slurm.run_elastic(10, "node1", 8);
   world.step();

@@ -61,7 +61,7 @@ struct Starting : World {
 
 }  // namespace
 
-Test(returns, what_is_lent_on_a_node_that_drains_goes_back_within_the_grace) {
+Test(returns, gpus_on_a_draining_node_go_back_within_the_grace) {
   Lent world;
   world.node(2).draining = true;
   world.node(2).usable = false;
@@ -85,7 +85,7 @@ Test(returns, a_node_of_its_own_that_drains_takes_nothing_back) {
   cr_assert_not(world.companion().leaving);
 }
 
-Test(returns, what_is_lent_to_a_suspended_job_goes_back_after_its_grace) {
+Test(returns, gpus_of_a_suspended_job_go_back_after_its_grace) {
   Lent world;
   world.slurm.find(10)->phase = slurm::JobPhase::suspended;
   world.step();
@@ -103,7 +103,7 @@ Test(returns, what_is_lent_to_a_suspended_job_goes_back_after_its_grace) {
   cr_assert_eq(world.server.count<control::Grow>(), before + 1, "it grows again");
 }
 
-Test(returns, what_swellrun_gives_back_as_it_is_stopped_failed_for_nobody) {
+Test(returns, returns_of_a_stopped_swellrun_do_not_count_as_failures) {
   Lent world;
   world.slurm.find(10)->phase = slurm::JobPhase::suspended;
   world.slurm.find(20)->phase = slurm::JobPhase::completing;
@@ -169,7 +169,7 @@ Test(returns, a_companion_that_is_suspended_alone_goes_back_at_once) {
   cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
 }
 
-Test(returns, what_is_lent_on_a_node_whose_reservation_has_begun_goes_back) {
+Test(returns, gpus_on_a_node_whose_reservation_has_begun_go_back) {
   Lent world;
   world.reserve("others", {"node1", "node3"}, -1);
   world.reserve("over", {"node2"}, -3600);

@@ -66,7 +66,7 @@ Test(state_file, is_read_as_it_was_written) {
   cr_assert(load_state(folder.file()).value() == planned);
 }
 
-Test(state_file, what_changes_of_plan_have_cost_is_kept) {
+Test(state_file, costs_of_changes_of_plan_are_kept) {
   using swell::redeploy::Measured;
   const Folder folder;
   SavedState state;

@@ -85,7 +85,7 @@ Test(submission_log, counts_an_array_by_task_while_slurm_splits_it) {
   cr_assert_eq(tasks_of(log), 10, "two have ended and are forgotten by Slurm");
 }
 
-Test(submission_log, what_is_held_or_cancelled_before_its_start_does_not_count) {
+Test(submission_log, jobs_held_or_cancelled_before_their_start_do_not_count) {
   SubmissionLog log;
   slurm::JobRecord held = pending_job(1, 9900, 64);
   held.waiting = slurm::Waiting::for_other;

@@ -86,7 +86,7 @@ Test(user_limits, limits_of_accounts_above_count_too) {
   cr_assert_eq(parent.reclaimed_for("biology", "cem", 4), 1);
 }
 
-Test(user_limits, what_does_not_count_for_the_limit_stays) {
+Test(user_limits, companions_outside_the_limit_stay) {
   Limited other({association("biology", "cem", "", true)});
   cr_assert_eq(other.reclaimed_for("biology", "cem", 4), 0);
   Limited unlimited({association("physics", "bob", "", true)});

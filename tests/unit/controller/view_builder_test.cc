@@ -19,7 +19,7 @@ policy::ClusterView view_of(const FakeSlurm& slurm, const JobTable& jobs = {},
 
 }  // namespace
 
-Test(view_builder, what_jobs_hold_is_not_free) {
+Test(view_builder, gpus_held_by_jobs_are_not_free) {
   FakeSlurm slurm(2);
   slurm.run(5, "node2", 3, "");
   const policy::ClusterView view = view_of(slurm);
@@ -122,7 +122,7 @@ Test(view_builder, a_job_that_takes_no_more_is_not_changing_but_while_it_is_reco
   cr_assert(changing(131));
 }
 
-Test(view_builder, what_a_job_held_that_has_just_left_is_free_soon_though_its_node_shows_it_used) {
+Test(view_builder, gpus_of_a_job_that_just_left_are_free_soon_though_the_node_shows_them_used) {
   FakeSlurm slurm(2);
   slurm.run(5, "node1", 3, "");
   const slurm::Snapshot before = slurm.now;
@@ -144,7 +144,7 @@ Test(view_builder, what_a_job_held_that_has_just_left_is_free_soon_though_its_no
   cr_assert_not(view.nodes[0].settling, "the node shows it already");
 }
 
-Test(view_builder, what_completes_has_not_left_yet) {
+Test(view_builder, completing_companions_have_not_left_yet) {
   FakeSlurm slurm(1);
   slurm.run(5, "node1", 3, "");
   slurm.wait(6, 1);

@@ -337,7 +337,7 @@ const Case kCases[] = {
 
 }  // namespace
 
-Test(waits, what_a_job_waits_for_is_said_and_the_most_binding_first) {
+Test(waits, says_what_a_job_waits_for_the_most_binding_first) {
   for (const Case& each : kCases) {
     Waiter world;
     each.given(world);

@@ -36,7 +36,7 @@ Test(json, text_that_is_not_utf_8_keeps_what_it_says) {
   cr_assert(Json::parse(json.dump()).ok());
 }
 
-Test(json, what_people_see_of_it_is_ascii) {
+Test(json, shown_text_is_ascii) {
   const std::string text = "\x1b[31m\x7f\u009b\u202e größer";
   const Json json = Json::object({{"name", text}});
   for (const std::string& shown : {json.dump_pretty(), json.dump_ascii()}) {

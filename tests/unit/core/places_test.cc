@@ -23,7 +23,7 @@ Test(places, an_address_with_few_peers_loses_none_to_one_with_many) {
   cr_assert_eq(*places.in_the_way_of("few"), 2u);
 }
 
-Test(places, who_leaves_frees_its_place_once) {
+Test(places, a_leaving_client_frees_its_place_once) {
   Places places(2, 1);
   places.take(1, "a");
   places.take(2, "b");

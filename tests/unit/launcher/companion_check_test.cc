@@ -41,7 +41,7 @@ std::string with(std::string text, const std::string& old, const std::string& no
 
 }  // namespace
 
-Test(companion_check, what_was_offered_is_taken) {
+Test(companion_check, takes_what_was_offered) {
   cr_assert(check_companion(kShown, 7, 5, offer()).ok());
   control::Offer of_older_controller = offer();
   of_older_controller.qos.clear();
@@ -59,7 +59,7 @@ Test(companion_check, names_of_accounts_and_qos_may_have_blanks) {
   cr_assert_not(check_companion(shown, 7, 5, of_two_words).ok());
 }
 
-Test(companion_check, whatever_a_plugin_changed_is_named) {
+Test(companion_check, names_every_change_of_a_plugin) {
   const struct {
     const char *old, *now, *words;
   } cases[] = {{"   AdminComment=swell[parent=5 grant=0a1b]\n", "", "changed its AdminComment"},

@@ -15,7 +15,7 @@ Test(epochs, term_ends_the_run_with_its_companions) {
   cr_assert_eq(run.releases, Jobs{9});
 }
 
-Test(epochs, who_is_ended_between_two_epochs_has_not_ended_well) {
+Test(epochs, a_run_ended_between_two_epochs_has_not_ended_well) {
   for (const bool by_slurm : {true, false}) {
     Run run;
     run.grow(9, 4);
@@ -46,7 +46,7 @@ Test(epochs, gpus_that_go_back_as_the_run_ends_take_no_time_from_its_own_workers
   cr_assert_eq(run.code.value_or(-1), 0, "it has had time for its last checkpoint");
 }
 
-Test(epochs, what_is_lent_as_the_training_ends_goes_back) {
+Test(epochs, gpus_lent_as_the_training_ends_go_back) {
   Run run;
   run.leave(0, 1);
   run.grow(9, 4);
@@ -82,7 +82,7 @@ Test(epochs, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
   cr_assert_eq(run.starts, 2);
 }
 
-Test(epochs, who_is_ended_on_gpus_that_go_back_while_others_end_by_themselves_fails_nothing) {
+Test(epochs, a_worker_ended_on_returning_gpus_while_others_end_fails_nothing) {
   const Exit by_term{0, SIGTERM}, by_kill{0, SIGKILL}, after_term{1, 0};
   const std::optional<Exit> shim_lost;
   for (const auto& how :
@@ -115,7 +115,7 @@ Test(epochs, who_is_ended_on_gpus_that_go_back_while_others_end_by_themselves_fa
   }
 }
 
-Test(epochs, who_left_by_slurms_signal_before_it_was_told_ends_no_training) {
+Test(epochs, a_worker_that_left_by_slurms_signal_early_does_not_end_training) {
   Run run;
   run.grown();
   for (int local = 0; local < 4; ++local)
@@ -129,7 +129,7 @@ Test(epochs, who_left_by_slurms_signal_before_it_was_told_ends_no_training) {
   cr_assert_not(run.code.has_value());
 }
 
-Test(epochs, who_trains_on_though_all_that_was_lent_has_gone_is_asked_to_leave_in_the_end) {
+Test(epochs, workers_that_train_on_after_all_lent_gpus_have_gone_are_asked_to_leave_in_the_end) {
   for (const bool basic_ended : {false, true}) {
     Run run;
     run.grown();
@@ -147,7 +147,7 @@ Test(epochs, who_trains_on_though_all_that_was_lent_has_gone_is_asked_to_leave_i
   }
 }
 
-Test(epochs, who_trains_on_when_others_have_ended_is_asked_to_leave_in_time_for_it) {
+Test(epochs, workers_that_train_on_when_others_have_ended_are_asked_to_leave_in_time) {
   Run run;
   run.grown();
   run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });

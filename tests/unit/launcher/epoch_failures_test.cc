@@ -35,7 +35,7 @@ Test(epochs, with_kill_on_bad_exit_0_the_others_may_finish) {
   cr_assert_eq(run.code.value_or(-1), 3);
 }
 
-Test(epochs, who_has_not_left_before_the_deadline_is_killed) {
+Test(epochs, workers_past_the_deadline_are_killed) {
   Run run;
   run.grown();
   run.shrink(9, 10);
@@ -199,7 +199,7 @@ Test(epochs, too_many_losses_end_the_growing_and_not_the_run) {
   cr_assert_eq(run.no_growth(), std::string("2 restarts within 600 s"));
 }
 
-Test(epochs, who_did_not_leave_in_time_is_not_grown_again) {
+Test(epochs, a_job_that_did_not_leave_in_time_is_not_grown_again) {
   Run run;
   run.grown();
   run.shrink(9, 60);
@@ -213,7 +213,7 @@ Test(epochs, who_did_not_leave_in_time_is_not_grown_again) {
   cr_assert_not(run.no_growth().empty());
 }
 
-Test(epochs, who_was_still_starting_when_asked_to_leave_may_be_grown_again) {
+Test(epochs, a_job_still_starting_when_asked_to_leave_may_be_grown_again) {
   Run run;
   run.grown();
   run.deaf = true;
@@ -258,7 +258,7 @@ Test(epochs, a_worker_that_dies_of_the_signal_ends_its_siblings) {
   cr_assert(run.signalled(SIGKILL, 5));
 }
 
-Test(epochs, of_a_lent_node_and_then_another_none_is_a_failure_of_the_run_s_own) {
+Test(epochs, failures_of_two_lent_nodes_are_not_the_runs_own) {
   Run run;
   run.grow(9, 1);
   run.grow(10, 1);
@@ -289,7 +289,7 @@ Test(epochs, a_basic_worker_s_shim_that_is_killed_ends_the_run) {
   cr_assert_eq(run.code.value_or(-1), 128 + SIGKILL);
 }
 
-Test(epochs, who_is_lost_before_the_first_program_may_be_launched_again) {
+Test(epochs, workers_lost_before_the_first_program_may_be_launched_again) {
   EpochMachine::Settings settings;
   settings.job = job;
   settings.warm_timeout_s = 60;

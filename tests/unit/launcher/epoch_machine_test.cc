@@ -243,7 +243,7 @@ Test(epochs, a_program_that_says_late_that_it_cannot_use_lent_gpus_gives_them_ba
   cr_assert_eq(run.workers, 2u);
 }
 
-Test(epochs, what_the_program_can_run_with_is_told_in_gpus) {
+Test(epochs, sizes_of_the_program_are_told_in_gpus) {
   EpochMachine::Settings settings;
   settings.gpus_per_worker = 4;
   EpochMachine machine(settings, {worker_node(0, job, "node1", 4)});

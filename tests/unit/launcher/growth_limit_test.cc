@@ -131,7 +131,7 @@ Test(growth_limit, a_program_that_is_ready_in_that_time_is_left_alone) {
   cr_assert_eq(run.no_growth(), std::string());
 }
 
-Test(growth_limit, of_a_program_that_fails_it_is_decided_first_what_explains_that) {
+Test(growth_limit, the_cause_of_a_failed_program_is_found_before_its_growth_ends) {
   Growing run(300);
   run.hello(2, 4);
   run.deaf = true;

@@ -81,7 +81,7 @@ Test(held_port, ports_are_outside_of_those_that_connections_are_given) {
   cr_assert_eq(ports_for_programs("", "").size(), ports.size(), "Linux's own range");
 }
 
-Test(held_port, nor_are_they_what_the_host_reserves) {
+Test(held_port, reserved_ports_of_the_host_are_not_taken) {
   const auto ports = ports_for_programs("32768 60999", "20000,21000-21002,70000,x,23000-x");
   for (const int port : {20000, 21000, 21001, 21002}) cr_assert_not(has(ports, port));
   for (const int port : {19999, 20001, 20999, 21003, 23000}) cr_assert(has(ports, port));

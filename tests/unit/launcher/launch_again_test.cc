@@ -28,7 +28,7 @@ Test(launch_again, sruns_own_errors_have_one_code_which_the_user_may_set) {
   cr_assert_not(srun_failed({1, 9}, nullptr), "srun itself was killed");
 }
 
-Test(launch_again, what_a_slurmctld_refuses_that_has_just_been_started_is_put_down_to_that) {
+Test(launch_again, refusals_of_a_just_started_slurmctld_are_put_down_to_its_start) {
   const std::time_t began = 1'000'000;
   cr_assert(slurmctld_was_away(began + 30, began), "it was started since");
   cr_assert(slurmctld_was_away(began - 10, began), "its nodes may not have registered yet");

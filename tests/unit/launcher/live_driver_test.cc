@@ -86,7 +86,7 @@ Test(live_driver, tells_each_phase_and_then_the_outcome, .timeout = 60) {
   cr_assert_eq(run.job.status(1).epoch, 2u);
 }
 
-Test(live_driver, what_is_called_off_is_answered_and_the_old_epoch_stays, .timeout = 60) {
+Test(live_driver, a_cancelled_switch_is_answered_and_the_old_epoch_stays, .timeout = 60) {
   Run run;
   run.begin();
   run.order_switch();  // its programs never come
@@ -124,7 +124,7 @@ Test(live_driver, ends_while_a_switch_is_under_way, .timeout = 60) {
   run.wait_for_phase(Phase::prepare);
 }
 
-Test(live_driver, who_is_told_to_stop_leaves_at_a_step_and_is_told_of, .timeout = 60) {
+Test(live_driver, workers_told_to_stop_leave_at_a_step_and_are_reported, .timeout = 60) {
   Run run;
   const pid_t program = run.begin();
   run.driver.order(LiveDriver::Stop{1, run.job.shims(kOld), runtime::within(20s)},

@@ -33,7 +33,7 @@ struct Leaving : Run {
 
 }  // namespace
 
-Test(live_leave, who_leaves_does_so_at_one_step_and_the_next_epoch_begins) {
+Test(live_leave, leaving_workers_leave_at_one_step_and_the_next_epoch_begins) {
   Leaving run;
   cr_assert_eq(run.stops.size(), 1u);
   cr_assert_eq(run.stops[0].epoch, 1);
@@ -57,7 +57,7 @@ Test(live_leave, to_agree_takes_a_part_of_the_time_that_is_there) {
   cr_assert_float_eq(hurried.stops[0].within_s, 0.5, 1e-9);
 }
 
-Test(live_leave, who_was_not_told_is_asked_by_itself) {
+Test(live_leave, a_worker_that_was_not_told_is_asked_by_itself) {
   Leaving run;
   run.stopped(70, {{1, 0}});
   cr_assert(run.signalled() == (std::vector<Workers>{Workers{{1, 0}}}));
@@ -108,7 +108,7 @@ Test(live_leave, the_restart_signal_of_the_user_is_a_stop_at_one_step_too) {
   cr_assert_eq(run.starts.back().workers.size(), 1u, "it trains on from its checkpoint");
 }
 
-Test(live_leave, who_is_killed_or_told_to_end_is_not_asked_any_more) {
+Test(live_leave, killed_or_ended_workers_are_not_asked_any_more) {
   Leaving run;
   run.event([&] { run.machine.signalled(run.now, SIGTERM); });
   cr_assert(run.has_signalled(SIGTERM));

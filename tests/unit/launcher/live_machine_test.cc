@@ -26,7 +26,7 @@ Test(live, an_offer_that_comes_before_the_first_program_is_part_of_its_first_epo
   cr_assert(run.orders.back().to == (Workers{{0, 0}}));
 }
 
-Test(live, what_is_lent_before_the_program_has_said_its_sizes_goes_back_where_it_is_of_no_use) {
+Test(live, useless_gpus_lent_before_the_program_told_its_sizes_go_back) {
   Run run(false, false);
   run.offered();
   run.basic_up();
@@ -44,7 +44,7 @@ Test(live, what_is_lent_before_the_program_has_said_its_sizes_goes_back_where_it
   cr_assert(run.releases == (std::vector<JobId>{kCompanion}));
 }
 
-Test(live, what_comes_up_for_a_program_that_cannot_use_it_goes_back) {
+Test(live, companions_that_a_program_cannot_use_go_back) {
   Run run;
   run.event([&] { run.machine.can_run_with({1, 3}); });
   run.lend();

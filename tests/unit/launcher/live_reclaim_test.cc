@@ -75,7 +75,7 @@ Test(live, a_growth_whose_shims_are_silent_gives_the_gpus_back_in_time) {
   cr_assert_eq(run.machine.status().workers, 1);
 }
 
-Test(live, who_leaves_with_a_switch_is_killed_by_the_deadline) {
+Test(live, workers_that_leave_with_a_switch_are_killed_by_the_deadline) {
   Run run;
   run.grown();
   run.shrink(12);  // 10 with the margin

@@ -114,7 +114,7 @@ Test(live, lent_programs_that_slurm_has_ended_are_done_without_whatever_they_say
   }
 }
 
-Test(live, who_trains_on_when_lent_programs_have_ended_is_asked_to_leave_in_the_end) {
+Test(live, workers_that_train_on_when_lent_programs_have_ended_are_asked_to_leave_in_the_end) {
   for (const std::optional<int> code : {std::optional(0), std::optional(1), std::optional<int>()}) {
     Run run;
     run.grown();

@@ -54,7 +54,7 @@ Test(options, srun_gets_everything_but_swellrun_s_own) {
   cr_assert_eq(*options.ntasks, 8);
 }
 
-Test(options, what_shapes_the_workers_is_read_and_not_passed_on) {
+Test(options, options_that_shape_workers_are_read_and_not_passed_on) {
   const Options options = parsed({"--ntasks-per-node=4", "-c", "8", "--gpus-per-task=2",
                                   "--gres=gpu:h100:8", "-G16", "-K0", "-W", "30", "x"});
   cr_assert_eq(*options.ntasks_per_node, 4);
@@ -66,13 +66,13 @@ Test(options, what_shapes_the_workers_is_read_and_not_passed_on) {
   cr_assert(options.each_step.empty() && options.basic_step.empty());
 }
 
-Test(options, what_the_allocation_was_asked_for_with_goes_to_the_basic_step_only) {
+Test(options, options_of_the_allocation_go_to_the_basic_step_only) {
   const Options options = parsed({"-A", "research", "--mem=4G", "-i", "in.txt", "--time=10", "x"});
   cr_assert_eq(options.basic_step, (Words{"-A", "research", "--mem=4G", "-i", "in.txt"}));
   cr_assert_eq(options.each_step, (Words{"--time=10"}));
 }
 
-Test(options, what_cannot_be_elastic_is_left_to_srun_and_says_why) {
+Test(options, runs_that_cannot_be_elastic_are_left_to_srun_with_the_reason) {
   cr_assert_eq(parsed({"--pty", "bash"}).plain_reason, std::string("--pty is given"));
   cr_assert_eq(parsed({"--jobid=5", "x"}).plain_reason, std::string("--jobid is given"));
   cr_assert_eq(parsed({"--multi-prog", "conf"}).plain_reason, std::string("--multi-prog is given"));
@@ -106,7 +106,7 @@ Test(options, srun_says_which_words_belong_to_an_option_of_a_plugin) {
   cr_assert_neq(read({"--container-image"}).plain_reason, std::string());
 }
 
-Test(options, what_changes_nothing_for_an_elastic_run_is_taken) {
+Test(options, options_without_effect_on_an_elastic_run_are_taken) {
   for (const Words& words : std::vector<Words>{{"--gpu-bind=none"},
                                                {"--gpu-bind", "closest"},
                                                {"--gpu-bind=single:1"},
@@ -139,7 +139,7 @@ Test(options, what_changes_nothing_for_an_elastic_run_is_taken) {
   cr_assert_eq(*parsed({"--tres-per-task=cpu:4,gres:gpu:h100:2", "x"}).gpus_per_task, 2);
 }
 
-Test(options, what_lent_gpus_could_not_follow_keeps_the_workers_and_says_why) {
+Test(options, options_that_lent_gpus_cannot_follow_keep_the_workers_with_the_reason) {
   const Options list = parsed({"--gpu-bind=map_gpu:0,1", "x"});
   cr_assert_eq(list.plain_reason, std::string());
   cr_assert_eq(list.no_growth, std::string("--gpu-bind=map_gpu:0,1 is given to swellrun"));
@@ -209,7 +209,7 @@ Test(options, a_switch_may_take_2_gib_or_what_is_said) {
   cr_assert_eq(parsed({"--switch-memory=0", "x"}).switch_memory_bytes, 0u);
 }
 
-Test(options, what_state_goes_through_between_nodes_is_checked) {
+Test(options, the_transport_between_nodes_is_checked) {
   cr_assert_eq(parsed({"x"}).switch_network, "auto");
   using swell::runtime::Verify;
   cr_assert(parsed({"x"}).switch_verify == Verify::network);
@@ -281,7 +281,7 @@ Test(options, one_letter_beside_its_own_option_is_named_and_what_srun_may_know_i
   cr_assert_eq(parsed({"--restartable=1", "x"}).each_step, Words{"--restartable=1"});
 }
 
-Test(options, what_is_taken_for_a_hang_can_be_said_and_turned_off) {
+Test(options, hang_detection_can_be_set_and_turned_off) {
   cr_assert_eq(parsed({"x"}).hang.factor, 20);
   cr_assert_eq(parsed({"--hang-factor=0", "x"}).hang.factor, 0);
   cr_assert_eq(parsed({"--hang-factor", "2.5", "x"}).hang.factor, 2.5);

@@ -159,7 +159,7 @@ Test(profile_book, a_later_report_of_a_rank_counts) {
   cr_assert_eq(json.at("nccl").number_at("sampling_overhead", 0, 1).value(), 0.02);
 }
 
-Test(profile_book, what_cannot_be_is_an_error) {
+Test(profile_book, impossible_reports_are_errors) {
   ProfileBook book;
   cr_assert_eq(book.add(0, {0, 0}, "xyz").error().message(),
                "a worker's profile is not in hexadecimal digits");

@@ -63,7 +63,7 @@ Test(program_socket, the_steps_that_were_said_last_count_beside_sizes) {
   cr_assert(opened->take_steps() == (launcher::MadeSteps{10, 5000}));
 }
 
-Test(program_socket, what_cannot_be_read_is_dropped) {
+Test(program_socket, unreadable_messages_are_dropped) {
   auto opened = ProgramSocket::open();
   cr_assert(opened.ok());
   say(*opened, "sizes 3");
@@ -88,7 +88,7 @@ Test(program_socket, a_reason_belongs_to_the_sizes_after_it) {
   cr_assert_leq(opened->take_sizes()->why.size(), 510u);
 }
 
-Test(program_socket, what_others_send_neither_wakes_the_shim_nor_takes_a_place) {
+Test(program_socket, messages_of_others_neither_wake_the_shim_nor_take_a_place) {
   auto opened = ProgramSocket::open();
   cr_assert(opened.ok());
   std::string wrong = opened->key();

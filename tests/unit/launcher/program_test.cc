@@ -88,7 +88,7 @@ Test(program, ignoring_the_signal_is_not_listening, .timeout = 60) {
 }
 
 // As a process that waits for a device, or one of root's that `sudo` began: Slurm ends the step.
-Test(program, what_it_left_behind_and_cannot_be_ended_does_not_hold_up_its_end, .timeout = 60) {
+Test(program, remaining_processes_that_cannot_be_killed_do_not_delay_its_end, .timeout = 60) {
   if (geteuid() != 0) cr_skip("only root can leave what its parent may not signal");
   int lives[2];  // as long as one of the others
   cr_assert_eq(pipe2(lives, O_CLOEXEC), 0);
@@ -117,7 +117,7 @@ Test(program, what_it_left_behind_and_cannot_be_ended_does_not_hold_up_its_end, 
   cr_assert_eq(status, 0, "%d", status);
 }
 
-Test(program, what_the_allocation_of_one_worker_is_does_not_reach_it, .timeout = 60) {
+Test(program, variables_of_one_workers_allocation_do_not_reach_it, .timeout = 60) {
   setenv("SLURM_JOB_ID", "9", 1);
   setenv("SLURM_JOB_NAME", "swell-5", 1);
   setenv("SLURM_LOCALID", "1", 1);

@@ -88,7 +88,7 @@ Test(recovery, a_program_whose_workers_all_fail_at_once_is_started_again) {
   cr_assert_not(run.code.has_value());
 }
 
-Test(recovery, who_fails_again_too_soon_gives_back_what_was_lent) {
+Test(recovery, a_program_that_fails_again_too_soon_gives_back_lent_gpus) {
   Run run(recovering(100));
   run.grown();
   fail_once(run, 4);
@@ -160,7 +160,7 @@ Test(recovery, lent_gpus_wait_their_time_for_a_program_that_hangs_and_no_longer)
   }
 }
 
-Test(recovery, whose_program_is_ready_in_time_keeps_what_is_lent) {
+Test(recovery, a_program_ready_in_time_keeps_lent_gpus) {
   Hanging run(100);
   for (const auto& [id, environment] : run.last_start.workers) {
     run.now += 16;
@@ -212,7 +212,7 @@ Test(recovery, the_time_runs_from_the_failure_whatever_the_workers_do) {
   cr_assert_eq(run.workers, 2u);
 }
 
-Test(recovery, who_fails_before_he_is_ready_is_not_started_again_however_late) {
+Test(recovery, a_program_that_fails_before_it_is_ready_is_not_started_again) {
   Hanging run(100);
   const double since = run.now;
   run_until(run, since + 99);

@@ -155,7 +155,7 @@ Test(basic, options_that_name_what_the_job_has_leave_it_elastic) {
   cr_assert_eq(basic_workers(7, options, two)->cpus_per_worker, 2);
 }
 
-Test(basic, what_the_job_does_not_have_is_left_to_srun_to_refuse) {
+Test(basic, resources_that_the_job_lacks_are_left_to_srun_to_refuse) {
   const std::vector<NodeShare> one = {share("n1", 4)};
   Options options;
   options.nodes = {2, 2};

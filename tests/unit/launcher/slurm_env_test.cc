@@ -49,7 +49,7 @@ Test(slurm_env, a_job_s_share_of_every_node) {
   cr_assert_not(read_job("slurm_load_jobs error: Invalid job id specified", 1, {}).ok());
 }
 
-Test(slurm_env, of_a_whole_array_only_the_asked_task_counts) {
+Test(slurm_env, only_the_asked_task_of_an_array_counts) {
   const char* array =
       "JobId=29 ArrayJobId=29 ArrayTaskId=3 JobName=x\n"
       "     Nodes=node2 CPU_IDs=0-7 Mem=8000 GRES=gpu:h100:2(IDX:0-1)\n\n"

@@ -50,7 +50,7 @@ Test(spooled_input, a_file_is_given_to_each_program_from_the_beginning) {
   cr_assert_eq(all_of(file.get()), std::string(), "as srun, it has read it");
 }
 
-Test(spooled_input, what_the_shell_has_read_of_a_file_is_not_given_again) {
+Test(spooled_input, input_that_the_shell_has_read_is_not_given_again) {
   const auto file = file_with("first\nsecond\n");
   lseek(file.get(), 6, SEEK_SET);
   const InputPlan plan = plan_input({}, file.get());

@@ -58,7 +58,7 @@ Test(switch_network, the_ports_are_those_next_to_the_worker_s_gpus) {
   cr_assert_eq(ports_near({}, {0}), "");
 }
 
-Test(switch_network, what_nodes_publish_is_read_from_what_slurm_prints) {
+Test(switch_network, descriptions_of_nodes_are_read_from_slurms_output) {
   const std::string extra = cluster::write_extra(R"({"site":"a, b = c"})", dgx("leaf1")).value();
   const auto found = read_descriptions(
       "NodeName=n1 Arch=x86_64 CoresPerSocket=8 \n   CPUAlloc=0 Comment=NodeName=n9\n   Extra=" +
@@ -70,7 +70,7 @@ Test(switch_network, what_nodes_publish_is_read_from_what_slurm_prints) {
   cr_assert(read_descriptions("slurm_load_node error: Unable to contact slurm controller").empty());
 }
 
-Test(switch_network, of_the_described_ports_those_that_are_up_are_used) {
+Test(switch_network, uses_the_described_ports_that_are_up) {
   unsetenv("UCX_NET_DEVICES");
   Sysfs sysfs;
   sysfs.rdma("mlx5_6", "4: ACTIVE");

@@ -88,7 +88,7 @@ Test(user_signal, an_error_exit_for_it_is_the_program_s_own_and_ends_the_run) {
   }
 }
 
-Test(user_signal, what_dies_of_it_ends_the_run_though_the_job_has_grown) {
+Test(user_signal, a_program_that_dies_of_it_ends_the_run_though_the_job_has_grown) {
   for (const int signal : {SIGINT, SIGHUP, SIGQUIT, SIGUSR2, SIGUSR1})
     for (const bool lent_first : {false, true}) {
       EpochMachine::Settings settings;
@@ -122,7 +122,7 @@ Test(user_signal, an_error_soon_after_one_that_ends_programs_is_for_it) {
   }
 }
 
-Test(user_signal, what_dies_of_it_while_the_job_grows_ends_the_run) {
+Test(user_signal, a_program_that_dies_of_it_while_the_job_grows_ends_the_run) {
   Run run;
   run.grow(9, 4);
   run.hello(1, 4);

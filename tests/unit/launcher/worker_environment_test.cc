@@ -78,7 +78,7 @@ Test(worker_environment, nothing_of_the_script_s_own_task_step_or_node_reaches_a
   cr_assert(job_environment(environment, 40000, left_out).empty());
 }
 
-Test(worker_environment, what_is_no_text_is_left_out) {
+Test(worker_environment, variables_that_are_not_text_are_left_out) {
   const char* environment[] = {"SLURM_JOB_NAME=caf\xe9", "SLURM_JOB_USER=ann", nullptr};
   std::vector<std::string> left_out;
   cr_assert(as_map(job_environment(environment, 40000, left_out)) ==
@@ -149,7 +149,7 @@ Test(worker_environment, torchrun_s_defaults_are_there_where_the_user_has_none) 
   cr_assert_eq(grown(3)["TORCH_NCCL_ASYNC_ERROR_HANDLING"], std::string("1"));
 }
 
-Test(worker_environment, what_the_user_has_set_stays) {
+Test(worker_environment, variables_set_by_the_user_stay) {
   setenv("OMP_NUM_THREADS", "4", 1);
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3", 1);
   cr_assert_eq(grown(3).count("OMP_NUM_THREADS"), 0u);
@@ -174,7 +174,7 @@ Test(worker_environment, lists_are_written_as_slurm_does) {
   cr_assert_eq(counts_text({2, 2, 2, 4}), std::string("2(x3),4"));
 }
 
-Test(worker_environment, what_no_message_holds_is_left_out_by_name_and_the_rest_stays) {
+Test(worker_environment, variables_too_large_for_a_message_are_left_out_by_name) {
   const std::string long_one = "SLURM_NOTE=" + std::string(70000, 'x'),
                     quotes = "SLURM_QUOTES=" + std::string(30000, '"'),
                     middle = "SLURM_MIDDLE=" + std::string(20000, 'x');
@@ -188,7 +188,7 @@ Test(worker_environment, what_no_message_holds_is_left_out_by_name_and_the_rest_
   cr_assert_eq(found.at("SLURM_MIDDLE").size(), 20000u);
 }
 
-Test(worker_environment, of_twenty_thousand_variables_as_many_reach_a_worker_as_fit) {
+Test(worker_environment, as_many_of_twenty_thousand_variables_reach_a_worker_as_fit) {
   std::vector<std::string> texts;
   for (int i = 0; i < 20000; ++i) texts.push_back(fmt::format("SLURM_X{:05}={}", i, i));
   std::vector<const char*> environment;

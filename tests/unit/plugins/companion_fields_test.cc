@@ -28,7 +28,7 @@ Test(companion_fields, a_submission_that_nobody_touched_asks_for_nothing_more) {
   cr_assert_eq(members_beyond_an_offer(untouched()), std::string());
 }
 
-Test(companion_fields, what_sallocs_of_other_versions_write_for_nothing_asks_for_nothing) {
+Test(companion_fields, empty_values_of_other_versions_sallocs_ask_for_nothing) {
   job_desc_msg_t job = untouched();
   no_reserved_ports(job);
   cr_assert_eq(members_beyond_an_offer(job), std::string());

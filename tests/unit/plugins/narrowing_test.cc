@@ -109,7 +109,7 @@ Test(narrowing, a_job_that_fits_only_across_racks_starts) {
   cr_assert_eq(question.taken(), "3 6 7");
 }
 
-Test(narrowing, what_cons_tres_refuses_costs_one_question) {
+Test(narrowing, a_refusal_of_cons_tres_costs_one_question) {
   fake::reset(8);
   fake::use({0, 1, 2, 4, 5, 6});
   Narrowing narrowing(api, fake::cons_tres);
@@ -117,7 +117,7 @@ Test(narrowing, what_cons_tres_refuses_costs_one_question) {
   cr_assert_eq(fake::calls.size(), 1);
 }
 
-Test(narrowing, what_is_tight_already_costs_one_question) {
+Test(narrowing, a_tight_choice_costs_one_question) {
   fake::reset(8);
   Narrowing narrowing(api, fake::cons_tres);
   cr_assert_eq(Question(3).ask(narrowing, racks(2, 4)).taken(), "0 1 2");
@@ -189,7 +189,7 @@ Test(narrowing, nodes_in_partial_use_are_kept_together_too) {
   cr_assert_eq(question.taken(), "4 5");
 }
 
-Test(narrowing, what_cons_tres_chose_comes_back_when_nothing_is_tighter) {
+Test(narrowing, the_choice_of_cons_tres_comes_back_when_nothing_is_tighter) {
   fake::reset(8);
   fake::idle_nodes.bits.assign(8, false);
   fake::fits = {false, false, false, true, true, false, false, false};

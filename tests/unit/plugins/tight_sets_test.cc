@@ -67,7 +67,7 @@ Test(tight_sets, idle_nodes_count_only_as_far_as_they_may_be_broken_into) {
   for (const Leaves& set : fewer_leaves(counts, 3, 1, 20)) cr_assert_neq(set, (Leaves{0}));
 }
 
-Test(tight_sets, what_holds_them_for_sure_ends_the_list) {
+Test(tight_sets, a_set_that_holds_them_for_sure_ends_the_list) {
   // Two nodes that are partly used in leaf 0, one idle node in each of two others; leaf 0 has an
   // idle one itself.
   std::vector<LeafCount> counts{{1, 3, 2, 2}, {2, 2, 1, 0}, {3, 3, 1, 0}};

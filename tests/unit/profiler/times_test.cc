@@ -151,7 +151,7 @@ Test(times, waits_of_the_pipeline_are_no_part_of_a_pass) {
   cr_assert(near(rank.step()->times.fwd_s, 0.010));
 }
 
-Test(times, of_synchronization_beside_the_passes_what_follows_them_counts_once) {
+Test(times, synchronization_behind_the_passes_counts_once) {
   Rank rank;
   rank.region(Kind::forward, 10);
   const int backward = rank.open(Kind::backward);
@@ -210,7 +210,7 @@ Test(times, memory_that_is_read_in_one_micro_batch_alone_is_that_of_a_micro_batc
   cr_assert_eq(rank.step()->times.kept_bytes, 300);
 }
 
-Test(times, of_no_step_without_both_passes_or_with_an_open_one) {
+Test(times, no_times_without_both_passes_or_with_an_open_one) {
   Rank rank;
   rank.region(Kind::forward, 1);
   cr_assert_not(rank.step().has_value(), "an evaluation has no backward pass");

@@ -212,7 +212,7 @@ std::uint64_t at_once(Job job, const cluster::Cluster& cluster) {
 
 }  // namespace
 
-Test(chunks_in_slabs, of_random_plans_no_shim_holds_more_than_it_may_and_every_byte_is_right,
+Test(chunks_in_slabs, no_shim_exceeds_its_bound_under_random_plans_and_every_byte_is_right,
      .timeout = 300) {
   const auto cluster = support::host_cluster(2, 3);
   int in_several = 0, refused = 0, roomy = 0;

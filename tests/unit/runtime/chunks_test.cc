@@ -245,8 +245,7 @@ std::vector<RankState> shards(std::int64_t elements, const std::vector<int>& ord
 
 }  // namespace
 
-Test(chunks, of_random_plans_no_shim_holds_more_than_it_may_and_every_byte_is_right,
-     .timeout = 300) {
+Test(chunks, no_shim_exceeds_its_bound_under_random_plans_and_every_byte_is_right, .timeout = 300) {
   const auto cluster = support::host_cluster(2, 3);
   int in_several = 0, refused = 0, roomy = 0;
   for (unsigned seed = 0; seed < 3000; ++seed) {
@@ -276,7 +275,7 @@ Test(chunks, of_random_plans_no_shim_holds_more_than_it_may_and_every_byte_is_ri
                roomy);
 }
 
-Test(chunks, what_ranks_swap_goes_within_any_bound_of_some_pages) {
+Test(chunks, swaps_of_ranks_stay_within_any_bound_of_some_pages) {
   std::mt19937_64 random(8);  // each rank keeps its shim
   Job job(shards(1200, {0, 1, 2}), shards(1200, {1, 2, 0}), random);
   for (std::size_t i = 0; i < 3; ++i) job.plan.to[i].old_rank = static_cast<std::int32_t>(i);

@@ -182,7 +182,7 @@ Test(device_chunks, no_gpu_ever_has_more_than_its_state_and_the_bound, .timeout 
 
 // The third shim, which has nothing yet, takes its memory when all prepare at once; then again, in
 // chunks.
-Test(device_chunks, what_was_taken_to_move_all_at_once_goes_back, .timeout = 300) {
+Test(device_chunks, memory_taken_to_move_all_at_once_goes_back, .timeout = 300) {
   const PlanShape three{1, 1, 3, 0};
   Job* own = nullptr;
   std::map<std::string, std::uint64_t> most;
@@ -371,7 +371,7 @@ Test(device_chunks, a_shim_killed_between_chunks_costs_no_step, .timeout = 300) 
   });
 }
 
-Test(device_chunks, what_a_gpu_has_no_room_for_at_once_is_made_in_chunks_of_what_is_free,
+Test(device_chunks, a_switch_without_room_at_once_is_made_in_chunks_of_free_memory,
      .timeout = 300) {
   Job job;
   const std::string file = job.live.folder() + "/gpus";
@@ -389,7 +389,7 @@ Test(device_chunks, what_a_gpu_has_no_room_for_at_once_is_made_in_chunks_of_what
   job.end_well(report);
 }
 
-Test(device_chunks, what_finds_no_room_in_chunks_either_is_refused_with_the_first_reason,
+Test(device_chunks, a_switch_without_room_for_chunks_is_refused_with_the_first_reason,
      .timeout = 300) {
   Job job;
   const std::string file = job.live.folder() + "/gpus";

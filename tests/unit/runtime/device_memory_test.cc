@@ -81,7 +81,7 @@ Test(device_memory, outlives_the_process_that_took_it_and_is_not_copied) {
   cr_assert_eq(bytes[2 * kUnit], 0);
 }
 
-Test(device_memory, of_two_mappings_each_sees_what_the_other_writes) {
+Test(device_memory, each_of_two_mappings_sees_the_others_writes) {
   const auto gpu = device();
   Slab first = Slab::create(gpu, 1).value();
   cr_assert_eq(first.bytes(), kUnit, "whole units");
@@ -149,7 +149,7 @@ Test(device_memory, without_a_driver_a_gpu_or_sharing_there_is_a_sentence) {
                "GPU 0: starting NVIDIA's driver: CUDA_ERROR_NO_DEVICE (100)");
 }
 
-Test(device_memory, of_another_gpu_is_mapped_where_the_gpus_allow_it) {
+Test(device_memory, memory_of_another_gpu_is_mapped_if_the_gpus_allow_it) {
   setenv("STAND_IN_GPUS", "2", 1);
   const auto one = device(0), other = device(1);
   cr_assert_neq(one->gpu(), other->gpu());

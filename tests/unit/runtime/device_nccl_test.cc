@@ -219,7 +219,7 @@ static void called_off(const std::vector<std::string>& old, const std::vector<st
   cr_assert_eq(gpus.said("misuse"), 0);
 }
 
-Test(device_nccl, what_fails_once_state_moves_calls_the_switch_off, .timeout = 300) {
+Test(device_nccl, a_failure_while_state_moves_cancels_the_switch, .timeout = 300) {
   const std::string kRemote = "remote process exited or there was a network error (6)";
   for (const std::string where : {"moving", "group"}) {
     // Where a group fails at one end, the other end may be first to say that it is gone.
@@ -229,7 +229,7 @@ Test(device_nccl, what_fails_once_state_moves_calls_the_switch_off, .timeout = 3
   }
 }
 
-Test(device_nccl, what_hangs_while_state_moves_calls_the_switch_off, .timeout = 300) {
+Test(device_nccl, a_hang_while_state_moves_cancels_the_switch, .timeout = 300) {
   for (const std::string where : {"moving", "group"}) {
     called_off({"STAND_IN_NCCL_HANGS=" + where}, {}, "NCCL 2.27.7", nccl(40s, 1s));
     called_off({}, {"STAND_IN_NCCL_HANGS=" + where}, "NCCL 2.27.7", nccl(40s, 1s));

@@ -54,7 +54,7 @@ Test(device_own, the_next_program_maps_what_the_last_one_allocated, .timeout = 3
   }
 }
 
-Test(device_own, what_other_ranks_and_gpus_of_the_node_allocated_is_mapped, .timeout = 300) {
+Test(device_own, memory_allocated_by_other_ranks_and_gpus_of_the_node_is_mapped, .timeout = 300) {
   for (const char* where : {"own", "pages"}) {
     GpuJob gpus;
     gpus.start(kOne, 0, 0, {std::string("WHERE=") + where});
@@ -73,7 +73,7 @@ Test(device_own, what_other_ranks_and_gpus_of_the_node_allocated_is_mapped, .tim
   }
 }
 
-Test(device_own, what_cannot_be_mapped_is_copied_by_way_of_memory_of_both, .timeout = 300) {
+Test(device_own, unmappable_memory_is_copied_through_memory_of_both, .timeout = 300) {
   GpuJob gpus;
   const auto report = swap(gpus, "own", "own", 0, {kNoHandles});
   cr_assert_eq(gpus.way(), "device to device, from own GPU memory, to own GPU memory; in place; ",

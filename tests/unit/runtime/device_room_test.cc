@@ -106,7 +106,7 @@ Test(device_room, so_does_one_that_ends_while_a_switch_is_prepared, .timeout = 3
   cr_assert(is_empty(job->file), "its shim has nothing of it");
 }
 
-Test(device_room, what_cannot_fit_is_said_in_bytes_before_anything_stops, .timeout = 300) {
+Test(device_room, a_lack_of_memory_is_told_in_bytes_before_anything_stops, .timeout = 300) {
   FullJob job;
   const pid_t old = job.start(kOne, 0, 0);
   job.gpus.begin(kOne);

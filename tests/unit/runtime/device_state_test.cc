@@ -104,7 +104,7 @@ Test(device_state, a_place_outside_of_its_slabs_is_refused_with_one_sentence) {
   cr_assert_eq(program.asks(Do::copy, {place(1, 0), place(1, kUnit - 8), 8}), "", "it serves on");
 }
 
-Test(device_state, of_own_memory_only_what_is_registered_is_read_and_written) {
+Test(device_state, only_registered_own_memory_is_read_and_written) {
   Program program;
   const std::uint64_t own = program.take_own(4096);
   const auto at = [&](std::uint64_t offset) { return DevicePlace::own(own + offset); };
@@ -147,7 +147,7 @@ Test(device_state, a_place_outside_of_the_arena_is_refused_with_one_sentence) {
   cr_assert_eq(program.asks(Do::to_device, {size - 8, place(1, kUnit - 8), 8}), "");
 }
 
-Test(device_state, of_several_runs_none_that_is_outside_is_written) {
+Test(device_state, no_run_outside_is_written) {
   Program program;
   std::byte* const memory = program.arena.data();
   memory[0] = std::byte{7};

@@ -31,7 +31,7 @@ Test(live_agree, when_its_coordinator_dies_a_program_that_stands_goes_on, .timeo
   cr_assert_eq(meeting.told("stop", 0), 0u);
 }
 
-Test(live_agree, what_is_decided_holds_though_its_coordinator_dies, .timeout = 300) {
+Test(live_agree, a_decision_holds_though_its_coordinator_dies, .timeout = 300) {
   Meeting meeting({1000});
   auto channel = Channel::connect_unix(meeting.ranks()[0].unix_socket).value();
   const std::uint64_t step = meeting.job.status(0).step + 50;

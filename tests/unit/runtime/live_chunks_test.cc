@@ -136,7 +136,7 @@ Test(live_chunks, without_snapshots_it_is_refused_before_anything_stops_and_says
   wait_for_steps(job.live, 0, job.live.status(0).step);
 }
 
-Test(live_chunks, what_is_called_off_while_the_state_is_secured_leaves_the_old_epoch,
+Test(live_chunks, a_switch_cancelled_while_the_state_is_secured_leaves_the_old_epoch,
      .timeout = 300) {
   Job job(two_mib("1000000000"));
   auto with_end = bounded();

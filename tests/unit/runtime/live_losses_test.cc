@@ -101,7 +101,7 @@ Test(live, where_all_ranks_are_lent_a_shim_that_waits_keeps_their_snapshots, .ti
   cr_assert(job.state(own) == unresized("3000"));
 }
 
-Test(live, who_was_told_to_stop_is_followed_from_that_very_step, .timeout = 300) {
+Test(live, a_recovery_goes_on_from_the_last_step_of_a_stopped_program, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000"};
   Coordinator coordinator(LiveJob::cluster(), options());

@@ -107,7 +107,7 @@ Test(live_stays, a_program_that_has_not_said_that_it_can_is_not_asked, .timeout 
   cr_assert_not(job.keepers[0]->offer_next(2, {}));
 }
 
-Test(live_stays, who_stays_where_no_program_is_new_is_kept_through_a_reclaim_alone,
+Test(live_stays, a_program_that_stays_only_beside_old_ones_is_kept_through_a_reclaim_alone,
      .timeout = 300) {
   const PlanShape two{1, 1, 2, 0}, one{1, 1, 1, 0};
   LiveJob job(SWELL_EXAMPLE, 2, {"30000", "4", "12", "10", "200"});

@@ -80,8 +80,7 @@ Test(live_stop, ranks_that_wait_for_each_other_leave_at_one_step, .timeout = 300
   }
 }
 
-Test(live_stop, of_ranks_that_do_not_wait_the_slow_ones_come_to_the_step_of_the_fast,
-     .timeout = 300) {
+Test(live_stop, slow_ranks_that_do_not_wait_come_to_the_step_of_the_fast, .timeout = 300) {
   Meeting meeting({200, 400, 1000}, false);
   const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
   cr_assert(report.why.empty(), "%s", report.why.c_str());
@@ -91,7 +90,7 @@ Test(live_stop, of_ranks_that_do_not_wait_the_slow_ones_come_to_the_step_of_the_
   }
 }
 
-Test(live_stop, what_they_left_at_is_the_step_that_the_next_programs_begin_with, .timeout = 300) {
+Test(live_stop, the_next_programs_begin_with_the_step_at_which_they_left, .timeout = 300) {
   Meeting meeting({0, 500, 1000});
   const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
   for (const pid_t pid : meeting.programs) cr_assert_eq(meeting.job.wait(pid), 0);
@@ -103,7 +102,7 @@ Test(live_stop, what_they_left_at_is_the_step_that_the_next_programs_begin_with,
   wait_for_steps(meeting.job, 0, report.step + 5);
 }
 
-Test(live_stop, what_the_shim_of_who_left_had_is_with_its_partner, .timeout = 300) {
+Test(live_stop, state_of_a_left_ranks_shim_is_with_its_partner, .timeout = 300) {
   // Both fetch the other's snapshot late: after a program that does not wait for it has left, and
   // its shim with it.
   std::atomic<bool> are_both_there = true;
@@ -130,7 +129,7 @@ Test(live_stop, what_the_shim_of_who_left_had_is_with_its_partner, .timeout = 30
   cr_assert(again->committed && again->step == report.step, "%s", again->summary().c_str());
 }
 
-Test(live_stop, who_is_asked_a_second_time_leaves_at_the_same_step, .timeout = 300) {
+Test(live_stop, a_rank_asked_a_second_time_leaves_at_the_same_step, .timeout = 300) {
   Meeting meeting({1'000'000, 1'000'000});  // the second wish comes before they leave
   const auto first = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
   const auto again = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
@@ -236,7 +235,7 @@ Test(live_stop, ranks_that_cannot_agree_in_time_leave_at_their_own_next_boundary
   for (const pid_t pid : meeting.programs) cr_assert_eq(meeting.job.wait(pid), 0);
 }
 
-Test(live_stop, what_is_called_off_stops_nobody, .timeout = 300) {
+Test(live_stop, a_cancelled_stop_stops_nobody, .timeout = 300) {
   Meeting meeting({1000, 1000});
   auto ranks = meeting.ranks();
   ranks.push_back(given_rank(meeting.job));

@@ -67,7 +67,7 @@ Test(live, training_stands_still_from_the_agreed_step_on_not_before, .timeout = 
   cr_assert_lt(report.stopped_s(), report.wait_s, "a pause of %g s", report.stopped_s());
 }
 
-Test(live, what_stays_is_not_copied_and_what_leaves_is_freed, .timeout = 300) {
+Test(live, staying_parts_are_not_copied_and_leaving_ones_are_freed, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 2, {"1000000000", "8", "64", "512", "1000"});  // 8 MiB a run
   Coordinator coordinator(LiveJob::cluster(), options());
   const auto old = job.start({});
@@ -87,7 +87,7 @@ Test(live, what_stays_is_not_copied_and_what_leaves_is_freed, .timeout = 300) {
   cr_assert_lt(job.keepers[0]->used_bytes(), state / 2 + 65536, "the other half was given back");
 }
 
-Test(live, of_parts_that_shrink_where_they_stand_the_rest_is_freed, .timeout = 300) {
+Test(live, the_rest_of_parts_that_shrink_in_place_is_freed, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 2, {"1000000000", "8", "64", "512", "1000"});  // 8 MiB a run
   Coordinator coordinator(LiveJob::cluster(), options());
   const auto old = job.start({});
@@ -320,12 +320,12 @@ static std::pair<bool, bool> call_off_in(Phase phase) {
   return {certain, committed};
 }
 
-Test(live, what_is_called_off_before_the_commit_is_never_committed, .timeout = 300) {
+Test(live, a_switch_cancelled_before_the_commit_is_never_committed, .timeout = 300) {
   cr_assert(call_off_in(Phase::quiesce) == std::pair(true, false));
   cr_assert(call_off_in(Phase::move) == std::pair(true, false));
 }
 
-Test(live, what_is_called_off_while_it_waits_for_programs_says_so_alone, .timeout = 300) {
+Test(live, a_switch_cancelled_while_it_waits_for_programs_says_only_that, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 2, kForEver);
   Coordinator coordinator(LiveJob::cluster(), options());
   job.start({1, 1, 1, 0});

@@ -122,7 +122,7 @@ Test(migration, an_unchanged_plan_moves_nothing) {
 
 /// Suika, Fig. 3: PP2 DP2 TP2 over two nodes of 4 GPUs; 2 more GPUs of node 2 become a third group
 /// of the second stage, and one of the 8 layers goes there.
-Test(migration, of_suikas_third_figure_one_layer_of_eight_leaves_its_node) {
+Test(migration, one_layer_of_eight_leaves_its_node_in_suikas_third_figure) {
   const auto cluster = support::host_cluster(2, 6, 1);
   const auto plan = [](int first_stage, int second_groups) {
     std::vector<RankState> ranks;

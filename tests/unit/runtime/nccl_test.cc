@@ -63,7 +63,7 @@ Test(nccl, a_library_that_is_not_there_or_too_old_is_named) {
                std::string(SWELL_STAND_IN_NCCL) + " is NCCL 2.8.4; 2.14 or later is needed");
 }
 
-Test(nccl, what_it_was_told_of_networks_is_said) {
+Test(nccl, the_configured_networks_are_said) {
   Ends ends;
   setenv("NCCL_SOCKET_IFNAME", "ib0", 1);
   unsetenv("NCCL_IB_HCA");
@@ -98,7 +98,7 @@ Test(nccl, runs_of_all_sizes_arrive_in_their_order, .timeout = 120) {
   cr_assert_eq(ends.said("abort"), 2);
 }
 
-Test(nccl, what_is_no_pair_is_refused) {
+Test(nccl, refuses_anything_but_a_pair) {
   Ends ends;
   std::vector<char> bytes(16);
   const Run run{reinterpret_cast<std::uint64_t>(bytes.data()), 0, bytes.size()};

@@ -10,7 +10,7 @@
 using namespace swell;
 using support::LiveJob;
 
-Test(session, what_a_program_reports_by_itself_reaches_the_shim) {
+Test(session, unasked_reports_of_a_program_reach_the_shim) {
   LiveJob job(SWELL_EXAMPLE, 1, {});
   runtime::Coordinator coordinator(LiveJob::cluster(), {});
   profiler::RankProfile seen;

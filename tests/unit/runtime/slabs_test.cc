@@ -87,7 +87,7 @@ Test(gpu_memory, is_read_as_it_was_written_and_never_with_numbers_that_no_shim_h
     cr_assert_not(read_gpu_memory(write(bad)).ok());
 }
 
-Test(slabs, what_found_no_tensor_is_swept) {
+Test(slabs, slabs_without_a_tensor_are_swept) {
   Slabs slabs;
   const auto used = slabs.take("GPU-a", Slabs::kSlabBytes), unused = slabs.take("GPU-a", 1);
   slabs.use(used);

@@ -100,7 +100,7 @@ Test(snapshots, one_of_a_switch_replaces_none_of_the_epoch_before) {
   cr_assert(book.held() == "2.30/0 2.40/0 2.50/0 ");
 }
 
-Test(snapshots, what_is_dropped_is_given_back) {
+Test(snapshots, dropped_snapshots_are_given_back) {
   Book book;
   for (std::uint64_t step = 1; step < 1000; ++step) book.add(1, step);  // the store has 256 pages
   cr_assert_eq(book.snapshots.all().size(), 3u);

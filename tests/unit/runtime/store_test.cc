@@ -24,7 +24,7 @@ struct Written {
 
 }  // namespace
 
-Test(store, of_a_part_that_another_takes_over_some_of_the_rest_goes_back) {
+Test(store, some_of_the_rest_of_a_part_that_another_takes_over_goes_back) {
   Written one(10);
   one.store.use(one.at, 10 * kPage);
   const std::uint64_t heir = one.at + 3 * kPage;
@@ -66,7 +66,7 @@ Test(store, pages_that_two_stand_in_stay_until_both_are_gone) {
   cr_assert_eq(one.freed(), 10);
 }
 
-Test(store, what_is_taken_and_never_used_is_swept) {
+Test(store, unused_memory_is_swept) {
   Written one(4);
   const std::uint64_t used = one.store.take(2 * kPage).value();
   one.store.use(used, 2 * kPage);

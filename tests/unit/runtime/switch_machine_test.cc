@@ -118,7 +118,7 @@ Test(switch_machine, different_plans_abort) {
   cr_assert_eq(nobody.why(), "no shim of the old plan has stopped at a step");
 }
 
-Test(switch_machine, who_was_let_go_is_not_asked_to_commit) {
+Test(switch_machine, released_ranks_are_not_asked_to_commit) {
   SwitchMachine machine = in(Phase::move);
   machine.moved(1);
   machine.let_go(1);

@@ -145,7 +145,7 @@ Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {
                "the job's key has 5 bytes; at least 16 are needed");
 }
 
-Test(channel, who_does_not_take_connections_is_given_up_at_the_deadline, .timeout = 60) {
+Test(channel, a_peer_that_takes_no_connections_is_given_up_at_the_deadline, .timeout = 60) {
   const Descriptor listening = listen_tcp("127.0.0.1").value();
   cr_assert_eq(listen(listening.get(), 0), 0);
   sockaddr_storage address{};
@@ -175,7 +175,7 @@ Test(channel, a_socket_stands_in_a_folder_of_its_owner_alone) {
                 open.error().message().c_str());
 }
 
-Test(channel, what_is_no_message_or_too_long_is_refused_before_memory_is_taken) {
+Test(channel, garbage_and_long_messages_are_refused_before_memory_is_taken) {
   Pair pair;
   const std::uint32_t huge[2] = {0xffffffff, 0x57530001};
   cr_assert(pair.one.send_bytes(huge, sizeof huge).ok());

@@ -176,7 +176,7 @@ Test(ucx, a_peer_that_sends_nothing_is_given_up_after_a_time, .timeout = 300) {
   cr_assert_eq(ending_with([] { pause(); }, "tcp", 200ms), "UCX has moved nothing for 200 ms");
 }
 
-Test(ucx, what_is_no_ucx_or_too_old_or_has_no_such_device_is_said) {
+Test(ucx, a_missing_or_old_ucx_or_device_is_named) {
   const auto why = [](Ucx::Options options) {
     const auto ucx = Ucx::open(std::move(options));
     return ucx ? "" : ucx.error().message();

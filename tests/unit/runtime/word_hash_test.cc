@@ -81,7 +81,7 @@ Test(word_hash, finds_a_wrong_bit_words_that_changed_places_and_missing_zeros) {
                 hash_of(zeros.data(), 64, runs_of({64}), 64));
 }
 
-Test(word_hash, of_a_million_bytes_is_what_earlier_versions_made) {
+Test(word_hash, the_hash_of_a_million_bytes_equals_that_of_earlier_versions) {
   // Shims of several versions compare it with one another's.
   const auto bytes = random_bytes(1'000'000);
   const auto runs = runs_of({999'999, 1});

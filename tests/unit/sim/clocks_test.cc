@@ -113,7 +113,7 @@ Test(clocks, fewest_first_lends_before_there_is_a_profile_and_the_job_begins_wit
   cr_assert_eq(outcome.reconfigurations, 0, "its program waits for a first offer");
 }
 
-Test(clocks, what_comes_after_the_first_offer_is_a_change_of_plan) {
+Test(clocks, offers_after_the_first_are_changes_of_plan) {
   Clocks clocks;
   clocks.first_offer_s = 0;
   cr_assert_eq(run_under(policy::FewestFirst(), clocks).reconfigurations, 1);

@@ -51,7 +51,7 @@ Test(settings, objectives_are_given_by_name) {
   cr_assert_not(read_settings({"swell.objective=1"}).ok());
 }
 
-Test(settings, what_is_no_setting_is_named) {
+Test(settings, unknown_settings_are_named) {
   for (const char* word : {"", "x", "rubick=1", "rubick.=1", ".queueing=1", "rubick.queueing",
                            "rubick.queueing=", "rubick.queueing=x", "rubick.queueing=inf"}) {
     const auto read = read_settings({"sia.round=30", word});
@@ -85,7 +85,7 @@ Test(settings, one_policy_changes_and_the_others_do_not) {
   cr_assert_neq(own[1], usual[1]);
 }
 
-Test(settings, of_a_policy_that_does_not_run_or_knows_none_are_errors) {
+Test(settings, settings_of_a_policy_that_does_not_run_or_has_none_are_errors) {
   const auto missing = sim::run(small({"fifo", "fewest-first"}, {"swell.margin=2"}));
   cr_assert_not(missing.ok());
   cr_assert_str_eq(missing.error().message().c_str(),

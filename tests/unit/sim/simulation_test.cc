@@ -232,7 +232,7 @@ Test(simulation, a_job_that_consents_grows_beyond_what_it_wants_as_soon_as_one_t
   cr_assert_leq(consented, asked + Clocks{}.grant_expiry_s, "%g after %g", consented, asked);
 }
 
-Test(simulation, what_a_job_is_owed_comes_back_without_growth_interval) {
+Test(simulation, owed_gpus_come_back_without_growth_interval) {
   // The second job takes half of the GPUs at 300 s, and ends long before GrowthInterval has passed.
   ConsentWorld world(1, {{8, 0, 7200}, {4, 300, 20, false}});
   world.setup.clocks = Clocks{.growth_interval_s = 2000};

@@ -42,7 +42,7 @@ Test(speeds, rise_with_the_gpus_up_to_the_limit_of_an_elastic_job) {
   cr_assert_leq(speeds.back().speedup, 4.4, "hardly more than the GPUs: %g", speeds.back().speedup);
 }
 
-Test(speeds, of_a_rigid_job_are_those_of_its_own_gpus) {
+Test(speeds, speeds_of_a_rigid_job_are_those_of_its_own_gpus) {
   Site site;
   site.add(8, false);
   const auto speeds = speeds_of(site.workload, site.cluster, 1, 4);

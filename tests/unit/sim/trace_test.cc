@@ -50,7 +50,7 @@ Test(trace, is_read_as_other_programs_write_it) {
   }
 }
 
-Test(trace, of_sacct_is_read_by_its_fields_names) {
+Test(trace, sacct_is_read_by_its_fields_names) {
   const auto trace = trace_from_csv(
       "JobID|JobName|Submit|ElapsedRaw|Elapsed|AllocTRES|State\n"
       "7|say \"hi|2026-11-20T00:01:00|3600|01:00:00|billing=8,cpu=8,gres/gpu:h100=4,gres/gpu=4,node=1|COMPLETED\n"
@@ -75,7 +75,7 @@ Test(trace, of_sacct_is_read_by_its_fields_names) {
                 .starts_with("line 1 has no field \"AllocTRES\""));
 }
 
-Test(trace, of_sacct_in_json_is_read_as_its_versions_write_it) {
+Test(trace, sacct_json_is_read_as_each_version_writes_it) {
   cr_assert_eq(
       told("\xef\xbb\xbf {\"jobs\":["
            "{\"account\":\"a\",\"state\":{\"current\":[\"COMPLETED\"]},"
@@ -141,14 +141,14 @@ Test(trace, published_ones_are_read_by_their_own_columns) {
     cr_assert_eq(told(text), std::string(jobs), "%s: %s", text, told(text).c_str());
 }
 
-Test(trace, of_sacct_a_name_with_the_separator_is_left_out) {
+Test(trace, a_sacct_row_whose_name_has_the_separator_is_left_out) {
   cr_assert_eq(told("JobID|JobName|Submit|ElapsedRaw|AllocTRES\n"
                     "1|a|b|1767225600|60|gres/gpu=1\n2|c|1767225600|60|gres/gpu=1\n"
                     "3|d|1767225600|60|gres/gpu=1|\n"),
                std::string("0 1 60 ; 0 1 60 ; 1 have a name with the separator in it"));
 }
 
-Test(trace, what_cannot_be_simulated_is_left_out_and_counted) {
+Test(trace, jobs_that_cannot_be_simulated_are_left_out_and_counted) {
   auto trace = trace_from_csv("submit_s,num_gpus,duration_s\n0,0,60\n5,4,60\n6,4,0\n7,1000,60\n");
   cr_assert(trace.ok());
   trace->leave_out_larger(16, "the cluster");

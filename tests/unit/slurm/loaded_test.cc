@@ -96,17 +96,17 @@ struct Conf {
 
 }  // namespace
 
-Test(loaded, of_jobs_nothing_is_left) {
+Test(loaded, frees_all_of_jobs) {
   const Conf conf;
   cr_assert_lt(left_over(&job_info_msg_t::job_array, 20), 5000);
 }
 
-Test(loaded, of_nodes_nothing_is_left) {
+Test(loaded, frees_all_of_nodes) {
   const Conf conf;
   cr_assert_lt(left_over(&node_info_msg_t::node_array, 20), 5000);
 }
 
-Test(loaded, of_partitions_nothing_is_left) {
+Test(loaded, frees_all_of_partitions) {
   const Conf conf;
   cr_assert_lt(left_over(&partition_info_msg_t::partition_array, 20), 5000);
 }

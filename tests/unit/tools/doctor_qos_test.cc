@@ -79,7 +79,7 @@ Test(doctor, faults_of_the_expansion_qos) {
   for (const Case& each : cases) expect(healthy_site(), each);
 }
 
-Test(doctor, what_slurm_does_not_enforce_is_no_fault) {
+Test(doctor, limits_that_slurm_does_not_enforce_are_not_a_fault) {
   Site site = healthy_site();
   site.config.enforces_qos = site.config.enforces_limits = false;
   site.accounting->associations[1].qos = {"normal"};

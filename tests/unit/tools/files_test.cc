@@ -50,7 +50,7 @@ Test(files, a_fifo_is_written_where_it_has_a_reader_and_refused_soon_where_not, 
   close(reader);
 }
 
-Test(files, what_others_planted_beside_a_file_is_not_written_through) {
+Test(files, links_planted_beside_a_file_are_not_written_through) {
   const Folder folder;
   folder.write("victim", "as it was");
   std::filesystem::create_symlink(folder.at("victim"), folder.at("metrics.prom.new"));
@@ -60,7 +60,7 @@ Test(files, what_others_planted_beside_a_file_is_not_written_through) {
   cr_assert_str_eq(read_file(folder.at("metrics.prom"))->c_str(), "fresh");
 }
 
-Test(files, nor_does_a_folder_or_a_fifo_there_keep_it_from_being_written, .timeout = 20) {
+Test(files, a_folder_or_fifo_there_does_not_prevent_writing, .timeout = 20) {
   const Folder folder;
   std::filesystem::create_directories(folder.at("metrics.prom.new"));
   cr_assert_eq(mkfifo(folder.at("other.prom.new").c_str(), 0666), 0);
@@ -80,7 +80,7 @@ Test(files, a_version_that_cannot_be_put_in_place_is_removed_and_the_old_one_sta
   cr_assert_eq(folder.names(), 1);
 }
 
-Test(files, nor_is_anything_left_of_one_that_does_not_fit) {
+Test(files, a_file_that_does_not_fit_leaves_nothing) {
   const Folder folder;
   folder.write("metrics.prom", "old");
   signal(SIGXFSZ, SIG_IGN);
@@ -94,7 +94,7 @@ Test(files, nor_is_anything_left_of_one_that_does_not_fit) {
   cr_assert_eq(names, 1);
 }
 
-Test(files, what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else_is) {
+Test(files, the_next_writer_removes_only_what_a_killed_one_left) {
   const Folder folder;
   folder.write("metrics.prom.swell-new-a1B2c3", "");
   for (const char* other : {"metrics.prom.swell-new-a1B2c34", "metrics.prom.backup",

@@ -140,7 +140,7 @@ Test(gather, a_program_gives_its_output_or_its_complaint) {
                 .find("did not end within 1 s") != std::string::npos);
 }
 
-Test(gather, what_answers_is_asked_once_and_what_does_not_again_until_it_does) {
+Test(gather, services_are_asked_until_they_answer_and_then_no_more) {
   int asked = 0;
   const auto answers_at = [&](int try_number) {
     asked = 0;

@@ -36,7 +36,7 @@ Test(history_pages, the_last_changes_are_asked_for_once) {
   cr_assert_eq(last_changes(*found, 6).size(), 2u);
 }
 
-Test(history_pages, of_an_older_controller_all_is_asked_for) {
+Test(history_pages, asks_an_older_controller_for_everything) {
   std::vector<int> asked;
   const auto found = recent_history(10, 1, [&](const control::Ask& ask) -> Result<control::Answer> {
     asked.push_back(ask.number);

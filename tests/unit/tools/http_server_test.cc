@@ -90,7 +90,7 @@ Test(http_server, a_request_that_is_too_long_or_ends_early_is_not_answered, .tim
 }
 
 // A byte that comes late does not begin the time anew.
-Test(http_server, who_says_a_little_has_no_more_time_than_who_says_nothing, .timeout = 60) {
+Test(http_server, a_client_that_says_a_little_gets_no_more_time_than_a_silent_one, .timeout = 60) {
   HttpServer::Options options;
   options.patience = 1s;
   const Served served(std::move(options));
@@ -120,7 +120,7 @@ Test(http_server, silent_clients_delay_nobody, .timeout = 60) {
   cr_assert_eq(heard(silent.front()), std::string(), "the oldest gave way");
 }
 
-Test(http_server, nor_does_one_that_reads_nothing, .timeout = 60) {
+Test(http_server, a_client_that_reads_nothing_does_not_block_others, .timeout = 60) {
   HttpServer::Options options;
   options.patience = 30s;
   options.answer = [](const std::string&) { return std::string(64 << 20, 'x'); };

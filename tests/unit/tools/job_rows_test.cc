@@ -157,7 +157,7 @@ Test(job_rows, refused_grants_are_counted_with_the_reason_of_the_last) {
   cr_assert_eq(jobs.at(std::size_t{0}).integer_at("refused", 0, 99).value(), 0);
 }
 
-Test(job_rows, what_others_wrote_stays_in_its_cell_and_its_line) {
+Test(job_rows, text_of_others_stays_in_its_cell_and_its_line) {
   slurm::Snapshot snapshot;
   slurm::JobRecord job = elastic_job(30, "elastic=max=4x,grace=30 basic=4 state=ACTIVE");
   job.name = "one\n  99999  root  forged  ACTIVE\x1b[31m";

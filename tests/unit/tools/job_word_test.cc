@@ -22,7 +22,7 @@ Test(job_word, a_number_is_itself_and_a_task_is_looked_up) {
   cr_assert_eq(job_of("27_2", find).error().message(), std::string("there is no such task"));
 }
 
-Test(job_word, what_names_no_job_is_told_what_would) {
+Test(job_word, words_that_name_no_job_are_answered_with_what_would) {
   for (const char* word : {"31", "27_1", "27_0"}) cr_assert(wrong_job_word(word).empty());
   for (const char* word : {"", "x", "27_", "_1", "27_x", "27_1_2", "-3", "27+1", "99999999999"}) {
     const std::string said = wrong_job_word(word);

@@ -56,7 +56,7 @@ Test(top_screen, gpus_are_counted_by_what_they_do) {
   cr_assert_eq(use.waiting_jobs, 1);
 }
 
-Test(top_screen, of_a_node_that_takes_no_jobs_what_still_runs_there_counts) {
+Test(top_screen, jobs_still_running_on_a_closed_node_count) {
   slurm::Snapshot drained = queue();
   for (slurm::NodeRecord& each : drained.nodes) each.usable = false;
   const GpuUse use = gpu_use(drained);

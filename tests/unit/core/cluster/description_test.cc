@@ -104,7 +104,7 @@ Test(node_description, hostile_text_is_an_error_or_nothing_never_a_crash) {
   }
 }
 
-Test(node_description, what_is_no_pci_address_is_written_and_read_as_it_is) {
+Test(node_description, texts_that_are_not_pci_addresses_are_written_and_read_unchanged) {
   NodeDescription node;
   node.gpus.resize(2);
   node.gpus[0].pci = "0000:1c:00.0";

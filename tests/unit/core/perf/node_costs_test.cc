@@ -80,7 +80,7 @@ Test(node_costs, a_pipeline_takes_its_first_micro_batch_and_the_others_at_the_sl
   cr_assert(evaluated <= time.total() && evaluated > 4 * first * 1e-3, "%g", evaluated);
 }
 
-Test(node_costs, what_shards_say_to_each_other_is_added) {
+Test(node_costs, adds_communication_of_shards) {
   const auto model = support::small_model();
   const auto cluster = support::mixed_nodes(8, 8);
   const auto k = support::round_coefficients(2);

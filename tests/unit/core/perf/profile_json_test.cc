@@ -69,7 +69,7 @@ Test(profile_json, each_member_is_read_under_its_own_name) {
   cr_assert_eq(perf::to_json(*read).dump(), json.dump(), "written under the same names");
 }
 
-Test(profile_json, what_is_wrong_is_named) {
+Test(profile_json, errors_name_the_fault) {
   cr_assert_eq(why(example()), "read");
   Json json = example();
   json.at("groups").at(std::size_t{1}).set("bwd_s", -1.0);

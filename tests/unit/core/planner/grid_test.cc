@@ -160,7 +160,7 @@ Test(grid, gradients_count_once_an_iteration) {
   cr_assert(support::near(cell.frontier.front().communication_s, gradients));
 }
 
-Test(grid, what_does_not_fit_memory_is_no_plan) {
+Test(grid, plans_beyond_memory_are_refused) {
   Job job(8);
   job.coefficients.param_optim_bytes = 30e9;
   cr_assert_not(job.cell(1, 1).has_plan());

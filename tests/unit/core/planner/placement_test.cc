@@ -121,7 +121,7 @@ Test(placement, the_papers_rule_gives_heads_the_last_and_third_last_place) {
   }
 }
 
-Test(placement, what_does_not_fit_memory_is_left_out) {
+Test(placement, plans_beyond_memory_are_left_out) {
   auto cluster = support::h100_nodes(1, 8);
   const models::Model model = model_of(12, 2);
   perf::Coefficients coefficients = coefficients_of(model, cluster);

@@ -546,7 +546,7 @@ Test(incremental, rows_are_at_most_a_node_apart_and_coarser_above_512_gpus) {
   }
 }
 
-Test(refine, of_many_nodes_that_are_alike_tries_few) {
+Test(refine, tries_few_of_many_equal_nodes) {
   const Refined some = refine_lopsided(64), many = refine_lopsided(130);
   cr_assert_lt(some.after_s, some.before_s);
   cr_assert_lt(many.after_s, many.before_s);

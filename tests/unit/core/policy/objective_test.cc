@@ -171,7 +171,7 @@ Test(objective, fairness_lends_for_the_best_worst_ratio_of_all) {
 
 // The first job has eight GPUs and wants two more; the second one is small, so that fairness alone
 // would lend to it.
-Test(objective, what_is_owed_comes_before_each) {
+Test(objective, owed_gpus_come_before_each_objective) {
   ClusterView view = idle_cluster(2);
   know_machines(view);
   view.now_s = 10000;

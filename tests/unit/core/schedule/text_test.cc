@@ -43,7 +43,7 @@ Test(schedule_text, a_pass_is_a_letter_and_repeats_are_counted) {
   is(gpipe({1, 11, 1}), "FF1F2F3F4F5F6F7F8F9F10B10B9B8B7B6B5B4B3B2B1B\n");
 }
 
-Test(schedule_text, what_is_written_reads_back_equal) {
+Test(schedule_text, written_text_reads_back_equal) {
   for (const Shape shape : {Shape{1, 1, 1}, Shape{4, 1, 9}, Shape{3, 4, 7}, Shape{8, 2, 20}})
     for (const auto name : names()) {
       const auto schedule = named(name, shape);

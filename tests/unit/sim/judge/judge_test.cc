@@ -158,7 +158,7 @@ Test(judge, a_slow_node_holds_up_all) {
 }
 
 // Four stages' sends over one shared card, against a card each.
-Test(judge, what_uses_one_network_at_once_divides_it) {
+Test(judge, simultaneous_users_of_a_network_divide_it) {
   Hardware hardware = plain_hardware(8);
   plan::Layout layout{8, {}};
   for (int i = 0; i < 2; ++i) support::add_stage(layout, 4, 1, 4, 4, i);

@@ -221,7 +221,7 @@ Test(pipeline, gradients_of_a_stage_wait_for_all_its_chunks) {
   }
 }
 
-Test(pipeline, what_does_not_belong_to_the_plan_is_refused_by_name) {
+Test(pipeline, values_foreign_to_the_plan_are_refused_by_name) {
   const plan::Layout layout = layout_of(2, 5, 4);
   const auto said = [&](const Pipeline& pipeline) {
     const auto valid = pipeline.check(layout);

@@ -38,7 +38,7 @@ ClusterView measured(double basic, double now, int jobs = 1) {
 
 }  // namespace
 
-Test(belief, what_was_not_measured_is_as_predicted) {
+Test(belief, unmeasured_sizes_are_as_predicted) {
   const ClusterView view = measured(0, 0);
   const Belief belief(view, tables());
   const ElasticJobView& job = view.jobs[0];
@@ -51,7 +51,7 @@ Test(belief, what_was_not_measured_is_as_predicted) {
   cr_assert_not(belief.too_far_off(job));
 }
 
-Test(belief, what_was_measured_counts_in_place_of_what_was_predicted) {
+Test(belief, measurements_replace_predictions) {
   const ClusterView view = measured(1, 0.6);
   const Belief belief(view, tables());
   const ElasticJobView& job = view.jobs[0];

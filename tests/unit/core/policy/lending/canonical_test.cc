@@ -38,7 +38,7 @@ Test(canonical, the_same_problem_on_other_nodes_and_gpus_is_the_same_problem) {
   cr_assert(key == key_of(two_gpus(5, 4), {{5, 7}, {1, 2}, {1, 6}}, machines));
 }
 
-Test(canonical, what_matters_for_a_plan_makes_another_problem) {
+Test(canonical, a_difference_that_matters_for_a_plan_makes_another_problem) {
   const cluster::Cluster machines = support::h100_nodes(4);
   const std::vector<GpuRef> free = {{0, 2}, {1, 0}};
   const std::string key = key_of(two_gpus(0), free, machines);
@@ -97,7 +97,7 @@ Test(canonical, the_part_of_the_cluster_has_just_the_nodes_that_matter) {
   cr_assert(support::near(part.node_bandwidth(0, 1), machines.node_bandwidth(5, 1)));
 }
 
-Test(canonical, what_is_of_another_allocation_makes_another_problem) {
+Test(canonical, gpus_of_another_allocation_make_another_problem) {
   const cluster::Cluster machines = support::h100_nodes(4);
   const std::string key = key_of(two_gpus(0), {{0, 2}, {0, 3}}, machines);
   cr_assert(key != key_of(two_gpus(0), {{0, 2, 1}, {0, 3, 1}}, machines));

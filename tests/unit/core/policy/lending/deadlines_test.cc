@@ -30,7 +30,7 @@ void needs(ClusterView& view, std::size_t job, double times) {
 }  // namespace
 
 // The second job is 10,000 s younger, which counts many times as much otherwise.
-Test(deadlines, what_keeps_a_deadline_is_lent_before_a_higher_gain) {
+Test(deadlines, gpus_for_a_deadline_come_before_a_higher_gain) {
   ClusterView view = two_alike(0, 9990);
   cr_assert_eq(granted(decide(view), 1), 0);
   needs(view, 0, 1.5);
@@ -110,7 +110,7 @@ Test(deadlines, it_is_taken_from_what_others_are_lent_and_not_back_again) {
 }
 
 // Two jobs that scale badly would take the same GPUs from each other for ever.
-Test(deadlines, what_nearly_keeps_it_is_kept) {
+Test(deadlines, gpus_that_nearly_meet_a_deadline_are_kept) {
   ClusterView view = one_has_all(9990, 0);
   view.jobs[0].max_gpus = 7;
   needs(view, 0, 1.1);
@@ -120,7 +120,7 @@ Test(deadlines, what_nearly_keeps_it_is_kept) {
   cr_assert(decide(view).reclaims.empty());
 }
 
-Test(deadlines, what_is_beyond_reach_takes_nothing_from_others) {
+Test(deadlines, deadlines_beyond_reach_take_nothing_from_others) {
   ClusterView view = one_has_all(9990, 0);
   view.jobs[1].max_gpus = 64;
   needs(view, 1, 12);

@@ -194,7 +194,7 @@ Test(fewest_first, all_companions_in_the_order_in_which_they_would_go) {
 }
 
 // Two jobs of 2 and 4 GPUs on one node, of whose others two are idle.
-Test(fewest_first, what_a_job_consented_to_do_without_comes_before_the_job_with_the_fewest) {
+Test(fewest_first, wanted_gpus_of_a_consenting_job_come_before_the_job_with_the_fewest) {
   ClusterView view = idle_cluster(1);
   view.jobs.reserve(2);
   add_job(view, 1, 0, 2);
@@ -205,7 +205,7 @@ Test(fewest_first, what_a_job_consented_to_do_without_comes_before_the_job_with_
   cr_assert_eq(granted(decide(view), 1), 0);
 }
 
-Test(fewest_first, who_started_first_is_given_all_that_it_wanted_first) {
+Test(fewest_first, the_first_started_job_gets_all_its_wanted_gpus_first) {
   ClusterView view = idle_cluster(1);
   view.jobs.reserve(2);
   for (JobId id : {1, 2}) {

@@ -58,7 +58,7 @@ Test(flextrain, lends_nothing_while_any_job_is_pending) {
   cr_assert(decide(view).grants.empty());
 }
 
-Test(flextrain, what_a_consenting_job_is_owed_is_lent_while_jobs_are_pending) {
+Test(flextrain, owed_gpus_are_lent_while_jobs_are_pending) {
   ClusterView view = one_job();
   view.jobs[0].training = nullptr;
   view.jobs[0].wanted_gpus = 8;

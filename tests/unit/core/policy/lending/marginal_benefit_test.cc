@@ -121,7 +121,7 @@ Test(marginal_benefit, expansions_that_fall_below_tau_are_reclaimed_if_by_more_t
   cr_assert_eq(plan_of(decisions, 1)->gpu_count(), 4);
 }
 
-Test(marginal_benefit, what_was_just_lent_is_not_reclaimed) {
+Test(marginal_benefit, just_lent_gpus_are_not_reclaimed) {
   ClusterView view = idle_cluster(2);
   know_machines(view);
   ElasticJobView& job = add_job(view, 1, 0, 2);
@@ -305,7 +305,7 @@ Test(marginal_benefit, recorded_benefits_decide_who_gives_back_and_not_new_predi
   cr_assert_eq(decisions.reclaims[0].companion, 11u, "job 2 scales worse, but was lent by more");
 }
 
-Test(marginal_benefit, what_was_lent_below_tau_is_taken_back) {
+Test(marginal_benefit, gpus_lent_below_tau_are_reclaimed) {
   ClusterView view = idle_cluster(2);
   know_machines(view);
   view.jobs.reserve(2);

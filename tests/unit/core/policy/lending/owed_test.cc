@@ -42,7 +42,7 @@ using Jobs = std::vector<JobId>;
 
 }  // namespace
 
-Test(owed, what_a_job_wanted_is_reclaimed_from_who_is_lent_more_than_he_wanted) {
+Test(owed, wanted_gpus_are_reclaimed_from_jobs_lent_more_than_they_wanted) {
   cr_assert(decide(all_lent(0)).reclaims.empty());
   cr_assert(decide(all_lent(1)).reclaims.empty(), "it has what it wanted");
   for (const int wanted : {2, 3}) {
@@ -76,7 +76,7 @@ Test(owed, nothing_more_leaves_for_what_is_idle_or_leaves_already) {
   cr_assert_eq(granted(decisions, 2), 2);
 }
 
-Test(owed, what_leaves_for_a_pending_job_is_not_counted) {
+Test(owed, gpus_that_leave_for_a_pending_job_are_not_counted) {
   ClusterView view = all_lent(3);
   view.queue.push_back(pending(9, 1, 2));
   const Decisions decisions = decide(view);
@@ -85,13 +85,13 @@ Test(owed, what_leaves_for_a_pending_job_is_not_counted) {
   cr_assert_eq(decisions.reclaims[1].needed_by, 0u);
 }
 
-Test(owed, what_another_job_wanted_stays_with_it) {
+Test(owed, wanted_gpus_of_another_job_stay_with_it) {
   ClusterView view = all_lent(7);
   view.jobs[0].wanted_gpus = 5;
   cr_assert_eq(reclaimed(decide(view)), (Jobs{13}), "two of its companions are its own demand");
 }
 
-Test(owed, who_started_first_is_served_first) {
+Test(owed, serves_jobs_in_order_of_start) {
   ClusterView view = all_lent(3);
   ElasticJobView& third = view.jobs.emplace_back(view.jobs[1]);
   third.id = 3;

@@ -124,7 +124,7 @@ Test(room, as_slurm_it_takes_no_more_in_its_order_than_let_the_job_start) {
   cr_assert(none.reclaims().empty(), "job 1's own GPUs are in the way");
 }
 
-Test(room, what_leaves_already_serves_the_queue_and_is_reclaimed_no_second_time) {
+Test(room, leaving_companions_serve_the_queue_and_are_not_reclaimed_twice) {
   ClusterView view = lent_out();
   view.nodes[0].free = {0, 0, 0};
   view.jobs[0].companions[1].leaving = true;
@@ -184,7 +184,7 @@ Test(room, lends_only_where_type_and_node_suit_the_job_and_nothing_settles) {
     cr_assert_not(room.may_lend(job, node, job.per_worker), "node %d", node);
 }
 
-Test(room, what_is_lent_is_no_longer_free_until_it_is_undone) {
+Test(room, lent_gpus_are_not_free_until_undone) {
   const ClusterView view = idle_cluster(1);
   Room room(view);
   room.lend(0, {8, 8, 8000});

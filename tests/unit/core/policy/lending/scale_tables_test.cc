@@ -78,7 +78,7 @@ Test(scale_tables, rows_of_exact_jobs_whose_programs_take_chunks_have_some) {
   cr_assert_eq(last().stages[0].groups[0].node, 1, "on the job's own node");
 }
 
-Test(scale_tables, who_sets_no_limit_gets_the_thorough_solvers_table_once) {
+Test(scale_tables, a_job_without_limit_gets_the_thorough_solvers_table_once) {
   Tables known;
   cr_assert_eq(known.of(1, nullptr).throughput(0), kThorough);
   cr_assert_eq(known.of(1, nullptr).throughput(0), kThorough);

@@ -8,7 +8,7 @@
 using namespace swell_views;
 
 // A starting job that is 10,000 s younger counts many times as much otherwise.
-Test(swell, what_a_job_consented_to_do_without_comes_before_a_higher_gain) {
+Test(swell, wanted_gpus_of_a_consenting_job_come_before_a_higher_gain) {
   const auto view_of = [](int wanted) {
     ClusterView view = two_alike(0, 9990);
     view.jobs[0].wanted_gpus = wanted;
@@ -20,7 +20,7 @@ Test(swell, what_a_job_consented_to_do_without_comes_before_a_higher_gain) {
   cr_assert_eq(granted(decide(view_of(4)), 2), 0);
 }
 
-Test(swell, who_started_first_is_given_what_it_wanted_first) {
+Test(swell, the_first_started_job_gets_its_wanted_gpus_first) {
   ClusterView view = two_alike(5000, 0);
   for (ElasticJobView& job : view.jobs) job.wanted_gpus = 4;
   cr_assert_eq(granted(decide(view), 2), 2);
@@ -54,7 +54,7 @@ Test(swell, a_step_beyond_what_a_job_wanted_comes_before_nothing) {
   cr_assert_gt(granted(decide(view_of(6)), 2), 0);
 }
 
-Test(swell, what_a_job_wanted_is_taken_from_what_others_are_lent_and_no_more) {
+Test(swell, wanted_gpus_are_taken_from_others_expansions_and_no_more) {
   ClusterView view = one_has_all(9990, 0);
   cr_assert(decide(view).reclaims.empty(), "the other is old");
   view.jobs[1].wanted_gpus = 3;
@@ -107,7 +107,7 @@ Test(swell, others_lose_only_what_idle_gpus_leave_of_what_a_job_wanted) {
   }
 }
 
-Test(swell, what_a_job_wanted_moves_to_no_other_job_but_to_one_that_waits) {
+Test(swell, wanted_gpus_move_only_to_pending_jobs) {
   ClusterView view = one_has_all(0, 9900);
   view.jobs[0].wanted_gpus = 7;
   cr_assert(decide(view).reclaims.empty(), "though a young job gains more");
@@ -122,7 +122,7 @@ Test(swell, what_a_job_wanted_moves_to_no_other_job_but_to_one_that_waits) {
   for (const Reclaim& reclaim : decisions.reclaims) cr_assert_eq(reclaim.needed_by, 9u);
 }
 
-Test(swell, what_a_job_wanted_moves_to_no_other_that_wants_it_too) {
+Test(swell, wanted_gpus_do_not_move_to_another_job_that_wants_them) {
   ClusterView view = one_has_all(0, 9900);
   view.jobs[0].wanted_gpus = view.jobs[1].wanted_gpus = 7;
   cr_assert(decide(view).reclaims.empty(), "the first has started first");
@@ -148,7 +148,7 @@ Test(swell, a_waiting_job_is_given_other_lent_gpus_before_those_that_a_job_wante
 }
 
 // The first job has reported no profile; two GPUs are idle.
-Test(swell, what_is_owed_to_a_job_without_a_profile_comes_before_planned_growth) {
+Test(swell, gpus_owed_to_a_job_without_a_profile_come_before_planned_growth) {
   ClusterView view = two_alike(0, 9990);
   view.jobs[0].training = nullptr;
   cr_assert_eq(granted(decide(view), 1), 0);

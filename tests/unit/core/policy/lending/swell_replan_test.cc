@@ -116,7 +116,7 @@ Test(swell_replan, a_job_that_gives_all_back_gets_the_faster_schedule_at_once) {
   cr_assert(plan.gpu_count() == 4 && plan.is_scheduled());
 }
 
-Test(swell_replan, what_was_lent_before_a_profile_was_known_gets_a_better_plan) {
+Test(swell_replan, gpus_lent_before_the_profile_get_a_better_plan) {
   const ClusterView view = badly_divided();
   const Decisions decisions = Swell().decide(view);
   cr_assert_eq(decisions.plans.size(), 1u);

@@ -405,7 +405,7 @@ Test(swell, it_says_for_whom_the_profiles_of_others_lower_what_is_expected) {
   cr_assert(decisions.lowered[0].factor < 1 && decisions.lowered[0].factor > 0.95);
 }
 
-Test(swell, what_is_lent_on_the_jobs_own_node_is_planned_as_of_another_allocation) {
+Test(swell, gpus_lent_on_the_jobs_own_node_are_planned_as_another_allocation) {
   for (const bool apart : {false, true}) {
     ClusterView view = idle_cluster(1);
     know_machines(view, 8e9);

@@ -77,7 +77,7 @@ Test(rubick, the_flattest_curve_gives_first) {
   cr_assert_lt(has[1], 16);
 }
 
-Test(rubick, who_was_reconfigured_lately_is_left_alone_until_a_job_has_waited_long) {
+Test(rubick, a_lately_reconfigured_job_is_left_alone_until_a_job_has_waited_long) {
   for (const double waited : {100.0, 300.0}) {
     RivalView on(support::h100_nodes(1));
     const auto training = on.training(named("gpt2-1.3b"), kUsers);
