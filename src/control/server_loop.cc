@@ -14,7 +14,7 @@ namespace swell::control {
 
 namespace {
 
-// Ids of what is no connection.
+// Ids of descriptors that are not connections.
 constexpr std::uint64_t kListenerId = 0, mailbox_id = 1, munge_id = 2;
 
 /// The beginning of every credential of munge.

@@ -38,7 +38,8 @@ Result<Fd> listen_on(const std::string& address, std::uint16_t port);
 Result<Fd> connect_to(const std::string& host, std::uint16_t port,
                       std::chrono::milliseconds timeout);
 
-/// The local address from which `host` would be reached; nothing is sent. The error names the host.
+/// Returns the local address from which `host` would be reached; sends nothing. The error names the
+/// host.
 Result<std::string> address_towards(const std::string& host);
 
 /// No delay for small messages; a host that vanished is noticed.

@@ -93,7 +93,7 @@ Result<void> as_offered(const SubmitRequest& request, const control::Offer& offe
     return differs("partition", quoted(request.partition), quoted(offer.partition));
   if (request.account != offer.account)
     return differs("account", quoted(request.account), quoted(offer.account));
-  // That of the place stands in for any other, as a site's plugin or the environment gives one.
+  // The QOS of the place replaces any other, as one from a site's plugin or the environment.
   if (!request.qos.empty() && place.qos.empty())
     return differs("QOS", quoted(request.qos), quoted(place.qos));
   if (request.name != offer.name) return differs("name", request.name, offer.name);
@@ -176,7 +176,7 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
   Result<control::ElasticSpec> spec = control::ElasticSpec::parse(*request.elastic);
   if (!spec) return spec.error();
   if (spec->deadline && request.submitted != 0) {
-    // As a time: a requeue changes when the job was submitted, not when it shall be done.
+    // Stores a time, not a duration: a requeue changes the time of submission, not the deadline.
     spec->deadline = spec->deadline->from(request.submitted);
     if (spec->deadline->at <= request.submitted)
       return Error(fmt::format("--elastic: deadline={} has passed; give a later time",

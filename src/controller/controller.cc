@@ -398,7 +398,7 @@ void Controller::keep_deadlines(double now) {
 }
 
 void Controller::end_all(ElasticJob& job, double now, const std::string& reason) {
-  // Nobody is there who would have to be given time.
+  // No agent is left that needs a grace period.
   job.companions.leave(now - kDeadlineSlack_s, reason);
 }
 
@@ -456,7 +456,7 @@ void Controller::write_comments(double now) {
       due.emplace_back(&job, std::move(comment));
   }
   if (!waits) comments_wait_.pause_s = 0;
-  // Those first that are the most likely to be written: none waits for more that had to wait.
+  // The most likely to be written come first, so that jobs with refused comments delay no others.
   std::stable_sort(due.begin(), due.end(), [](const auto& one, const auto& other) {
     const auto rank = [](const ElasticJob::AdminComment& its) {
       return std::tuple(its.waited, !its.taken, its.again_at);
@@ -470,7 +470,7 @@ void Controller::write_comments(double now) {
     const Result<bool> done = parts_.slurm->set_admin_comment(job.id, comment);
     if (done && !*done) return comment_waits(job, now);
     if (!done) {
-      // As a site's own job_modify may refuse every change.
+      // For example a site's own job_modify may refuse every change.
       double& pause_s = job.comment.pause_s;
       pause_s = std::clamp(2 * pause_s, 1.0, kCommentPause_s);
       job.comment.again_at = now + pause_s;

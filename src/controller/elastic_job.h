@@ -37,7 +37,7 @@ struct ElasticJob {
   int wanted_gpus = 0;  ///< what its user asked for, where he consented to fewer; 0: no consent
   CompanionSet companions;
   std::map<JobId, std::string> lost;  ///< companions that were lost of late, and their nodes
-  /// Words of its agent, by grant, on companions that no look at Slurm's records has shown. Each is
+  /// Messages of its agent, by grant, about companions that Slurm's records have not shown. Each is
   /// kept until Slurm has answered what became of the companion.
   std::map<std::string, control::Released> unseen;
   int grants = 0, reclaims = 0;
@@ -112,8 +112,8 @@ struct ElasticJob {
   /// agent has so long to say that it runs.
   static constexpr double kSheetBelieved_s = 600;
   static constexpr double kSheetWaits_s = 3600;
-  /// Whether it is planned for by what its user says that it trains, under a policy that does so:
-  /// until the first profile, and as long as its program does nothing else than it was told.
+  /// Whether it is planned for by the model that its user names, under a policy that does so:
+  /// until the first profile, and as long as its program follows the plans that it is sent.
   bool goes_by_sheet(double now) const noexcept {
     return sheet && !training.is_known() && refused_report.empty() && plan_refused.empty() &&
            spec.consistency == control::Consistency::relaxed && !is_sheet_too_old(now);
@@ -129,15 +129,16 @@ struct ElasticJob {
     stays_until = std::max(stays_until, now + spec.stay_s);
     changes(now, interval_s);
   }
-  /// It is to change: for `interval_s` at least no other job's gain is a reason to change it more.
+  /// Notes a change: for at least `interval_s` it is not changed again for another job's gain.
   void changes(double now, double interval_s) noexcept {
     changed = now;
     settles_at = std::max(settles_at, now + interval_s);
   }
   /// A reconfiguration that its agent says is under way is believed for so long.
   static constexpr double kReconfigures_s = 600;
-  /// Whether a reconfiguration is under way, or was just now. That it may grow no more, for its
-  /// owner or its program say so, is none: that shields nothing from jobs that would gain more.
+  /// Whether a reconfiguration is under way, or was just now. Refusing further growth, since its
+  /// owner or its program say so, does not count: it protects nothing from jobs that would gain
+  /// more.
   bool is_changing(double now) const noexcept {
     if (!agent || now < settles_at) return true;
     return now < changed + kReconfigures_s && !(is_settled() && no_growth.empty());

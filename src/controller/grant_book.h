@@ -15,7 +15,7 @@ namespace swell::controller {
 
 using control::JobId;
 
-/// An offer that stands: who may create which companion.
+/// A valid offer: which user may create which companion.
 struct LiveGrant {
   control::Offer offer;
   JobId parent = 0;
@@ -36,7 +36,7 @@ class GrantBook {
   void withdraw(const std::string& nonce);
   /// Withdraws the grants of a job that has ended or whose agent has left: nobody could use them.
   void withdraw_all(JobId parent);
-  /// Takes out what has expired; what was used stays a while longer, until it is withdrawn.
+  /// Takes out expired grants; used ones stay a while longer, until they are withdrawn.
   std::vector<LiveGrant> take_expired(double now);
   /// Marks a grant used and returns it. The error says why it cannot be used.
   Result<LiveGrant> use(const std::string& nonce, uid_t uid, double now);

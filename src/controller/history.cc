@@ -19,7 +19,7 @@ namespace {
 
 /// As other background threads in slurmctld: it gives way to slurmctld's own.
 constexpr int kNiceness = 10;
-/// Records that wait for the disk, or for who has the file, and what they hold.
+/// Records that wait for the disk, or for another process that has the file, and their size.
 constexpr std::size_t kMaxWaiting = 50'000;
 constexpr std::size_t kMaxWaitingBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxQuestions = 64;
@@ -156,7 +156,7 @@ void History::run() noexcept {
   }
 }
 
-/// Puts what was handed over behind what waits. REQUIRES: mutex_ is held.
+/// Appends the records handed over to those that wait. REQUIRES: mutex_ is held.
 void History::take_wanted() {
   waiting_.list.insert(waiting_.list.end(), std::make_move_iterator(wanted_.list.begin()),
                        std::make_move_iterator(wanted_.list.end()));
@@ -190,11 +190,11 @@ void History::open() {
   else if (is_new) say("no history is kept: " + problem_);
 }
 
-/// Writes what waits. Where others have the file, or the disk is full, it goes on waiting; where
-/// the file cannot be written for another reason it is dropped.
+/// Writes the waiting records. If others have the file, or the disk is full, they wait on; if
+/// the file cannot be written for another reason they are dropped.
 void History::write() {
   if (std::exchange(waits_, false) && store_ && store_->disk_failed()) store_.reset();
-  // Taken away: what is written would be lost with the last who has it open.
+  // The file was removed: records written to it would be lost with its last open descriptor.
   if (store_ && ::access(options_.path.c_str(), F_OK) != 0) store_.reset();
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (!store_) open();

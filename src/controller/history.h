@@ -16,7 +16,7 @@
 namespace swell::controller {
 
 /// Writes the history on a thread of its own: neither the controller nor slurmctld ever waits for
-/// the disk, or for who reads the file. Where others have the file for long, or the disk is full,
+/// the disk, or for readers of the file. Where others have the file for long, or the disk is full,
 /// what happens meanwhile waits here, within bounds. A damaged file is set aside and a new one
 /// begun, which knows the jobs that run. Its owner calls from one thread.
 class History {

@@ -27,8 +27,8 @@ constexpr int kMaxEventsOfJob = 20'000;
 constexpr int kMaxProfilesOfJob = 200;
 constexpr const char* kEnded = "job-ended";
 
-/// Rows of `events` are the timeline; what has more to say has a row of the same id in another
-/// table.
+/// Rows of `events` are the timeline; further values of an event have a row of the same id in
+/// another table.
 constexpr const char* kSchema = R"(
 CREATE TABLE jobs(
   run INTEGER PRIMARY KEY, job INTEGER NOT NULL, started INTEGER NOT NULL, uid INTEGER NOT NULL,
@@ -257,7 +257,7 @@ Result<void> HistoryStore::keep(double time, const history::Profile& profile) {
       .with(profile.profile)
       .with(profile.coefficients);
   if (!insert.done()) return failure("a profile cannot be kept");
-  // The speeds stay; the documents, which are large, only of the newest.
+  // Keeps all speeds, and of the documents, which are large, only the newest.
   Statement trim(
       database_.get(),
       "UPDATE profiles SET profile = NULL, coefficients = NULL WHERE id = (SELECT id FROM "

@@ -17,7 +17,7 @@ namespace swell::controller {
 /// Whether this build has SQLite; without it nothing can be opened.
 bool history_is_built_in() noexcept;
 
-/// Somebody reads the file: the writer waits so long.
+/// Time for which the writer waits for a reader of the file.
 inline constexpr int kBusy_ms = 5000;
 
 /// The history of elastic jobs in one SQLite file: docs/history.md has its tables. Others may read
@@ -48,14 +48,14 @@ class HistoryStore {
   /// Forgets jobs that ended before `time`.
   Result<void> forget_before(double time);
 
-  /// Leaves the oldest out of users who have more than `of_user` bytes, and then of who has most
+  /// Drops the oldest runs of users with more than `of_user` bytes, and then of the largest users
   /// until there are at most `in_all`: whole runs that have ended first.
   Result<void> keep_within(std::int64_t of_user, std::int64_t in_all);
 
   /// {"jobs": [...], "events": [...], "more": bool} of one job, oldest first: events whose id is
   /// above `after`, as many as fit `max_bytes`. `uid`: only of jobs of this user. `with_profiles`:
   /// with each profile as it was reported; one that does not fit is told by its size alone. The
-  /// error is a sentence for who asks.
+  /// error is a sentence for the requester.
   Result<Json> of_job(control::JobId job, std::optional<uid_t> uid, std::int64_t after,
                       std::size_t max_bytes, bool with_profiles = false) const;
   /// As of_job(), of the last `count` times that the job's GPUs changed (history::kGpuChanges), or

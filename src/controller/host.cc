@@ -431,7 +431,7 @@ PlaceKnown read_expansion_place() noexcept {
     if (!place) place = load_place(memory());
     if (!named.is_named())
       return place->is_named() ? PlaceKnown::from_before : PlaceKnown::not_at_all;
-    // Where it cannot be written, it is only not known at a start without swell.conf.
+    // If it cannot be written, only a start without swell.conf lacks it.
     if (place != named) {
       const Result<void> kept = save_place(memory(), named);
       shared().place_problem = kept ? "" : kept.error().message();

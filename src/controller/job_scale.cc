@@ -34,7 +34,7 @@ bool contains(const auto& list, const auto& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-/// GPUs that it is lent first, then what is idle on nodes that it accepts.
+/// Returns its lent GPUs first, then idle ones on nodes that it accepts.
 std::vector<cluster::GpuRef> reachable(const policy::ElasticJobView& job,
                                        const policy::ClusterView& view) {
   std::vector<cluster::GpuRef> gpus;

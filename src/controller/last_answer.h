@@ -8,7 +8,7 @@
 
 namespace swell::controller {
 
-/// The last answer to a costly question, for one who asks the same many times.
+/// Keeps the last answer to a costly question, for a caller that asks the same many times.
 template <typename Answer, typename... Question>
 class LastAnswer {
  public:

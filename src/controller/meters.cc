@@ -86,7 +86,7 @@ void Meters::heard(const std::string& kind, const Json& line) {
                                                              {"companion-started", "taken"},
                                                              {"grant-refused", "refused"},
                                                              {"grant-expired", "expired"}};
-  // Besides "reclaim", which says its cause. None is of a companion that leaves already.
+  // Besides "reclaim", which says its cause. Companions that leave already are not counted.
   static const std::map<std::string, const char*> kReclaims = {{"companion-preempted", "preempted"},
                                                                {"companion-excessive", "excess"},
                                                                {"companion-released", "released"},
@@ -130,7 +130,7 @@ void Meters::pass(double now, const JobTable& jobs) {
       (companion.leaving ? leaving : lent) += companion.gpus.count;
     gpu_seconds_["basic"] += passed_s * job.basic_gpus;
     gpu_seconds_["lent"] += passed_s * (lent + leaving);
-    // Nobody trains there any more, or not yet.
+    // No worker trains there any more, or yet.
     const int used = std::max(job.workers * job.gpus_per_worker - job.basic_gpus, 0);
     const int waiting = std::max(lent - used, 0);
     const int left = std::min(leaving, std::max(lent + leaving - used, 0));

@@ -46,7 +46,7 @@ class Meters {
   Counter grants_, reclaims_, gpu_seconds_, wasted_;
   std::map<std::string, Histogram> pauses_;  ///< by mode
   Histogram decisions_, errors_;
-  /// A job that runs, and what of the time that it was seen to run is not counted as wasted yet.
+  /// A running job, and the part of its observed time that is not counted as wasted yet.
   struct Held {
     int gpus = 0;  ///< all in all
     double unwasted_s = 0, unwasted_gpu_s = 0;

@@ -14,7 +14,7 @@ class OrderedChange {
   /// The word of a change that takes longer does not count.
   static constexpr double kLongest_s = 600;
 
-  /// Grow, Shrink or Replan was sent. One that follows before the job has changed belongs to the
+  /// Grow, Shrink or Replan was sent. A further one before the job has changed belongs to the
   /// same change.
   void ordered(double now) noexcept {
     if (!is_settled_ || is_under_way(now)) return;

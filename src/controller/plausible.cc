@@ -9,7 +9,7 @@ namespace swell::controller {
 
 namespace {
 
-/// Above data sheets by as much, what was measured is taken for measured all the same: sizes are
+/// Measured speeds above data sheets by up to this factor are believed all the same: sizes are
 /// estimates, and clocks of short passes are coarse.
 constexpr double kMargin = 2;
 /// No format that is trained in keeps a gradient in more bytes than it computes with peaks for.

@@ -165,8 +165,8 @@ class Reconciler {
     }
   }
 
-  /// The only pending job that may start on the node: who Slurm preempts for. 0: there is none, or
-  /// several, and Slurm's records do not say which of them it is.
+  /// Returns the only pending job that may start on the node, for which Slurm preempts. 0: there is
+  /// none, or several, and Slurm's records do not say which of them it is.
   JobId preempted_for(const std::string& node) const {
     std::set<std::string> partitions;
     for (const slurm::PartitionRecord& each : snapshot_.partitions)

@@ -15,7 +15,7 @@ namespace swell::controller {
 class Replans {
  public:
   Replans() = default;
-  /// As companions() and is_owners() said before a restart.
+  /// Restores companions() and is_owners() of before a restart.
   explicit Replans(std::vector<JobId> owners) : companions_(std::move(owners)), is_owners_(true) {}
 
   void owner_asked(const CompanionSet& companions) {

@@ -16,7 +16,7 @@ namespace swell::controller {
 
 namespace {
 
-/// Returns, for the owner of a job that is_distrusted(), what it is lent and what would mend it.
+/// Tells the owner of a job that is_distrusted() what it is lent and how to change that.
 std::string distrust(const ElasticJob& job) {
   const std::string most =
       job.wanted_gpus > job.basic_gpus
@@ -66,7 +66,7 @@ Result<Controller::JobGpus> Controller::gpus_of(const ElasticJob& job) {
   return JobGpus{nodes, std::move(*basic), std::move(*held), allocations_of(job, *record, *nodes)};
 }
 
-/// Whether the job's report is taken. One that is neither taken nor refused yet stays.
+/// Whether the job's report is taken. A report that is neither taken nor refused yet stays.
 bool Controller::take_report(ElasticJob& job, double now) {
   const Result<JobGpus> gpus = gpus_of(job);
   const Result<void> taken = gpus ? job.training.take(*job.report, gpus->basic, gpus->held,
@@ -132,8 +132,8 @@ void Controller::take_reports(double now) {
   }
 }
 
-/// Takes back what a job was lent before its profile was refused, the youngest first: with a true
-/// one that shows no gain it would lose that as well. GPUs that its user asked for stay.
+/// Reclaims GPUs lent before a job's profile was refused, the youngest first: with a true profile
+/// that shows no gain it would lose them as well. GPUs that its user asked for stay.
 void Controller::take_back_from_distrusted(ElasticJob& job, double now) {
   int total = job.basic_gpus;
   for (const Companion& companion : job.companions)
@@ -177,7 +177,7 @@ void Controller::keep_promises(double now) {
   }
 }
 
-/// Takes back what an account or a QOS has been lent beyond its limit, which may be lower since the
+/// Reclaims GPUs lent to an account or a QOS beyond its limit, which may be lower since the
 /// last start: from the youngest jobs first.
 void Controller::keep_quotas(double now) {
   if (!has_quotas(parts_.config)) return;
@@ -194,7 +194,7 @@ void Controller::keep_quotas(double now) {
     }
 }
 
-/// Takes back what keeps another job of its user or account waiting by limits of Slurm's own.
+/// Reclaims companions that keep another job of the same user or account pending by Slurm's limits.
 void Controller::keep_user_limits(double now) {
   for (const UserLimits::Reclaim& each :
        user_limits_.look(snapshot_, jobs_, parts_.book->outstanding(), now)) {

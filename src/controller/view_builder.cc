@@ -135,8 +135,8 @@ class Builder {
     }
   }
 
-  /// Counts as free what jobs held that have just left, where their nodes' records do not show it
-  /// yet: what Slurm itself has made room for needs no reclaim. Lent it is only once they do.
+  /// Counts GPUs of jobs that have just left as free before their nodes' records show it: where
+  /// Slurm has made room itself, nothing is reclaimed. They are lent only once the records do.
   void return_just_left() {
     std::map<NodeIndex, Resources> held, left;
     for (const slurm::JobRecord& record : snapshot_.just_left) add_shares(record, left);
@@ -156,8 +156,8 @@ class Builder {
     }
   }
 
-  /// Lends nothing where a job had its GPUs that Slurm starts again at once: it would have to wait
-  /// until they are back.
+  /// Lends none of the GPUs of a job that Slurm restarts at once: the job would have to wait until
+  /// they are back.
   void keep_for_restarts() {
     for (const auto& [id, nodes] : snapshot_.kept_nodes)
       for (const std::string& name : nodes)
@@ -181,7 +181,7 @@ class Builder {
     view_.nodes[static_cast<std::size_t>(node)].free_gpus &= ~mask;
   }
 
-  /// Where it is not known which GPUs are idle, or what they are, nothing is planned.
+  /// Hides GPUs of which type or state is not known, so that nothing is planned on them.
   void forget_uncertain_gpus() {
     for (std::size_t i = 0; i < view_.nodes.size(); ++i) {
       policy::NodeView& node = view_.nodes[i];
@@ -296,7 +296,7 @@ class Builder {
   }
 
   /// Whether it grows no further than its user asked for. A live job's profile comes soon, if any:
-  /// what is lent by it is lent right. A refused one must gain a job nothing.
+  /// GPUs lent by it are lent correctly. A refused profile must not benefit a job.
   bool lacks_profile(const ElasticJob& job, const policy::ElasticJobView& view) const {
     if (!plans_ || job.training.is_known() || view.training != nullptr) return false;
     const bool comes_soon = view_.machines != nullptr && job.spec.mode == control::Mode::live &&

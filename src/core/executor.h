@@ -7,7 +7,7 @@
 namespace swell {
 
 /// Does independent pieces of work, several at a time where it has threads for them. The core
-/// starts no thread by itself: who hosts it passes one of these (helpers.h), or none.
+/// starts no thread by itself: its host passes one of these (helpers.h), or none.
 class Executor {
  public:
   virtual ~Executor() = default;

@@ -12,7 +12,7 @@
 
 namespace swell {
 
-/// Threads that help whoever calls run(), who works as well: with one helper two pieces are done at
+/// Threads that help the caller of run(), who works as well: with one helper two pieces are done at
 /// a time. They sleep while there is no work.
 class Helpers final : public Executor {
  public:

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 constexpr auto kBeginLimit = std::chrono::hours(24);
 constexpr auto kPrepareLimit = std::chrono::hours(1);
 constexpr auto kQuiesceLimit = 120s;
-// Host memory is moved alike wherever it is: only near and far matter.
+// Speeds between hosts are taken as equal: only near and far matter.
 constexpr double kNetworkBandwidth = 5e10;
 
 double now() {

@@ -42,7 +42,7 @@ Result<Shares> chosen_nodes(const Options& options, const Shares& all) {
   if (static_cast<int>(chosen.size()) < least)
     return Error(fmt::format("asked for {}, and {} of the job's {} are left",
                              count_of(least, "node"), chosen.size(), all.size()));
-  // Those that are named come first; the job's order stays.
+  // Named nodes come first; the job's order stays.
   const auto is_named = [&](const NodeShare& one) { return contains(options.node_list, one.node); };
   auto surplus = static_cast<std::ptrdiff_t>(chosen.size()) - most;
   for (const bool named : {false, true})

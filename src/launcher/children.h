@@ -42,7 +42,7 @@ class Children {
   /// To be polled, besides SIGCHLD; then read() drains what is there.
   void add_to(std::vector<pollfd>& polled) const;
   void read();
-  /// Those that have ended since the last call.
+  /// Returns the children that have ended since the last call.
   std::vector<Ended> reap();
 
   /// One child, start to end; an error where it does not end within the time, or fails.

@@ -107,7 +107,7 @@ void EpochMachine::reclaim(double now, HeldCompanion& companion, const std::stri
 void EpochMachine::lose(double now, JobId job, const std::string& why) {
   HeldCompanion* found = companion(job);
   if (found == nullptr) return;
-  // One that goes back is missed where training goes on with it until it has: live, or since it is
+  // A returning companion matters if training goes on with it until then: live, or since it is
   // ending by itself, which it cannot now. Others may be at its end, and have their time.
   if (found->reclaimed && !(is<Running>() && takes_part(*found))) return;
   if (found->reclaimed && !is_live()) {
@@ -218,7 +218,7 @@ void EpochMachine::released(double, JobId job) {
 }
 
 /// Whether lent GPUs that are up wait for others that are not, so that one growth does for all.
-/// Those may never come up, as where a node's TaskProlog hangs.
+/// The others may never come up, for example if a node's TaskProlog hangs.
 bool EpochMachine::waits_for_stragglers() const {
   bool have_stragglers = false, wait = false;
   for (const HeldCompanion& each : companions_) {
@@ -229,7 +229,7 @@ bool EpochMachine::waits_for_stragglers() const {
   return have_stragglers && wait;
 }
 
-/// Whether a restart would bring in workers, and nobody who is still on the way is worth waiting
+/// Whether a restart would bring in workers, and no worker still starting is worth waiting
 /// for.
 bool EpochMachine::joiners_wait() const {
   if (offered_.under_way > 0 || !no_growth().empty() || waits_for_stragglers()) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A part of the epoch machine: the workers leave with a checkpoint before the job's own end, so
-// that its next run goes on, or as the user asks for one, and are started again at once.
+// Part of the epoch machine: workers checkpoint and leave before the job's own end, so that its
+// next run goes on; or on the user's request, and are started again at once.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ void EpochMachine::leave_and_return(double now, bool asks) {
   if (puts_off([=, this](double later) { leave_and_return(later, asks); }, true)) return;
   const std::vector<WorkerId> workers = running();
   if (workers.empty() || is<Leaving>() || is<Ending>()) return;
-  // One that dies of a signal that it does not handle fails as under srun; where some have ended
+  // A program that dies of a signal that it does not handle fails as under srun; if some have ended
   // the training ends.
   if (is_failing() || is_ending_by_itself() || (!asks && !all_listen())) {
     if (asks) act(action::SignalWorkers{workers, settings_.restart_signal});

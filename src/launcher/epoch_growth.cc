@@ -126,9 +126,9 @@ void EpochMachine::keep_growth_limit(double now) {
   kill_running(now);
 }
 
-/// Workers have not left for a growth or a user's signal. Nobody needs what they were to leave for,
-/// so GPUs of a growth go back, and none of the workers is killed for it: where none has left, they
-/// train on. Where some have, the others may wait for those in a collective, or still write the
+/// Workers have not left for a growth or a user's signal. No job needs them to leave,
+/// so GPUs of a growth go back, and no worker is killed for it: if none has left, they
+/// train on. If some have, the others may wait for those in a collective, or still write the
 /// checkpoint, and have more time.
 void EpochMachine::call_off_leaving(double now) {
   Leaving& leaving = *in<Leaving>();

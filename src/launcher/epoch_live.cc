@@ -195,7 +195,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     outcome.summary = "the switch was called off: " + outcome.why;
   }
   if (in<Switching>() == nullptr || in<Switching>()->epoch != epoch) {
-    // One that took too long to commit: what became of it was certain, but not who is lost.
+    // The commit took too long: it is certain, but the lost workers are not known yet.
     if (outcome.committed && epoch == epoch_ && is<Running>()) lose_silent(now, outcome.lost);
     return;
   }
@@ -343,8 +343,8 @@ void EpochMachine::reclaim_by_leaving(double now, const std::string& why) {
   begin_leaving(now, JobState::draining, *by);
 }
 
-/// By the restart signal; live programs none of which handles that at one step that they agree on,
-/// where there is another that could wait for who leaves. REQUIRES: some run.
+/// Uses the restart signal; live programs that do not handle it leave at a step that they agree on,
+/// if there is another program that could wait for a leaving one. REQUIRES: some run.
 void EpochMachine::ask_to_leave(double now, double within_s, bool live) {
   if (asking_) return;
   std::vector<WorkerId> workers = running();
@@ -353,7 +353,7 @@ void EpochMachine::ask_to_leave(double now, double within_s, bool live) {
       std::any_of(workers.begin(), workers.end(),
                   [this](WorkerId id) { return workers_[id].listens == epoch_; }))
     return act(action::SignalWorkers{std::move(workers), settings_.restart_signal});
-  // Nobody answers that late but where the coordinator hangs.
+  // An answer comes that late only if the coordinator hangs.
   asking_ = Asking{epoch_, workers, now + 2 * limit};
   act(action::StopLive{epoch_, std::move(workers), limit});
 }

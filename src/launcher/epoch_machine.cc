@@ -215,8 +215,8 @@ void EpochMachine::begin_leaving(double now, JobState state, double by, bool ask
 }
 
 /// Asks the workers to leave, since GPUs go back by then. Where some have ended by themselves the
-/// training ends: who is asked to leave then has all of it run again. The others have until there
-/// is just time for that, also where the GPUs are back before.
+/// training ends: asking others to leave then would run all of it again. They have as long as the
+/// deadline permits, even if the GPUs are back before.
 void EpochMachine::leave_for_reclaim(double now, double by) {
   const double ask_at = by - settings_.restart_timeout_s / 2;
   Running* running = in<Running>();
@@ -278,8 +278,8 @@ void EpochMachine::leaving_is_late(double now) {
   kill_running(now);
 }
 
-/// A worker leaves for what was given up: it does not end the training, and the others are waited
-/// for.
+/// A worker leaves for a resize that was given up: this does not end training; waits for the
+/// other workers.
 void EpochMachine::leave_late(double now) {
   say(
       fmt::format("a worker left more than {:g} s after it was asked to: the others follow; a "

@@ -429,7 +429,7 @@ class EpochMachine {
   bool runs_anything(const std::vector<WorkerNode>& nodes) const;
   action::StartWorkers start_of(int epoch, const Seating& seating);
   std::vector<WorkerId> running() const;
-  /// None has ended by itself, as all do at the training's end.
+  /// Whether no worker has ended by itself, as all do at the training's end.
   bool all_train() const { return running().size() == seating_.seats.size(); }
   bool basic_train() const;
   /// Restart mode: some have.

@@ -64,8 +64,8 @@ bool EpochMachine::shims_are_there() const {
 }
 
 /// Live mode: the programs could not begin together, and have left as they were told to, or had
-/// their time for it. That is no training's end. They begin without the lent GPUs, or without a
-/// snapshot; else the run ends.
+/// their time for it. Do not treat this as the end of training. They begin without the lent GPUs,
+/// or without a snapshot; else the run ends.
 void EpochMachine::begin_otherwise(double now) {
   const std::string why = "the programs could not begin: " + in<Running>()->not_begun;
   if (lent_took_part()) {
@@ -160,7 +160,7 @@ bool EpochMachine::is_ready(bool needs_runtime) const {
                      [this](WorkerId id) { return workers_.at(id).listens == epoch_; });
 }
 
-/// Whether the program that was started again is, as it was before it failed.
+/// Whether the program that was started again is as ready as it was before it failed.
 bool EpochMachine::is_ready_again() const {
   return recovery_ && is_ready(recovery_->needs_runtime && settings_.live);
 }

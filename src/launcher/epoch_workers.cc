@@ -60,7 +60,7 @@ void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
 
 void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int> of) {
   const int epoch = of.value_or(epoch_);
-  // The switch with which it was let go may have failed since.
+  // The worker was released for a switch that may have failed since.
   const bool is_gone = epoch == epoch_ && (was_let_go(id) || others_.contains({epoch, id}));
   if (!is_gone && puts_off([=, this](double later) { exited(later, id, exit, epoch); },
                            epoch != epoch_, epoch != epoch_))
@@ -153,7 +153,7 @@ bool EpochMachine::all_ended_well() const {
 }
 
 /// Workers have ended by themselves whose GPUs went back. At the training's end the others do the
-/// same; who trains on by then is asked to leave.
+/// same; those that still train by then are asked to leave.
 void EpochMachine::ends_with_others(double now, double by) {
   Running& running = *in<Running>();
   if (running.ask_at) return;

@@ -17,7 +17,7 @@ constexpr std::int64_t kReserved = 128;
 constexpr std::int64_t kMaxStrangers = 256;
 constexpr std::int64_t kMinStrangers = 16;
 /// So many of one address at least, where there are so many in all: with a few, strangers on a node
-/// would have its workers lose their places before these can say who they are.
+/// would have its workers lose their places before these can say which worker they are.
 constexpr int kOfOneAddress = 128;
 
 rlimit& first_limit() noexcept {

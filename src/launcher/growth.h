@@ -56,7 +56,7 @@ class Growth {
   bool is_news(const std::string& why) const;
   /// The controller has heard `why`.
   void told(std::string why) { told_ = std::move(why); }
-  /// True for each of Slurm's reasons once.
+  /// Returns whether this reason of Slurm is new, and notes it.
   bool is_new_refusal(const std::string& reason) { return refusals_.insert(reason).second; }
 
  private:

@@ -17,7 +17,7 @@ using Given = std::vector<std::pair<std::string, std::string>>;
 constexpr int kMaxProcesses = 512;  // of one program are looked at
 constexpr std::size_t kMaxValue = 64;
 
-/// That a launcher other than torchrun gives its workers.
+/// Variables that launchers other than torchrun give to their workers.
 constexpr const char* kOfMpi[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK"};
 
 std::optional<std::string> value_of(const std::vector<std::string>& environment,

@@ -17,8 +17,8 @@ bool slurmd_was_lost(const Exit& exit);
 /// slurmctld was started must be asked.
 bool srun_failed(const Exit& exit, const char* slurm_exit_error);
 
-/// Whether it may be put down to slurmctld, which was started at `since`, that a step was refused
-/// to who began at `began`: Slurm 22.05 refuses steps until the nodes have registered, too.
+/// Whether a start of slurmctld at `since` may explain that it refused a step to a run that began
+/// at `began`: Slurm 22.05 also refuses steps until the nodes have registered.
 bool slurmctld_was_away(std::optional<std::time_t> since, std::time_t began);
 
 /// In how many seconds a slurmctld that was started at `since` knows its nodes: a step that is

@@ -14,7 +14,7 @@ std::string proc(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
-/// Those that end in a zero byte each.
+/// Returns the strings of a file, each of which ends in a zero byte.
 std::vector<std::string> texts_in(const std::string& path) {
   std::vector<std::string> texts;
   std::ifstream file(path, std::ios::binary);

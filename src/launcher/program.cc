@@ -56,7 +56,7 @@ std::set<pid_t>& undying() {
 }
 
 /// Whether it only runs the program that its command names. Such a process may have handlers, by
-/// which it hands signals on (`uv run`); what counts is those of the program.
+/// which it hands signals on (`uv run`); only the program's handlers count.
 bool runs_another(pid_t pid) {
   const std::vector<std::string> command = command_of(pid);
   return !command.empty() && is_wrapper(command, 0);
@@ -110,7 +110,7 @@ bool Program::listens_to(int number) {
   if (!runs()) return false;
   std::vector<pid_t> handlers;
   find_handlers(pid_, number, handlers);
-  // Many a program blocks all signals for a moment, as it starts another; who means it, still does
+  // Many programs block all signals for a moment, while they start another; one that means it does
   // so later.
   const bool blocked = has_signal_in(pid_, "SigBlk:", number);
   return !handlers.empty() || (std::exchange(blocked_before_, blocked) && blocked);

@@ -173,7 +173,7 @@ bool Shim::take_messages() {
 
 void Shim::signal_program(Run& one, int signal) {
   if (signal != one.restart_signal || one.listens) return one.program.signal(signal);
-  // Before its handler is there, the signal would kill the program. One that trains with the
+  // Before its handler is there, the signal would kill the program. A program that trains with the
   // runtime is told by swell_step().
   if (runtime_ == nullptr || !runtime_->ask_to_stop()) one.keeps_signal = true;
 }

@@ -84,7 +84,7 @@ class Shim {
   bool look_within(int epoch, Run& one);
   bool start_program(const control::WorkerStart& start);
 
-  /// The keeper listens before the program starts; where there can be none, the agent hears why.
+  /// Starts the keeper before the program; if there can be none, tells the agent why.
   bool offer_runtime(const control::WorkerStart& start,
                      std::vector<std::pair<std::string, std::string>>& environment);
 
@@ -96,7 +96,7 @@ class Shim {
   /// started.
   bool take_over(int epoch);
 
-  /// The epoch that it was to stay for does not come.
+  /// Tells the program that the epoch for which it was to stay was cancelled.
   bool withdraw_staying(int signal);
   /// Takes what programs have said, and passes numbers of workers on.
   bool pass_sizes();

@@ -8,8 +8,8 @@
 
 namespace swell::launcher {
 
-/// By which Slurm warns of a companion's end in live mode: programs that do not ask for it never
-/// notice, their shim does.
+/// Signal by which Slurm warns of a companion's end in live mode: programs that do not ask for it
+/// never notice it, their shim does.
 inline constexpr int kQuietSignal = SIGURG;
 
 /// USR1, SIGUSR1 or 10.

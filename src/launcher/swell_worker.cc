@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     const char* node = std::getenv("SLURMD_NODENAME");
-    // Before it connects: the agent drops who says nothing for 10 s.
+    // Before it connects: the agent drops a worker that says nothing for 10 s.
     std::optional<launcher::SpooledInput> input;
     if (arguments->keeps_input) {
       auto read = launcher::SpooledInput::read_from(STDIN_FILENO, kInput_s);

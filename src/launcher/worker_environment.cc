@@ -180,7 +180,7 @@ Environment run_environment(const Seating& seating, const Seat& seat, const RunF
 std::string host_list(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size();) {
-    // As many as have this name's beginning and as many digits are one item.
+    // Variables with the same prefix and the same number of digits are one item.
     const auto [prefix, digits] = parts(names[i]);
     std::size_t end = i + 1;
     while (!digits.empty() && end < names.size() && parts(names[end]).first == prefix &&

@@ -9,7 +9,7 @@ namespace swell::profiler {
 
 namespace {
 
-/// Those that a plan is chosen by.
+/// The times by which a plan is chosen.
 constexpr double Times::*kCounting[] = {
     &Times::fwd_s,         &Times::fwd_commu_s, &Times::bwd_s,      &Times::optim_s,
     &Times::commu_extra_s, &Times::head_fwd_s,  &Times::head_bwd_s, &Times::weights_s};

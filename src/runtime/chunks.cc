@@ -109,7 +109,7 @@ class Chunker {
   /// byte that comes there, and given back with the last that is read. Returns how many.
   std::size_t choose_in_slabs() {
     std::size_t chosen = 0;
-    // Twice: who was asked first has more for the slabs that others began.
+    // Twice: the shim that was asked first may have more for slabs that others began.
     for (int turn = 0; turn < 2; ++turn)
       for (std::size_t rank = 0; rank < at_.size(); ++rank) {
         At& at = at_[rank];

@@ -125,9 +125,9 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
   return {};
 }
 
-/// Tells each rank's shim who keeps its snapshots: one that is not lent before one that is, of
-/// those one on another node, of those a rank before one that waits, of those the next one. A rank
-/// that does not hear it takes none.
+/// Tells each rank's shim which shim keeps its snapshots. Prefers one that is not lent, then one on
+/// another node, then a rank before one that waits, then the next one. A rank that does
+/// not hear it takes none.
 void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const {
   std::vector<Shim> shims;
   std::vector<Channel> channels;
@@ -215,7 +215,7 @@ Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
     auto read = read_status(status->body);
     if (!read) return read.error();
     newest = std::max(newest, read->epoch);
-    // Those that still wait stand at the step; one that has switched has it too, or is beyond.
+    // Programs that still wait stand at the step; one that has switched is at it or beyond.
     if (read->is_quiesced) step = read->step;
     else if (step == 0) step = read->step;
     found.push_back(std::move(*read));

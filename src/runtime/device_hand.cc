@@ -214,7 +214,7 @@ void DeviceHand::close(std::uint16_t op, std::string answer) {
       return;
     }
   }
-  // One that has died does not hear it.
+  // Fails if the program has died, which is no harm.
   static_cast<void>(channel_.send(op, answer));
 }
 

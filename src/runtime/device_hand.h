@@ -126,7 +126,7 @@ struct MappedGpu {
     const auto its = std::prev(next);
     return at - its->first < its->second.bytes ? its : pieces.end();
   }
-  /// Asked after each copy whether what was copied was still there; empty: it stays in any case.
+  /// Checks after each copy that its source was still there; empty: the source always stays.
   std::function<Result<void>()> is_there = {};
 };
 /// From memory on a GPU that `hand` has mapped; `from`: device or program_device.

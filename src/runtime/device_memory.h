@@ -159,7 +159,7 @@ class Stream {
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// As CUDA has it.
+  /// Returns CUDA's handle.
   void* handle() const noexcept { return handle_; }
   /// Whether all that was launched on it is over.
   Result<bool> is_done() const;

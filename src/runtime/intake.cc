@@ -145,7 +145,7 @@ Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, Verify verify)
   const Checksum by = !compares                                   ? Checksum::none
                       : sink.is_device() || is_on_gpu(fetch.from) ? Checksum::words
                                                                   : Checksum::xxhash;
-  // Each piece for a GPU is a question to its program.
+  // Each piece for a GPU costs a request to its program.
   const std::uint64_t most_bytes = sink.is_device() ? UINT64_MAX : source.piece_bytes();
   Result<void> good;
   std::vector<Run> piece;

@@ -28,7 +28,7 @@ class Intake {
   struct Self {
     std::string host, processes, key;
     std::shared_ptr<const Arena> arena;
-    /// Asked for UCX where state would come by TCP; empty: it is not to be used.
+    /// Returns UCX if state would come by TCP otherwise; empty: UCX is not to be used.
     std::function<Result<std::shared_ptr<const Ucx>>()> ucx = {};
     /// Hand of the new program, where it has tensors on a GPU; and a number for memory of others
     /// that it maps.

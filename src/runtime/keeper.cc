@@ -118,7 +118,7 @@ void Keeper::serve(Peer& peer) {
     for (;;) {
       auto message = peer.channel.receive();
       if (!message) break;
-      // By the thread that reads it alone: who waits for it may hold the lock.
+      // Only the reading thread handles it: the thread that waits for it may hold the lock.
       if (static_cast<Op>(message->op) == Op::task_done && peer.hand != nullptr)
         peer.hand->answer(std::move(*message));
       else if (!answer(peer, *message).ok()) break;

@@ -59,15 +59,15 @@ class Keeper {
     enum class Hold {
       verified,  ///< a move has compared the checksum of a first block, and has others to fetch
       rest,      ///< a move has all that no rank has that stays, and has others to fetch
-      chunk,     ///< a chunk has come, and what nobody needs any more has been released
+      chunk,     ///< a chunk has come, and memory that no shim needs any more has been released
       freeing,   ///< a commit was answered, and the memory of the epoch before is to go back
       keeping,   ///< another rank's snapshot is to be fetched
     };
-    /// Asked whether one of these waits, until it says no or that is called off. For tests; may be
-    /// empty.
+    /// Called again and again: one of these waits while it returns true, or until cancelled. For
+    /// tests; may be empty.
     std::function<bool(Hold)> holds;
   };
-  /// Listens, and begins to serve. The error names what could not be had.
+  /// Listens, and begins to serve. The error names the missing resource.
   static Result<std::unique_ptr<Keeper>> start(Options options);
   /// Ends all connections and frees the arena; programs that still map it keep their memory.
   ~Keeper();

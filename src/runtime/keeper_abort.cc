@@ -22,8 +22,8 @@ void Keeper::drop_staged() {
   changed_.notify_all();
 }
 
-/// The new program is gone. Whoever works with what is staged drops it; where others may have
-/// released what the old epoch needs, the coordinator says what becomes of that. REQUIRES: it has
+/// The new program is gone. The thread that works with the staged epoch drops it; if others may
+/// have released memory that the old epoch needs, the coordinator decides on that. REQUIRES: it has
 /// not been moved.
 void Keeper::spoil_staged() {
   if (staged_->is_busy || staged_->is_secured) staged_->is_over = true;

@@ -137,7 +137,7 @@ Result<void> Keeper::release_slabs(const Staged& staged, std::uint32_t chunk) {
     }
     const auto gone = hand != nullptr ? hand->unmap(each.slab) : Result<void>();
     std::lock_guard lock(mutex_);
-    // One that has died has nothing mapped.
+    // A program that has died has nothing mapped.
     if (!gone && program_ != nullptr && !program_->channel.has_left())
       return gone.error().while_doing("giving back memory of a GPU");
     store_.slabs().release(each.slab);
@@ -182,7 +182,7 @@ std::uint64_t Keeper::note_gpu(Staged& staged) const {
   return staged.larger_on_gpu - held;
 }
 
-/// Takes memory for pages of `fresh` that nothing comes to, as for padding.
+/// Takes memory for pages of `fresh` that receive no data, such as padding.
 Result<void> Keeper::populate_rest(
     const std::vector<std::pair<std::uint64_t, std::uint64_t>>& fresh,
     std::vector<std::pair<std::uint64_t, std::uint64_t>> comes) const {
@@ -205,7 +205,7 @@ Result<void> Keeper::populate_rest(
   return {};
 }
 
-/// Notes what is taken beyond the larger of both states since the first chunk began, in the arena
+/// Notes the memory taken beyond the larger of both states since the first chunk, in the arena
 /// or on the GPU.
 void Keeper::measure(Staged& staged) const {
   const std::uint64_t used = arena_->used_bytes();

@@ -54,7 +54,7 @@ void Keeper::free_later(const std::vector<Held>& table) {
   is_freeing_ = false;
 }
 
-/// Until what a commit gave up is the system's again: who takes memory meanwhile would have both.
+/// Waits until the system has the memory that a commit gave up: taking more before would hold both.
 void Keeper::wait_for_memory(std::unique_lock<std::mutex>& lock) const {
   changed_.wait(lock, [this] { return stopping_ || !is_freeing_; });
 }

@@ -157,7 +157,7 @@ Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
   peer.is_quiesced = true;
   if (peer.hand != nullptr) peer.hand->open();
   changed_.notify_all();
-  // It was called off meanwhile, or is to stop at a later step than it was told first.
+  // The stop may have been cancelled meanwhile, or moved to a later step.
   const std::uint64_t stop_at = store_.page().stop_at;
   if (stop_at == 0 || step < stop_at) answer_quiesced(false);
   else if (agreed_ && agreed_->wish != 0) grant_wish();
@@ -166,7 +166,7 @@ Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
 
 Keeper::Peer* Keeper::waiting_program() {
   for (auto& peer : peers_)
-    // One that was killed may not have been noticed by its own thread yet.
+    // The thread of a killed program may not have noticed its death yet.
     if (peer->is_waiting && !peer->channel.has_left()) return peer.get();
   return nullptr;
 }
@@ -186,8 +186,8 @@ Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& bo
   return std::string();
 }
 
-/// Makes a program that waits in adopt the one that trains what the table says. One that has died
-/// since is noticed by its own thread.
+/// Makes a program that waits in adopt the one that trains what the table says. The thread of
+/// a program that has died since notices it.
 void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   Adopted adopted{epoch_, step, fresh, {}};
   for (const Held& held : table_) adopted.places.emplace_back(held.memory, held.at);
@@ -225,8 +225,8 @@ void Keeper::refuse_waiting(Peer& peer) {
   tell(peer, kRefusedOp, Writer().text(kCalledOff).take());
 }
 
-/// Answers a program that waits. One that is at work with its GPU for this shim, or hangs in that,
-/// hears of it afterwards: the lock is held here, and others wait for it.
+/// Answers a program that waits. A program that works with its GPU for this shim, or hangs in that,
+/// is answered afterwards: the lock is held here, and others wait for it.
 void Keeper::tell(Peer& program, std::uint16_t op, std::string answer) {
   if (program.hand != nullptr) program.hand->close(op, std::move(answer));
   else static_cast<void>(program.channel.send(op, answer));

@@ -10,7 +10,7 @@ namespace swell::runtime {
 namespace {
 
 constexpr std::chrono::seconds kPartnerTime{60};
-/// The same for the snapshot of a program that leaves and has yet to write what it wishes.
+/// The same for the snapshot of a leaving program, which may still write its own files.
 constexpr std::chrono::seconds kLeaveTime{5};
 
 }  // namespace

@@ -70,8 +70,8 @@ Result<std::string> Keeper::conclude(std::string_view body) {
   return std::string();
 }
 
-/// The program, which stands at the step agreed on, goes on and takes the wish at once. To leave
-/// was asked for more urgently than a checkpoint.
+/// The program, which stands at the step agreed on, goes on and takes the wish at once. A
+/// request to leave is more urgent than one for a checkpoint.
 void Keeper::grant_wish() {
   if (store_.page().wish != kStopWish) store_.page().wish = agreed_->wish;
   program_->leaves = program_->leaves || agreed_->wish == kStopWish;

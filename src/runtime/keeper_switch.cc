@@ -30,7 +30,7 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
   if (!reader.done()) return Error("wait_ready needs a time");
   std::unique_lock lock(mutex_);
   Peer* peer = nullptr;
-  // Where none trains, new programs begin, whatever one before them has declined.
+  // If none trains, new programs begin, whatever an earlier program has declined.
   const bool trains = program_ != nullptr;
   const auto why_declined = [&]() -> const Error* {
     if (trains && next_ && next_->declined) return &*next_->declined;
@@ -251,7 +251,8 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   if (staged_->chunks == 0) {
     placement.extra_bytes = staged_->extra_bytes =
         held + placement.fresh_bytes - std::max(held, next);
-    // Without snapshots there is no other way, in chunks: what a GPU has free is the bound there.
+    // Without snapshots there is no other way in chunks: the free memory of a GPU is the bound
+    // then.
     if (staged_->program != nullptr && !staged_->program->takes_snapshots) {
       std::uint64_t on_gpu = 0;
       for (const SlabSize& slab : placement.fresh_slabs) on_gpu += slab.bytes;
@@ -296,7 +297,7 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   // It may have passed the boundary before it was told. Where ranks wait for each other it does not
   // get to the next one as long as others stand at this one.
   if (!program->is_quiesced && store_.page().step >= step) return stands(store_.page().step, true);
-  // It stands at an earlier boundary, which others have passed.
+  // The program stands at an earlier boundary, which others have passed.
   if (program->is_quiesced && program->step < step) answer_quiesced(false);
   const bool over = changed_.wait_for(lock, limit, [&] {
     return stopping_ || staged_ == nullptr || program_ != program || program->is_quiesced;

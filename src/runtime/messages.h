@@ -134,7 +134,8 @@ struct Prepare {
 };
 struct Prepared {
   std::uint64_t digest = 0;
-  /// That this shim holds until the commit beside its state; above the bound: nothing is prepared.
+  /// Bytes that this shim holds beside its state until the commit; above the bound: nothing is
+  /// prepared.
   std::uint64_t extra_bytes = 0;
   std::uint32_t chunks = 0;  ///< 0: all is moved at once
 };
@@ -151,7 +152,7 @@ struct Moved {
   std::uint64_t extra_bytes = 0;   ///< in chunks: as measured
 };
 
-/// One rank's whole state at a step boundary, in the arena of who holds it.
+/// One rank's whole state at a step boundary, in the arena of the shim that holds it.
 struct Snapshot {
   std::uint64_t epoch = 0, step = 0;
   std::int32_t rank = 0;
@@ -164,7 +165,7 @@ struct Kept {
   Snapshot snapshot;
   Endpoint source;
 };
-/// Which rank of an epoch a shim's is, and who keeps a copy of its snapshots.
+/// The rank of a shim's program in an epoch, and the shim that keeps a copy of its snapshots.
 struct Guard {
   std::uint64_t epoch = 0;
   std::int32_t rank = 0;

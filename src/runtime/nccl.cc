@@ -71,7 +71,7 @@ Result<const Nccl*> Nccl::open(const std::string& library) {
 }
 
 Result<void> Nccl::check(nccl::Status status, const char* what) const {
-  // In progress: as its name says.
+  // "In progress" is not an error.
   if (status == nccl::kOk || status == nccl::kInProgress) return {};
   return Error(fmt::format("NCCL {}: {}: {} ({})", version_, what, to_text_(status), status));
 }
@@ -148,7 +148,7 @@ Result<void> NcclPairs::launch(const Pair& pair, bool sends, std::span<const Run
                               stream_->handle());
     good = nccl_.check(status, sends ? "sending" : "receiving");
   }
-  // In any case, as the thread is in the group.
+  // Also after an error: the thread is in the group.
   const auto ended = nccl_.check(nccl_.end_group(), "ending a group");
   if (!good || !ended) return good.ok() ? ended : good;
   return wait_for(pair, sends ? "sending" : "receiving");

@@ -19,7 +19,7 @@ namespace swell::runtime {
 class NcclState {
  public:
   using Milliseconds = std::chrono::milliseconds;
-  /// Asked while a call is under way: whether it is to be left off.
+  /// Returns whether the call under way is to be cancelled.
   using IsOff = std::function<bool()>;
   /// Time for a call that was left off, or that waits for no other rank.
   static constexpr Milliseconds kGrace{5000};

@@ -15,12 +15,12 @@
 
 namespace swell::runtime {
 
-/// Where what a program declares is to stand.
+/// Returns the memory in which a declared tensor is to stand.
 inline Memory memory_of(const Entry& entry) noexcept {
   if (entry.address != 0) return entry.device >= 0 ? Memory::program_device : Memory::program;
   return entry.device >= 0 ? Memory::device : Memory::arena;
 }
-/// The place of what a program declares in memory of its own; else 0, as it has none yet.
+/// Returns the place of a declared tensor in the program's own memory; else 0, as it has none yet.
 inline std::uint64_t own_place_of(const Entry& entry) noexcept {
   return entry.address != 0 && entry.device >= 0 ? DevicePlace::own(entry.address) : entry.address;
 }

@@ -234,7 +234,7 @@ Result<Session::Action> Session::step(std::uint64_t step) {
     if (device_ != nullptr)
       if (auto done = device_->device().wait(); !done) return done.error();
     const auto taken = ask_shim(Op::snapshot, Writer().put(step).take());
-    // One that is refused, as before the partner is known, is made up for by the next.
+    // A refused snapshot, as before the partner is known, is replaced by the next one.
     if (!taken && is_lost_) return taken.error();
   }
   if (wish == kStopWish) return Action::stop;

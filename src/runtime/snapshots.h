@@ -15,8 +15,8 @@ namespace swell::runtime {
 /// A rank takes its K-th once its last is with its partner, so that while one waits there, the
 /// others, whose next step waits for it, may have taken the K-th: then K - 2 is the last that the
 /// partner of that rank has, too. So of each rank the last three of an epoch are kept; of an epoch
-/// before, whose end all ranks have reached, two, until there are three of a later one. One that
-/// was taken for a switch goes with the next of its rank, whatever that is for. Not thread-safe.
+/// before, whose end all ranks have reached, two, until there are three of a later one. A snapshot
+/// for a switch is dropped with the next one of its rank, whatever its purpose. Not thread-safe.
 class Snapshots {
  public:
   explicit Snapshots(Store& store) : store_(store) {}

@@ -131,7 +131,7 @@ std::optional<profiler::Opening> opening_of(const swell_region_t& region) {
   return opening;
 }
 
-/// As guarded(), for what several threads may call: says no sentence.
+/// As guarded(), for functions that several threads may call: sets no message.
 template <typename Body>
 int guarded_quietly(Body&& body) noexcept {
   try {

@@ -54,7 +54,7 @@ class SwitchMachine {
   bool in_chunks() const noexcept { return in_chunks_; }
   /// Number of chunks; known from the second round of prepare.
   std::uint32_t chunks() const noexcept { return chunks_; }
-  /// That is moved now, or was last.
+  /// Returns the chunk that is moved now, or was moved last.
   std::uint32_t chunk() const noexcept { return chunk_; }
 
   /// How often the shims have been asked the same again: to prepare in chunks, to stop at a later

@@ -163,7 +163,7 @@ std::string ucx_devices_of(const std::string& ports, bool or_interfaces, const s
     const std::string port = ports.substr(at, ports.find(',', at) - at);
     at += port.size() + 1;
     const auto colon = port.rfind(':');
-    // Names of folders, and of nothing beside or above them.
+    // Skips names that would lead out of the folder of devices, such as "../x".
     if (colon == 0 || colon == port.npos || port[0] == '.' || port.find('/') != port.npos) continue;
     const std::string device = port.substr(0, colon);
     if (is_active(fmt::format("{}/class/infiniband/{}", sysfs, device), port.substr(colon + 1)))

@@ -17,9 +17,9 @@ class Ucx {
     /// environment says, and without that all that UCX finds.
     std::string devices;
     std::string library = "libucp.so.0";
-    /// Nothing has moved for so long: the other end is given up.
+    /// Time without any progress after which the other end is given up.
     std::chrono::milliseconds patience{60'000};
-    /// Both ends have so long to find a way to each other.
+    /// Time for both ends to find a way to each other.
     std::chrono::milliseconds meet_limit{10'000};
   };
   /// The oldest release whose functions are used: 1.10.

@@ -134,8 +134,8 @@ Result<std::unique_ptr<UcxLink>> UcxLink::accept(std::shared_ptr<const Ucx> ucx,
   return link;
 }
 
-/// Sends what the other end tries the way out with: both are reached, and large messages go the way
-/// that they will go. Returns when the other end has said something.
+/// Sends data with which the other end tests the way: both are reached, and large messages take the
+/// way of real ones. Returns when the other end has said something.
 Result<void> UcxLink::send_trial() {
   std::vector<std::byte> bytes(kTried);
   for (std::size_t i = 0; i < kTried; ++i) bytes[i] = tried(i);

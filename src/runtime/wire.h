@@ -28,7 +28,7 @@ class Writer {
     bytes_.append(value);
     return *this;
   }
-  /// As they are: for what reads itself.
+  /// Appends the bytes unchanged, for values that know their own length.
   Writer& bytes(std::string_view value) {
     bytes_.append(value);
     return *this;

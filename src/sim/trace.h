@@ -33,7 +33,7 @@ struct TraceFile {
 
 /// Selects jobs of `sacct`.
 struct JobFilter {
-  /// Where a site's companion jobs run, which are left out; empty: nowhere else than other jobs.
+  /// QOS and partition of a site's companion jobs, which are left out; empty: those of other jobs.
   std::string qos, partition;
   double since_s = 0;  ///< jobs submitted before this moment, seconds since 1970, are left out
 };

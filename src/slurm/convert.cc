@@ -225,7 +225,7 @@ NodeRecord convert(node_info_t& info) {
   NodeRecord node;
   node.name = text(info.name);
   const std::uint32_t base = info.node_state & NODE_STATE_BASE;
-  // Asked to end its jobs first, or at once.
+  // The node was asked to end its jobs first, or at once.
   constexpr std::uint32_t draining = NODE_STATE_DRAIN | NODE_STATE_FAIL |
                                      NODE_STATE_REBOOT_REQUESTED | NODE_STATE_REBOOT_ISSUED |
                                      NODE_STATE_POWER_DOWN | NODE_STATE_POWER_DRAIN;

@@ -73,7 +73,7 @@ inline PerTask per_task_of(std::string_view tres_per_task) {
 }
 
 /// Whether Slurm calls a job_submit plugin's job_modify() with a fourth argument, for a message to
-/// who asked: from 23.02 on.
+/// the requester: from 23.02 on.
 inline constexpr bool kModifyTakesMessage = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
 
 /// PreemptParameters, which came after 22.05; the header tells whether it exists. Null: not set.

@@ -31,7 +31,7 @@ mode_t mask() {
   return now;
 }
 
-/// While one stands, this thread takes no signals.
+/// Blocks the signals of this thread while an object of this class lives.
 class NoSignals {
  public:
   NoSignals() {

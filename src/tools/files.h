@@ -16,7 +16,7 @@ Result<std::string> read_file(const std::string& path);
 Result<Json> read_json(const std::string& path);
 /// Replaces a file by `text`; "-" is standard output. The error names the file and the reason.
 Result<void> write_file(const std::string& path, const std::string& text);
-/// Replaces a file by `text` at once: who reads it sees the old text or the new one. The new one is
+/// Replaces a file by `text` at once: a reader sees the old text or the new one. The new one is
 /// written beside it, under a name that nobody can know beforehand, and removed where it could not
 /// be put in place; so is what a writer of this user left beside it that was killed. `like`: of a
 /// file whose mode and owner the new one is given. The error names the file.

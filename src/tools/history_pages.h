@@ -17,7 +17,7 @@ using Asks = std::function<Result<control::Answer>(const control::Ask&)>;
 /// what follows an event's id.
 Result<Json> all_pages(const std::function<Result<Json>(std::int64_t after)>& page);
 
-/// All that the controller's history has of a job that belongs to who asks; `with_profiles`: each
+/// Everything in the controller's history of a job of the requester; `with_profiles`: each
 /// profile as it was reported, too.
 Result<Json> whole_history(control::JobId job, bool with_profiles, const Asks& asks);
 

@@ -46,8 +46,8 @@ class NodeCosts {
   static Result<NodeCosts> from_json(const Json& json, const models::Model& model,
                                      const cluster::Cluster& cluster);
 
-  /// Cost of a unit on one of `tp` GPUs: between two measured numbers of samples on the line
-  /// through them, beside them in proportion to the samples. None where no such shard was measured.
+  /// Cost of a unit on one of `tp` GPUs: interpolated between two measured numbers of samples,
+  /// in proportion to the samples outside of these. None where no such shard was measured.
   std::optional<NodeCost> of(NodeUnit unit, int type, int tp, int samples) const noexcept;
   /// Cost of a chunk with `load`, its pass included; none where one of its units was not measured.
   std::optional<NodeCost> chunk(const models::Load& load, int type, int tp,

@@ -234,7 +234,8 @@ class Names {
     return std::all_of(names_.begin(), names_.end(),
                        [](const std::string& name) { return name.size() <= kMaxName; });
   }
-  /// As read_names() reads them. Only of ASCII is a part named: elsewhere bytes are not characters.
+  /// As read_names() reads them. Shares parts of names only if they are ASCII: elsewhere bytes are
+  /// not characters.
   Json to_json() const {
     Json list = Json::array();
     std::string_view before;

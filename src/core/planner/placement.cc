@@ -149,8 +149,8 @@ class Placer {
     return most;
   }
 
-  /// Deals out the units in equal parts, each counting as `weight` says; one without weight stands
-  /// with the unit before it, the embedding with the one behind it.
+  /// Deals out the units in parts of equal weight; a unit without weight stays with the one before
+  /// it, the embedding with the one after it.
   Counts deal(const std::function<bool(int)>& weight) const {
     int all = 0;
     for (int unit = 0; unit < chain_.units(); ++unit) all += weight(unit) ? 1 : 0;

@@ -314,7 +314,7 @@ std::uint64_t hash_of(const Solution& one) noexcept {
   return hash;
 }
 
-/// Makes `found` what a round makes of it. @return whether that is a better plan.
+/// Replaces `found` with the round's result if it is better. @return whether it is.
 bool take_round(Solution& found, const KnownRounds::Round& round) {
   if (!round.better) return false;
   found.layout = round.found.layout;

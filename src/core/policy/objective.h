@@ -22,7 +22,7 @@ enum class Objective : std::uint8_t {
 inline constexpr std::array<const char*, 4> kObjectiveNames = {"completion", "throughput",
                                                                "deadlines", "fairness"};
 
-/// Whether jobs with a deadline are lent first what keeps it.
+/// Whether GPUs that keep a deadline are lent before all others.
 constexpr bool keeps_deadlines(Objective objective) {
   return objective == Objective::completion || objective == Objective::deadlines;
 }

@@ -123,7 +123,8 @@ struct SimulationTraits {
   /// How slurmctld lends by a policy that it runs.
   enum class Slurmctld {
     none,  ///< it does not: a job is lent GPUs once its profile is there, as often as it likes
-    /// GrowthInterval and GrantExpiry hold, and who has no profile is lent GPUs without a plan.
+    /// GrowthInterval and GrantExpiry hold, and jobs without a profile are lent GPUs without a
+    /// plan.
     as_it_starts,
     after_profile_wait,  ///< the same, once the job has run for ProfileWait
   } slurmctld = Slurmctld::none;

@@ -162,7 +162,7 @@ struct PendingDemand {
 inline constexpr int kQueueDepth = 1000;
 
 /// Which companions Slurm itself preempts for a waiting job, all of them being of one priority. It
-/// does so while others still leave, so that who takes back others loses both.
+/// does so while others still leave, so that a policy that reclaims others loses both.
 enum class Preemption {
   as_reclaimed,   ///< those of Decisions::reclaim_order: the select plugin is there; or none
   oldest_first,   ///< Slurm's own order

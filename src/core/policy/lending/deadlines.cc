@@ -128,7 +128,8 @@ class Reach {
 };
 
 /// Samples a second to expect of the job with `gpus` of `free` more than it has; 0: no plan for
-/// them is faster, or none was found within `effort`. Beyond kStep more, by the power up to there.
+/// them is faster, or none was found within `effort`. Beyond kStep more it is extrapolated by the
+/// power law up to there.
 double expected(const ElasticJobView& job, const std::vector<cluster::GpuRef>& free, int gpus,
                 const ClusterView& view, const Belief& belief, Effort& effort) {
   const Scaling scaling = belief.tables_of(job).of(*job.training, job.training->current, free,
