@@ -415,7 +415,7 @@ void Controller::save() {
 
 /// As save(), but what agents alone have changed is written no more often than kStateEvery_s: they
 /// change it as they like, and a write waits for the disk. After a trouble it is also written
-/// without a change, once nothing stands there that cannot be read: that may still be mended.
+/// without a change, but not over a file that cannot be read: that may still be repaired.
 void Controller::save_in_time(double now) {
   const bool is_written = saved_ == written_;
   if (parts_.state_path.empty() || (is_written && !events_.troubles().contains("state"))) return;

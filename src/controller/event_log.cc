@@ -122,7 +122,7 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
     mended("EventLog");
   } else {
     const int problem = errno;
-    // The last line, with which they are written, has its room too.
+    // Keeps room for one more line: the next one is written together with these.
     const bool waits = (fd >= 0 || problem == ENOSPC || problem == EDQUOT) &&
                        waiting_.size() + 2 * text.size() <= kMaxWaiting;
     if (waits) waiting_ += text;

@@ -14,9 +14,9 @@ namespace swell::controller {
 
 namespace {
 
-/// After lent GPUs are back, Slurm has so long to start the job that waited.
+/// Time for Slurm to start the pending job after lent GPUs are back.
 constexpr double kLimitSettles_s = 10;
-/// A job that waits so long though nothing lent counts for its limit waits for its user's own jobs.
+/// After this wait without lent GPUs in its limit, a job must be waiting for its user's own jobs.
 constexpr double kLimitTrial_s = 60;
 /// Keeps one in so many of a limit of submitted jobs free, at least one.
 constexpr int kFreeShare = 4;

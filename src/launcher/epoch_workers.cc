@@ -116,7 +116,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
         pause_growth(now,
                      fmt::format("a worker ended with {} after the restart signal", exit.status()));
     }
-    // A worker that died of the signal, or of another, never answers its siblings: they need not
+    // A worker killed by this or another signal never answers its siblings: they need not
     // wait for the whole grace.
     const bool died =
         (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) || of_signal;

@@ -33,7 +33,7 @@ void report_until_ended(const NoGrowthReport& report, int caller) {
     link.take_news();
     poll(&ended, 1, kHeartbeat_ms);
   }
-  // Its exit code is not known here: the agent goes without a word.
+  // Ends without a message: the exit code of srun is not known here.
   link.flush(std::chrono::milliseconds(0));
   _exit(0);
 }

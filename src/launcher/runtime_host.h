@@ -21,9 +21,9 @@ class RuntimeHost {
     std::string key;               ///< the job's
     std::string network = "auto";  ///< as swellrun's --switch-network has it
     std::string ports;             ///< near this worker's GPUs: ports_near()
-    /// Told the profiles of programs, by threads of the keeper, with the runtime's epoch.
+    /// Receives the profiles of programs, from threads of the keeper, with the runtime's epoch.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
-    /// Told when a program takes an epoch over, likewise.
+    /// Called likewise when a program takes an epoch over.
     std::function<void(std::uint64_t epoch, pid_t program)> on_adopted;
   };
   /// Removes what shims of this user that were killed left in the folder, too.

@@ -35,8 +35,8 @@ constexpr std::string_view kTask[] = {"CONF=",
                                       "LAUNCH_NODE_IPADDR=",
                                       "STEP_LAUNCHER_PORT="};
 
-/// After SLURM_: beginnings of what describes a step or how many tasks it has. A nested srun takes
-/// these for options.
+/// Prefixes, after SLURM_, of variables that describe a step or its number of tasks. A nested srun
+/// takes these for options.
 constexpr std::string_view kStep[] = {
     "STEP",           "NTASKS",        "NPROCS=",         "PROCID=",
     "NODEID=",        "GTIDS=",        "TASKS_PER_NODE=", "NNODES=",

@@ -105,8 +105,8 @@ class Chunker {
     return chosen;
   }
 
-  /// The same of what goes into slabs, behind what has no room, too: a slab is taken for the first
-  /// byte that comes there, and given back with the last that is read. Returns how many.
+  /// The same for steps into slabs, also behind steps that have no room: a slab is taken for the
+  /// first byte that comes there, and given back with the last that is read. Returns their number.
   std::size_t choose_in_slabs() {
     std::size_t chosen = 0;
     // Twice: the shim that was asked first may have more for slabs that others began.

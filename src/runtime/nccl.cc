@@ -34,7 +34,7 @@ Result<void> Nccl::find(const std::string& path) {
   int number = 0;
   if (const nccl::Status status = get_version_(&number); status != nccl::kOk)
     return Error(fmt::format("{} does not say which release it is ({})", path, status));
-  // Since 2.9 a part of it has two digits.
+  // Since NCCL 2.9 the minor version has two digits in the number.
   version_ = number < 10'000
                  ? fmt::format("{}.{}.{}", number / 1000, number / 100 % 10, number % 100)
                  : fmt::format("{}.{}.{}", number / 10'000, number / 100 % 100, number % 100);

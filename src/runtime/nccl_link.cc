@@ -10,8 +10,8 @@ namespace swell::runtime {
 
 namespace {
 
-/// Kinds of requests: {its kind u8, ...} -> once the program has it to do {}, and once it is
-/// done the answer proper.
+/// Kinds of requests, {kind u8, ...}. The answer is {} once the program has the task, and the
+/// one below once it is done.
 enum class Ask : std::uint8_t {
   about,  ///< {} -> {the GPU's name, which NCCL}; at once
   join,   ///< {id text, milliseconds u32} -> {}

@@ -22,7 +22,7 @@ constexpr int kNodeGpus = 8;
 constexpr int kMaxUnits = 64;
 // Stages above which one round of refine() is enough: it grows with their square.
 constexpr int kManyStages = 8;
-// Plans from scratch that are refined: the fastest so many, where they take at most kPromising
+// Number of plans from scratch that are refined: the fastest ones, if they take at most kPromising
 // times as long as the plan found. The second figures are for up to kFewGpus GPUs.
 constexpr std::size_t kMaxFresh = 6, kMaxFreshFew = 32;
 constexpr int kFewGpus = 16;

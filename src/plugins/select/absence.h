@@ -36,7 +36,8 @@ class AbsenceWatch {
   static constexpr auto kLimit = std::chrono::seconds(300);
   enum class News { none, waits, all_there, gave_up };
 
-  /// The nodes that are absent now. Where there are more than before, all have their time anew.
+  /// Takes the nodes that are absent now. If there are more than before, kLimit begins anew for
+  /// all.
   News see(Absent absent, Clock::time_point now);
   /// REQUIRES: called now and then, also where nothing changes.
   News pass(Clock::time_point now);
