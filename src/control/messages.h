@@ -30,7 +30,7 @@ using JobId = std::uint32_t;
 /// The comment by which a companion shows its grant to job_submit/swell, followed by the nonce.
 inline constexpr const char* kGrantComment = "swell-grant=";
 
-/// Where a job stands in a reconfiguration (docs/architecture.md, "Journeys").
+/// Where a job stands in a reconfiguration (docs/journeys.md).
 enum class JobState { allocated, warming, ready, switching, active, draining, released };
 const char* to_text(JobState state) noexcept;  ///< "ALLOCATED", "WARMING", ...
 std::optional<JobState> job_state_from(const std::string& text);

@@ -46,7 +46,7 @@ struct SwitchOutcome {
 };
 
 /// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs:
-/// docs/architecture.md, "Journeys". Pure: events and the time go in, actions come
+/// docs/journeys.md. Pure: events and the time go in, actions come
 /// out; the agent carries them out. Times are seconds of one clock.
 ///
 /// Shims live as long as their allocation. An epoch starts the program on them, and ends when the

@@ -107,7 +107,7 @@ struct Event {
   }
 };
 
-/// Clocks of slurmctld and swellrun that lending waits for: see the map in docs/architecture.md.
+/// Clocks of slurmctld and swellrun that lending waits for: see docs/clocks.md.
 /// They hold for policies that slurmctld runs (SimulationTraits::slurmctld).
 struct Clocks {
   double growth_interval_s = 60;  ///< GrowthInterval

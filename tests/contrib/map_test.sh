@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# The map is true: what docs/architecture.md, CONTRIBUTING.md and docs/README.md name is there.
+# The map is true: names in docs/architecture.md, docs/journeys.md, docs/clocks.md, CONTRIBUTING.md and docs/README.md are there.
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
@@ -9,11 +9,13 @@ cd "$top" || exit 1
 # shellcheck source=tests/support/tap.sh
 source "$top/tests/support/tap.sh"
 
+map=(docs/architecture.md docs/journeys.md docs/clocks.md)
+
 # Paths of the source in backquotes; those with NAME, a pattern or a build folder are examples.
 paths_of() { grep -oE '`(src|tests|contrib|docs|man|m4)/[A-Za-z0-9_./-]+`' "$1" | tr -d '`' | grep -v NAME | sort -u; }
 every_path() {
   local page path missing=0
-  for page in docs/architecture.md CONTRIBUTING.md README.md; do
+  for page in "${map[@]}" CONTRIBUTING.md README.md; do
     while read -r path; do
       [[ -e $path ]] || { printf '%s names %s, which is not there\n' "$page" "$path"; missing=1; }
     done < <(paths_of "$page")
@@ -28,7 +30,7 @@ every_name() {
   while read -r name; do
     member=${name##*::}
     grep -rqwF -- "$member" src || { printf 'nothing in src is called %s\n' "$name"; missing=1; }
-  done < <(grep -oE '`[A-Za-z_]+(::[A-Za-z_]+)?(\(\))?`' docs/architecture.md | grep -E '::|\(\)' | tr -d '`()' | sort -u)
+  done < <(grep -ohE '`[A-Za-z_]+(::[A-Za-z_]+)?(\(\))?`' "${map[@]}" | grep -E '::|\(\)' | tr -d '`()' | sort -u)
   ((missing == 0))
 }
 check 'every function that the map names is there' every_name
@@ -36,7 +38,7 @@ check 'every function that the map names is there' every_name
 # `Name::member()` in `file`
 every_place() {
   local member file wrong=0 places
-  places=$(grep -ohE '`[A-Za-z_:]+(\(\))?` in `src/[A-Za-z0-9_./]+`' docs/architecture.md CONTRIBUTING.md | tr -d '`()' | sort -u)
+  places=$(grep -ohE '`[A-Za-z_:]+(\(\))?` in `src/[A-Za-z0-9_./]+`' "${map[@]}" CONTRIBUTING.md | tr -d '`()' | sort -u)
   while read -r member _ file; do
     grep -qwF -- "${member##*::}" "$file" && [[ $member != *::* || $(grep -cwE "${member%%::*}" "$file") != 0 ]] ||
       { printf '%s is not in %s\n' "$member" "$file"; wrong=1; }
@@ -73,7 +75,7 @@ every_line_is_held() {
 check 'every line of docs/scripts.md has the test that it names' every_line_is_held
 
 # | name | unit | value | file | what for |
-clocks() { sed -n '/^## Every clock/,$p' docs/architecture.md | sed -nE 's/^\| `([A-Za-z_]+)` \| ([a-z]+) \| ([^|]*[^ ]) \| `([^`]+)` \|.*/\1;\2;\3;\4/p'; }
+clocks() { sed -nE 's/^\| `([A-Za-z_]+)` \| ([a-z]+) \| ([^|]*[^ ]) \| `([^`]+)` \|.*/\1;\2;\3;\4/p' docs/clocks.md; }
 every_clock() {
   local name unit value file wrong=0 line
   while IFS=';' read -r name unit value file; do
