@@ -51,7 +51,7 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
   cr_assert(says(reason("GrowthInterval=\n"), "GrowthInterval has no value"));
   cr_assert(says(reason("MaxLentByQOS=normal\n"),
                  "MaxLentByQOS=normal is not valid; it must be NAME:GPUS"));
-  cr_assert(says(reason("just words\n"), "no Key=Value"));
+  cr_assert(says(reason("just words\n"), "is not Key=Value"));
   cr_assert(says(reason("ExpansionQOS=a\nExpansionQOS=b\n"), "twice"));
 }
 

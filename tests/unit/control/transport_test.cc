@@ -234,7 +234,7 @@ Test(transport, garbage_is_refused, .timeout = 120) {
   no_json.greet();
   no_json.send(framed(no_json.credential("\xff\x00{{")));
   cr_assert(no_json.closed());
-  host.expect_log("no JSON");
+  host.expect_log("not JSON");
   RawPeer empty(host, munge);
   empty.send(std::string(4, '\0'));
   cr_assert(empty.closed());
