@@ -81,6 +81,7 @@ void EpochMachine::advance(double now) {
     if (done && is_failing()) return;  // what becomes of it is still open
     if (done && !in<Running>()->not_begun.empty()) return begin_otherwise(now);
     if (done) return finish();
+    if (is_live() && in<Running>()->ask_at) ends_with_others(now, in<Running>()->leave_by);
   }
   if (is_live() && !asking_ && !is_failing() && drain_by() && others_.empty() && all_train())
     leave_live(now);

@@ -153,11 +153,13 @@ bool EpochMachine::all_ended_well() const {
 }
 
 /// Workers have ended by themselves whose GPUs went back. At the training's end the others do the
-/// same; those that still train by then are asked to leave.
+/// same; those that still train by then are asked to leave, in time for other GPUs that go back.
 void EpochMachine::ends_with_others(double now, double by) {
   Running& running = *in<Running>();
-  if (running.ask_at) return;
-  running.ask_at = std::max(now, by - settings_.restart_timeout_s / 2);
+  by = std::min(by, drain_by().value_or(by));
+  const double ask_at = std::max(now, by - settings_.restart_timeout_s / 2);
+  if (running.ask_at && *running.ask_at <= ask_at && running.leave_by <= by) return;
+  running.ask_at = std::min(ask_at, running.ask_at.value_or(ask_at));
   running.leave_by = std::max(by, *running.ask_at);
 }
 

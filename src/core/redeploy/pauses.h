@@ -39,7 +39,9 @@ class Pauses {
   std::optional<Measured> last_way() const noexcept { return last_way_; }
   /// Whether expected() is the time of a start.
   bool is_by_start(Measured way, double now) const noexcept;
-  bool empty() const noexcept { return !last_way_ && start_s_ <= 0; }
+  bool empty() const noexcept {
+    return !last_way_ && start_s_ <= 0 && live_.empty() && restarts_.empty();
+  }
 
   Json to_json() const;
   static Result<Pauses> from_json(const Json& json);

@@ -328,3 +328,51 @@ Test(live, the_end_of_a_released_companion_s_step_spoils_no_later_switch) {
   run.event([&] { run.machine.step_ended(run.now, kCompanion, {}); });
   cr_assert_eq(run.calls_off, 0);
 }
+
+namespace {
+
+constexpr JobId kSecond = 10;
+
+/// Three workers, two of them in two companions; the program of the first has ended by itself.
+struct OneHasEnded : Run {
+  OneHasEnded() {
+    grown();
+    lend(2, kSecond);
+    committed(2);
+    for (const int node : {0, 1}) event([&] { machine.exited(now, {node, 0}, {}, 1); });
+    event([&] { machine.exited(now, {1, 0}, {}, 2); });
+    cr_assert(releases.empty());
+  }
+  void asked_back(JobId job, int deadline_s) {
+    event([&] { machine.shrink(now, {{job}, deadline_s, "needed"}); });
+  }
+  /// Workers that do not leave when they are asked to are killed by then.
+  void has_left_by(double time) {
+    while (machine.deadline() && *machine.deadline() <= time && !has_signalled(SIGKILL))
+      tick(*machine.deadline());
+    cr_assert(has_asked_to_leave());
+    cr_assert(has_signalled(SIGKILL), "the GPUs of job %u are not free in time", kSecond);
+  }
+};
+
+}  // namespace
+
+Test(live, gpus_asked_back_first_and_sooner_than_those_of_an_ended_program_are_free_in_time) {
+  OneHasEnded run;
+  const double begun = run.now;
+  run.asked_back(kSecond, 9);  // 7 with the margin
+  run.asked_back(kCompanion, 14);
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  run.has_left_by(begun + 7);
+}
+
+Test(live, gpus_asked_back_later_and_sooner_than_those_of_an_ended_program_are_free_in_time) {
+  OneHasEnded run;
+  run.asked_back(kCompanion, 32);
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert_not(run.has_asked_to_leave(), "others may come to their end");
+  run.tick(run.now + 1);
+  const double begun = run.now;
+  run.asked_back(kSecond, 9);
+  run.has_left_by(begun + 7);
+}

@@ -110,6 +110,7 @@ Test(pauses, an_entry_without_a_time_is_too_old) {
       Pauses::from_json(Json::parse(R"({"start_s":0,"live":[{"delay_s":0,"pause_s":5}]})").value());
   cr_assert(read.ok());
   cr_assert_not(read->expected(Measured::live, kNow));
+  cr_assert_not(read->empty(), "it is saved again");
 }
 
 Test(pauses, are_read_as_they_were_written) {
