@@ -45,6 +45,7 @@ Workload without_consent(Workload workload) {
 
 Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   Setup setup;
+  setup.profiles = experiment.profiles;
   setup.max_shortfall = experiment.max_shortfall;
   setup.clocks = experiment.clocks;
   std::unique_ptr<policy::Policy> policy;
@@ -71,7 +72,6 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.seed = task.seed;
   setup.fixed_decision_time = experiment.fixed_decision_time;
   setup.remaining_known = experiment.remaining_known;
-  setup.profiled_before = experiment.profiled_before;
   setup.prediction_error = experiment.prediction_error;
   setup.reporting = experiment.reporting;
   setup.failures_per_day = experiment.failures_per_day;

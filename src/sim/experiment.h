@@ -30,8 +30,8 @@ struct Experiment {
   std::string base = "fifo";  ///< queue order under policies that lend
   bool backfill = true;
   bool fixed_decision_time = false;
-  double remaining_known = 0;   ///< Setup::remaining_known
-  bool profiled_before = true;  ///< Setup::profiled_before
+  double remaining_known = 0;            ///< Setup::remaining_known
+  Profiles profiles = Profiles::before;  ///< Setup::profiles
   double prediction_error = 0;
   Reporting reporting;                                  ///< Setup::reporting
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Setup::max_shortfall

@@ -33,6 +33,8 @@ void fall_back(State& state, Job& job) {
 }  // namespace
 
 void requeue(State& state, Job& job) {
+  if (job.profiling) job.outcome.waited_s += state.now_s - job.pending_since_s;
+  job.profiling = false;
   lose_progress(state, job);
   state.drop_companions(job);
   state.ledger.give_back(job.basic, {job.spec.id, 0});

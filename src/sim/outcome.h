@@ -42,6 +42,7 @@ struct Outcome {
   int gpus = 0;
   int reconfigurations = 0;
   double lost_gpu_s = 0;  ///< GPU-time held while training stood still or new workers initialized
+  double profile_gpu_s = 0;  ///< GPU-time held to measure profiles (Profiles)
   /// Value of |predicted / true iteration time - 1| for each plan that was taken.
   std::vector<double> prediction_errors;
   std::vector<double> decision_s;  ///< time that each decision took

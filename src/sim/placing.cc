@@ -36,7 +36,7 @@ class Agreement {
 
  private:
   void check_plan_if_any(const Job& job, const plan::Layout& layout) const {
-    if (!layout.stages.empty()) check_plan(state_, job, layout);
+    if (!layout.stages.empty() && !state_.awaits_table(job)) check_plan(state_, job, layout);
   }
 
   bool drop_one() {
@@ -72,6 +72,7 @@ void place(State& state, Job& job, const plan::Layout& layout) {
   const bool starts = job.phase == Phase::pending, ran = job.ran;
   const plan::Layout before = job.current;
   const GpuSet gpus = gpus_of(layout);
+  if (state.awaits_table(job)) return state.start_profile(job, gpus);
   double pause_s = redeploy::kInitialize_s;
   if (starts) {
     state.start(job, gpus, layout);

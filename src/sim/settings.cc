@@ -36,6 +36,7 @@ Result<Settings> read_settings(const std::vector<std::string>& words) {
 
 Result<policy::Parameters> set_up(Setup& setup, policy::Parameters given) {
   Clocks clocks = setup.clocks.value_or(Clocks{});
+  double profiler = 1;
   const struct {
     const char* name;
     double* value;
@@ -43,7 +44,9 @@ Result<policy::Parameters> set_up(Setup& setup, policy::Parameters given) {
   } known[] = {{"growth-interval", &clocks.growth_interval_s, 86400},
                {"grant-expiry", &clocks.grant_expiry_s, 86400},
                {"profile-wait", &clocks.profile_wait_s, 86400},
-               {"max-shortfall", &setup.max_shortfall, 1}};
+               {"max-shortfall", &setup.max_shortfall, 1},
+               {"profile-time", &setup.profile_s, 86400},
+               {"profiler", &profiler, 1}};
   for (const auto& one : known) {
     const auto found = given.find(one.name);
     if (found == given.end()) continue;
@@ -54,6 +57,7 @@ Result<policy::Parameters> set_up(Setup& setup, policy::Parameters given) {
     given.erase(found);
   }
   if (setup.clocks) setup.clocks = clocks;
+  if (profiler < 1) setup.profiles = Profiles::full;
   return given;
 }
 

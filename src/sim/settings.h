@@ -18,8 +18,8 @@ using Settings = std::map<std::string, policy::Parameters>;
 Result<Settings> read_settings(const std::vector<std::string>& words);
 
 /// Puts into `setup` what a simulation has a parameter of its own for (growth-interval,
-/// grant-expiry, profile-wait, max-shortfall), and gives back the rest, which are the policy's.
-/// The error names one that is below 0, or a share that is above 1.
+/// grant-expiry, profile-wait, max-shortfall; profile-time, and profiler=0 for Profiles::full), and
+/// gives back the rest, which are the policy's. The error names one that is out of its range.
 Result<policy::Parameters> set_up(Setup& setup, policy::Parameters given);
 
 }  // namespace swell::sim

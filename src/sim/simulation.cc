@@ -48,7 +48,16 @@ class Simulation {
     const double passed = to_s - state_.now_s;
     state_.outcome.used_gpu_s += passed * state_.ledger.used();
     state_.outcome.lent_gpu_s += passed * state_.ledger.used_by_companions();
+    if (state_.replaces())
+      for (const policy::JobId id : state_.running) count_held(state_.job(id), passed);
     state_.now_s = to_s;
+  }
+
+  void count_held(Job& job, double passed) {
+    if (job.basic.empty() || job.profiling) return;
+    job.held_s.resize(state_.cluster.types().size());
+    const int type = state_.cluster.node(job.basic.front().node).gpus.front();
+    job.held_s[static_cast<std::size_t>(type)] += passed;
   }
 
   void happen(const Event& event) {
@@ -69,6 +78,9 @@ class Simulation {
         return;
       case Kind::report:
         if (true_still && job->move == Move::none) report(state_, *job);
+        return;
+      case Kind::tabled:
+        if (true_still && job->profiling) state_.end_profile(*job);
         return;
       case Kind::trusted: state_.to_decide = true; return;
       case Kind::end:

@@ -108,8 +108,11 @@ void State::make_pending(Job& job) {
   ++job.version;
   pending.push_back(job.spec.id);
   changed = true;
-  // Profiled beforehand: that time is not counted (Suika, footnote 8).
-  if (replaces() && setup.profiled_before && !job.coefficients)
+  // Profiled beforehand: that time is not counted (Suika, footnote 8). Jobs that run as they are
+  // need no table.
+  const bool is_given = setup.profiles == Profiles::before ||
+                        (setup.profiles != Profiles::running && !job.spec.elastic);
+  if (replaces() && is_given && !job.coefficients)
     job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error, setup.reporting);
 }
 
@@ -142,6 +145,35 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
     to_decide = true;
   if (as == Slurmctld::after_profile_wait)
     plan_event(now_s + setup.clocks->profile_wait_s, Event::Kind::trusted);
+}
+
+bool State::awaits_table(const Job& job) const noexcept {
+  return replaces() && job.phase == Phase::pending && !job.coefficients && job.spec.elastic &&
+         (setup.profiles == Profiles::alone || setup.profiles == Profiles::full);
+}
+
+void State::start_profile(Job& job, const GpuSet& gpus) {
+  ledger.take(gpus, {job.spec.id, 0});
+  job.basic = gpus;
+  std::erase(pending, job.spec.id);
+  running.push_back(job.spec.id);
+  job.phase = Phase::running;
+  job.profiling = true;
+  ++job.version;
+  const double takes_s = setup.profile_s >= 0 ? setup.profile_s : profile_s(setup.profiles);
+  outcome.profile_gpu_s += takes_s * count(gpus);
+  plan_event(now_s + takes_s, Event::Kind::tabled, job.spec.id, job.version);
+}
+
+void State::end_profile(Job& job) {
+  ledger.give_back(job.basic, {job.spec.id, 0});
+  job.basic.clear();
+  job.profiling = false;
+  std::erase(running, job.spec.id);
+  job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error, setup.reporting);
+  const double since_s = job.pending_since_s;
+  make_pending(job);
+  job.pending_since_s = since_s;
 }
 
 void State::start_anew(Job& job, plan::Layout plan) {

@@ -56,11 +56,13 @@ struct Job {
   std::vector<plan::Layout> history;  ///< plans that it ran, oldest first
   std::shared_ptr<const perf::Coefficients> coefficients;
   int max_gpus_so_far = 0;  ///< largest number of GPUs that it trained on
-  double iterations = 0;    ///< iterations of the whole job
-  double left = 0;          ///< iterations that are left, as of `since_s`
-  double rate = 0;          ///< iterations a second at present
-  double since_s = 0;       ///< time at which `left` was brought up to date
-  double saved_left = 0;    ///< `left` at the last checkpoint
+  /// Time for which it held GPUs of each type; where a policy replaces the base scheduler.
+  std::vector<double> held_s;
+  double iterations = 0;  ///< iterations of the whole job
+  double left = 0;        ///< iterations that are left, as of `since_s`
+  double rate = 0;        ///< iterations a second at present
+  double since_s = 0;     ///< time at which `left` was brought up to date
+  double saved_left = 0;  ///< `left` at the last checkpoint
   double saved_s = 0;
   double profiled_s = 0;  ///< time at which its profile is ready
   double pending_since_s = 0, started_s = 0, reconfigured_s = 0;
@@ -74,6 +76,7 @@ struct Job {
   bool current_seen = false;     ///< and that on the plan that it runs
   bool offered = false;          ///< a policy has decided with this pending job in view
   bool ran = false;
+  bool profiling = false;  ///< the GPUs that it holds measure its profile; it does not train
   JobOutcome outcome;
 
   GpuSet held(bool with_leaving) const;
@@ -87,6 +90,7 @@ struct Event {
     submission,
     profile,
     report,   ///< what the job does with its plan is measured
+    tabled,   ///< the profile is there that the job's GPUs were held for
     trusted,  ///< a job that was lent nothing for a while may be lent some
     end,
     warmed,
@@ -117,6 +121,19 @@ struct Clocks {
   double first_offer_s = 2;
 };
 
+/// How policies that replace the base scheduler come to a job's profile.
+enum class Profiles {
+  before,   ///< they know it when the job is submitted, for nothing, as published
+  running,  ///< ten iterations after its start, as those that lend
+  alone,    ///< one GPU measures it before the job may start (Arena, section 3.4)
+  full      ///< all GPUs that it asks for do, as for profiles of data parallelism
+};
+/// Default of Setup::profile_s: what Arena's section 5.8 says of 16 GPUs and four types, and its
+/// authors' program of profiles on all GPUs.
+constexpr double profile_s(Profiles profiles) noexcept {
+  return profiles == Profiles::full ? 240 : 510;
+}
+
 /// Settings of one simulation.
 struct Setup {
   std::shared_ptr<const cluster::Cluster> cluster;
@@ -127,9 +144,10 @@ struct Setup {
   std::uint64_t seed = 0;
   bool fixed_decision_time = false;
   double remaining_known = 0;  ///< share of the jobs of which policies see what is left to do
-  /// Policies that replace the base scheduler know each job's profile when it is submitted, for
-  /// nothing, as published; else ten iterations after its start, as those that lend.
-  bool profiled_before = true;
+  /// Where policies that replace the base scheduler have profiles from.
+  Profiles profiles = Profiles::before;
+  /// Time that Profiles::alone and Profiles::full take for a job; below 0: profile_s().
+  double profile_s = -1;
   double prediction_error = 0;  ///< relative error injected into coefficients
   Reporting reporting;
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Trust::heard()
@@ -196,6 +214,16 @@ struct State {
   /// Adds the job to `submissions`.
   void note_submission(const Job& job);
   void start(Job& job, const GpuSet& gpus, plan::Layout plan);
+  /// Whether the pending job needs GPUs to measure its profile, before it may start.
+  bool awaits_table(const Job& job) const noexcept;
+  /// The number of those GPUs.
+  int gpus_to_profile(const Job& job) const noexcept {
+    return setup.profiles == Profiles::full ? job.type.gpus : 1;
+  }
+  /// Holds `gpus` for the pending job's profile. That it waits for it counts as time in the queue.
+  void start_profile(Job& job, const GpuSet& gpus);
+  /// Ends that: the job is pending, with its profile.
+  void end_profile(Job& job);
   /// Replaces the plan of a job that is still starting: its first workers are those of `plan`, and
   /// its progress since the start is void.
   void start_anew(Job& job, plan::Layout plan);

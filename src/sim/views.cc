@@ -71,7 +71,24 @@ int max_gpus(const State& state, const Job& job) {
   return std::max(job.wanted_gpus, static_cast<int>(std::min<double>(cap, all)));
 }
 
+/// View of a job whose GPUs measure its profile: one that runs with these alone, and of which
+/// nothing is known.
+policy::ElasticJobView profiling_view(const Job& job) {
+  policy::ElasticJobView view;
+  view.id = job.spec.id;
+  view.basic_gpus = view.max_gpus = count(job.basic);
+  view.per_worker = kPerGpu;
+  for (const NodeGpus& part : job.basic) {
+    view.basic_nodes.push_back(part.node);
+    view.basic_gpu_masks.push_back(part.gpus);
+  }
+  view.submitted_s = job.spec.submit_s;
+  view.started_s = job.pending_since_s;
+  return view;
+}
+
 policy::ElasticJobView job_view(const State& state, const Job& job) {
+  if (job.profiling) return profiling_view(job);
   policy::ElasticJobView view;
   view.id = job.spec.id;
   view.basic_gpus = job.type.gpus;
@@ -105,6 +122,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.started_s = job.started_s;
   view.reconfigured_s = job.reconfigured_s;
   view.reconfigurations = job.outcome.reconfigurations;
+  view.held_s = job.held_s;
   if (const auto way = state.measured_way()) {
     view.method = redeploy::method_of(*way);
     view.measured_cost =
@@ -120,8 +138,21 @@ policy::PendingDemand demand_view(const State& state, const Job& job, const Pend
   demand.per_node = kPerGpu * waiting.demand.per_node;
   if (state.cluster.types().size() > 1) demand.gpu_type = state.cluster.type(waiting.gpu_type).name;
   demand.submitted_s = job.spec.submit_s;
+  if (state.awaits_table(job)) {
+    demand.max_gpus = state.gpus_to_profile(job);
+    if (demand.max_gpus == 1) {
+      demand.min_nodes = demand.max_nodes = 1;
+      demand.per_node = kPerGpu;
+    }
+    return demand;
+  }
   demand.max_gpus = max_gpus(state, job);
   if (state.replaces() || job.spec.elastic) demand.training = training_of(state, job);
+  if (state.replaces()) {
+    demand.remaining_samples = remaining_samples(state, job);
+    demand.held_s = job.held_s;
+    if (job.spec.deadline_s > 0) demand.deadline_s = job.spec.deadline_s;
+  }
   return demand;
 }
 

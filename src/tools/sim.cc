@@ -146,7 +146,10 @@ Result<sim::Experiment> read_experiment(const Options& options, const Site* site
   made.backfill = options.backfill == "on";
   made.fixed_decision_time = options.decision_time == "fixed";
   made.remaining_known = options.remaining == "known" ? 1 : options.remaining == "half" ? 0.5 : 0;
-  made.profiled_before = options.profiles == "before";
+  made.profiles = options.profiles == "before"  ? sim::Profiles::before
+                  : options.profiles == "alone" ? sim::Profiles::alone
+                  : options.profiles == "full"  ? sim::Profiles::full
+                                                : sim::Profiles::running;
   made.prediction_error = options.prediction_error;
   made.reporting = {options.profile_steps, options.profile_detail == "a2", options.lying_share};
   made.max_shortfall = options.max_shortfall;
@@ -469,8 +472,9 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--profiles", options->profiles,
                   "When rivals that replace the scheduler have a job's profile: before it is "
-                  "submitted, for nothing, or once it has run, as policies that lend")
-      ->check(CLI::IsMember({"before", "running"}))
+                  "submitted, for nothing; from one GPU, or all that the job asks for, before it "
+                  "starts; or once it has run, as policies that lend")
+      ->check(CLI::IsMember({"before", "alone", "full", "running"}))
       ->capture_default_str();
   sub->add_option("--profile-steps", options->profile_steps,
                   "Iterations on one plan after which a job's profile is there")

@@ -118,6 +118,9 @@ struct ElasticJobView {
   double submitted_s = 0;
   double started_s = 0;
   double reconfigured_s = 0;  ///< time of the last change of plan, or of its start before any
+  /// Time for which it has held GPUs of each type; filled for policies that replace the base
+  /// scheduler (Role).
+  std::vector<double> held_s;
 
   int lent_gpus() const noexcept {
     int sum = 0;
@@ -155,6 +158,10 @@ struct PendingDemand {
   double submitted_s = 0;
   /// Limit of its GPUs once it runs; equal to what it asks for: not elastic; 0: not known.
   int max_gpus = 0;
+  /// As in ElasticJobView; filled for policies that replace the base scheduler (Role).
+  double remaining_samples = -1;
+  double deadline_s = kNoDeadline;
+  std::vector<double> held_s;
 };
 
 /// Number of pending jobs, from the head of the queue, that policies look at. A live view has no

@@ -74,6 +74,20 @@ Test(settings, clocks_are_the_simulations_and_the_rest_the_policys) {
   cr_assert_not(set_up(setup, {{"growth-interval", -1}}).ok());
 }
 
+Test(settings, how_a_rival_comes_to_its_profiles_is_the_simulations) {
+  Setup setup;
+  setup.profiles = Profiles::alone;
+  cr_assert(set_up(setup, {{"profiler", 1}, {"profile-time", 60}}).value().empty());
+  cr_assert(setup.profiles == Profiles::alone);
+  cr_assert_eq(setup.profile_s, 60);
+  cr_assert(set_up(setup, {{"profiler", 0}}).value().empty());
+  cr_assert(setup.profiles == Profiles::full);
+  cr_assert_eq(set_up(setup, {{"profiler", 2}}).error().message(),
+               "profiler of 2 is out of range; give 0 to 1");
+  cr_assert_eq(set_up(setup, {{"profile-time", -5}}).error().message(),
+               "profile-time of -5 is out of range; give 0 to 86400");
+}
+
 Test(settings, one_policy_changes_and_the_others_do_not) {
   const std::vector<std::string> both = {"fewest-first", "marginal-benefit"};
   const auto usual = mean_times(small(both, {}));

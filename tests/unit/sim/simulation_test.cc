@@ -169,11 +169,69 @@ Test(simulation, rivals_have_profiles_before_or_once_a_job_runs) {
     World world(1, {{4, 0, 3600}});
     const Rival rival;
     world.setup.policy = &rival;
-    world.setup.profiled_before = before;
+    world.setup.profiles = before ? Profiles::before : Profiles::running;
     world.run();
     cr_assert_eq(rival.knows_pending, before);
     cr_assert(rival.knows_running, "a decision follows the profile");
   }
+}
+
+Test(simulation, a_profile_before_the_start_takes_gpus_and_counts_as_waiting) {
+  /// Starts each job on the first idle node; a job whose profile is missing on what it asks for.
+  struct Rival final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      policy::Decisions decisions;
+      const policy::NodeView& node = view.nodes.front();
+      for (const policy::ElasticJobView& job : view.jobs)
+        if (!job.training) cr_assert_not(job.may_grow);
+      for (const policy::PendingDemand& demand : view.queue) {
+        if (node.free.gpus < 4) continue;
+        if (demand.training) {
+          cr_assert(demand.training->coefficients != nullptr, "its profile is there");
+          decisions.plans.push_back({demand.id, demand.training->basic});
+        } else {
+          asked.push_back(demand.per_node.gpus);
+          plan::StageLayout stage{0, 1, {}};
+          for (int i = 0; i < demand.per_node.gpus; ++i)
+            stage.groups.push_back({0, 0, 0, plan::GpuMask{1} << i});
+          decisions.plans.push_back({demand.id, {1, {stage}}});
+        }
+        break;
+      }
+      return decisions;
+    }
+    policy::SimulationTraits simulation_traits() const noexcept override {
+      return {.role = policy::Role::replaces};
+    }
+    mutable std::vector<int> asked;
+  };
+  const auto run = [](Profiles profiles, std::vector<int>& asked, bool elastic = true) {
+    World world(1, {{4, 0, 3600, elastic}});
+    const Rival rival;
+    world.setup.policy = &rival;
+    world.setup.profiles = profiles;
+    world.setup.profile_s = 1000;
+    Outcome outcome = world.run();
+    asked = rival.asked;
+    return outcome;
+  };
+  std::vector<int> asked;
+  const Outcome before = run(Profiles::before, asked);
+  cr_assert(asked.empty());
+  for (const Profiles one : {Profiles::alone, Profiles::full}) {
+    const int gpus = one == Profiles::alone ? 1 : 4;
+    const Outcome outcome = run(one, asked);
+    cr_assert(asked == std::vector<int>{gpus});
+    const JobOutcome& job = outcome.jobs[0];
+    cr_assert_geq(job.waited_s, 1000);
+    cr_assert_float_eq(job.waited_s - before.jobs[0].waited_s, 1000, 10);
+    cr_assert_float_eq(job.end_s - before.jobs[0].end_s, 1000, 10);
+    cr_assert_float_eq(outcome.profile_gpu_s, 1000.0 * gpus, 1e-6, "%f", outcome.profile_gpu_s);
+    cr_assert_float_eq(outcome.used_gpu_s - before.used_gpu_s, 1000.0 * gpus, 40);
+  }
+  const Outcome rigid = run(Profiles::alone, asked, false);
+  cr_assert(asked.empty(), "it runs with what it asks for, whatever that brings");
+  cr_assert_float_eq(rigid.jobs[0].waited_s, before.jobs[0].waited_s, 10);
 }
 
 Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {

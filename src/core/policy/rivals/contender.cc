@@ -34,6 +34,9 @@ Contender running(const ElasticJobView& view, const cluster::Cluster& machines) 
   job.submitted_s = view.submitted_s;
   job.started_s = view.started_s;
   job.reconfigurations = view.reconfigurations;
+  job.remaining_samples = view.remaining_samples;
+  job.deadline_s = view.deadline_s;
+  job.held_s = view.held_s;
   return job;
 }
 
@@ -46,6 +49,9 @@ Contender pending(const PendingDemand& demand, int all_gpus) {
   job.max_gpus = demand.max_gpus > 0 ? demand.max_gpus : all_gpus;
   job.rigid = !demand.training || job.max_gpus <= job.asked;
   job.submitted_s = demand.submitted_s;
+  job.remaining_samples = demand.remaining_samples;
+  job.deadline_s = demand.deadline_s;
+  job.held_s = demand.held_s;
   return job;
 }
 

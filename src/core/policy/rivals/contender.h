@@ -24,6 +24,9 @@ struct Contender {
   double submitted_s = 0;
   double started_s = 0;
   int reconfigurations = 0;
+  double remaining_samples = -1;    ///< until its training ends; below 0: not known
+  double deadline_s = kNoDeadline;  ///< when it shall have ended
+  std::vector<double> held_s;       ///< time for which it has held GPUs of each type
 
   bool may_have(int gpus) const noexcept;
 };
