@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/policy/rivals/allocation_set.h"
+#include "core/policy/rivals/reservations.h"
 
 namespace swell::policy {
 
@@ -38,6 +39,99 @@ std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Co
   }
   return best;
 }
+
+/// Its configurations by type: that which it runs on alone, else those that give most for each GPU
+/// first.
+std::vector<std::vector<Configuration>> ladders_for(const Contender& job,
+                                                    const std::vector<Configuration>& all) {
+  std::vector<std::vector<Configuration>> ladders;
+  for (const Configuration& one : all) {
+    if (!job.held.empty() && one.type != job.held.front().type) continue;
+    if (ladders.empty() || ladders.back().front().type != one.type) ladders.emplace_back();
+    ladders.back().push_back(one);
+  }
+  std::stable_sort(ladders.begin(), ladders.end(), [](const auto& a, const auto& b) {
+    return a.front().throughput / a.front().gpus > b.front().throughput / b.front().gpus;
+  });
+  return ladders;
+}
+
+// Jobs that are refused for another's sake before each only speaks for itself: bounds the time of a
+// decision where most deadlines are too near.
+constexpr int kMaxRefusedForOthers = 50;
+
+/// Jobs with a deadline, and what is promised to them.
+class Admission {
+ public:
+  /// `due_s`: the time kept free before each deadline.
+  Admission(double now_s, std::vector<int> free, double due_s)
+      : now_s_(now_s), free_(std::move(free)), due_s_(due_s) {}
+
+  /// Adds a job. The first ones added are the last to be refused: those that run were admitted.
+  void add(Share& share, const std::vector<Configuration>& all) {
+    const Contender& job = *share.job;
+    if (job.deadline_s == kNoDeadline || job.remaining_samples < 0 || job.rigid) return;
+    auto ladders = ladders_for(job, all);
+    if (!ladders.empty()) asked_.push_back({&share, std::move(ladders), -1, 0});
+  }
+
+  /// Gives the admitted jobs their ladders and steps: the least share that keeps each deadline.
+  void admit() {
+    std::vector<Asked*> by_deadline;
+    for (Asked& one : asked_) by_deadline.push_back(&one);
+    std::stable_sort(by_deadline.begin(), by_deadline.end(), [](const Asked* a, const Asked* b) {
+      return a->share->job->deadline_s < b->share->job->deadline_s;
+    });
+    for (int refused = 0; !promise(by_deadline, refused < kMaxRefusedForOthers); ++refused) {}
+    for (Asked* one : by_deadline) {
+      one->share->ladder = std::move(one->ladders[one->type]);
+      one->share->step = one->step;
+    }
+  }
+
+ private:
+  struct Asked {
+    Share* share;
+    std::vector<std::vector<Configuration>> ladders;
+    int step;          ///< promised now
+    std::size_t type;  ///< index of the ladder
+  };
+
+  bool promise(std::vector<Asked*>& jobs, bool for_others) const {
+    Reservations promised(now_s_, free_);
+    for (std::size_t i = 0; i < jobs.size();) {
+      if (promise(promised, *jobs[i])) {
+        ++i;
+        continue;
+      }
+      // Refuses the last one added of those that this one would come after.
+      auto newest = jobs.begin() + static_cast<std::ptrdiff_t>(i);
+      if (for_others)
+        newest = std::max_element(jobs.begin(), newest + 1);  // all are elements of asked_
+      const bool itself = newest == jobs.begin() + static_cast<std::ptrdiff_t>(i);
+      jobs.erase(newest);
+      if (!itself) return false;
+    }
+    return true;
+  }
+
+  bool promise(Reservations& promised, Asked& one) const {
+    const Contender& job = *one.share->job;
+    for (one.type = 0; one.type < one.ladders.size(); ++one.type) {
+      const auto step =
+          promised.promise(one.ladders[one.type], job.remaining_samples, job.deadline_s - due_s_);
+      if (!step) continue;
+      one.step = *step;
+      return true;
+    }
+    return false;
+  }
+
+  double now_s_;
+  std::vector<int> free_;
+  double due_s_;
+  std::vector<Asked> asked_;
+};
 
 /// Marginal return: throughput gained by each further GPU, in units of what each GPU of the
 /// smallest share yields; below 1 by the GPU time that scaling costs. (A return for each job
@@ -83,14 +177,26 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
         left[static_cast<std::size_t>(island.type)] += island.count();
 
   std::vector<Share> shares;
+  std::vector<std::vector<Configuration>> known;
   for (const Contender& job : jobs) {
     if (!job.movable) continue;
-    Share share{&job, ladder_for(job, configurations(job, view, pool, curves_), left), -1};
-    if (!share.ladder.empty()) {
-      share.step = 0;
-      left[static_cast<std::size_t>(share.now()->type)] -= share.gpus();
-    }
-    shares.push_back(std::move(share));
+    shares.push_back({&job, {}, -1});
+    known.push_back(configurations(job, view, pool, curves_));
+  }
+  Admission admission(view.now_s, left, options_.round_s);
+  for (std::size_t i = 0; i < shares.size(); ++i) admission.add(shares[i], known[i]);
+  admission.admit();
+  for (const Share& share : shares)
+    if (const Configuration* now = share.now())
+      left[static_cast<std::size_t>(now->type)] -= now->gpus;
+  // What is left: the least share of everybody who got none, in the queue's order.
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    Share& share = shares[i];
+    if (share.step >= 0) continue;
+    share.ladder = ladder_for(*share.job, known[i], left);
+    if (share.ladder.empty()) continue;
+    share.step = 0;
+    left[static_cast<std::size_t>(share.now()->type)] -= share.gpus();
   }
   grow(shares, left);
 
