@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <fmt/format.h>
 #include <map>
@@ -23,6 +24,7 @@ struct Parameter {
   const char* name;
   std::variant<double Options::*, Objective Options::*> value;
   double min = 0, max = 1e6;
+  bool whole = false;  ///< only whole numbers make sense
   double in(const Options& options) const {
     if (const auto* const number = std::get_if<double Options::*>(&value)) return options.**number;
     return static_cast<double>(options.*std::get<Objective Options::*>(value));
@@ -48,6 +50,9 @@ Result<Options> with(Options options, const std::array<Parameter<Options>, N>& k
       if (!(value >= one.min && value <= one.max))
         return Error(
             fmt::format("{} of {} is out of range; give {} to {}", name, value, one.min, one.max));
+      if (one.whole && value != std::floor(value))
+        return Error(fmt::format("{} of {} is not a whole number; give one from {} to {}", name,
+                                 value, one.min, one.max));
       one.set(options, value);
     }
     if (!found)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/policy/rivals/arena.h"
 #include "core/policy/rivals/elasticflow.h"
 #include "core/policy/rivals/metis.h"
 #include "core/policy/rivals/rubick.h"
@@ -71,6 +72,7 @@ constexpr Entry kEntries[] = {
     {"sia-any-size", make_sia_any_size},
     {"rubick", make<Rubick>},
     {"elasticflow", make<ElasticFlow>},
+    {"arena", make<Arena>},
 };
 
 }  // namespace

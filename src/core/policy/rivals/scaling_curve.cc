@@ -87,7 +87,7 @@ double JobModel::throughput(const plan::Layout& layout) {
              : training_->model->global_batch / perf_.iteration_time(layout).total();
 }
 
-Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
+Curve JobModel::curve(int type, planner::SymmetricSpace space, int max, Sizes sizes) {
   Curve points;
   int all = 0;
   for (const cluster::Node& node : machines_->nodes())
@@ -105,6 +105,10 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
       const int first = space.pp != 0 ? space.pp : 1, last = space.pp != 0 ? space.pp : layers;
       for (int pp = first; pp <= std::min(last, layers) && pp * dp * tp <= max; ++pp) {
         perf::Combination degrees{pp, dp, tp, as_the_user ? users : global_batch / dp};
+        if (sizes == Sizes::powers_of_two &&
+            !std::has_single_bit(static_cast<unsigned>(degrees.gpus())) &&
+            degrees.gpus() != training_->basic.gpu_count())
+          continue;
         const planner::Islands gpus = packed(*machines_, type, degrees.gpus());
         plan::Layout layout = on(gpus, degrees);
         while (layout.stages.empty() && global_batch % (2 * degrees.micro_batches * dp) == 0) {
@@ -121,7 +125,7 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
 std::shared_ptr<const Curve> CurveCache::get(
     const std::shared_ptr<const Training>& training,
     const std::shared_ptr<const cluster::Cluster>& machines, int type,
-    planner::SymmetricSpace space, int max) {
+    planner::SymmetricSpace space, int max, Sizes sizes) {
   const Key key{training->model.get(),
                 training->coefficients.get(),
                 machines.get(),
@@ -130,13 +134,15 @@ std::shared_ptr<const Curve> CurveCache::get(
                 space.tp,
                 max,
                 training->basic.micro_batches,
-                training->basic.micro_batch()};
+                training->basic.micro_batch(),
+                sizes == Sizes::any ? 0 : training->basic.gpu_count()};
   {
     const std::lock_guard guard(lock_);
     const auto known = entries_.find(key);
     if (known != entries_.end()) return known->second.curve;
   }
-  auto curve = std::make_shared<const Curve>(JobModel(training, machines).curve(type, space, max));
+  auto curve =
+      std::make_shared<const Curve>(JobModel(training, machines).curve(type, space, max, sizes));
   const std::lock_guard guard(lock_);
   if (entries_.size() >= kMaxKept) entries_.clear();
   entries_.insert_or_assign(key, Entry{training->model, training->coefficients, machines, curve});

@@ -22,6 +22,12 @@ namespace swell::policy {
 /// fit memory.
 using Curve = std::vector<planner::SymmetricRow>;
 
+/// Numbers of GPUs that a curve has.
+enum class Sizes : std::uint8_t {
+  any,
+  powers_of_two  ///< these, and the number of the user's plan
+};
+
 /// Performance model of one job, by its coefficients or, until there are some, by data sheets; and
 /// the plans that it gives. Not thread-safe: one for each decision.
 class JobModel {
@@ -32,7 +38,7 @@ class JobModel {
 
   /// Curve over plans of `space` with equal local batches, on at most `max` GPUs of `type`. Only
   /// plans that fit memory.
-  Curve curve(int type, planner::SymmetricSpace space, int max);
+  Curve curve(int type, planner::SymmetricSpace space, int max, Sizes sizes = Sizes::any);
   /// Plan of `degrees` on `gpus`; no stages where it does not fit.
   plan::Layout on(planner::Islands gpus, perf::Combination degrees);
   /// The fastest plan of `space` on at most `gpus`, with the user's micro-batches; no stages where
@@ -59,12 +65,13 @@ class CurveCache {
  public:
   std::shared_ptr<const Curve> get(const std::shared_ptr<const Training>& training,
                                    const std::shared_ptr<const cluster::Cluster>& machines,
-                                   int type, planner::SymmetricSpace space, int max);
+                                   int type, planner::SymmetricSpace space, int max,
+                                   Sizes sizes = Sizes::any);
 
  private:
   // The key has addresses: each entry keeps their owners, so that no other object gets an address
   // while the entry lives.
-  using Key = std::tuple<const void*, const void*, const void*, int, int, int, int, int, int>;
+  using Key = std::tuple<const void*, const void*, const void*, int, int, int, int, int, int, int>;
   struct Entry {
     std::shared_ptr<const models::Model> model;
     std::shared_ptr<const perf::Coefficients> coefficients;
