@@ -9,6 +9,7 @@
 #include "core/policy/rivals/metis.h"
 #include "core/policy/rivals/rubick.h"
 #if SWELL_HAVE_GLPK
+#include "core/policy/rivals/gavel.h"
 #include "core/policy/rivals/sia.h"
 #endif
 #include "core/policy/rivals/suika_dp.h"
@@ -46,7 +47,7 @@ Made by_benefit(const PolicyOptions& given, Make make_it) {
 }
 
 #if SWELL_HAVE_GLPK
-constexpr auto make_sia = make<Sia>;
+constexpr auto make_sia = make<Sia>, make_gavel = make<Gavel>;
 Made make_sia_any_size(const PolicyOptions& given) {
   Sia::Options options;
   options.growth = 0;
@@ -54,7 +55,8 @@ Made make_sia_any_size(const PolicyOptions& given) {
 }
 #else
 constexpr Made (*make_sia)(const PolicyOptions&) = nullptr,
-                                 (*make_sia_any_size)(const PolicyOptions&) = nullptr;
+                                 (*make_sia_any_size)(const PolicyOptions&) = nullptr,
+                                 (*make_gavel)(const PolicyOptions&) = nullptr;
 #endif
 
 template <double plans_per_s>
@@ -73,6 +75,7 @@ constexpr Entry kEntries[] = {
     {"rubick", make<Rubick>},
     {"elasticflow", make<ElasticFlow>},
     {"arena", make<Arena>},
+    {"gavel", make_gavel},
 };
 
 }  // namespace

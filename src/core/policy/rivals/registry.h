@@ -13,7 +13,7 @@ namespace swell::policy {
 
 /// Makes the policy called `name` for a simulation: one of make_policy(), or a rival, which no
 /// controller can load. The error lists the names there are, or says what this build lacks ("sia"
-/// needs GLPK).
+/// and "gavel" need GLPK).
 Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,
                                                       const PolicyOptions& options = {});
 
