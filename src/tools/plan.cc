@@ -466,7 +466,8 @@ Action add_plan(CLI::App& app) {
                   "How many free GPUs to use, nearest first (default: as many as the job has)")
       ->check(CLI::NonNegativeNumber);
   sub->add_option("--solver", options->solver, "How to search")
-      ->check(CLI::IsMember({"incremental", "exhaustive", "symmetric", "dp-only", "metis", "grid"}))
+      ->check(CLI::IsMember({"incremental", "exhaustive", "symmetric", "dp-only", "metis", "grid",
+                             "incremental-pruned", "grid-pruned"}))
       ->capture_default_str();
   sub->add_option("--consistency", options->consistency,
                   "exact: only the pipeline degree and the layers of stages change")

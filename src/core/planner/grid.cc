@@ -14,6 +14,7 @@
 #include "core/planner/balance.h"
 #include "core/planner/growing_plan.h"
 #include "core/planner/incremental.h"
+#include "core/planner/plan_search.h"
 
 namespace swell::planner {
 
@@ -209,14 +210,15 @@ double distance_of(const plan::Layout& a, const plan::Layout& b) noexcept {
   return sum;
 }
 
-/// A partition under consideration, with the degrees of its stages.
-struct StageSplit {
-  std::vector<int> layers, gpus, tp;
-};
+bool is_beaten(const std::vector<CellPlan>& frontier, double bias, double communication_s) {
+  return std::any_of(frontier.begin(), frontier.end(), [&](const CellPlan& plan) {
+    return plan.bias <= bias + kSame && plan.communication_s <= communication_s;
+  });
+}
 
-/// Puts the stages of `one` onto `gpus`, the larger ones first, so that powers of two stay within
-/// nodes. False where some TP group would be over two nodes.
-bool place(const StageSplit& one, Islands gpus, int micro_batch, plan::Layout& layout) {
+}  // namespace
+
+bool place_stages(const StageSplit& one, Islands gpus, int micro_batch, plan::Layout& layout) {
   std::vector<std::size_t> order(one.gpus.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -234,14 +236,6 @@ bool place(const StageSplit& one, Islands gpus, int micro_batch, plan::Layout& l
   }
   return true;
 }
-
-bool is_beaten(const std::vector<CellPlan>& frontier, double bias, double communication_s) {
-  return std::any_of(frontier.begin(), frontier.end(), [&](const CellPlan& plan) {
-    return plan.bias <= bias + kSame && plan.communication_s <= communication_s;
-  });
-}
-
-}  // namespace
 
 Grid::Grid(const perf::PerformanceModel& perf, int micro_batches, GridOptions options)
     : perf_(perf), micro_batches_(micro_batches), options_(options) {
@@ -303,7 +297,7 @@ CellPlans Grid::plans(const Islands& gpus, int stages, const Budget& budget) con
       if (!fits || is_beaten(cell.frontier, bias, communication)) continue;
       one.gpus = assigned;
       CellPlan plan{{micro_batches_, {}}, bias, communication};
-      if (place(one, gpus, choices.micro_batch(), plan.layout))
+      if (place_stages(one, gpus, choices.micro_batch(), plan.layout))
         add_to_frontier(cell.frontier, std::move(plan));
     }
     // The next partition: the last end that can move on does, those behind follow it closely.
@@ -443,11 +437,18 @@ GridTable grid_table(const perf::PerformanceModel& perf, int micro_batches, std:
   return table;
 }
 
+bool has_cells(const Islands& gpus) noexcept {
+  return !gpus.empty() && std::has_single_bit(static_cast<unsigned>(count(gpus))) &&
+         std::all_of(gpus.begin(), gpus.end(),
+                     [&](const Island& island) { return island.type == gpus[0].type; });
+}
+
 ScaleTable GridSolver::solve(const Problem& problem, const Budget& budget) const {
   Evaluator evaluator(problem.perf, problem.current.micro_batch());
   evaluator.stop_by(budget);
   GrowingPlan plan(problem, evaluator);
-  const Grid grid(problem.perf, problem.current.micro_batches);
+  const int micro_batches = problem.current.micro_batches;
+  const Grid grid(problem.perf, micro_batches, {.clusters = options_.clusters});
   for (std::size_t row = 0; row <= plan.free_gpus(); ++row) {
     if (budget.expired()) {
       plan.give_up();
@@ -455,10 +456,7 @@ ScaleTable GridSolver::solve(const Problem& problem, const Budget& budget) const
     }
     if (row > 0) {
       plan.add_gpu(row - 1);
-      const bool alike = std::all_of(plan.gpus.begin(), plan.gpus.end(), [&](const Island& island) {
-        return island.type == plan.gpus[0].type;
-      });
-      if (alike && std::has_single_bit(static_cast<unsigned>(count(plan.gpus)))) {
+      if (has_cells(plan.gpus)) {
         const auto cells = grid.cells(plan.gpus, budget);
         if (budget.expired()) plan.give_up();
         long partitions = 0;
@@ -470,6 +468,17 @@ ScaleTable GridSolver::solve(const Problem& problem, const Budget& budget) const
                        {},
                        best->seconds,
                        fmt::format("of the cell with {} stages", best->layout.pp())};
+        if (options_.search != Search::none && !budget.expired()) {
+          const auto pruning =
+              options_.search == Search::pruned ? pruning_by(grid, cells) : std::nullopt;
+          SearchedPlan found;
+          if (pruning || options_.search == Search::all)
+            found = search_plans(problem.perf, micro_batches, grid, plan.gpus, pruning, budget);
+          evaluator.count(found.evaluated);
+          if (!found.complete) plan.give_up();
+          if (!found.layout.stages.empty() && found.seconds < plan.best.seconds)
+            plan.best = {found.layout, {}, found.seconds, "by a search of the best cell's plans"};
+        }
       }
     }
     plan.write_row();

@@ -63,9 +63,10 @@ class Grid {
 
   /// Layers of each cluster.
   const std::vector<int>& clusters() const noexcept { return clusters_; }
+  /// Load of the clusters [first, end), in layers.
+  double load_of(std::size_t first, std::size_t end) const noexcept;
 
  private:
-  double load_of(std::size_t first, std::size_t end) const noexcept;
   const perf::PerformanceModel& perf_;
   int micro_batches_;
   GridOptions options_;
@@ -92,6 +93,14 @@ void add_to_frontier(std::vector<CellPlan>& frontier, CellPlan plan);
 /// (section 3.3).
 void reduce_frontier(std::vector<CellPlan>& frontier, std::size_t most);
 
+/// A partition with the degrees of its stages.
+struct StageSplit {
+  std::vector<int> layers, gpus, tp;
+};
+/// Puts the stages of `one` onto `gpus`, the larger ones first, so that powers of two stay within
+/// nodes. False where some TP group would be over two nodes.
+bool place_stages(const StageSplit& one, Islands gpus, int micro_batch, plan::Layout& layout);
+
 /// The best plan found for a number of GPUs of one type, for a job that does not run yet.
 struct GridRow {
   int type = 0;
@@ -113,11 +122,25 @@ struct GridTable {
 GridTable grid_table(const perf::PerformanceModel& perf, int micro_batches, std::vector<int> sizes,
                      const Budget& budget, GridOptions options = {});
 
+/// Whether `gpus` are ones that cells are made of: a power of two, of one type.
+bool has_cells(const Islands& gpus) noexcept;
+
 /// Arena's cells as a scale table: at each power of two, on GPUs of one type, the fastest plan of
 /// all frontiers. Rows between have the plan before.
 class GridSolver final : public Solver {
  public:
+  /// Plans that are tried besides those of the frontiers (search_plans()).
+  enum class Search : std::uint8_t { none, pruned, all };
+  struct Options {
+    Search search = Search::none;
+    int clusters = 16;  ///< GridOptions::clusters; fewer where all plans are tried
+  };
+  GridSolver() = default;
+  explicit GridSolver(Options options) noexcept : options_(options) {}
   ScaleTable solve(const Problem& problem, const Budget& budget) const override;
+
+ private:
+  Options options_;
 };
 
 }  // namespace swell::planner

@@ -8,6 +8,7 @@
 #include "core/planner/chunked.h"
 #include "core/planner/combination.h"
 #include "core/planner/initial_plans.h"
+#include "core/planner/plan_search.h"
 #include "core/planner/refine.h"
 
 namespace swell::planner {
@@ -48,10 +49,26 @@ std::vector<Islands> units_of(const std::vector<cluster::GpuRef>& order, int gro
   return units;
 }
 
+/// Leaves the starts with as many stages as Arena's best cell, and adds its best plan.
+void prune(std::vector<Solution>& starts, const Islands& all, int micro_batches,
+           const perf::PerformanceModel& perf) {
+  if (!has_cells(all)) return;
+  const auto cells = Grid(perf, micro_batches).cells(all, {});
+  const CellPlan* best = best_plan(cells);
+  if (best == nullptr) return;
+  std::erase_if(starts, [&](const Solution& one) { return one.layout.pp() != best->layout.pp(); });
+  Solution added{best->layout, {}, best->seconds, "the best plan of Arena's cells"};
+  const auto behind =
+      std::upper_bound(starts.begin(), starts.end(), added,
+                       [](const Solution& a, const Solution& b) { return a.seconds < b.seconds; });
+  starts.insert(behind, std::move(added));
+}
+
 /// Refines `found`; then makes plans from scratch over `all` its GPUs, and takes one in its place
 /// where the gain is worth moving the state.
 void improve(Solution& found, const Islands& all, Evaluator& evaluator, int micro_batches,
-             const Degrees& degrees, KnownRounds& known, const Incremental::Options& options) {
+             const Degrees& degrees, KnownRounds& known, const Incremental::Options& options,
+             const perf::PerformanceModel& perf) {
   const auto rounds = [&](const Solution& one) {
     return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1)
                                          : options.refine_rounds;
@@ -64,6 +81,7 @@ void improve(Solution& found, const Islands& all, Evaluator& evaluator, int micr
   if (starts.size() > (few ? kMaxFreshFew : kMaxFresh))
     starts.resize(few ? kMaxFreshFew : kMaxFresh);
   while (!starts.empty() && starts.back().seconds > promising) starts.pop_back();
+  if (options.prunes) prune(starts, all, micro_batches, perf);
   refine_each(starts, evaluator, degrees, known, rounds, options.executor.get());
   for (Solution& start : starts)
     if (start.seconds * kFreshGain < found.seconds) found = std::move(start);
@@ -146,7 +164,8 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     add_all(all, units[i - 1]);
     gpus += count(units[i - 1]);
     if (!exact)
-      improve(found, all, evaluator, problem.current.micro_batches, degrees, known, options_);
+      improve(found, all, evaluator, problem.current.micro_batches, degrees, known, options_,
+              problem.perf);
     best.push_back(std::move(found));
     if (!takes_chunks) {
       add_row(best.back());

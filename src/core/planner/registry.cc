@@ -28,6 +28,16 @@ constexpr struct {
     {"dp-only", make<DpOnly>},
     {"metis", make<Metis>},
     {"grid", make<GridSolver>},
+    {"incremental-pruned",
+     []() -> std::unique_ptr<Solver> {
+       Incremental::Options options;
+       options.prunes = true;
+       return std::make_unique<Incremental>(options);
+     }},
+    {"grid-pruned",
+     []() -> std::unique_ptr<Solver> {
+       return std::make_unique<GridSolver>(GridSolver::Options{GridSolver::Search::pruned});
+     }},
 };
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include "core/perf/peak_memory.h"
 #include "core/plan/validate.h"
 #include "core/planner/grid.h"
+#include "core/planner/incremental.h"
+#include "core/planner/plan_search.h"
 #include "support/cases.h"
 
 using namespace swell;
@@ -252,4 +254,118 @@ Test(grid, a_size_that_fits_no_plan_has_none_and_time_up_is_said) {
   cr_assert(table.rows[0].layout.stages.empty());
   cr_assert_not(table.rows[2].layout.stages.empty());
   cr_assert_not(grid_table(job.perf, 8, {}, {[] { return true; }}).complete);
+}
+
+namespace {
+
+/// Number of ways to write `left` as powers of two for `parts` stages, in order.
+long assignments(int left, int parts) {
+  if (parts == 0) return left == 0 ? 1 : 0;
+  long sum = 0;
+  for (int power = 1; power <= left; power *= 2) sum += assignments(left - power, parts - 1);
+  return sum;
+}
+
+long binomial(int n, int k) { return k == 0 ? 1 : binomial(n - 1, k - 1) * n / k; }
+
+}  // namespace
+
+Test(grid, a_search_of_all_plans_tries_each_and_finds_none_slower_than_the_frontiers) {
+  // One head would allow TP of 1 alone: counted by hand. Here TP of 1 to 8 GPUs a stage.
+  Job job(6);
+  job.model.heads = 1;
+  job.model.kv_heads = 1;
+  const perf::PerformanceModel perf(job.model, job.cluster, job.coefficients);
+  const Grid grid(perf, 8);
+  const auto cells = grid.cells(job.gpus(4), {});
+  const SearchedPlan all = search_plans(perf, 8, grid, job.gpus(4), std::nullopt, {});
+  long expected = 0;
+  for (int stages = 1; stages <= 4; ++stages)
+    expected += binomial(5, stages - 1) * assignments(4, stages);
+  cr_assert_eq(all.evaluated, expected);
+  cr_assert_leq(all.seconds, best_plan(cells)->seconds + 1e-12);
+  cr_assert_float_eq(perf.iteration_time(all.layout).total(), all.seconds, 1e-12);
+}
+
+Test(grid, pruning_keeps_the_number_of_stages_the_balance_and_settled_stages) {
+  for (const int layers : {6, 8, 13})
+    for (const int gpus : {2, 4, 8}) {
+      const Job job(layers);
+      const Grid grid(job.perf, 8, {.clusters = 6});
+      const Islands on = job.gpus(gpus);
+      const auto cells = grid.cells(on, {});
+      const auto pruning = pruning_by(grid, cells);
+      cr_assert(pruning.has_value());
+      cr_assert_eq(pruning->stages, best_plan(cells)->layout.pp());
+      const SearchedPlan all = search_plans(job.perf, 8, grid, on, std::nullopt, {}),
+                         pruned = search_plans(job.perf, 8, grid, on, pruning, {});
+      cr_assert_lt(pruned.evaluated, all.evaluated);
+      cr_assert_geq(pruned.seconds, all.seconds - 1e-12);
+      cr_assert_leq(pruned.seconds, best_plan(cells)->seconds + 1e-12,
+                    "the frontier's plans are among those that are left");
+      cr_assert_eq(pruned.layout.pp(), pruning->stages);
+      // Whatever the pruning leaves obeys each of its rules; by hand for the plan found.
+      std::size_t first = 0;
+      double bias = 0;
+      for (const auto& stage : pruned.layout.stages) {
+        std::size_t end = first;
+        for (int left = stage.layers; left > 0; ++end) left -= grid.clusters()[end];
+        const int its = stage.dp() * stage.tp;
+        const double share =
+            gpus * grid.load_of(first, end) / grid.load_of(0, grid.clusters().size());
+        bias += (its - share) * (its - share);
+        bool same = false, settled = false;
+        for (const FixedStage& one : pruning->fixed)
+          if (one.first == first && one.end == end) {
+            settled = true;
+            same |= one.gpus == its && one.tp == stage.tp;
+          }
+        cr_assert(same || !settled);
+        first = end;
+      }
+      cr_assert_leq(std::sqrt(bias), pruning->most_bias + 1e-6);
+    }
+}
+
+Test(grid, a_search_stops_when_time_is_up_and_finds_nothing_where_nothing_fits) {
+  const Job job(8);
+  const Grid grid(job.perf, 8);
+  int asked = 0;
+  const SearchedPlan some =
+      search_plans(job.perf, 8, grid, job.gpus(8), std::nullopt, {[&] { return ++asked > 50; }});
+  cr_assert_not(some.complete);
+  cr_assert_lt(some.evaluated, 50);
+  Job large(8);
+  large.coefficients.param_bytes = large.coefficients.param_optim_bytes = 1e12;
+  const Grid none(large.perf, 8);
+  cr_assert_not(pruning_by(none, none.cells(large.gpus(4), {})).has_value());
+  cr_assert(
+      search_plans(large.perf, 8, none, large.gpus(4), std::nullopt, {}).layout.stages.empty());
+}
+
+Test(grid, the_solvers_take_pruning_as_an_option) {
+  const Job job(12);
+  plan::Layout one{8, {{12, 1, {{0, 0, job.model.global_batch / 8, 1}}}}};
+  std::vector<cluster::GpuRef> free;
+  for (int g = 1; g < 8; ++g) free.push_back({0, g});
+  const Problem problem{job.perf, one, free};
+  const auto table_of = [&](GridSolver::Search search) {
+    return GridSolver(GridSolver::Options{search, 6}).solve(problem, {});
+  };
+  const ScaleTable plain = table_of(GridSolver::Search::none),
+                   pruned = table_of(GridSolver::Search::pruned),
+                   all = table_of(GridSolver::Search::all);
+  cr_assert_lt(plain.evaluated, pruned.evaluated);
+  cr_assert_lt(pruned.evaluated, all.evaluated);
+  for (std::size_t row = 0; row < plain.rows.size(); ++row) {
+    cr_assert_geq(pruned.rows[row].throughput, plain.rows[row].throughput - 1e-9);
+    cr_assert_geq(all.rows[row].throughput, pruned.rows[row].throughput - 1e-9);
+  }
+  Incremental::Options options;
+  options.max_free = 7;
+  const ScaleTable usual = Incremental(options).solve(problem, {});
+  options.prunes = true;
+  const ScaleTable fewer = Incremental(options).solve(problem, {});
+  cr_assert_lt(fewer.evaluated, usual.evaluated, "%ld, %ld", fewer.evaluated, usual.evaluated);
+  cr_assert_geq(fewer.rows.back().throughput, 0.9 * usual.rows.back().throughput);
 }

@@ -160,7 +160,8 @@ Test(solvers, a_limit_of_its_own_ends_a_solve_that_nobody_else_limits) {
 Test(solvers, an_unknown_name_lists_the_known_ones) {
   cr_assert_eq(
       make_solver("best").error().message(),
-      "there is no solver \"best\"; there are incremental, exhaustive, symmetric, dp-only, metis, grid");
+      "there is no solver \"best\"; there are incremental, exhaustive, symmetric, dp-only, metis, grid, "
+      "incremental-pruned, grid-pruned");
 }
 
 Test(exhaustive, agrees_with_listing_every_plan) {

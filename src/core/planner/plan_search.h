@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/planner/grid.h"
+
+namespace swell::planner {
+
+/// A stage whose GPUs and degrees are settled wherever a plan has it.
+struct FixedStage {
+  std::size_t first = 0, end = 0;  ///< clusters of layers
+  int gpus = 0;
+  int tp = 0;
+};
+
+/// What Arena leaves out of a search at run time (section 3.6), by what is known of the best cell.
+struct Pruning {
+  int stages = 0;                 ///< other numbers of stages are not tried
+  double most_bias = 0;           ///< that of the frontier's most unbalanced plan
+  std::vector<FixedStage> fixed;  ///< the stages of the frontier's plans
+};
+
+/// The pruning by `cells`, of which the one with the fastest plan is the best; nothing where none
+/// has a plan.
+std::optional<Pruning> pruning_by(const Grid& grid, const std::vector<CellPlans>& cells);
+
+struct SearchedPlan {
+  plan::Layout layout;   ///< without stages where no plan fits memory
+  double seconds = 0;    ///< of one iteration, by the performance model
+  long evaluated = 0;    ///< plans whose time was estimated
+  bool complete = true;  ///< false: time was up
+};
+
+/// The fastest plan on all of `gpus`, which are of one type: of every partition of the grid's
+/// clusters into stages, every power of two of GPUs for each of them, and every TP degree that fits
+/// memory; or, with `pruning`, of what that leaves. Grows with the power of the clusters.
+SearchedPlan search_plans(const perf::PerformanceModel& perf, int micro_batches, const Grid& grid,
+                          const Islands& gpus, const std::optional<Pruning>& pruning,
+                          const Budget& budget);
+
+}  // namespace swell::planner
