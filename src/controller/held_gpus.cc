@@ -66,7 +66,7 @@ std::optional<plan::Layout> symmetric_layout(const models::Model& model,
                       left & (~left + 1), allocations.part_of(node, std::countr_zero(left)));
   const perf::PerformanceModel performance(model, machines, coefficients, perf::Sends::counted);
   planner::Evaluator evaluator(performance, model.global_batch / micro_batches);
-  const auto degrees = planner::degrees_for(model.heads, evaluator.micro_batch());
+  const auto degrees = planner::degrees_for(model, evaluator.micro_batch());
   auto found = planner::best_symmetric(evaluator, islands, micro_batches, degrees, {});
   if (!std::isfinite(found.seconds)) return std::nullopt;
   return std::move(found.layout);

@@ -95,7 +95,7 @@ std::optional<plan::Layout> best_symmetric_layout(const JobType& type,
                                                   const cluster::Cluster& cluster) {
   const perf::PerformanceModel perf(*type.model, cluster, coefficients);
   planner::Evaluator evaluator(perf, type.model->global_batch / type.micro_batches);
-  const auto degrees = planner::degrees_for(type.model->heads, evaluator.micro_batch());
+  const auto degrees = planner::degrees_for(*type.model, evaluator.micro_batch());
   auto found = planner::best_symmetric(evaluator, islands_of(gpus, cluster), type.micro_batches,
                                        degrees, {});
   if (!std::isfinite(found.seconds)) return std::nullopt;

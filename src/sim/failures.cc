@@ -20,8 +20,9 @@ void lose_progress(State& state, Job& job) {
 void fall_back(State& state, Job& job) {
   lose_progress(state, job);
   state.drop_companions(job);
-  const auto cost = redeploy::cost_of(redeploy::Method::checkpoint, *job.type.expected, job.current,
-                                      job.basic_plan, state.cluster);
+  const auto cost =
+      redeploy::cost_of(redeploy::Method::checkpoint, *job.type.expected, job.current,
+                        job.basic_plan, state.cluster, redeploy::ranks_of(*job.type.model));
   job.next = job.basic_plan;
   job.move = Move::paused;
   ++job.version;

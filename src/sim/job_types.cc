@@ -35,12 +35,13 @@ bool tune_once(JobType& type, const cluster::Cluster& cluster, const GpuSet& gpu
       judge::make_hardware(*type.model, cluster, type.software, [](double) { return 1.0; });
   double best = 0;
   const auto degrees =
-      planner::degrees_for(type.model->heads, type.model->global_batch / type.micro_batches);
+      planner::degrees_for(*type.model, type.model->global_batch / type.micro_batches);
   for (int tp : degrees.tp)
     for (int pp = 1; pp <= type.model->layers && pp * tp <= type.gpus; ++pp) {
       if (type.gpus % (pp * tp) != 0) continue;
       JobType tried = type;
       tried.pp = pp, tried.tp = tp, tried.dp = type.gpus / (pp * tp);
+      if (!degrees.divides(tried.dp)) continue;
       const auto layout = basic_layout(tried, gpus, cluster);
       if (!layout || !judge::fits(*layout, cluster, *type.model, usual.software)) continue;
       const double seconds = judge::execute(*layout, cluster, usual).seconds;

@@ -25,11 +25,13 @@ double predicted_s(const State& state, const Job& job, const plan::Layout& layou
 
 redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& from,
                        const plan::Layout& to) {
+  const redeploy::Ranks ranks = redeploy::ranks_of(*job.type.model);
   if (const auto measured = state.measured_way())
-    return redeploy::measured_cost_of(*measured, *job.type.expected, from, to, state.cluster);
+    return redeploy::measured_cost_of(*measured, *job.type.expected, from, to, state.cluster,
+                                      ranks);
   const auto method = state.setup.policy ? state.setup.policy->simulation_traits().redeployment
                                          : redeploy::Method::checkpoint;
-  return redeploy::cost_of(method, *job.type.expected, from, to, state.cluster);
+  return redeploy::cost_of(method, *job.type.expected, from, to, state.cluster, ranks);
 }
 
 /// Number of GPUs that `next` uses and the running plan does not.

@@ -84,8 +84,9 @@ void place(State& state, Job& job, const plan::Layout& layout) {
   }
   state.set_training(job, false);
   if (ran) {
-    const auto cost = redeploy::cost_of(state.setup.policy->simulation_traits().redeployment,
-                                        *job.type.expected, before, layout, state.cluster);
+    const auto cost =
+        redeploy::cost_of(state.setup.policy->simulation_traits().redeployment, *job.type.expected,
+                          before, layout, state.cluster, redeploy::ranks_of(*job.type.model));
     pause_s = cost.delay_s + cost.pause_s;
     job.current = before;
   }

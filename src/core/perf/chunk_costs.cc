@@ -51,9 +51,10 @@ schedule::Costs chunk_costs(const PerformanceModel& perf, const plan::Layout& la
       cost.seconds = {passes.fwd, (1 - weights) * passes.bwd, weights * passes.bwd};
       if (perf.sends() == Sends::counted && stages > 1) {
         const double bytes = perf.coefficients().activ_bytes;
+        const int cp = perf.model().cp;
         const bool first = i == 0 && chunk == 0, last = i + 1 == stages && chunk + 1 == chunks;
-        if (!last) cost.send_forward_s = send_s(stage, next, bytes, perf.cluster());
-        if (!first) cost.send_backward_s = send_s(stage, before, bytes, perf.cluster());
+        if (!last) cost.send_forward_s = send_s(stage, next, bytes, perf.cluster(), cp);
+        if (!first) cost.send_backward_s = send_s(stage, before, bytes, perf.cluster(), cp);
       }
     }
     costs.finish_s.push_back(perf.load_times(stage, all).extra());

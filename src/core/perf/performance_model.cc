@@ -221,7 +221,7 @@ IterationTime PerformanceModel::exact_time(const plan::Layout& layout,
     const plan::StageLayout* before = nullptr;
     for (const plan::StageLayout& stage : layout.stages) {
       sum.add(stage_times(stage, load_at(stage), passes_of),
-              before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_) : 0);
+              before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_, model_.cp) : 0);
       before = &stage;
     }
     return sum.finish(layout.micro_batches);

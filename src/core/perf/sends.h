@@ -16,9 +16,10 @@ enum class Sends { ignored, counted };
 
 /// Seconds until the last group of stage `to` has the activations of one micro-batch from the
 /// groups of `from`. Each pair of groups sends the samples that both work on, all pairs at the same
-/// time. `activ_bytes`: of one sample. The gradients on their way back take as long.
+/// time. `activ_bytes`: of one sample's tokens on one of `cp` ranks, each of which sends its own;
+/// between nodes they share the cards of their group. The gradients on their way back take as long.
 double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes,
-              const cluster::Cluster& cluster) noexcept;
+              const cluster::Cluster& cluster, int cp = 1) noexcept;
 
 /// Adds up T_PP as PipelineSum does, with sends. Under 1F1B stage i runs PP - 1 - i forward passes
 /// ahead, so stages i to k together have k - i + 1 micro-batches under way. One iteration step

@@ -27,6 +27,12 @@ constexpr double kSame = 1e-9;
 // the factorial of equal stages, which the model tells apart by their position alone.
 constexpr std::size_t kMostTies = 24;
 
+/// GPUs of which each stage has a power of two: 1, but for CP and EP that are no powers of two.
+int step_of(const models::Model& model) noexcept {
+  const int step = std::lcm(model.cp, model.ep);
+  return step >> std::countr_zero(static_cast<unsigned>(step));
+}
+
 int log2_of(int power) noexcept { return std::countr_zero(static_cast<unsigned>(power)); }
 
 /// Every way in which a number is the sum of so many powers of two, the larger ones first.
@@ -128,9 +134,10 @@ class StageChoices {
         micro_batch_(perf.model().global_batch / micro_batches),
         stages_(stages),
         ends_(clusters + 1),
+        step_(step_of(perf.model())),
         degrees_(degrees_for(perf.model(), micro_batch_)),
-        powers_(static_cast<std::size_t>(
-                    log2_of(static_cast<int>(std::bit_floor(static_cast<unsigned>(count(gpus)))))) +
+        powers_(static_cast<std::size_t>(log2_of(
+                    static_cast<int>(std::bit_floor(static_cast<unsigned>(count(gpus) / step_))))) +
                 1),
         known_(static_cast<std::size_t>(stages) * ends_ * ends_ * powers_),
         bandwidth_(powers_ * degrees_.tp.size(), -1) {}
@@ -141,7 +148,7 @@ class StageChoices {
   /// with the least communication that fit memory. Takes the smaller TP degree of equal ones.
   const Choice& of(int i, std::size_t first, std::size_t end, int layers, int gpus) {
     Known& known = known_[((static_cast<std::size_t>(i) * ends_ + first) * ends_ + end) * powers_ +
-                          static_cast<std::size_t>(log2_of(gpus))];
+                          static_cast<std::size_t>(log2_of(gpus / step_))];
     if (!known.is_known) known = {find(i, layers, gpus), true};
     return known.choice;
   }
@@ -179,7 +186,8 @@ class StageChoices {
   /// Bandwidth of the gradients of a stage on GPUs that stand together; 0 where the nodes have no
   /// such TP groups.
   double bandwidth_of(std::size_t t, int gpus) {
-    double& known = bandwidth_[static_cast<std::size_t>(log2_of(gpus)) * degrees_.tp.size() + t];
+    double& known =
+        bandwidth_[static_cast<std::size_t>(log2_of(gpus / step_)) * degrees_.tp.size() + t];
     if (known >= 0) return known;
     plan::StageLayout stage{0, degrees_.tp[t], {}};
     Islands left = gpus_;
@@ -195,6 +203,7 @@ class StageChoices {
   const Islands& gpus_;
   int type_, micro_batches_, micro_batch_, stages_;
   std::size_t ends_;
+  int step_;
   Degrees degrees_;
   std::size_t powers_;
   std::vector<Known> known_;  ///< by stage, first and end cluster, log2 of the GPUs
@@ -260,10 +269,11 @@ CellPlans Grid::plans(const Islands& gpus, int stages, const Budget& budget) con
   const int total = count(gpus);
   CellPlans cell{{gpus.front().type, total, stages}, {}};
   const std::size_t clusters = clusters_.size(), parts = static_cast<std::size_t>(stages);
-  if (parts > clusters || stages > total) return cell;
-  PowerSums sums(total, stages);
+  const int step = step_of(perf_.model());
+  if (parts > clusters || total % step != 0 || stages > total / step) return cell;
+  PowerSums sums(total / step, stages);
   StageChoices choices(perf_, gpus, micro_batches_, stages, clusters);
-  const double per_load = total / load_of(0, clusters);
+  const double per_load = total / step / load_of(0, clusters);
   // Where stages end: a stage takes clusters from the end of the one before.
   std::vector<std::size_t> end(parts);
   std::iota(end.begin(), end.end(), std::size_t{1});
@@ -280,8 +290,9 @@ CellPlans Grid::plans(const Islands& gpus, int stages, const Budget& budget) con
       one.layers[i] = std::accumulate(clusters_.begin() + static_cast<std::ptrdiff_t>(first),
                                       clusters_.begin() + static_cast<std::ptrdiff_t>(end[i]), 0);
     }
-    const double bias = std::sqrt(sums.nearest(shares, kMostTies, assignments));
-    for (const std::vector<int>& assigned : assignments) {
+    const double bias = step * std::sqrt(sums.nearest(shares, kMostTies, assignments));
+    for (std::vector<int>& assigned : assignments) {
+      for (int& number : assigned) number *= step;
       double sum = 0, slowest = 0, once = 0;
       bool fits = true;
       for (std::size_t i = 0; i < parts && fits; ++i) {
@@ -376,6 +387,24 @@ void reduce_frontier(std::vector<CellPlan>& frontier, std::size_t most) {
 
 namespace {
 
+/// Those GPUs of `type` that make whole groups of `cp` on their nodes.
+std::vector<cluster::GpuRef> gpus_of(const cluster::Cluster& cluster, int type, int cp) {
+  std::vector<cluster::GpuRef> gpus;
+  std::size_t first = 0;  // of the node that is being filled
+  const auto drop_rest = [&] {
+    gpus.resize(gpus.size() - (gpus.size() - first) % static_cast<std::size_t>(cp));
+    first = gpus.size();
+  };
+  for (const cluster::GpuRef& gpu : unused({}, cluster)) {
+    if (cluster.type_of(gpu) != type) continue;
+    if (first < gpus.size() && (gpus[first].node != gpu.node || gpus[first].part != gpu.part))
+      drop_rest();
+    gpus.push_back(gpu);
+  }
+  drop_rest();
+  return gpus;
+}
+
 /// Gives the rows of one type the plans that Incremental finds from the first row's plan on, where
 /// they are faster. `gpus`: those of the type, in order. False where time was up.
 bool add_incremental(std::vector<GridRow*> rows, const perf::PerformanceModel& perf,
@@ -409,11 +438,10 @@ GridTable grid_table(const perf::PerformanceModel& perf, int micro_batches, std:
   const cluster::Cluster& cluster = perf.cluster();
   GridTable table;
   if (sizes.empty())
-    for (int size = 1; size <= cluster.gpu_count(); size *= 2) sizes.push_back(size);
+    for (int size = step_of(perf.model()); size <= cluster.gpu_count(); size *= 2)
+      sizes.push_back(size);
   for (int type = 0; type < static_cast<int>(cluster.types().size()); ++type) {
-    std::vector<cluster::GpuRef> gpus;
-    for (const cluster::GpuRef& gpu : unused({}, cluster))
-      if (cluster.type_of(gpu) == type) gpus.push_back(gpu);
+    const std::vector<cluster::GpuRef> gpus = gpus_of(cluster, type, perf.model().cp);
     const std::size_t first = table.rows.size();
     for (const int size : sizes) {
       if (size > static_cast<int>(gpus.size())) break;
@@ -437,8 +465,10 @@ GridTable grid_table(const perf::PerformanceModel& perf, int micro_batches, std:
   return table;
 }
 
-bool has_cells(const Islands& gpus) noexcept {
-  return !gpus.empty() && std::has_single_bit(static_cast<unsigned>(count(gpus))) &&
+bool has_cells(const Islands& gpus, const models::Model& model) noexcept {
+  const int number = count(gpus), step = step_of(model);
+  return number > 0 && number % step == 0 &&
+         std::has_single_bit(static_cast<unsigned>(number / step)) &&
          std::all_of(gpus.begin(), gpus.end(),
                      [&](const Island& island) { return island.type == gpus[0].type; });
 }
@@ -456,7 +486,7 @@ ScaleTable GridSolver::solve(const Problem& problem, const Budget& budget) const
     }
     if (row > 0) {
       plan.add_gpu(row - 1);
-      if (has_cells(plan.gpus)) {
+      if (has_cells(plan.gpus, problem.perf.model())) {
         const auto cells = grid.cells(plan.gpus, budget);
         if (budget.expired()) plan.give_up();
         long partitions = 0;

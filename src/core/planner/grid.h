@@ -122,8 +122,8 @@ struct GridTable {
 GridTable grid_table(const perf::PerformanceModel& perf, int micro_batches, std::vector<int> sizes,
                      const Budget& budget, GridOptions options = {});
 
-/// Whether `gpus` are ones that cells are made of: a power of two, of one type.
-bool has_cells(const Islands& gpus) noexcept;
+/// Whether cells of `model` are made of `gpus`: a power of two of its smallest groups, of one type.
+bool has_cells(const Islands& gpus, const models::Model& model) noexcept;
 
 /// Arena's cells as a scale table: at each power of two, on GPUs of one type, the fastest plan of
 /// all frontiers. Rows between have the plan before.

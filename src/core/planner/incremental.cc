@@ -52,7 +52,7 @@ std::vector<Islands> units_of(const std::vector<cluster::GpuRef>& order, int gro
 /// Leaves the starts with as many stages as Arena's best cell, and adds its best plan.
 void prune(std::vector<Solution>& starts, const Islands& all, int micro_batches,
            const perf::PerformanceModel& perf) {
-  if (!has_cells(all)) return;
+  if (!has_cells(all, perf.model())) return;
   const auto cells = Grid(perf, micro_batches).cells(all, {});
   const CellPlan* best = best_plan(cells);
   if (best == nullptr) return;

@@ -17,7 +17,8 @@ redeploy::Cost cost_of_change(const ElasticJobView& job, const plan::Layout& to,
                               const cluster::Cluster& machines) {
   const plan::Layout& from = job.training->current;
   const redeploy::Cost model =
-      redeploy::cost_of(job.method, *job.training->coefficients, from, to, machines);
+      redeploy::cost_of(job.method, *job.training->coefficients, from, to, machines,
+                        redeploy::ranks_of(*job.training->model));
   if (job.measured_cost && !to.stages.empty() && !from.stages.empty() && from != to)
     return redeploy::within_model(*job.measured_cost, model);
   return model;

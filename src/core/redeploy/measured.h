@@ -19,6 +19,6 @@ constexpr Method method_of(Measured way) noexcept {
 /// and needs no new process has no delay.
 Cost measured_cost_of(Measured measured, const perf::Coefficients& coefficients,
                       const plan::Layout& from, const plan::Layout& to,
-                      const cluster::Cluster& cluster);
+                      const cluster::Cluster& cluster, const Ranks& ranks = {});
 
 }  // namespace swell::redeploy

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/redeploy/measured.h"
-#include "core/redeploy/state_moves.h"
 
 namespace swell::redeploy {
 
@@ -44,10 +43,10 @@ double through_storage_s(const StateMoves& moves) {
 }  // namespace
 
 Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::Layout& from,
-             const plan::Layout& to, const cluster::Cluster& cluster) {
+             const plan::Layout& to, const cluster::Cluster& cluster, const Ranks& ranks) {
   if (to.stages.empty() || from == to) return {};
   if (from.stages.empty()) return {0, kInitialize_s};
-  const StateMoves moves = state_moves(coefficients, from, to, cluster);
+  const StateMoves moves = state_moves(coefficients, from, to, cluster, ranks);
   const double remote_s = moves.link_s / kLinkShare;
   switch (method) {
     case Method::checkpoint: return {0, kInitialize_s + through_storage_s(moves)};
@@ -63,16 +62,16 @@ Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::
 
 Cost measured_cost_of(Measured measured, const perf::Coefficients& coefficients,
                       const plan::Layout& from, const plan::Layout& to,
-                      const cluster::Cluster& cluster) {
+                      const cluster::Cluster& cluster, const Ranks& ranks) {
   if (to.stages.empty() || from.stages.empty() || from == to)
-    return cost_of(Method::local_reuse, coefficients, from, to, cluster);
+    return cost_of(Method::local_reuse, coefficients, from, to, cluster, ranks);
   const bool grows = to.gpu_count() > from.gpu_count();
   if (measured == Measured::restart) {
-    Cost cost = cost_of(Method::checkpoint, coefficients, from, to, cluster);
+    Cost cost = cost_of(Method::checkpoint, coefficients, from, to, cluster, ranks);
     cost.pause_s += (grows ? kRestartGrowth_s : kRestartReclaim_s) - kInitialize_s;
     return cost;
   }
-  Cost cost = cost_of(Method::local_reuse, coefficients, from, to, cluster);
+  Cost cost = cost_of(Method::local_reuse, coefficients, from, to, cluster, ranks);
   cost.pause_s += (grows ? kLiveGrowth_s : kLiveReclaim_s) - kSwitch_s;
   if (!grows) cost.delay_s = 0;
   return cost;

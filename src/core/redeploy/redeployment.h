@@ -4,6 +4,7 @@
 #include "core/cluster/cluster.h"
 #include "core/perf/coefficients.h"
 #include "core/plan/layout.h"
+#include "core/redeploy/state_moves.h"
 
 namespace swell::redeploy {
 
@@ -33,9 +34,9 @@ inline constexpr double kInitialize_s = 25;
 
 /// Cost of moving a job from plan `from` to plan `to`: the time of the bytes that move over the
 /// links of `cluster`, and of starting workers. The constants, with the paper's figure each is
-/// from, stand in redeployment.cc.
+/// from, stand in redeployment.cc. `ranks`: of the job's model.
 Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::Layout& from,
-             const plan::Layout& to, const cluster::Cluster& cluster);
+             const plan::Layout& to, const cluster::Cluster& cluster, const Ranks& ranks = {});
 
 /// A measured cost rests on the words of programs, so it is believed from the model's divided by
 /// kMostUnder to the model's times kMostOver: neither is a change free, nor does one that is said

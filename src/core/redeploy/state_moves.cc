@@ -16,43 +16,98 @@ namespace {
 using cluster::GpuRef;
 
 /// Units [first, end) of the model; of each, the part from `low` to `high` of 1 along the TP
-/// split.
+/// split. Where EP divides experts: either those from `from` to `to` of 1 of each layer, or all
+/// else.
 struct Piece {
   int first = 0, end = 0;
   double low = 0, high = 0;
+  bool experts = false;
+  double from = 0, to = 1;
+  friend bool operator==(const Piece&, const Piece&) = default;
 };
 
 std::optional<Piece> common(const Piece& a, const Piece& b) {
-  const Piece both{std::max(a.first, b.first), std::min(a.end, b.end), std::max(a.low, b.low),
-                   std::min(a.high, b.high)};
+  if (a.experts != b.experts) return std::nullopt;
+  const Piece both{std::max(a.first, b.first),
+                   std::min(a.end, b.end),
+                   std::max(a.low, b.low),
+                   std::min(a.high, b.high),
+                   a.experts,
+                   std::max(a.from, b.from),
+                   std::min(a.to, b.to)};
   constexpr double kRounding = 1e-9;  // smaller overlaps of shards are rounding errors
-  if (both.first >= both.end || both.high - both.low < kRounding) return std::nullopt;
+  if (both.first >= both.end || both.high - both.low < kRounding || both.to - both.from < kRounding)
+    return std::nullopt;
   return both;
 }
 
+/// The GPU at position `rank` of its TP x CP group.
+GpuRef member(const plan::GroupLayout& group, int rank) {
+  plan::GpuMask left = group.gpus;
+  for (; rank > 0; --rank) left &= left - 1;
+  return {group.node, std::countr_zero(left)};
+}
+
+/// A stage's chunks and who holds them. A GPU's rank of TP is its position in its group modulo TP,
+/// that of CP the quotient, and that of EP its number among the DP x CP ranks modulo EP.
 struct Stage {
-  std::vector<Piece> chunks;  ///< those with units, whole: low 0, high 1
-  const plan::StageLayout* layout;
-  Piece shard(std::size_t chunk, int rank) const {
-    const double tp = layout->tp;
-    return {chunks[chunk].first, chunks[chunk].end, rank / tp, (rank + 1) / tp};
+  struct Shard {
+    double low = 0, high = 0;
+    bool experts = false;
+    double from = 0, to = 1;
+    std::vector<GpuRef> holders;
+  };
+  std::vector<std::pair<int, int>> chunks;  ///< those with units, as [first, end)
+  std::vector<Shard> shards;                ///< of each chunk, no two alike
+  const plan::StageLayout* layout = nullptr;
+
+  Piece piece(std::size_t chunk, const Shard& shard) const {
+    return {chunks[chunk].first, chunks[chunk].second, shard.low, shard.high,
+            shard.experts,       shard.from,           shard.to};
   }
-  std::vector<Piece> shards(int rank) const {
-    std::vector<Piece> all;
-    for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) all.push_back(shard(chunk, rank));
-    return all;
+  Piece whole(std::size_t chunk, bool experts) const {
+    return {chunks[chunk].first, chunks[chunk].second, 0, 1, experts, 0, 1};
   }
 };
 
-std::vector<Stage> stages_of(const plan::Layout& layout, const models::Chain& chain) {
+void add_shards(Stage& stage, const Ranks& ranks) {
+  const int tp = stage.layout->tp / ranks.cp;
+  const std::size_t split = static_cast<std::size_t>(tp);
+  stage.shards.resize(split * static_cast<std::size_t>(1 + (ranks.ep > 1 ? ranks.ep : 0)));
+  for (std::size_t i = 0; i < stage.shards.size(); ++i) {
+    Stage::Shard& shard = stage.shards[i];
+    const int of_tp = static_cast<int>(i % split), of_ep = static_cast<int>(i / split) - 1;
+    shard.low = static_cast<double>(of_tp) / tp;
+    shard.high = static_cast<double>(of_tp + 1) / tp;
+    if (of_ep < 0) continue;
+    shard.experts = true;
+    shard.from = static_cast<double>(of_ep) / ranks.ep;
+    shard.to = static_cast<double>(of_ep + 1) / ranks.ep;
+  }
+  std::size_t copy = 0;  // among the DP x CP ranks
+  for (const plan::GroupLayout& group : stage.layout->groups)
+    for (int of_cp = 0; of_cp < ranks.cp; ++of_cp, ++copy)
+      for (int of_tp = 0; of_tp < tp; ++of_tp) {
+        const GpuRef gpu = member(group, of_cp * tp + of_tp);
+        const auto at = static_cast<std::size_t>(of_tp);
+        stage.shards[at].holders.push_back(gpu);
+        if (ranks.ep > 1)
+          stage.shards[at + split * (1 + copy % static_cast<std::size_t>(ranks.ep))]
+              .holders.push_back(gpu);
+      }
+}
+
+std::vector<Stage> stages_of(const plan::Layout& layout, const models::Chain& chain,
+                             const Ranks& ranks) {
   const std::vector<plan::UnitRange> ranges = plan::unit_ranges(layout, chain);
   const std::size_t chunks = static_cast<std::size_t>(layout.chunks());
   std::vector<Stage> stages;
   for (std::size_t i = 0; i < layout.stages.size(); ++i) {
-    Stage& stage = stages.emplace_back(Stage{{}, &layout.stages[i]});
+    Stage& stage = stages.emplace_back(Stage{{}, {}, &layout.stages[i]});
+    add_shards(stage, ranks);
     for (std::size_t chunk = 0; chunk < chunks; ++chunk)
       if (const plan::UnitRange& units = ranges[i * chunks + chunk]; units.count() > 0)
-        stage.chunks.push_back({units.first, units.end, 0, 1});
+        stage.chunks.emplace_back(units.first, units.end);
   }
   return stages;
 }
@@ -65,36 +120,29 @@ models::Chain chain_of(const plan::Layout& from, const plan::Layout& to) {
   return models::Chain(model);
 }
 
-/// The GPU at position `rank` of its TP group.
-GpuRef member(const plan::GroupLayout& group, int rank) {
-  plan::GpuMask left = group.gpus;
-  for (; rank > 0; --rank) left &= left - 1;
-  return {group.node, std::countr_zero(left)};
-}
-
 class Comparison {
  public:
   Comparison(const perf::Coefficients& coefficients, const plan::Layout& from,
-             const plan::Layout& to, const cluster::Cluster& cluster)
+             const plan::Layout& to, const cluster::Cluster& cluster, const Ranks& ranks)
       : coefficients_(coefficients),
+        ranks_(ranks),
         chain_(chain_of(from, to)),
-        from_(stages_of(from, chain_)),
-        to_(stages_of(to, chain_)),
-        cluster_(cluster) {
-    for (const Stage& stage : from_)
-      for (const plan::GroupLayout& group : stage.layout->groups)
-        for (int rank = 0; rank < stage.layout->tp; ++rank)
-          had_[member(group, rank)] = stage.shards(rank);
-  }
+        from_(stages_of(from, chain_, ranks)),
+        to_(stages_of(to, chain_, ranks)),
+        cluster_(cluster),
+        had_(held(from_)) {}
 
   StateMoves run() {
     moves_.whole_bytes = bytes({0, chain_.units(), 0, 1});
+    if (ranks_.ep > 1) moves_.whole_bytes += bytes({0, chain_.units(), 0, 1, true});
     for (const auto& [gpu, pieces] : had_)
       moves_.max_had_bytes = std::max(moves_.max_had_bytes, bytes(pieces));
+    const Held needed = held(to_);
     for (const Stage& stage : to_)
       for (const plan::GroupLayout& group : stage.layout->groups)
         for (int rank = 0; rank < stage.layout->tp; ++rank)
-          receive(member(group, rank), stage.shards(rank));
+          if (const auto found = needed.find(member(group, rank)); found != needed.end())
+            receive(found->first, found->second);
     for (const auto& [gpu, sent] : sent_) add_time(gpu, sent);
     for (const auto& [gpu, got] : received_) add_time(gpu, got);
     for (const auto& [node, busy_s] : node_in_) moves_.link_s = std::max(moves_.link_s, busy_s);
@@ -103,12 +151,29 @@ class Comparison {
   }
 
  private:
+  /// Pieces that a plan lets each GPU hold.
+  using Held = std::map<GpuRef, std::vector<Piece>>;
+
+  static Held held(const std::vector<Stage>& stages) {
+    Held held;
+    for (const Stage& stage : stages)
+      for (const Stage::Shard& shard : stage.shards)
+        for (const GpuRef gpu : shard.holders)
+          for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk)
+            held[gpu].push_back(stage.piece(chunk, shard));
+    return held;
+  }
+
   double bytes(const Piece& piece) const {
     const models::Load load = chain_.load(piece.first, piece.end);
-    double sum = (load.layers + load.modules) * coefficients_.param_optim_bytes;
+    // Coefficients are sums over the CP ranks, which have copies of the same.
+    const double held = (load.layers + load.modules) * coefficients_.param_optim_bytes;
+    const double share = (piece.high - piece.low) / ranks_.cp;
+    if (piece.experts) return held * ranks_.experts * ranks_.ep * (piece.to - piece.from) * share;
+    double sum = held * (1 - ranks_.experts);
     if (load.has_embedding()) sum += coefficients_.first.param_optim_bytes;
     if (load.has_output()) sum += coefficients_.last.param_optim_bytes;
-    return sum * (piece.high - piece.low);
+    return sum * share;
   }
   double bytes(const std::vector<Piece>& pieces) const {
     double sum = 0;
@@ -126,33 +191,28 @@ class Comparison {
         if (const auto kept = common(own, piece)) local += bytes(*kept);
       for (const Stage& stage : from_)
         for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk)
-          if (common(stage.chunks[chunk], piece)) receive(gpu, piece, stage, chunk, mine);
+          if (common(stage.whole(chunk, piece.experts), piece))
+            receive(gpu, piece, stage, chunk, mine);
     }
     moves_.max_local_bytes = std::max(moves_.max_local_bytes, local);
   }
 
   void receive(GpuRef gpu, const Piece& needed, const Stage& stage, std::size_t chunk,
                const std::vector<Piece>& mine) {
-    for (int rank = 0; rank < stage.layout->tp; ++rank) {
-      const Piece shard = stage.shard(chunk, rank);
-      const auto piece = common(shard, needed);
+    for (const Stage::Shard& shard : stage.shards) {
+      const Piece whole = stage.piece(chunk, shard);
+      const auto piece = common(whole, needed);
       if (!piece ||
-          std::any_of(mine.begin(), mine.end(), [&](const Piece& own) { return is(own, shard); }))
+          std::any_of(mine.begin(), mine.end(), [&](const Piece& own) { return own == whole; }))
         continue;
-      send(sender(stage, rank, gpu), gpu, bytes(*piece));
+      send(sender(shard, gpu), gpu, bytes(*piece));
     }
   }
 
-  static bool is(const Piece& a, const Piece& b) {
-    return a.first == b.first && a.end == b.end && a.low == b.low && a.high == b.high;
-  }
-
-  GpuRef sender(const Stage& stage, int rank, GpuRef to) {
+  GpuRef sender(const Stage::Shard& shard, GpuRef to) {
     std::optional<GpuRef> best;
-    for (const plan::GroupLayout& group : stage.layout->groups) {
-      const GpuRef candidate = member(group, rank);
+    for (const GpuRef candidate : shard.holders)
       if (!best || rank_of(candidate, to) < rank_of(*best, to)) best = candidate;
-    }
     return *best;
   }
   std::pair<bool, double> rank_of(GpuRef from, GpuRef to) {
@@ -186,11 +246,12 @@ class Comparison {
   }
 
   const perf::Coefficients& coefficients_;
+  const Ranks ranks_;
   const models::Chain chain_;
-  std::vector<Stage> from_, to_;
+  const std::vector<Stage> from_, to_;
   const cluster::Cluster& cluster_;
   const std::vector<Piece> nothing_;
-  std::map<GpuRef, std::vector<Piece>> had_;
+  const Held had_;
   std::map<GpuRef, Traffic> sent_, received_;
   std::map<int, double> node_in_, node_out_;  ///< seconds of each node's network
   StateMoves moves_;
@@ -198,9 +259,19 @@ class Comparison {
 
 }  // namespace
 
+Ranks ranks_of(const models::Model& model) {
+  Ranks ranks{model.cp, model.ep, 0};
+  if (model.ep == 1) return ranks;
+  // What a rank does not hold are the experts of the ep - 1 others, as many each as its own.
+  const double held = model.held_layer_parameters();
+  ranks.experts = (model.layer_parameters() - held) / (model.ep - 1) / held;
+  return ranks;
+}
+
 StateMoves state_moves(const perf::Coefficients& coefficients, const plan::Layout& from,
-                       const plan::Layout& to, const cluster::Cluster& cluster) {
-  return Comparison(coefficients, from, to, cluster).run();
+                       const plan::Layout& to, const cluster::Cluster& cluster,
+                       const Ranks& ranks) {
+  return Comparison(coefficients, from, to, cluster, ranks).run();
 }
 
 }  // namespace swell::redeploy

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/cluster/cluster.h"
+#include "core/models/model.h"
 #include "core/perf/coefficients.h"
 #include "core/plan/layout.h"
 
@@ -9,7 +10,7 @@ namespace swell::redeploy {
 
 /// Bytes of training state that move when a job changes from one plan to another. Every GPU of a
 /// plan holds the parameters and optimizer state of its stage's layers: the shard of its position
-/// in its TP group.
+/// in its TP group. CP ranks hold the same, EP ranks different experts.
 struct StateMoves {
   double whole_bytes = 0;       ///< one copy of the whole state
   double max_had_bytes = 0;     ///< largest on one GPU before the change
@@ -20,10 +21,20 @@ struct StateMoves {
   double link_s = 0;
 };
 
-/// Compares, GPU by GPU, which layers and TP shard it has under `from` and needs under `to`. A
-/// missing part comes from the replica that has sent least so far, of the same node where there is
-/// one. REQUIRES: both layouts are of `cluster` and have the same number of layers.
+/// CP and EP of a model, which no plan changes.
+struct Ranks {
+  int cp = 1, ep = 1;
+  double experts = 0;  ///< share that a rank's experts have of what it holds of a layer
+  friend bool operator==(const Ranks&, const Ranks&) = default;
+};
+Ranks ranks_of(const models::Model& model);
+
+/// Compares, GPU by GPU, which layers, TP shard and experts it has under `from` and needs under
+/// `to`. A missing part comes from the replica that has sent least so far, of the same node where
+/// there is one. REQUIRES: both layouts are of `cluster`, have the same number of layers, and were
+/// made for a model with `ranks`.
 StateMoves state_moves(const perf::Coefficients& coefficients, const plan::Layout& from,
-                       const plan::Layout& to, const cluster::Cluster& cluster);
+                       const plan::Layout& to, const cluster::Cluster& cluster,
+                       const Ranks& ranks = {});
 
 }  // namespace swell::redeploy

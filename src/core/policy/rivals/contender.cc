@@ -88,7 +88,7 @@ double restart_s(const Contender& job, const cluster::Cluster& machines) {
       training.coefficients ? *training.coefficients
                             : perf::expected_coefficients(*training.model, machines);
   return redeploy::cost_of(redeploy::Method::checkpoint, coefficients, training.current, again,
-                           machines)
+                           machines, redeploy::ranks_of(*training.model))
       .pause_s;
 }
 

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <vector>
 
+#include "core/perf/chunk_costs.h"
 #include "core/planner/evaluator.h"
 #include "support/profiles.h"
 
@@ -73,6 +74,44 @@ Test(sends, a_group_sends_over_the_cards_of_all_its_gpus) {
   to = {4, 2, {{1, 0, 2, 0x03}}};
   cr_assert(near(send_s(from, to, kSample, cluster), 2 * kSample / (2 * kNetwork)),
             "the smaller group limits it");
+}
+
+Test(sends, cp_ranks_send_their_own_tokens_over_the_cards_of_their_group) {
+  // TP 2 x CP 2: each CP rank has half of the tokens, kSample in bytes. Both go over four cards.
+  const plan::StageLayout from{4, 4, {{0, 0, 2, 0x0f}}}, to{4, 4, {{1, 0, 2, 0x0f}}};
+  const auto cluster = support::h100_nodes(2, 8, 8 * kNetwork);
+  cr_assert(near(send_s(from, to, kSample, cluster, 2), 2 * 2 * kSample / (4 * kNetwork)));
+  const plan::StageLayout beside{4, 4, {{0, 0, 2, 0xf0}}};
+  cr_assert(near(send_s(from, beside, kSample, cluster, 2), 2 * kSample / kLink),
+            "within a node each has a link");
+}
+
+Test(sends, the_model_counts_what_all_cp_ranks_send) {
+  // The same bytes cross whether one GPU has all tokens or each of two has half.
+  models::Model model = support::small_model(8);
+  const auto cluster = support::h100_nodes(2, 8, 8 * kNetwork);
+  const auto seconds_of = [&](int cp) {
+    model.cp = cp;
+    auto k = support::round_coefficients();
+    k.activ_bytes = 1e9 / cp;
+    plan::Layout layout{8, {}};
+    support::add_stage(layout, 4, 2, 1, 8, 0);
+    support::add_stage(layout, 4, 2, 1, 8, 1);
+    const perf::PerformanceModel counted(model, cluster, k, Sends::counted),
+        ignored(model, cluster, k, Sends::ignored);
+    const auto added = [&] {
+      return counted.iteration_time(layout).total() - ignored.iteration_time(layout).total();
+    };
+    const double plain = added();
+    for (plan::StageLayout& stage : layout.stages) stage.chunks = {3, 2};  // 10 units
+    layout.stages[0].layers = layout.stages[1].layers = 4;
+    return std::pair(plain, chunk_costs(counted, layout).chunks[0].send_forward_s);
+  };
+  const auto whole = seconds_of(1), halves = seconds_of(2);
+  cr_assert_gt(whole.first, 0);
+  cr_assert_gt(whole.second, 0);
+  cr_assert(near(whole.first, halves.first, 1e-6), "%g and %g", whole.first, halves.first);
+  cr_assert(near(whole.second, halves.second), "%g and %g", whole.second, halves.second);
 }
 
 Test(sends, the_slower_type_limits_a_send_within_a_node) {

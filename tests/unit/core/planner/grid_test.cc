@@ -246,6 +246,39 @@ Test(grid, a_table_has_the_faster_one_of_proxy_and_incremental_plan) {
   cr_assert_gt(incremental, 0);
 }
 
+Test(grid, stages_of_cp_and_ep_have_a_power_of_two_of_their_groups) {
+  // Nodes of 8 GPUs, so that CP 3 leaves two of each idle.
+  for (const auto& [cp, ep, first] : {std::tuple{3, 1, 3}, {3, 2, 3}, {1, 3, 3}, {2, 6, 3}}) {
+    Job job(8, 2, 8);
+    job.model.sequence = 3 * 1024;
+    job.model.moe = {12, 2, 0, 1024};
+    job.model.cp = cp;
+    job.model.ep = ep;
+    cr_assert(models::check(job.model).ok());
+    const perf::PerformanceModel perf(job.model, job.cluster, job.coefficients);
+    const GridTable table = grid_table(perf, 8, {}, {});
+    cr_assert_eq(table.rows.front().gpus, first);
+    cr_assert_eq(table.rows.back().gpus, 12);
+    int plans = 0;
+    for (const GridRow& row : table.rows) {
+      if (row.layout.stages.empty()) continue;
+      ++plans;
+      const auto valid = plan::validate(plan::name_all(row.layout, job.cluster, job.model),
+                                        job.model, job.cluster);
+      cr_assert(valid.ok(), "CP %d, EP %d, %d GPUs: %s", cp, ep, row.gpus,
+                valid.ok() ? "" : valid.error().message().c_str());
+    }
+    cr_assert_geq(plans, 2, "CP %d, EP %d: %d plans", cp, ep, plans);
+    const GridRow& most = table.rows.back();
+    cr_assert_eq(most.layout.gpu_count(), 12, "CP %d, EP %d: %d GPUs", cp, ep,
+                 most.layout.gpu_count());
+    for (const CellPlans& cell : most.cells)
+      for (const CellPlan& plan : cell.frontier)
+        for (const plan::StageLayout& stage : plan.layout.stages)
+          cr_assert(std::has_single_bit(static_cast<unsigned>(stage.gpu_count() / 3)));
+  }
+}
+
 Test(grid, a_size_that_fits_no_plan_has_none_and_time_up_is_said) {
   Job job(8);
   job.coefficients.param_optim_bytes = 30e9;

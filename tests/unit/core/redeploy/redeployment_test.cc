@@ -72,6 +72,92 @@ Test(state_moves, between_nodes_the_network_counts_and_replicas_share_the_sendin
   cr_assert(near(out.link_s, kWhole / 50e9), "%g s", out.link_s);
 }
 
+Test(state_moves, cp_ranks_hold_the_same_and_are_sent_it_once_each) {
+  // TP 1 x CP 2. Coefficients are sums over both, so one copy is half of them.
+  const Ranks cp{2, 1, 0};
+  const auto moves = [&](const plan::Layout& from, const plan::Layout& to) {
+    return state_moves(support::round_coefficients(), from, to, support::h100_nodes(2), cp);
+  };
+  const StateMoves more = moves(one_stage(2, 1), one_stage(2, 2));
+  cr_assert(near(more.whole_bytes, kWhole / 2));
+  cr_assert(near(more.max_had_bytes, kWhole / 2));
+  cr_assert(near(more.max_needed_bytes, kWhole / 2));
+  cr_assert(near(more.remote_bytes, kWhole), "two new GPUs get one copy each: %g",
+            more.remote_bytes);
+  cr_assert(near(more.link_s, kWhole / 2 / 450e9), "from two senders: %g s", more.link_s);
+  // A stage on other GPUs of the same group width: one GPU of the two keeps what it has.
+  const StateMoves shifted = moves(one_stage(2, 1), one_stage(2, 1, 0, 1));
+  cr_assert(near(shifted.remote_bytes, kWhole / 2), "%g", shifted.remote_bytes);
+  cr_assert(near(shifted.max_local_bytes, kWhole / 2));
+  cr_assert(near(moves(one_stage(2, 2), one_stage(2, 1)).remote_bytes, 0));
+}
+
+Test(state_moves, tp_ranks_of_a_cp_group_hold_shards) {
+  // TP 2 x CP 2 to TP 1 x CP 2: GPUs 0 and 1 have halves, and each gets the other one.
+  const StateMoves merged = state_moves(support::round_coefficients(), one_stage(4, 1),
+                                        one_stage(2, 1), support::h100_nodes(2), {2, 1, 0});
+  cr_assert(near(merged.max_had_bytes, kWhole / 4));
+  cr_assert(near(merged.max_needed_bytes, kWhole / 2));
+  cr_assert(near(merged.max_local_bytes, kWhole / 4));
+  cr_assert(near(merged.remote_bytes, 2 * kWhole / 4), "%g", merged.remote_bytes);
+}
+
+Test(state_moves, ep_ranks_hold_different_experts) {
+  // Of what a rank holds of a layer half are experts, and EP 2 has two such halves.
+  const Ranks ep{1, 2, 0.5};
+  const auto moves = [&](const plan::Layout& from, const plan::Layout& to) {
+    return state_moves(support::round_coefficients(), from, to, support::h100_nodes(2), ep);
+  };
+  const StateMoves more = moves(one_stage(1, 2), one_stage(1, 4));
+  cr_assert(near(more.whole_bytes, 1.5 * kWhole), "%g", more.whole_bytes);
+  cr_assert(near(more.max_had_bytes, kWhole));
+  cr_assert(near(more.remote_bytes, 2 * kWhole), "%g", more.remote_bytes);
+  // GPU 1, which was rank 1 of EP, becomes rank 0: the experts of rank 0 are new to it.
+  const StateMoves shifted = moves(one_stage(1, 2), one_stage(1, 2, 0, 1));
+  cr_assert(near(shifted.max_local_bytes, kWhole / 2), "%g", shifted.max_local_bytes);
+  cr_assert(near(shifted.remote_bytes, 1.5 * kWhole), "%g", shifted.remote_bytes);
+  cr_assert(near(moves(one_stage(1, 4), one_stage(1, 2)).remote_bytes, 0));
+}
+
+Test(state_moves, the_share_of_experts_is_the_models) {
+  models::Model model = support::small_model();
+  model.moe = {8, 2, 1, 1024};
+  const double expert = 3.0 * 1024 * 1024;
+  model.gated_mlp = true;
+  cr_assert_eq(ranks_of(model), (Ranks{1, 1, 0}));
+  model.ep = 4;
+  model.cp = 2;
+  const Ranks ranks = ranks_of(model);
+  cr_assert_eq(ranks.cp, 2);
+  cr_assert_eq(ranks.ep, 4);
+  cr_assert(near(ranks.experts, 2 * expert / model.held_layer_parameters()), "%g", ranks.experts);
+  // What all ranks of EP hold together is one whole model, and no byte twice.
+  const auto cluster = support::h100_nodes(2);
+  const auto k = perf::expected_coefficients(model, cluster);
+  const StateMoves moves =
+      state_moves(k, one_stage(2, 2), one_stage(2, 2), cluster, ranks_of(model));
+  const double embeddings = (k.first.param_optim_bytes + k.last.param_optim_bytes) / 2;
+  cr_assert(near((moves.whole_bytes - embeddings) / 8, 6 * model.layer_parameters(), 1e-6),
+            "%g and %g", (moves.whole_bytes - embeddings) / 8, 6 * model.layer_parameters());
+}
+
+Test(redeployment, cp_and_ep_of_the_model_count_in_the_pause) {
+  const auto cluster = support::h100_nodes(2);
+  const auto k = support::round_coefficients();
+  const auto pause = [&](const Ranks& ranks) {
+    return cost_of(Method::checkpoint, k, one_stage(2, 1), one_stage(2, 2), cluster, ranks).pause_s;
+  };
+  // One copy a GPU of half the coefficients, or two halves: each GPU holds as much.
+  cr_assert(near(pause({}), pause({2, 1, 0})));
+  // GPU 1 stays, as another rank of EP: half of what it has is not what it needs.
+  const auto live = [&](const Ranks& ranks) {
+    return cost_of(Method::local_reuse, k, one_stage(1, 2), one_stage(1, 2, 0, 1), cluster, ranks)
+        .pause_s;
+  };
+  cr_assert(near(live({}) - live({1, 2, 0.5}), kWhole / 2 / 7.5e9, 0.05), "%g and %g", live({}),
+            live({1, 2, 0.5}));
+}
+
 Test(redeployment, the_same_plan_costs_nothing) {
   cr_assert_eq(pause(Method::checkpoint, one_stage(1, 2), one_stage(1, 2)), 0);
 }
