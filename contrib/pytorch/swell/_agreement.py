@@ -32,11 +32,11 @@ class Agreement:
     a GPU, or for the network unless it takes longer than a step. Every worker polls equally often.
 
     has_parts: whether this worker has something that all are to exchange. exchanges: whether one has, as all know alike two polls later; until the first is over,
-    it is so.
+    it is so. of: whose skip() it is, "elastic" or "engine".
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, has_parts: Callable[[], bool] = lambda: False) -> None:
-        self._group, self._has_parts, self.exchanges = group, has_parts, True
+    def __init__(self, group: dist.ProcessGroup | None, has_parts: Callable[[], bool] = lambda: False, *, of: str = "elastic") -> None:
+        self._group, self._has_parts, self.exchanges, self._of = group, has_parts, True, of
         self._asked = torch.zeros(2, dtype=torch.int32)
         self._work: dist.Work | None = None
         self._skips = torch.zeros(2, dtype=torch.int32)     # shaped as a poll, with which it would be summed where workers disagree
@@ -85,11 +85,11 @@ class Agreement:
         assert self._vote is not None
         vote, self._vote = self._vote, None
         vote.wait()
-        words = int(self._skips[1])
+        words = self._skips.tolist()[1]
         count, world = words % _SAYS, dist.get_world_size(self._group)
         if count not in (0, world):
-            raise RuntimeError(f"elastic.skip() was called for a batch by {count} of {world} workers; call it on every worker for each batch, before elastic.step(), as in "
-                               "`if elastic.skip(not torch.isfinite(loss)): continue`: where one worker says so, all skip the batch")
+            raise RuntimeError(f"{self._of}.skip() was called for a batch by {count} of {world} workers; call it on every worker for each batch, before {self._of}.step(), as in "
+                               f"`if {self._of}.skip(not torch.isfinite(loss)): continue`: where one worker says so, all skip the batch")
         return words
 
     def end(self) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import pickle
 import random
+import re
 import threading
 import time
 import traceback
@@ -206,15 +207,147 @@ def test_the_next_batch_is_read_during_a_step_and_its_errors_come_when_it_is_due
     made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE)
     dataset = Noted()
     batches = made.batches(dataset, epochs=1, shuffle=False)
-    next(batches)
+    first = next(batches)
     deadline = time.monotonic() + 60
     while len(dataset.read) < 2 * models.BATCH and time.monotonic() < deadline:
         time.sleep(0.01)
     assert dataset.read == list(range(2 * models.BATCH)), "the first batch is being trained on"
     dataset.fails = True
-    next(batches)       # has been read
+    made.step(first)
+    made.step(next(batches))        # has been read
     with pytest.raises(OSError, match="the disk is gone"):
         next(batches)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return (Tokens()[number] for number in range(3 * models.BATCH))
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def in_a_list(made, dataset):
+    list(made.batches(dataset, epochs=1))
+
+
+def ahead(made, dataset):
+    """As loops that bring the next batch to a device beside a step."""
+    given = made.batches(dataset, epochs=1)
+    coming = next(given)
+    while coming is not None:
+        now, coming = coming, next(given, None)
+        made.step(now)
+
+
+def not_each(made, dataset):
+    for number, batch in enumerate(made.batches(dataset, epochs=1)):
+        if number != 1:
+            made.step(batch)
+
+
+def evaluated(made, dataset):
+    for batch in made.batches(dataset, epochs=1):
+        made.evaluate(batch)
+
+
+def twice(made, dataset):
+    for batch in made.batches(dataset, epochs=1):
+        made.step(batch)
+        made.step(batch)
+
+
+def of_two_loops(made, dataset):
+    for batch, other in zip(made.batches(dataset, epochs=1), made.batches(Tokens(), epochs=1)):
+        made.step(other)
+        made.step(batch)
+
+
+def after_one_of_another(made, dataset):
+    for batch in made.batches(dataset, epochs=1):
+        for other in made.batches(Tokens(), epochs=1):
+            made.step(other)
+            break
+        made.step(batch)
+
+
+def between_others(made, dataset):
+    for _ in made.batches(dataset, epochs=1):
+        kept = made.batches(Tokens(), epochs=1)
+        made.step(next(kept))
+
+
+def beside_its_own(made, dataset):
+    for batch in made.batches(dataset, epochs=1):
+        made.step(batch)
+        made.step(models.batch())
+
+
+def skipped_too_late(made, dataset):
+    for batch in made.batches(dataset, epochs=1):
+        made.step(batch)
+        made.skip()
+
+
+def trained_once_skipped(made, dataset):
+    for batch in made.batches(dataset, epochs=1):
+        assert made.skip(True)
+        made.step(batch)
+
+
+@pytest.mark.parametrize("dataset", [Tokens, Stream])
+@pytest.mark.parametrize("loop, steps, says", [
+    (in_a_list, 0, "step(batch) was not called for the last batch"), (ahead, 0, "step(batch) was not called for the last batch"), (not_each, 1, "step(batch) was not called for the last batch"),
+    (evaluated, 0, "evaluate() takes batches of the script's own"), (twice, 1, "step() was called for a batch that has had its step"),
+    (beside_its_own, 1, "step() was given a batch of the script's own within a loop"), (skipped_too_late, 1, "skip() belongs into"),
+    (trained_once_skipped, 1, "step() was called for a batch that has had its step, was left out by engine.skip()")])
+def test_each_batch_has_one_step(dataset, loop, steps, says):
+    made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE)
+    with pytest.raises(RuntimeError, match=re.escape(says)):
+        loop(made, dataset())
+    assert made.steps == steps
+    with pytest.raises(RuntimeError, match="engine.skip.. belongs into"):
+        made.skip()
+
+
+@pytest.mark.parametrize("loop, steps, says", [(of_two_loops, 1, "is of another loop over engine.batches()"), (after_one_of_another, 1, "is of another loop over engine.batches()"), (between_others, 1, "has begun within this one")])
+def test_two_loops_at_once_are_refused(loop, steps, says):
+    made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE)
+    with pytest.raises(RuntimeError, match=re.escape(says)):
+        loop(made, Tokens())
+    assert made.steps == steps
+
+
+def test_loops_one_after_the_other_and_steps_between_them_are_not_refused():
+    made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE)
+    made.step(next(made.batches(Tokens(), epochs=1)))
+    losses = [made.step(batch) for batch in made.batches(Tokens(), epochs=1)]
+    made.step(models.batch())
+    for batch in made.batches(Tokens(), epochs=3):
+        if made.steps > 5:
+            break       # its batch comes again
+        made.step(batch)
+    assert len(losses) == 2 and made.steps == 6 and sum(1 for batch in made.batches(Tokens(), epochs=3) if made.step(batch)) == 3
+
+
+@pytest.mark.parametrize("dataset", [Tokens, Stream])
+def test_a_skipped_batch_leaves_all_but_the_position_as_it_is(dataset):
+    made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE, scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1))
+    seen = []
+    for batch in made.batches(dataset(), epochs=1):
+        seen.append(batch.micro_batches[0].inputs["input_ids"])
+        before = {name: tensor.clone() for name, tensor in made._state.tensors.items()}, made.scheduler.get_last_lr()
+        made.backward(batch)
+        if made.skip(torch.tensor(made.steps != 1)):
+            assert all(torch.equal(tensor, before[0][name]) for name, tensor in made._state.tensors.items()) and made.scheduler.get_last_lr() == before[1]
+            assert not any(bool(gradient.any()) for gradient in made.gradients().values())
+            continue
+        made.step(batch)
+        assert made.scheduler.get_last_lr() != before[1]
+    assert made.steps == 3 == len({tuple(one.flatten().tolist()) for one in seen})
 
 
 class Masked(Tokens):

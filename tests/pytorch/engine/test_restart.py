@@ -72,6 +72,21 @@ def test_each_ranks_own_draws_go_on_over_a_restart(runs):
     assert drawn(run, 0) == drawn(reference, 0) != drawn(run, 1) == drawn(reference, 1)
 
 
+def test_batches_that_are_skipped_count_as_steps_over_restarts(runs):
+    reference = runs("reference", "skips").fast().start(1).leave_well()
+    run = runs("resized", "skips").start(1).reach(3).ask().leave_well()
+    run.start(3).reach(run.step() + 3).ask(1).leave_well()
+    run.fast().start(2).leave_well()
+    assert run.worlds() == [1, 3, 2] and [line["step"] for line in run.lines()] == [step for step in range(1, 25) if step % 7 != 3] == sorted(reference.curve())
+    assert max(abs(run.curve()[step] / loss - 1) for step, loss in reference.curve().items()) < 1e-4
+
+
+def test_a_skip_on_one_worker_alone_is_named_and_keeps_nobody_waiting(runs):
+    run = runs("apart", "skips-apart").fast().start(2)
+    assert all(run.leave())
+    assert "RuntimeError: engine.skip() was called for a batch by 1 of 2 workers; call it on every worker for each batch" in run.said(1), run.said(1)
+
+
 def test_another_order_or_length_is_refused_and_another_run_in_the_folder_too(runs, monkeypatch):
     run = runs("run").start(1).reach(7).ask().leave_well()
     whole = run.arguments

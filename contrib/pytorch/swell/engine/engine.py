@@ -130,6 +130,8 @@ class Engine:
         self._data: dict[str, Any] | None = None        # what the order of batches() depends on
         self._stream: Stream | None = None      # that batches() reads
         self._drawn: dict[str, Any] | None = None       # where random numbers stood before the batch that awaits its step
+        self._loop: object | None = None        # over batches(), that is under way
+        self._awaited: batches.Batch | None = None      # that batches() gave last, and that awaits its step
         self._lock = FolderLock(directory) if directory is not None else None
         self._agreement: Agreement | None = None        # of leaving by a checkpoint
         self._save_fails = ""       # why the newest save failed
@@ -228,6 +230,7 @@ class Engine:
             standing.shards.group = self._links.tp
         self._executor = self._executing()
         self._totals = reduce.Totals(standing.skeleton, self.plan, self.place, self.device)
+        self._votes = Agreement(self._links.host, of="engine")
         self._checkpoints = Checkpoints(self._lock, self._links.host) if self._lock is not None else None
         self._state = State(self._share, self.plan, self.place, source, self._factory, self.seed, arena=arena, checkpoints=self._checkpoints,
                             device=self.device)
@@ -318,7 +321,7 @@ class Engine:
     # ---- training
 
     def batches(self, dataset: Any, *, epochs: int | None = None, shuffle: bool = True) -> Iterator[batches.Batch]:
-        """Global batches from where training stands, each for one step(): the same samples in the same order under every plan.
+        """Global batches from where training stands, each for one step() or skip(): the same samples in the same order under every plan.
 
         dataset: of mappings with "input_ids" of one length, and "labels" if they differ; with a length, or a stream that every worker reads whole, as
         swell.torch.Elastic.batches() takes it, in an order of its own. epochs: None: without end.
@@ -367,11 +370,37 @@ class Engine:
         if self._goes_on_from is not None:
             restore_generators(self._goes_on_from)
             self._goes_on_from = None
-        while True:
-            self._drawn = generators() if self._checkpoints is not None else None
-            if (batch := next(made, None)) is None:
+        self._loop = loop = object()
+        self._awaited = None
+        try:
+            while True:
+                self._drawn = generators() if self._checkpoints is not None else None
+                if (batch := next(made, None)) is None:
+                    return
+                self._awaited = batch
+                yield batch
+                if self._loop is not loop:
+                    raise RuntimeError("another loop over engine.batches() has begun within this one, and a start could go on in one alone: give one dataset that has both, "
+                                       "and evaluate() batches of the script's own")
+                if self._awaited is not None:
+                    self._awaited = None
+                    raise RuntimeError("engine.step(batch) was not called for the last batch; call it once for each batch, before the next one is taken, or "
+                                       "`if engine.skip(...): continue` on every worker, which leaves a batch out; evaluate() takes batches of the script's own")
+        finally:
+            if self._loop is loop:
+                self._loop = None
+
+    def _check_given(self, batch: GlobalBatch) -> None:
+        """Raises where a step over this batch would move the position of batches() to another place than a start would find."""
+        if batch is self._awaited:
+            return
+        if not isinstance(batch, batches.Batch):
+            if self._loop is None:
                 return
-            yield batch
+            raise RuntimeError("engine.step() was given a batch of the script's own within a loop over engine.batches(), whose position it would move: give it the loop's batches "
+                               "alone, or train on the others before or after the loop")
+        raise RuntimeError("engine.step() was called for a batch that has had its step, was left out by engine.skip(), or is of another loop over engine.batches(): call it once, "
+                           "for the last batch that the loop gave")
 
     def step(self, batch: GlobalBatch) -> float | LateLoss:
         """One optimizer step over the global batch. Returns its loss, the same on every worker.
@@ -379,8 +408,10 @@ class Engine:
         batch: of batches(); or "input_ids" and "labels" of all samples, the same on every worker, and "attention_mask" and
         "position_ids" if there are. Ends this process with exit code 0 where it is to leave.
         """
+        self._check_given(batch)
         self._poll()
-        self._drawn = self._goes_on_from = None
+        self._votes.steps()
+        self._drawn = self._goes_on_from = self._awaited = None
         self._log.begin()
         if self._is_observed:
             losses = self.backward(batch)
@@ -395,17 +426,44 @@ class Engine:
             torch._foreach_zero_(self._state.gradients)
         if self.scheduler is not None:
             self.scheduler.step()
-        self.steps += 1
-        _request.made_step(self.steps, self._total)
-        if self._stream is not None and isinstance(batch, batches.Batch):
-            self._stream.advance()
-            self._data = self._stream.state_dict()
+        self._advance(batch)
         if self._log.writes:
             self._log.step(self.steps, float(loss), self.global_batch * self._length, logs.flops_of_a_token(self._share.skeleton, self._length),
                            lr=self.optimizer.param_groups[0].get("lr"), norm=None if norm is None else float(norm),
                            **({"paced_late_s": round(self._regions.late_s, 6)} if isinstance(self._regions, paced.Paced) else {}))
         self._boundary()
         return LateLoss(loss) if self._late_loss else float(loss)
+
+    def skip(self, when: bool | torch.Tensor = True) -> bool:
+        """Leave the last batch of batches() out, on all workers, where one of them says so. Returns whether it is left out.
+
+        ::
+
+            if engine.skip(not math.isfinite(engine.evaluate(batch))):
+                continue
+            engine.step(batch)
+
+        Every worker calls it for each batch, before step(), and waits for the others. A batch that is left out counts as a step: weights, optimizer and
+        schedule stay as they are, and its samples are not given again.
+        """
+        if self._awaited is None:
+            raise RuntimeError("engine.skip() belongs into `for batch in engine.batches(dataset, ...)`, before engine.step(batch)")
+        self._poll()
+        if not self._votes.skips(bool(when)):
+            return False
+        batch, self._drawn, self._goes_on_from, self._awaited = self._awaited, None, None, None
+        torch._foreach_zero_(self._state.gradients)     # of a backward() of the script's
+        self._advance(batch)
+        self._boundary()
+        return True
+
+    def _advance(self, batch: GlobalBatch) -> None:
+        """The present batch is behind us."""
+        self.steps += 1
+        _request.made_step(self.steps, self._total)
+        if self._stream is not None and isinstance(batch, batches.Batch):
+            self._stream.advance()
+            self._data = self._stream.state_dict()
 
     def _clip(self, gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None:
         if self._reads_late:        # by 1 where the norm is not too large: nobody waits to see
@@ -655,6 +713,7 @@ class Engine:
         """Before a step: leaves with a checkpoint if swellrun has asked. Where it cannot be saved training goes on."""
         if self._agreement is None or not self._agreement.poll():
             return
+        self._votes.check()
         if self.steps and (why := self._try_to_save(says=False)):
             _request.decline(why, self.world)
             return
@@ -662,15 +721,16 @@ class Engine:
 
     def _end_agreement(self) -> None:
         """Ends the communication under way between the workers of this epoch."""
-        if self._agreement is None:
-            return
         try:
-            self._agreement.end()
+            self._votes.end()
+            if self._agreement is not None:
+                self._agreement.end()
         except RuntimeError as error:       # a worker was killed at the boundary
             print(f"swell: rank {self.rank}: {error}", file=sys.stderr, flush=True)
 
     def _finish(self) -> None:
         """Training by batches() is over: whoever is asked to leave after it finds its end in a checkpoint."""
+        self._votes.check()
         if self._agreement is not None:
             self._agreement.end()
             if self.steps:
