@@ -57,7 +57,10 @@ Result<void> check_possible(const perf::Profile& profile, const cluster::Cluster
         return impossible("fwd_s", seen.fwd_s, reads_s, "to read its parameters");
       if (seen.bwd_s < reads_s)
         return impossible("bwd_s", seen.bwd_s, reads_s, "to read its parameters");
-      const double state_s = seen.layer_state_bytes / hbm;
+      const double shards = std::max(
+          1, profile.max_shards > 0 ? std::min(stage.dp(), profile.max_shards) : stage.dp());
+      const double state_s = seen.layer_state_bytes *
+                             (1 - profile.sharded_state + profile.sharded_state / shards) / hbm;
       if (seen.optim_s > 0 && seen.optim_s < state_s)
         return impossible("optim_s", seen.optim_s, state_s, "to read its state");
     }

@@ -4,12 +4,36 @@
 #include "core/count_of.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
 #include <utility>
 
 namespace swell::profiler {
+
+namespace {
+
+/// Bytes of ranks, whole: of state and gradients, and of what of these is sharded; and what they
+/// hold of that state.
+struct Shards {
+  double state = 0, sharded = 0, held = 0, gradients = 0, sharded_gradients = 0;
+  void add(const RankProfile& rank) {
+    *this += {rank.layer_state_bytes + rank.extra_state_bytes, rank.sharded_state_bytes,
+              rank.sharded_held_bytes, rank.layer_param_bytes + rank.extra_param_bytes,
+              rank.sharded_gradient_bytes};
+  }
+  Shards& operator+=(const Shards& other) {
+    state += other.state;
+    sharded += other.sharded;
+    held += other.held;
+    gradients += other.gradients;
+    sharded_gradients += other.sharded_gradients;
+    return *this;
+  }
+};
+
+}  // namespace
 
 Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
   if (ranks.empty()) return Error("no rank has reported a profile");
@@ -84,6 +108,7 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
     int ranks = 0;
   };
   std::map<std::pair<int, int>, Sum> groups;
+  std::map<int, Shards> shards;  // by stage
   for (const RankProfile& rank : ranks) {
     const auto [stage, group] = std::pair{rank.role.stage, rank.role.group};
     if (stage < 0 || stage >= plan.pp() || group < 0 ||
@@ -116,6 +141,7 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
     seen.extra_param_bytes = std::max(seen.extra_param_bytes, rank.extra_param_bytes);
     seen.extra_state_bytes = std::max(seen.extra_state_bytes, rank.extra_state_bytes);
     seen.peak_bytes = std::max(seen.peak_bytes, rank.peak_bytes);
+    shards[stage].add(rank);
     made.activ_bytes = std::max(made.activ_bytes, rank.role.activ_bytes);
     made.last_activ_p_bytes = std::max(made.last_activ_p_bytes, rank.role.last_activ_p_bytes);
     made.layer_launch_s = std::max(made.layer_launch_s, rank.times.layer_launch_s);
@@ -136,6 +162,19 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
     if (stage.dp() == 1) seen.commu_extra_s = 0;
     made.groups.push_back(seen);
   }
+  Shards all;
+  for (const auto& [stage, its] : shards) {
+    all += its;
+    // All replicas' shards together are the whole, as often as it is there, and padding.
+    const int dp = plan.stages[static_cast<std::size_t>(stage)].dp();
+    const long copies = its.sharded > 0 ? std::lround(its.held * dp / its.sharded) : 1;
+    if (copies <= 1) continue;
+    const int degree = std::max(1, static_cast<int>(dp / copies));
+    made.max_shards = made.max_shards > 0 ? std::min(made.max_shards, degree) : degree;
+  }
+  made.sharded_state = all.state > 0 ? std::min(1.0, all.sharded / all.state) : 0;
+  made.sharded_gradients =
+      all.gradients > 0 ? std::min(1.0, all.sharded_gradients / all.gradients) : 0;
   return made;
 }
 

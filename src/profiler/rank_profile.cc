@@ -27,13 +27,38 @@ void each_number(Profile& profile, Each&& each) {
     each(*number);
 }
 
-/// Bytes of what the shards of replicas make together: the rank's own, unless it holds a range of
-/// its block alone (FSDP, ZeRO).
-double whole_bytes(const runtime::Entry& entry) {
-  const auto own = static_cast<double>(entry.bytes());
-  const auto block = static_cast<double>(entry.part.block_elements());
-  const auto held = static_cast<double>(entry.part.elements());
-  return entry.part.flat_begin > 0 || held < block ? own / held * block : own;
+/// Bytes of tensors: what the rank holds; what the shards of replicas make together, the same
+/// unless it holds a range of a block alone (FSDP, ZeRO); and both of such tensors.
+struct Bytes {
+  double held = 0, whole = 0, sharded_held = 0, sharded_whole = 0;
+  void add(const runtime::Entry& entry) {
+    const auto own = static_cast<double>(entry.bytes());
+    const auto block = static_cast<double>(entry.part.block_elements());
+    const auto elements = static_cast<double>(entry.part.elements());
+    const bool is_sharded = elements > 0 && (entry.part.flat_begin > 0 || elements < block);
+    const double all = is_sharded ? own / elements * block : own;
+    held += own;
+    whole += all;
+    if (!is_sharded) return;
+    sharded_held += own;
+    sharded_whole += all;
+  }
+};
+
+/// Returns whether there is something sharded, no more than there is in all.
+bool read_sharded(runtime::Reader& reader, RankProfile& profile) {
+  for (double* number : {&profile.sharded_state_bytes, &profile.sharded_held_bytes,
+                         &profile.sharded_gradient_bytes}) {
+    *number = reader.get<double>();
+    if (!std::isfinite(*number) || *number < 0) return false;
+  }
+  constexpr double kRounding = 1 + 1e-9;
+  return profile.sharded_state_bytes + profile.sharded_gradient_bytes > 0 &&
+         profile.sharded_held_bytes <= kRounding * profile.sharded_state_bytes &&
+         profile.sharded_state_bytes <=
+             kRounding * (profile.layer_state_bytes + profile.extra_state_bytes) &&
+         profile.sharded_gradient_bytes <=
+             kRounding * (profile.layer_param_bytes + profile.extra_param_bytes);
 }
 
 }  // namespace
@@ -44,20 +69,13 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
   made.role = role;
   made.times = times;
   made.micro_batches = micro_batches;
-  struct Sum {
-    double held = 0, whole = 0;
-    void add(const runtime::Entry& entry) {
-      held += static_cast<double>(entry.bytes());
-      whole += whole_bytes(entry);
-    }
-  };
-  Sum layer_parameters, extra_parameters, layer_gradients, extra_gradients;
+  Bytes layer_parameters, extra_parameters, layer_gradients, extra_gradients;
+  Bytes layer_state, extra_state;
   double all = 0;
   for (const runtime::Entry& entry : entries) {
     if (!entry.alias_of.empty()) continue;
-    const auto bytes = static_cast<double>(entry.bytes());
     const bool in_layer = entry.tensor.layer >= 0;
-    all += bytes;
+    all += static_cast<double>(entry.bytes());
     switch (entry.tensor.kind) {
       case runtime::Kind::gradient:
         (in_layer ? layer_gradients : extra_gradients).add(entry);
@@ -66,9 +84,7 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
         (in_layer ? layer_parameters : extra_parameters).add(entry);
         [[fallthrough]];
       case runtime::Kind::moment:
-      case runtime::Kind::step:
-        (in_layer ? made.layer_state_bytes : made.extra_state_bytes) += bytes;
-        break;
+      case runtime::Kind::step: (in_layer ? layer_state : extra_state).add(entry); break;
       default: break;
     }
   }
@@ -78,15 +94,14 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
     extra_gradients = extra_parameters;
     all += layer_gradients.held + extra_gradients.held;
   }
-  const double held = layer_gradients.held + extra_gradients.held;
-  const double whole = layer_gradients.whole + extra_gradients.whole;
-  const auto told = static_cast<double>(peak_bytes);
-  // Whole gradients are what the replicas exchange. The model of memory counts them on each GPU, so
-  // that a peak has to have them; where no GPU of this kind could hold them, shards are counted.
-  const bool counts_whole = told == 0 || whole <= told;
-  made.layer_param_bytes = counts_whole ? layer_gradients.whole : layer_gradients.held;
-  made.extra_param_bytes = counts_whole ? extra_gradients.whole : extra_gradients.held;
-  made.peak_bytes = std::max(all, told) + (counts_whole ? whole - held : 0);
+  made.layer_param_bytes = layer_gradients.whole;
+  made.extra_param_bytes = extra_gradients.whole;
+  made.layer_state_bytes = layer_state.whole;
+  made.extra_state_bytes = extra_state.whole;
+  made.sharded_gradient_bytes = layer_gradients.sharded_whole + extra_gradients.sharded_whole;
+  made.sharded_state_bytes = layer_state.sharded_whole + extra_state.sharded_whole;
+  made.sharded_held_bytes = layer_state.sharded_held + extra_state.sharded_held;
+  made.peak_bytes = std::max(all, static_cast<double>(peak_bytes));
   return made;
 }
 
@@ -100,11 +115,18 @@ std::string write(const RankProfile& profile) {
   writer.put<std::uint8_t>(profile.role.tied_embedding);
   writer.put<std::int32_t>(profile.nccl.steps);
   each_number(profile, [&](double number) { writer.put(number); });
-  // All that older launchers read; those of a version later read chunks, where there are any.
-  if (profile.role.chunks.empty() && profile.times.weights_s == 0) return writer.take();
+  // All that older launchers read; those of a version later read chunks, where there are any, and
+  // those of one more what is sharded.
+  const bool is_sharded = profile.sharded_state_bytes > 0 || profile.sharded_gradient_bytes > 0;
+  if (profile.role.chunks.empty() && profile.times.weights_s == 0 && !is_sharded)
+    return writer.take();
   writer.put(static_cast<std::uint32_t>(profile.role.chunks.size()));
   for (const std::int32_t units : profile.role.chunks) writer.put(units);
-  if (profile.times.weights_s > 0) writer.put(profile.times.weights_s);
+  if (profile.times.weights_s > 0 || is_sharded) writer.put(profile.times.weights_s);
+  if (is_sharded)
+    writer.put(profile.sharded_state_bytes)
+        .put(profile.sharded_held_bytes)
+        .put(profile.sharded_gradient_bytes);
   return writer.take();
 }
 
@@ -133,9 +155,11 @@ Result<RankProfile> read_rank_profile(std::string_view body) {
     const bool says_weights = reader.good() && !reader.done();
     if (says_weights) profile.times.weights_s = reader.get<double>();
     const double weights_s = profile.times.weights_s;
+    const bool is_sharded = reader.good() && !reader.done();
     if (!std::isfinite(weights_s) || weights_s < 0 || weights_s > profile.times.bwd_s ||
-        (weights_s == 0 && (says_weights || chunks == 0)))
+        (weights_s == 0 && !is_sharded && (says_weights || chunks == 0)))
       reader.fail();
+    if (is_sharded && !read_sharded(reader, profile)) reader.fail();
   }
   if (!reader.done() || tied > 1 || profile.role.stage < 0 || profile.role.group < 0 ||
       profile.role.layers < 1 || profile.role.local_batch < 1 || profile.micro_batches < 1 ||

@@ -32,18 +32,21 @@ struct RankProfile {
   Role role;
   Times times;
   std::int32_t micro_batches = 0;
+  // Of what replicas hold in shards (FSDP, ZeRO), the whole counts, but for the peak.
   double layer_param_bytes = 0;  ///< gradients of the model's layers
   double layer_state_bytes = 0;  ///< parameters and optimizer state of the model's layers
   double extra_param_bytes = 0;  ///< the same of all else
   double extra_state_bytes = 0;
+  double sharded_state_bytes = 0;  ///< part of the state that replicas hold in shards
+  double sharded_held_bytes = 0;   ///< this rank's shards of it
+  double sharded_gradient_bytes = 0;
   double peak_bytes = 0;
   NcclFigures nccl;
 };
 
 /// Sums the registered state by what perf::GroupObservation asks for. Tied tensors count once.
-/// Where no gradients are registered they are taken for as large as the parameters. If
-/// gradients are sharded over replicas (FSDP) the whole counts, in the peak too, unless it is more
-/// than `peak_bytes`.
+/// Where no gradients are registered they are taken for as large as the parameters, and sharded as
+/// these.
 /// `peak_bytes` is raised to what is registered: it is there.
 RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
                        const std::vector<runtime::Entry>& entries, std::uint64_t peak_bytes);

@@ -126,7 +126,7 @@ class Optimum {
           const int dp = gpus / tp;
           const double peak = memory_
                                   .peak(i, stages_, micro_batches_, layers, tp,
-                                        (micro_batch_ + dp - 1) / dp, gpus_[0].type)
+                                        (micro_batch_ + dp - 1) / dp, gpus_[0].type, dp)
                                   .total();
           if (peak > perf_.cluster().type(gpus_[0].type).memory_bytes) continue;
           const double here = passes_s(i, one);

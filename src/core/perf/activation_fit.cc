@@ -77,8 +77,11 @@ Result<void> fit(const Profile& profile, const plan::Layout& layout, const model
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
     const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
     const Kept& kept = kept_by_stage[static_cast<std::size_t>(seen.stage)];
-    double held = seen.layer_state_bytes + seen.extra_state_bytes;
-    if (kept.gradients) held += seen.layer_param_bytes + seen.extra_param_bytes;
+    double held =
+        coefficients.state_part(stage.dp()) * (seen.layer_state_bytes + seen.extra_state_bytes);
+    if (kept.gradients)
+      held += coefficients.gradient_part(stage.dp()) *
+              (seen.layer_param_bytes + seen.extra_param_bytes);
     held += group.local_batch * kept.heads * coefficients.last.activ_p_bytes / stage.tp;
     held += group.local_batch * kept.modules * 2 * coefficients.activ_bytes;
     if (seen.peak_bytes < held)

@@ -63,7 +63,7 @@ schedule::Costs chunk_costs(const PerformanceModel& perf, const plan::Layout& la
         loads.begin() + static_cast<std::ptrdiff_t>((i + 1) * chunks));
     double held = 0;
     for (const plan::GroupLayout& group : stage.groups) {
-      held = std::max(held, memory.held_bytes(all, stage.tp, group.type));
+      held = std::max(held, memory.held_bytes(all, stage.tp, group.type, stage.dp()));
       for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
         double& kept = costs.chunks[i * chunks + chunk].bytes[0];
         kept = std::max(kept, memory.kept_bytes(own[chunk], stage.tp, group.local_batch));

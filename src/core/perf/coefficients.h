@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -52,6 +53,15 @@ struct Coefficients {
   StageExtras last;
   /// Computation of output projection and loss, in layers; 0: counted within the layers (A.2).
   double head_layers = 0;
+  /// Share of parameters and optimizer state, and of gradients, that the replicas of a stage divide
+  /// among themselves (FSDP, ZeRO). All bytes here are whole. 0: each replica holds all.
+  double sharded_state = 0;
+  double sharded_gradients = 0;
+  int max_shards = 0;  ///< replicas that divide them at most (HSDP); 0: all of a stage
+  /// Part of the state that each of `dp` replicas holds.
+  double state_part(int dp) const noexcept { return part(sharded_state, dp); }
+  /// Part of the gradients that each of `dp` replicas holds between two passes.
+  double gradient_part(int dp) const noexcept { return part(sharded_gradients, dp); }
   /// Tied embeddings: the last stage's extra parameters are the first's, held once where one stage
   /// is both.
   bool tied_embedding = false;
@@ -60,6 +70,11 @@ struct Coefficients {
   double plan_error = 0;
   std::uint64_t plan_error_seed = 0;
   friend bool operator==(const Coefficients&, const Coefficients&) = default;
+
+ private:
+  double part(double sharded, int dp) const noexcept {
+    return 1 - sharded + sharded / (max_shards > 0 ? std::min(dp, max_shards) : dp);
+  }
 };
 
 /// Gives every type that is not in `seen` what A.4.2 says: k_comp and k_optim of the type that was

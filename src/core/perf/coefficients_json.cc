@@ -8,6 +8,7 @@ namespace swell::perf {
 namespace {
 
 constexpr double kMaxValue = 1e18;  // limit of any value in bytes or seconds
+constexpr long kMaxShards = 1 << 16;
 
 struct Field {
   const char* key;
@@ -72,8 +73,20 @@ Result<Coefficients> coefficients_from_json(const Json& json, const cluster::Clu
                           {"activ_p_bytes", &made.activ_p_bytes, 0},
                           {"activ_np_bytes", &made.activ_np_bytes, 0}});
   if (!good) return good.error();
-  if (json.has("head_layers"))
-    if (auto head = read(json, {{"head_layers", &made.head_layers, 0}}); !head) return head.error();
+  for (auto [key, value] : {std::pair{"head_layers", &made.head_layers},
+                            std::pair{"sharded_state", &made.sharded_state},
+                            std::pair{"sharded_gradients", &made.sharded_gradients}})
+    if (json.has(key))
+      if (auto given = read(json, {{key, value, 0}}); !given) return given.error();
+  if (made.sharded_state > 1 || made.sharded_gradients > 1)
+    return Error(
+        fmt::format("sharded_state is {:g} and sharded_gradients {:g}; a share is at most 1",
+                    made.sharded_state, made.sharded_gradients));
+  if (json.has("max_shards")) {
+    const auto shards = json.integer_at("max_shards", 0, kMaxShards);
+    if (!shards) return shards.error();
+    made.max_shards = static_cast<int>(*shards);
+  }
   if (auto first = read_extras(json, "first", made.first); !first) return first.error();
   if (auto last = read_extras(json, "last", made.last); !last) return last.error();
   if (json.has("tied_embedding")) {
@@ -104,6 +117,9 @@ Json to_json(const Coefficients& coefficients, const cluster::Cluster& cluster) 
                        {"activ_p_bytes", coefficients.activ_p_bytes},
                        {"activ_np_bytes", coefficients.activ_np_bytes},
                        {"head_layers", coefficients.head_layers},
+                       {"sharded_state", coefficients.sharded_state},
+                       {"sharded_gradients", coefficients.sharded_gradients},
+                       {"max_shards", coefficients.max_shards},
                        {"first", extras_json(coefficients.first)},
                        {"last", extras_json(coefficients.last)},
                        {"tied_embedding", coefficients.tied_embedding}});

@@ -16,6 +16,9 @@ Profile observe(const plan::Layout& layout, const models::Model& model,
   profile.whole_activations = k.activ_np_bytes / k.activ_bytes;
   profile.layer_launch_s = k.types.empty() ? 0 : k.types.front().launch_s;
   profile.tied_embedding = k.tied_embedding;
+  profile.sharded_state = k.sharded_state;
+  profile.sharded_gradients = k.sharded_gradients;
+  profile.max_shards = k.max_shards;
   profile.last_activ_p_bytes = k.last.activ_p_bytes;
   const models::Chain& chain = perf.chain();
   const std::vector<models::Load> loads = plan::stage_loads(layout, chain);
@@ -47,7 +50,7 @@ Profile observe(const plan::Layout& layout, const models::Model& model,
       seen.fwd_s = layer.fwd * layers + seen.head_fwd_s;
       seen.fwd_commu_s = commu;
       seen.bwd_s = layer.bwd * layers + seen.head_bwd_s;
-      seen.optim_s = type.optim_s * held / stage.tp;
+      seen.optim_s = type.optim_s * held * k.state_part(stage.dp()) / stage.tp;
       seen.commu_extra_s = times.commu_extra;
       seen.layer_param_bytes = k.param_bytes * held / stage.tp;
       seen.layer_state_bytes = k.param_optim_bytes * held / stage.tp;

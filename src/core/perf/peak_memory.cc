@@ -33,55 +33,59 @@ MemoryModel::Mtp MemoryModel::mtp(bool first, int in_flight, int tp) const noexc
 }
 
 PeakMemory MemoryModel::peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch,
-                             int type) const noexcept {
+                             int type, int dp) const noexcept {
   const Coefficients& k = model_.coefficients();
+  const double state = k.state_part(dp), gradients = k.gradient_part(dp);
   const int in_flight = std::min(pp - i, micro_batches);
   const bool gradients_meet_activations = micro_batches > pp - i;
   PeakMemory memory;
-  memory.param_optim = k.param_optim_bytes * layers / tp;
+  memory.param_optim = state * k.param_optim_bytes * layers / tp;
   memory.activ = local_batch * layers * in_flight * (k.activ_p_bytes / tp + k.activ_np_bytes);
-  if (gradients_meet_activations) memory.grad = k.param_bytes * layers / tp;
+  if (gradients_meet_activations) memory.grad = gradients * k.param_bytes * layers / tp;
   auto add = [&](const StageExtras& extras, bool parameters) {
     memory.activ += local_batch * in_flight * extras.activ_p_bytes / tp;
     if (!parameters) return;
-    memory.param_optim += extras.param_optim_bytes / tp;
-    if (gradients_meet_activations) memory.grad += extras.param_bytes / tp;
+    memory.param_optim += state * extras.param_optim_bytes / tp;
+    if (gradients_meet_activations) memory.grad += gradients * extras.param_bytes / tp;
   };
   if (i == 0) add(k.first, true);
   if (i == pp - 1) {
     add(k.last, !(k.tied_embedding && pp == 1));
     const Mtp more = mtp(i == 0, in_flight, tp);
-    memory.param_optim += more.param_optim;
-    if (gradients_meet_activations) memory.grad += more.grad;
+    memory.param_optim += state * more.param_optim;
+    if (gradients_meet_activations) memory.grad += gradients * more.grad;
     memory.activ += local_batch * more.sample;
   }
   memory.overhead = kMemoryOverhead * model_.cluster().type(type).memory_bytes;
   return memory;
 }
 
-MemoryModel::Linear MemoryModel::linear(int i, int pp, int micro_batches, int tp) const noexcept {
+MemoryModel::Linear MemoryModel::linear(int i, int pp, int micro_batches, int tp,
+                                        int dp) const noexcept {
   const Coefficients& k = model_.coefficients();
   const int in_flight = std::min(pp - i, micro_batches);
-  const double grad = micro_batches > pp - i ? 1 : 0;
-  Linear out{(k.param_optim_bytes + grad * k.param_bytes) / tp, 0,
+  const double state = k.state_part(dp);
+  const double grad = micro_batches > pp - i ? k.gradient_part(dp) : 0;
+  Linear out{(state * k.param_optim_bytes + grad * k.param_bytes) / tp, 0,
              in_flight * (k.activ_p_bytes / tp + k.activ_np_bytes), 0};
   auto add = [&](const StageExtras& extras, bool parameters) {
     out.sample_fixed += in_flight * extras.activ_p_bytes / tp;
-    if (parameters) out.fixed += (extras.param_optim_bytes + grad * extras.param_bytes) / tp;
+    if (parameters)
+      out.fixed += (state * extras.param_optim_bytes + grad * extras.param_bytes) / tp;
   };
   if (i == 0) add(k.first, true);
   if (i == pp - 1) {
     add(k.last, !(k.tied_embedding && pp == 1));
     const Mtp more = mtp(i == 0, in_flight, tp);
-    out.fixed += more.param_optim + grad * more.grad;
+    out.fixed += state * more.param_optim + grad * more.grad;
     out.sample_fixed += more.sample;
   }
   return out;
 }
 
-int MemoryModel::max_layers(int i, int pp, int micro_batches, int tp, int local_batch,
-                            int type) const noexcept {
-  const Linear m = linear(i, pp, micro_batches, tp);
+int MemoryModel::max_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type,
+                            int dp) const noexcept {
+  const Linear m = linear(i, pp, micro_batches, tp, dp);
   const double room = (1 - kMemoryOverhead + kSlack) * model_.cluster().type(type).memory_bytes -
                       m.fixed - local_batch * m.sample_fixed;
   const double each = m.per_layer + local_batch * m.sample_layer;
@@ -89,9 +93,9 @@ int MemoryModel::max_layers(int i, int pp, int micro_batches, int tp, int local_
   return each > 0 ? static_cast<int>(std::min(room / each, 1e9)) : 1000000000;
 }
 
-int MemoryModel::max_samples(int i, int pp, int micro_batches, int layers, int tp,
-                             int type) const noexcept {
-  const Linear m = linear(i, pp, micro_batches, tp);
+int MemoryModel::max_samples(int i, int pp, int micro_batches, int layers, int tp, int type,
+                             int dp) const noexcept {
+  const Linear m = linear(i, pp, micro_batches, tp, dp);
   const double room = (1 - kMemoryOverhead + kSlack) * model_.cluster().type(type).memory_bytes -
                       m.fixed - layers * m.per_layer;
   const double each = layers * m.sample_layer + m.sample_fixed;
@@ -107,15 +111,16 @@ double MemoryModel::kept_bytes(const models::Load& load, int tp, int local_batch
           load.heads * k.last.activ_p_bytes / tp);
 }
 
-PeakMemory MemoryModel::held(const models::Load& load, int tp, int type) const noexcept {
+PeakMemory MemoryModel::held(const models::Load& load, int tp, int type, int dp) const noexcept {
   const Coefficients& k = model_.coefficients();
+  const double state = k.state_part(dp), gradients = k.gradient_part(dp);
   const double layers = load.layers + load.modules * model_.chain().module_parameters();
   PeakMemory memory;
-  memory.param_optim = k.param_optim_bytes * layers / tp;
-  memory.grad = k.param_bytes * layers / tp;
+  memory.param_optim = state * k.param_optim_bytes * layers / tp;
+  memory.grad = gradients * k.param_bytes * layers / tp;
   const auto add = [&](const StageExtras& extras) {
-    memory.param_optim += extras.param_optim_bytes / tp;
-    memory.grad += extras.param_bytes / tp;
+    memory.param_optim += state * extras.param_optim_bytes / tp;
+    memory.grad += gradients * extras.param_bytes / tp;
   };
   if (load.has_embedding()) add(k.first);
   if (load.has_output() && !(k.tied_embedding && load.has_embedding())) add(k.last);
@@ -123,20 +128,20 @@ PeakMemory MemoryModel::held(const models::Load& load, int tp, int type) const n
   return memory;
 }
 
-double MemoryModel::held_bytes(const models::Load& load, int tp, int type) const noexcept {
-  return held(load, tp, type).total();
+double MemoryModel::held_bytes(const models::Load& load, int tp, int type, int dp) const noexcept {
+  return held(load, tp, type, dp).total();
 }
 
 PeakMemory MemoryModel::peak(const schedule::Schedule& schedule,
                              const std::vector<models::Load>& loads, int i, int tp,
-                             const plan::GroupLayout& group) const {
+                             const plan::GroupLayout& group, int dp) const {
   models::Load all;
   std::vector<double> kept;
   for (const models::Load& load : loads) {
     all += load;
     kept.push_back(kept_bytes(load, tp, group.local_batch));
   }
-  PeakMemory memory = held(all, tp, group.type);
+  PeakMemory memory = held(all, tp, group.type, dp);
   const schedule::Kind frees =
       schedule.splits_weights() ? schedule::Kind::weights : schedule::Kind::backward;
   double now = 0;
@@ -156,8 +161,8 @@ PeakMemory MemoryModel::group_peak(const plan::Layout& layout, int i,
                                             : Result<schedule::Schedule>(schedule::Schedule{});
   if (!layout.is_scheduled() || !passes)
     return peak(i, layout.pp(), layout.micro_batches, stage.layers, stage.tp, group.local_batch,
-                group.type);
-  return peak(*passes, loads_of(layout, i), i, stage.tp, group);
+                group.type, stage.dp());
+  return peak(*passes, loads_of(layout, i), i, stage.tp, group, stage.dp());
 }
 
 std::vector<models::Load> MemoryModel::loads_of(const plan::Layout& layout, int i) const {
@@ -191,7 +196,7 @@ bool MemoryModel::fits(const plan::Layout& layout) const {
         if (before && before->type == group.type && before->local_batch == group.local_batch)
           continue;
         before = &group;
-        if (peak(*passes, loads, i, stage.tp, group).total() >
+        if (peak(*passes, loads, i, stage.tp, group, stage.dp()).total() >
             (1 + kSlack) * model_.cluster().type(group.type).memory_bytes)
           return false;
       }
@@ -205,8 +210,8 @@ bool MemoryModel::fits(const plan::Layout& layout) const {
       if (group.type == seen_type && group.local_batch == seen_batch) continue;
       seen_type = group.type;
       seen_batch = group.local_batch;
-      if (max_layers(i, layout.pp(), layout.micro_batches, stage.tp, group.local_batch,
-                     group.type) < stage.layers)
+      if (max_layers(i, layout.pp(), layout.micro_batches, stage.tp, group.local_batch, group.type,
+                     stage.dp()) < stage.layers)
         return false;
     }
   }

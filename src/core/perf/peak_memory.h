@@ -25,29 +25,32 @@ class MemoryModel {
  public:
   explicit MemoryModel(const PerformanceModel& model) noexcept : model_(model) {}
 
+  // `dp`: groups of the stage, which matter where these divide state among themselves.
+
   /// Peak of a GPU in stage `i` of `pp`, whose group has `layers` layers and `local_batch` samples.
-  PeakMemory peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch,
-                  int type) const noexcept;
+  PeakMemory peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch, int type,
+                  int dp = 1) const noexcept;
   /// Bytes that a GPU of a TP group keeps from the forward pass of one chunk with `load` to its
   /// backward pass.
   double kept_bytes(const models::Load& load, int tp, int local_batch) const noexcept;
   /// Bytes that a GPU of a stage with `load` holds all the time: parameters, optimizer state and
   /// gradients, and what is set aside.
-  double held_bytes(const models::Load& load, int tp, int type) const noexcept;
+  double held_bytes(const models::Load& load, int tp, int type, int dp = 1) const noexcept;
   /// Peak of a GPU of `group`, of stage `i` whose chunks hold `loads` under `schedule`. Weights
   /// free what a chunk keeps where they are passes of their own.
   PeakMemory peak(const schedule::Schedule& schedule, const std::vector<models::Load>& loads, int i,
-                  int tp, const plan::GroupLayout& group) const;
+                  int tp, const plan::GroupLayout& group, int dp) const;
   /// Peak of a GPU of `group` in stage `i`: under the plan's schedule.
   PeakMemory group_peak(const plan::Layout& layout, int i, const plan::GroupLayout& group) const;
   /// Peak of the fullest group of stage `i`, likewise.
   PeakMemory stage_peak(const plan::Layout& layout, int i) const;
   /// Largest number of layers that a group can hold; 0 where not even one fits.
-  int max_layers(int i, int pp, int micro_batches, int tp, int local_batch,
-                 int type) const noexcept;
+  int max_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type,
+                 int dp = 1) const noexcept;
   /// Largest number of samples that a group can have with `layers` layers; 0 where not even one
   /// fits.
-  int max_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept;
+  int max_samples(int i, int pp, int micro_batches, int layers, int tp, int type,
+                  int dp = 1) const noexcept;
   /// Whether every GPU's peak is within its memory.
   bool fits(const plan::Layout& layout) const;
 
@@ -59,8 +62,8 @@ class MemoryModel {
   /// Loads of the chunks of stage `i`.
   std::vector<models::Load> loads_of(const plan::Layout& layout, int i) const;
   /// Without activations.
-  PeakMemory held(const models::Load& load, int tp, int type) const noexcept;
-  Linear linear(int i, int pp, int micro_batches, int tp) const noexcept;
+  PeakMemory held(const models::Load& load, int tp, int type, int dp) const noexcept;
+  Linear linear(int i, int pp, int micro_batches, int tp, int dp) const noexcept;
   /// Memory that MTP heads add to the last stage of one chunk, for `in_flight` micro-batches.
   struct Mtp {
     double param_optim = 0, grad = 0, sample = 0;

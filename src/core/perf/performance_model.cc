@@ -128,10 +128,14 @@ double PerformanceModel::layer_time(int type, int tp, int local_batch) const noe
 double PerformanceModel::gradient_bytes(const models::Load& load) const noexcept {
   const Coefficients& k = coefficients_;
   double bytes = k.param_bytes * (load.layers + load.modules * chain_.module_parameters());
-  if (k.head_layers <= 0) return bytes;
-  if (load.has_embedding()) bytes += k.first.param_bytes;
-  if (load.has_output() && !(load.has_embedding() && k.tied_embedding)) bytes += k.last.param_bytes;
-  return bytes;
+  if (k.head_layers > 0) {
+    if (load.has_embedding()) bytes += k.first.param_bytes;
+    if (load.has_output() && !(load.has_embedding() && k.tied_embedding))
+      bytes += k.last.param_bytes;
+  }
+  // Gathered before both passes and scattered once: three times (1 - 1/DP), where a ring all-reduce
+  // takes two.
+  return bytes * (1 + 0.5 * k.sharded_gradients);
 }
 
 namespace {
@@ -165,6 +169,7 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
   StageTimes times;
   const double layers = load.layers + load.modules * chain_.module_work();
   const double updated = load.layers + load.modules * chain_.module_parameters();
+  const double state = coefficients_.state_part(stage.dp());
   double overlap = std::numeric_limits<double>::infinity();
   int seen_type = -1, seen_batch = -1;
   for (const plan::GroupLayout& group : stage.groups) {
@@ -189,7 +194,7 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
                             : 0;
     times.fwd = std::max(times.fwd, layer.fwd * layers + head);
     times.bwd = std::max(times.bwd, layer.bwd * layers + k.backward * head);
-    times.optim = std::max(times.optim, k.optim_s * updated / stage.tp);
+    times.optim = std::max(times.optim, k.optim_s * updated * state / stage.tp);
   }
   if (const int ranks = stage.dp() * model_.cp; ranks > 1) {
     times.dp_commu = dp_commu(gradient_bytes(load), 1, ranks, stage_bandwidth(stage));

@@ -22,6 +22,7 @@ struct GroupObservation {
   double head_bwd_s = 0;  ///< part of bwd_s in output projections and losses
   /// Part of bwd_s in passes that make the gradients of weights alone; 0: not seen apart.
   double weights_s = 0;
+  // Of what the replicas of a stage divide among themselves, the whole counts.
   double layer_param_bytes = 0;  ///< gradients of layers and MTP modules on one GPU
   /// Parameters and optimizer state of layers and MTP modules on one GPU.
   double layer_state_bytes = 0;
@@ -45,6 +46,9 @@ struct Profile {
   /// Whether the output projection is the embedding's own matrix; otherwise they are two of one
   /// size.
   bool tied_embedding = false;
+  /// As in Coefficients: what replicas divide among themselves.
+  double sharded_state = 0, sharded_gradients = 0;
+  int max_shards = 0;
   double last_activ_p_bytes = 0;  ///< extra activations of one head for one sample (logits)
   bool takes_chunks = false;      ///< whether the program says its chunks: it can run such plans
 };

@@ -86,6 +86,9 @@ Json to_json(const Profile& profile) {
                             {"tied_embedding", profile.tied_embedding}});
   if (profile.whole_activations) json.set("whole_activations", *profile.whole_activations);
   if (profile.takes_chunks) json.set("takes_chunks", true);
+  if (profile.sharded_state > 0) json.set("sharded_state", profile.sharded_state);
+  if (profile.sharded_gradients > 0) json.set("sharded_gradients", profile.sharded_gradients);
+  if (profile.max_shards > 0) json.set("max_shards", profile.max_shards);
   return json;
 }
 
@@ -116,6 +119,18 @@ Result<Profile> profile_from_json(const Json& json, const cluster::Cluster& clus
     const auto whole = json.number_at("whole_activations", 0, kMaxValue);
     if (!whole) return whole.error();
     made.whole_activations = *whole;
+  }
+  for (const auto& [key, value] : {std::pair{"sharded_state", &made.sharded_state},
+                                   std::pair{"sharded_gradients", &made.sharded_gradients}})
+    if (json.has(key)) {
+      const auto share = json.number_at(key, 0, 1);
+      if (!share) return share.error();
+      *value = *share;
+    }
+  if (json.has("max_shards")) {
+    const auto shards = json.integer_at("max_shards", 0, kMaxGroups);
+    if (!shards) return shards.error();
+    made.max_shards = static_cast<int>(*shards);
   }
   const auto tied = json.bool_at("tied_embedding");
   if (!tied) return tied.error();

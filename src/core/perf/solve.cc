@@ -144,6 +144,9 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     if (load.has_output()) made.last = extras;
   }
   made.tied_embedding = profile.tied_embedding;
+  made.sharded_state = profile.sharded_state;
+  made.sharded_gradients = profile.sharded_gradients;
+  made.max_shards = profile.max_shards;
   made.param_bytes = param.value();
   made.param_optim_bytes = state.value();
   made.last.activ_p_bytes = profile.last_activ_p_bytes;
@@ -184,7 +187,8 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     }
     fit.weights_s += seen.weights_s;
     fit.backward_s += seen.weights_s > 0 ? seen.bwd_s : 0;
-    fit.optim.add((load.layers + load.modules * chain.module_parameters()) / stage.tp,
+    fit.optim.add((load.layers + load.modules * chain.module_parameters()) *
+                      made.state_part(stage.dp()) / stage.tp,
                   seen.optim_s);
   }
   for (const TypeFit& fit : fits)

@@ -31,6 +31,9 @@ double largest_change(const Coefficients& a, const Coefficients& b) {
   with(a.param_optim_bytes, b.param_optim_bytes);
   with(a.activ_p_bytes, b.activ_p_bytes);
   with(a.activ_np_bytes, b.activ_np_bytes);
+  with(a.sharded_state, b.sharded_state);
+  with(a.sharded_gradients, b.sharded_gradients);
+  with(a.max_shards, b.max_shards);
   return max;
 }
 

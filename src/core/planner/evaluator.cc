@@ -63,7 +63,7 @@ bool Evaluator::balance(plan::Layout& layout) {
       seen_batch = group.local_batch;
       slowest = std::max(slowest, layer_time(group.type, stage.tp, group.local_batch));
       max = std::min(max, memory_.max_layers(i, pp, layout.micro_batches, stage.tp,
-                                             group.local_batch, group.type));
+                                             group.local_batch, group.type, stage.dp()));
     }
     cost_.push_back(slowest);
     cap_.push_back(max);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "core/planner/growing_plan.h"
 #include "core/planner/stage_options.h"
@@ -130,9 +131,10 @@ class Search {
 
   int max_layers(const StageOption& option, int i, int pp) const {
     int max = 1 << 30;
+    const int dp = std::accumulate(option.gpus.begin(), option.gpus.end(), 0) / option.tp;
     for (const auto& [type, samples] : option.fullest)
       max = std::min(
-          max, evaluator_.memory().max_layers(i, pp, micro_batches_, option.tp, samples, type));
+          max, evaluator_.memory().max_layers(i, pp, micro_batches_, option.tp, samples, type, dp));
     return max;
   }
 

@@ -168,7 +168,7 @@ class StageChoices {
       if (dp > degrees_.max_dp || !degrees_.divides(dp) || dp * tp != gpus) continue;
       const int batch = (micro_batch_ + dp - 1) / dp;
       const double peak =
-          memory_.peak(i, stages_, micro_batches_, layers, tp, batch, type_).total();
+          memory_.peak(i, stages_, micro_batches_, layers, tp, batch, type_, dp).total();
       if (peak > perf_.cluster().type(type_).memory_bytes) continue;
       const double bandwidth = bandwidth_of(t, gpus);
       if (bandwidth <= 0) continue;

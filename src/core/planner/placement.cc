@@ -86,7 +86,7 @@ class Placer {
     Load all;
     for (std::size_t chunk = 0; chunk < chunks_; ++chunk) all += load;
     for (const plan::GroupLayout& group : at.groups)
-      if (memory_.held_bytes(all, at.tp, group.type) +
+      if (memory_.held_bytes(all, at.tp, group.type, at.dp()) +
               kept_[stage] * memory_.kept_bytes(load, at.tp, group.local_batch) >
           kSlack * perf_.cluster().type(group.type).memory_bytes)
         return false;

@@ -16,8 +16,8 @@ namespace {
 using cluster::GpuRef;
 
 /// Units [first, end) of the model; of each, the part from `low` to `high` of 1 along the TP
-/// split. Where EP divides experts: either those from `from` to `to` of 1 of each layer, or all
-/// else.
+/// split, and within it along that over replicas. Where EP divides experts: either those from
+/// `from` to `to` of 1 of each layer, or all else.
 struct Piece {
   int first = 0, end = 0;
   double low = 0, high = 0;
@@ -55,7 +55,7 @@ struct Stage {
     double low = 0, high = 0;
     bool experts = false;
     double from = 0, to = 1;
-    std::vector<GpuRef> holders;
+    std::vector<GpuRef> holders = {};
   };
   std::vector<std::pair<int, int>> chunks;  ///< those with units, as [first, end)
   std::vector<Shard> shards;                ///< of each chunk, no two alike
@@ -70,41 +70,50 @@ struct Stage {
   }
 };
 
-void add_shards(Stage& stage, const Ranks& ranks) {
+/// Replicas that divide a TP shard of the state among themselves, where most of it is divided.
+int slices_of(const perf::Coefficients& coefficients, int dp) {
+  if (coefficients.sharded_state < 0.5) return 1;
+  return coefficients.max_shards > 0 ? std::min(dp, coefficients.max_shards) : dp;
+}
+
+/// `slices`: of each TP shard of what is not EP's; group i has number i % slices.
+void add_shards(Stage& stage, const Ranks& ranks, int slices) {
   const int tp = stage.layout->tp / ranks.cp;
-  const std::size_t split = static_cast<std::size_t>(tp);
-  stage.shards.resize(split * static_cast<std::size_t>(1 + (ranks.ep > 1 ? ranks.ep : 0)));
-  for (std::size_t i = 0; i < stage.shards.size(); ++i) {
-    Stage::Shard& shard = stage.shards[i];
-    const int of_tp = static_cast<int>(i % split), of_ep = static_cast<int>(i / split) - 1;
-    shard.low = static_cast<double>(of_tp) / tp;
-    shard.high = static_cast<double>(of_tp + 1) / tp;
-    if (of_ep < 0) continue;
-    shard.experts = true;
-    shard.from = static_cast<double>(of_ep) / ranks.ep;
-    shard.to = static_cast<double>(of_ep + 1) / ranks.ep;
-  }
-  std::size_t copy = 0;  // among the DP x CP ranks
-  for (const plan::GroupLayout& group : stage.layout->groups)
+  for (int of_tp = 0; of_tp < tp; ++of_tp)
+    for (int slice = 0; slice < slices; ++slice) {
+      const double all = tp * slices, at = of_tp * slices + slice;
+      stage.shards.push_back({.low = at / all, .high = (at + 1) / all});
+    }
+  const std::size_t of_experts = stage.shards.size();
+  for (int of_ep = 0; ranks.ep > 1 && of_ep < ranks.ep; ++of_ep)
+    for (int of_tp = 0; of_tp < tp; ++of_tp)
+      stage.shards.push_back({.low = static_cast<double>(of_tp) / tp,
+                              .high = static_cast<double>(of_tp + 1) / tp,
+                              .experts = true,
+                              .from = static_cast<double>(of_ep) / ranks.ep,
+                              .to = static_cast<double>(of_ep + 1) / ranks.ep});
+  int number = 0, copy = 0;  // of the group; among the DP x CP ranks
+  for (const plan::GroupLayout& group : stage.layout->groups) {
     for (int of_cp = 0; of_cp < ranks.cp; ++of_cp, ++copy)
       for (int of_tp = 0; of_tp < tp; ++of_tp) {
         const GpuRef gpu = member(group, of_cp * tp + of_tp);
-        const auto at = static_cast<std::size_t>(of_tp);
-        stage.shards[at].holders.push_back(gpu);
+        const int at = of_tp * slices + number % slices, expert = copy % ranks.ep * tp + of_tp;
+        stage.shards[static_cast<std::size_t>(at)].holders.push_back(gpu);
         if (ranks.ep > 1)
-          stage.shards[at + split * (1 + copy % static_cast<std::size_t>(ranks.ep))]
-              .holders.push_back(gpu);
+          stage.shards[of_experts + static_cast<std::size_t>(expert)].holders.push_back(gpu);
       }
+    ++number;
+  }
 }
 
 std::vector<Stage> stages_of(const plan::Layout& layout, const models::Chain& chain,
-                             const Ranks& ranks) {
+                             const Ranks& ranks, const perf::Coefficients& coefficients) {
   const std::vector<plan::UnitRange> ranges = plan::unit_ranges(layout, chain);
   const std::size_t chunks = static_cast<std::size_t>(layout.chunks());
   std::vector<Stage> stages;
   for (std::size_t i = 0; i < layout.stages.size(); ++i) {
     Stage& stage = stages.emplace_back(Stage{{}, {}, &layout.stages[i]});
-    add_shards(stage, ranks);
+    add_shards(stage, ranks, slices_of(coefficients, stage.layout->dp()));
     for (std::size_t chunk = 0; chunk < chunks; ++chunk)
       if (const plan::UnitRange& units = ranges[i * chunks + chunk]; units.count() > 0)
         stage.chunks.emplace_back(units.first, units.end);
@@ -127,8 +136,8 @@ class Comparison {
       : coefficients_(coefficients),
         ranks_(ranks),
         chain_(chain_of(from, to)),
-        from_(stages_of(from, chain_, ranks)),
-        to_(stages_of(to, chain_, ranks)),
+        from_(stages_of(from, chain_, ranks, coefficients)),
+        to_(stages_of(to, chain_, ranks, coefficients)),
         cluster_(cluster),
         had_(held(from_)) {}
 

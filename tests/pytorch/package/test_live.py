@@ -430,3 +430,4 @@ def test_a_profile_from_a_gpu_yields_the_second_model(runs, kind):
     assert found["profile"]["layer_launch_s"] == found["launch_s"]
     group = found["profile"]["groups"][0]
     assert group["layer_param_bytes"] + group["extra_param_bytes"] == 4 * sum(one.numel() for one in common.network().parameters()), "gradients of the whole model, of which fully_shard keeps a half"
+    assert (found["profile"].get("sharded_state", 0) > 0.9) == (kind == "fsdp"), "parameters and moments, in whole, are divided by the workers"

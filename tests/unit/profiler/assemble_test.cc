@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <random>
 
+#include "core/perf/peak_memory.h"
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
 #include "core/perf/stability.h"
@@ -67,16 +68,90 @@ Test(assemble, parameters_that_replicas_share_count_as_the_whole) {
                                          entry("b", 0, Kind::parameter, 10)};
   const RankProfile made = profile_of({}, {}, 4, held, 1000);
   cr_assert_eq(made.layer_param_bytes, 440, "of a fourth of 100 elements, and of 10 whole ones");
-  cr_assert_eq(made.layer_state_bytes, 240, "what this rank holds");
-  cr_assert_eq(made.peak_bytes, 1300, "with the three fourths of the gradients that are elsewhere");
-  const RankProfile large = profile_of({}, {}, 4, held, 400);
-  cr_assert_eq(large.layer_param_bytes, 140, "no GPU could hold the whole");
-  cr_assert_eq(large.peak_bytes, 400);
+  cr_assert_eq(made.layer_state_bytes, 840, "400 of each sharded tensor, and 40");
+  cr_assert_eq(made.sharded_state_bytes, 800);
+  cr_assert_eq(made.sharded_held_bytes, 200, "a fourth");
+  cr_assert_eq(made.sharded_gradient_bytes, 400);
+  cr_assert_eq(made.peak_bytes, 1000, "as the program measured it");
+  cr_assert_eq(profile_of({}, {}, 4, held, 0).peak_bytes, 380, "what is there: shards");
   // The first shard, and one with padding behind the block.
   cr_assert_eq(profile_of({}, {}, 4, {shard("w", Kind::parameter, 0, 34)}, 0).layer_param_bytes,
                400);
   cr_assert_eq(profile_of({}, {}, 4, {shard("w", Kind::parameter, 68, 102)}, 0).layer_param_bytes,
                400);
+}
+
+/// Memory and time at other sizes follow from the whole and the degree, from a profile of shards.
+Test(assemble, a_job_that_shards_its_state_is_predicted_at_other_sizes) {
+  using runtime::Kind;
+  const auto cluster = support::h100_nodes(2, 8, 2e9);
+  models::Model model = support::small_model();
+  model.layers = 1;
+  constexpr std::int64_t kElements = (1 << 20) + 1;  // the last shards have padding
+  // `dp` replicas of 4 samples, each with a range of every tensor; `degree` of them the whole.
+  const auto profile_at = [&](int dp, int degree) {
+    plan::Layout layout{2, {}};
+    support::add_stage(layout, 1, 1, dp, 4, 0);
+    const plan::Plan plan = plan::name_all(layout, cluster);
+    std::vector<RankProfile> ranks;
+    for (int rank = 0; rank < dp; ++rank) {
+      const auto shard = [&](const char* name, Kind kind) {
+        runtime::Entry made = entry(name, 0, kind, kElements);
+        const std::int64_t at = rank % degree, each = (kElements + degree - 1) / degree;
+        made.part = runtime::Part::range({0}, {kElements}, at * each, (at + 1) * each);
+        return made;
+      };
+      Role role;
+      role.group = rank;
+      role.local_batch = 4;
+      role.activ_bytes = 1000;
+      role.whole_activations = 5;
+      const double held =
+          16.0 * kElements / degree;  // in four bytes: weight, two moments, gradient
+      Times times;
+      times.fwd_s = 0.004;
+      times.bwd_s = 0.008;
+      times.optim_s = 0.012 / degree;
+      times.commu_extra_s = dp > 1 ? 0.001 : 0;
+      ranks.push_back(
+          read_rank_profile(write(profile_of(role, times, 2,
+                                             {shard("w", Kind::parameter), shard("m", Kind::moment),
+                                              shard("v", Kind::moment)},
+                                             static_cast<std::uint64_t>(held + 4e6))))
+              .value());
+    }
+    const auto made = assemble(plan, ranks);
+    cr_assert(made.ok(), "%s", made.ok() ? "" : made.error().message().c_str());
+    return perf::profile_from_json(Json::parse(perf::to_json(*made).dump()).value(), cluster)
+        .value();
+  };
+  const perf::Coefficients four = perf::solve(profile_at(4, 4), cluster).value();
+  const perf::PerformanceModel perf(model, cluster, four);
+  const perf::MemoryModel memory(perf);
+  for (const int dp : {1, 2, 4, 8}) {
+    plan::Layout layout{2, {}};
+    support::add_stage(layout, 1, 1, dp, 4, 0);
+    const perf::PeakMemory peak = memory.stage_peak(layout, 0);
+    cr_assert(support::near(peak.total() - peak.overhead, 16.0 * kElements / dp + 4e6, 1e-5),
+              "DP %d: %g", dp, peak.total() - peak.overhead);
+    const auto times = perf.stage_times(layout.stages[0], {true, true});
+    cr_assert(support::near(times.optim, 0.012 / dp, 1e-6), "DP %d: %g", dp, times.optim);
+    if (dp > 1)
+      cr_assert(support::near(times.dp_commu,
+                              perf::dp_commu(4.0 * kElements * 1.5, 1, dp,
+                                             perf.stage_bandwidth(layout.stages[0])),
+                              1e-6),
+                "parameters are gathered twice, gradients scattered once");
+  }
+  // Where two of four replicas hold the whole (HSDP), more replicas make no smaller shards.
+  const perf::Coefficients half = perf::solve(profile_at(4, 2), cluster).value();
+  cr_assert_eq(half.max_shards, 2);
+  cr_assert(support::near(half.state_part(8), 0.5) && support::near(half.state_part(1), 1));
+  // The same tensors, whole on each replica.
+  const perf::Coefficients whole = perf::solve(profile_at(4, 1), cluster).value();
+  cr_assert_eq(whole.sharded_state, 0);
+  cr_assert(support::near(whole.state_part(8), 1));
+  cr_assert(support::near(whole.param_optim_bytes, four.param_optim_bytes, 1e-9));
 }
 
 /// solve() finds the same from ranks' reports as from the groups' observations.

@@ -57,6 +57,9 @@ Test(profile_json, each_member_is_read_under_its_own_name) {
   for (const char* key : {"layer_launch_s", "activ_bytes", "last_activ_p_bytes"})
     json.set(key, ++value);
   json.set("whole_activations", ++value);
+  json.set("sharded_state", 0.75);
+  json.set("sharded_gradients", 0.5);
+  json.set("max_shards", 4);
   const auto read = perf::profile_from_json(json, support::h100_nodes(1, 8));
   cr_assert(read.ok(), "%s", why(json).c_str());
   value = 0;
@@ -66,6 +69,7 @@ Test(profile_json, each_member_is_read_under_its_own_name) {
   cr_assert_eq(read->activ_bytes, ++value);
   cr_assert_eq(read->last_activ_p_bytes, ++value);
   cr_assert_eq(read->whole_activations.value(), ++value);
+  cr_assert(read->sharded_state == 0.75 && read->sharded_gradients == 0.5 && read->max_shards == 4);
   cr_assert_eq(perf::to_json(*read).dump(), json.dump(), "written under the same names");
 }
 
@@ -76,6 +80,9 @@ Test(profile_json, errors_name_the_fault) {
   cr_assert(why(json).find("observation 1") != std::string::npos &&
                 why(json).find("bwd_s") != std::string::npos,
             "%s", why(json).c_str());
+  json = example();
+  json.set("sharded_state", 1.5);
+  cr_assert(why(json).find("sharded_state") != std::string::npos, "%s", why(json).c_str());
   json = example();
   json.set("groups", "none");
   cr_assert(why(json).find("\"groups\"") == 0);

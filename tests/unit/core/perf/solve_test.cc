@@ -302,6 +302,14 @@ Test(coefficients, json_round_trips_and_wants_every_type) {
   const auto cluster = support::mixed_nodes(8, 8);
   const auto read = coefficients_from_json(to_json(truth(2), cluster), cluster);
   cr_assert(read.ok() && *read == truth(2));
+  Coefficients sharded = truth(2);
+  sharded.sharded_state = 0.75;
+  sharded.sharded_gradients = 0.5;
+  sharded.max_shards = 4;
+  const auto again = coefficients_from_json(to_json(sharded, cluster), cluster);
+  cr_assert(again.ok() && *again == sharded);
+  sharded.sharded_state = 1.25;
+  cr_assert_not(coefficients_from_json(to_json(sharded, cluster), cluster).ok());
   const auto less = coefficients_from_json(to_json(truth(1), support::h100_nodes(1)), cluster);
   cr_assert_eq(less.error().message(), "\"types\" has no GPU type \"a100\", which the cluster has");
 }

@@ -62,6 +62,25 @@ Test(state_moves, giving_a_replica_back_sends_nothing) {
   cr_assert(near(less.max_local_bytes, kWhole));
 }
 
+Test(state_moves, replicas_that_share_the_state_move_their_parts_alone) {
+  perf::Coefficients sharded = support::round_coefficients();
+  sharded.sharded_state = 1;
+  const auto moved = [&](const plan::Layout& from, const plan::Layout& to) {
+    return state_moves(sharded, from, to, support::h100_nodes(2));
+  };
+  const StateMoves more = moved(one_stage(1, 2), one_stage(1, 4));
+  cr_assert(near(more.max_had_bytes, kWhole / 2));
+  cr_assert(near(more.max_needed_bytes, kWhole / 4));
+  cr_assert(near(more.max_local_bytes, kWhole / 4), "the first keeps half of its half");
+  cr_assert(near(more.remote_bytes, 3 * kWhole / 4), "%g", more.remote_bytes);
+  const StateMoves less = moved(one_stage(1, 2), one_stage(1, 1));
+  cr_assert(near(less.max_needed_bytes, kWhole) && near(less.remote_bytes, kWhole / 2));
+  sharded.max_shards = 2;  // of eight replicas, four have each half
+  const StateMoves hybrid = moved(one_stage(1, 2), one_stage(1, 8));
+  cr_assert(near(hybrid.max_needed_bytes, kWhole / 2));
+  cr_assert(near(hybrid.remote_bytes, 6 * kWhole / 2), "%g", hybrid.remote_bytes);
+}
+
 Test(state_moves, between_nodes_the_network_counts_and_replicas_share_the_sending) {
   // Two replicas of node 1 send one copy each to node 2; a GPU has an eighth of its node's cards.
   plan::Layout to = one_stage(1, 2);
