@@ -1,15 +1,51 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Gloo that behaves as NCCL where the two differ. Messages: the first one from a worker to another blocks both until they have come to it,
-and tags are ignored. Ends: destroy_process_group() waits for all other workers, which are on one node."""
+"""Gloo that behaves as NCCL on GPUs where the two differ. Messages: the first one from a worker to another blocks both until they have come to it,
+and tags are ignored. Kernels: the first launch of each loads it, which waits for the messages under way (CUDA_MODULE_LOADING=LAZY). Ends: destroy_process_group() waits for all other workers, which are on one node."""
 
 import contextlib
 import datetime
 import os
 import time
 
+import torch
 import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from swell.engine import executor
 
 PATIENCE = datetime.timedelta(seconds=20)       # a pair that does not meet within it never does
+
+
+class Work:
+    """A message that is under way, for which several may wait."""
+
+    def __init__(self, work):
+        self._work, self.is_over = work, False
+
+    def wait(self, *limit):
+        if not self.is_over:
+            self._work.wait(*limit)
+            self.is_over = True
+
+
+class Loads(TorchDispatchMode):
+    """Loads each kernel in its first launch."""
+
+    def __init__(self, messages):
+        super().__init__()
+        self._messages, self._loaded = messages, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        tensors = [one for one in args if isinstance(one, torch.Tensor)]
+        kernel = f"{func} of {', '.join(str(one.dtype) for one in tensors)}"
+        if func.namespace == "aten" and kernel not in self._loaded:
+            self._loaded.add(kernel)
+            for work in self._messages.under_way:
+                try:
+                    work.wait(PATIENCE)
+                except RuntimeError as error:
+                    raise AssertionError(f"loading {kernel} waits for a message, whose other end waits for ever") from error
+        return func(*args, **(kwargs or {}))
 
 
 class Messages:
@@ -20,6 +56,7 @@ class Messages:
         self._met, self._groups, self._on_host, self._made = set(), {}, set(), 0
         self.order = []     # meetings of this worker
         self.senders = {}   # by group and pair: who sent, message by message
+        self.under_way = []     # what runs on the GPU until its other end has come
 
     def new_group(self, *arguments, **options):
         made = self._real["new_group"](*arguments, **options)
@@ -33,13 +70,18 @@ class Messages:
         if id(group) in self._on_host:
             return self._real["isend"](tensor, peer, group=group, tag=tag)
         self._meet(group, dist.get_rank(), peer, "sender")
-        return self._real["isend"](tensor, peer, group=group)
+        return self._launched(self._real["isend"](tensor, peer, group=group))
 
     def irecv(self, tensor, peer, group=None, tag=0):
         if id(group) in self._on_host:
             return self._real["irecv"](tensor, peer, group=group, tag=tag)
         self._meet(group, peer, dist.get_rank(), "receiver")
-        return self._real["irecv"](tensor, peer, group=group)
+        return self._launched(self._real["irecv"](tensor, peer, group=group))
+
+    def _launched(self, work):
+        self.under_way = [one for one in self.under_way if not one.is_over]
+        self.under_way.append(Work(work))
+        return self.under_way[-1]
 
     def _meet(self, group, sender, receiver, role):
         # NCCL makes the messages of a pair one after the other: where the ends disagree on the next one, both wait for ever.
@@ -61,12 +103,15 @@ class Messages:
 @contextlib.contextmanager
 def messages():
     """Messages are as NCCL's within this."""
-    made = Messages()
+    made, loads_on_use = Messages(), executor._loads_on_use
+    executor._loads_on_use = lambda _device: True
     try:
         for name in made._real:
             setattr(dist, name, getattr(made, name))
-        yield made
+        with Loads(made):
+            yield made
     finally:
+        executor._loads_on_use = loads_on_use
         for name, real in made._real.items():
             setattr(dist, name, real)
 

@@ -20,6 +20,8 @@ from swell.engine.stage import Share
 
 __all__ = ["Executor", "MicroBatch", "Regions", "summed_loss"]
 
+_LENGTHS = 8        # of samples, for whose first step messages go through the host at most
+
 
 @dataclass(frozen=True)
 class MicroBatch:
@@ -141,6 +143,7 @@ class Executor:
         self._unposted: dict[bool, deque[Pass]] = {}
         self._coming: dict[Pass, _Flight] = {}
         self._going: dict[Pass, _Flight] = {}
+        self._loads_on_use, self._lengths, self._by_host = _loads_on_use(device), set[tuple[bool, int]](), False
         self._here: dict[Pass, torch.Tensor] = {}       # of one chunk for another of the same stage, by the pass that takes it
         self._hooks = [model.head().register_forward_pre_hook(self._before_head) for model in share.models() if model.last]
 
@@ -160,6 +163,7 @@ class Executor:
         losses: dict[tuple[int, int], torch.Tensor] = {}
         kept: dict[tuple[int, int], _Kept] = {}
         self._unposted = {back: deque(sent) for back, sent in self._sent.items()}
+        self._choose_way(batches, trains=True)
         for one, following in zip(self._passes, self._following, strict=True):
             if one.weights:
                 self._weights(one)
@@ -181,6 +185,7 @@ class Executor:
         """The forward passes alone, in the schedule's order, without MTP heads. Returns sums of losses, where the model's own head is."""
         losses: dict[tuple[int, int], torch.Tensor] = {}
         self._unposted = {False: deque(self._sent[False])}
+        self._choose_way(batches, trains=False)
         with torch.no_grad():
             for one in self._passes:
                 if not one.backward:
@@ -292,6 +297,17 @@ class Executor:
 
     # ---- messages
 
+    def _choose_way(self, batches: Sequence[MicroBatch], trains: bool) -> None:
+        """Have this step's messages go through the host where samples have a new length, so that kernels may have to be loaded.
+
+        CUDA loads a kernel in its first launch, which waits for all that runs on the GPU; so may a call that takes memory. A message of NCCL's that is
+        posted there runs until its other end has come, which may itself wait for a message of this worker's: both would wait for ever. Workers
+        that exchange messages see the same lengths, and so choose alike.
+        """
+        new = {(trains, batch.shape[1]) for batch in batches} - self._lengths
+        self._by_host = self._loads_on_use and bool(self._in) and bool(new) and len(self._lengths) < _LENGTHS
+        self._lengths |= new
+
     def _expect(self, one: Pass, batches: Sequence[MicroBatch]) -> None:
         """Say early that a message will be taken, so that it comes while something else is computed; and all that are sent before it."""
         if one in self._coming or self._giver(self._at, one) is None:
@@ -300,9 +316,10 @@ class Executor:
         while one not in self._coming:
             its = unposted.popleft()
             samples, length = batches[its.micro_batch].shape
-            flight = _Flight(torch.empty(samples, length, self._width, dtype=self._wire, device=self._device))
+            flight = _Flight(torch.empty(samples, length, self._width, dtype=self._wire, device="cpu" if self._by_host else self._device))
+            group, tag = self._way(route, its)
             for piece in route.pieces:
-                work = dist.irecv(flight.buffer[piece.begin:piece.end], piece.rank, group=route.group, tag=self._tag(its))
+                work = dist.irecv(flight.buffer[piece.begin:piece.end], piece.rank, group=group, tag=tag)
                 assert work is not None
                 flight.works.append(work)
                 if self._regions.stamps:
@@ -324,7 +341,7 @@ class Executor:
             going = self._going.pop(taken, None)
             if going is not None:
                 going.wait()
-        return flight.buffer
+        return flight.buffer.to(self._device)
 
     def _send(self, tensor: torch.Tensor, one: Pass) -> None:
         """Give what a pass has made to the one that takes it."""
@@ -335,11 +352,14 @@ class Executor:
         if not self._out:
             self._here[taker[1]] = tensor
             return
+        if self._by_host:
+            tensor = tensor.cpu()
         flight, route = _Flight(tensor), self._out[one.backward]
+        group, tag = self._way(route, taker[1])
         with self._regions.region("send", one.micro_batch, tensor.numel() * tensor.element_size()):
             for piece in route.pieces:
                 part = tensor[piece.begin:piece.end]
-                work = dist.isend(part, piece.rank, group=route.group, tag=self._tag(taker[1]))
+                work = dist.isend(part, piece.rank, group=group, tag=tag)
                 assert work is not None
                 flight.works.append(work)
                 if self._regions.stamps:
@@ -355,11 +375,22 @@ class Executor:
             flight.wait()
         self._going.clear()
 
+    def _way(self, route: _Route, taker: Pass) -> tuple[dist.ProcessGroup | None, int]:
+        """The group and the tag of a message."""
+        if self._by_host:       # tags of both directions, and of stamps, are in one group
+            return self._links.host, 2 * self._plan.chunks * self._plan.micro_batches + self._stamp(taker)
+        return route.group, self._tag(taker)
+
     def _tag(self, taker: Pass) -> int:
         return taker.chunk * self._plan.micro_batches + taker.micro_batch
 
     def _stamp(self, taker: Pass) -> int:
         return 2 * self._tag(taker) + taker.backward
+
+
+def _loads_on_use(device: torch.device) -> bool:
+    """Whether kernels are loaded, and memory is taken, when they are first needed."""
+    return device.type == "cuda"
 
 
 def summed_loss(logits: torch.Tensor, labels: torch.Tensor, ahead: int) -> torch.Tensor:
