@@ -18,10 +18,11 @@ import torch.distributed.checkpoint
 from swell import _native, _request
 from swell._lock import FolderLock
 
-__all__ = ["Agreement", "adopt", "cpu_group", "finish_saves", "gather", "leave", "leave_with_checkpoint"]
+__all__ = ["Agreement", "adopt", "cpu_group", "end_groups", "finish_saves", "gather", "leave", "leave_with_checkpoint"]
 
 _OF_SAVES = os.path.join(os.path.dirname(torch.distributed.checkpoint.__file__), "")
 _SAID_AFTER_S = 2.0     # seconds of waiting
+_ENDS_S = 60.0      # after which process groups that have not ended never do
 _SAYS = 1 << 15     # a word for a skip, beside a count of workers
 
 
@@ -139,6 +140,25 @@ def _is_saving() -> bool:
     return False
 
 
+def end_groups(code: int) -> None:
+    """End the process groups, as all workers do at the same time. code: of this process where that takes too long.
+
+    NCCL's ranks of one node wait for each other in that. One that was killed comes no more, and the others would keep their GPUs for ever.
+    """
+    rank = dist.get_rank()
+
+    def give_up() -> None:
+        print(f"swell: rank {rank}: the process groups have not ended within {_ENDS_S:.0f} s, as where a worker was killed: this one ends without that", file=sys.stderr, flush=True)
+        os._exit(code)
+    timer = threading.Timer(_ENDS_S, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        dist.destroy_process_group()
+    finally:
+        timer.cancel()
+
+
 def leave() -> NoReturn:
     """Leave at a step boundary, as all workers do, or train on in other groups.
 
@@ -146,7 +166,7 @@ def leave() -> NoReturn:
     """
     finish_saves()
     if dist.is_initialized():
-        dist.destroy_process_group()
+        end_groups(_request.leave_code())
     _request.leave()
 
 

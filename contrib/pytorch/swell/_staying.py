@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
-from swell._agreement import finish_saves
+from swell._agreement import end_groups, finish_saves
 from swell._native import Session, is_torchs_alone, shares_gpu_memory
 from swell._slots import NoRoom, Unsupported, gpu_of
 
@@ -122,7 +122,7 @@ def regroup(session: Session, device: torch.device) -> None:
     timeout = getattr(getattr(world._get_backend(device), "options", None), "_timeout", None)
     del world
     finish_saves()
-    dist.destroy_process_group()
+    end_groups(1)
     dist.init_process_group(backends, timeout=timeout, device_id=bound)
 
 

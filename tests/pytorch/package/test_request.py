@@ -44,6 +44,26 @@ def test_a_leave_has_the_exit_code_that_swellrun_names():
     assert done.returncode == 3
 
 
+ENDS = """
+import sys, time
+import torch, torch.distributed as dist
+from swell import _agreement, _staying
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+dist.destroy_process_group = lambda: time.sleep(120)        # as NCCL's, where another rank was killed
+_agreement._ENDS_S = 1.0
+if sys.argv[1] == "leaves":
+    _agreement.leave()
+_staying._take_place = lambda session: None
+_staying.regroup(None, torch.device("cpu"))
+"""
+
+
+@pytest.mark.parametrize("way, code", [("leaves", 3), ("stays", 1)])
+def test_process_groups_that_never_end_as_a_worker_was_killed_end_this_one(way, code):
+    done = subprocess.run([sys.executable, "-c", ENDS, way], env={**os.environ, "SWELL_LEAVE_CODE": "3"}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code and "rank 0: the process groups have not ended within 1 s" in done.stderr, done.stderr
+
+
 GIVEN = {"SWELL_EPOCH": "0", "SWELL_JOB_ID": "5", "SWELL_RANK": "1", "SWELL_WORLD_SIZE": "4", "RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "5"}
 LISTENS = "import swell; swell.listen(); print('trains')"
 
