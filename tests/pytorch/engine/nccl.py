@@ -51,7 +51,8 @@ class Loads(TorchDispatchMode):
 class Messages:
     """Replaces isend() and irecv() of torch.distributed; for groups on the host they stay gloo's, as beside NCCL."""
 
-    def __init__(self):
+    def __init__(self, blocks):
+        self._blocks, self._counts = blocks, {}
         self._real = {name: getattr(dist, name) for name in ("isend", "irecv", "new_group")}
         self._met, self._groups, self._on_host, self._made = set(), {}, set(), 0
         self.order = []     # meetings of this worker
@@ -87,6 +88,9 @@ class Messages:
         # NCCL makes the messages of a pair one after the other: where the ends disagree on the next one, both wait for ever.
         self.senders.setdefault((self._groups.get(id(group)), *sorted((sender, receiver))), []).append(sender)
         name = f"group {self._groups.get(id(group), 'of all')}, {sender} to {receiver}"
+        if self._blocks:
+            self._counts[name] = self._counts.get(name, 0) + 1
+            name += f", message {self._counts[name]}"
         if name in self._met:
             return
         self._met.add(name)
@@ -101,9 +105,9 @@ class Messages:
 
 
 @contextlib.contextmanager
-def messages():
-    """Messages are as NCCL's within this."""
-    made, loads_on_use = Messages(), executor._loads_on_use
+def messages(blocks=False):
+    """Messages are as NCCL's within this. blocks: with CUDA_LAUNCH_BLOCKING=1, each ends before its call does."""
+    made, loads_on_use = Messages(blocks), executor._loads_on_use
     executor._loads_on_use = lambda _device: True
     try:
         for name in made._real:

@@ -2,6 +2,7 @@
 """Differences of NCCL from gloo: the first message of two workers blocks both, messages have no tags, and no kernel is loaded while
 one is under way."""
 
+import os
 import random
 
 import models
@@ -29,6 +30,16 @@ def over_nccl(rank, plan, order=None):
     with nccl.messages() as messages:
         made = trained(rank, plan, order)
     return made, messages.order, messages.senders
+
+
+def blocking(rank, plan, order=None):
+    if rank == 0:       # said on one worker, as to find an error there
+        os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
+    try:
+        with nccl.messages(blocks=True):
+            return trained(rank, plan, order)
+    finally:
+        os.environ.pop("CUDA_LAUNCH_BLOCKING", None)
 
 
 def agree(result):
@@ -95,3 +106,12 @@ def test_messages_that_block_at_first_and_have_no_tags_reach_their_pass_under_ev
             assert all(abs(a / b - 1) < 1e-4 for a, b in zip([*losses, *evaluated], [*alone[0], *alone[1]], strict=True)), plan.summary()
             assert bool(met) == (plan.pp > 1), plan.summary()
             assert any(len(one) > plan.micro_batches for one in senders.values()) == (plan.pp > 1), "no messages but the first ones, which connect"
+
+
+def test_launches_that_wait_for_their_end_reach_it(tmp_path):
+    models.model(models.CONFIGS["llama_gqa_tied"]())
+    plans = [models.PLANS["pp2"], models.PLANS["pp4"], models.PLANS["dp by stage: 1, 2"], models.CHUNKS["pp2, two chunks, embedding apart"]]
+    (alone,), *results = pool.run(tmp_path, [(1, trained, (models.PLANS["one worker"],)), *((plan.world, blocking, (plan,)) for plan in plans)])
+    for plan, result in zip(plans, results, strict=True):
+        for losses, evaluated in result:
+            assert all(abs(a / b - 1) < 1e-4 for a, b in zip([*losses, *evaluated], [*alone[0], *alone[1]], strict=True)), plan.summary()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +119,7 @@ class Links:
                 if place.stage in stages:
                     self.shared[stages] = made
         self.host = dist.new_group(backend="gloo") if plan.world > 1 else None
+        self.blocks = False     # whether a launch on some worker's GPU waits for its end
 
     def groups(self) -> tuple[dist.ProcessGroup | None, ...]:
         """Those of messages between stages: ahead, back, around, around_back."""
@@ -136,6 +138,10 @@ class Links:
             work = dist.isend(token, receiver, group=group) if sender == place.rank else dist.irecv(token, sender, group=group)
             assert work is not None
             work.wait()
+        if plan.pp > 1:
+            said = torch.tensor(int(os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"), dtype=torch.int32)
+            dist.all_reduce(said, op=dist.ReduceOp.MAX, group=self.host)
+            self.blocks = bool(said)
 
     def count(self) -> int:
         """Process groups of this worker, the default one with them."""

@@ -302,10 +302,10 @@ class Executor:
 
         CUDA loads a kernel in its first launch, which waits for all that runs on the GPU; so may a call that takes memory. A message of NCCL's that is
         posted there runs until its other end has come, which may itself wait for a message of this worker's: both would wait for ever. Workers
-        that exchange messages see the same lengths, and so choose alike.
+        that exchange messages see the same lengths, and so choose alike. With CUDA_LAUNCH_BLOCKING=1 a message posted early stops its worker: all go through the host.
         """
         new = {(trains, batch.shape[1]) for batch in batches} - self._lengths
-        self._by_host = self._loads_on_use and bool(self._in) and bool(new) and len(self._lengths) < _LENGTHS
+        self._by_host = self._loads_on_use and bool(self._in) and (self._links.blocks or bool(new) and len(self._lengths) < _LENGTHS)
         self._lengths |= new
 
     def _expect(self, one: Pass, batches: Sequence[MicroBatch]) -> None:

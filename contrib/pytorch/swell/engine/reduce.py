@@ -76,9 +76,13 @@ def add_tied(share: Share, plan: Plan, place: Place, links: Links) -> None:
         receivers, sender = tied_peers(plan, place)
         send, receive = (links.ahead, links.back) if share.first else (links.back, links.ahead)
         sent = own.clone()
+        # One end sends first, the other one receives first: launches may wait for their end.
+        if not share.first:
+            works.append(dist.irecv(theirs, sender, group=receive))
         for rank in receivers:
             works.append(dist.isend(sent, rank, group=send))
-        works.append(dist.irecv(theirs, sender, group=receive))
+        if share.first:
+            works.append(dist.irecv(theirs, sender, group=receive))
         for work in works:
             assert work is not None
             work.wait()
