@@ -37,7 +37,7 @@ first() {
     'value 99, unknown GB/s' 'under compute-sanitizer' 'by 0.1 ms a slab'
 }
 memory() {
-  stage memory && rows memory 'ddp, 5 GiB: pause' 'engine, 5 GiB: losses' 'fsdp, 5 GiB: losses' 'SWELL_GPU_MEMORY=torch: losses' 'SWELL_GPU_MEMORY=torch, all is hashed: phases' \
+  stage memory && rows memory 'ddp, 5 GiB: pause' 'engine, 5 GiB: losses' 'fsdp, 5 GiB: losses' 'SWELL_GPU_MEMORY=torch: losses' 'SWELL_GPU_MEMORY=torch, verify=all: phases' \
     'GB device to device, from own GPU memory' 'ddp, 1 GiB, 95% of the GPU in use: change' 'fsdp, 1 GiB, 80% of the GPU in use: change' 'ddp: kill -9 of the old worker in move' \
     'engine: kill -9 of the old worker in move' 'the new one trains on' 'engine: kill -9 of the shim: free memory'
 }

@@ -15,7 +15,8 @@
 //   predict M SAMPLES LAYERS  {"step_s", "peak_bytes"}: what the coefficients of the last profile
 //   say of
 //                           one worker with LAYERS layers and M micro-batches of SAMPLES samples
-//   verify 0|1              {}; whether later switches hash the bytes that they move (1)
+//   verify WHAT             {}; what later switches compare by checksum, as swellrun
+//                           --switch-verify=: network, all (until it is said) or none
 //   hold PHASE FILE         {}; from now on that phase of a switch begins when FILE is gone, and
 //                           FILE.reached says that it would begin
 // RANKS is how many, the first of the keepers; FROM and TO are keepers, "0,1,2" in the order of
@@ -140,8 +141,11 @@ class Host {
                          {"peak_bytes", peak.total() - peak.overhead}});
   }
 
-  Json verify(bool hashes) {
-    verifies_ = hashes;
+  Json verify(const std::string& what) {
+    if (what == "network") verify_ = runtime::Verify::network;
+    else if (what == "all") verify_ = runtime::Verify::all;
+    else if (what == "none") verify_ = runtime::Verify::none;
+    else return why("verify " + what + ": it must be network, all or none");
     return Json::object({});
   }
 
@@ -190,7 +194,7 @@ class Host {
   runtime::Coordinator coordinator(std::chrono::seconds limit) {
     runtime::Coordinator::Options limits;
     limits.prepare_limit = limit;
-    limits.verify = verifies_ ? runtime::Verify::all : runtime::Verify::none;
+    limits.verify = verify_;
     limits.on_phase = [this](runtime::SwitchMachine::Phase phase) {
       begins(runtime::SwitchMachine::to_text(phase));
     };
@@ -207,7 +211,7 @@ class Host {
   std::array<std::string, 16> reported_;  ///< by keeper, what its program reported last
   std::vector<std::unique_ptr<runtime::Keeper>> keepers_;
   std::optional<perf::Coefficients> solved_;  ///< from the last profile
-  bool verifies_ = true;
+  runtime::Verify verify_ = runtime::Verify::all;
   std::pair<std::string, std::string> held_;                      ///< phase and file
   std::vector<std::pair<std::string, Clock::time_point>> began_;  ///< of the last switch
 };
@@ -234,6 +238,7 @@ int main() {
     words >> what;
     std::string phase;
     if (what == "hold") words >> phase >> folder;
+    else if (what == "verify") words >> phase;
     else words >> number;
     Json answer = Json::object({{"why", "no such command: " + line}});
     std::uint64_t slab_mib = 0;
@@ -242,7 +247,7 @@ int main() {
     else if (what == "hold" && !folder.empty()) answer = host.hold(phase, folder);
     else if (what == "begin" && words >> ranks) answer = host.begin(number, ranks);
     else if (what == "profile") answer = host.profile(number);
-    else if (what == "verify") answer = host.verify(number != 0);
+    else if (what == "verify") answer = host.verify(phase);
     else if (int samples = 0, layers = 0; what == "predict" && words >> samples >> layers)
       answer = host.predict(static_cast<int>(number), samples, layers);
     else if (what == "withdraw") answer = host.withdraw(number);

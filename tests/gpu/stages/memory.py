@@ -39,35 +39,34 @@ def run(folder, kind, gib, *more):
     return LiveRun(os.path.join(folder, "live"), job, *given, *more, steps=STEPS, keepers=2, slab_mib=2 if bench.STAND_IN else 0)
 
 
-def predicted_s(report, hashes):
+def predicted_s(report, verify):
     """The pause that a change should have made: what stays in place costs nothing."""
     gb = {path: count / 1e9 for path, count in report["bytes"].items() if path != "in place"}
-    return BOUNDARY_S + sum(count / (HOST if "host" in path else COPY) + (count / CHECKSUM if hashes else 0) for path, count in gb.items())
+    return BOUNDARY_S + sum(count / (HOST if "host" in path else COPY) + (count / CHECKSUM if verify == "all" else 0) for path, count in gb.items())
 
 
-def measured(stage, what, one, report, hashes):
+def measured(stage, what, one, report, verify):
     """Rows of a change that was made."""
     one.reach(one.step() + 4)
-    stage.row(f"{what}: pause seen by the steps", bench.pause(one.lines()), "s", predicted=predicted_s(report, hashes),
-              by=f"{BOUNDARY_S} s and bytes not in place at {COPY:.0f} GB/s ({HOST:.0f} through the host{f', hashed at {CHECKSUM:.0f}' if hashes else ''})")
+    stage.row(f"{what}: pause seen by the steps", bench.pause(one.lines()), "s", predicted=predicted_s(report, verify),
+              by=f"{BOUNDARY_S} s and bytes not in place at {COPY:.0f} GB/s ({HOST:.0f} through the host{f', hashed at {CHECKSUM:.0f}' if verify == 'all' else ''})")
     stage.row(f"{what}: moved", "; ".join(f"{count / 1e9:.4g} GB {path}" for path, count in report["bytes"].items() if count) or "nothing")
     stage.row(f"{what}: phases", ", ".join(f"{name} {seconds:.3f} s" for name, seconds in report["phases"]))
 
 
-def changes(kind, gib, hashes, more, environment, stage, folder):
-    """One live change, and the losses of a run without. hashes: all; else what crosses a network, the default, and so nothing on one node."""
-    what = f"{kind}, {gib} GiB{', ' if more or environment or hashes else ''}" + ", ".join(
-        [f"{key}={value}" for key, value in environment.items()] + list(more) + ["all is hashed"] * hashes)
+def changes(kind, gib, verify, more, environment, stage, folder):
+    """One live change, and the losses of a run without. verify: as swellrun --switch-verify=, whose default hashes nothing on one node."""
+    what = ", ".join([f"{kind}, {gib} GiB", *(f"{key}={value}" for key, value in environment.items()), *more, *([f"verify={verify}"] if verify != "network" else [])])
     with mock.patch.dict(os.environ, environment):
         one = run(folder, kind, gib, *more)
         try:
-            one.tell(f"verify {int(hashes)}")
+            one.tell(f"verify {verify}")
             one.start(1).reach(8)
             report = one.switch(1)
             assert report.get("committed"), f"not committed: {report.get('why')}"
             if environment.get("SWELL_GPU_MEMORY") == "torch":
                 assert any(count for path, count in report["bytes"].items() if path != "in place"), "nothing was copied"
-            measured(stage, what, one, report, hashes)
+            measured(stage, what, one, report, verify)
         finally:
             one.end()
         job, given = arguments(kind, gib)
@@ -88,7 +87,7 @@ def fullness(kind, share, way, stage, folder):
     with mock.patch.dict(os.environ, environment):
         one = run(folder, kind, GIB, f"{way}={share}")
         try:
-            one.tell("verify 0")
+            one.tell("verify network")
             one.start(1).reach(8)
             before = one.lines()[-1]
             used = 1 - before["free"] / before["total"]
@@ -100,7 +99,7 @@ def fullness(kind, share, way, stage, folder):
             stage.row(f"{what}: change", "made" if committed else f"called off: {report.get('why')}", predicted="made" if fits else "called off",
                       by="room for the new model and a context", passed=committed or not fits)
             if committed:
-                measured(stage, what, one, report, False)
+                measured(stage, what, one, report, "network")
             else:
                 one.reach(one.step() + 3)
         finally:
@@ -150,9 +149,9 @@ def kill_shim(kind, stage, folder):
         again.end()
 
 
-def of(kind, gib, needs_s, *more, hashes=False, on_stand_in=False, **environment):
+def of(kind, gib, needs_s, *more, verify="network", on_stand_in=False, **environment):
     """The case of changes()."""
-    return Case(f"{kind}, {gib} GiB {' '.join([*environment.values(), *more, 'hashed' * hashes])}".strip(), needs_s, partial(changes, kind, gib, hashes, more, environment), on_stand_in)
+    return Case(f"{kind}, {gib} GiB {' '.join([*environment.values(), *more, verify])}", needs_s, partial(changes, kind, gib, verify, more, environment), on_stand_in)
 
 
 def full(kind, share, way="ballast", on_stand_in=False):
@@ -170,9 +169,9 @@ if __name__ == "__main__":
     torch_s = {"SWELL_GPU_MEMORY": "torch"}
     bench.main(
         "memory", *(of(kind, 5, 18, on_stand_in=True) for kind in ("ddp", "engine", "fsdp")), full("ddp", 0.8), *killing("ddp"),
-        of("ddp", 5, 12, on_stand_in=True, **torch_s), of("ddp", GIB, 12, hashes=True, on_stand_in=True, **torch_s),
+        of("ddp", 5, 12, on_stand_in=True, **torch_s), of("ddp", GIB, 12, verify="all", on_stand_in=True, **torch_s),
         full("ddp", 0.95, on_stand_in=True), full("fsdp", 0.8, on_stand_in=True), *killing("engine"),
-        of("ddp", 30, 30), of("engine", 30, 34), of("fsdp", 30, 30), of("ddp", 5, 11, hashes=True),
+        of("ddp", 30, 30), of("engine", 30, 34), of("fsdp", 30, 30), of("ddp", 5, 11, verify="all"),
         of("ddp", 5, 12, "allocator=expandable", **torch_s), of("ddp", 5, 12, "allocator=expandable"),
         full("ddp", 0.6), full("ddp", 0.4), full("ddp", 0.8, "cache"),
         *(of(kind, gib, needs_s) for gib, needs_s in ((15, 17), (1, 9)) for kind in ("ddp", "engine", "fsdp")))
