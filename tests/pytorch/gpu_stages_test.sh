@@ -62,5 +62,11 @@ hangs() {
     grep -F 'first (not over after 6 s)' "$work/said" && grep -F 'GPU 0: compute mode that Swell reads' "$work/hung/first.json" &&
     grep -F "memory without any CUDA process | had not ended when the stage's time was over" "$work/hung/rows.md"
 }
+shares() {
+  : > "$work/hangs"
+  ! STAND_IN_HANGS=$work/hangs bundle "$work/bundle/tests/gpu/run.sh" --stand-in --within 12 --out "$work/shared" first first > "$work/said" && rm "$work/hangs" &&
+    (($(sed -nE 's/.*first \(not over after ([0-9]+) s\) first \(not over after ([0-9]+) s\).*/\1 + \2/p' "$work/said") <= 12))
+}
+check 'stages share the time that all have together' shares
 check 'a stage that hangs ends in its time, with what it measured until then' hangs
 finish_tests
