@@ -11,6 +11,8 @@ using EventQuery = int (*)(void* event);
 using EventElapsedTime = int (*)(float* milliseconds, void* first, void* second);
 using EventDestroy = int (*)(void* event);
 using StreamIsCapturing = int (*)(void* stream, int* status);
+using ExchangeCaptureMode = int (*)(int* mode);
+inline constexpr int kRelaxedCapture = 2;  ///< CU_STREAM_CAPTURE_MODE_RELAXED
 inline constexpr int kNotReady = 600, kCaptureImplicit = 906;
 
 }  // namespace swell::profiler::cuda

@@ -11,6 +11,24 @@ namespace swell::profiler {
 
 namespace {
 
+/// While it lives, the thread may look at events although a graph is captured: that would end the
+/// capture otherwise.
+class Relaxed {
+ public:
+  explicit Relaxed(cuda::ExchangeCaptureMode exchange) noexcept
+      : exchange_(exchange), is_relaxed_(exchange(&mode_) == 0) {}
+  ~Relaxed() {
+    if (is_relaxed_) exchange_(&mode_);
+  }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  const cuda::ExchangeCaptureMode exchange_;
+  int mode_ = cuda::kRelaxedCapture;  ///< then the one before
+  const bool is_relaxed_;
+};
+
 class CudaClock final : public DeviceClock {
  public:
   ~CudaClock() override {
@@ -23,7 +41,8 @@ class CudaClock final : public DeviceClock {
                           {"cuEventQuery", &query_},
                           {"cuEventElapsedTime", &elapsed_},
                           {"cuEventDestroy_v2", &destroy_},
-                          {"cuStreamIsCapturing", &is_capturing_}});
+                          {"cuStreamIsCapturing", &is_capturing_},
+                          {"cuThreadExchangeStreamCaptureMode", &exchange_capture_mode_}});
   }
   void* record(void* stream) noexcept override {
     void* event = nullptr;
@@ -44,10 +63,12 @@ class CudaClock final : public DeviceClock {
     return code == cuda::kCaptureImplicit || (code == 0 && status != 0);
   }
   State state(void* event) noexcept override {
+    const Relaxed relaxed(exchange_capture_mode_);
     const int code = query_(event);
     return code == 0 ? State::passed : code == cuda::kNotReady ? State::pending : State::failed;
   }
   std::optional<std::int64_t> ns_between(void* first, void* second) noexcept override {
+    const Relaxed relaxed(exchange_capture_mode_);
     float ms = 0;
     if (elapsed_(&ms, first, second) != 0 || !std::isfinite(ms)) return std::nullopt;
     return static_cast<std::int64_t>(static_cast<double>(ms) * 1e6);
@@ -72,6 +93,7 @@ class CudaClock final : public DeviceClock {
   cuda::EventElapsedTime elapsed_ = nullptr;
   cuda::EventDestroy destroy_ = nullptr;
   cuda::StreamIsCapturing is_capturing_ = nullptr;
+  cuda::ExchangeCaptureMode exchange_capture_mode_ = nullptr;
   std::vector<void*> free_;
 };
 

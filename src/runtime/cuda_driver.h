@@ -49,6 +49,7 @@ static_assert(sizeof(AccessDescription) == 12);
 inline constexpr int kPosixDescriptor = 1;
 inline constexpr int kMinimumGranularity = 0;
 inline constexpr unsigned kNonBlockingStream = 1;
+inline constexpr int kRelaxedCapture = 2;       ///< CU_STREAM_CAPTURE_MODE_RELAXED
 inline constexpr unsigned kForPeers = 1;        ///< CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 inline constexpr unsigned kForAllContexts = 1;  ///< CU_MEMHOSTREGISTER_PORTABLE
 inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103,
@@ -71,6 +72,7 @@ using ContextSet = int (*)(void*);
 using ContextPush = int (*)(void*);
 using ContextPop = int (*)(void**);
 using ContextSynchronize = int (*)();
+using ExchangeCaptureMode = int (*)(int*);
 using StreamCreate = int (*)(void**, unsigned);
 using StreamSynchronize = int (*)(void*);
 using StreamQuery = int (*)(void*);

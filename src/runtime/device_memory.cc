@@ -28,6 +28,7 @@ struct CudaDriver {
   cuda::ContextPush push;
   cuda::ContextPop pop;
   cuda::ContextSynchronize synchronize;
+  cuda::ExchangeCaptureMode exchange_capture_mode;
   cuda::StreamCreate make_stream;
   cuda::StreamSynchronize wait_for_stream;
   cuda::StreamQuery query_stream;
@@ -77,6 +78,7 @@ struct CudaDriver {
                          {"cuCtxPushCurrent_v2", &push},
                          {"cuCtxPopCurrent_v2", &pop},
                          {"cuCtxSynchronize", &synchronize},
+                         {"cuThreadExchangeStreamCaptureMode", &exchange_capture_mode},
                          {"cuStreamCreate", &make_stream},
                          {"cuStreamSynchronize", &wait_for_stream},
                          {"cuStreamQuery", &query_stream},
@@ -124,13 +126,18 @@ std::string hex(const std::uint8_t (&uuid)[16]) {
 
 }  // namespace
 
-/// Makes the GPU's context current while it lives, and the one before afterwards.
+/// Makes the GPU's context current while it lives, and the one before afterwards. Meanwhile another
+/// thread may capture a graph: calls that take memory or look at a stream would end that, unless
+/// this thread says that they have nothing to do with it.
 class Device::Current {
  public:
   explicit Current(const Device& device)
-      : device_(device), code_(device.driver_->push(device.context_)) {}
+      : device_(device), code_(device.driver_->push(device.context_)) {
+    is_relaxed_ = device.driver_->exchange_capture_mode(&mode_) == 0;
+  }
   ~Current() {
     void* ours = nullptr;
+    if (is_relaxed_) device_.driver_->exchange_capture_mode(&mode_);
     if (code_ == 0) device_.driver_->pop(&ours);
   }
   Current(const Current&) = delete;
@@ -140,6 +147,8 @@ class Device::Current {
  private:
   const Device& device_;
   const int code_;
+  int mode_ = cuda::kRelaxedCapture;  ///< then the one before
+  bool is_relaxed_ = false;
 };
 
 Result<void> Device::check(int code, const char* what, std::uint64_t bytes) const {
@@ -305,7 +314,11 @@ Result<void> Device::wait() const {
   return check(driver_->synchronize(), "waiting for it");
 }
 
-Result<void> Device::enter() const { return check(driver_->push(context_), "using its context"); }
+Result<void> Device::enter() const {
+  int mode = cuda::kRelaxedCapture;  // as in Current
+  driver_->exchange_capture_mode(&mode);
+  return check(driver_->push(context_), "using its context");
+}
 
 namespace {
 

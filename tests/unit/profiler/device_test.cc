@@ -169,6 +169,19 @@ Test(device, a_step_whose_stream_is_captured_into_a_graph_is_left_out_without_an
   cr_assert(recorder.device_problem().empty(), "nothing is wrong with the device");
 }
 
+Test(device, times_are_read_while_another_stream_is_captured) {
+  const Driver fake = driver();
+  Recorder recorder(&test_clock, open_fake());
+  pass(recorder, fake, Kind::forward, 10);
+  pass(recorder, fake, Kind::backward, 10);
+  recorder.step(1);
+  fake.run(1000);
+  fake.capture(1);
+  cr_assert(times_of(*recorder.next()).has_value());
+  cr_assert_eq(fake.counts().spoiled, 0);
+  fake.capture(0);
+}
+
 Test(device, an_event_that_fails_later_is_said) {
   const Driver fake = driver();
   Recorder recorder(&test_clock, open_fake());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "profiler/fake_cuda.h"
 
@@ -19,13 +20,15 @@ struct Event {
 struct Fake {
   int context = 1;
   int waits = 0, created = 0;
+  int spoiled = 0;  ///< captures
   bool refuses = false, captures = false, fails = false;
+  int capture_mode = 0;               ///< of the thread: global
   double ran_us = 0;                  ///< of every stream, so far
   std::map<void*, double> queued_us;  ///< by stream
   std::set<Event*> events;
 } fake;
 
-constexpr int kInvalidHandle = 400, kNotReady = 600;
+constexpr int kInvalidHandle = 400, kNotReady = 600, kUnsupported = 900;
 
 }  // namespace
 
@@ -51,6 +54,10 @@ EXPORT int cuEventRecord(void* event, void* stream) {
 EXPORT int cuEventQuery(void* event) {
   const auto* asked = static_cast<Event*>(event);
   if (fake.fails) return kInvalidHandle;
+  if (fake.captures && fake.capture_mode != 2) {
+    ++fake.spoiled;
+    return kUnsupported;
+  }
   if (fake.events.count(static_cast<Event*>(event)) == 0 || !asked->recorded) return kInvalidHandle;
   return asked->queued_us <= fake.ran_us ? 0 : kNotReady;
 }
@@ -70,6 +77,10 @@ EXPORT int cuStreamIsCapturing(void*, int* status) {
   *status = fake.captures ? 1 : 0;
   return 0;
 }
+EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, fake.capture_mode);
+  return 0;
+}
 // Waiting, in every way that the driver has.
 EXPORT int cuEventSynchronize(void*) { return ++fake.waits, 0; }
 EXPORT int cuStreamSynchronize(void*) { return ++fake.waits, 0; }
@@ -82,5 +93,5 @@ EXPORT void fake_refuse(int refuses) { fake.refuses = refuses != 0; }
 EXPORT void fake_capture(int captures) { fake.captures = captures != 0; }
 EXPORT void fake_fail(int fails) { fake.fails = fails != 0; }
 EXPORT FakeCounts fake_counts() {
-  return {fake.waits, fake.created, static_cast<int>(fake.events.size())};
+  return {fake.waits, fake.created, static_cast<int>(fake.events.size()), fake.spoiled};
 }

@@ -4,6 +4,7 @@
 /// Counts of calls of the fake driver.
 struct FakeCounts {
   int waits, created, alive;
+  int spoiled;  ///< captures, by a call that has no place there
 };
 using FakePut = void (*)(void* stream, double us);  ///< puts work on a stream
 using FakeRun = void (*)(double us);                ///< lets every stream run on

@@ -101,6 +101,34 @@ Test(device_memory, each_of_two_mappings_sees_the_others_writes) {
   cr_assert_eq(bytes_of(*gpu, second)[4096], 0);
 }
 
+Test(device_memory, serves_while_another_thread_captures_a_graph) {
+  const auto gpu = device();
+  void* const library = dlopen(SWELL_STAND_IN_CUDA, RTLD_NOW | RTLD_NOLOAD);
+  const auto capture = reinterpret_cast<int (*)(int)>(dlsym(library, "stand_in_capture"));
+  std::vector<std::uint64_t> host(kUnit / sizeof(std::uint64_t), 5);
+  capture(1);
+  {
+    const auto registered = Registered::create(gpu, host.data(), kUnit);
+    cr_assert(registered.ok());
+    const auto slab = Slab::create(gpu, kUnit);
+    cr_assert(slab.ok(), "%s", slab ? "" : slab.error().message().c_str());
+    cr_assert(gpu->to_device(slab->address(), host.data(), 64).ok());
+    const auto stream = Stream::create(gpu);
+    cr_assert(stream.ok() && (*stream)->is_done().value());
+    const auto hash = GpuHash::create(gpu);
+    const Run run{slab->address(), 0, 64};
+    cr_assert(hash.ok() && (*hash)->sum({&run, 1}, 0).ok());
+  }
+  cr_assert(capture(0), "the graph is whole");
+  // The thread's own calls are as before.
+  const auto allocate =
+      reinterpret_cast<int (*)(unsigned long long*, std::size_t)>(dlsym(library, "cuMemAlloc_v2"));
+  capture(1);
+  unsigned long long address = 0;
+  cr_assert_eq(allocate(&address, kUnit), 900);
+  cr_assert_not(capture(0));
+}
+
 Test(device_memory, says_what_is_wrong_with_a_descriptor_or_a_size) {
   const auto gpu = device();
   const Descriptor other(memfd_create("other", MFD_CLOEXEC));

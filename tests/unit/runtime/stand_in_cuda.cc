@@ -5,10 +5,11 @@
 // GPUs are seen, the first of which is the machine's GPU STAND_IN_FIRST (0); STAND_IN_BYTES: what a
 // process may take; STAND_IN_MEMORY: a file of stand_in_gpus.h, which says how much each GPU has
 // for all processes that name it, until nobody has it open or mapped; STAND_IN_NO_PEER: memory of
-// another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be shared; STAND_IN_NO_RDMA: none can
-// be taken for network cards; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS: matrices
-// are not copied; STAND_IN_NO_HANDLES: no allocation is named for other processes; STAND_IN_HANGS:
-// a file, and as long as that is there, who takes memory hangs, and makes a file of its name with
+// another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be shared; STAND_IN_NO_EXPORT: it
+// can, the driver says, but it does not do it; STAND_IN_NO_RDMA: none can be taken for network
+// cards; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS: matrices are not copied;
+// STAND_IN_NO_HANDLES: no allocation is named for other processes; STAND_IN_HANGS: a file, and as
+// long as that is there, who takes memory hangs, and makes a file of its name with
 // ".now".
 #include <algorithm>
 #include <atomic>
@@ -40,7 +41,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kInvalid = 1, kNoMemory = 2, kNoContext = 201, kNoPeer = 217, kNoPtx = 222,
-              kNotReady = 600;
+              kNotReady = 600, kCaptures = 900, kAlreadyMapped = 208, kUnsupported = 801;
 constexpr std::size_t kGranularity = std::size_t{2} << 20;
 
 struct Location {
@@ -89,10 +90,10 @@ struct Module {
 std::mutex mutex;
 // Both are guarded by mutex, and are there until the process ends: it need not unmap anything.
 auto& allocations = *new std::set<Allocation*>;
-std::size_t taken = 0;                             // guarded by mutex
-std::size_t for_network_cards = 0;                 // likewise: of `taken`
-std::map<unsigned long long, Plain> plain;         // by address; likewise
-std::map<unsigned long long, std::size_t> opened;  // others' of these; likewise
+std::size_t taken = 0;                       // guarded by mutex
+std::size_t for_network_cards = 0;           // likewise: of `taken`
+std::map<unsigned long long, Plain> plain;   // by address; likewise
+std::map<unsigned long long, Named> opened;  // others' of these; likewise
 auto& mapped = *new std::map<unsigned long long, std::pair<std::size_t, Allocation*>>;
 std::map<const char*, std::size_t> registered;   // the host's memory; guarded by mutex
 std::map<void*, Clock::time_point> works_until;  // by stream; guarded by mutex
@@ -107,6 +108,8 @@ std::atomic<int> broken = 0;  // what a kernel did wrong; as a real context's, i
 // hangs otherwise.
 [[gnu::tls_model("initial-exec")]] thread_local int pushed = 0;
 [[gnu::tls_model("initial-exec")]] thread_local int current = 0;  // whose context was pushed last
+[[gnu::tls_model("initial-exec")]] thread_local int capture_mode = 0;  // global, as threads begin
+std::atomic<bool> captures = false, is_spoiled = false;                // a graph, in global mode
 
 int number_in(const char* variable, int otherwise) {
   const char* set = std::getenv(variable);
@@ -157,6 +160,14 @@ const std::pair<const unsigned long long, std::pair<std::size_t, Allocation*>>* 
   if (next == mapped.begin()) return nullptr;
   const auto one = std::prev(next);
   return address - one->first < one->second.first ? &*one : nullptr;
+}
+
+// Whether the thread must not take memory or look at streams and events, since a graph is captured:
+// who does it all the same ends the capture.
+bool is_prohibited() {
+  if (!captures || capture_mode == 2) return false;
+  is_spoiled = true;
+  return true;
 }
 
 void* at(unsigned long long address) { return reinterpret_cast<void*>(address); }
@@ -254,15 +265,31 @@ void stand_in_works_until(void* stream, double seconds) {
   works_until[stream] = std::max(works_until[stream], when);
 }
 
+// Likewise: a thread of the program begins to capture a graph, or ends it; returns whether the
+// graph is whole.
+int stand_in_capture(int begins) {
+  if (begins != 0) is_spoiled = false;
+  captures = begins != 0;
+  return is_spoiled ? 0 : 1;
+}
+
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  if (*mode < 0 || *mode > 2) return kInvalid;
+  std::swap(*mode, capture_mode);
+  return 0;
+}
 int cuInit(unsigned) { return gpus() > 0 ? 0 : 100; }
 int cuGetErrorName(int code, const char** name) {
-  *name = code == kInvalid     ? "CUDA_ERROR_INVALID_VALUE"
-          : code == kNoMemory  ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : code == kNoPeer    ? "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
-          : code == kNoContext ? "CUDA_ERROR_INVALID_CONTEXT"
-          : code == kNoPtx     ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
-          : code == 716        ? "CUDA_ERROR_MISALIGNED_ADDRESS"
-                               : "CUDA_ERROR_NO_DEVICE";
+  *name = code == kInvalid         ? "CUDA_ERROR_INVALID_VALUE"
+          : code == kNoMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == kNoPeer        ? "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
+          : code == kNoContext     ? "CUDA_ERROR_INVALID_CONTEXT"
+          : code == kNoPtx         ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+          : code == kUnsupported   ? "CUDA_ERROR_NOT_SUPPORTED"
+          : code == kAlreadyMapped ? "CUDA_ERROR_ALREADY_MAPPED"
+          : code == kCaptures      ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+          : code == 716            ? "CUDA_ERROR_MISALIGNED_ADDRESS"
+                                   : "CUDA_ERROR_NO_DEVICE";
   return 0;
 }
 int cuDeviceGetCount(int* count) {
@@ -310,7 +337,14 @@ int cuCtxPopCurrent_v2(void**) {
   --pushed;
   return 0;
 }
-int cuCtxSynchronize() { return pushed > 0 ? drain(nullptr) : kNoContext; }
+// No mode allows to wait for all streams while one is captured.
+int cuCtxSynchronize() {
+  if (captures) {
+    is_spoiled = true;
+    return kCaptures;
+  }
+  return pushed > 0 ? drain(nullptr) : kNoContext;
+}
 int cuStreamCreate(void** stream, unsigned) {
   auto* const made = new Stream;
   *stream = made;
@@ -319,11 +353,13 @@ int cuStreamCreate(void** stream, unsigned) {
   return pushed > 0 ? 0 : kNoContext;
 }
 int cuStreamQuery(void* stream) {
+  if (is_prohibited()) return kCaptures;
   if (pushed == 0) return kNoContext;
   if (static_cast<Stream*>(stream)->pending > 0) return kNotReady;
   return drain(stream);
 }
 int cuStreamSynchronize(void* stream) {
+  if (is_prohibited()) return kCaptures;
   while (pushed > 0 && static_cast<Stream*>(stream)->pending > 0) std::this_thread::yield();
   return pushed > 0 ? drain(stream) : kNoContext;
 }
@@ -351,6 +387,7 @@ int cuEventRecord(void* event, void* stream) {
   return 0;
 }
 int cuEventQuery(void* event) {
+  if (is_prohibited()) return kCaptures;
   return *static_cast<Clock::time_point*>(event) <= Clock::now() ? 0 : kNotReady;
 }
 int cuEventElapsedTime(float* ms, void* first, void* second) {
@@ -419,6 +456,7 @@ int cuMemcpy2DAsync_v2(const swell::runtime::cuda::MatrixCopy* copy, void* strea
 }
 int cuMemHostRegister_v2(void* bytes, std::size_t count, unsigned flags) {
   if (pushed == 0) return kNoContext;
+  if (is_prohibited()) return kCaptures;
   std::lock_guard lock(mutex);
   const bool is_new = registered.emplace(static_cast<const char*>(bytes), count).second;
   return flags == 1 && count > 0 && is_new ? 0 : kInvalid;
@@ -436,6 +474,7 @@ int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t
 
 // Memory that other processes open by a handle alone.
 int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
+  if (is_prohibited()) return kCaptures;
   if (pushed == 0) return kNoContext;
   const int fd = take(first() + current, bytes);
   if (fd < 0) return kNoMemory;
@@ -450,6 +489,7 @@ int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
   return 0;
 }
 int cuMemFree_v2(unsigned long long address) {
+  if (is_prohibited()) return kCaptures;
   drain(nullptr);
   std::lock_guard lock(mutex);
   const auto one = plain.find(address);
@@ -507,7 +547,14 @@ int cuIpcOpenMemHandle_v2(unsigned long long* address, swell::runtime::cuda::Ipc
   if (got == MAP_FAILED) return kInvalid;
   *address = reinterpret_cast<unsigned long long>(got);
   std::lock_guard lock(mutex);
-  opened[*address] = its.bytes;
+  // A process opens each allocation once.
+  if (std::any_of(opened.begin(), opened.end(), [&](const auto& one) {
+        return one.second.pid == its.pid && one.second.fd == its.fd;
+      })) {
+    munmap(got, its.bytes);
+    return kAlreadyMapped;
+  }
+  opened[*address] = its;
   return 0;
 }
 int cuIpcCloseMemHandle(unsigned long long address) {
@@ -516,7 +563,7 @@ int cuIpcCloseMemHandle(unsigned long long address) {
   std::lock_guard lock(mutex);
   const auto one = opened.find(address);
   if (one == opened.end()) return kInvalid;
-  munmap(at(address), one->second);
+  munmap(at(address), one->second.bytes);
   opened.erase(one);
   return 0;
 }
@@ -542,6 +589,7 @@ int cuMemGetAllocationGranularity(std::size_t* bytes, const Properties*, int) {
 }
 int cuMemCreate(unsigned long long* handle, std::size_t bytes, const Properties* properties,
                 unsigned long long) {
+  if (is_prohibited()) return kCaptures;
   if (bytes == 0 || bytes % kGranularity != 0 || properties->type != 1 ||
       properties->handle_types != 1 ||
       (properties->for_network_cards != 0 && std::getenv("STAND_IN_NO_RDMA") != nullptr))
@@ -567,6 +615,7 @@ int cuMemExportToShareableHandle(void* shared, unsigned long long handle, int ty
                                  unsigned long long) {
   const Allocation* one = known(handle);
   if (one == nullptr || type != 1) return kInvalid;
+  if (std::getenv("STAND_IN_NO_EXPORT") != nullptr) return kUnsupported;
   const int fd = dup(one->fd);
   std::memcpy(shared, &fd, sizeof fd);
   return fd >= 0 ? 0 : kInvalid;
@@ -646,6 +695,7 @@ int cuMemSetAccess(unsigned long long address, std::size_t bytes, const Access* 
 }
 
 int cuModuleLoadData(void** module, const void* image) {
+  if (is_prohibited()) return kCaptures;
   if (pushed == 0) return kNoContext;
   ++loaded;
   if (std::getenv("STAND_IN_NO_KERNELS") != nullptr) return kNoPtx;
@@ -660,6 +710,7 @@ int cuModuleLoadData(void** module, const void* image) {
   return 0;
 }
 int cuModuleUnload(void* module) {
+  if (is_prohibited()) return kCaptures;
   drain(nullptr);
   auto* const one = static_cast<Module*>(module);
   std::lock_guard lock(queue_mutex);

@@ -76,6 +76,8 @@ SWELL_SAME(cuda::ContextRelease, cuDevicePrimaryCtxRelease_v2);
 SWELL_SAME(cuda::ContextPush, cuCtxPushCurrent_v2);
 SWELL_SAME(cuda::ContextSet, cuCtxSetCurrent);
 SWELL_SAME(cuda::ContextSynchronize, cuCtxSynchronize);
+SWELL_SAME(cuda::ExchangeCaptureMode, cuThreadExchangeStreamCaptureMode);
+SWELL_SAME(events::ExchangeCaptureMode, cuThreadExchangeStreamCaptureMode);
 SWELL_SAME(cuda::ContextPop, cuCtxPopCurrent_v2);
 SWELL_SAME(cuda::StreamCreate, cuStreamCreate);
 SWELL_SAME(cuda::StreamSynchronize, cuStreamSynchronize);
@@ -162,6 +164,8 @@ static_assert(cuda::AllocationProperties{}.handle_types ==
 static_assert(cuda::AccessDescription{}.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(cuda::kPosixDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(cuda::kMinimumGranularity == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+static_assert(cuda::kRelaxedCapture == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(events::kRelaxedCapture == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(cuda::kNonBlockingStream == CU_STREAM_NON_BLOCKING);
 static_assert(cuda::kMemoryManagementSupported ==
               CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
