@@ -215,7 +215,32 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
   if (!good) return good.error();
   if (granularity == 0) return Error(fmt::format("GPU {}: its granularity is 0", ordinal));
   device->granularity_ = granularity;
+  if (device->shares_) device->try_sharing();
   return device;
+}
+
+/// Passes some memory to itself: in a sandbox or a virtual machine the driver may say that it
+/// shares memory, and not do it. REQUIRES: its context is current.
+void Device::try_sharing() {
+  cuda::AllocationProperties properties = allocation();
+  properties.for_network_cards = 0;
+  std::uint64_t own = 0, imported = 0;
+  int fd = -1, code = driver_->create(&own, granularity_, &properties, 0);
+  if (code == cuda::kOutOfMemory) return;  // that says nothing
+  if (code == 0) {
+    code = driver_->share(&fd, own, cuda::kPosixDescriptor, 0);
+    if (code == 0) {
+      const Descriptor shared(fd);
+      void* const what = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
+      code = driver_->import(&imported, what, cuda::kPosixDescriptor);
+      if (code == 0) driver_->release(imported);
+    }
+    driver_->release(own);
+  }
+  if (code == 0) return;
+  shares_ = false;
+  const char* name = nullptr;
+  why_not_shared_ = driver_->error_name(code, &name) == 0 && name != nullptr ? name : "an error";
 }
 
 Device::~Device() {
@@ -230,9 +255,9 @@ Device::~Device() {
 Result<void> Device::check_sharing() const {
   if (shares_) return {};
   return Error(fmt::format(
-      "GPU {}: its memory cannot be passed to other processes as a file descriptor here; "
+      "GPU {}: its memory cannot be passed to other processes as a file descriptor here{}; "
       "register the tensors in host memory, or in memory of your own",
-      ordinal_));
+      ordinal_, why_not_shared_.empty() ? "" : " (" + why_not_shared_ + ")"));
 }
 
 Result<void> Device::check_memory(DeviceAddress at, std::uint64_t bytes) const {

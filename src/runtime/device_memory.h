@@ -88,6 +88,7 @@ class Device {
   int copy_one(Way way, const Run& run) const;
   int copy_rows(Way way, std::span<const Run> rows) const;
   std::uint64_t handle_at(DeviceAddress at) const noexcept;
+  void try_sharing();
   cuda::AllocationProperties allocation() const noexcept;
 
   std::shared_ptr<const CudaDriver> driver_;
@@ -97,6 +98,7 @@ class Device {
   std::string gpu_;
   std::uint64_t granularity_ = 0;
   bool shares_ = false;
+  std::string why_not_shared_;         ///< what the driver said as it was tried
   bool serves_network_cards_ = false;  ///< they can read and write shared memory (GPUDirect RDMA)
 };
 

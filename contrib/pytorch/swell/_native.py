@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import subprocess
 import sys
@@ -134,17 +135,38 @@ def is_torchs_alone() -> bool:
     return os.environ.get("SWELL_GPU_MEMORY") == "torch"
 
 
+@functools.cache
 def shares_gpu_memory(gpu: int) -> bool:
-    """Whether the driver can give memory of a GPU to other processes; true where it cannot be asked, which registration will show."""
+    """Whether the driver gives memory of a GPU to other processes; true where it cannot be asked, which registration will show."""
     device, values = ctypes.c_int(), [ctypes.c_int(1) for _ in _SHARES]
     try:
         driver = ctypes.CDLL("libcuda.so.1")
         if driver.cuDeviceGet(ctypes.byref(device), gpu) == 0:
             for attribute, value in zip(_SHARES, values, strict=True):
                 driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+            if all(value.value for value in values):
+                return _passes_memory(driver, device.value)
     except (OSError, AttributeError):
         pass
     return all(value.value for value in values)
+
+
+def _passes_memory(driver: ctypes.CDLL, device: int) -> bool:
+    """As Device::try_sharing() of the library, which finds the same: a driver may say that it shares memory, and not do it."""
+    properties = (ctypes.c_int * 8)(1, 1, 1, device)    # CUmemAllocationProp: pinned, by descriptor, of that device
+    size, own, imported, fd = ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_int(-1)
+    if driver.cuMemGetAllocationGranularity(ctypes.byref(size), properties, 0) or driver.cuMemCreate(ctypes.byref(own), size, properties, ctypes.c_uint64()):
+        return True     # as where the GPU is full
+    try:
+        if driver.cuMemExportToShareableHandle(ctypes.byref(fd), own, 1, ctypes.c_uint64()):
+            return False
+        failed = driver.cuMemImportFromShareableHandle(ctypes.byref(imported), ctypes.c_void_p(fd.value), 1)
+        os.close(fd.value)
+        if not failed:
+            driver.cuMemRelease(imported)
+        return not failed
+    finally:
+        driver.cuMemRelease(own)
 
 
 def library() -> ctypes.CDLL | None:

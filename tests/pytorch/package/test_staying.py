@@ -121,9 +121,9 @@ def test_gpu_memory_that_the_script_s_tensors_are_over_stays_and_its_bytes_are_s
     assert is_whole(run, reference)
 
 
-@pytest.mark.parametrize("variable", ["SWELL_GPU_MEMORY", "STAND_IN_NO_SHARING"])
+@pytest.mark.parametrize("variable", ["SWELL_GPU_MEMORY", "STAND_IN_NO_SHARING", "STAND_IN_NO_EXPORT"])
 def test_state_in_torch_s_memory_of_a_gpu_goes_to_new_workers(runs, reference, variable, monkeypatch):
-    """It is asked for, or the driver cannot share memory."""
+    """It is asked for, or the driver cannot share memory, or says that it can and does not."""
     monkeypatch.setenv(variable, "torch")
     run = runs(LiveRun, "own", "ddp", "no-checkpoints", "on-gpu").start(2).reach(4)
     assert run.offer(0) == [False]

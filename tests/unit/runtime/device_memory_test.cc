@@ -101,6 +101,18 @@ Test(device_memory, each_of_two_mappings_sees_the_others_writes) {
   cr_assert_eq(bytes_of(*gpu, second)[4096], 0);
 }
 
+Test(device_memory, a_driver_that_says_it_shares_and_does_not_is_found_out) {
+  setenv("STAND_IN_NO_EXPORT", "1", 1);
+  const auto gpu = device();
+  cr_assert_eq(gpu->check_sharing().error().message(),
+               "GPU 0: its memory cannot be passed to other processes as a file descriptor here "
+               "(CUDA_ERROR_NOT_SUPPORTED); register the tensors in host memory, or in memory of "
+               "your own");
+  cr_assert_not(Slab::create(gpu, kUnit).ok());
+  unsetenv("STAND_IN_NO_EXPORT");
+  cr_assert(device()->check_sharing().ok());
+}
+
 Test(device_memory, serves_while_another_thread_captures_a_graph) {
   const auto gpu = device();
   void* const library = dlopen(SWELL_STAND_IN_CUDA, RTLD_NOW | RTLD_NOLOAD);
