@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -44,21 +46,26 @@ class _Drawn:
     def __init__(self, dataset: Any, seed: int, *, in_reader: bool) -> None:
         self.dataset, self._seed, self._in_reader = dataset, seed, in_reader
         self._is_table = _is_table(dataset)
+        self._is_stored = is_stored(dataset)    # so that in a reader collate_fn alone draws
+        self._own = _Own()
         self._is_each = not self._is_table and _is_each(dataset)    # one by one
 
     def __getitems__(self, indices: list[Numbered]) -> Any:
         generators = _Generators(self._seed)
-        own = None if self._in_reader else generators.state()
+        if not self._in_reader:
+            self._own.note(generators)
         try:
             return self._read(indices, generators)
         finally:
-            if own is None:
+            if self._in_reader:
                 generators.begin(indices[0].number, batch=True)     # what collate_fn draws
             else:
-                generators.restore(own)     # the training's own
+                self._own.restore(generators)
 
     def _read(self, indices: list[Numbered], generators: _Generators) -> Any:
         at_once = getattr(self.dataset, "__getitems__", None)
+        if self._is_stored:
+            return at_once([int(each) for each in indices]) if at_once else [self.dataset[int(each)] for each in indices]
         if not self._is_each:
             generators.begin(indices[0].number)
             began = generators.state() if self._is_table else None
@@ -92,7 +99,8 @@ class _Generators:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._numpy = seeded_numpy()
+        self.numpy = seeded_numpy()
+        self._begins = torch.default_generator.manual_seed, random.seed, *((self.numpy.seed,) if self.numpy is not None else ())     # a reader may not touch a GPU's
 
     def begin(self, number: int, *, batch: bool = False) -> None:
         """Begin them by the seed and a sample's number, or that of a batch's first sample."""
@@ -100,19 +108,57 @@ class _Generators:
         mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _WORD
         mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _WORD
         begin = mixed >> 32
-        torch.default_generator.manual_seed(begin)      # a reader may not touch a GPU's
-        random.seed(begin)
-        if self._numpy is not None:
-            self._numpy.seed(begin)
+        for seed in self._begins:
+            seed(begin)
 
     def state(self) -> tuple[Any, Any, Any]:
-        return torch.get_rng_state(), random.getstate(), self._numpy.get_state() if self._numpy is not None else None
+        return torch.get_rng_state(), random.getstate(), self.numpy.get_state() if self.numpy is not None else None
 
     def restore(self, state: tuple[Any, Any, Any]) -> None:
         torch.set_rng_state(state[0])
         random.setstate(state[1])
-        if self._numpy is not None:
-            self._numpy.set_state(state[2])
+        if self.numpy is not None:
+            self.numpy.set_state(state[2])
+
+
+class _Own:
+    """Where the training's own generators stand while samples are read.
+
+    Numpy's copies its words one by one, which takes longer than to read eight samples. So they are copied as bytes, at the address that numpy gives, where they
+    are those of the batch before: the training has not drawn then.
+    """
+
+    def __init__(self) -> None:
+        self._torch: Any = None
+        self._python: Any = None
+        self._numpy: Any = None
+        self._words = b""       # numpy's, where they are copied as bytes
+        self._at = 0
+
+    def note(self, generators: _Generators) -> None:
+        self._torch, self._python, numpy = torch.get_rng_state(), random.getstate(), generators.numpy
+        if numpy is None:
+            self._numpy = None
+            return
+        made = getattr(numpy, "get_bit_generator", None)        # from numpy 1.24 on
+        at = int(made().ctypes.state_address) if made is not None else 0
+        if self._numpy is not None and self._words and at == self._at and ctypes.string_at(at, len(self._words)) == self._words:
+            return
+        self._numpy = numpy.get_state()
+        words = self._numpy[1].tobytes() + self._numpy[2].to_bytes(4, sys.byteorder)
+        # Half of a pair of normal numbers is kept elsewhere.
+        self._at, self._words = at, words if at and not self._numpy[3] and ctypes.string_at(at, len(words)) == words else b""
+
+    def restore(self, generators: _Generators) -> None:
+        torch.set_rng_state(self._torch)
+        random.setstate(self._python)
+        if self._numpy is None or generators.numpy is None:
+            return
+        if self._words:
+            generators.numpy.seed(0)        # forgets the other half of a pair that a sample has drawn
+            ctypes.memmove(self._at, self._words, len(self._words))
+        else:
+            generators.numpy.set_state(self._numpy)
 
 
 class DrawnSamples:

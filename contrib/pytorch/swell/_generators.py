@@ -19,7 +19,7 @@ __all__ = ["generators", "of_rank", "restore_generators", "seed_generators", "se
 def generators() -> dict[str, Any]:
     """Returns the states of torch's, Python's and numpy's generators, and of the present GPU's, in types that weights_only reads."""
     version, words, gauss = random.getstate()
-    found: dict[str, Any] = {"torch": torch.get_rng_state(), "python": (version, torch.tensor(words), gauss)}     # one thing, not 625
+    found: dict[str, Any] = {"torch": torch.get_rng_state(), "python": (version, torch.tensor(words, device="cpu"), gauss)}     # one thing, not 625
     if "numpy" in sys.modules:
         found["numpy"] = encoded(sys.modules["numpy"].random.get_state(legacy=False))
     if torch.cuda.is_initialized():     # type: ignore[no-untyped-call]
@@ -47,8 +47,12 @@ def restore_generators(found: dict[str, Any]) -> None:
 
 def seeded_numpy() -> Any:
     """Returns numpy.random where it is imported and can be seeded; None: also where the script has given it another bit generator."""
-    numpy = sys.modules["numpy"].random if "numpy" in sys.modules else None
-    return numpy if numpy is not None and numpy.get_state(legacy=False)["bit_generator"] == "MT19937" else None
+    if "numpy" not in sys.modules:
+        return None
+    numpy: Any = sys.modules["numpy"].random
+    if hasattr(numpy, "get_bit_generator"):     # get_state() copies its words one by one; numpy before 1.24 has that alone
+        return numpy if type(numpy.get_bit_generator()) is numpy.MT19937 else None
+    return numpy if numpy.get_state(legacy=False)["bit_generator"] == "MT19937" else None
 
 
 def of_rank(each: Sequence[dict[str, Any]], rank: int) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from swell._drawn import DrawnLoader
 from swell.data import ElasticSampler
 
 LENGTH, GLOBAL_BATCH = 29, 12
+KEPT, COLLATED = ["28.0000000", "0.0562934", "0.7502199", "0.3829610", "0.6597330", "-0.5485520"], ["0.8682647", "0.4089111", "0.4351277", "0.6600721"]     # of seed 11
 
 
 class Drawing(torch.utils.data.Dataset):
@@ -118,6 +119,38 @@ def test_the_training_s_own_random_numbers_are_left_alone():
         two_epochs(kind, 1)
         return torch.rand(1).item(), numpy.random.rand(), random.random()
     assert left(Drawing) == left(lambda: Drawing(draws=False))
+
+
+class Pairs(Drawing):
+    """Draws normal numbers, of which numpy makes two at a time, and Python too."""
+
+    def __getitem__(self, index):
+        return [*super().__getitem__(index), float(numpy.random.randn()), random.gauss(0, 1)]
+
+
+@pytest.mark.parametrize("own", [
+    [], [lambda: float(numpy.random.randn())], [lambda: float(numpy.random.rand())], [lambda: None, lambda: float(numpy.random.randn())],
+    [lambda: numpy.random.seed(4), lambda: None], [lambda: None, lambda: None, lambda: numpy.random.set_state(numpy.random.RandomState(8).get_state())],
+    [lambda: float(numpy.random.randn()), lambda: None, random.random, lambda: random.gauss(0, 1)]])
+@pytest.mark.parametrize("kind", [Drawing, Pairs])
+def test_the_training_s_own_numbers_between_batches_are_as_without_samples(own, kind):
+    def left(batches):
+        torch.manual_seed(1), numpy.random.seed(1), random.seed(1)
+        found = []
+        for at, _ in enumerate(batches):
+            found += [each() for each in own[at % max(1, len(own)):][:1]]
+        return [*found, numpy.random.rand(), numpy.random.randn(3).tolist(), random.gauss(0, 1), torch.rand(1).item()]
+    sampler = ElasticSampler(60, 6, rank=0, world=1)
+    assert left(DrawnLoader(kind(), batch_sampler=sampler, generator=torch.Generator())) == left(range(10))
+
+
+@pytest.mark.parametrize("readers", [0, 1])
+def test_a_seed_has_the_samples_for_ever(readers):
+    sampler = ElasticSampler(LENGTH, 4, seed=11, rank=0, world=1)
+    first = next(iter(DrawnLoader(Pairs(), batch_sampler=sampler, num_workers=readers, collate_fn=joined)))
+    assert [f"{each:.7f}" for each in first[1].tolist()[:-1]] == KEPT
+    stored = next(iter(DrawnLoader(torch.utils.data.TensorDataset(torch.arange(29.0)), batch_sampler=sampler, num_workers=1, collate_fn=joined)))
+    assert stored[:, 0].tolist() == first[:, 0].tolist() and [f"{each:.7f}" for each in stored[:, 1].tolist()] == COLLATED
 
 
 @pytest.mark.parametrize("draws", [False, True])
