@@ -16,7 +16,7 @@ using control::JobState;
 void EpochMachine::grow(double now, const control::Grow& grow) {
   const std::string& pause = growth_.pause_reason();
   if (is<Over>() || is<Ending>() || is_failing() || !pause.empty()) {
-    const std::string why = pause.empty() ? "the job is ending" : pause;
+    const std::string why = pause.empty() ? kEnds : pause;
     control::GrowDone done;
     for (const control::Offer& offer : grow.offers) done.results.push_back({offer.nonce, 0, why});
     return act(action::Tell{std::move(done)});
@@ -54,7 +54,7 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
     }
     companions_.push_back(made);
     note("companion-allocated", Json::object({{"companion", result.job}}));
-    if (is<Over>() || is<Ending>()) reclaim(now, companions_.back(), "the job is ending");
+    if (is<Over>() || is<Ending>()) reclaim(now, companions_.back(), kEnds);
     else if (now < made.grown_by) act(action::StartStep{made.job, made.nodes});
   }
   if (!is_warming() && state_ == JobState::warming)

@@ -19,6 +19,7 @@ void EpochMachine::pause_growth(double now, const std::string& why, bool for_goo
 }
 
 std::string EpochMachine::no_growth() const {
+  if (is<Ending>()) return kEnds;
   Growth::Run run;
   run.has_started = epoch_ >= 0;
   run.may_start_large = settings_.live;

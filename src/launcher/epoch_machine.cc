@@ -46,7 +46,13 @@ void EpochMachine::begin_ending(Ending next, double now) {
   std::vector<std::function<void(double)>> later;
   if (Switching* one = in<Switching>()) later.swap(one->later);
   phase_ = next;
+  tell_no_growth();
   for (const auto& news : later) news(now);
+  // Those that take part have workers, which may need their time.
+  for (const JobId job : companions())
+    if (HeldCompanion* each = companion(job);
+        each != nullptr && !each->reclaimed && !takes_part(*each))
+      reclaim(now, *each, kEnds);
 }
 
 void EpochMachine::advance(double now) {

@@ -184,6 +184,7 @@ class EpochMachine {
 
  private:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
+  static constexpr const char* kEnds = "the job is ending";
 
   // The phases, each with what it needs. Gathering -> Running -> Leaving -> Gathering ...; live
   // mode Running -> Switching -> Running; from all of them Ending, and Over.

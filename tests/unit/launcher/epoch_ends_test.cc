@@ -31,6 +31,31 @@ Test(epochs, a_run_ended_between_two_epochs_has_not_ended_well) {
   }
 }
 
+Test(epochs, who_ends_is_offered_nothing_from_then_on_and_gives_back_what_it_does_not_use) {
+  for (const bool by_slurm : {true, false}) {
+    Run run;
+    run.grown();
+    run.grow(10, 2);
+    cr_assert_eq(run.no_growth(), std::string());
+    run.told.clear();
+    run.event([&] {
+      if (by_slurm) run.machine.notice(run.now, {0, 0}, SIGTERM);
+      else run.machine.signalled(run.now, SIGTERM);
+    });
+    const auto said = std::find_if(run.told.begin(), run.told.end(), [](const Message& each) {
+      const auto* status = std::get_if<Status>(&each);
+      return status != nullptr && status->no_growth == "the job is ending";
+    });
+    cr_assert_neq(said, run.told.end());
+    cr_assert_eq(run.releases, Jobs{10}, "it is of no use any more");
+    run.tick(run.now + 20);
+    cr_assert_eq(run.no_growth(), "the job is ending");
+    run.leave(1, 4, {0, SIGTERM});
+    run.leave(0, 2, {0, SIGTERM});
+    cr_assert_eq(run.code.value_or(-1), 128 + SIGTERM);
+  }
+}
+
 Test(epochs, gpus_that_go_back_as_the_run_ends_take_no_time_from_its_own_workers) {
   Run run;
   run.grown();
