@@ -371,6 +371,7 @@ template <typename V>
 void describe(V& v, WorkerLaunches& m) {
   v.member("epoch", m.epoch, 0, kMany);
   v.member("what", m.what);
+  v.optional("no_rank", m.no_rank);
 }
 template <typename V>
 void describe(V& v, WorkerSteps& m) {

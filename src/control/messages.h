@@ -258,11 +258,13 @@ struct WorkerSizes {
   std::string why;           ///< why the program takes no others, for people; empty: unknown
 };
 
-/// The program is a launcher: a process below it is a worker with ranks of its own.
+/// Each worker of the program is a training by itself: it is a launcher, and a process below it a
+/// worker with ranks of its own, or it was started without its rank.
 struct WorkerLaunches {
   static constexpr const char* type = "worker-launches";
   int epoch = 0;     ///< of the program, as WorkerStart gave it
   std::string what;  ///< which process, and its ranks, for people
+  bool no_rank = false;
 };
 
 /// Largest number of steps that a message has.

@@ -361,7 +361,7 @@ void Agent::take_server_events() {
     } else if (const auto* sizes = std::get_if<control::WorkerSizes>(&event.message)) {
       machine_.can_run_with(sizes->workers, sizes->why);
     } else if (const auto* launches = std::get_if<control::WorkerLaunches>(&event.message)) {
-      machine_.starts_workers(now(), known->second, launches->what);
+      machine_.trains_alone(now(), known->second, launches->what, launches->no_rank);
     } else if (const auto* made = std::get_if<control::WorkerSteps>(&event.message)) {
       machine_.made_steps(now(), made->epoch, static_cast<std::uint64_t>(made->steps));
       take_steps(known->second, *made);

@@ -36,20 +36,27 @@ std::string EpochMachine::no_growth() const {
   return growth_.reason_against(run);
 }
 
-void EpochMachine::starts_workers(double now, WorkerId id, const std::string& what) {
-  if (is<Over>() || is<Ending>() || std::exchange(starts_workers_, true)) return;
+void EpochMachine::trains_alone(double now, WorkerId id, const std::string& what, bool no_rank) {
+  if (is<Over>() || is<Ending>() || std::exchange(train_alone_, true)) return;
   const std::string why =
-      fmt::format("the program starts workers of its own ({}), and so does swellrun", what);
-  note("launcher-found", Json::object({{"what", what}, {"node_id", id.node}}));
+      no_rank
+          ? fmt::format("{} was started without the variables that swellrun gives, such as RANK",
+                        what)
+          : fmt::format("the program starts workers of its own ({}), and so does swellrun", what);
+  const std::string instead =
+      no_rank
+          ? "Leave out what takes them away (env -i, --cleanenv of a container), or pass them on"
+          : "Write the training program alone: swellrun python SCRIPT [ARGUMENTS]";
+  note(no_rank ? "rank-missing" : "launcher-found",
+       Json::object({{"what", what}, {"node_id", id.node}}));
   say(fmt::format(
-      "{}: {} Write the training program alone: swellrun python SCRIPT [ARGUMENTS]. "
-      "The job is lent no GPUs",
-      why,
+      "{}: {} {}. The job is lent no GPUs", why,
       seating_.seats.size() > 1
           ? fmt::format(
                 "each of the {} is a training by itself, and all of them write the same checkpoint.",
                 count_of(seating_.seats.size(), "worker"))
-          : std::string("with more GPUs, each worker would be a training by itself.")));
+          : std::string("with more GPUs, each worker would be a training by itself."),
+      instead));
   pause_growth(now, why, true);
   for (const JobId job : companions())
     if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed)

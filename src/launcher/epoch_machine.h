@@ -135,8 +135,9 @@ class EpochMachine {
   /// The program can run with these numbers of workers, rising, and with no others; none: with any.
   /// why: the program takes part in no growth for this reason; empty: it does.
   void can_run_with(const std::vector<int>& workers, const std::string& why = {});
-  /// Its program is a launcher: it has started `what`, a worker with a rank of its own.
-  void starts_workers(double now, WorkerId worker, const std::string& what);
+  /// Each worker is a training by itself: its program is a launcher, which has started `what`, a
+  /// worker with a rank of its own; or `what` was started without its rank.
+  void trains_alone(double now, WorkerId worker, const std::string& what, bool no_rank = false);
   /// A worker of `epoch` is there, and has made so many steps; 0: that is not known.
   void made_steps(double now, int epoch, std::uint64_t steps);
   void has_written(double now);            ///< some worker
@@ -483,7 +484,7 @@ class EpochMachine {
   int code_ = 0;
   std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
   TimeLimit limit_;
-  bool starts_workers_ = false;  ///< the program is a launcher; it has been said
+  bool train_alone_ = false;  ///< each worker is a training by itself; it has been said
   std::deque<double> restarts_;
   std::optional<double> last_recovery_;
   std::optional<Recovery> recovery_;

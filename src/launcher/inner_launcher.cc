@@ -20,6 +20,10 @@ constexpr std::size_t kMaxValue = 64;
 /// Variables that launchers other than torchrun give to their workers.
 constexpr const char* kOfMpi[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK"};
 
+/// Any of these tells a program which worker it is.
+constexpr const char* kRanks[] = {"RANK",       "SWELL_RANK",           "SLURM_PROCID",
+                                  "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+
 std::optional<std::string> value_of(const std::vector<std::string>& environment,
                                     std::string_view name) {
   for (const std::string& each : environment)
@@ -89,6 +93,30 @@ std::optional<std::string> inner_worker(pid_t program, const Given& given, int r
                          name_of(one.pid), ranks);
     const bool is_below = one.is_below_handler || handles(one.pid, restart_signal);
     for (const pid_t child : children_of(one.pid)) open.push_back({child, one.pid, is_below});
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> worker_without_rank(pid_t program, int restart_signal, pid_t shim) {
+  const std::vector<std::string> of_shim = environment_of(shim);
+  std::vector<pid_t> open = {program};
+  for (int looked = 0; !open.empty() && looked < kMaxProcesses; ++looked) {
+    const pid_t one = open.back();
+    open.pop_back();
+    const std::vector<std::string> environment = environment_of(one);
+    if (environment == of_shim) continue;
+    const std::vector<pid_t> children = children_of(one);
+    if (handles(one, restart_signal)) {
+      // A program that gives itself another title (setproctitle) writes over its variables: with
+      // PATH, they are what it was started with.
+      const bool has_rank =
+          std::any_of(std::begin(kRanks), std::end(kRanks),
+                      [&](const char* name) { return value_of(environment, name).has_value(); });
+      if (!has_rank && value_of(environment, "PATH")) return name_of(one);
+      // What a training starts beside itself is no worker; what a wrapper starts may be one.
+      if (children.size() != 1) continue;
+    }
+    open.insert(open.end(), children.begin(), children.end());
   }
   return std::nullopt;
 }

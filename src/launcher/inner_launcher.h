@@ -19,4 +19,11 @@ std::optional<std::string> inner_worker(
     pid_t program, const std::vector<std::pair<std::string, std::string>>& given,
     int restart_signal, pid_t shim = getpid());
 
+/// Looks for a training, at or below `program`, that was started without its rank, as behind
+/// `env -i` or a container's --cleanenv: a process that handles the restart signal, and has none of
+/// the variables that tell it. A wrapper that passes signals on may handle it, too. Returns its
+/// name, for people.
+std::optional<std::string> worker_without_rank(pid_t program, int restart_signal,
+                                               pid_t shim = getpid());
+
 }  // namespace swell::launcher

@@ -209,11 +209,13 @@ bool Shim::look() {
 bool Shim::look_within(int epoch, Run& one) {
   const auto now = Clock::now();
   if (one.given.empty() || !one.program.runs() || now < one.next_inner_look) return true;
-  const auto found = inner_worker(one.program.pid(), one.given, one.restart_signal);
+  auto found = inner_worker(one.program.pid(), one.given, one.restart_signal);
+  const bool has_ranks = found.has_value();
+  if (!found) found = worker_without_rank(one.program.pid(), one.restart_signal);
   if (found) one.given.clear();
   one.next_inner_look =
       now + (now < one.since + kSettles ? std::min(kLastLook, one.pause) : kLaterLook);
-  return !found || client_->send(control::WorkerLaunches{epoch, *found}).ok();
+  return !found || client_->send(control::WorkerLaunches{epoch, *found, !has_ranks}).ok();
 }
 
 bool Shim::start_program(const control::WorkerStart& start) {

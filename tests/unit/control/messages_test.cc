@@ -81,6 +81,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       WorkerProfile{2, "00ff"},
       WorkerSizes{{1, 2, 4}, "it cannot save"},
       WorkerLaunches{1, "torchrun runs python3 with RANK=0, WORLD_SIZE=1"},
+      WorkerLaunches{1, "python3", true},
       WorkerSteps{1, 20'000, 0.25, 50'000},
       grow,
       Shrink{{12}, 30, "needed by job 17", *document},

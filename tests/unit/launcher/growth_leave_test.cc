@@ -209,8 +209,8 @@ Test(growth_leave, a_program_that_was_killed_after_a_resize_is_not_started_again
 
 Test(growth_leave, a_launcher_within_the_program_is_said_once_and_not_grown) {
   Run run;
-  run.event([&] { run.machine.starts_workers(run.now, {0, 1}, "python with RANK=0"); });
-  run.event([&] { run.machine.starts_workers(run.now, {0, 0}, "python with RANK=0"); });
+  run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python with RANK=0"); });
+  run.event([&] { run.machine.trains_alone(run.now, {0, 0}, "python with RANK=0"); });
   cr_assert_eq(std::count_if(run.said.begin(), run.said.end(),
                              [](const std::string& line) {
                                return line.find("each of the 2 workers") != line.npos;
@@ -221,10 +221,19 @@ Test(growth_leave, a_launcher_within_the_program_is_said_once_and_not_grown) {
   cr_assert_not(run.code.has_value());
 }
 
+Test(growth_leave, a_program_without_its_rank_is_said_and_not_grown) {
+  Run run;
+  run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python", true); });
+  cr_assert(run.has_said("python was started without the variables that swellrun gives"));
+  cr_assert(run.has_said("--cleanenv"));
+  run.tick(run.now + 1e6);
+  cr_assert_neq(run.no_growth().find("such as RANK"), std::string::npos);
+}
+
 Test(growth_leave, a_launcher_that_is_seen_on_lent_gpus_gives_them_back) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.starts_workers(run.now, {0, 1}, "python with RANK=0"); });
+  run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python with RANK=0"); });
   cr_assert(run.signalled(SIGUSR1, 6));
   run.leave(1, 4);
   run.leave(0, 2);
@@ -238,7 +247,7 @@ Test(growth_leave, a_run_that_takes_no_lent_gpus_says_why_from_the_start) {
   Run run(settings);
   cr_assert_eq(run.no_growth(), settings.never_grows);
   // A failure that pauses growth later does not take the place of it.
-  run.event([&] { run.machine.starts_workers(run.now, {0, 1}, "python"); });
+  run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python"); });
   run.tick(run.now + 1e6);
   cr_assert_eq(run.no_growth(), settings.never_grows);
 }

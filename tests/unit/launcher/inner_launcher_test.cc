@@ -21,7 +21,7 @@ const Given kGiven = {
     {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"TORCHELASTIC_RUN_ID", "5"}};
 
 /// Returns what is found among a shell script's processes once it has written a line.
-std::optional<std::string> seen_of(std::string text) {
+std::optional<std::string> seen_of(std::string text, bool without_rank = false) {
   int ends[2];
   cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
   const int saved = dup(STDOUT_FILENO);
@@ -35,7 +35,8 @@ std::optional<std::string> seen_of(std::string text) {
   close(ends[1]);
   char byte = 0;
   while (read(ends[0], &byte, 1) == 1 && byte != '\n') continue;
-  const auto found = inner_worker(program.pid(), kGiven, SIGUSR1);
+  const auto found = without_rank ? worker_without_rank(program.pid(), SIGUSR1)
+                                  : inner_worker(program.pid(), kGiven, SIGUSR1);
   close(ends[0]);
   program.signal(SIGKILL);
   while (program.runs() && !program.reap()) poll(nullptr, 0, 5);
@@ -116,4 +117,29 @@ Test(inner_launcher, names_and_values_of_processes_do_not_reach_terminals_raw, .
                              std::string(kWorker) + "; :");
   cr_assert(found.has_value());
   for (const char each : *found) cr_assert(each >= 0x20 && each <= 0x7e);
+}
+
+Test(inner_launcher, a_training_that_was_started_without_its_rank_is_found, .timeout = 120) {
+  const std::string training = "bash -c 'trap : USR1; echo up; exec 1>&-; sleep 60; :'";
+  const std::string clean = "env -i PATH=\"$PATH\" HOME=/tmp ";
+  for (const std::string& script :
+       {"exec " + clean + training, clean + training + "; :", "timeout 60 " + clean + training,
+        // a container's command, which passes signals on
+        "trap : USR1; " + clean + training + "; :"}) {
+    const auto found = seen_of(script, true);
+    cr_assert(found.has_value(), "%s", script.c_str());
+    cr_assert_eq(*found, "bash");
+  }
+  for (const std::string& script :
+       {training + "; :", "env -u RANK -u WORLD_SIZE SLURM_PROCID=1 " + training + "; :",
+        clean + "RANK=1 " + training + "; :",
+        // it has no handler, as a helper that is started first
+        clean + "bash -c 'echo up; exec 1>&-; sleep 60; :'; :",
+        // helpers of a training
+        "trap : USR1; sleep 60 & " + clean + training + "; :",
+        // its variables are not to be seen
+        "exec env -i " + training}) {
+    const auto found = seen_of(script, true);
+    cr_assert_not(found.has_value(), "%s: %s", script.c_str(), found ? found->c_str() : "");
+  }
 }
