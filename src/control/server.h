@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "control/messages.h"
+#include "control/socket.h"
 #include "core/result.h"
 
 namespace swell::control {
@@ -30,7 +31,7 @@ class Server {
  public:
   struct Options {
     std::string address = "127.0.0.1";  ///< numeric or a host name; never a wildcard by default
-    std::uint16_t port = 0;             ///< 0: any free one
+    PortRange ports;                    ///< it listens at a free one of these
     std::string munge_socket;           ///< empty: munge's default
     std::function<bool(uid_t)> allow;   ///< whose credentials are accepted; empty: everybody's
     std::size_t max_frame_bytes = 64 * 1024;

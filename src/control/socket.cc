@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <random>
 #include <sys/socket.h>
 
 namespace swell::control {
@@ -96,6 +97,17 @@ Result<Fd> listen_on(const std::string& address, std::uint16_t port) {
     problem = errno;
   }
   return Error(fmt::format("{}: {}", what, std::strerror(problem)));
+}
+
+Result<Fd> listen_within(const std::string& address, PortRange range) {
+  const unsigned count = range.last >= range.first ? range.last - range.first + 1U : 0;
+  const unsigned start = std::random_device()();
+  for (unsigned i = 0; i < count; ++i) {
+    const auto port = static_cast<std::uint16_t>(range.first + (start % count + i) % count);
+    if (auto fd = listen_on(address, port); fd || count == 1) return fd;
+  }
+  return Error(
+      fmt::format("listening on {}: no port of {}-{} is free", address, range.first, range.last));
 }
 
 Result<Fd> connect_to(const std::string& host, std::uint16_t port,

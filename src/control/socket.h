@@ -34,6 +34,14 @@ class Fd {
 /// A listening, non-blocking, close-on-exec TCP socket. The error names address and port.
 Result<Fd> listen_on(const std::string& address, std::uint16_t port);
 
+/// From the first to the last; both 0: any.
+struct PortRange {
+  std::uint16_t first = 0, last = 0;
+};
+
+/// As listen_on(), at a free port of the range, of which any may be the first that is tried.
+Result<Fd> listen_within(const std::string& address, PortRange range);
+
 /// A connected, non-blocking, close-on-exec TCP socket. Tries all of the host's addresses.
 Result<Fd> connect_to(const std::string& host, std::uint16_t port,
                       std::chrono::milliseconds timeout);

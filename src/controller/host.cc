@@ -267,7 +267,8 @@ class Host final : public control::BackgroundThread {
     options.address = config.control_address;
     // A backup that has taken over uses its own host: agents try all of SlurmctldHost.
     if (options.address.empty()) options.address = slurm_config.own_host;
-    options.port = static_cast<std::uint16_t>(config.control_port);
+    const auto port = static_cast<std::uint16_t>(config.control_port);
+    options.ports = {port, port};
     options.munge_socket = slurm::munge_socket_of(slurm_config.auth_info);
     options.max_taken_of_user = kMessagesOfUser;
     options.log = [this](const std::string& text) { info(text); };

@@ -204,7 +204,13 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
     say(line);
     if (--left == 0) say("more lines of this kind are left out");
   };
-  auto server = control::Server::start(std::move(options), [wake] { wake->signal(); });
+  options.ports = agent->setup_.srun_ports;
+  auto server = control::Server::start(options, [wake] { wake->signal(); });
+  if (!server && options.ports.first != 0) {
+    say(server.error().message() + " (SrunPortRange); any other port is taken");
+    options.ports = {};
+    server = control::Server::start(std::move(options), [wake] { wake->signal(); });
+  }
   if (!server) return server.error();
   agent->server_ = std::move(*server);
   try {

@@ -40,6 +40,8 @@ class Agent {
     std::string shim;     ///< swell-worker's path
     std::string munge_socket;
     std::optional<std::time_t> slurmctld_since;
+    control::PortRange
+        srun_ports;  ///< those that a firewall may leave open for srun, and so for it
     /// Live mode: what the job's nodes say of themselves, by name, and whether companions' nodes
     /// are to be asked, too.
     std::map<std::string, cluster::NodeDescription> descriptions;

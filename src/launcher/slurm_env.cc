@@ -199,6 +199,12 @@ Result<SlurmConfig> read_config(std::string_view text) {
       config.conf_file = value;
     } else if (key == "BOOT_TIME") {
       config.slurmctld_since = local_time(value);
+    } else if (key == "SrunPortRange") {
+      const auto dash = value.find('-');
+      const auto first = read_number<std::uint16_t>(value.substr(0, dash));
+      const auto last =
+          dash == value.npos ? std::nullopt : read_number<std::uint16_t>(value.substr(dash + 1));
+      if (first && last && *first > 0 && *last >= *first) config.srun_ports = {*first, *last};
     }
   });
   if (config.controllers.empty() || !user_found)

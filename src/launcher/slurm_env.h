@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "control/messages.h"
+#include "control/socket.h"
 #include "control/tag.h"
 #include "core/result.h"
 
@@ -24,6 +25,7 @@ struct SlurmConfig {
   uid_t slurm_user = 0;
   std::string conf_file;
   std::optional<std::time_t> slurmctld_since;  ///< when the one that answers was started
+  control::PortRange srun_ports;               ///< SrunPortRange; 0 to 0: any
 };
 Result<SlurmConfig> read_config(std::string_view text);
 

@@ -165,6 +165,7 @@ Result<Agent::Setup> setup_of(const Options& options, const Json& model, const S
   setup.options = options;
   setup.munge_socket = config.munge_socket;
   setup.slurmctld_since = config.slurmctld_since;
+  setup.srun_ports = config.srun_ports;
   setup.controller = job.controller;
   setup.spec = job.spec;
   setup.elastic = job.rigid.empty();

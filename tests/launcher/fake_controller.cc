@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
   if (argc != 5) return 2;
   WakeFd wake;
   Server::Options options;
-  options.port = static_cast<std::uint16_t>(std::atoi(argv[1]));
+  const auto port = static_cast<std::uint16_t>(std::atoi(argv[1]));
+  options.ports = {port, port};
   options.munge_socket = argv[2];
   options.log = [](const std::string& line) {
     std::fprintf(stderr, "fake_controller: %s\n", line.c_str());

@@ -11,6 +11,24 @@ using namespace swell::control;
 using namespace swell::test;
 using namespace std::chrono_literals;
 
+Test(limits, a_server_listens_within_its_range_of_ports, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  const auto any = listen_on("127.0.0.1", 0);
+  cr_assert(any.ok());
+  const std::uint16_t taken = local_port(any->get());
+  options.ports = {taken, taken};
+  options.munge_socket = munge.socket();
+  cr_assert_not(Server::start(options, [] {}).ok());
+  options.ports = {taken, static_cast<std::uint16_t>(std::min(taken + 40, 65535))};
+  for (int i = 0; i < 3; ++i) {
+    const auto server = Server::start(options, [] {});
+    cr_assert(server.ok(), "%s", server ? "" : server.error().message().c_str());
+    cr_assert_gt((*server)->port(), taken);
+    cr_assert_leq((*server)->port(), options.ports.last);
+  }
+}
+
 Test(limits, cuts_off_silent_clients, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;

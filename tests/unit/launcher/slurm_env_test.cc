@@ -15,8 +15,12 @@ Test(slurm_env, the_configuration_says_where_the_controller_is_and_whom_to_trust
       "SlurmUser               = slurm(64030)\n"
       "SlurmctldHost[0]        = head1(10.0.0.1)\n"
       "SlurmctldHost[1]        = head2\n"
-      "SLURM_CONF              = /etc/slurm/slurm.conf\n");
+      "SLURM_CONF              = /etc/slurm/slurm.conf\n"
+      "SlurmctldPort           = 6817-6820\n"
+      "SrunPortRange           = 60001-63000\n");
   cr_assert(config.ok());
+  cr_assert_eq(config->srun_ports.first, 60001);
+  cr_assert_eq(config->srun_ports.last, 63000);
   cr_assert_eq(config->munge_socket, std::string("/run/x/sock"));
   cr_assert_eq(config->controllers, (std::vector<std::string>{"10.0.0.1", "head2"}));
   cr_assert_eq(config->slurm_user, 64030u);
@@ -26,6 +30,18 @@ Test(slurm_env, the_configuration_says_where_the_controller_is_and_whom_to_trust
   since.tm_hour = 16, since.tm_min = 2, since.tm_sec = 51, since.tm_isdst = -1;
   cr_assert_eq(config->slurmctld_since.value_or(0), std::mktime(&since));
   cr_assert_not(read_config("scontrol: error").ok());
+}
+
+Test(slurm_env, without_a_range_of_ports_any_is_taken) {
+  for (const char* none : {"", "0-0", "60001", "60002-60001", "0-70000"}) {
+    const auto config =
+        read_config(std::string("SlurmUser = slurm(64030)\nSlurmctldHost[0] = head1\n"
+                                "SrunPortRange = ") +
+                    none + "\n");
+    cr_assert(config.ok());
+    cr_assert_eq(config->srun_ports.first, 0);
+    cr_assert_eq(config->srun_ports.last, 0);
+  }
 }
 
 Test(slurm_env, a_job_s_share_of_every_node) {
