@@ -155,6 +155,7 @@ void EpochMachine::call_off_leaving(double now) {
     Running before = std::move(*leaving.before);
     phase_ = std::move(before);
     asking_.reset();
+    missed_.clear();  // they have had it
     in<Running>()->late_until = now + settings_.late_s;
     progress_.rest(now);
     set_state(JobState::active);

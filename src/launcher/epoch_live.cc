@@ -7,6 +7,7 @@
 #include "core/count_of.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/plan_seating.h"
+#include "launcher/signals.h"
 #include "runtime/messages.h"
 
 namespace swell::launcher {
@@ -194,6 +195,13 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     outcome.brief = fmt::format("called off in {}: {}", outcome.phase, outcome.why);
     outcome.summary = "the switch was called off: " + outcome.why;
   }
+  // What a signal of the user's did to its programs says nothing of the switch.
+  if (const Switching* one = in<Switching>(); one != nullptr && !outcome.committed)
+    if (const int signal = signal_for(*one, now); signal != 0) {
+      outcome.why = fmt::format("Slurm sent the job {}", signal_name(signal));
+      outcome.brief = fmt::format("called off in {}: {}", outcome.phase, outcome.why);
+      outcome.summary = "the switch was called off: " + outcome.why;
+    }
   if (in<Switching>() == nullptr || in<Switching>()->epoch != epoch) {
     // The commit took too long: it is certain, but the lost workers are not known yet.
     if (outcome.committed && epoch == epoch_ && is<Running>()) lose_silent(now, outcome.lost);
@@ -203,6 +211,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
   for (const Seat& seat : seating_.seats)
     if (!was_let_go(seat.worker)) leavers.push_back(seat.worker);
   Switching one = std::move(*in<Switching>());
+  const bool for_signal = !outcome.committed && signal_for(one, now) != 0;
   // Treat a rank that missed the stop deadline as unresponsive, even if the switch was cancelled.
   const bool is_silent = outcome.is_silent || (one.is_late && outcome.phase == "quiesce");
   Json details = outcome.details;
@@ -237,6 +246,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     note("switch-committed", std::move(details));
   } else {
     progress_.rest(now);
+    if (for_signal) running.settles_at = now + settings_.blame_s;
     if (one.is_late && !one.is_prepared) pace_.started(now - one.since, one.to_running);
     details.set("phase", outcome.phase);
     note("switch-aborted", std::move(details));
@@ -271,7 +281,8 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
                       outcome.summary));
     }
     // A switch that failed by itself would fail again.
-    if (one.to_grow && !running.lacks_room && (!one.is_called_off || one.blames_growth)) {
+    if (one.to_grow && !running.lacks_room && !for_signal &&
+        (!one.is_called_off || one.blames_growth)) {
       pause_growth(now, "a live switch failed: " + outcome.why);
       for (const JobId job : companions())
         if (HeldCompanion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
@@ -283,8 +294,8 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
   lose_silent(now, outcome.lost);
   // After the news: programs that are asked to leave are started again, and these may tell of the
   // training's end. An outdated switch is followed by another, once its programs have left.
-  if (!outcome.committed && !one.to_grow && is<Running>() && (!one.is_outdated || is_silent) &&
-      (all_train() || (is_failing() && shims_are_there()))) {
+  if (!for_signal && !outcome.committed && !one.to_grow && is<Running>() &&
+      (!one.is_outdated || is_silent) && (all_train() || (is_failing() && shims_are_there()))) {
     reclaim_by_leaving(now, "no other switch is tried");
     if (is<Leaving>()) code_ = 0;  // who failed is started again, too
   }
@@ -372,6 +383,12 @@ void EpochMachine::stopped(double now, int epoch, std::uint64_t step,
 }
 
 void EpochMachine::tick_live(double now) {
+  if (Running* running = in<Running>();
+      running != nullptr && running->settles_at && now >= *running->settles_at) {
+    running->settles_at.reset();
+    if (!is_live() && !is_failing() && all_train())
+      reclaim_by_leaving(now, "no other switch is tried");
+  }
   if (asking_ && now >= asking_->by) {
     act(action::CallOffLive{});
     stopped(now, asking_->epoch, 0, std::vector<WorkerId>(asking_->workers));

@@ -13,6 +13,12 @@ namespace swell::launcher {
 
 using control::JobState;
 
+namespace {
+
+constexpr double kAnswers_s = 5;  // programs that end for a signal mostly have by then
+
+}  // namespace
+
 EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
     : settings_(std::move(settings)),
       basic_(std::move(basic)),
@@ -60,6 +66,7 @@ void EpochMachine::advance(double now) {
     pace_.ready(now);
     end_growth();
     end_pause(now);
+    pass_missed(now);
   }
   if (is_ready_again()) {
     recovery_.reset();
@@ -89,6 +96,7 @@ void EpochMachine::advance(double now) {
     if (done) return finish();
     if (is_live() && in<Running>()->ask_at) ends_with_others(now, in<Running>()->leave_by);
   }
+  if (const Running* one = in<Running>(); one != nullptr && one->settles_at) return;
   if (is_live() && !asking_ && !is_failing() && drain_by() && others_.empty() && all_train())
     leave_live(now);
   if (is<Running>() && !asking_ && !is_failing() && others_.empty() && all_train() &&
@@ -213,6 +221,8 @@ void EpochMachine::begin_leaving(double now, JobState state, double by, bool ask
   }
   const bool live = in<Running>() != nullptr && in<Running>()->has_begun;
   phase_ = Leaving{by, now, false, false};
+  for (const auto& [signal, at] : forwarded_)
+    if (now - at < kAnswers_s) misses(signal);
   if (!running().empty()) {
     note("signalled",
          Json::object({{"signal", signal_name(settings_.restart_signal)}, {"within_s", by - now}}));
@@ -346,6 +356,7 @@ void EpochMachine::tick(double now) {
       one != nullptr && !one->failure && !one->not_begun.empty() && now >= one->not_begun_by)
     begin_otherwise(now);
   if (const auto until = holds_until(); until && now >= *until) give_up_recovery(now);
+  if (const auto at = passes_missed_at(); at && now >= *at) pass_missed(now);
   if (const auto at = hangs_at(); at && now >= *at) restart_hung(now);
   tick_live(now);
   if (const Running* one = in<Running>();
@@ -373,10 +384,14 @@ std::optional<double> EpochMachine::deadline() const {
   }
   if (const Leaving* leaving = in<Leaving>()) earliest(leaving->by);
   earliest(leaves_at());
-  if (const Running* one = in<Running>()) earliest(one->late_until);
+  if (const Running* one = in<Running>()) {
+    earliest(one->late_until);
+    if (!one->failure) earliest(one->settles_at);
+  }
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
   earliest(holds_until());
   earliest(hangs_at());
+  earliest(passes_missed_at());
   earliest(growth_limit());
   if (const Switching* one = in<Switching>())
     earliest(one->is_called_off ? one->hard_by : std::min(one->by, one->hard_by));

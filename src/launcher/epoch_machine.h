@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -222,6 +223,8 @@ class EpochMachine {
     /// Workers that might have stayed did not leave in time. An exit until then is a late one.
     std::optional<double> late_until = std::nullopt;
     bool was_resized = false;  ///< just before; a failure soon after restarts the program once
+    /// A user's signal spoiled a switch: its programs may be ending, and nothing else changes them.
+    std::optional<double> settles_at = std::nullopt;
   };
   /// Live mode: the programs of the next epoch start beside those of this one and take over.
   struct Switching {
@@ -248,7 +251,8 @@ class EpochMachine {
     bool is_secured = false, is_old_gone = false;
     /// News of workers that mean one thing if it is committed and another if not.
     std::vector<std::function<void(double)>> later;
-    bool to_running = false;  ///< all of its workers train before it, too
+    bool to_running = false;   ///< all of its workers train before it, too
+    std::vector<Exit> failed;  ///< of programs of either epoch, meanwhile
   };
   /// The workers have been asked to leave, or killed, for another epoch.
   struct Leaving {
@@ -339,6 +343,10 @@ class EpochMachine {
   void cuts_short(int signal);
   void ends_with_others(double now, double by);
   bool is_leave(const Exit& exit) const;
+  std::vector<WorkerId> with_next(std::vector<WorkerId> workers) const;
+  void misses(int signal);
+  std::optional<double> passes_missed_at() const;
+  void pass_missed(double now);
   bool all_ended_well() const;
   void begin_ending(Ending next, double now);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
@@ -347,6 +355,7 @@ class EpochMachine {
   void decide(double now);
   void fail_for_good(double now);
   int signal_for(const Exit& exit, double now) const;
+  int signal_for(const Switching& one, double now) const;
   bool ends_for_signal(const Exit& exit, double now);
   bool recovers(double now);
   bool retries(double now);
@@ -483,6 +492,7 @@ class EpochMachine {
   std::optional<double> paused_since_;  ///< until workers that were started since are ready
   int code_ = 0;
   std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
+  std::set<int> missed_;             ///< signals that came while no program could answer them
   TimeLimit limit_;
   bool train_alone_ = false;  ///< each worker is a training by itself; it has been said
   std::deque<double> restarts_;

@@ -118,9 +118,18 @@ int EpochMachine::signal_for(const Exit& exit, double now) const {
   if (exit.status() == 0 || is_leave(exit)) return 0;
   for (const auto& [signal, at] : forwarded_) {
     const bool died = exit.signal == signal || (exit.signal == 0 && exit.code == 128 + signal);
-    const bool ends = signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
-    if (now - at <= settings_.end_timeout_s && (died || ends)) return signal;
+    if (now - at <= settings_.end_timeout_s && (died || is_end_signal(signal))) return signal;
   }
+  return 0;
+}
+
+/// The signal that Slurm sent the job during the switch, and for which it failed; 0: none.
+int EpochMachine::signal_for(const Switching& one, double now) const {
+  for (const Exit& exit : one.failed)
+    if (const int signal = signal_for(exit, now); signal != 0) return signal;
+  // Its programs may be ending by now, and say so later.
+  for (const auto& [signal, at] : forwarded_)
+    if (at >= one.since && is_end_signal(signal)) return signal;
   return 0;
 }
 

@@ -62,6 +62,8 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
   const int epoch = of.value_or(epoch_);
   // The worker was released for a switch that may have failed since.
   const bool is_gone = epoch == epoch_ && (was_let_go(id) || others_.contains({epoch, id}));
+  if (Switching* one = in<Switching>(); one != nullptr && exit.status() != 0)
+    one->failed.push_back(exit);
   if (!is_gone && puts_off([=, this](double later) { exited(later, id, exit, epoch); },
                            epoch != epoch_, epoch != epoch_))
     return;
@@ -90,6 +92,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     Running before = std::move(*asked->before);
     phase_ = std::move(before);
     asking_.reset();
+    missed_.clear();
     set_state(JobState::active);
   }
   if (Leaving* leaving = in<Leaving>()) {
@@ -166,8 +169,9 @@ void EpochMachine::ends_with_others(double now, double by) {
 void EpochMachine::fail(double now, WorkerId id, Exit exit) {
   HeldCompanion* companion = companion_of(id.node);
   // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker. Where GPUs go
-  // back, Slurm's TERM may be the reason of any error.
-  if (companion != nullptr && (exit.signal == SIGKILL || companion->reclaimed))
+  // back, Slurm's TERM may be the reason of any error that no signal to the whole job explains.
+  if (companion != nullptr &&
+      (exit.signal == SIGKILL || (companion->reclaimed && signal_for(exit, now) == 0)))
     return lose(now, companion->job,
                 exit.signal == SIGKILL
                     ? "a worker of it was killed"
@@ -241,10 +245,10 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
   if (last != forwarded_.end() && now - last->second < 2) return;
   forwarded_[signal] = now;
   note("signal-from-slurm", Json::object({{"signal", signal_name(signal)}}));
-  std::vector<WorkerId> others;
-  for (const WorkerId worker : running())
-    if (companion_of(worker.node) != nullptr) others.push_back(worker);
+  std::vector<WorkerId> others = with_next(running());
+  std::erase_if(others, [this](WorkerId worker) { return companion_of(worker.node) == nullptr; });
   if (!others.empty()) act(action::SignalWorkers{std::move(others), signal});
+  misses(signal);
   if (signal == settings_.restart_signal && settings_.before_end_s)
     return leave_before_end(now, fmt::format("Slurm sent the job {}", signal_name(signal)), false);
   if (signal == settings_.restart_signal) return leave_and_return(now, false);
@@ -286,7 +290,8 @@ void EpochMachine::signalled(double now, int signal) {
     if (signal == settings_.restart_signal && settings_.before_end_s)
       return leave_before_end(now, fmt::format("swellrun was sent {}", signal_name(signal)), true);
     if (signal == settings_.restart_signal) return leave_and_return(now, true);
-    auto workers = running();
+    misses(signal);
+    auto workers = with_next(running());
     if (workers.empty()) return;
     return act(action::SignalWorkers{std::move(workers), signal});
   }
@@ -294,6 +299,41 @@ void EpochMachine::signalled(double now, int signal) {
   cuts_short(signal);
   end(now, again ? SIGKILL : signal, now + settings_.end_timeout_s);
   advance(now);
+}
+
+/// And the workers of the epoch that a switch under way starts: a signal reaches the programs of
+/// both.
+std::vector<WorkerId> EpochMachine::with_next(std::vector<WorkerId> workers) const {
+  const Switching* one = in<Switching>();
+  if (one == nullptr) return workers;
+  for (const Seat& seat : one->next.seats)
+    if (std::find(workers.begin(), workers.end(), seat.worker) == workers.end())
+      workers.push_back(seat.worker);
+  return workers;
+}
+
+/// Keeps a signal for the next programs where none of this epoch answers it: all have left, or they
+/// are leaving, and an exit with 0 does not tell for which signal.
+void EpochMachine::misses(int signal) {
+  if (signal == settings_.restart_signal || signal == SIGTERM || !has_begun()) return;
+  if (is<Gathering>() || (is<Leaving>() && is_end_signal(signal))) missed_.insert(signal);
+}
+
+/// When the programs of this epoch are sent what those before missed, though they do not say that
+/// they are ready.
+std::optional<double> EpochMachine::passes_missed_at() const {
+  const Running* running = in<Running>();
+  if (missed_.empty() || running == nullptr || running->failure) return std::nullopt;
+  return running->since + settings_.end_timeout_s;
+}
+
+void EpochMachine::pass_missed(double now) {
+  for (const int signal : std::exchange(missed_, {})) {
+    forwarded_[signal] = now;
+    note("signal-passed-on", Json::object({{"signal", signal_name(signal)}}));
+    if (auto workers = running(); !workers.empty())
+      act(action::SignalWorkers{std::move(workers), signal});
+  }
 }
 
 }  // namespace swell::launcher

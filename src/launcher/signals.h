@@ -12,6 +12,12 @@ namespace swell::launcher {
 /// never notice it, their shim does.
 inline constexpr int kQuietSignal = SIGURG;
 
+/// Whether programs mostly end for it, and some after they have written a checkpoint. TERM, by
+/// which Slurm announces the job's end, is not among them.
+constexpr bool is_end_signal(int signal) {
+  return signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
+
 /// USR1, SIGUSR1 or 10.
 std::optional<int> signal_from(std::string_view text);
 /// "USR1"; the number where it has no name.

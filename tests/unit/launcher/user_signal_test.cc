@@ -160,3 +160,82 @@ Test(user_signal, gpus_that_go_back_meanwhile_do_so_in_their_time) {
   run.tick(run.now + 18);
   cr_assert(run.signalled(SIGKILL, 6), "who does not leave is killed, as without the signal");
 }
+
+Test(user_signal, what_comes_between_two_epochs_reaches_the_next_programs) {
+  for (const int signal : {SIGINT, SIGHUP, SIGQUIT, SIGUSR2}) {
+    Run run;
+    run.deaf = true;
+    run.grow(9, 4);
+    run.hello(1, 4);
+    for (int local = 0; local < 2; ++local) run.machine.exited(run.now, {0, local}, {});
+    run.collect();
+    cr_assert_eq(run.starts, 1);
+    run.event([&] { run.machine.notice(run.now, {0, 0}, signal); });
+    run.hello(0, 2);
+    cr_assert_eq(run.starts, 2);
+    cr_assert(run.signalled(signal, 0), "they would die of it before they handle it");
+    run.listen();
+    cr_assert(run.signalled(signal, 6));
+    run.leave(0, 2, Exit{0, signal});
+    run.leave(1, 4, Exit{0, signal});
+    run.tick(run.now + 3);
+    cr_assert_eq(run.code.value_or(-1), 128 + signal);
+    cr_assert_eq(run.releases, Jobs{9});
+  }
+}
+
+Test(user_signal, programs_that_handle_no_signal_are_sent_it_all_the_same) {
+  Run run;
+  run.deaf = true;
+  run.grow(9, 4);
+  run.hello(1, 4);
+  for (int local = 0; local < 2; ++local) run.machine.exited(run.now, {0, local}, {});
+  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+  run.hello(0, 2);
+  cr_assert_leq(*run.machine.deadline(), run.now + 30);
+  run.tick(run.now + 30);
+  cr_assert(run.signalled(SIGINT, 6));
+}
+
+Test(user_signal, who_saves_and_ends_well_for_it_while_the_job_is_resized_does_so_once_more) {
+  for (const bool before : {false, true}) {  // it was sent as nobody was asked to leave yet
+    Run run;
+    run.grow(9, 4);
+    if (before) run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+    run.hello(1, 4);
+    cr_assert(run.signalled(SIGUSR1, 2), "they are asked to leave");
+    if (!before) run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+    run.leave(0, 2);
+    cr_assert_eq(run.starts, 2);
+    cr_assert(run.signalled(SIGINT, 6));
+    run.leave(0, 2);
+    run.leave(1, 4);
+    cr_assert_eq(run.code.value_or(-1), 0);
+    cr_assert_eq(run.starts, 2);
+  }
+}
+
+Test(user_signal, who_trains_on_though_asked_to_leave_is_not_sent_it_twice) {
+  Run run;
+  run.grow(9, 4);
+  run.hello(1, 4);
+  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+  run.tick(run.now + 30);
+  cr_assert_eq(run.state(), JobState::active);
+  run.tick(run.now + 31);
+  cr_assert(run.signalled(SIGINT, 0));
+}
+
+Test(user_signal, what_dies_of_it_as_others_have_ended_and_gpus_go_back_ends_the_run) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  run.shrink(9, 60);
+  cr_assert(run.signalled(SIGUSR1, 0), "they may be at their end, too");
+  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+  run.leave(1, 4, Exit{0, SIGINT});
+  run.leave(0, 1, Exit{0, SIGINT});
+  run.tick(run.now + 3);
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGINT);
+  cr_assert_eq(run.starts, 2);
+}
