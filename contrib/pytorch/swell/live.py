@@ -310,10 +310,10 @@ class LiveState:
 
         Restores what the optimizer, the other things and the generators were.
         """
-        job = self._read("swell.job")
+        job, worker = self._read("swell.job"), self._read(f"swell.worker.{self.rank}")
         gpu = self._gpu()
         if gpu is not None and not self._trains:
-            wait_for_room(gpu, job.get("peak", 0))      # the first step takes as much beside the state
+            wait_for_room(gpu, (worker or {}).get("peak", 0))       # the first step takes as much beside the state
         with torch.no_grad():
             unmade = set(job["unmade"])
             for each in self._kept:
@@ -327,7 +327,6 @@ class LiveState:
             group.update(options)
         for name, thing in self.things.items():
             thing.load_state_dict(_filled(job["things"][name], self._own, name))
-        worker = self._read(f"swell.worker.{self.rank}")
         if worker is not None:
             restore_generators(worker)
         return job["rest"], worker is not None
@@ -395,12 +394,12 @@ class LiveState:
         if gpu is not None and self.session.make_room():
             self._peak = give_room(gpu)     # the next program's memory comes beside this one's
         states = self.optimizer.state
-        job = {"rest": rest, "peak": self._peak, "unmade": [each.name for each in self._kept if each.value is None],
+        job = {"rest": rest, "unmade": [each.name for each in self._kept if each.value is None],
                "values": {(name, key): states[parameter][key] for name, parameter, key in self._values if key in states.get(parameter, {})},
                "groups": [{key: value for key, value in group.items() if key != "params"} for group in self.optimizer.param_groups],
                "things": {name: _hollow(thing.state_dict(), self._own, name) for name, thing in self.things.items()}}
         self._write("swell.job", job, _JOB_BYTES)
-        self._write(f"swell.worker.{self.rank}", generators(), _WORKER_BYTES)
+        self._write(f"swell.worker.{self.rank}", {**generators(), "peak": self._peak}, _WORKER_BYTES)     # beside the job, which a switch may bring in pieces from several
         self.boundaries += 1
         return self.session.step(self.boundaries)
 
@@ -455,7 +454,7 @@ def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mappi
         return None
     session, live, why = None, None, ""
     if group is not None:
-        all_stay = torch.tensor([int(stays)], dtype=torch.int32)
+        all_stay = torch.tensor([int(stays)], dtype=torch.int32, device="cpu")
         dist.all_reduce(all_stay, op=dist.ReduceOp.MIN, group=group)
         stays = bool(all_stay.item())
     try:
@@ -468,7 +467,7 @@ def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mappi
         assert session is not None
         _staying.give_way(session, rank, error)
         raise
-    can = torch.tensor([int(live is not None)], dtype=torch.int32)
+    can = torch.tensor([int(live is not None)], dtype=torch.int32, device="cpu")
     if group is not None:
         dist.all_reduce(can, op=dist.ReduceOp.MIN, group=group)
     if can.item():

@@ -238,7 +238,7 @@ def test_a_new_process_waits_for_memory_of_the_one_before_and_one_that_stays_doe
     waited = []
     monkeypatch.setattr(live, "wait_for_room", lambda device, peak: waited.append(peak))
     monkeypatch.setattr(live, "adopt", lambda session: live.Epoch(1, 10, False))
-    monkeypatch.setattr(live.NativeArena, "rest", lambda self: {"peak": 7})
+    monkeypatch.setattr(live.NativeArena, "generators", lambda self: {"peak": 7})
     arena, gpu = live.NativeArena(mock.MagicMock()), torch.device("cuda", 0)
     requests = [Request("weight", "parameter", torch.float32, (2,), (0,), (2,))]
     if trains:
@@ -263,13 +263,14 @@ def arenas(monkeypatch):
 
 def test_state_that_several_workers_hand_over_is_equal_or_known_as_torn(arenas):
     (first, of_first), (second, of_second) = arenas(0), arenas(1)
-    for arena, seed in ((first, 1), (second, 2)):
+    for arena, seed, peak in ((first, 1, 7), (second, 2, 1 << 40)):
         torch.manual_seed(seed)
+        arena._peak = peak      # of its GPU
         arena.boundary(3, {"steps": 3})
     assert torch.equal(of_first["engine#rest"], of_second["engine#rest"])
     new, of_new = arenas(2)
     of_new["engine#drawn"][:] = of_first["engine#drawn"]
-    assert torch.equal(new.generators()["torch"], first.generators()["torch"])
+    assert torch.equal(new.generators()["torch"], first.generators()["torch"]) and [each.generators()["peak"] for each in (first, second, new)] == [7, 1 << 40, 7]
     of_new["engine#drawn"][4096:] = of_second["engine#drawn"][4096:]
     assert new.generators() is None
 
@@ -295,6 +296,17 @@ def test_it_leaves_by_a_checkpoint_where_it_is_asked_to_and_another_number_of_wo
     run.fast().start(2).leave_well()
     assert [line["step"] for line in run.lines()] == list(range(1, STEPS + 1)), "a step is missing or was trained twice"
     assert run.worlds() == [2, 1, 3, 4, 2] and run.curve() == reference.curve()
+
+
+def test_batches_that_are_skipped_count_as_steps_over_live_re_plans(runs):
+    models.model(models.CONFIGS["gpt2"]())
+    reference = runs(False, "reference", "gpt2", "pipeline", "dataset", "skips").fast().start(1).leave_well()
+    run = runs(True, "skips", "gpt2", "pipeline", "dataset", "skips").start(1).reach(4)
+    assert run.switch(3)["committed"]
+    report = run.reach(run.step() + 4).shrink(1)
+    assert report["committed"], report
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == [step for step in range(1, STEPS + 1) if step % 7 != 3] and run.worlds() == [1, 3, 1] and run.curve() == reference.curve()
 
 
 def test_a_profile_from_a_gpu_yields_the_second_model(runs):

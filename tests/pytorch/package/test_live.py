@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Live mode: the state goes from workers to workers without a checkpoint, through real keepers and switches."""
 
+import ctypes
 import json
 import os
 import re
@@ -295,6 +296,20 @@ def test_tensors_side_by_side_in_one_memory_and_one_in_two_modules_are_handed_ov
         model[0].mean.add_(1)
         state.boundary({})
         assert model[1].mean is model[0].mean and model[0].mean.tolist() == [2] * 3 and model[1].bias.tolist() == [3, 4, 5]
+
+
+def test_what_workers_hand_over_in_pieces_of_several_is_alike_and_each_knows_its_own_peak():
+    jobs, peaks = [], []
+    for rank, peak in ((0, 7), (1, 1 << 40)):
+        model, optimizer = _with_buffer()
+        with Session() as session:
+            state = live.LiveState(session, model, optimizer, {}, rank=rank)
+            state.adopt()
+            state._peak = peak      # of its GPU
+            state.boundary({"steps": 3})
+            at, size = session.address("swell.job")
+            jobs.append(ctypes.string_at(at, size)), peaks.append(state._read(f"swell.worker.{rank}")["peak"])
+    assert jobs[0] == jobs[1] and peaks == [7, 1 << 40]
 
 
 @pytest.mark.parametrize("free, waits, says", [

@@ -252,7 +252,7 @@ class Engine:
 
     def _draw_as_before(self, before: Mapping[str, Any]) -> None:
         """Random numbers go on as this rank's worker of the epoch before had them; as another one's where it is new: all work on the same global batches."""
-        if isinstance(self._arena, live.NativeArena) and "peak" in before:      # not of a checkpoint
+        if isinstance(self._arena, live.NativeArena) and "handed" in before:        # not of a checkpoint
             if (mine := self._arena.generators()) is not None:
                 restore_generators(mine)
             else:

@@ -82,7 +82,7 @@ class NativeArena:
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
         self._drawn, self._of_some = (self._session.tensor(name, torch.uint8, (_DRAWN_BYTES,)) for name in (self._of_worker, _DRAWN))
         if self._gpu is not None and not self.epoch.fresh and not trains:
-            wait_for_room(self._gpu, self.rest().get("peak", 0))    # gradients, and a first step
+            wait_for_room(self._gpu, (self.generators() or {}).get("peak", 0))      # gradients, and a first step
         of_swell = {one.name: self._session.tensor(one.name, one.dtype, one.local, device=None if one.on_host else self._gpu)
                     for one in requests if one.name not in self._on_gpu}
         return {**self._on_gpu, **of_swell}, self.epoch.fresh
@@ -93,7 +93,7 @@ class NativeArena:
         return found
 
     def generators(self) -> dict[str, Any] | None:
-        """Where the random number generators of this rank's worker stood at the last boundary(); of a new rank, those of another.
+        """Where the random number generators of this rank's worker stood at the last boundary(), and the peak of its memory; of a new rank, those of another.
 
         None: a switch with little memory has brought them in pieces from several workers, whose numbers are not the same.
         """
@@ -111,8 +111,8 @@ class NativeArena:
         if self._gpu is not None and self._session.make_room():
             self._peak = give_room(self._gpu)       # the next program's memory comes beside this one's
         try:
-            drawn = pickle.dumps(generators())
-            text = pickle.dumps({**rest, "peak": self._peak})
+            drawn = pickle.dumps({**generators(), "peak": self._peak})      # what differs between workers
+            text = pickle.dumps({**rest, "handed": True})       # a switch may bring it in pieces from several
         except Exception as error:      # each kind of object fails in its own way
             raise NativeError(errno.EINVAL, f"the scheduler's state cannot be pickled: {error}") from error
         if len(text) > _REST_BYTES - _LENGTH:
