@@ -38,9 +38,9 @@ class Agreement:
 
     def __init__(self, group: dist.ProcessGroup | None, has_parts: Callable[[], bool] = lambda: False, *, of: str = "elastic") -> None:
         self._group, self._has_parts, self.exchanges, self._of = group, has_parts, True, of
-        self._asked = torch.zeros(2, dtype=torch.int32)
+        self._asked = torch.zeros(2, dtype=torch.int32, device="cpu")       # whatever torch.set_default_device() says
         self._work: dist.Work | None = None
-        self._skips = torch.zeros(2, dtype=torch.int32)     # shaped as a poll, with which it would be summed where workers disagree
+        self._skips = torch.zeros(2, dtype=torch.int32, device="cpu")       # shaped as a poll, with which it would be summed where workers disagree
         self._vote: dist.Work | None = None
 
     def poll(self) -> bool:
@@ -86,7 +86,7 @@ class Agreement:
         assert self._vote is not None
         vote, self._vote = self._vote, None
         vote.wait()
-        words = self._skips.tolist()[1]
+        words: int = self._skips.tolist()[1]
         count, world = words % _SAYS, dist.get_world_size(self._group)
         if count not in (0, world):
             raise RuntimeError(f"{self._of}.skip() was called for a batch by {count} of {world} workers; call it on every worker for each batch, before {self._of}.step(), as in "

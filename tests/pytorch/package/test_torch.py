@@ -7,8 +7,11 @@ import time
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from forked import Run, apart, deviation
+from swell._agreement import Agreement
+from swell._generators import generators, restore_generators
 from swell.torch import Elastic
 
 SAME = 1e-5
@@ -305,6 +308,31 @@ def test_a_skip_on_one_worker_alone_is_named_and_keeps_nobody_waiting(runs):
     run = runs(Run, "apart", "ddp", "skips-apart").fast().start(2)
     assert 0 not in run.leave() and run.step() == 6
     assert "RuntimeError: elastic.skip() was called for a batch by 1 of 2 workers; call it on every worker for each batch" in run.said(1), run.said(1)
+
+
+@apart
+def test_votes_and_requests_go_over_a_group_of_their_own_on_the_host(tmp_path):
+    """NCCL takes no tensor of the host, and the script's default group may be of it."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    real, seen = dist.all_reduce, []
+
+    def all_reduce(tensor, *arguments, group=None, **options):
+        seen.append((tensor.device.type, tuple(tensor.shape), dist.get_backend(group), group in (None, dist.group.WORLD)))
+        return real(tensor, *arguments, group=group, **options)
+    dist.all_reduce = all_reduce
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), directory=tmp_path / "checkpoints", global_batch=4)
+    for x, y in elastic.batches(torch.utils.data.TensorDataset(torch.ones(24, 2), torch.ones(24, 1)), steps=4):
+        if not elastic.skip(elastic.steps == 2):
+            elastic.step(torch.nn.functional.mse_loss(model(x), y))
+    assert len(seen) >= 7 and set(seen) == {("cpu", (2,), "gloo", False)}, set(seen)
+
+
+def test_what_workers_tell_each_other_is_on_the_host_whatever_the_default_device_is():
+    with torch.device("meta"):
+        agreement, drawn = Agreement(None), generators()
+    assert {each.device.type for each in (agreement._asked, agreement._skips, drawn["torch"], drawn["python"][1])} == {"cpu"}
+    restore_generators(drawn)
 
 
 @apart
