@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.optim.swa_utils import AveragedModel
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from swell._identity import bare
 
@@ -23,6 +24,7 @@ _VALUES, _PARAMETERS = 32, 64       # that are looked at, of each parameter and 
 _FEWEST = 8         # values by which an average can be told from another thing
 _FROM, _LOOKS = (1, 16, 256, 4096, 65536), 4        # steps from which on so many are looked at, one after the other
 _MOVES = 3          # towards the weights that make it certain
+_FOLLOWED, _FOLLOWS, _RENEWALS = 8, 2000, 6     # things that do not move at each step: so many, for so many steps, and looks for one that is made anew
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType)
 
 
@@ -54,6 +56,8 @@ class _Seen:
             return thing.n_averaged._version
         if isinstance(thing, LRScheduler):
             return thing.last_epoch
+        if isinstance(thing, _BaseDataLoaderIter):
+            return thing._num_yielded
         values = [value for state in thing.state.values() for value in state.values()]
         return sum(value._version for value in (*values, *self._trains) if isinstance(value, torch.Tensor)) + sum(value for value in values if isinstance(value, (int, float)))
 
@@ -63,6 +67,11 @@ class _Seen:
         if thing is None or (now := self._now(thing)) == self._was:
             return ""
         self._was, self._changes = now, self._changes + 1
+        if isinstance(thing, _BaseDataLoaderIter):
+            if self._changes < 2:
+                return ""
+            return (f"the loop reads a second loader beside batches(), of a {type(thing._dataset).__name__}, whose position no checkpoint holds and whose samples each worker reads for itself: "
+                    "give batches() one dataset that has both, such as torch.utils.data.StackDataset(one, other)")
         kind, name = type(thing).__name__, "average" if isinstance(thing, AveragedModel) else "schedule" if isinstance(thing, LRScheduler) else "other"
         if name == "other":
             if self._changes < 2:
@@ -76,40 +85,129 @@ class _Seen:
         return f"{does}, which no checkpoint holds, and each start would make anew: {remedy}"
 
 
-class _Averages:
-    """Finds averages of the weights that the script makes by itself after each step: modules, dicts and lists of tensors of the parameters' names and shapes.
+class _Followed:
+    """Tensors that have not moved at each step of a look, and may be an average that is updated at some steps alone."""
 
-    Their values alone tell: from step to step all of them move towards the weights by one and the same part of the way, within rounding. Copies of
-    the weights, of gradients and of other trainings do not. An average that hardly moves yet is found at later steps.
+    def __init__(self, kind: str, tensors: list[torch.Tensor], values: torch.Tensor, weights: torch.Tensor) -> None:
+        self.kind, self.values, self.weights, self.moves = kind, values, weights, 0
+        self._tensors = [weakref.ref(each) for each in tensors]
+        self._largest = max(range(len(tensors)), key=lambda at: tensors[at].numel())
+        self._probe = self._probed(tensors)
+
+    def tensors(self) -> list[torch.Tensor] | None:
+        """Returns them; None: they are gone."""
+        found = [each() for each in self._tensors]
+        return None if any(each is None for each in found) else found       # type: ignore[return-value]
+
+    def has_changed(self, tensors: list[torch.Tensor]) -> bool:
+        """Whether their values are others than before. Reads nothing of a GPU: there a change through `.data` is not seen."""
+        before, self._probe = self._probe, self._probed(tensors)
+        return bool(before != self._probe)
+
+    def _probed(self, tensors: list[torch.Tensor]) -> Any:
+        one = tensors[self._largest]
+        if not _is_readable(one):
+            return None
+        return one.detach().reshape(-1)[:_FEWEST].tolist() if one.device.type == "cpu" and one.is_contiguous() else one._version
+
+
+class _Averages:
+    """Finds averages of the weights that the script makes by itself: modules, dicts and lists of tensors of the parameters' names, or of their shapes in their order, or one vector of all.
+
+    Their values alone tell: from one update to the next all of them move towards the weights by one and the same part of the way, within rounding. Copies of
+    the weights, of gradients and of other trainings do not. An average that hardly moves yet is found at later steps. What stays as it is at some steps is
+    followed for a while.
     """
 
     def __init__(self, kept: list[Any]) -> None:
         self._kept, self._calls = kept, 0
+        self._followed: list[_Followed] = []
+        self._follows, self._renewals = 0, 0
         self._seen: list[tuple[str, torch.Tensor, int]] = []    # at the look before: kind, values, and how often in a row they had moved so
         self._weights = torch.empty(0)
 
     def why(self) -> str:
         """Returns what there is and no checkpoint holds, as a sentence; empty: nothing that is known. Reads a few values of a GPU at few steps."""
         self._calls += 1
+        if self._followed and (why := self._follow()):
+            return why
         begin = max((each for each in _FROM if each <= self._calls), default=0)
         if self._calls >= begin + _LOOKS:
             self._seen.clear()
             return ""
-        trained = {bare(name): _local(parameter) for name, parameter in self._kept[0].named_parameters() if parameter.requires_grad}
-        self._shapes = {name: one.shape for name, one in trained.items()}
-        if not trained or any(one.device.type == "meta" for one in trained.values()):
+        trained = self._trained()
+        if not trained:
             return ""
         weights, before = _sampled(list(trained.values())), self._weights
         self._weights, seen = weights, list[tuple[str, torch.Tensor, int]]()
+        is_last, known = self._calls == begin + _LOOKS - 1, {id(one) for each in self._followed for one in each.tensors() or []}
         for kind, thing, tensors in self._candidates(set(map(id, trained.values()))):
             now, eps = _sampled(tensors), torch.finfo(tensors[0].dtype).eps
             moves = 0 if torch.equal(now, before) else max((self._moves(each, kind, now, weights, before, eps) for each in self._seen), default=0)
             if moves >= _MOVES and not self._is_kept(thing, tensors):
-                return (f"the script keeps an average of the weights of its own, {kind}, as it trains, which no checkpoint holds, and each start would make anew: give Elastic "
-                        "state={\"average\": average}, a module or what has state_dict() and load_state_dict()")
+                return self._found(kind)
             seen.append((kind, now, moves))
+            if is_last and len(self._followed) < _FOLLOWED and known.isdisjoint(map(id, tensors)):
+                self._followed.append(_Followed(kind, tensors, now, weights))
         self._seen = seen
+        if is_last:
+            self._follows, self._renewals = 0, 0
         return ""
+
+    @staticmethod
+    def _found(kind: str) -> str:
+        return (f"the script keeps an average of the weights of its own, {kind}, as it trains, which no checkpoint holds, and each start would make anew: give Elastic "
+                "state={\"average\": average}, a module or what has state_dict() and load_state_dict()")
+
+    def _trained(self) -> dict[str, torch.Tensor]:
+        """Returns the parameters that are trained, by name, and notes their shapes; nothing where one has no values."""
+        trained = {bare(name): _local(parameter) for name, parameter in self._kept[0].named_parameters() if parameter.requires_grad}
+        self._shapes = {name: one.shape for name, one in trained.items()}
+        return {} if any(one.device.type == "meta" for one in trained.values()) else trained
+
+    def _follow(self) -> str:
+        """As why(), between looks: at the steps alone in which what is followed has changed."""
+        self._follows += 1
+        there = [(each, each.tensors()) for each in self._followed]
+        changed = [(each, tensors) for each, tensors in there if tensors is None or each.has_changed(tensors)]
+        if self._follows > _FOLLOWS:
+            self._followed = []
+        trained = self._trained() if changed else {}
+        if not trained:
+            return ""
+        weights = _sampled(list(trained.values()))
+        if gone := [each for each, tensors in changed if tensors is None]:
+            changed = [(each, tensors) for each, tensors in changed if tensors is not None] + self._renewed(gone, set(map(id, trained.values())))
+        for each, tensors in changed:
+            if not all(map(_is_readable, tensors or [])) or [one.shape for one in tensors or []] != list(self._shapes.values()):
+                continue
+            assert tensors is not None
+            now = _sampled(tensors)
+            moved = False if torch.equal(now, weights) or now.shape != each.values.shape or weights.shape != each.weights.shape else \
+                _moves_towards(each.values, now, weights, each.weights, torch.finfo(tensors[0].dtype).eps)
+            each.values, each.weights = now, weights
+            each.moves = each.moves if moved is None else (each.moves + 1) * moved
+            if each.moves >= _MOVES and not self._is_kept(tensors, tensors):
+                return self._found(each.kind)
+        return ""
+
+    def _renewed(self, gone: list[_Followed], own: set[int]) -> list[tuple[_Followed, list[torch.Tensor] | None]]:
+        """Returns what has been made in the place of each of these, of the same kind; they are followed in their place."""
+        self._renewals += 1
+        if self._renewals > _RENEWALS:
+            self._followed = [each for each in self._followed if each not in gone]
+            return []
+        found: list[tuple[_Followed, list[torch.Tensor] | None]] = []
+        known = {id(one) for each in self._followed for one in each.tensors() or []}
+        made = [(kind, tensors) for kind, _, tensors in self._candidates(own) if known.isdisjoint(map(id, tensors))]
+        for each in gone:
+            for kind, tensors in made:
+                if kind == each.kind:
+                    new = _Followed(kind, tensors, each.values, each.weights)
+                    new.moves = each.moves
+                    found.append((new, tensors))
+        self._followed = [*(each for each in self._followed if each not in gone), *(each for each, _ in found)][:_FOLLOWED]
+        return [each for each in found if each[0] in self._followed]
 
     @staticmethod
     def _moves(before: tuple[str, torch.Tensor, int], kind: str, now: torch.Tensor, weights: torch.Tensor, weights_before: torch.Tensor, eps: float) -> int:
@@ -131,7 +229,7 @@ class _Averages:
             role = roles.get(kind)
             if role is None:
                 role = roles[kind] = "row" if kind in (list, tuple) else "dict" if dict in kind.__mro__ and kind.__module__ in ("builtins", "collections") else \
-                    "module" if torch.nn.Module in kind.__mro__ and not kinds.isdisjoint(kind.__mro__) else "other"
+                    "module" if torch.nn.Module in kind.__mro__ and not kinds.isdisjoint(kind.__mro__) else "vector" if kind in (torch.Tensor, torch.nn.Parameter) else "other"
             if role == "other":
                 continue
             try:
@@ -143,16 +241,23 @@ class _Averages:
 
     def _tensors_of(self, thing: Any, role: str, of_model: set[int]) -> list[torch.Tensor] | None:
         """Returns its tensors in the order of the parameters; None: it has not one of each."""
+        if role == "vector":
+            counts = [shape.numel() for shape in self._shapes.values()]
+            if len(counts) < 2 or thing.dim() != 1 or thing.numel() != sum(counts) or not _is_readable(thing):
+                return None
+            return [one.view(shape) for one, shape in zip(thing.detach().split(counts), self._shapes.values(), strict=True)]
         if role == "row":
             # A tuple that another frame or thread is making has places without an object, which only the collector may visit.
             if len(thing) != len(self._shapes) or len(gc.get_referents(thing)) != len(thing):
                 return None
             tensors = list(thing)
         elif role == "dict":
-            if len(thing) < len(self._shapes) or not isinstance(next(iter(thing.values())), torch.Tensor):
+            if len(thing) < len(self._shapes) or not isinstance(next(reversed(thing.values())), torch.Tensor):
                 return None
             by_name = {bare(key): each for key, each in list(thing.items()) if type(key) is str}
             tensors = [by_name.get(each) for each in self._shapes]
+            if any(each is None for each in tensors):       # by names, or by objects, of its own
+                tensors = [each for each in thing.values() if isinstance(each, torch.Tensor) and each.dim()]
         elif id(thing) in of_model:
             return None
         else:
@@ -249,6 +354,11 @@ class Beside:
         self._kept, self._seen, self._has_looked, self._has_failed = list(kept), list[_Seen](), False, False
         self._averages = _Averages(self._kept)
         self._has_schedule = hasattr(optimizer.step, "_wrapped_by_lr_sched")
+        self._own: Any = None
+
+    def leave_alone(self, reading: Any) -> None:
+        """The iterator that batches() reads; None: a stream, which may read loaders of its own."""
+        self._own = reading
 
     def why(self) -> str:
         """Returns what changes and no checkpoint holds, as a sentence; empty: nothing that is known. Call it after each step. Raises nothing: it ends no training."""
@@ -264,12 +374,13 @@ class Beside:
         if self._has_looked:
             return next(filter(None, (each.why() for each in self._seen)), "") or self._averages.why()
         self._has_looked = True
-        found = _there(torch.optim.Optimizer, LRScheduler, AveragedModel)
+        found = _there(torch.optim.Optimizer, LRScheduler, AveragedModel, _BaseDataLoaderIter)
         held = _held_by(self._kept)
         if not self._has_schedule or any(isinstance(each, LRScheduler) and id(each) in held for each in found):
             found = [each for each in found if not isinstance(each, LRScheduler) or isinstance(each, ReduceLROnPlateau)]
         lost = (each for each in found if id(each) not in held)
-        self._seen = [_Seen(each, held) for each in lost if not isinstance(each, LRScheduler) or id(each.optimizer) in held]
+        self._seen = [_Seen(each, held) for each in lost if (id(each.optimizer) in held if isinstance(each, LRScheduler) else
+                                                             not isinstance(each, _BaseDataLoaderIter) or self._own is not None and each is not self._own)]
         return ""
 
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
@@ -12,9 +14,12 @@ from torch.nn.modules.dropout import _DropoutNd
 from swell import _request
 from swell._dropout import draws_by_sample
 
-__all__ = ["depends_on_workers", "fails_on_one_sample", "say_what_depends"]
+__all__ = ["depends_on_workers", "fails_on_one_sample", "kept_buffers", "say_what_changes", "say_what_depends", "says_what_depends", "why_no_mean"]
 
 _NAMED = 3
+_LARGEST = 1 << 24      # values of a buffer that is looked at
+_PASSED_ON = ("ToCopyBackward0", "AliasBackward0", "ViewBackward0", "SqueezeBackward0", "CloneBackward0", "_DDPSinkBackward")
+_SUM = 2        # of torch's reductions
 
 
 def _some(found: list[str]) -> str:
@@ -56,13 +61,59 @@ def fails_on_one_sample(model: torch.nn.Module, *, trains: bool = False) -> bool
     return any(isinstance(module, torch.nn.BatchNorm1d) and (trains or module.training) for module in model.modules())
 
 
+def why_no_mean(loss: torch.Tensor, samples: int) -> str:
+    """Returns why the loss of a pass over so many samples is not a mean over these, as the function that made it says; empty: nothing is known to speak against it."""
+    made: Any = loss.grad_fn
+    while made is not None and made.name().rpartition(".")[2] in _PASSED_ON and len(made.next_functions) == 1:
+        made = made.next_functions[0][0]
+    name = "" if made is None else made.name().removesuffix("Backward0")
+    if getattr(made, "_saved_reduction", None) == _SUM:
+        return f"the loss is a sum over a pass ({name}), which depends on how many samples a worker has: divide it by their number"
+    if not name.startswith("NllLoss"):
+        return ""
+    each = "give the mean over the samples of the sum of each one's: loss(..., reduction=\"none\").view(samples, -1).sum(1).mean(), divided by a number of targets that does not change"
+    if made._saved_weight is not None:
+        return f"the loss is divided by the weights of the classes in a pass, which depends on how many samples a worker has: {each}"
+    target = made._saved_target
+    if samples < 2 or target.numel() % samples:
+        return ""
+    counts = (target != made._saved_ignore_index).view(samples, -1).sum(1)
+    if bool((counts != counts[0]).any()):
+        return f"the loss is a mean over the targets of a pass that are not ignored, of which samples have unlike numbers, so that it depends on how samples are divided: {each}"
+    return ""
+
+
+def says_what_depends() -> bool:
+    """Whether this process is the one that says what depends on the number of workers."""
+    here = _request.place()
+    return _request.under_swellrun() and here.rank == 0 and here.epoch == 0
+
+
+def kept_buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Returns copies of the buffers that no pass should change, by the names of their modules and themselves."""
+    return {f"{name}.{of}": each.detach().clone() for name, module in model.named_modules() if not isinstance(module, _BatchNorm)
+            for of, each in module.named_buffers(recurse=False) if type(each) is torch.Tensor and each.numel() <= _LARGEST}
+
+
+def say_what_changes(model: torch.nn.Module, before: Mapping[str, torch.Tensor]) -> None:
+    """Say which modules have changed buffers in a pass: BatchNorm's kind, of which say_what_depends() does not know."""
+    found = {}
+    for name, module in model.named_modules():
+        for of, each in module.named_buffers(recurse=False):
+            was = before.get(f"{name}.{of}")
+            if was is not None and type(each) is torch.Tensor and each.shape == was.shape and not torch.equal(each, was.to(each.device)):
+                found[f"{name.removeprefix('_orig_mod.').removeprefix('module.') or 'the model'} ({type(module).__name__})"] = True
+    if found:
+        print(f"swell: {_some(list(found))}: each forward pass changes buffers, from one worker's share and as often as there are passes, so losses depend on the number of workers; "
+              "change them once after each optimizer step, from what all workers have alike", file=sys.stderr, flush=True)
+
+
 def say_what_depends(model: torch.nn.Module, *, trains: bool = False, noise: str = "") -> None:
     """Say depends_on_workers() once in a job: at its first start, on rank 0, where its workers may change.
 
     noise: the name of an option by which the framework draws noise for each worker; empty: there is none.
     """
-    here = _request.place()
-    if not _request.under_swellrun() or here.rank != 0 or here.epoch != 0:
+    if not says_what_depends():
         return
     drawn = [f"{noise}: another number of workers draws other noise, so losses differ within it; {noise}=None avoids it"] if noise else []
     for each in depends_on_workers(model, trains=trains) + drawn:

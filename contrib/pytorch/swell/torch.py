@@ -26,7 +26,7 @@ from swell._drawn import DrawnLoader
 from swell._generators import generators, of_rank, restore_generators, seed_generators
 from swell._plain import plain
 from swell._profile import Profile
-from swell._share import fails_on_one_sample, say_what_depends
+from swell._share import fails_on_one_sample, kept_buffers, say_what_changes, say_what_depends, says_what_depends, why_no_mean
 from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import Checkpoints, Unreadable, readable, why_not_kept
 from swell.engine import Engine
@@ -155,6 +155,7 @@ class Elastic:
         self._has_looked = False        # at the first loss
         self._save_fails = ""       # why the newest save failed
         self._looked_beside = 0     # after so many steps
+        self._looked_at_loss = 0    # of the step that this start begins with
         self._lost = ""     # what each start would make anew, as the first worker sees it
         states = {name if name in ("scheduler", "scaler") else f"state[{name!r}]": thing for name, thing in self._state.items() if not name.startswith("swell.")}
         self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **states}), "told": self._told()}
@@ -165,6 +166,7 @@ class Elastic:
         self._offer_sizes()
         self._draws = Draws(model, seed, must=bool(dropout_by_sample)) if dropout_by_sample is not False and not is_compiled(model) else None
         say_what_depends(model)
+        self._buffers = kept_buffers(model) if says_what_depends() else None        # until the first pass is over
         _request.listen(leaves_at_once=True)
         self._agreement = Agreement(cpu_group())
         self._checkpoints = Checkpoints(directory, self._wrapped, self._saved_optimizer(), keep=keep, group=cpu_group())
@@ -185,6 +187,7 @@ class Elastic:
             self._beside = None     # by workers that have looked; it would hold the switch up
         else:
             self._load()
+            self._looked_at_loss = self.steps
             self._look_at_trained()
             if self._live is not None:
                 self._live.follow()
@@ -250,6 +253,14 @@ class Elastic:
             self._lost = why
             self._offer_sizes()
 
+    def _look_at_loss(self, loss: torch.Tensor) -> None:
+        """Be lent nothing where the loss of a pass is not a mean over its samples: another number of workers would divide it into others."""
+        piece = self._passes[self._pass]
+        unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
+        if self.global_batch > 1 and (why := why_no_mean(loss, unit * (piece.end - piece.begin))):
+            self._lost = why
+            self._offer_sizes()
+
     # ---- what a program asks
 
     @property
@@ -309,10 +320,14 @@ class Elastic:
             self._has_moved = False
             assert isinstance(sampler, data.ElasticSampler)
             made = iter(DrawnLoader(dataset, batch_sampler=sampler, **loader))
+            if self._beside is not None:
+                self._beside.leave_alone(made)
             self._draw_on()
             return made
 
         if isinstance(sampler, Stream):
+            if self._beside is not None:
+                self._beside.leave_alone(None)
             yield from self._streamed(sampler, over)
         while not over():
             epoch, batches = sampler.epoch, read()
@@ -397,6 +412,9 @@ class Elastic:
         self._check_alone()
         if self._has_moved:     # it polled between a batch and its step
             return False
+        if self._buffers is not None:
+            say_what_changes(self.model, self._buffers)
+            self._buffers = None
         if not self._has_looked:
             self._has_looked = True
             self._check_scale(loss)
@@ -406,6 +424,8 @@ class Elastic:
             raise RuntimeError("elastic.step() was called for a batch that elastic.skip() has left out: go on to the next one where it returns True" if self._is_skipped else
                                "elastic.step() was called twice for one batch; call it once, with the sum of what is trained on it")
         self._is_given = False
+        if self.steps == self._looked_at_loss and self._beside is not None and not self._lost:
+            self._look_at_loss(loss)
         if self._pass == len(self._passes) - 1:
             self._agreement.steps()
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)

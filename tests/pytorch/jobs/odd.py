@@ -132,6 +132,49 @@ def forgets_another_optimizer_without_a_state(moments):
     other_training(moments, torch.optim.SGD)
 
 
+class Values:
+    """What a script counts by itself, with early stopping by the best loss so far."""
+
+    def __init__(self):
+        self.running, self.best, self.bad, self.stopped = 0.0, float("inf"), 0, 0
+
+    def add(self, loss, step):
+        self.running += loss
+        self.bad = 0 if loss < self.best - 0.01 else self.bad + 1
+        self.best = min(self.best, loss)
+        if self.bad == 3 and not self.stopped:
+            self.stopped = step
+
+    def state_dict(self):
+        return dict(vars(self))
+
+    def load_state_dict(self, state):
+        vars(self).update(state)
+
+
+def counts_by_itself(moments, given=True):
+    import torchmetrics
+    values, metric = Values(), torchmetrics.MeanMetric()
+    metric.persistent(True)
+    dist.init_process_group("gloo")
+    inner = network()
+    model = nn.parallel.DistributedDataParallel(inner)
+    optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-2)
+    elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH, state={"values": values, "metric": metric} if given else None)
+    for x, y in elastic.batches(rows(108), steps=common.steps()):
+        elastic.step(nn.functional.mse_loss(model(x), y))
+        loss = elastic.mean_loss()
+        values.add(loss, elastic.steps), metric.update(loss)
+        common.log(elastic.steps, loss, elastic.world)
+        moments.at("step", elastic.steps)
+    finish(**values.state_dict(), mean=float(metric.compute()))
+    dist.destroy_process_group()
+
+
+def forgets_what_it_counts(moments):
+    counts_by_itself(moments, given=False)
+
+
 class Held:
     """Has what a thing has, and holds others in ways of its own."""
 
@@ -202,6 +245,172 @@ def saves_beside(moments):
     finally:
         for each in saving:
             each.result()
+
+
+# ---- plain loops that are ordinary in research: each is given to plainly(), which varies what Elastic is given
+
+
+def plainly(moments, inner=None, schedule=None, clip=None, data=None, loss=nn.functional.mse_loss, before=lambda step, inner, optimizer: None, after=lambda loss: None, state=None, beside=None, read=lambda batches: batches, **options):
+    """schedule: given as scheduler=. clip: the largest value of a gradient. before: called before each forward pass; after: with the loss of each step. read: wraps batches()."""
+    dist.init_process_group("gloo")
+    inner = inner if inner is not None else network()
+    model = nn.parallel.DistributedDataParallel(inner, **options)
+    optimizer = torch.optim.AdamW([{"params": list(inner.parameters()), "lr": 1e-2}])
+    if clip is not None:
+        optimizer.register_step_pre_hook(lambda *_: torch.nn.utils.clip_grad_value_(inner.parameters(), clip))
+    made = state(optimizer) if state is not None else {}
+    elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH, micro_batch=4, checkpoint_every=4, scheduler=schedule(optimizer) if schedule is not None else None, state=made)
+    for x, y in read(elastic.batches(data if data is not None else rows(98), steps=common.steps(), num_workers=0)):
+        before(elastic.steps, inner, optimizer)
+        if elastic.step(loss(model(x), y)):
+            after(elastic.mean_loss(), **made)
+            common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+            moments.at("step", elastic.steps)
+    finish(weights=norms(model.parameters()), rates=[group["lr"] for group in optimizer.param_groups], decay=[group["weight_decay"] for group in optimizer.param_groups])
+    dist.destroy_process_group()
+
+
+def one_cycle(moments):
+    """Which changes betas, too."""
+    plainly(moments, schedule=lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=common.steps()), clip=0.1)
+
+
+def warm_restarts(moments):
+    plainly(moments, schedule=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3, 2))
+
+
+def schedules_in_turn(moments):
+    rates = torch.optim.lr_scheduler
+    plainly(moments, schedule=lambda optimizer: rates.SequentialLR(optimizer, [rates.LinearLR(optimizer, 0.1, total_iters=4), rates.ExponentialLR(optimizer, 0.8)], [4]))
+
+
+def schedules_in_a_chain(moments):
+    rates = torch.optim.lr_scheduler
+    plainly(moments, schedule=lambda optimizer: rates.ChainedScheduler([rates.ConstantLR(optimizer, 0.5, 5), rates.MultiplicativeLR(optimizer, lambda step: 0.95)]))
+
+
+def plateau(moments):
+    plainly(moments, state=lambda optimizer: {"plateau": torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1, factor=0.5)}, after=lambda loss, plateau: plateau.step(loss))
+
+
+class Tied(nn.Module):
+    """An output layer that is the input layer transposed, with a checkpointed block that draws no masks."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
+        self.last.weight = self.first.weight
+        self.block = nn.Sequential(torch.nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), nn.Dropout(0.3), nn.Tanh())
+
+    def forward(self, x):
+        hidden = torch.utils.checkpoint.checkpoint(self.block, self.first(x), use_reentrant=False)
+        return self.last(hidden).sum(1, keepdim=True)
+
+
+def ties_and_checkpoints(moments):
+    """Weight tying, weight_norm, gradient checkpointing over dropout."""
+    plainly(moments, inner=Tied())
+
+
+def changes_rates_by_hand(moments):
+    """And weight decay, as a warm-up without a schedule."""
+    def change(step, inner, optimizer):
+        for group in optimizer.param_groups:
+            group["lr"], group["weight_decay"] = 1e-2 * min(1.0, (step + 1) / 6), 0.01 * step
+    plainly(moments, before=change)
+
+
+def smooths(moments):
+    """Cross entropy with label smoothing."""
+    x, y = rows(98).tensors
+    plainly(moments, inner=nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3)), data=torch.utils.data.TensorDataset(x, (y[:, 0] * 1.5).round().long() + 1),
+            loss=nn.CrossEntropyLoss(label_smoothing=0.1))
+
+
+def classifies(moments, loss, ignores=False, alike=False):
+    """Sequences of five tokens; ignores: some of them, in each sample as many if alike."""
+    x, _ = rows(98).tensors
+    y = torch.arange(98 * 5).view(98, 5) % 3
+    if ignores:
+        y[:, 0] = -100
+    if ignores and not alike:
+        y[::3, 2:] = -100
+    plainly(moments, inner=nn.Sequential(nn.Linear(8, 15), nn.Unflatten(1, (5, 3))), data=torch.utils.data.TensorDataset(x, y), loss=loss)
+
+
+def tokens_loss(out, y):
+    return nn.functional.cross_entropy(out.flatten(0, 1), y.flatten())
+
+
+def ignores_unlike_numbers(moments):
+    classifies(moments, tokens_loss, ignores=True)
+
+
+def ignores_one_of_each(moments):
+    classifies(moments, tokens_loss, ignores=True, alike=True)
+
+
+def ignores_and_divides_by_samples(moments):
+    classifies(moments, lambda out, y: nn.functional.cross_entropy(out.flatten(0, 1), y.flatten(), reduction="none").view(len(y), -1).sum(1).mean() / 5, ignores=True)
+
+
+def weighs_classes(moments):
+    kind = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]))
+    classifies(moments, lambda out, y: kind(out.transpose(1, 2), y))
+
+
+def sums_its_loss(moments):
+    plainly(moments, loss=lambda out, y: nn.functional.mse_loss(out, y, reduction="sum"))
+
+
+def divides_its_sum(moments):
+    plainly(moments, loss=lambda out, y: nn.functional.smooth_l1_loss(out, y, reduction="sum") / len(y))
+
+
+def reads_a_second_loader(moments, ends=False):
+    """Of unlabelled samples, as in semi-supervised training. ends: within each step, as an evaluation's does."""
+    loader = torch.utils.data.DataLoader(rows(400, seed=2), batch_size=4, shuffle=True)
+
+    def read(batches):
+        for (x, y), (other, _) in zip(batches, loader):
+            yield x + 0 * other.mean(), y
+
+    def evaluated(batches):
+        kept = None
+        for x, y in batches:
+            yield x, y
+            kept = iter(loader)
+            assert sum(1 for _ in kept) == 100
+        del kept
+    plainly(moments, read=evaluated if ends else read)
+
+
+def evaluates_by_a_loader(moments):
+    reads_a_second_loader(moments, ends=True)
+
+
+class Counts(nn.Module):
+    """As a codebook of averages, or a spectral norm, which iterates in each pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("scale", torch.ones(8))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.mean.lerp_(x.mean(0), 0.1)
+        return (x - self.mean) * self.scale
+
+
+def changes_buffers(moments):
+    plainly(moments, inner=nn.Sequential(Counts(), torch.nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)), network()))
+
+
+def changes_no_buffers(moments):
+    inner = nn.Sequential(nn.BatchNorm1d(8), network())
+    inner.register_buffer("table", torch.randn(30))
+    plainly(moments, inner=inner)
 
 
 def normalizes(moments):
@@ -279,6 +488,48 @@ def trainer(moments, of="method", repaired=False, more=(), samples=108, paramete
     SwellCallback.attach(it, state=given)
     it.train()
     finish(weights=norms(it.accelerator.unwrap_model(it.model).parameters()), averages={name: norms(thing.parameters()) for name, thing in (given or {}).items()})
+
+
+def trainer_classifies(moments, repaired=False, of="BertForSequenceClassification"):
+    """With a model of transformers' that takes num_items_in_batch, and whose loss is a mean all the same."""
+    import transformers
+
+    from swell.integrations import SwellCallback
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 108
+
+        def __getitem__(self, index):
+            ids = torch.randint(0, 90, (7,), generator=torch.Generator().manual_seed(index))
+            return {"input_ids": ids, "labels": ids.clone() if of == "T5ForConditionalGeneration" else ids.sum() % 3}
+
+    class Log(transformers.TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **_):
+            if "loss" in logs:
+                common.log(state.global_step, logs["loss"], args.world_size)
+                moments.at("step", state.global_step)
+    if of == "T5ForConditionalGeneration":
+        config = transformers.T5Config(vocab_size=96, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, dropout_rate=0.0, decoder_start_token_id=0)
+    else:
+        config = transformers.BertConfig(vocab_size=96, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = getattr(transformers, of)(config)
+    if repaired:
+        model.accepts_loss_kwargs = False
+    args = transformers.TrainingArguments(output_dir=common.path("out"), per_device_train_batch_size=6, gradient_accumulation_steps=2, max_steps=common.steps(), learning_rate=0.05, optim="sgd",
+                                          logging_steps=1, save_steps=1000, use_cpu=True, report_to=[], disable_tqdm=True)
+    it = transformers.Trainer(model, args, train_dataset=Data(), callbacks=[Log()])
+    SwellCallback.attach(it)
+    it.train()
+    finish(weights=norms(it.accelerator.unwrap_model(it.model).parameters()))
+
+
+def trainer_classifies_repaired(moments):
+    trainer_classifies(moments, repaired=True)
+
+
+def trainer_translates(moments):
+    trainer_classifies(moments, of="T5ForConditionalGeneration")
 
 
 def trainer_mean_of_model(moments):

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
+from swell import _beside
 from swell._beside import Beside
 
 gc.freeze()     # what was imported is not looked through
@@ -115,6 +116,84 @@ class Late(InPlace):
             super().after(model)
 
 
+class ByParameter(Script):
+    """As optimizers of research keep it."""
+
+    def begin(self, model):
+        self.kept = {value: value.detach().clone() for value in model.parameters()}
+
+    def after(self, model):
+        for value, mine in self.kept.items():
+            mine.data.lerp_(value.detach(), 0.02)
+
+
+class Buffers(Script):
+    """As of latent diffusion: a module with a buffer for each parameter, by names without dots, and numbers beside."""
+
+    def begin(self, model):
+        self.module = nn.Module()
+        self.module.register_buffer("decay", torch.tensor(0.95))
+        self.module.register_buffer("num_updates", torch.tensor(0))
+        for name, value in model.named_parameters():
+            self.module.register_buffer(name.replace(".", ""), value.detach().clone().data)
+
+    @torch.no_grad()
+    def after(self, model):
+        self.module.num_updates += 1
+        shadow = dict(self.module.named_buffers())
+        for name, value in model.named_parameters():
+            mine = shadow[name.replace(".", "")]
+            mine.sub_((1 - self.module.decay) * (mine - value))
+
+
+class Vector(Script):
+    def begin(self, model):
+        self.vector = nn.utils.parameters_to_vector(model.parameters()).detach()
+
+    def after(self, model):
+        self.vector = torch.lerp(self.vector, nn.utils.parameters_to_vector(model.parameters()).detach(), 0.1)
+
+
+class InDoubles(Script):
+    """In another type than the weights', as where these are in bfloat16."""
+
+    def begin(self, model):
+        self.kept = {name: value.detach().double() for name, value in model.named_parameters()}
+
+    def after(self, model):
+        for name, value in model.named_parameters():
+            self.kept[name].lerp_(value.detach().double(), 0.03)
+
+
+class EachFifth(InPlace):
+    def after(self, model):
+        if self.steps % 5 == 0:
+            super().after(model)
+
+
+class EachTenthAnew(Anew):
+    def after(self, model):
+        if self.steps % 10 == 0:
+            super().after(model)
+
+
+class EachTenthOfACopy(Copied):
+    """As of ema_pytorch: weights are copied at first, and averaged from then on, by `.data`."""
+
+    def after(self, model):
+        if self.steps < 20:
+            self.copy.load_state_dict(model.state_dict())
+        elif self.steps % 10 == 0:
+            for mine, value in zip(self.copy.parameters(), model.parameters()):
+                mine.data.lerp_(value.data, 0.05)
+
+
+class Each300th(Shadows):
+    def after(self, model):
+        if self.steps % 300 == 0:
+            super().after(model)
+
+
 class Wrapped(nn.Module):
     def __init__(self, module):
         super().__init__()
@@ -124,7 +203,8 @@ class Wrapped(nn.Module):
         return self.module(x)
 
 
-@pytest.mark.parametrize("kind, steps", [(InPlace, 8), (Anew, 8), (Copied, 8), (Shadows, 8), (Mean, 8), (Late, 24)])
+@pytest.mark.parametrize("kind, steps", [(InPlace, 8), (Anew, 8), (Copied, 8), (Shadows, 8), (Mean, 8), (Late, 24), (ByParameter, 8), (Buffers, 8), (Vector, 8), (InDoubles, 8), (EachFifth, 40), (EachTenthAnew, 60),
+                                         (EachTenthOfACopy, 70), (Each300th, 1300)])
 def test_an_average_of_the_script_s_own_is_found(kind, steps):
     why = said(kind, steps=steps)
     assert why.startswith("the script keeps an average of the weights of its own, a ") and "which no checkpoint holds" in why
@@ -204,6 +284,48 @@ class OtherTraining(Script):
                 value.grad = None
 
 
+class CopiesEachTenth(Copies):
+    def after(self, model):
+        if self.steps % 10 == 0:
+            super().after(model)
+
+
+class StepsEachTenth(OtherTraining):
+    """Another training that makes a step now and then, as a discriminator."""
+
+    def after(self, model):
+        if self.steps % 10 == 0:
+            super().after(model)
+
+
+class BetweenEachTenth(Middle):
+    def after(self, model):
+        if self.steps % 10 == 0:
+            super().after(model)
+
+
+class FromTheStartEachTenth(FromTheStart):
+    def after(self, model):
+        if self.steps % 10 == 0:
+            super().after(model)
+
+
+class GradientsByParameter(Script):
+    """Of all steps since the last tenth."""
+
+    def begin(self, model):
+        self.kept = {value: torch.zeros_like(value) for value in model.parameters()}
+
+    def after(self, model):
+        for value, mine in self.kept.items():
+            mine.add_(value.grad) if self.steps % 10 else mine.zero_()
+
+
+class GivenEachFifth(EachFifth):
+    def begin(self, model):
+        self.state = [Holds(self.kept)]
+
+
 class Given(InPlace):
     def begin(self, model):
         self.state = [Holds(self.kept)]
@@ -250,6 +372,7 @@ class Teaches(Script):
 
 
 QUIET = [Gradients, AverageOfGradients, Copies, StepBefore, Middle, FromTheStart, Best, OtherTraining, Given, GivenAnew, GivenModule, CopyOfWhatIsGiven, Unchanging]
+SELDOM = [CopiesEachTenth, StepsEachTenth, BetweenEachTenth, FromTheStartEachTenth, GradientsByParameter, GivenEachFifth, Unchanging]
 
 
 @pytest.mark.parametrize("kind", QUIET)
@@ -257,6 +380,12 @@ def test_anything_but_an_average_is_left_alone_and_so_is_a_held_one(kind):
     for made in (lambda parameters: torch.optim.AdamW(parameters, lr=1e-2), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)):
         for wrap in (lambda model: model, Wrapped):
             assert not said(kind, wrap, made, steps=24)
+
+
+@pytest.mark.parametrize("kind", SELDOM)
+def test_what_changes_seldom_and_is_no_average_or_is_held_is_left_alone(kind):
+    for made in (lambda parameters: torch.optim.AdamW(parameters, lr=1e-2), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), Sign):
+        assert not said(kind, made=made, steps=120)
 
 
 class TeachesByState(Script):
@@ -313,6 +442,13 @@ class Unreadable(InPlace):
 
 def test_unreadable_values_do_not_end_training():
     assert said(Unreadable)
+
+
+def test_what_stays_as_it_is_is_followed_for_a_while_alone(monkeypatch):
+    looks = []
+    monkeypatch.setattr(_beside, "_FOLLOWS", 30)
+    monkeypatch.setattr(_beside._Followed, "has_changed", lambda self, tensors: looks.append(True) or False)
+    assert not said(Unchanging, steps=100) and 10 < len(looks) < 60
 
 
 class Fails(InPlace):

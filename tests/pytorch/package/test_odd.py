@@ -81,6 +81,48 @@ def test_an_average_of_the_script_s_own_that_a_checkpoint_holds_is_lent_more(nam
     assert run.sizes() == list(range(1, 13)) and "lent nothing" not in run.said(), run.said()
 
 
+def test_what_a_script_counts_by_itself_goes_on_where_it_is_given(runs):
+    run = is_the_same_training(runs, "counts_by_itself", 12, [3, 7], [1, 2, 1])
+    assert end(run)["running"] > 12 * end(run)["best"] > 0
+    lost = runs(Run, "lost", "odd", "forgets_what_it_counts", "step@3", steps=12).fast()
+    for _ in range(2):
+        lost.start(1).leave_well()
+    assert not is_same(end(lost)["mean"], end(run)["mean"]), "nothing tells it from what is made anew on purpose"
+
+
+@pytest.mark.parametrize("name", ["one_cycle", "warm_restarts", "schedules_in_turn", "schedules_in_a_chain", "plateau", "ties_and_checkpoints", "changes_rates_by_hand", "smooths"])
+def test_an_ordinary_loop_of_research_is_resized_as_any_other(name, runs):
+    is_the_same_training(runs, name, 14, [1, 9], [1, 3, 1])     # a step of 2 samples is the last of an epoch
+
+
+@pytest.mark.parametrize("name, says", [("sums_its_loss", "the loss is a sum over a pass (MseLoss)"), ("weighs_classes", "the loss is divided by the weights of the classes in a pass"),
+                                        ("ignores_unlike_numbers", "the loss is a mean over the targets of a pass that are not ignored, of which samples have unlike numbers")])
+def test_a_loss_that_is_no_mean_over_samples_is_lent_nothing(name, says, runs):
+    run = runs(Run, "odd", "odd", name, steps=3).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.why.startswith(says) and run.said().count("the job is lent nothing: ") == 1 and run.step() == 3
+
+
+@pytest.mark.parametrize("name", ["ignores_one_of_each", "ignores_and_divides_by_samples", "divides_its_sum"])
+def test_a_loss_that_is_a_mean_over_samples_is_the_same_over_any_number_of_workers(name, runs):
+    run = is_the_same_training(runs, name, 14, [1, 9], [1, 3, 1])
+    assert run.sizes() == list(range(1, 13)) and "lent nothing" not in run.said()
+
+
+@pytest.mark.parametrize("name, says", [("reads_a_second_loader", "the loop reads a second loader beside batches(), of a TensorDataset,"), ("evaluates_by_a_loader", "")])
+def test_a_second_loader_in_the_loop_is_lent_nothing(name, says, runs):
+    run = runs(Run, "odd", "odd", name, steps=6).fast().start(1).leave_well()
+    assert run.step() == 6 and (run.sizes() == [1]) == bool(says) and run.why.startswith(says), run.said()
+    assert ("StackDataset" in run.said()) == bool(says)
+
+
+@pytest.mark.parametrize("name, says", [("changes_buffers", ["0 (Counts), 1.parametrizations.weight.0 (_SpectralNorm): each forward pass changes buffers"]), ("changes_no_buffers", [])])
+def test_modules_that_change_buffers_in_a_pass_are_named_once(name, says, runs):
+    run = runs(Run, "odd", "odd", name, "step@2", steps=5).fast()
+    for start in range(2):
+        said = [line.removeprefix("swell: ").partition(",")[0] + "," + line.partition(",")[2].partition(", from")[0] for line in run.start(1).leave_well() and run.said().splitlines() if "changes buffers" in line]
+        assert said == (says if start == 0 else []), run.said()
+
+
 @pytest.mark.parametrize("name, says, steps", [("trainer_forgets_its_average", "Averages.average keeps weights, such as an average, that no checkpoint holds", 4),
                                                ("trainer_forgets_weights_by_name", "Averages.average keeps weights, such as an average, that no checkpoint holds", 4),
                                                ("lightning_forgets_its_average", "use Lightning's WeightAveraging", 9)])
@@ -126,6 +168,22 @@ def test_a_Trainer_whose_loss_grows_with_its_passes_is_lent_nothing_until_that_i
     assert run.sizes() == [1] and run.step() == 4
     assert run.why == f"the loss is not divided by num_items_in_batch, and grows with the passes of a step: {says}"
     is_the_same_training(runs, f"trainer_repaired_{of}", 8, [2, 5], [1, 3, 1])
+
+
+@pytest.mark.parametrize("name, model", [("trainer_classifies", "BertForSequenceClassification"), ("trainer_translates", "T5ForConditionalGeneration")])
+def test_a_model_of_transformers_whose_loss_is_a_mean_is_lent_nothing_until_that_is_said(name, model, runs):
+    run = runs(Run, "odd", "odd", name, "step@2", steps=4).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.step() == 4
+    assert run.why == f"the loss is not divided by num_items_in_batch, and grows with the passes of a step: set accepts_loss_kwargs = False in {model}, whose loss is a mean"
+    if name == "trainer_classifies":
+        is_the_same_training(runs, "trainer_classifies_repaired", 8, [2, 5], [1, 3, 1])
+
+
+def test_a_language_model_that_hands_its_items_on_is_not_computed_more_than_once():
+    from swell.integrations._loss import _hands_on
+    import transformers
+    assert all(_hands_on(getattr(transformers, name)) for name in ("GPT2LMHeadModel", "LlamaForCausalLM", "Qwen3ForCausalLM", "Gemma2ForCausalLM", "OPTForCausalLM"))
+    assert not any(_hands_on(getattr(transformers, name)) for name in ("BartForCausalLM", "XLNetLMHeadModel", "BertForSequenceClassification", "T5ForConditionalGeneration", "ViTForImageClassification"))
 
 
 def test_objects_given_to_Accelerate_are_part_of_its_checkpoint(runs):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +20,24 @@ _KNOWN = ("transformers", "trl")        # whose own losses are divided by num_it
 _SAME = 1e-3        # of a loss in half precision
 
 
+def _hands_on(model: type) -> bool:
+    """Whether a language model of transformers' hands what it is given beside its inputs on to its loss, as its code says."""
+    if not model.__name__.endswith(("ForCausalLM", "LMHeadModel")):
+        return False
+    try:
+        code = inspect.getsource(inspect.unwrap(model.forward))      # type: ignore[attr-defined]
+    except (OSError, TypeError):
+        return False
+    calls = re.findall(r"loss_function\((.*?)\)\n", code, re.DOTALL)
+    return bool(calls) and all("**" in each for each in calls) and "CrossEntropyLoss" not in code
+
+
 class Scale:
     """Looks at a training's first pass for losses that the Trainer takes for divided by num_items_in_batch, and that are not.
 
-    Such a loss grows with the number of passes of a step, or of workers, which a resize changes. Losses of transformers' and TRL's own are
-    not looked at; of others, the first pass is computed once more for the number of its items, and once for twice that number.
+    Such a loss grows with the number of passes of a step, or of workers, which a resize changes. Losses of TRL's own, and of language models that hand the number
+    of items on to theirs, are not looked at. Many others of transformers' take that number and do not use it, as those that classify; of these, and of the
+    script's own, the first pass is computed once more for the number of its items, and once for twice that number.
 
     bar: called on all workers with the sentence that says why the job can be lent nothing.
     """
@@ -37,8 +52,12 @@ class Scale:
 
     def _may_be_other(self) -> bool:
         trainer = self.trainer
-        makers = (type(trainer).compute_loss.__module__, type(self._model()).__module__)
-        return trainer.compute_loss_func is not None or any(each.partition(".")[0] not in _KNOWN for each in makers)
+        if trainer.compute_loss_func is not None or type(trainer).compute_loss.__module__.partition(".")[0] not in _KNOWN:
+            return True
+        model = type(self._model())
+        if model.__module__.partition(".")[0] not in _KNOWN:
+            return True
+        return type(trainer).compute_loss.__module__.startswith("transformers.") and not _hands_on(model)
 
     def look(self, loss: Callable[..., Any], model: Any, inputs: dict[str, Any], items: Any) -> None:
         """See how the loss of a pass depends on the number of items. Every worker calls it before each pass, until it is known."""
