@@ -97,6 +97,31 @@ Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
   return made;
 }
 
+namespace {
+
+/// Adds a rank's nodes to those of its group: times sum, the largest spread and change of memory
+/// stay. `ranks`: by node, those that have it. Nodes of layers that the plan lacks are left out.
+void add_nodes(std::vector<perf::NodeObservation>& nodes, std::vector<int>& ranks,
+               const std::vector<perf::NodeObservation>& seen, int layers) {
+  for (const perf::NodeObservation& one : seen) {
+    if (std::int64_t{one.first_layer} + one.layers > layers) continue;
+    const auto found = std::find_if(nodes.begin(), nodes.end(),
+                                    [&](const auto& known) { return known.is_of(one); });
+    if (found == nodes.end()) {
+      if (nodes.size() == perf::kMaxNodes) continue;
+      nodes.push_back(one);
+      ranks.push_back(1);
+      continue;
+    }
+    ++ranks[static_cast<std::size_t>(found - nodes.begin())];
+    found->median_s += one.median_s;
+    found->spread_s = std::max(found->spread_s, one.spread_s);
+    if (std::abs(one.bytes) > std::abs(found->bytes)) found->bytes = one.bytes;
+  }
+}
+
+}  // namespace
+
 Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankProfile>& ranks) {
   if (ranks.empty()) return Error("no rank has reported a profile");
   perf::Profile made;
@@ -106,7 +131,10 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
   struct Sum {
     perf::GroupObservation seen;
     int ranks = 0;
+    std::vector<int> node_ranks;  ///< those that have seen each node
   };
+  int layers = 0;
+  for (const plan::Stage& stage : plan.stages) layers += stage.layers;
   std::map<std::pair<int, int>, Sum> groups;
   std::map<int, Shards> shards;  // by stage
   for (const RankProfile& rank : ranks) {
@@ -136,6 +164,7 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
     seen.head_fwd_s += rank.times.head_fwd_s;
     seen.head_bwd_s += rank.times.head_bwd_s;
     seen.weights_s += rank.times.weights_s;
+    add_nodes(seen.nodes, sum.node_ranks, rank.nodes, layers);
     seen.layer_param_bytes = std::max(seen.layer_param_bytes, rank.layer_param_bytes);
     seen.layer_state_bytes = std::max(seen.layer_state_bytes, rank.layer_state_bytes);
     seen.extra_param_bytes = std::max(seen.extra_param_bytes, rank.extra_param_bytes);
@@ -154,6 +183,7 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
     for (double* time : {&seen.fwd_s, &seen.fwd_commu_s, &seen.bwd_s, &seen.optim_s,
                          &seen.commu_extra_s, &seen.head_fwd_s, &seen.head_bwd_s, &seen.weights_s})
       *time /= sum.ranks;
+    for (std::size_t i = 0; i < seen.nodes.size(); ++i) seen.nodes[i].median_s /= sum.node_ranks[i];
     // Medians of their own may exceed a backward pass that has hardly anything else.
     if (seen.weights_s >= seen.bwd_s) seen.weights_s = 0;
     // A program may mark synchronizations that a group of one does not make; they have no time

@@ -42,6 +42,8 @@ class Profiler {
   bool boundary(std::uint64_t step);
   /// Returns the last window of steps on which nothing was sampled or traced; nothing before.
   const std::optional<Times>& latest() const noexcept { return stable_.latest(); }
+  /// Returns the nodes of the same steps.
+  const std::vector<perf::NodeObservation>& nodes() const noexcept { return stable_.nodes(); }
   bool is_stable() const noexcept { return stable_.is_stable(); }
   int micro_batches() const noexcept { return stable_.micro_batches(); }
   NcclFigures nccl() const { return sampler_.figures(); }

@@ -45,7 +45,11 @@ struct Bytes {
   }
 };
 
-/// Returns whether there is something sharded, no more than there is in all.
+bool is_sharded(const RankProfile& profile) {
+  return profile.sharded_state_bytes > 0 || profile.sharded_gradient_bytes > 0;
+}
+
+/// Returns whether no more is sharded than there is in all.
 bool read_sharded(runtime::Reader& reader, RankProfile& profile) {
   for (double* number : {&profile.sharded_state_bytes, &profile.sharded_held_bytes,
                          &profile.sharded_gradient_bytes}) {
@@ -53,12 +57,30 @@ bool read_sharded(runtime::Reader& reader, RankProfile& profile) {
     if (!std::isfinite(*number) || *number < 0) return false;
   }
   constexpr double kRounding = 1 + 1e-9;
-  return profile.sharded_state_bytes + profile.sharded_gradient_bytes > 0 &&
-         profile.sharded_held_bytes <= kRounding * profile.sharded_state_bytes &&
+  return profile.sharded_held_bytes <= kRounding * profile.sharded_state_bytes &&
          profile.sharded_state_bytes <=
              kRounding * (profile.layer_state_bytes + profile.extra_state_bytes) &&
          profile.sharded_gradient_bytes <=
              kRounding * (profile.layer_param_bytes + profile.extra_param_bytes);
+}
+
+void read_nodes(runtime::Reader& reader, std::vector<perf::NodeObservation>& nodes) {
+  const auto count = reader.get<std::uint8_t>();
+  if (count > perf::kMaxNodes) reader.fail();
+  for (int i = 0; i < count && reader.good(); ++i) {
+    perf::NodeObservation& node = nodes.emplace_back();
+    const auto pass = reader.get<std::uint8_t>();
+    node.pass = static_cast<perf::NodePass>(pass);
+    node.first_layer = reader.get<std::int32_t>();
+    node.layers = reader.get<std::int32_t>();
+    node.median_s = reader.get<float>();
+    node.spread_s = reader.get<float>();
+    node.bytes = reader.get<float>();
+    if (pass >= perf::kNodePasses || node.first_layer < -1 || node.layers < 0 ||
+        (node.first_layer < 0) != (node.layers == 0) || !(node.median_s >= 0) ||
+        !(node.spread_s >= 0) || !std::isfinite(node.median_s + node.spread_s + node.bytes))
+      reader.fail();
+  }
 }
 
 }  // namespace
@@ -116,18 +138,34 @@ std::string write(const RankProfile& profile) {
   writer.put<std::int32_t>(profile.nccl.steps);
   each_number(profile, [&](double number) { writer.put(number); });
   // All that older launchers read; those of a version later read chunks, where there are any, and
-  // those of one more what is sharded.
-  const bool is_sharded = profile.sharded_state_bytes > 0 || profile.sharded_gradient_bytes > 0;
-  if (profile.role.chunks.empty() && profile.times.weights_s == 0 && !is_sharded)
+  // those of one more what is sharded, and nodes.
+  const bool says_more = !profile.nodes.empty() || is_sharded(profile);
+  if (profile.role.chunks.empty() && profile.times.weights_s == 0 && !says_more)
     return writer.take();
   writer.put(static_cast<std::uint32_t>(profile.role.chunks.size()));
   for (const std::int32_t units : profile.role.chunks) writer.put(units);
-  if (profile.times.weights_s > 0 || is_sharded) writer.put(profile.times.weights_s);
-  if (is_sharded)
-    writer.put(profile.sharded_state_bytes)
-        .put(profile.sharded_held_bytes)
-        .put(profile.sharded_gradient_bytes);
+  if (profile.times.weights_s > 0 || says_more) writer.put(profile.times.weights_s);
+  if (!says_more) return writer.take();
+  writer.put(profile.sharded_state_bytes)
+      .put(profile.sharded_held_bytes)
+      .put(profile.sharded_gradient_bytes);
+  writer.put(static_cast<std::uint8_t>(profile.nodes.size()));
+  for (const perf::NodeObservation& node : profile.nodes)
+    writer.put(static_cast<std::uint8_t>(node.pass))
+        .put(node.first_layer)
+        .put(node.layers)
+        .put(static_cast<float>(node.median_s))
+        .put(static_cast<float>(node.spread_s))
+        .put(static_cast<float>(node.bytes));
   return writer.take();
+}
+
+std::string write_for_older(const RankProfile& profile) {
+  RankProfile brief = profile;
+  brief.nodes.clear();
+  brief.times.weights_s = 0;
+  brief.sharded_state_bytes = brief.sharded_held_bytes = brief.sharded_gradient_bytes = 0;
+  return write(brief);
 }
 
 Result<RankProfile> read_rank_profile(std::string_view body) {
@@ -155,11 +193,15 @@ Result<RankProfile> read_rank_profile(std::string_view body) {
     const bool says_weights = reader.good() && !reader.done();
     if (says_weights) profile.times.weights_s = reader.get<double>();
     const double weights_s = profile.times.weights_s;
-    const bool is_sharded = reader.good() && !reader.done();
+    const bool says_more = reader.good() && !reader.done();
     if (!std::isfinite(weights_s) || weights_s < 0 || weights_s > profile.times.bwd_s ||
-        (weights_s == 0 && !is_sharded && (says_weights || chunks == 0)))
+        (weights_s == 0 && !says_more && (says_weights || chunks == 0)))
       reader.fail();
-    if (is_sharded && !read_sharded(reader, profile)) reader.fail();
+    if (says_more) {
+      if (!read_sharded(reader, profile)) reader.fail();
+      read_nodes(reader, profile.nodes);
+      if (profile.nodes.empty() && !is_sharded(profile)) reader.fail();
+    }
   }
   if (!reader.done() || tied > 1 || profile.role.stage < 0 || profile.role.group < 0 ||
       profile.role.layers < 1 || profile.role.local_batch < 1 || profile.micro_batches < 1 ||

@@ -61,6 +61,112 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
+/// Interquartile range of `values`, which are sorted then; 0 for one value.
+double spread(std::vector<double>& values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t last = values.size() - 1;
+  return values[(3 * last + 3) / 4] - values[last / 4];
+}
+
+/// Passes of one step by node and micro-batch. A pass in several regions of one chunk is one.
+class NodePasses {
+ public:
+  struct Place {
+    std::size_t node = SIZE_MAX, pass = 0;
+  };
+  /// Adds a region and returns its pass.
+  Place add(perf::NodePass pass, const Span& span) {
+    if (has_too_many_) return {};
+    perf::NodeObservation key;
+    key.pass = pass;
+    if (span.opening.layers > 0) {
+      key.first_layer = span.opening.first_layer;
+      key.layers = span.opening.layers;
+    }
+    const auto known = std::find_if(nodes_.begin(), nodes_.end(),
+                                    [&](const Node& node) { return node.key.is_of(key); });
+    has_too_many_ = known == nodes_.end() && nodes_.size() == perf::kMaxNodes;
+    if (has_too_many_) return {};
+    Node& node = known == nodes_.end() ? nodes_.emplace_back(Node{key, {}}) : *known;
+    const std::int32_t number = span.opening.micro_batch;
+    std::size_t at = node.passes.size();
+    while (number >= 0 && at > 0 && node.passes[at - 1].micro_batch != number) --at;
+    if (number < 0 || at == 0) {
+      node.passes.push_back({number});
+      at = node.passes.size();
+    }
+    Pass& one = node.passes[at - 1];
+    one.seconds += span.seconds();
+    if (span.allocated_bytes > 0) {
+      one.is_measured = true;
+      one.bytes += static_cast<double>(span.allocated_bytes) -
+                   static_cast<double>(span.opening.allocated_bytes);
+    }
+    return {static_cast<std::size_t>(&node - nodes_.data()), at - 1};
+  }
+  void take_out(Place place, double seconds) {
+    if (place.node < nodes_.size()) nodes_[place.node].passes[place.pass].seconds -= seconds;
+  }
+
+  /// Nodes by their first pass; none where there are more than are told.
+  std::vector<perf::NodeObservation> nodes() const {
+    std::vector<perf::NodeObservation> nodes;
+    std::vector<double> seconds, bytes;
+    if (has_too_many_) return nodes;
+    for (const Node& node : nodes_) {
+      seconds.clear();
+      bytes.clear();
+      for (const Pass& pass : node.passes) {
+        seconds.push_back(std::max(0.0, pass.seconds));
+        if (pass.is_measured) bytes.push_back(pass.bytes);
+      }
+      perf::NodeObservation& made = nodes.emplace_back(node.key);
+      made.spread_s = spread(seconds);
+      made.median_s = median(seconds);
+      made.bytes = bytes.empty() ? 0 : median(bytes);
+    }
+    return nodes;
+  }
+
+ private:
+  struct Pass {
+    std::int32_t micro_batch = -1;
+    double seconds = 0, bytes = 0;
+    bool is_measured = false;
+  };
+  struct Node {
+    perf::NodeObservation key;
+    std::vector<Pass> passes;
+  };
+  std::vector<Node> nodes_;
+  bool has_too_many_ = false;
+};
+
+/// Nodes over several steps; none where one step has others than another.
+std::vector<perf::NodeObservation> nodes_of(
+    const std::vector<std::vector<perf::NodeObservation>>& steps) {
+  std::vector<perf::NodeObservation> nodes = steps.front();
+  std::vector<double> seconds, spreads, bytes;
+  for (perf::NodeObservation& node : nodes) {
+    seconds.clear();
+    spreads.clear();
+    bytes.clear();
+    for (const auto& step : steps) {
+      const auto found = std::find_if(step.begin(), step.end(),
+                                      [&](const auto& other) { return other.is_of(node); });
+      if (found == step.end() || step.size() != nodes.size()) return {};
+      seconds.push_back(found->median_s);
+      spreads.push_back(found->spread_s);
+      bytes.push_back(found->bytes);
+    }
+    // Steps differ by more than the micro-batches of one where the machine is shared.
+    node.spread_s = std::max(median(spreads), spread(seconds));
+    node.median_s = median(seconds);
+    node.bytes = median(bytes);
+  }
+  return nodes;
+}
+
 Times medians_of(const std::vector<Times>& all) {
   Times medians;
   std::vector<double> values(all.size());
@@ -97,7 +203,13 @@ std::optional<StepTimes> times_of(const Step& step) {
   std::vector<std::pair<std::int64_t, std::int64_t>> synchronized;
   std::int64_t last_backward = INT64_MIN;
   double launch_s = INFINITY;
+  NodePasses nodes;
+  std::vector<NodePasses::Place> node_of(step.spans.size());  // by region
+  const auto at = [&](const Span& span) {
+    return static_cast<std::size_t>(&span - step.spans.data());
+  };
   const auto take_out = [&](const Span& pass, double took) {
+    nodes.take_out(node_of[at(pass)], took);
     (pass.opening.kind == Kind::forward ? times.fwd_s : times.bwd_s) -= took;
     if (pass.opening.kind == Kind::weights) times.weights_s -= took;
   };
@@ -116,6 +228,7 @@ std::optional<StepTimes> times_of(const Step& step) {
     const std::int32_t number = span.opening.micro_batch;
     switch (kind) {
       case Kind::forward:
+        node_of[at(span)] = nodes.add(perf::NodePass::forward, span);
         times.fwd_s += took;
         if (span.allocated_bytes > 0) {
           times.kept_bytes += static_cast<double>(span.allocated_bytes) -
@@ -130,10 +243,12 @@ std::optional<StepTimes> times_of(const Step& step) {
                                             span.opening.layers);
         break;
       case Kind::weights:
+        node_of[at(span)] = nodes.add(perf::NodePass::weights, span);
         times.weights_s += took;
         times.bwd_s += took;  // of a pass that its backward region counts
         break;
       case Kind::backward:
+        node_of[at(span)] = nodes.add(perf::NodePass::backward, span);
         times.bwd_s += took;
         if (number < 0) ++more_backwards;
         else backwards.push_back(number);
@@ -142,7 +257,11 @@ std::optional<StepTimes> times_of(const Step& step) {
       case Kind::tp_allreduce:
         if (span.in_forward) times.fwd_commu_s += took;
         break;
-      case Kind::head: (span.in_backward ? times.head_bwd_s : times.head_fwd_s) += took; break;
+      case Kind::head:
+        nodes.add(span.in_backward ? perf::NodePass::head_backward : perf::NodePass::head_forward,
+                  span);
+        (span.in_backward ? times.head_bwd_s : times.head_fwd_s) += took;
+        break;
       case Kind::dp_sync:
         if (const Span* pass = around(step, span, is_pass)) {
           times.commu_extra_s += took;
@@ -167,6 +286,7 @@ std::optional<StepTimes> times_of(const Step& step) {
   for (double* time : {&times.bwd_s, &times.weights_s, &times.head_bwd_s}) *time /= backward_passes;
   times.kept_bytes = std::max(0.0, times.kept_bytes);
   if (std::isfinite(launch_s)) times.layer_launch_s = launch_s;
+  made.nodes = nodes.nodes();
   return made;
 }
 
@@ -188,12 +308,14 @@ void Stable::add(const StepTimes& step) {
   if (step.micro_batches != micro_batches_) {
     if (micro_batches_ != 0 && ++others_ < kWindowSteps) return;
     window_.clear();
+    window_nodes_.clear();
     windows_.clear();
     is_stable_ = false;
   }
   others_ = 0;
   micro_batches_ = step.micro_batches;
   window_.push_back(step.times);
+  window_nodes_.push_back(step.nodes);
   if (window_.size() == kWindowSteps) close_window();
 }
 
@@ -207,7 +329,9 @@ bool Stable::last_windows_agree() const {
 
 void Stable::close_window() {
   latest_ = medians_of(window_);
+  nodes_ = nodes_of(window_nodes_);
   window_.clear();
+  window_nodes_.clear();
   windows_.push_back(*latest_);
   is_stable_ = last_windows_agree();
   double worth = kChange;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/perf/profile.h"
 #include "profiler/span.h"
 
 namespace swell::profiler {
@@ -31,6 +32,7 @@ struct Times {
 struct StepTimes {
   Times times;
   int micro_batches = 0;
+  std::vector<perf::NodeObservation> nodes{};  ///< over the micro-batches; empty: too many
 };
 
 /// Sums a step's regions by what the performance model wants; nothing where the step is not whole
@@ -65,6 +67,8 @@ class Stable {
   void add(const StepTimes& step);
   /// The last full window, or what was reported of times that do not settle; nothing before.
   const std::optional<Times>& latest() const noexcept { return latest_; }
+  /// Nodes of the last full window; empty where steps have too many, or other ones each.
+  const std::vector<perf::NodeObservation>& nodes() const noexcept { return nodes_; }
   bool is_stable() const noexcept { return is_stable_; }
   /// Once when the times have become stable, and again when they are stable and more than kChange
   /// from what was taken last. Where they do not settle, each kMaxWindows at most.
@@ -76,6 +80,8 @@ class Stable {
   bool last_windows_agree() const;
 
   std::vector<Times> window_;
+  std::vector<std::vector<perf::NodeObservation>> window_nodes_;  ///< of the same steps
+  std::vector<perf::NodeObservation> nodes_;
   std::deque<Times> windows_;
   std::optional<Times> latest_, reported_;
   int micro_batches_ = 0;

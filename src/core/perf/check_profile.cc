@@ -3,7 +3,9 @@
 
 #include "core/count_of.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <fmt/format.h>
 
 namespace swell::perf {
@@ -64,6 +66,29 @@ Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage,
   return {};
 }
 
+/// A node is of the plan's layers, and no two are alike.
+Result<void> check_nodes(const GroupObservation& seen, int layers) {
+  for (const NodeObservation& node : seen.nodes) {
+    const std::string name = node.layers > 0
+                                 ? fmt::format("node {} of {} from layer {} on", name_of(node.pass),
+                                               count_of(node.layers, "layer"), node.first_layer)
+                                 : fmt::format("node {}", name_of(node.pass));
+    for (const auto& [member, value] :
+         {std::pair{"median_s", node.median_s}, std::pair{"spread_s", node.spread_s}})
+      if (!(value >= 0) || !std::isfinite(value))
+        return Error(
+            fmt::format("{}: {} is {:g}; it must be 0 or more, and finite", name, member, value));
+    if (!std::isfinite(node.bytes)) return Error(fmt::format("{}: bytes is not finite", name));
+    if (node.layers < 0 || (node.layers > 0 && node.first_layer < 0) ||
+        std::int64_t{node.first_layer} + node.layers > layers)
+      return Error(fmt::format("{}: the plan has {}", name, count_of(layers, "layer")));
+    if (std::count_if(seen.nodes.begin(), seen.nodes.end(),
+                      [&](const auto& other) { return node.is_of(other); }) > 1)
+      return Error(fmt::format("{}: it is listed twice", name));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
@@ -76,6 +101,8 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
     return Error(
         fmt::format("layer_launch_s is {:g}; it must be 0 or more", profile.layer_launch_s));
   if (!(profile.last_activ_p_bytes >= 0)) return Error("last_activ_p_bytes must be 0 or more");
+  int layers = 0;
+  for (const plan::Stage& stage : profile.plan.stages) layers += stage.layers;
   for (const GroupObservation& seen : profile.groups) {
     if (seen.stage < 0 || seen.stage >= profile.plan.pp())
       return Error(fmt::format("a group of stage {} was observed; the plan has {}", seen.stage,
@@ -101,6 +128,7 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
       return good.error().while_doing(where);
     if (auto good = check_sense(seen, stage, profile.plan.cp); !good)
       return good.error().while_doing(where);
+    if (auto good = check_nodes(seen, layers); !good) return good.error().while_doing(where);
   }
   return {};
 }

@@ -1,12 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "core/plan/plan.h"
 
 namespace swell::perf {
+
+/// What of a pass a node is.
+enum class NodePass : std::uint8_t {
+  forward,
+  backward,       ///< without what `weights` has
+  weights,        ///< gradients of weights alone
+  head_forward,   ///< output projection and loss; a part of a forward node
+  head_backward,  ///< the same of the backward pass
+};
+inline constexpr int kNodePasses = 5;
+const char* name_of(NodePass pass) noexcept;
+
+/// One pass of one micro-batch through one chunk: FlexTrain, section 6. A chunk is known by its
+/// layers; those without any, and heads, have first_layer -1.
+struct NodeObservation {
+  NodePass pass = NodePass::forward;
+  std::int32_t first_layer = -1, layers = 0;  ///< of the model
+  double median_s = 0;                        ///< without waits for other stages
+  double spread_s = 0;                        ///< interquartile range over micro-batches and steps
+  double bytes = 0;  ///< by which the pass changes allocated device memory; 0: not seen
+  bool is_of(const NodeObservation& other) const noexcept {
+    return pass == other.pass && first_layer == other.first_layer && layers == other.layers;
+  }
+  friend bool operator==(const NodeObservation&, const NodeObservation&) = default;
+};
+/// Nodes that are told of one rank. Of a program with more none is told.
+inline constexpr std::size_t kMaxNodes = 32;
 
 /// Observations of one TP group of a running plan, averaged over a few iterations.
 struct GroupObservation {
@@ -30,6 +58,7 @@ struct GroupObservation {
   double extra_param_bytes = 0;
   double extra_state_bytes = 0;  ///< parameters and optimizer state of everything else there
   double peak_bytes = 0;         ///< largest allocation ever on one GPU (max_memory_allocated)
+  std::vector<NodeObservation> nodes{};  ///< what fwd_s and bwd_s are made of; empty: not seen
 };
 
 /// Observations of a running job under one plan: Suika, 3.1. Made by the profiler, read by solve().

@@ -3,7 +3,10 @@
 
 #include "core/count_of.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <iterator>
 
 namespace swell::perf {
 
@@ -29,6 +32,63 @@ constexpr Field kFields[] = {{"fwd_s", &GroupObservation::fwd_s},
                              {"extra_state_bytes", &GroupObservation::extra_state_bytes},
                              {"peak_bytes", &GroupObservation::peak_bytes}};
 
+constexpr const char* kPassNames[kNodePasses] = {"forward", "backward", "weights", "head-forward",
+                                                 "head-backward"};
+
+Json json_of(const NodeObservation& node) {
+  Json json = Json::object({{"pass", name_of(node.pass)}});
+  if (node.layers > 0) {
+    json.set("first_layer", node.first_layer);
+    json.set("layers", node.layers);
+  }
+  json.set("median_s", node.median_s);
+  json.set("spread_s", node.spread_s);
+  if (node.bytes != 0) json.set("bytes", node.bytes);
+  return json;
+}
+
+Result<NodeObservation> read_node(const Json& json) {
+  NodeObservation node;
+  const auto pass = json.string_at("pass");
+  if (!pass) return pass.error();
+  const auto found = std::find(std::begin(kPassNames), std::end(kPassNames), *pass);
+  if (found == std::end(kPassNames))
+    return Error(fmt::format("\"pass\" is \"{}\"; it must be one of {}", *pass,
+                             fmt::join(kPassNames, ", ")));
+  node.pass = static_cast<NodePass>(found - std::begin(kPassNames));
+  if (json.has("layers")) {
+    const auto first = json.integer_at("first_layer", 0, kMaxGroups),
+               layers = json.integer_at("layers", 1, kMaxGroups);
+    if (!first) return first.error();
+    if (!layers) return layers.error();
+    node.first_layer = static_cast<std::int32_t>(*first);
+    node.layers = static_cast<std::int32_t>(*layers);
+  }
+  const auto median = json.number_at("median_s", 0, kMaxValue),
+             spread = json.number_at("spread_s", 0, kMaxValue);
+  if (!median) return median.error();
+  if (!spread) return spread.error();
+  node.median_s = *median;
+  node.spread_s = *spread;
+  if (json.has("bytes")) {
+    const auto bytes = json.number_at("bytes", -kMaxValue, kMaxValue);
+    if (!bytes) return bytes.error();
+    node.bytes = *bytes;
+  }
+  return node;
+}
+
+Result<void> read_nodes(const Json& json, std::vector<NodeObservation>& nodes) {
+  if (!json.is_array() || json.size() > kMaxNodes)
+    return Error(fmt::format("\"nodes\" must be a list of at most {}", kMaxNodes));
+  for (const Json& item : json.items()) {
+    auto node = read_node(item);
+    if (!node) return node.error().while_doing(fmt::format("node {}", nodes.size()));
+    nodes.push_back(*node);
+  }
+  return {};
+}
+
 Result<GroupObservation> read_group(const Json& json) {
   GroupObservation seen;
   const auto stage = json.integer_at("stage", 0, kMaxGroups),
@@ -47,6 +107,8 @@ Result<GroupObservation> read_group(const Json& json) {
     if (!weights) return weights.error();
     seen.weights_s = *weights;
   }
+  if (json.has("nodes"))
+    if (auto good = read_nodes(json.at("nodes"), seen.nodes); !good) return good.error();
   return seen;
 }
 
@@ -70,12 +132,19 @@ Result<void> name_types(plan::Plan& plan, const cluster::Cluster& cluster) {
 
 }  // namespace
 
+const char* name_of(NodePass pass) noexcept { return kPassNames[static_cast<std::size_t>(pass)]; }
+
 Json to_json(const Profile& profile) {
   Json groups = Json::array();
   for (const GroupObservation& seen : profile.groups) {
     Json group = Json::object({{"stage", seen.stage}, {"group", seen.group}});
     for (const Field& field : kFields) group.set(field.key, seen.*field.value);
     if (seen.weights_s > 0) group.set("weights_s", seen.weights_s);
+    if (!seen.nodes.empty()) {
+      Json nodes = Json::array();
+      for (const NodeObservation& node : seen.nodes) nodes.append(json_of(node));
+      group.set("nodes", nodes);
+    }
     groups.append(group);
   }
   Json json = Json::object({{"plan", profile.plan.to_json()},

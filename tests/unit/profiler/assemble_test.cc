@@ -2,6 +2,7 @@
 #include "profiler/assemble.h"
 
 #include <algorithm>
+#include <cmath>
 #include <criterion/criterion.h>
 #include <random>
 
@@ -248,6 +249,99 @@ Test(assemble, refuses_ranks_of_another_plan_and_bodies_that_are_wrong) {
   cr_assert_not(read_rank_profile(body + "x").ok());
   cr_assert_not(read_rank_profile(body.substr(1)).ok());
   rank.times.fwd_s = -1;
+  cr_assert_not(read_rank_profile(write(rank)).ok());
+}
+
+namespace {
+
+using perf::NodeObservation;
+using perf::NodePass;
+
+/// A rank of a plan of 8 layers with as many nodes as can be, as it is read.
+RankProfile with_nodes(double slow = 1) {
+  RankProfile rank;
+  rank.role.layers = 8;
+  rank.role.local_batch = 4;
+  rank.role.activ_bytes = 1e6;
+  rank.micro_batches = 8;
+  rank.times.fwd_s = rank.times.bwd_s = 1;
+  rank.layer_param_bytes = rank.layer_state_bytes = rank.peak_bytes = 1e9;
+  rank.nodes = {{NodePass::forward, 0, 4, 0.25 * slow, 0.125, 5e8},
+                {NodePass::backward, 0, 4, 0.5 * slow, 0.125 * slow, -5e8},
+                {NodePass::head_forward, -1, 0, 0.0625 * slow, 0, 0}};
+  return rank;
+}
+
+}  // namespace
+
+Test(assemble, nodes_of_a_group_are_those_of_its_ranks) {
+  const auto cluster = support::h100_nodes(1, 8);
+  plan::Layout layout{8, {}};
+  support::add_stage(layout, 8, 2, 1, 8, 0);
+  const plan::Plan plan = plan::name_all(layout, cluster);
+  RankProfile one = with_nodes(), other = with_nodes(3);
+  other.nodes.push_back({NodePass::forward, 4, 4, 0.5, 0, 0});
+  other.nodes.push_back({NodePass::forward, 6, 4, 0.5, 0, 0});  // layers that the plan lacks
+  const auto read = read_rank_profile(write(other));
+  cr_assert(read.ok());
+  cr_assert(read->nodes == other.nodes, "as they were written");
+  const auto assembled = assemble(plan, {one, *read});
+  cr_assert(assembled.ok());
+  const std::vector<NodeObservation> nodes = assembled->groups[0].nodes;
+  const std::vector<NodeObservation> wanted = {
+      {NodePass::forward, 0, 4, 0.5, 0.125, 5e8},
+      {NodePass::backward, 0, 4, 1, 0.375, -5e8},
+      {NodePass::head_forward, -1, 0, 0.125, 0, 0},
+      {NodePass::forward, 4, 4, 0.5, 0, 0},
+  };
+  cr_assert(nodes == wanted);
+  const auto profile =
+      perf::profile_from_json(Json::parse(perf::to_json(*assembled).dump()).value(), cluster);
+  cr_assert(profile.ok(), "%s", profile.ok() ? "" : profile.error().message().c_str());
+  cr_assert(profile->groups[0].nodes == wanted, "and as it is passed on");
+}
+
+Test(assemble, a_report_with_all_nodes_is_bounded_and_an_older_launcher_reads_the_rest) {
+  RankProfile rank = with_nodes();
+  rank.role.chunks.assign(kMaxChunksSaid, 1);
+  rank.times.weights_s = 0.5;
+  rank.nodes.assign(perf::kMaxNodes, rank.nodes.front());
+  cr_assert_leq(write(rank).size(), kMaxProfileBytes);
+  for (const bool has_weights : {false, true}) {
+    rank.times.weights_s = has_weights ? 0.5 : 0;
+    const auto read = read_rank_profile(write(rank));
+    cr_assert(read.ok());
+    cr_assert_eq(read->nodes.size(), perf::kMaxNodes);
+    cr_assert_eq(read->times.weights_s, rank.times.weights_s);
+  }
+  RankProfile brief = rank;
+  brief.nodes.clear();
+  brief.times.weights_s = 0;
+  cr_assert_eq(write_for_older(rank), write(brief));
+  brief.role.chunks.clear();
+  cr_assert_eq(write(brief).size(), 201u, "what launchers of the first version read");
+}
+
+Test(assemble, nodes_that_cannot_be_are_refused) {
+  const auto is_read = [](const NodeObservation& node) {
+    RankProfile rank = with_nodes();
+    rank.nodes.push_back(node);
+    return read_rank_profile(write(rank)).ok();
+  };
+  cr_assert(is_read({NodePass::weights, 4, 4, 0, 0, -1}));
+  cr_assert_not(is_read({static_cast<NodePass>(perf::kNodePasses), 4, 4, 1, 0, 0}));
+  cr_assert_not(is_read({NodePass::weights, 4, 4, -1, 0, 0}));
+  cr_assert_not(is_read({NodePass::weights, 4, 4, 1, -1, 0}));
+  cr_assert_not(is_read({NodePass::weights, 4, 4, NAN, 0, 0}));
+  cr_assert_not(is_read({NodePass::weights, 4, 4, 1, 0, INFINITY}));
+  cr_assert_not(is_read({NodePass::weights, -1, 4, 1, 0, 0}));
+  cr_assert_not(is_read({NodePass::weights, 3, 0, 1, 0, 0}));
+  cr_assert_not(is_read({NodePass::weights, 3, -1, 1, 0, 0}));
+  RankProfile rank = with_nodes();
+  const std::string body = write(rank);
+  for (std::size_t cut = 1; cut < 60; ++cut)
+    cr_assert_not(read_rank_profile(body.substr(0, body.size() - cut)).ok(), "%zu", cut);
+  rank.nodes.assign(perf::kMaxNodes + 1, rank.nodes.front());
   cr_assert_not(read_rank_profile(write(rank)).ok());
 }
 

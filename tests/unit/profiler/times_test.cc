@@ -18,8 +18,9 @@ void pass_ms(double ms) { now_ns += static_cast<std::int64_t>(ms * 1e6); }
 /// Regions by a clock of its own.
 class Rank {
  public:
-  int open(Kind kind, int micro_batch = -1, std::uint64_t bytes = 0) {
+  int open(Kind kind, int micro_batch = -1, std::uint64_t bytes = 0, int first_layer = -1) {
     Opening opening;
+    if (first_layer >= 0) opening.first_layer = first_layer, opening.layers = 2;
     opening.kind = kind;
     opening.micro_batch = micro_batch;
     opening.allocated_bytes = bytes;
@@ -72,6 +73,40 @@ int reports(Stable& stable, Rank& rank, double fwd_ms, int steps) {
 }
 
 bool near(double a, double b) { return std::abs(a - b) < 1e-9; }
+
+using swell::perf::NodeObservation;
+using swell::perf::NodePass;
+
+const NodeObservation& node_of(const std::vector<NodeObservation>& nodes, NodePass pass,
+                               int first_layer = -1) {
+  for (const NodeObservation& node : nodes)
+    if (node.pass == pass && node.first_layer == first_layer) return node;
+  cr_assert(false, "no node %s from layer %d on", swell::perf::name_of(pass), first_layer);
+  return nodes.front();
+}
+
+/// A step of three micro-batches through chunks of layers 0 and 1, and of 4 and 5 with the head,
+/// all passes apart. The last micro-batch takes `slow` times as long.
+StepTimes train_chunks(Rank& rank, double slow = 1) {
+  for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
+    const double times = micro_batch == 2 ? slow : 1;
+    const auto pass = [&](Kind kind, int first_layer, double ms, double head_ms, long change) {
+      const std::uint64_t before = 1000;
+      const int opened = rank.open(kind, micro_batch, before, first_layer);
+      pass_ms(ms * times);
+      rank.region(Kind::send, 7);  // waits for the next stage
+      if (head_ms > 0) rank.region(Kind::head, head_ms * times, micro_batch);
+      rank.close(opened, micro_batch == 0 ? before + static_cast<std::uint64_t>(change) : 0);
+    };
+    pass(Kind::forward, 0, 10, 0, 300);
+    pass(Kind::forward, 4, 11, 5, 400);
+    pass(Kind::backward, 4, 12, 6, -250);
+    pass(Kind::backward, 0, 13, 0, -100);
+    pass(Kind::weights, 4, 8, 0, -150);
+    pass(Kind::weights, 0, 9, 0, -200);
+  }
+  return rank.step().value();
+}
 
 }  // namespace
 
@@ -218,6 +253,83 @@ Test(times, no_times_without_both_passes_or_with_an_open_one) {
   rank.region(Kind::backward, 1);
   rank.open(Kind::optimizer);
   cr_assert_not(rank.step().has_value());
+}
+
+Test(times, passes_are_told_by_chunk_without_waits_and_heads_apart) {
+  Rank rank;
+  const std::vector<NodeObservation> nodes = train_chunks(rank).nodes;
+  cr_assert_eq(nodes.size(), 8u);
+  const auto is = [&](NodePass pass, int layer, double ms, double bytes) {
+    const NodeObservation& node = node_of(nodes, pass, layer);
+    cr_assert(near(node.median_s, ms * 1e-3), "%s %d: %g s", swell::perf::name_of(pass), layer,
+              node.median_s);
+    cr_assert(near(node.spread_s, 0));
+    cr_assert(near(node.bytes, bytes), "%s %d: %g", swell::perf::name_of(pass), layer, node.bytes);
+    cr_assert_eq(node.layers, layer < 0 ? 0 : 2);
+  };
+  is(NodePass::forward, 0, 10, 300);
+  is(NodePass::forward, 4, 16, 400);
+  is(NodePass::backward, 4, 18, -250);
+  is(NodePass::backward, 0, 13, -100);
+  is(NodePass::weights, 4, 8, -150);
+  is(NodePass::weights, 0, 9, -200);
+  is(NodePass::head_forward, -1, 5, 0);
+  is(NodePass::head_backward, -1, 6, 0);
+}
+
+Test(times, the_spread_of_a_node_is_that_of_its_micro_batches) {
+  Rank rank;
+  const StepTimes step = train_chunks(rank, 3);
+  const NodeObservation& node = node_of(step.nodes, NodePass::forward, 0);
+  cr_assert(near(node.median_s, 0.010), "%g", node.median_s);
+  cr_assert(near(node.spread_s, 0.020), "of 10, 10 and 30 ms: %g", node.spread_s);
+  // And of the steps of a window, where they differ by more.
+  Stable stable;
+  for (const double ms : {10.0, 10.0, 14.0, 14.0, 14.0}) stable.add(train(rank, ms));
+  cr_assert_eq(stable.nodes().size(), 2u);
+  cr_assert(near(node_of(stable.nodes(), NodePass::forward).median_s, 0.014));
+  cr_assert(near(node_of(stable.nodes(), NodePass::forward).spread_s, 0.004), "%g",
+            node_of(stable.nodes(), NodePass::forward).spread_s);
+}
+
+Test(times, a_pass_in_several_regions_of_one_chunk_is_one_node) {
+  Rank rank;
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
+    for (const Kind kind : {Kind::forward, Kind::backward})
+      for (int part = 0; part < 3; ++part) rank.region(kind, 4, micro_batch);
+  const auto nodes = rank.step().value().nodes;
+  cr_assert_eq(nodes.size(), 2u);
+  cr_assert(near(node_of(nodes, NodePass::forward).median_s, 0.012));
+}
+
+Test(times, more_nodes_than_are_told_are_none) {
+  for (const int layers : {16, 17}) {  // two passes each, at most 32 nodes
+    Rank rank;
+    for (const Kind kind : {Kind::forward, Kind::backward})
+      for (int layer = 0; layer < layers; ++layer) {
+        const int opened = rank.open(kind, 0, 0, 2 * layer);
+        pass_ms(1);
+        rank.region(Kind::receive, 1);
+        rank.close(opened);
+      }
+    const StepTimes step = rank.step().value();
+    cr_assert_eq(step.nodes.size(), layers == 16 ? 32u : 0u);
+    cr_assert(near(step.times.fwd_s, 1e-3 * layers));
+  }
+}
+
+Test(stable, steps_with_other_nodes_each_have_none) {
+  Rank rank;
+  Stable stable;
+  for (int i = 0; i < Stable::kWindowSteps; ++i) {
+    const int opened = rank.open(Kind::forward, 0, 0, 2 * i);
+    pass_ms(10);
+    rank.close(opened);
+    rank.region(Kind::backward, 20, 0);
+    stable.add(rank.step().value());
+  }
+  cr_assert(stable.latest().has_value());
+  cr_assert_eq(stable.nodes().size(), 0u);
 }
 
 Test(stable, three_windows_that_agree_within_two_percent_are_reported_once) {

@@ -3,6 +3,9 @@
 
 #include <criterion/criterion.h>
 #include <utility>
+#include <vector>
+
+#include "core/perf/check_profile.h"
 
 #include "support/profiles.h"
 
@@ -71,6 +74,48 @@ Test(profile_json, each_member_is_read_under_its_own_name) {
   cr_assert_eq(read->whole_activations.value(), ++value);
   cr_assert(read->sharded_state == 0.75 && read->sharded_gradients == 0.5 && read->max_shards == 4);
   cr_assert_eq(perf::to_json(*read).dump(), json.dump(), "written under the same names");
+}
+
+Test(profile_json, wrong_nodes_are_named) {
+  const auto node = [](const char* pass, int first_layer, int layers, double median_s,
+                       double spread_s) {
+    return Json::object({{"pass", pass},
+                         {"first_layer", first_layer},
+                         {"layers", layers},
+                         {"median_s", median_s},
+                         {"spread_s", spread_s}});
+  };
+  const auto with = [](const std::vector<Json>& nodes) {
+    Json json = example();
+    json.at("groups").at(std::size_t{1}).set("nodes", Json::array_of(nodes));
+    return json;
+  };
+  const Json good = node("forward", 0, 8, 0.01, 0.001);
+  cr_assert_eq(why(with({good})), "read");
+  const auto refused = [&](const Json& json, const char* words) {
+    cr_assert(why(json).find(words) != std::string::npos, "wanted \"%s\" in \"%s\"", words,
+              why(json).c_str());
+  };
+  refused(with({good, node("sideways", 0, 8, 1, 0)}),
+          "observation 1: node 1: \"pass\" is \"sideways\"; it must be one of forward, backward, "
+          "weights, head-forward, head-backward");
+  refused(with({node("forward", 0, 8, -1, 0)}), "median_s");
+  refused(with({node("forward", 0, 8, 1, -1)}), "spread_s");
+  refused(with({node("forward", -1, 8, 1, 0)}), "first_layer");
+  refused(with({node("forward", 0, 0, 1, 0)}), "layers");
+  refused(with(std::vector<Json>(perf::kMaxNodes + 1, good)),
+          "\"nodes\" must be a list of at most 32");
+  // What is read is still checked against the plan before anything is solved from it.
+  const auto checked = [&](const std::vector<Json>& nodes) {
+    const auto cluster = support::h100_nodes(1, 8);
+    const auto good_profile = perf::check(*perf::profile_from_json(with(nodes), cluster), cluster);
+    return good_profile ? std::string() : good_profile.error().message();
+  };
+  cr_assert_eq(checked({good, node("backward", 0, 8, 0.01, 0)}), "");
+  cr_assert_eq(checked({node("forward", 4, 5, 0.01, 0)}),
+               "stage 0, group 1: node forward of 5 layers from layer 4 on: the plan has 8 layers");
+  cr_assert_eq(checked({good, good}),
+               "stage 0, group 1: node forward of 8 layers from layer 0 on: it is listed twice");
 }
 
 Test(profile_json, errors_name_the_fault) {
