@@ -202,7 +202,8 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
       reply = write(snapshots_.all());
       break;
     }
-    case Op::profile: reply = take_profile(peer, message.body); break;
+    case Op::profile:
+    case Op::node_profile: reply = take_profile(peer, message.body); break;
     case Op::last_profile: {
       std::lock_guard lock(mutex_);
       reply = profile_;

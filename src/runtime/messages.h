@@ -23,6 +23,7 @@ enum class Op : std::uint16_t {
   adopt = 3,             ///< {} -> once the epoch begins: Adopted
   quiesced = 4,          ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
   profile = 5,           ///< {a rank's profile, of the profiler's form} -> {}
+  node_profile = 43,     ///< the same with what shims of an earlier version do not read
   snapshot = 6,          ///< {step u64} -> once the state is copied: {}
   stays = 7,             ///< {} -> {}: it can train on with another plan, in the same process
   stays_if = 29,         ///< {} -> {}: it can where no program of the next epoch is new

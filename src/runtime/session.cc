@@ -190,13 +190,18 @@ std::optional<profiler::RankProfile> Session::latest_profile() const {
   auto profile = profiler::profile_of(*role_, *profiler_.latest(), profiler_.micro_batches(),
                                       entries_, profiler_.recorder().peak_bytes());
   profile.nccl = profiler_.nccl();
+  profile.nodes = profiler_.nodes();
   return profile;
 }
 
 Result<void> Session::report(const profiler::RankProfile& profile) {
   if (!channel_) return {};
-  const auto told =
-      ask_shim(Op::profile, profiler::write(profile), within(std::chrono::seconds(10)));
+  const auto tell = [&](Op op, std::string body) {
+    return ask_shim(op, std::move(body), within(std::chrono::seconds(10)));
+  };
+  const std::string brief = profiler::write_for_older(profile), whole = profiler::write(profile);
+  auto told = tell(whole == brief ? Op::profile : Op::node_profile, whole);
+  if (!told && !is_lost_ && whole != brief) told = tell(Op::profile, brief);
   if (!told && is_lost_) return told.error();
   return {};
 }
