@@ -23,6 +23,7 @@ void StepsLeft::heard(double now, std::int64_t made, std::int64_t total, double 
   const double promised = step_s > 0 && since_ ? std::max(now - heard_at_, 0.0) / step_s : 0;
   promised_ += promised;
   since_said_ += promised;
+  if (made != made_) made_at_ = now;
   made_ = made;
   heard_at_ = now;
   if (total_ == 0 || made_ < total_) ended_.reset();
@@ -44,7 +45,8 @@ std::optional<double> StepsLeft::left(double now, double step_s) const {
   if (ended_ && now > *ended_ + kEnds_s) return std::nullopt;
   if (before_ && done_ - before_->done < kLeastPace * (promised_ - before_->promised))
     return std::nullopt;
-  const double since = std::max(now - heard_at_, 0.0) / step_s;
+  const double goes_on_until = made_at_ + std::max(kSilent_s, 2 * step_s);
+  const double since = std::max(std::min(now, goes_on_until) - heard_at_, 0.0) / step_s;
   return std::max(static_cast<double>(total_ - made_) - since, 0.0);
 }
 

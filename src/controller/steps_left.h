@@ -26,6 +26,9 @@ class StepsLeft {
 
   /// Steps are counted over so long at least before their pace is held against a profile.
   static constexpr double kPace_s = 600;
+  /// After its last step a training is believed to go on for so long, or for two steps; then it
+  /// comes no nearer to its end until it says another one.
+  static constexpr double kSilent_s = 60;
   /// A training whose end moved so often is not believed.
   static constexpr int kMostMoves = 3;
 
@@ -37,6 +40,7 @@ class StepsLeft {
 
   std::int64_t made_ = 0, total_ = 0;
   double heard_at_ = 0;
+  double made_at_ = 0;                   ///< when `made_` changed last
   std::int64_t said_ = 0;                ///< the last `made_` that is not 0
   double since_said_ = 0;                ///< steps promised since it changed
   double done_ = 0, promised_ = 0;       ///< steps made, and steps that its profiles promised

@@ -55,7 +55,7 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
 inline constexpr std::size_t kMaxChunksSaid = 256;  ///< chunks of a stage that a role can list
 inline constexpr std::size_t kMaxProfileBytes = 2048;
 std::string write(const RankProfile& profile);
-/// Writes what shims and launchers read that know no nodes, nor passes of weights alone: the
+/// Writes what shims and launchers read that know no nodes, shards, nor passes of weights alone: the
 /// launcher of an earlier version takes no report with a part that it does not know.
 std::string write_for_older(const RankProfile& profile);
 /// An error where the body is cut short or too long, or has a number that is negative or not

@@ -14,10 +14,24 @@ Test(steps_left, steps_left_fall_between_two_reports) {
   steps.heard(0, 10, 110, 2);
   cr_assert_eq(*steps.left(0, 2), 100);
   cr_assert_eq(*steps.left(50, 2), 75, "it went on meanwhile");
-  cr_assert_eq(*steps.left(500, 2), 0);
+  cr_assert_eq(*steps.left(500, 2), 70, "not for ever");
   cr_assert_not(steps.left(0, 0), "no profile");
   steps.heard(1, 10, 0, 2);
   cr_assert_eq(*steps.left(1, 2), 100, "it has said its end");
+}
+
+Test(steps_left, a_training_that_hangs_comes_no_nearer_to_its_end) {
+  StepsLeft silent, repeats, slow;
+  for (StepsLeft* each : {&silent, &repeats}) each->heard(0, 10, 1000, 1);
+  slow.heard(0, 10, 1000, 300);
+  for (int second = 20; second <= 500; second += 20) {
+    repeats.heard(second, 10, 1000, 1);
+    slow.heard(second, 10 + second / 300, 1000, 300);
+    cr_assert_leq(*repeats.left(second, 1), 990);
+    if (second >= 60) cr_assert_eq(*repeats.left(second, 1), 990, "at %d s", second);
+    if (second >= 60) cr_assert_eq(*silent.left(second, 1), 930, "at %d s", second);
+  }
+  cr_assert_float_eq(*slow.left(590, 300), 989 - 90.0 / 300, 1e-9, "a long step is no hang");
 }
 
 // A program that makes a step an hour, and says that ten are left, does not end in ten seconds.
