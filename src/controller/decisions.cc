@@ -279,7 +279,7 @@ Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& la
   planned.times = then / now;
   planned.reason =
       fmt::format("{:.2f} times as fast is predicted{}, by {}", planned.times,
-                  seen->training->from_data_sheets ? " by data sheets" : "", plan.summary());
+                  seen->training->is_measured() ? "" : " by data sheets", plan.summary());
   if (job.training.makes_own_plans()) return planned;
   Json json = plan.to_json();
   if (const std::size_t bytes = json.dump().size(); bytes > control::kMaxDocument) {

@@ -71,10 +71,7 @@ planner::NamedTable JobScales::of(const policy::ElasticJobView& job,
     if (row == 0 || job.sizes.empty() || contains(job.sizes, found.gpus(row)))
       table.rows.push_back(found.row(row));
   planner::filter_rows(table, filter_);
-  return planner::name_all(table, model,
-                           training.from_data_sheets ? planner::ScaleSource::data_sheets
-                                                     : planner::ScaleSource::running_job,
-                           planner::Detail::brief);
+  return planner::name_all(table, model, training.source, planner::Detail::brief);
 }
 
 }  // namespace swell::controller

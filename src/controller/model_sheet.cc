@@ -90,7 +90,7 @@ std::shared_ptr<const policy::Training> ModelSheet::seen(
   auto training = std::make_shared<policy::Training>();
   training->model = model_;
   training->coefficients = std::move(coefficients);
-  training->from_data_sheets = true;
+  training->source = planner::ScaleSource::data_sheets;
   training->basic = std::move(*before);
   training->current = std::move(*now);
   return seen_.set(std::move(training));

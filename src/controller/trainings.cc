@@ -230,7 +230,7 @@ void Controller::explain(const policy::ClusterView& view) {
     ElasticJob& job = jobs_.at(seen.id);
     std::string by = "worker by worker", why;
     const bool can_plan = policy::Expansions::can_plan(seen, view);
-    if (can_plan && seen.training->from_data_sheets) {
+    if (can_plan && !seen.training->is_measured()) {
       by = "by data sheet";
       why = fmt::format("until it reports a profile, by the model that it was said to train: {}",
                         job.sheet->summary());

@@ -244,7 +244,7 @@ class Builder {
     view.may_grow = may_grow(job, record, view);
     view.changing = record.phase != slurm::JobPhase::running || job.is_changing(now_);
     view.may_replan = may_replan(job);
-    view.starting = view.training != nullptr && view.training->from_data_sheets &&
+    view.starting = view.training != nullptr && !view.training->is_measured() &&
                     job.state == control::JobState::allocated;
     view.started_s = job.first_seen;
     view.method = redeploy::method_of(job.way());

@@ -6,6 +6,7 @@
 #include "core/models/model.h"
 #include "core/perf/coefficients.h"
 #include "core/plan/layout.h"
+#include "core/planner/scale_table.h"
 #include "core/planner/solver.h"
 
 namespace swell::policy {
@@ -15,9 +16,14 @@ namespace swell::policy {
 struct Training {
   std::shared_ptr<const models::Model> model;
   std::shared_ptr<const perf::Coefficients> coefficients;  ///< null until the profile is stable
-  /// Whether the coefficients follow from what the job's user says that it trains, and nobody has
-  /// seen it run: then no other job loses what it is lent for this one.
-  bool from_data_sheets = false;
+  /// Where the coefficients come from.
+  planner::ScaleSource source = planner::ScaleSource::running_job;
+  /// Whether its speeds were measured: no other job loses what it is lent for one whose speeds
+  /// follow from data sheets and from what its user says that it trains.
+  bool is_measured() const noexcept {
+    return source == planner::ScaleSource::running_job ||
+           source == planner::ScaleSource::one_device;
+  }
   /// The plan on the basic GPUs; of a pending job, the user's plan, on any GPUs.
   plan::Layout basic;
   plan::Layout current;  ///< the plan that runs now; no stages while the job is pending

@@ -173,7 +173,7 @@ std::vector<DeadlineState> claim_for_deadlines(ClusterView& view, const Belief& 
     if (job.deadline_s == kNoDeadline) continue;
     DeadlineState& state = states.emplace_back();
     state.job = job.id;
-    if (!belief.knows(job) || job.remaining_samples < 0) continue;
+    if (!belief.knows(job) || !job.training->is_measured() || job.remaining_samples < 0) continue;
     job.left_s = job.remaining_samples / belief.now(job);
     state.slack_s = job.deadline_s - view.now_s - job.left_s;
     if (job.deadline_s > view.now_s) known.emplace_back(&job, states.size() - 1);

@@ -26,7 +26,7 @@ std::vector<Rebalance::Taker> Rebalance::takers() const {
   std::vector<Taker> found;
   for (const ElasticJobView& job : view_.jobs) {
     if (!job.may_grow || room_.shrinks(job) || !belief_.knows(job)) continue;
-    if (job.training->from_data_sheets) continue;  // what its user says is not seen yet
+    if (!job.training->is_measured()) continue;
     const double now = belief_.now(job);
     const int total = room_.total(job);
     const double worth = worth_.gain(job, now, 2 * now) / std::max(total, 1);

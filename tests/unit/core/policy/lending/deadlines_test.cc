@@ -54,6 +54,24 @@ Test(deadlines, slack_falls_where_a_job_makes_fewer_steps_than_its_speed_promise
   cr_assert_float_eq(*decide(view).deadlines[0].slack_s, before - 400, 1);
 }
 
+// Measured sources alone put a deadline before the gain of others.
+Test(deadlines, a_deadline_by_data_sheets_alone_takes_nothing_from_others) {
+  using planner::ScaleSource;
+  for (const ScaleSource source :
+       {ScaleSource::running_job, ScaleSource::one_device, ScaleSource::data_sheets}) {
+    ClusterView view = two_alike(0, 9990);
+    needs(view, 0, 1.5);
+    auto training = std::make_shared<Training>(*view.jobs[0].training);
+    training->source = source;
+    view.jobs[0].training = std::move(training);
+    const Decisions decisions = decide(view);
+    const bool is_measured = source != ScaleSource::data_sheets;
+    cr_assert_eq(granted(decisions, 1) > 0, is_measured, "%s", planner::name_of(source));
+    cr_assert_eq(decisions.deadlines[0].slack_s.has_value(), is_measured);
+    if (!is_measured) cr_assert_gt(granted(decisions, 2), 0);
+  }
+}
+
 Test(deadlines, a_job_that_keeps_it_anyway_is_one_of_many) {
   ClusterView view = two_alike(0, 9990);
   needs(view, 0, 0.5);

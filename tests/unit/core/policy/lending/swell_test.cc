@@ -195,7 +195,7 @@ Test(swell, nothing_is_taken_from_others_by_data_sheets_alone) {
   cr_assert_not(decide(view).reclaims.empty(), "by profiles it is");
   for (ElasticJobView& job : view.jobs) {
     auto training = std::make_shared<Training>(*job.training);
-    training->from_data_sheets = job.companions.empty();
+    if (job.companions.empty()) training->source = planner::ScaleSource::data_sheets;
     job.training = std::move(training);
   }
   cr_assert(decide(view).reclaims.empty());
