@@ -92,6 +92,15 @@ std::optional<Json> bounded_profile(const Json& profile, std::size_t max_bytes) 
     if (seen.emplace(*stage, one.local_batch).second) groups.append(group);
   }
   kept.set("groups", groups);
+  if (kept.dump().size() <= max_bytes) return kept;
+  Json without_nodes = Json::array();
+  for (const Json& group : groups.items()) {
+    Json one = Json::object({});
+    for (const auto& [key, value] : group.members())
+      if (key != "nodes") one.set(key.c_str(), value);
+    without_nodes.append(one);
+  }
+  kept.set("groups", without_nodes);
   return kept.dump().size() <= max_bytes ? std::optional<Json>(kept) : std::nullopt;
 }
 

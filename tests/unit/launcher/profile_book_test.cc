@@ -136,6 +136,40 @@ Test(profile_book, chunks_of_no_model_are_an_error_that_names_the_stage) {
                "stage 0 says 4 layers, its chunks have 3; make them equal");
 }
 
+Test(profile_book, a_profile_that_is_too_long_loses_its_nodes_last) {
+  plan::Plan plan;
+  plan.micro_batches = 8;
+  plan.stages = {{4, 1, {}}};
+  perf::Profile profile;
+  for (int group = 0; group < 4; ++group) {
+    plan.stages[0].groups.push_back({"n1", "a100", {group}, 2});
+    perf::GroupObservation seen;
+    seen.group = group;
+    seen.nodes = {{perf::NodePass::forward, 0, 4, 0.01, 0.001, 5e8},
+                  {perf::NodePass::backward, 0, 4, 0.02, 0.001, -5e8}};
+    profile.groups.push_back(seen);
+  }
+  profile.plan = plan;
+  const Json json = perf::to_json(profile);
+  const std::size_t whole = json.dump().size();
+  const auto groups_in = [&](std::size_t max_bytes) {
+    const auto bounded = bounded_profile(json, max_bytes);
+    cr_assert(bounded.has_value());
+    cr_assert_leq(bounded->dump().size(), max_bytes);
+    return bounded->at("groups");
+  };
+  cr_assert_eq(groups_in(whole).size(), 4u);
+  const Json one = groups_in(whole - 1);
+  cr_assert_eq(one.size(), 1u, "groups that are alike are one");
+  cr_assert(one.at(std::size_t{0}).has("nodes"));
+  const std::size_t brief = bounded_profile(json, whole - 1)->dump().size();
+  const Json without = groups_in(brief - 1);
+  cr_assert_eq(without.size(), 1u);
+  cr_assert_not(without.at(std::size_t{0}).has("nodes"));
+  cr_assert(without.at(std::size_t{0}).has("fwd_s"));
+  cr_assert_not(bounded_profile(json, 100).has_value());
+}
+
 Test(profile_book, an_epoch_forgets_what_older_ones_reported) {
   ProfileBook book;
   cr_assert(book.add(1, {0, 0}, report(0)).ok());
