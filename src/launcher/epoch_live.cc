@@ -195,7 +195,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     outcome.brief = fmt::format("called off in {}: {}", outcome.phase, outcome.why);
     outcome.summary = "the switch was called off: " + outcome.why;
   }
-  // What a signal of the user's did to its programs says nothing of the switch.
+  // The effect of a user's signal on its programs says nothing of the switch.
   if (const Switching* one = in<Switching>(); one != nullptr && !outcome.committed)
     if (const int signal = signal_for(*one, now); signal != 0) {
       outcome.why = fmt::format("Slurm sent the job {}", signal_name(signal));

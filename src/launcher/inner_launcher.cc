@@ -113,7 +113,7 @@ std::optional<std::string> worker_without_rank(pid_t program, int restart_signal
           std::any_of(std::begin(kRanks), std::end(kRanks),
                       [&](const char* name) { return value_of(environment, name).has_value(); });
       if (!has_rank && value_of(environment, "PATH")) return name_of(one);
-      // What a training starts beside itself is no worker; what a wrapper starts may be one.
+      // A process that a training starts beside itself is not a worker; one of a wrapper may be.
       if (children.size() != 1) continue;
     }
     open.insert(open.end(), children.begin(), children.end());

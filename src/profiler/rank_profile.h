@@ -32,7 +32,7 @@ struct RankProfile {
   Role role;
   Times times;
   std::int32_t micro_batches = 0;
-  // Of what replicas hold in shards (FSDP, ZeRO), the whole counts, but for the peak.
+  // State that replicas hold in shards (FSDP, ZeRO) counts as a whole, but not in the peak.
   double layer_param_bytes = 0;  ///< gradients of the model's layers
   double layer_state_bytes = 0;  ///< parameters and optimizer state of the model's layers
   double extra_param_bytes = 0;  ///< the same of all else
@@ -55,8 +55,8 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
 inline constexpr std::size_t kMaxChunksSaid = 256;  ///< chunks of a stage that a role can list
 inline constexpr std::size_t kMaxProfileBytes = 2048;
 std::string write(const RankProfile& profile);
-/// Writes what shims and launchers read that know no nodes, shards, nor passes of weights alone: the
-/// launcher of an earlier version takes no report with a part that it does not know.
+/// Writes what shims and launchers read that know no nodes, shards, nor passes of weights alone:
+/// the launcher of an earlier version takes no report with a part that it does not know.
 std::string write_for_older(const RankProfile& profile);
 /// An error where the body is cut short or too long, or has a number that is negative or not
 /// finite.

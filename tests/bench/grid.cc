@@ -298,7 +298,7 @@ Times measure() {
   return times;
 }
 
-/// What pruning (section 3.6) saves, and what it leaves of the best throughput.
+/// The savings of pruning (section 3.6), and the part of the best throughput that it leaves.
 struct Pruned {
   Mean fewer;  ///< plans of the search of all over those with pruning, a case
   Mean kept;   ///< throughput with pruning over that of all plans, by the performance model

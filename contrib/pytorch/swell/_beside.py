@@ -115,7 +115,7 @@ class _Averages:
     """Finds averages of the weights that the script makes by itself: modules, dicts and lists of tensors of the parameters' names, or of their shapes in their order, or one vector of all.
 
     Their values alone tell: from one update to the next all of them move towards the weights by one and the same part of the way, within rounding. Copies of
-    the weights, of gradients and of other trainings do not. An average that hardly moves yet is found at later steps. What stays as it is at some steps is
+    the weights, of gradients and of other trainings do not. An average that hardly moves yet is found at later steps. A value that some steps leave as it is, is
     followed for a while.
     """
 

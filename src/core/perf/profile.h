@@ -9,7 +9,7 @@
 
 namespace swell::perf {
 
-/// What of a pass a node is.
+/// The part of a pass that a node is.
 enum class NodePass : std::uint8_t {
   forward,
   backward,       ///< without what `weights` has
@@ -33,7 +33,7 @@ struct NodeObservation {
   }
   friend bool operator==(const NodeObservation&, const NodeObservation&) = default;
 };
-/// Nodes that are told of one rank. Of a program with more none is told.
+/// The most nodes that one rank reports. A program with more reports none.
 inline constexpr std::size_t kMaxNodes = 32;
 
 /// Observations of one TP group of a running plan, averaged over a few iterations.
@@ -50,7 +50,7 @@ struct GroupObservation {
   double head_bwd_s = 0;  ///< part of bwd_s in output projections and losses
   /// Part of bwd_s in passes that make the gradients of weights alone; 0: not seen apart.
   double weights_s = 0;
-  // Of what the replicas of a stage divide among themselves, the whole counts.
+  // State that the replicas of a stage divide among themselves counts as a whole.
   double layer_param_bytes = 0;  ///< gradients of layers and MTP modules on one GPU
   /// Parameters and optimizer state of layers and MTP modules on one GPU.
   double layer_state_bytes = 0;

@@ -27,7 +27,7 @@ class Incremental final : public Solver {
     int fresh_gpus = 1 << 30;            ///< rows with more GPUs get no plans from scratch
     std::shared_ptr<Executor> executor;  ///< refines several plans at a time; the table is the same
     /// Plans from scratch have as many stages as the best of Arena's cells, whose best plan is one
-    /// of them (plan_search.h). Of numbers of GPUs alone that the cells have.
+    /// of them (plan_search.h). Only for numbers of GPUs that have cells.
     bool prunes = false;
     bool searches = true;  ///< plans with chunks may have schedules by search (chunked.h)
   };

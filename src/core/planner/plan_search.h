@@ -15,7 +15,7 @@ struct FixedStage {
   int tp = 0;
 };
 
-/// What Arena leaves out of a search at run time (section 3.6), by what is known of the best cell.
+/// Plans that Arena leaves out of a search at run time (section 3.6), by its best cell.
 struct Pruning {
   int stages = 0;                 ///< other numbers of stages are not tried
   double most_bias = 0;           ///< that of the frontier's most unbalanced plan

@@ -271,7 +271,7 @@ class Comparison {
 Ranks ranks_of(const models::Model& model) {
   Ranks ranks{model.cp, model.ep, 0};
   if (model.ep == 1) return ranks;
-  // What a rank does not hold are the experts of the ep - 1 others, as many each as its own.
+  // A rank does not hold the experts of the ep - 1 others, as many each as its own.
   const double held = model.held_layer_parameters();
   ranks.experts = (model.layer_parameters() - held) / (model.ep - 1) / held;
   return ranks;

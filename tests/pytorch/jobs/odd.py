@@ -133,7 +133,7 @@ def forgets_another_optimizer_without_a_state(moments):
 
 
 class Values:
-    """What a script counts by itself, with early stopping by the best loss so far."""
+    """Values that a script counts by itself, with early stopping by the best loss so far."""
 
     def __init__(self):
         self.running, self.best, self.bad, self.stopped = 0.0, float("inf"), 0, 0
@@ -368,7 +368,7 @@ def divides_its_sum(moments):
 
 
 def reads_a_second_loader(moments, ends=False):
-    """Of unlabelled samples, as in semi-supervised training. ends: within each step, as an evaluation's does."""
+    """Reads unlabelled samples too, as in semi-supervised training. ends: within each step, as an evaluation's does."""
     loader = torch.utils.data.DataLoader(rows(400, seed=2), batch_size=4, shuffle=True)
 
     def read(batches):

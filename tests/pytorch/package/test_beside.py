@@ -311,7 +311,7 @@ class FromTheStartEachTenth(FromTheStart):
 
 
 class GradientsByParameter(Script):
-    """Of all steps since the last tenth."""
+    """Sums the gradients of all steps since the last tenth."""
 
     def begin(self, model):
         self.kept = {value: torch.zeros_like(value) for value in model.parameters()}

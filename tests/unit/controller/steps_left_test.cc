@@ -31,7 +31,7 @@ Test(steps_left, a_training_that_hangs_comes_no_nearer_to_its_end) {
     if (second >= 60) cr_assert_eq(*repeats.left(second, 1), 990, "at %d s", second);
     if (second >= 60) cr_assert_eq(*silent.left(second, 1), 930, "at %d s", second);
   }
-  cr_assert_float_eq(*slow.left(590, 300), 989 - 90.0 / 300, 1e-9, "a long step is no hang");
+  cr_assert_float_eq(*slow.left(590, 300), 989 - 90.0 / 300, 1e-9, "a long step is not a hang");
 }
 
 // A program that makes a step an hour, and says that ten are left, does not end in ten seconds.

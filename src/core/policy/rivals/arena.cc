@@ -12,7 +12,7 @@ namespace swell::policy {
 
 namespace {
 
-// What a search of all plans takes, in seconds: as the authors' program has it.
+// Seconds that a search of all plans takes, as the authors' program has it.
 constexpr double kSearch_s_per_gpu = 150, kMaxSearch_s = 600;
 
 /// One change of a plan: <job, OP> of Algorithm 1.
@@ -33,7 +33,8 @@ class Step {
               {options.objective, options.planner != 0, static_cast<int>(options.largest)},
               curves) {}
 
-  /// Schedule(), lines 2 to 11. What ended is free in the view already (lines 3 and 4).
+  /// Schedule(), lines 2 to 11. GPUs of jobs that ended are free in the view already (lines 3 and
+  /// 4).
   Decisions run() {
     int blocked = static_cast<int>(options_.queues) + 1;    // line 5: lambda'
     for (const auto& [queue, job] : sorted_queue()) {       // line 6
@@ -107,7 +108,7 @@ class Step {
     return false;
   }
 
-  /// What the user asked for, or the nearest to it that the job may have.
+  /// Returns what the user asked for, or the nearest to it that the job may have.
   std::optional<ArenaShare> first_target(std::size_t id) const {
     const ArenaJob& job = jobs_.all()[id];
     std::vector<int> types;

@@ -60,7 +60,7 @@ class ArenaJobs {
   const GpuPool& pool() const noexcept { return pool_; }
   int types() const noexcept { return types_; }
 
-  /// What the objective counts a job's speed as; differences of it compare changes.
+  /// Returns what the objective counts a job's speed as; differences of it compare changes.
   double worth(const ArenaJob& job, double throughput) const noexcept;
 
   /// Gives the job GPUs for `share` in the place of those that it has, as near to these as

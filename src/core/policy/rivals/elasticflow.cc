@@ -189,7 +189,7 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
   for (const Share& share : shares)
     if (const Configuration* now = share.now())
       left[static_cast<std::size_t>(now->type)] -= now->gpus;
-  // What is left: the least share of everybody who got none, in the queue's order.
+  // The rest goes to everybody who got none: the least share, in the queue's order.
   for (std::size_t i = 0; i < shares.size(); ++i) {
     Share& share = shares[i];
     if (share.step >= 0) continue;

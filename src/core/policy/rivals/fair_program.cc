@@ -9,7 +9,7 @@ namespace swell::policy {
 
 namespace {
 
-// Of the least rate, that the second program may give up: the simplex is not exact.
+// The part of the least rate that the second program may give up: the simplex is not exact.
 constexpr double kSlack = 1e-6;
 
 class Program {

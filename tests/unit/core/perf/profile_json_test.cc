@@ -105,7 +105,7 @@ Test(profile_json, wrong_nodes_are_named) {
   refused(with({node("forward", 0, 0, 1, 0)}), "layers");
   refused(with(std::vector<Json>(perf::kMaxNodes + 1, good)),
           "\"nodes\" must be a list of at most 32");
-  // What is read is still checked against the plan before anything is solved from it.
+  // Nodes are still checked against the plan before anything is solved from them.
   const auto checked = [&](const std::vector<Json>& nodes) {
     const auto cluster = support::h100_nodes(1, 8);
     const auto good_profile = perf::check(*perf::profile_from_json(with(nodes), cluster), cluster);

@@ -122,7 +122,7 @@ Test(state_moves, tp_ranks_of_a_cp_group_hold_shards) {
 }
 
 Test(state_moves, ep_ranks_hold_different_experts) {
-  // Of what a rank holds of a layer half are experts, and EP 2 has two such halves.
+  // Experts are half of what a rank holds of a layer, and EP 2 has two such halves.
   const Ranks ep{1, 2, 0.5};
   const auto moves = [&](const plan::Layout& from, const plan::Layout& to) {
     return state_moves(support::round_coefficients(), from, to, support::h100_nodes(2), ep);
@@ -150,7 +150,7 @@ Test(state_moves, the_share_of_experts_is_the_models) {
   cr_assert_eq(ranks.cp, 2);
   cr_assert_eq(ranks.ep, 4);
   cr_assert(near(ranks.experts, 2 * expert / model.held_layer_parameters()), "%g", ranks.experts);
-  // What all ranks of EP hold together is one whole model, and no byte twice.
+  // All ranks of EP together hold one whole model, and no byte twice.
   const auto cluster = support::h100_nodes(2);
   const auto k = perf::expected_coefficients(model, cluster);
   const StateMoves moves =

@@ -96,7 +96,7 @@ Test(reservations, promises_are_kept_least_and_within_what_there_is) {
         for (const int free : segment.free) cr_assert_geq(free, 0);
       for (std::size_t i = 1; i < promised.segments().size(); ++i)
         cr_assert_lt(promised.segments()[i - 1].from_s, promised.segments()[i].from_s);
-      // What was taken does the samples, exactly.
+      // The GPUs that were taken do the samples, exactly.
       double done = 0;
       const auto type = static_cast<std::size_t>(ladder[0].type);
       for (std::size_t i = 0; i + 1 < promised.segments().size(); ++i) {
