@@ -155,10 +155,11 @@ class NativeRegions(Regions):
 
     @contextmanager
     def _open(self, kind: Region, micro_batch: int | None, chunk: int) -> Iterator[None]:
-        # Allocated memory is read where the profile needs it, in one micro-batch's forward passes: each reading takes the allocator's lock.
-        reads = self._device.type == "cuda" and kind is Region.FORWARD and micro_batch == 0
+        # Allocated memory is read where the profile needs it, in one micro-batch's passes: each reading takes the allocator's lock.
+        passes = kind in (Region.FORWARD, Region.BACKWARD, Region.WEIGHTS)
+        reads = self._device.type == "cuda" and passes and micro_batch == 0
         # The layers of a pass let the solver find the host's time to launch one layer.
-        layers = self._layers[chunk] if kind in (Region.FORWARD, Region.BACKWARD) else None
+        layers = self._layers[chunk] if passes else None
         number = self._session.begin_region(kind, micro_batch=micro_batch, layers=layers, stream=self._stream(),
                                             allocated_bytes=torch.cuda.memory_allocated(self._device) if reads else None)
         try:
