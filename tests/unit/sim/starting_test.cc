@@ -97,22 +97,21 @@ Test(starting, a_job_starts_anew_on_its_new_plan_and_what_it_did_before_is_void)
   cr_assert_eq(outcome.lost_gpu_s, 0);
 }
 
-Test(starting, the_fastest_plan_by_restarts_keeps_cp_and_ep) {
+Test(starting, the_fastest_plan_by_restarts_keeps_cp) {
   const Lone world({{4, 0, 3600}});
   JobType type = world.workload.types.front();
   models::Model model = *type.model;
-  model.moe = {8, 2, 0, 1024};
-  model.cp = 2;
-  model.ep = 4;
+  model.sequence = 3 * 1024;
+  model.cp = 3;
   cr_assert(models::check(model).ok());
   type.model = std::make_shared<models::Model>(model);
   const auto coefficients = perf::expected_coefficients(model, *world.cluster);
-  const auto layout = best_symmetric_layout(type, coefficients, {{0, 0xFF}}, *world.cluster);
+  const auto layout = best_symmetric_layout(type, coefficients, {{0, 0x3F}}, *world.cluster);
   cr_assert(layout.has_value());
   const plan::Plan plan = plan::name_all(*layout, *world.cluster, model);
   const auto valid = plan::validate(plan, model, *world.cluster);
   cr_assert(valid.ok(), "%s", valid.ok() ? "" : valid.error().message().c_str());
-  cr_assert_eq(plan.gpu_count(), 8);
+  cr_assert_eq(plan.gpu_count(), 6);
 }
 
 Test(starting, one_profile_comes_and_it_is_of_the_new_workers) {
