@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the profiler is told of each pass: its chunk's layers, and on a GPU the memory of one micro-batch's passes."""
+"""The engine tells the profiler of each pass its chunk's layers, and on a GPU the memory of one micro-batch's passes."""
 
 import torch
 
