@@ -33,6 +33,8 @@ constexpr double kJobsOfUser = 10;
 constexpr double kFloodOver_s = 10;
 /// Lines that wait for room on the disk, in all.
 constexpr std::size_t kMaxWaiting = std::size_t{1} << 20;
+/// Of these, what is tried at once: as long as the disk is full, each event costs one such piece.
+constexpr std::size_t kPiece = 4096;
 /// Longest text of an event: agents send up to 4096 bytes.
 constexpr std::size_t kMaxText = 500;
 
@@ -76,19 +78,34 @@ int open_for_lines(const std::string& path) {
   return -1;
 }
 
+}  // namespace
+
 /// Adds all of the lines or, as where the disk is full, none of it: the next would stand behind its
 /// first part. False: errno says why.
-bool add_line(int fd, const std::string& text) {
+bool EventLog::add_piece(int fd, std::string_view lines) {
   struct stat before {};
   const bool is_known = ::fstat(fd, &before) == 0;
-  if (control::write_all(fd, text)) return true;
+  tried_bytes_ += lines.size();
+  if (control::write_all(fd, lines)) return true;
   const int problem = errno;
   [[maybe_unused]] const bool is_cut = is_known && ::ftruncate(fd, before.st_size) == 0;
   errno = problem;
   return false;
 }
 
-}  // namespace
+/// Adds the lines that wait, piece by piece, until the disk takes no more. False: errno says why.
+bool EventLog::add_waiting(int fd) {
+  while (written_ < waiting_.size()) {
+    const std::string_view left = std::string_view(waiting_).substr(written_);
+    std::size_t end = left.rfind('\n', kPiece);
+    if (end == left.npos) end = left.find('\n');
+    if (!add_piece(fd, left.substr(0, end + 1))) return false;
+    written_ += end + 1;
+  }
+  waiting_ = {};
+  written_ = 0;
+  return true;
+}
 
 void EventLog::event(const char* name, std::initializer_list<std::pair<const char*, Json>> members,
                      const std::string& sentence) {
@@ -117,14 +134,18 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
   }
   const int fd = open_for_lines(path_);
   // A short line would fit before the longer ones that wait.
-  if (fd >= 0 && add_line(fd, waiting_.empty() ? text : waiting_ + text)) {
-    waiting_ = {};
+  if (fd >= 0 && add_waiting(fd) && add_piece(fd, text)) {
     mended("EventLog");
   } else {
     const int problem = errno;
+    // No more of the written part is kept than waits.
+    if (written_ >= waiting_.size() / 2) {
+      waiting_.erase(0, written_);
+      written_ = 0;
+    }
     // Keeps room for one more line: the next one is written together with these.
     const bool waits = (fd >= 0 || problem == ENOSPC || problem == EDQUOT) &&
-                       waiting_.size() + 2 * text.size() <= kMaxWaiting;
+                       waiting_.size() - written_ + 2 * text.size() <= kMaxWaiting;
     if (waits) waiting_ += text;
     trouble("EventLog", fmt::format("EventLog={}: {}; events {}", path_, std::strerror(problem),
                                     waits ? "wait" : "are not kept"));

@@ -62,13 +62,17 @@ class EventLog {
   /// second on average, for each `source` (a job's id, a uid), so that nobody fills a disk.
   /// Other places still have what is dropped here.
   bool may_say(std::uint64_t source, double now);
+  /// Returns how many bytes it has tried to write, whether the disk took them or not.
+  std::uint64_t tried_bytes() const noexcept { return tried_bytes_; }
 
  private:
   std::string path_;
   std::function<void(const std::string&)> log_;
   off_t max_bytes_;
   std::function<void(const std::string&, const Json&)> listener_;
-  std::string waiting_;                      ///< lines for which the disk had no room
+  std::string waiting_;      ///< lines for which the disk had no room, from `written_` on
+  std::size_t written_ = 0;  ///< of waiting_
+  std::uint64_t tried_bytes_ = 0;
   std::map<std::string, std::string> said_;  ///< by subject
   std::map<std::string, std::string> troubles_;
   struct Allowance {
@@ -76,6 +80,8 @@ class EventLog {
     std::uint64_t dropped = 0;  ///< since it was last said
     double dropped_at = 0;
   };
+  bool add_waiting(int fd);
+  bool add_piece(int fd, std::string_view lines);
   Allowance* allowance_of(std::uint64_t source, double now);
   bool is_left_out(std::string_view name, const Json& job);
   std::function<std::optional<uid_t>(std::uint64_t)> owner_of_;

@@ -262,6 +262,29 @@ event_log_is_no_link() {
 }
 check 'the event log follows no link' event_log_is_no_link
 
+event_log_on_a_full_disk() {
+  local at=$work/small status=1 ctld
+  mkdir -p "$at" && mount -t tmpfs -o size=64k,mode=1777 small "$at" || return
+  dd if=/dev/zero of="$at/filler" bs=1k count=100 2> /dev/null
+  cp "$SWELL_CLUSTER_DIR/etc/swell.conf" good.conf
+  sed -i "s|^EventLog=.*|EventLog=$at/events.jsonl|" "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && within 20 logged 'the controller is ready' && ctld=$("$cluster" pid slurmctld) &&
+    games_job && within 30 word_is "$job" state ACTIVE && within 30 grown "$job" 8 &&
+    within 10 logged "EventLog=$at/events.jsonl: No space left on device; events wait" && [[ ! -s $at/events.jsonl ]] &&
+    swell history "$job" > said && grep granted said && rm "$at/filler" && scancel "$job" && within 30 all_events_came &&
+    [[ $("$cluster" pid slurmctld) == "$ctld" ]] && status=0
+  cat said "$at/events.jsonl"
+  cp good.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld
+  umount "$at"
+  return $status
+}
+all_events_came() { # in their order
+  jq -es --argjson job "$job" '[.[] | select(.job == $job) | .event] | index("job-started") != null and index("grant") and index("job-ended")' \
+    "$work/small/events.jsonl" && jq -es '[.[].time] | . == sort' "$work/small/events.jsonl"
+}
+((EUID != 0)) || check 'on a full disk slurmctld goes on, and events are written once there is room' event_log_on_a_full_disk
+
 # Two users have a job each; a worker of each is killed on node2, the only node with idle GPUs.
 fails_on_node2() { # USER
   job=$(as "$1" sbatch --parsable --output="$work/%j.out" --elastic=max=8,grace=5 --gres=gpu:4 --nodelist=node1 "$work/trainer_job.sh") && within 60 grown "$job" 8 || return

@@ -114,7 +114,9 @@ Test(event_log_file, events_wait_for_a_full_disk_and_the_reason_is_said_once) {
   cr_assert_eq(setrlimit(RLIMIT_FSIZE, &nearly), 0);
   events.event("status", {{"job", 19}});  // alone it would fit
   cr_assert_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
-  cr_assert_eq(text_of(folder.path / "events"), first, "no half line, and none before another");
+  const std::string there = text_of(folder.path / "events");
+  cr_assert_eq(there.size(), 2 * first.size(), "no half line: %s", there.c_str());
+  cr_assert_neq(there.find("\"job\":18"), there.npos, "none before another: %s", there.c_str());
   cr_assert_eq(said, (std::vector<std::string>{"EventLog=" + (folder.path / "events").string() +
                                                ": File too large; events wait"}));
   cr_assert(events.troubles().contains("EventLog"));
@@ -149,4 +151,40 @@ Test(event_log_file, waiting_events_are_bounded_and_dropped_ones_are_said_and_co
   const auto kept = std::count(text.begin(), text.end(), '\n');
   cr_assert_geq(kept, 1000);
   cr_assert(text.ends_with("\"last\"}\n"), "%s", text.substr(text.size() - 100).c_str());
+}
+
+Test(event_log_file, an_event_costs_no_more_the_more_lines_wait_and_room_is_used_at_once) {
+  const Folder folder;
+  EventLog events(folder.path / "events", [](const std::string&) {});
+  const auto lines = [&] {
+    const std::string text = text_of(folder.path / "events");
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit all{};
+  cr_assert_eq(getrlimit(RLIMIT_FSIZE, &all), 0);
+  rlimit room{10, all.rlim_max};
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &room), 0);
+  const int waiting = 1500;
+  for (int i = 0; i < waiting; ++i)
+    events.event("rounds", {{"n", i}, {"text", std::string(400, 'x')}});
+  cr_assert_leq(events.tried_bytes(), waiting * std::uint64_t{5000}, "%llu bytes",
+                static_cast<unsigned long long>(events.tried_bytes()));
+  // Room comes bit by bit: each time the oldest lines take it.
+  for (int i = 1; i <= 3; ++i) {
+    room.rlim_cur = static_cast<rlim_t>(i) * 200'000;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &room), 0);
+    events.event("rounds", {{"n", waiting + i - 1}, {"text", std::string(400, 'x')}});
+    if (i < 3) cr_assert_geq(lines(), i * 400, "%ld", static_cast<long>(lines()));
+  }
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+  events.event("rounds", {{"n", waiting + 3}});
+  cr_assert_leq(events.tried_bytes(), (waiting + 4) * std::uint64_t{6000});
+  std::ifstream file(folder.path / "events");
+  std::string line;
+  for (int i = 0; i < waiting + 4; ++i) {
+    cr_assert(std::getline(file, line), "line %d", i);
+    cr_assert_eq(Json::parse(line)->number_at("n", 0, 10000).value(), i);
+  }
+  cr_assert_not(std::getline(file, line));
 }
