@@ -328,7 +328,8 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     live.expires = now + parts_.config.grant_expiry_s;
     control::Offer& offer = live.offer;
     offer.nonce = parts_.nonce();
-    offer.name = fmt::format("swell-{}", job.id);
+    // No name that users give their own jobs, which --dependency=singleton would have wait for it.
+    offer.name = fmt::format("swell-{}-lent", job.id);
     offer.node = node.name;
     offer.partition = companion_partition(*record, parts_.config);
     offer.account = record->account;

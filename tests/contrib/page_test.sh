@@ -20,7 +20,7 @@ look() { # TIME GPUS JOBS
   printf '{"time": %s, "gpus": {%s}, "jobs": {%s}, "types": {"node1": "h100", "node2": "a100"}}\n' "$1" "$2" "$3"
 }
 own='"node1:0": 3, "node1:1": 3' lent='"node2:0": 4, "node2:1": 4' rigid='"node2:0": 5, "node2:1": 5'
-three='"3": {"name": "gpt & co", "state": "RUNNING", "parent": 0}' four='"4": {"name": "swell-3", "state": "RUNNING", "parent": 3}'
+three='"3": {"name": "gpt & co", "state": "RUNNING", "parent": 0}' four='"4": {"name": "swell-3-lent", "state": "RUNNING", "parent": 3}'
 five='"5": {"name": "rigid", "state": "RUNNING", "parent": 0}'
 {
   look 1000 '' ''

@@ -128,7 +128,7 @@ renamed_at_once() {
   wait $!
   hang_up
   printf '%s rounds, %s changes were accepted\n' "$tries" "$changed"
-  ((changed == 0)) && is_lent "$mine" "$gpus" && [[ $(squeue -h -j "$next" -o '%j %q') == "swell-$mine expansion" ]]
+  ((changed == 0)) && is_lent "$mine" "$gpus" && [[ $(squeue -h -j "$next" -o '%j %q') == "swell-$mine-lent expansion" ]]
 }
 check 'its owner cannot rename a companion, from its first moment on' renamed_at_once
 

@@ -33,7 +33,7 @@ events_of() { grep "\"event\":\"$1\"" "$events"; }
 salloc_with() {
   local nonce=$1 node=$2 gpus=$3 cpus=$4 memory=$5
   shift 5
-  as backup salloc --no-shell --immediate=1 --job-name="swell-$mine" --comment="swell-grant=$nonce" --nodelist="$node" --nodes=1 \
+  as backup salloc --no-shell --immediate=1 --job-name="swell-$mine-lent" --comment="swell-grant=$nonce" --nodelist="$node" --nodes=1 \
     --ntasks="$gpus" --cpus-per-task=$((cpus / gpus)) --gres="gpu:h100:$gpus" --partition=train --account="$account" \
     --mem="${memory}M" --time=10 "$@"
 }

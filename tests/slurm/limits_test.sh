@@ -164,13 +164,21 @@ lent_ones_are_gone() { [[ -z $(squeue --all -h --states=RUNNING,COMPLETING -o %i
 check 'others have what is lent to a suspended job after its grace, and it grows again once it is resumed' suspended
 clear_queue
 
+# A user's own job waits for no companion, whatever its name is like.
+waits_for_no_companion() {
+  submit --elastic=max=8,grace=5 --gres=gpu:2 -w node1 && within 60 grown "$job" 8 && rigid --job-name="swell-$job" --dependency=singleton &&
+    within 30 in_state "$rigid_job" RUNNING && is_lent "$job" 6
+}
+check 'a job of the user with --dependency=singleton waits for no companion' waits_for_no_companion
+clear_queue
+
 # A site keeps texts of its own in AdminComment, such as statistics of the job.
 others_write_admin_comment() {
   submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --begin=now+8 && within 20 in_state "$job" PENDING && sleep 2 && scontrol update job="$job" AdminComment='before its start' &&
     within 60 is_lent "$job" 10 && has_words "$job" 'before its start' || return
   scontrol update job="$job" AdminComment='JS1:abc' && for one in $(companions "$job"); do scontrol update job="$one" AdminComment='' && scontrol update job="$one" AdminComment=JS1 || return; done
   sleep 4 # several rounds of the controller
-  is_lent "$job" 10 && has_words "$job" 'JS1:abc' && settled && (($(squeue --all -h --name="swell-$job" | wc -l) == 3)) && [[ $(word_of "$job" epoch) == 1 ]] || return
+  is_lent "$job" 10 && has_words "$job" 'JS1:abc' && settled && (($(squeue --all -h --name="swell-$job-lent" | wc -l) == 3)) && [[ $(word_of "$job" epoch) == 1 ]] || return
   scancel "$job" && within 30 ended "$job" && within 30 queue_is_empty
 }
 has_words() { scontrol -o show job "$1" | grep -F "AdminComment=$2 swell["; }
@@ -202,9 +210,9 @@ shorter_than_the_job() {
   before=$(refusals)
   scontrol create reservation reservationname=repair starttime=now+20minutes duration=60 nodes=node3 flags=maint,ignore_jobs users=root && scontrol update partitionname=train MaxTime=60 || return
   submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --time=50 && within 60 is_lent "$job" 10 && within 20 reservation_is_said &&
-    [[ $(squeue -h --name="swell-$job" -w node3 -o %l) =~ ^1[789]:00$ && $(squeue -h --name="swell-$job" -w node2 -o %l) =~ ^(49|50):00$ ]] || return
+    [[ $(squeue -h --name="swell-$job-lent" -w node3 -o %l) =~ ^1[789]:00$ && $(squeue -h --name="swell-$job-lent" -w node2 -o %l) =~ ^(49|50):00$ ]] || return
   scancel "$job" && within 30 ended "$job" && swell drain --no-wait && submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --time=50 && within 20 in_state "$job" RUNNING || return
-  scontrol update partitionname=train MaxTime=10 && swell drain --undo && within 60 is_lent "$job" 10 && [[ $(squeue -h --name="swell-$job" -w node2 -o %l) =~ ^(9|10):00$ ]] && [[ $(refusals) == "$before" ]]
+  scontrol update partitionname=train MaxTime=10 && swell drain --undo && within 60 is_lent "$job" 10 && [[ $(squeue -h --name="swell-$job-lent" -w node2 -o %l) =~ ^(9|10):00$ ]] && [[ $(refusals) == "$before" ]]
 }
 reservation_is_said() { swell why "$job" | grep 'on node3 goes back .*: reservation repair begins on its node'; }
 check 'a companion ends before a reservation of its node and within MaxTime, and swell why names the reservation' shorter_than_the_job

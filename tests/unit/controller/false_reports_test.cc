@@ -115,7 +115,7 @@ Test(false_reports, is_lent_what_its_user_asked_for_all_the_same) {
   const auto* grow = world.server.last<control::Grow>();
   cr_assert_not_null(grow);
   cr_assert_eq(grow->offers.size(), 1u);
-  cr_assert_eq(grow->offers[0].name, std::string("swell-11"));
+  cr_assert_eq(grow->offers[0].name, std::string("swell-11-lent"));
   cr_assert_eq(grow->offers[0].gpus, 4, "and no more");
   world.World::take_offers(2, 20);
   world.refused();

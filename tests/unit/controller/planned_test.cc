@@ -195,7 +195,7 @@ Test(planned, a_job_that_runs_with_fewer_than_its_user_wanted_is_lent_these_befo
   cr_assert(world.grown());
   const auto* grow = world.server.last<control::Grow>();
   cr_assert_eq(grow->offers.size(), 1u);
-  cr_assert_eq(grow->offers[0].name, std::string("swell-11"));
+  cr_assert_eq(grow->offers[0].name, std::string("swell-11-lent"));
   cr_assert_eq(grow->offers[0].gpus, 4, "16 only with a profile");
   const control::Answer answer = world.ask("why", 0, 1000, 11);
   cr_assert_neq(answer.text.find("\nits user asked for 8 GPUs and consented to run with 4"),
