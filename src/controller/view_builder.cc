@@ -316,8 +316,8 @@ class Builder {
     const bool lasts =
         record.end_time == 0 || record.time_limit_min == 0 ||
         static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
-    return job.agent && job.is_settled() && lasts && job.no_growth.empty() &&
-           now_ >= job.grow_after && now_ >= job.stays_until &&
+    return job.agent && job.is_settled() && lasts && !record.is_preempted() &&
+           job.no_growth.empty() && now_ >= job.grow_after && now_ >= job.stays_until &&
            record.phase == slurm::JobPhase::running;
   }
 

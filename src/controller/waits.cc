@@ -47,6 +47,7 @@ std::string stopped(const ElasticJob& job, const Waiting& waiting) {
 /// Returns the reason in Slurm's record of the job.
 std::string by_record(const slurm::JobRecord& record, const Waiting& waiting) {
   if (record.phase != slurm::JobPhase::running) return "Slurm does not run it just now";
+  if (record.is_preempted()) return "Slurm preempts it, and ends it soon";
   const auto left = static_cast<double>(record.end_time - waiting.snapshot.taken);
   if (record.end_time == 0 || record.time_limit_min == 0 || left >= waiting.config.min_remaining_s)
     return {};

@@ -70,6 +70,8 @@ struct JobRecord {
   SharedText features;        ///< --constraint
   SharedText excluded_nodes;  ///< host list
 
+  /// Whether Slurm has warned this run of it that it preempts it, and ends it after a grace.
+  bool is_preempted() const noexcept { return preempt_time != 0 && preempt_time >= start_time; }
   int gpu_count() const noexcept {
     int sum = 0;
     for (const GpuAllocation& each : gpus) sum += each.gpus.count;

@@ -353,3 +353,31 @@ Test(controller,
   world.step(10);
   cr_assert_eq(world.slurm.cancelled, std::vector<JobId>{20});
 }
+
+Test(controller, a_job_that_slurm_ends_after_a_grace_is_offered_nothing) {
+  for (const bool is_preempted : {false, true}) {
+    Grown world("max=24");
+    if (is_preempted) world.slurm.find(10)->preempt_time = world.slurm.now.taken;
+    cr_assert_neq(world.is_offered_within(60), is_preempted);
+  }
+}
+
+Test(controller, a_job_whose_agent_has_seen_its_end_is_offered_nothing) {
+  Grown world("max=24");
+  control::Status status;
+  status.state = control::JobState::active;
+  status.no_growth = "the job is ending";
+  world.server.says(1, status);
+  world.server.sent.clear();
+  cr_assert_not(world.is_offered_within(60));
+}
+
+Test(controller, a_preemption_counts_for_the_run_that_it_was_said_of) {
+  slurm::JobRecord record;
+  record.start_time = 1000;
+  for (const auto& [at, is_preempted] :
+       {std::pair(0, false), std::pair(999, false), std::pair(1000, true)}) {
+    record.preempt_time = at;
+    cr_assert_eq(record.is_preempted(), is_preempted, "%d", at);
+  }
+}

@@ -109,6 +109,13 @@ const Case kCases[] = {
        w.step();
      },
      "Slurm does not run it just now"},
+    {"preempted, with a grace",
+     [](Waiter& w) {
+       w.alone("max=4");
+       w.slurm.find(10)->preempt_time = w.slurm.now.taken;
+       w.step();
+     },
+     "Slurm preempts it, and ends it soon"},
     {"LeastRemaining",
      [](Waiter& w) {
        w.alone("max=4");
