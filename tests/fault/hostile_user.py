@@ -444,7 +444,7 @@ def holder(end, arguments):
                  wrap="exec swellrun bash -c 'trap \"((SWELL_EPOCH > 0)) || exit 0\" USR1; trap : TERM INT; while :; do sleep 1; done'")
     held = 0
     while time.time() < end and not (arguments and os.path.exists(arguments[0])):
-        held = max(held, run("squeue", "--all", "-h", "-n", "swell-%d" % job, "-o", "%i").stdout.count("\n"))
+        held = max(held, run("squeue", "--all", "-h", "-n", "swell-%d-lent" % job, "-o", "%i").stdout.count("\n"))
         time.sleep(0.5)
     run("scancel", "--signal=KILL", str(job))
     run("scancel", str(job))
