@@ -33,7 +33,8 @@ constexpr double kJobsOfUser = 10;
 constexpr double kFloodOver_s = 10;
 /// Lines that wait for room on the disk, in all.
 constexpr std::size_t kMaxWaiting = std::size_t{1} << 20;
-/// Of these, what is tried at once: as long as the disk is full, each event costs one such piece.
+/// The part of these that is tried at once. As long as the disk is full, each event costs one such
+/// piece.
 constexpr std::size_t kPiece = 4096;
 /// Longest text of an event: agents send up to 4096 bytes.
 constexpr std::size_t kMaxText = 500;
