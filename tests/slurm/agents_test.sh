@@ -271,7 +271,7 @@ event_log_on_a_full_disk() {
   "$cluster" restart-ctld && within 20 logged 'the controller is ready' && ctld=$("$cluster" pid slurmctld) &&
     games_job && within 30 word_is "$job" state ACTIVE && within 30 grown "$job" 8 &&
     within 10 logged "EventLog=$at/events.jsonl: No space left on device; events wait" && [[ ! -s $at/events.jsonl ]] &&
-    swell history "$job" > said && grep granted said && rm "$at/filler" && scancel "$job" && within 30 all_events_came &&
+    swell history "$job" > said && grep -w grant said && rm "$at/filler" && scancel "$job" && within 30 all_events_came &&
     [[ $("$cluster" pid slurmctld) == "$ctld" ]] && status=0
   cat said "$at/events.jsonl"
   cp good.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
