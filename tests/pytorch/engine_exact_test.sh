@@ -41,7 +41,7 @@ check 'a faster schedule is found for its own GPUs, and stays when slurmctld is 
 eight_stages() { plan_has '(.stages | length) == 8 and ([.stages[].groups | length] | unique) == [1]'; }
 twice() {
   scancel "$rigid_job" && within 120 eight_stages && goes_on && within 60 why_says '4 lent ones, decided planned' &&
-    within 60 why_says '^its plan: 1L' && within 60 why_says '1[.][0-9]* times as many as alone'
+    within 60 why_says '^its plan: 1L' && within 60 why_says '[1-9][.][0-9]* times as many as alone'
 }
 check 'twice as many GPUs are lent, each to a stage' twice
 begins_anew() { word_is "$job" state ACTIVE && (($(word_of "$job" epoch) > epoch)); }
