@@ -3,6 +3,7 @@
 libswell hands them over as it would on a GPU. Nothing is computed on it; parts of a step are timed by the driver's events."""
 
 import ctypes
+import glob
 import os
 import struct
 import sys
@@ -60,6 +61,23 @@ def size_gpus(file, size):
     with open(file, "r+b" if os.path.exists(file) else "wb") as out:
         out.write(struct.pack("18Q", size, 0, *most))
     return most[0]
+
+
+def taken(file):
+    """Returns the bytes of GPU 0 that all processes which begin() with the file have now."""
+    name, sizes = f"/memfd:stand-in-gpu-0-of-{os.stat(file).st_ino} ", {}
+    for process in glob.glob("/proc/[0-9]*"):
+        try:
+            with open(process + "/maps") as maps:
+                for words in (line.split(maxsplit=5) for line in maps if name in line):
+                    begin, end = (int(each, 16) for each in words[0].split("-"))
+                    sizes[int(words[4])] = max(end - begin, sizes.get(int(words[4]), 0))
+            for each in os.scandir(process + "/fd"):
+                if (os.readlink(each.path) + " ").startswith(name):
+                    sizes[os.stat(each.path).st_ino] = os.stat(each.path).st_size
+        except OSError:     # it has ended, or has closed that file
+            continue
+    return sum(sizes.values())
 
 
 def begin():

@@ -130,8 +130,7 @@ def test_a_growth_that_does_not_fit_a_gpu_says_so_in_bytes_and_the_old_worker_tr
     gpus = os.path.join(run.folder, "gpus")
     stand_in_gpu.size_gpus(gpus, 1 << 40)
     run.start(1).reach(5)
-    taken = stand_in_gpu.size_gpus(gpus, 1 << 40)
-    stand_in_gpu.size_gpus(gpus, taken * 3 // 2)
+    stand_in_gpu.size_gpus(gpus, stand_in_gpu.taken(gpus) * 3 // 2)
     report = run.switch(2)
     assert not report.get("committed") and re.search(r"no room on GPU 0: \d+ bytes are needed, \d+ are free$", report["why"]), report
     run.reach(run.step() + 3)
