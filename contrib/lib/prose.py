@@ -169,7 +169,7 @@ BASE_FORMS = frozenset("""pass process press address access guess miss dismiss d
 
 
 def fault_of(title):
-    """Returns what is wrong with the title of a commit, or None. A verb cannot be told for certain: refuses words and forms that are no verbs."""
+    """Returns what is wrong with the title of a commit, or None. A verb cannot be told for certain: refuses words and forms that are not verbs."""
     if len(title) > 72:
         return f"the title has {len(title)} columns, at most 72"
     match = TITLE.match(title)

@@ -328,7 +328,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     live.expires = now + parts_.config.grant_expiry_s;
     control::Offer& offer = live.offer;
     offer.nonce = parts_.nonce();
-    // No name that users give their own jobs, which --dependency=singleton would have wait for it.
+    // Users do not name their own jobs so: with --dependency=singleton these would wait for it.
     offer.name = fmt::format("swell-{}-lent", job.id);
     offer.node = node.name;
     offer.partition = companion_partition(*record, parts_.config);

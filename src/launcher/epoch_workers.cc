@@ -301,8 +301,8 @@ void EpochMachine::signalled(double now, int signal) {
   advance(now);
 }
 
-/// And the workers of the epoch that a switch under way starts: a signal reaches the programs of
-/// both.
+/// Returns `workers` and, during a switch, those of the epoch that it starts: a signal reaches the
+/// programs of both.
 std::vector<WorkerId> EpochMachine::with_next(std::vector<WorkerId> workers) const {
   const Switching* one = in<Switching>();
   if (one == nullptr) return workers;

@@ -214,7 +214,7 @@ void DeviceHand::close(std::uint16_t op, std::string answer) {
       return;
     }
   }
-  // Fails if the program has died, which is no harm.
+  // A failure does not matter: then the program has died.
   static_cast<void>(channel_.send(op, answer));
 }
 

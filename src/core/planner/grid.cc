@@ -27,7 +27,7 @@ constexpr double kSame = 1e-9;
 // the factorial of equal stages, which the model tells apart by their position alone.
 constexpr std::size_t kMostTies = 24;
 
-/// GPUs of which each stage has a power of two: 1, but for CP and EP that are no powers of two.
+/// GPUs of which each stage has a power of two: 1, unless CP or EP is not a power of two.
 int step_of(const models::Model& model) noexcept {
   const int step = std::lcm(model.cp, model.ep);
   return step >> std::countr_zero(static_cast<unsigned>(step));

@@ -22,8 +22,7 @@ struct Pruning {
   std::vector<FixedStage> fixed;  ///< the stages of the frontier's plans
 };
 
-/// The pruning by `cells`, of which the one with the fastest plan is the best; nothing where none
-/// has a plan.
+/// Returns the pruning by the cell that has the fastest plan; nothing if no cell has a plan.
 std::optional<Pruning> pruning_by(const Grid& grid, const std::vector<CellPlans>& cells);
 
 struct SearchedPlan {
@@ -33,9 +32,10 @@ struct SearchedPlan {
   bool complete = true;  ///< false: time was up
 };
 
-/// The fastest plan on all of `gpus`, which are of one type: of every partition of the grid's
-/// clusters into stages, every power of two of GPUs for each of them, and every TP degree that fits
-/// memory; or, with `pruning`, of what that leaves. Grows with the power of the clusters.
+/// Returns the fastest plan on all of `gpus`, which are of one type. Tries every partition of the
+/// grid's clusters into stages, every power of two of GPUs for each stage, and every TP degree that
+/// fits memory; with `pruning` only the plans that it leaves. The time grows exponentially with the
+/// number of clusters.
 SearchedPlan search_plans(const perf::PerformanceModel& perf, int micro_batches, const Grid& grid,
                           const Islands& gpus, const std::optional<Pruning>& pruning,
                           const Budget& budget);

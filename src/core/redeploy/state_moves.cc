@@ -70,13 +70,15 @@ struct Stage {
   }
 };
 
-/// Replicas that divide a TP shard of the state among themselves, where most of it is divided.
+/// Returns how many replicas divide a TP shard of the state among themselves: 1 unless most of it
+/// is divided.
 int slices_of(const perf::Coefficients& coefficients, int dp) {
   if (coefficients.sharded_state < 0.5) return 1;
   return coefficients.max_shards > 0 ? std::min(dp, coefficients.max_shards) : dp;
 }
 
-/// `slices`: of each TP shard of what is not EP's; group i has number i % slices.
+/// Adds the shards of a stage. TP shards are divided into `slices`, of which group i has number
+/// i % slices; those of EP's experts are whole.
 void add_shards(Stage& stage, const Ranks& ranks, int slices) {
   const int tp = stage.layout->tp / ranks.cp;
   for (int of_tp = 0; of_tp < tp; ++of_tp)

@@ -97,7 +97,7 @@ def test_an_ordinary_loop_of_research_is_resized_as_any_other(name, runs):
 
 @pytest.mark.parametrize("name, says", [("sums_its_loss", "the loss is a sum over a pass (MseLoss)"), ("weighs_classes", "the loss is divided by the weights of the classes in a pass"),
                                         ("ignores_unlike_numbers", "the loss is a mean over the targets of a pass that are not ignored, of which samples have unlike numbers")])
-def test_a_loss_that_is_no_mean_over_samples_is_lent_nothing(name, says, runs):
+def test_a_loss_that_is_not_a_mean_over_samples_is_lent_nothing(name, says, runs):
     run = runs(Run, "odd", "odd", name, steps=3).fast().start(1).leave_well()
     assert run.sizes() == [1] and run.why.startswith(says) and run.said().count("the job is lent nothing: ") == 1 and run.step() == 3
 

@@ -18,10 +18,10 @@ struct FairProgram {
   std::vector<std::vector<FairChoice>> jobs;  ///< choices by job
 };
 
-/// Shares of time, by job and choice, within what there is of each type, by which the job with the
-/// least rate has the greatest that it can; of these, with the greatest sum of rates. With `sum`
-/// the greatest sum of rates alone. Jobs without a choice that fits have none. GLPK's simplex; all
-/// shares are 0 where it finds nothing.
+/// Returns shares of time, by job and choice, that the GPUs of each type allow: those with the
+/// greatest least rate of all jobs, and among these with the greatest sum of rates; with `sum`
+/// those with the greatest sum alone. A job without a choice that fits has shares of 0. Solved by
+/// GLPK's simplex; all shares are 0 if it finds no solution.
 std::vector<std::vector<double>> fair_shares(const FairProgram& program, bool sum);
 
 }  // namespace swell::policy
