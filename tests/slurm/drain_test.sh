@@ -103,7 +103,7 @@ check 'put back as written, a job that ran all the while is lent GPUs again' com
 # The admin's guide says what the test has done: plugstack.conf stays as it is.
 the_guide_agrees() {
   local rolls
-  rolls=$(sed -n '/^- Rolling back:/,/^- Coming back:/p' "$top/docs/admin-guide.md" | tr '\n' ' ')
+  rolls=$(sed -n '/^- Rolling back:/,/^- StateSaveLocation/p' "$top/docs/admin-guide.md" | tr '\n' ' ')
   [[ $rolls == *'swell/shadow and swell/select out of PluginDir and swell out of JobSubmitPlugins'* && $rolls == *'spank_swell.so stays in plugstack.conf'* &&
     $rolls == *'GrpSubmitJobs=-1'*'swell drain --undo'* ]]
 }
