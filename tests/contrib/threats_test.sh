@@ -55,7 +55,7 @@ all_there() { # HEADING NUMBER LEAST: at least so many rows
 }
 check 'each threat has a test, and its tests are there' all_there Threats 4 40
 check 'each listener has one, too' all_there Listeners 4 8
-check 'so has each fault that was found' all_there 'Faults that were found' 2 20
+check 'so has each fault that was fixed' all_there 'Fixed faults' 2 20
 
 notices_a_lack() {
   ! is_there none && ! is_there 'controller/no_such_test' && ! is_there '`security`: words of no check' && ! is_there '`fuzz`: tag, nothing' &&
