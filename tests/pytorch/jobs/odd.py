@@ -376,12 +376,11 @@ def reads_a_second_loader(moments, ends=False):
             yield x + 0 * other.mean(), y
 
     def evaluated(batches):
-        kept = None
+        kept = []
         for x, y in batches:
             yield x, y
-            kept = iter(loader)
-            assert sum(1 for _ in kept) == 100
-        del kept
+            kept.append(iter(loader))
+            assert sum(1 for _ in kept[-1]) == 100
     plainly(moments, read=evaluated if ends else read)
 
 
