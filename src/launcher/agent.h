@@ -130,7 +130,7 @@ class Agent {
   // agent_live.cc
   void give_live_order();
   void take_live_news();
-  void answer_live(const std::string& why);
+  void answer_live(const Error& why);
   void take_stopped(const LiveDriver::Stopped& stopped);
   void take_switch_report(const runtime::SwitchReport& report);
   std::vector<WorkerId> workers_of(const std::vector<runtime::Shim>& shims) const;

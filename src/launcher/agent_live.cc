@@ -38,6 +38,7 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   SwitchOutcome outcome;
   outcome.committed = report.committed;
   outcome.why = report.why;
+  outcome.code = report.code;
   outcome.lacks_room = report.lacks_room;
   outcome.phase = runtime::SwitchMachine::to_text(report.failed_in);
   outcome.is_silent = report.is_silent;
@@ -93,18 +94,19 @@ void Agent::carry_out(const action::CallOffLive&) {
   if (driver_ == nullptr) return;
   if (const auto epoch = driver_->call_off())
     machine_.switching(now(), from_runtime(*epoch), runtime::SwitchMachine::to_text(Phase::commit));
-  answer_live(runtime::kCalledOff);
+  answer_live(runtime::called_off());
 }
 
 /// Ends an order that has not been given yet.
-void Agent::answer_live(const std::string& why) {
+void Agent::answer_live(const Error& why) {
   const auto order = std::exchange(live_order_, std::monostate());
   if (const auto* begin = std::get_if<action::BeginLive>(&order)) {
-    machine_.begun(now(), begin->epoch, why);
+    machine_.begun(now(), begin->epoch, why.message());
   } else if (const auto* one = std::get_if<action::SwitchLive>(&order)) {
     SwitchOutcome outcome;
     outcome.phase = runtime::SwitchMachine::to_text(Phase::prepare);
-    outcome.why = outcome.summary = why;
+    outcome.why = outcome.summary = why.message();
+    outcome.code = why.code();
     machine_.switched(now(), one->epoch, outcome);
   }
 }
@@ -162,7 +164,7 @@ void Agent::give_live_order() {
   if (const auto* begin = std::get_if<action::BeginLive>(&live_order_)) {
     if (!known(begin->ranks)) return;
     auto ranks = shims_of(begin->ranks);
-    if (!ranks) return answer_live(ranks.error().message());
+    if (!ranks) return answer_live(ranks.error());
     runtime::Coordinator::Options limits;
     limits.verify = setup_.options.switch_verify;
     limits.prepare_limit = kBeginLimit;
@@ -173,7 +175,7 @@ void Agent::give_live_order() {
     for (const auto& [worker, keeper] : keepers_)
       if (keeper.problem.empty() && begin->from_snapshot) known_ones.push_back(worker);
     auto holders = shims_of(known_ones);
-    if (!holders) return answer_live(holders.error().message());
+    if (!holders) return answer_live(holders.error());
     driver_->order(
         LiveDriver::Begin{to_runtime(begin->epoch), std::move(*ranks), std::move(*holders)},
         cluster_of_nodes(), limits);
@@ -181,7 +183,7 @@ void Agent::give_live_order() {
   } else if (const auto* one = std::get_if<action::SwitchLive>(&live_order_)) {
     if (!known(one->from) || !known(one->to)) return;
     auto from = shims_of(one->from), to = shims_of(one->to);
-    if (!from || !to) return answer_live((!from ? from : to).error().message());
+    if (!from || !to) return answer_live((!from ? from : to).error());
     runtime::Coordinator::Options limits;
     limits.verify = setup_.options.switch_verify;
     limits.prepare_limit = kPrepareLimit;
@@ -216,7 +218,7 @@ void Agent::take_live_news() {
 /// One that was called off is of no interest any more.
 void Agent::take_stopped(const LiveDriver::Stopped& stopped) {
   const runtime::WishReport& report = stopped.report;
-  if (report.why == runtime::kCalledOff) return;
+  if (report.code == ErrorCode::cancelled) return;
   if (!report.why.empty()) say("live mode: not all workers leave at one step: " + report.why);
   machine_.stopped(now(), from_runtime(stopped.epoch), report.step, workers_of(report.untold));
 }

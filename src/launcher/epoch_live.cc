@@ -190,7 +190,7 @@ bool EpochMachine::puts_off(std::function<void(double)> news, bool spoils, bool 
 void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
   SwitchOutcome outcome = how;
   if (const Switching* one = in<Switching>();
-      one != nullptr && !outcome.committed && outcome.why == runtime::kCalledOff) {
+      one != nullptr && !outcome.committed && outcome.code == ErrorCode::cancelled) {
     outcome.why = one->called_off_for;
     outcome.brief = fmt::format("called off in {}: {}", outcome.phase, outcome.why);
     outcome.summary = "the switch was called off: " + outcome.why;

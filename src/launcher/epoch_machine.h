@@ -35,15 +35,16 @@ struct Granted {
 /// How a live switch went.
 struct SwitchOutcome {
   bool committed = false;
-  std::string phase;              ///< of the first failure
-  bool is_silent = false;         ///< the old programs did not stop at a step
-  std::string why;                ///< empty: nothing failed
-  bool lacks_room = false;        ///< a GPU had too little memory, and nothing has moved
-  std::string brief;              ///< for `swell jobs`, in few words
-  std::string summary;            ///< one line for people
-  std::vector<WorkerId> lost;     ///< whose shims did not answer the commit
-  double stopped_s = 0;           ///< from the order to stop to the new programs' first step
-  Json details = Json::object();  ///< for --swell-events: bytes by path, times
+  std::string phase;                   ///< of the first failure
+  bool is_silent = false;              ///< the old programs did not stop at a step
+  std::string why;                     ///< empty: nothing failed
+  ErrorCode code = ErrorCode::failed;  ///< of `why`; cancelled: CallOffLive ended it
+  bool lacks_room = false;             ///< a GPU had too little memory, and nothing has moved
+  std::string brief;                   ///< for `swell jobs`, in few words
+  std::string summary;                 ///< one line for people
+  std::vector<WorkerId> lost;          ///< whose shims did not answer the commit
+  double stopped_s = 0;                ///< from the order to stop to the new programs' first step
+  Json details = Json::object();       ///< for --swell-events: bytes by path, times
 };
 
 /// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs:

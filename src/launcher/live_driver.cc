@@ -84,8 +84,7 @@ LiveDriver::Begun LiveDriver::begin_one(runtime::Coordinator& coordinator, const
   if (report.ok())
     return report->committed ? Begun{begin.epoch, "", report->step, coordinator.stay(begin.ranks)}
                              : Begun{begin.epoch, report->why};
-  if (const std::string& why = report.error().message(); why != runtime::kNoSnapshot)
-    return {begin.epoch, why};
+  if (report.error().code() != ErrorCode::not_found) return {begin.epoch, report.error().message()};
   const auto done = coordinator.begin(begin.ranks, begin.epoch);
   if (!done) return {begin.epoch, done.error().message()};
   return {begin.epoch, "", 0, coordinator.stay(begin.ranks)};
@@ -99,6 +98,7 @@ runtime::SwitchReport LiveDriver::switch_one(runtime::Coordinator& coordinator, 
   failed.epoch = one.epoch;
   failed.failed_in = runtime::SwitchMachine::Phase::prepare;
   failed.why = report.error().message();
+  failed.code = report.error().code();
   failed.lacks_room = report.error().shortage().has_value();
   return failed;
 }

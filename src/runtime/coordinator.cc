@@ -67,12 +67,12 @@ Result<Message> Coordinator::answer_unless_off(Channel& channel, Deadline deadli
     pollfd polled[] = {{channel.fd(), POLLIN, 0}, {off_.get(), POLLIN, 0}};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     const int ready = poll(polled, 2, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
-    if (polled[1].revents != 0 && ready > 0) return Error(kCalledOff);
+    if (polled[1].revents != 0 && ready > 0) return called_off();
     if (ready > 0 || left <= 0) break;
   }
   auto answer = channel.receive(deadline);
   if (!answer) return answer.error();
-  if (answer->op != kDoneOp) return Error(Reader(answer->body).text(4096));
+  if (answer->op != kDoneOp) return read_refusal(answer->body);
   return answer;
 }
 
@@ -182,7 +182,7 @@ Result<SwitchReport> Coordinator::recover(const std::vector<Shim>& holders,
     if (read && snapshots) found.push_back({shim.gpu, read->endpoint, std::move(*snapshots)});
   }
   const auto newest = newest_of(found);
-  if (!newest) return Error(kNoSnapshot);
+  if (!newest) return Error(ErrorCode::not_found, "no snapshot has every rank's part");
   auto report = switch_from({}, &*newest, to, epoch);
   if (!report) abort_all(to);  // nobody waits for what does not come
   return report;

@@ -29,8 +29,9 @@ struct SwitchReport {
   bool committed = false;
   /// The phase of the first failure.
   SwitchMachine::Phase failed_in = SwitchMachine::Phase::committed;
-  std::string why;         ///< empty: nothing failed
-  bool is_silent = false;  ///< a program did not stop at a step in time
+  std::string why;                     ///< empty: nothing failed
+  ErrorCode code = ErrorCode::failed;  ///< of `why`; cancelled: call_off() ended it
+  bool is_silent = false;              ///< a program did not stop at a step in time
   /// The ranks that leave were let go before the commit: where it failed, the old epoch is gone.
   bool has_let_go = false;
   /// In chunks, and the first was begun: where it failed, the old epoch is gone, too, and a
@@ -59,6 +60,7 @@ struct WishReport {
   std::uint64_t step = 0;    ///< that all agreed on who are not in `untold`; 0: there is none
   std::vector<Shim> untold;  ///< who did not hear it: the program, or its shim, is gone or silent
   std::string why;           ///< the first of these, or why there is no step; empty: all agreed
+  ErrorCode code = ErrorCode::failed;  ///< of `why`; cancelled: call_off() ended it
 };
 
 /// Drives the shims of a job through its epochs. Blocking; one thread at a time.

@@ -109,7 +109,7 @@ class Coordinator::Wishing {
       if (!rank.channel || is_off_) continue;
       const auto answer = coordinator_.answer_unless_off(rank.channel, by);
       if (answer) take(rank, answer->body);
-      else if (answer.error().message() == kCalledOff) is_off_ = true;
+      else if (answer.error().code() == ErrorCode::cancelled) is_off_ = true;
       else drop(rank, answer.error().message());
     }
   }
@@ -156,7 +156,8 @@ class Coordinator::Wishing {
     }
     if (report_.untold.size() == ranks_.size()) report_.step = 0;
     if (!is_off_) return std::move(report_);
-    report_.why = kCalledOff;
+    report_.why = called_off().message();
+    report_.code = ErrorCode::cancelled;
     coordinator_.abort_all(all);
     return std::move(report_);
   }

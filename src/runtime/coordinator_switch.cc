@@ -64,7 +64,7 @@ class Coordinator::Run {
       const Phase phase = machine_.phase();
       report_.failed_in = phase;
       if (phase == Phase::commit && !coordinator_.begin_commit()) {
-        machine_.veto(kCalledOff);
+        machine_.veto(called_off());
         break;
       }
       ask_all(phase);
@@ -131,7 +131,7 @@ class Coordinator::Run {
                                                      Writer().put(limit_until(prepared_by)).take(),
                                                      prepared_by + kAnswerTime);
       auto entries = ready ? read_entries(ready->body) : Result<std::vector<Entry>>(ready.error());
-      if (!entries && entries.error().message() != kCalledOff)
+      if (!entries && entries.error().code() != ErrorCode::cancelled)
         entries = entries.error().while_doing(
             fmt::format("waiting for the program of new rank {}", rank));
       if (!entries) {
@@ -199,7 +199,7 @@ class Coordinator::Run {
       const auto status =
           coordinator_.ask_unless_off(channels_[shim], Op::status, {}, within(limit));
       const auto read = status ? read_status(status->body) : Result<Status>(status.error());
-      if (!read && read.error().message() == kCalledOff) machine_.veto(kCalledOff);
+      if (!read && read.error().code() == ErrorCode::cancelled) machine_.veto(called_off());
       else if (!read) machine_.failed(shim, read.error().message());
       else report_.step = std::max(report_.step, read->step + lead_);
     }
@@ -254,7 +254,7 @@ class Coordinator::Run {
     }
     // Last: a program whose shim refuses may have ended for it, and is why it is called off.
     if (polled.size() > who.size() && polled.back().revents != 0 && machine_.phase() == phase)
-      machine_.veto(kCalledOff);
+      machine_.veto(called_off());
   }
 
   /// Where a GPU has no room for all at once, it is tried in chunks of what is free there.
@@ -344,9 +344,9 @@ class Coordinator::Run {
           only_there += each.only_there;
           come += each.come;
         }
-        return machine_.veto(fmt::format(
+        return machine_.veto(Error(fmt::format(
             "{} bytes are on leaving ranks alone, which have {:.1f} s; {} bytes came in {:.1f} s",
-            only_there, std::max(0.0, left_s), come, elapsed_s));
+            only_there, std::max(0.0, left_s), come, elapsed_s)));
       }
     }
   }
@@ -369,8 +369,10 @@ class Coordinator::Run {
   SwitchReport finish(const std::vector<Shim>& to) {
     report_.committed = machine_.phase() == Phase::committed;
     report_.lacks_room = report_.lacks_room && !report_.committed &&
-                         report_.failed_in == Phase::prepare && report_.why != kCalledOff;
+                         report_.failed_in == Phase::prepare &&
+                         machine_.code() != ErrorCode::cancelled;
     report_.why = machine_.why();
+    report_.code = machine_.code();
     report_.is_silent = machine_.phase() == Phase::aborted && report_.failed_in == Phase::quiesce &&
                         Clock::now() >= stopped_by_;
     for (const std::size_t shim : machine_.lost()) report_.lost.push_back(shims_[shim]);

@@ -180,8 +180,8 @@ Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t pro
   std::atomic<bool> is_over = false;
   std::atomic<std::size_t> next = 0;
   const auto take = [&](const Fetch& fetch) {
-    auto done = watch.is_called_off(fetch) ? Result<void>(Error(kCalledOff))
-                                           : fetch_one(fetch, program, verify);
+    auto done =
+        watch.is_called_off(fetch) ? Result<void>(called_off()) : fetch_one(fetch, program, verify);
     if (done.ok()) {
       if (watch.has_come) watch.has_come(fetch);
       return;

@@ -39,7 +39,7 @@ Result<std::string> Keeper::secure() {
   {
     std::lock_guard lock(mutex_);
     if (staged_ == nullptr || staged_->chunks == 0) return Error("no epoch is prepared in chunks");
-    if (staged_->is_busy || staged_->is_secured || staged_->is_over) return Error(kCalledOff);
+    if (staged_->is_busy || staged_->is_secured || staged_->is_over) return called_off();
     if (staged_->prepare.old_rank < 0) {
       staged_->is_secured = true;
       return std::string();
@@ -69,7 +69,7 @@ Result<std::string> Keeper::secure() {
       good = sent.error().while_doing("the partner that is to keep this rank's state");
   std::lock_guard lock(mutex_);
   staged->is_busy = false;
-  if (good.ok() && staged->is_over) good = Error(kCalledOff);
+  if (good.ok() && staged->is_over) good = called_off();
   if (good.ok()) staged->is_secured = true;
   else if (staged->is_over) drop_staged();
   changed_.notify_all();

@@ -140,7 +140,7 @@ Result<void> Keeper::adopt(Peer& peer) {
   std::lock_guard lock(mutex_);
   if (!peer.has_declared || peer.is_waiting || program_ == &peer)
     return Error("a program adopts once, after it has declared its tensors");
-  if (peer.next != 0 && (!next_ || next_->epoch != peer.next)) return Error(kCalledOff);
+  if (peer.next != 0 && (!next_ || next_->epoch != peer.next)) return called_off();
   peer.is_waiting = true;
   if (peer.hand != nullptr) peer.hand->open();
   changed_.notify_all();
@@ -222,7 +222,7 @@ void Keeper::answer_quiesced(bool committed) {
 /// A program that waits in adopt is told to leave; one that has died does not hear it.
 void Keeper::refuse_waiting(Peer& peer) {
   if (!std::exchange(peer.is_waiting, false)) return;
-  tell(peer, kRefusedOp, Writer().text(kCalledOff).take());
+  tell(peer, kRefusedOp, write_refusal(called_off()));
 }
 
 /// Answers a program that waits. A program that works with its GPU for this shim, or hangs in that,

@@ -118,7 +118,7 @@ Result<void> Keeper::send_snapshot(const Snapshot& snapshot, const Endpoint& par
   auto channel = std::make_shared<Channel>(std::move(*found));
   {
     std::lock_guard lock(mutex_);
-    if (stopping_) return Error(kCalledOff);
+    if (stopping_) return called_off();
     to_partner_ = channel;
   }
   const auto kept =

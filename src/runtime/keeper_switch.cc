@@ -176,7 +176,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   std::lock_guard lock(mutex_);
   own.is_busy = false;
   changed_.notify_all();
-  if (good.ok() && own.is_over) good = Error(kCalledOff);
+  if (good.ok() && own.is_over) good = called_off();
   if (!good && good.error().shortage() && own.chunks == 0 && !own.is_over) {
     // The program waits on: it may be tried again in chunks, of what is free beside the new state.
     Shortage shortage = *good.error().shortage();
@@ -201,7 +201,7 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   const Prepare& plan = staged->prepare;
   std::unique_lock lock(mutex_);
   wait_for_memory(lock);
-  if (stopping_) return Error(kCalledOff);
+  if (stopping_) return called_off();
   if (staged_ != nullptr && staged_->coordinator == &coordinator && plan.in_chunks &&
       staged_->prepare.epoch == plan.epoch && !staged_->prepare.in_chunks && !staged_->is_busy &&
       !staged_->is_moved)
@@ -307,7 +307,7 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   if (!over)
     return Error(
         fmt::format("the program did not stop at step {} within {} ms", step, limit.count()));
-  if (staged_ == nullptr || stopping_) return Error(kCalledOff);
+  if (staged_ == nullptr || stopping_) return called_off();
   if (!is_torn_) return stands(step_);
   return Error("the program of this rank died within a step; its state cannot be used");
 }
@@ -324,7 +324,7 @@ Result<std::string> Keeper::move(std::string_view body) {
     if (!reader.done() || body.empty() != (staged_->chunks == 0) || chunk != staged_->next_chunk ||
         (staged_->chunks > 0 && !staged_->is_secured))
       return Error(fmt::format("chunk {} is not the next one", chunk));
-    if (staged_->is_over) return Error(kCalledOff);
+    if (staged_->is_over) return called_off();
     staged = staged_.get();
     staged->is_busy = true;
     new_program = staged->program != nullptr ? staged->program->pid : 0;
@@ -371,7 +371,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   if (is_last || !good) staged->intake.reset();
   std::lock_guard lock(mutex_);
   staged->is_busy = false;
-  if (good.ok() && staged->is_over) good = Error(kCalledOff);
+  if (good.ok() && staged->is_over) good = called_off();
   // Its own thread may not have noticed yet.
   if (good.ok() && new_program != 0 &&
       (staged->program == nullptr || staged->program->channel.has_left()))

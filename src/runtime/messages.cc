@@ -378,12 +378,19 @@ std::optional<Shortage> get_shortage(Reader& reader) {
 std::string write_refusal(const Error& error) {
   Writer writer;
   writer.text(error.message());
-  return put_shortage(writer, error.shortage()).take();
+  if (error.shortage()) return put_shortage(writer, error.shortage()).take();
+  return error.code() == ErrorCode::failed ? writer.take() : writer.put(error.code()).take();
 }
 
 Error read_refusal(std::string_view body) {
   Reader reader(body);
   std::string why = reader.text(kMaxText);
+  // A shim of an earlier version sends the sentence alone.
+  if (reader.done() && why == called_off().message()) return called_off();
+  if (Reader rest = reader; static_cast<void>(rest.get<std::uint8_t>()), rest.done()) {
+    const auto code = reader.get<ErrorCode>();
+    return code <= ErrorCode::not_asked ? Error(code, std::move(why)) : Error(std::move(why));
+  }
   auto shortage = get_shortage(reader);
   return Error(std::move(why), reader.done() ? shortage : std::nullopt);
 }

@@ -69,10 +69,8 @@ enum class AgreeAnswer : std::uint8_t {
   no_program,  ///< none trains here
   leaves       ///< it is decided already that it leaves: at the step of this answer
 };
-/// Refusal told to a program that waits for an epoch that does not come.
-inline constexpr const char* kCalledOff = "the switch was called off";
-/// Why there is nothing to recover. No program was asked for anything, then.
-inline constexpr const char* kNoSnapshot = "no snapshot has every rank's part";
+/// Returns the refusal told to a program that waits for an epoch that does not come.
+inline Error called_off() { return Error(ErrorCode::cancelled, "the switch was called off"); }
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
 /// How to reach a shim.
@@ -215,7 +213,8 @@ Result<std::vector<Snapshot>> read_snapshots(std::string_view body);
 Result<Kept> read_kept(std::string_view body);
 Result<Guard> read_guard(std::string_view body);
 
-/// A refusal's body: {why text, and where memory of a GPU is the reason: needed u64, free u64}.
+/// A refusal's body: {why text}, then for ErrorCode::no_memory {needed u64, free u64}, for other
+/// codes than `failed` {code u8}. Earlier versions write and read the sentence alone.
 std::string write_refusal(const Error& error);
 /// Adds what an Error says of memory of a GPU to a message whose last part that is.
 Writer& put_shortage(Writer& writer, const std::optional<Shortage>& shortage);

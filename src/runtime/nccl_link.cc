@@ -22,7 +22,7 @@ constexpr auto kAnswerTime = std::chrono::seconds(10);
 constexpr auto kTurnTime = std::chrono::seconds(60);
 
 Error refusal(const Message& answer) {
-  return Error(Reader(answer.body).text(4096)).while_doing("another rank's shim");
+  return read_refusal(answer.body).while_doing("another rank's shim");
 }
 
 class NcclTransport final : public Transport {

@@ -111,7 +111,7 @@ Result<Message> Session::take_answer(Deadline deadline) {
   auto answer = receive_answer(deadline);
   if (!answer) return answer.error();
   is_lost_ = false;
-  if (answer->op != kDoneOp) return Error(Reader(answer->body).text(4096));
+  if (answer->op != kDoneOp) return read_refusal(answer->body);
   return answer;
 }
 

@@ -218,12 +218,12 @@ SWELL_EXPORT int swell_adopt(swell_session_t* session, swell_epoch_t* epoch) {
       return fail(session, EBUSY, "this session has adopted its state already");
     const auto adopted = session->session->adopt();
     if (!adopted) {
-      const std::string& why = adopted.error().message();
+      const bool is_cancelled = adopted.error().code() == ErrorCode::cancelled;
       return fail(session,
                   session->session->is_lost() ? ECONNRESET
-                  : why == kCalledOff         ? ECANCELED
+                  : is_cancelled              ? ECANCELED
                                               : EINVAL,
-                  why);
+                  adopted.error().message());
     }
     if (epoch != nullptr) *epoch = {adopted->epoch, adopted->step, adopted->fresh ? 1 : 0};
     return 0;

@@ -80,8 +80,10 @@ void SwitchMachine::committed(std::size_t shim) {
   if (phase_ == Phase::commit && !answered_[shim]) count(shim);
 }
 
-void SwitchMachine::veto(std::string why) {
-  if (!is_over()) abort(std::move(why));
+void SwitchMachine::veto(const Error& why) {
+  if (is_over()) return;
+  code_ = why.code();
+  abort(why.message());
 }
 
 void SwitchMachine::failed(std::size_t shim, const std::string& why) {

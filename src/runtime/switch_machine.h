@@ -39,7 +39,7 @@ class SwitchMachine {
   void moved(std::size_t shim);
   void committed(std::size_t shim);
   /// Calls it off at the last moment. REQUIRES: no shim was told to commit but those let go.
-  void veto(std::string why);
+  void veto(const Error& why);
   /// Told to commit before the others: it is asked nothing more. REQUIRES: the phase is move, and
   /// it has answered.
   void let_go(std::size_t shim) { let_go_[shim] = true; }
@@ -64,6 +64,8 @@ class SwitchMachine {
   std::uint64_t step() const noexcept { return step_; }
   /// The first failure; empty: there was none.
   const std::string& why() const noexcept { return why_; }
+  /// Returns the kind of that failure: that of a veto, else `failed`.
+  ErrorCode code() const noexcept { return code_; }
   /// Shims that did not answer the commit.
   const std::vector<std::size_t>& lost() const noexcept { return lost_; }
 
@@ -79,6 +81,7 @@ class SwitchMachine {
   std::uint32_t chunks_ = 0, chunk_ = 0;
   bool is_uneven_ = false;  ///< in this round: not all stand at one step
   std::string why_;
+  ErrorCode code_ = ErrorCode::failed;
   std::vector<std::size_t> lost_;
 };
 

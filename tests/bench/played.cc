@@ -193,7 +193,7 @@ int main(int argc, char** argv) {
   if (!session) die(session.error().message());
   if (auto added = (*session)->add(state()); !added) die(added.error().message());
   const auto adopted = (*session)->adopt();
-  if (!adopted && adopted.error().message() == runtime::kCalledOff) return 0;
+  if (!adopted && adopted.error().code() == ErrorCode::cancelled) return 0;
   if (!adopted) die(adopted.error().message());
   const Kept kept;
   const double first = now_s();

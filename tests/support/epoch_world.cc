@@ -341,12 +341,13 @@ void World::pause(const Switch& one, bool is_paused) {
     if (Program* old = program(id, one.before)) old->is_paused = is_paused;
 }
 
-void World::abort_switch(const std::string& why) {
+void World::abort_switch(const Error& why) {
   const Switch one = std::move(switches_.front());
   switches_.pop_front();
   pause(one, false);
   SwitchOutcome outcome;
-  outcome.why = outcome.summary = outcome.brief = why;
+  outcome.why = outcome.summary = outcome.brief = why.message();
+  outcome.code = why.code();
   outcome.phase = kPhases[std::max(one.phase, 0)];
   const bool is_old_gone = one.in_chunks && one.phase >= kMove;
   const int before = one.before;
@@ -361,7 +362,7 @@ void World::abort_switch(const std::string& why) {
 void World::go_on_switching() {
   Switch& one = switches_.front();
   one.goes_on_at = now_ + (choices_.below(8) != 0 ? kAge_s : choices_.below(100));
-  if (one.is_called_off && one.phase < kCommit) return abort_switch(runtime::kCalledOff);
+  if (one.is_called_off && one.phase < kCommit) return abort_switch(runtime::called_off());
   const auto leaves_now = [&](WorkerId id) {
     return std::find(one.to.begin(), one.to.end(), id) == one.to.end();
   };
@@ -373,7 +374,7 @@ void World::go_on_switching() {
   for (const WorkerId id : one.to) is_broken = is_broken || program(id, one.epoch) == nullptr;
   if (one.phase < kCommit &&
       (is_broken || (one.phase < kQuiesce && epochs_[one.before].is_at_its_end)))
-    return abort_switch("a program has ended");
+    return abort_switch(Error("a program has ended"));
   if (one.phase == kCommit) {
     const Switch done = std::move(switches_.front());
     switches_.pop_front();

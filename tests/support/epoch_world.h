@@ -148,7 +148,7 @@ class World {
   void ends_training(int epoch);
   // live mode
   void go_on_switching();
-  void abort_switch(const std::string& why);
+  void abort_switch(const Error& why);
   void pause(const Switch& one, bool is_paused);
   // Slurm
   std::vector<JobId> held() const;

@@ -67,7 +67,7 @@ void check_slurmctld(const Site& site, Findings& findings) {
 
 Findings examine(const Site& site) {
   Findings findings;
-  if (!site.slurmctld && !site.answers && site.answers.error().message() == kNotAsked) {
+  if (!site.slurmctld && !site.answers && site.answers.error().code() == ErrorCode::not_asked) {
     findings.push_back(
         fault("slurm.conf", fmt::format("it cannot be read: {}", site.slurmctld.error().message()),
               {"swell doctor   # as root, with SLURM_CONF naming the slurm.conf of this site"}));

@@ -73,13 +73,11 @@ struct Accounting {
   std::vector<Association> associations;
 };
 
-/// Message of Site::answers before slurmctld was asked.
-inline constexpr const char* kNotAsked = "not asked";
-
 struct Site {
-  std::string host;                         ///< this host
-  OneProgramGpus one_program_gpus;          ///< of this host (core/compute_mode.h)
-  Result<void> answers = Error(kNotAsked);  ///< whether slurmctld answers
+  std::string host;                 ///< this host
+  OneProgramGpus one_program_gpus;  ///< of this host (core/compute_mode.h)
+  /// Whether slurmctld answers.
+  Result<void> answers = Error(ErrorCode::not_asked, "not asked");
   bool cannot_ask = false;  ///< for want of munge or of a PluginDir with which programs start
   /// The site's configuration: from slurm.conf where that can be read (on slurmctld's host),
   /// otherwise as slurmctld runs with it. An error where neither is known.

@@ -170,7 +170,7 @@ Test(growth_limit, a_live_switch_that_takes_longer_is_called_off_and_the_gpus_go
   cr_assert_eq(run.calls_off, 1);
   SwitchOutcome outcome;
   outcome.phase = "prepare";
-  outcome.why = swell::runtime::kCalledOff;
+  outcome.code = swell::ErrorCode::cancelled;
   run.event([&] { run.machine.switched(run.now, 1, outcome); });
   cr_assert_neq(run.said.find(kTooLong), std::string::npos, "%s", run.said.c_str());
   run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
@@ -185,7 +185,7 @@ Test(growth_limit, programs_that_are_slow_to_stop_when_that_time_is_over_are_not
   run_until(run, run.since + 20);
   SwitchOutcome outcome;
   outcome.phase = "quiesce";
-  outcome.why = swell::runtime::kCalledOff;
+  outcome.code = swell::ErrorCode::cancelled;
   run.event([&] { run.machine.switched(run.now, 1, outcome); });
   cr_assert_eq(run.said.find("stopped answering"), std::string::npos, "%s", run.said.c_str());
 }

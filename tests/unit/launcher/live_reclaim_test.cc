@@ -175,7 +175,7 @@ Test(live, the_owner_reads_why_gpus_go_back_that_a_growth_would_have_used) {
   cr_assert_eq(run.calls_off, 1);
   SwitchOutcome outcome;
   outcome.phase = "prepare";
-  outcome.why = runtime::kCalledOff;
+  outcome.code = swell::ErrorCode::cancelled;
   run.event([&] { run.machine.switched(run.now, 1, outcome); });
   cr_assert_eq(run.machine.status().switched, "called off in prepare: GPUs go back: " + reason);
   cr_assert_neq(run.said.find("still 1 worker, the switch was called off: GPUs go back: " + reason),

@@ -86,8 +86,16 @@ struct Run {
   }
   void aborted(int epoch, bool is_silent = false, const std::string& why = "it broke",
                bool lacks_room = false) {
+    fails(epoch, is_silent, swell::Error(why), lacks_room);
+  }
+  /// The coordinator called the switch off, as the machine had asked.
+  void cancelled(int epoch, bool is_silent = false) {
+    fails(epoch, is_silent, swell::runtime::called_off(), false);
+  }
+  void fails(int epoch, bool is_silent, const swell::Error& why, bool lacks_room) {
     SwitchOutcome outcome;
-    outcome.why = outcome.summary = why;
+    outcome.why = outcome.summary = why.message();
+    outcome.code = why.code();
     outcome.is_silent = is_silent;
     outcome.lacks_room = lacks_room;
     event([&] { machine.switched(now, epoch, outcome); });

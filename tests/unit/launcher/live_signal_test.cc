@@ -58,7 +58,8 @@ Test(live_signal, programs_that_die_of_it_during_a_switch_end_the_run) {
           one.ends(one.next, {0, signal});
           if (order != Order::told_first) one.send(signal);
           if (order != Order::old_first) one.ends(one.old, {0, signal});
-          one.run.aborted(one.next, false, in_move ? "a program has ended" : runtime::kCalledOff);
+          if (in_move) one.run.aborted(one.next, false, "a program has ended");
+          else one.run.cancelled(one.next);
           one.run.tick(one.run.now + 3);
           const char* which = grows ? "growth" : "return";
           cr_assert_eq(one.run.code.value_or(-1), 128 + signal, "%s, signal %d: %d", which, signal,
@@ -88,7 +89,7 @@ Test(live_signal, a_growth_whose_new_programs_die_of_it_is_tried_again) {
   one.send(SIGUSR2);
   one.ends(one.next, {0, SIGUSR2});
   cr_assert_eq(one.run.calls_off, 1);
-  one.run.aborted(one.next, false, runtime::kCalledOff);
+  one.run.cancelled(one.next);
   cr_assert_eq(one.run.machine.status().no_growth, std::string());
   cr_assert_neq(one.run.machine.status().switched.find("Slurm sent the job USR2"),
                 std::string::npos);
@@ -104,7 +105,7 @@ Test(live_signal, a_return_whose_new_programs_die_of_it_is_tried_again) {
     Switch one(false);
     one.send(SIGUSR2);
     one.ends(one.next, {0, SIGUSR2});
-    one.run.aborted(one.next, is_silent, runtime::kCalledOff);
+    one.run.cancelled(one.next, is_silent);
     cr_assert_eq(one.run.orders.size(), 2u);
     cr_assert_not(one.run.has_asked_to_leave());
     one.run.tick(one.run.now + 3);
@@ -118,7 +119,7 @@ Test(live_signal, a_program_that_saves_and_ends_well_for_it_is_not_started_again
     Switch one(grows);
     one.send(SIGINT);
     one.ends(one.next, {0, SIGINT});
-    one.run.aborted(one.next, false, runtime::kCalledOff);
+    one.run.cancelled(one.next);
     cr_assert_not(one.run.has_asked_to_leave());
     one.ends(one.old, {0, 0});
     cr_assert_eq(one.run.code.value_or(-1), 0);

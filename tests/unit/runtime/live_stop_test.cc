@@ -250,7 +250,7 @@ Test(live_stop, a_cancelled_stop_stops_nobody, .timeout = 300) {
   const auto report = meeting.coordinator.wish(kStopWish, ranks, 200s);
   other.join();
   cr_assert_lt(Clock::now() - start, 30s);
-  cr_assert_eq(report.why, std::string(kCalledOff));
+  cr_assert_eq(report.code, swell::ErrorCode::cancelled);
   cr_assert_eq(report.untold.size(), 3u);
   for (const int rank : {0, 1})
     wait_for_steps(meeting.job, rank, meeting.job.status(rank).step + 5);
