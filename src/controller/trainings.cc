@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "controller/controller.h"
+#include "controller/growth_facts.h"
 #include "controller/quotas.h"
 #include "controller/view_builder.h"
 #include "core/count_of.h"
@@ -230,6 +231,8 @@ void Controller::explain(const policy::ClusterView& view) {
     ElasticJob& job = jobs_.at(seen.id);
     std::string by = "worker by worker", why;
     const bool can_plan = policy::Expansions::can_plan(seen, view);
+    const policy::GrowthHold by_profile =
+        policy::profile_hold(growth_facts(job, {}, seen, view, parts_.config, 0));
     if (can_plan && !seen.training->is_measured()) {
       by = "by data sheet";
       why = fmt::format("until it reports a profile, by the model that it was said to train: {}",
@@ -244,10 +247,10 @@ void Controller::explain(const policy::ClusterView& view) {
       if (job.training.makes_own_plans()) why += "; the program makes its own plans";
     } else if (!plans) {
       why = fmt::format("policy {} makes no plans", parts_.config.policy);
-    } else if (job.is_distrusted()) {
+    } else if (by_profile == policy::GrowthHold::profile_refused) {
       if (job.wanted_gpus <= job.basic_gpus) by = "not at all";
       why = distrust(job);
-    } else if (!parts_.config.lends_without_profile && !job.training.is_known()) {
+    } else if (by_profile == policy::GrowthHold::profile_needed) {
       by = "not at all";
       why = "LendWithoutProfile=no in swell.conf, and " + why_no_profile(job, view.now_s);
     } else if (!job.refused_report.empty()) {

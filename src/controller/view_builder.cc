@@ -10,6 +10,7 @@
 
 #include "controller/companion_time.h"
 #include "controller/gpu_masks.h"
+#include "controller/growth_facts.h"
 #include "controller/machines.h"
 #include "controller/node_lists.h"
 #include "controller/quotas.h"
@@ -235,13 +236,15 @@ class Builder {
                                  .held = companion.held,
                                  .gpus = mask_of(companion.gpus),
                                  .leaving = companion.leaving});
-    view.max_gpus = max_gpus(job, view);
+    const policy::GrowthFacts growth =
+        growth_facts(job, record, view, view_, config_, snapshot_.taken);
+    view.max_gpus = max_gpus(job, view, growth);
     if (const int wanted = std::min(job.wanted_gpus, view.max_gpus); wanted > job.basic_gpus)
       view.wanted_gpus = wanted;
     view.sizes =
         control::common_sizes(job.spec.totals(job.basic_gpus, std::min(view.max_gpus, gpus_)),
                               job.program_sizes, job.basic_gpus);
-    view.may_grow = may_grow(job, record, view);
+    view.may_grow = policy::growth_hold(growth) == policy::GrowthHold::none;
     view.changing = record.phase != slurm::JobPhase::running || job.is_changing(now_);
     view.may_replan = may_replan(job);
     view.starting = view.training != nullptr && !view.training->is_measured() &&
@@ -253,14 +256,17 @@ class Builder {
 
   /// Returns the max number of GPUs that the job may have in all: the lowest of all limits.
   /// REQUIRES: `view` says what the job holds and what is known of its training.
-  int max_gpus(const ElasticJob& job, const policy::ElasticJobView& view) const {
+  int max_gpus(const ElasticJob& job, const policy::ElasticJobView& view,
+               const policy::GrowthFacts& growth) const {
     int max = job.spec.max_total(job.asked_gpus(), policy::Expansions::can_plan(view, view_));
     if (config_.max_gpus_per_job > 0)
       max = std::max(std::min(max, config_.max_gpus_per_job), job.basic_gpus);
     if (job.own_max > 0) max = std::max(std::min(max, job.own_max), job.basic_gpus);
     if (const auto room = quotas_.room(job.id))
       max = std::min(max, job.basic_gpus + job.companions.lent_gpus() + *room);
-    if (lacks_profile(job, view) && is_owed_some(job)) max = std::min(max, job.wanted_gpus);
+    // Without a profile it grows no further than its user asked for.
+    if (growth.is_owed_some && policy::profile_hold(growth) != policy::GrowthHold::none)
+      max = std::min(max, job.wanted_gpus);
     return max;
   }
 
@@ -293,32 +299,6 @@ class Builder {
                                  ? planner::Consistency::exact
                                  : planner::Consistency::relaxed,
                              allocations);
-  }
-
-  /// Whether it grows no further than its user asked for. A live job's profile comes soon, if any:
-  /// GPUs lent by it are lent correctly. A refused profile must not benefit a job.
-  bool lacks_profile(const ElasticJob& job, const policy::ElasticJobView& view) const {
-    if (!plans_ || job.training.is_known() || view.training != nullptr) return false;
-    const bool comes_soon = view_.machines != nullptr && job.spec.mode == control::Mode::live &&
-                            now_ - job.agent_since < config_.profile_wait_s;
-    return comes_soon || job.is_distrusted() || !config_.lends_without_profile;
-  }
-
-  /// Up to what its user asked for a job grows whatever its profile will say.
-  static bool is_owed_some(const ElasticJob& job) {
-    return job.basic_gpus + job.companions.lent_gpus() < job.wanted_gpus;
-  }
-
-  bool may_grow(const ElasticJob& job, const slurm::JobRecord& record,
-                const policy::ElasticJobView& view) const {
-    if (job.paused || !job.held_back.empty() || !job.trust.may_grow(now_)) return false;
-    if (lacks_profile(job, view) && !is_owed_some(job)) return false;
-    const bool lasts =
-        record.end_time == 0 || record.time_limit_min == 0 ||
-        static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
-    return job.agent && job.is_settled() && lasts && !record.is_preempted() &&
-           job.no_growth.empty() && now_ >= job.grow_after && now_ >= job.stays_until &&
-           record.phase == slurm::JobPhase::running;
   }
 
   /// Plans change while its program runs, and it has reported of the last one that it was told.

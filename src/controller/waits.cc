@@ -12,6 +12,7 @@
 
 #include "controller/companion_time.h"
 #include "controller/constraint.h"
+#include "controller/growth_facts.h"
 #include "controller/quotas.h"
 #include "core/count_of.h"
 #include "core/policy/lending/expansions.h"
@@ -36,24 +37,58 @@ int staying_gpus(const ElasticJob& job) {
   return sum;
 }
 
-/// Returns a reason that its owner, its program, the administrator or Slurm has to remove.
-std::string stopped(const ElasticJob& job, const Waiting& waiting) {
-  if (waiting.draining) return "the administrator drains Swell: nothing is lent until that is over";
-  if (job.paused) return "its owner has paused it";
-  if (!job.agent) return "its swellrun is not connected";
-  return job.no_growth;
+std::string by_trust(const ElasticJob& job, double now) {
+  const std::string left = seconds(job.trust.until() - now);
+  return job.trust.is_barred(now)
+             ? fmt::format("{}; it is lent none for {} more", job.trust.why(), left)
+             : fmt::format("{}; unless it reports better within {}, they go back", job.trust.why(),
+                           left);
 }
 
-/// Returns the reason in Slurm's record of the job.
-std::string by_record(const slurm::JobRecord& record, const Waiting& waiting) {
-  if (record.phase != slurm::JobPhase::running) return "Slurm does not run it just now";
-  if (record.is_preempted()) return "Slurm preempts it, and ends it soon";
-  const auto left = static_cast<double>(record.end_time - waiting.snapshot.taken);
-  if (record.end_time == 0 || record.time_limit_min == 0 || left >= waiting.config.min_remaining_s)
-    return {};
+std::string by_back_off(const ElasticJob& job, double now) {
+  const std::string left = seconds(job.grow_after - now);
+  // The count of failures is cleared once training has used lent GPUs; until then a companion
+  // that is not used yet shows that the last offer was taken up.
+  const bool is_taken_up =
+      std::any_of(job.companions.begin(), job.companions.end(),
+                  [](const Companion& companion) { return !companion.leaving && !companion.used; });
+  if (job.failed_growths > 0 && !is_taken_up)
+    return fmt::format("its last offer failed{}; the next comes in {} at the earliest",
+                       job.refused_for.empty() ? "" : fmt::format(" ({})", job.refused_for), left);
   return fmt::format(
-      "its time limit leaves {}, and who has less than {:.0f} s is not grown (LeastRemaining)",
-      seconds(left), waiting.config.min_remaining_s);
+      "it was changed a short while ago, and is not grown for {} more (GrowthInterval)", left);
+}
+
+/// Returns the sentence of a hold, for the job's owner. REQUIRES: not `none`.
+std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
+                     const ElasticJob& job, const Waiting& waiting) {
+  using policy::GrowthHold;
+  const double now = facts.now_s;
+  switch (hold) {
+    case GrowthHold::paused: return "its owner has paused it";
+    case GrowthHold::no_agent: return "its swellrun is not connected";
+    case GrowthHold::refuses: return job.no_growth;
+    case GrowthHold::not_running: return "Slurm does not run it just now";
+    case GrowthHold::preempted: return "Slurm preempts it, and ends it soon";
+    case GrowthHold::ends_soon:
+      return fmt::format("its time limit leaves {}, below LeastRemaining ({:.0f} s)",
+                         seconds(facts.left_s), facts.least_left_s);
+    case GrowthHold::falls_short: return by_trust(job, now);
+    case GrowthHold::at_its_limit: return job.held_back;
+    case GrowthHold::profile_refused: return "its profile is not used: " + job.refused_report;
+    case GrowthHold::profile_needed:
+      return "no profile of its program is known (LendWithoutProfile=no)";
+    case GrowthHold::profile_awaited:
+      return fmt::format("its program may report a profile first, for {} more (ProfileWait)",
+                         seconds(job.agent_since + waiting.config.profile_wait_s - now));
+    case GrowthHold::stays:
+      return fmt::format("it stays as it is for {} more (stay={})", seconds(job.stays_until - now),
+                         job.spec.stay_s);
+    case GrowthHold::backs_off: return by_back_off(job, now);
+    case GrowthHold::changing: return fmt::format("it is {} just now", to_text(job.state));
+    case GrowthHold::none: break;
+  }
+  return {};
 }
 
 /// A constraint that Swell does not understand: then it does not know where the job may run.
@@ -63,19 +98,9 @@ std::string by_constraint(const slurm::JobRecord& record) {
   return constraint ? std::string() : constraint.error().message() + "; it is lent nothing";
 }
 
-std::string by_trust(const ElasticJob& job, double now) {
-  if (job.trust.may_grow(now)) return {};
-  const std::string left = seconds(job.trust.until() - now);
-  return job.trust.is_barred(now)
-             ? fmt::format("{}; it is lent none for {} more", job.trust.why(), left)
-             : fmt::format("{}; unless it reports better within {}, they go back", job.trust.why(),
-                           left);
-}
-
 /// The limit that it has reached.
 std::string by_limit(const ElasticJob& job, const policy::ElasticJobView& seen,
                      const Waiting& waiting) {
-  if (!job.held_back.empty()) return job.held_back;
   const int has = staying_gpus(job);
   if (job.own_max > 0 && has >= job.own_max)
     return fmt::format("its owner wants at most {} (swell max)", count_of(job.own_max, "GPU"));
@@ -98,25 +123,9 @@ std::string by_limit(const ElasticJob& job, const policy::ElasticJobView& seen,
   return {};
 }
 
-/// Under a policy that plans, a job without a profile gets no more than its user asked for while
-/// one may come, and where one is asked for.
-std::string by_profile(const ElasticJob& job, const policy::ElasticJobView& seen,
-                       const Waiting& waiting) {
-  if (!policy::policy_plans(waiting.config.policy) || job.training.is_known() ||
-      seen.training != nullptr || job.basic_gpus + job.companions.lent_gpus() < job.wanted_gpus)
-    return {};
-  if (job.is_distrusted()) return "its profile is not used: " + job.refused_report;
-  if (!waiting.config.lends_without_profile)
-    return "no profile of its program is known (LendWithoutProfile=no)";
-  const double left = job.agent_since + waiting.config.profile_wait_s - waiting.now;
-  if (waiting.view.machines == nullptr || job.spec.mode != control::Mode::live || left <= 0)
-    return {};
-  return fmt::format("its program may report a profile first, for {} more (ProfileWait)",
-                     seconds(left));
-}
-
 /// Returns a reason that passes in a while, without anybody doing anything.
-std::string by_time(const ElasticJob& job, const Waiting& waiting) {
+std::string by_time(policy::GrowthHold hold, const policy::GrowthFacts& facts,
+                    const ElasticJob& job, const Waiting& waiting) {
   int offered = 0;
   for (const LiveGrant& grant : waiting.outstanding)
     if (grant.parent == job.id && !job.companions.has_grant(grant.offer.nonce))
@@ -124,25 +133,7 @@ std::string by_time(const ElasticJob& job, const Waiting& waiting) {
   if (offered > 0)
     return fmt::format("it is offered {}, which its swellrun is just taking up",
                        count_of(offered, "GPU"));
-  const double now = waiting.now;
-  if (now < job.stays_until && job.stays_until >= job.grow_after)
-    return fmt::format("it stays as it is for {} more (stay={})", seconds(job.stays_until - now),
-                       job.spec.stay_s);
-  if (now < job.grow_after) {
-    const std::string left = seconds(job.grow_after - now);
-    // The count of failures is cleared once training has used lent GPUs; until then a companion
-    // that is not used yet shows that the last offer was taken up.
-    const bool is_taken_up = std::any_of(
-        job.companions.begin(), job.companions.end(),
-        [](const Companion& companion) { return !companion.leaving && !companion.used; });
-    if (job.failed_growths > 0 && !is_taken_up)
-      return fmt::format("its last offer failed{}; the next comes in {} at the earliest",
-                         job.refused_for.empty() ? "" : fmt::format(" ({})", job.refused_for),
-                         left);
-    return fmt::format(
-        "it was changed a short while ago, and is not grown for {} more (GrowthInterval)", left);
-  }
-  if (!job.is_settled()) return fmt::format("it is {} just now", to_text(job.state));
+  if (hold != policy::GrowthHold::none) return sentence(hold, facts, job, waiting);
   for (const Companion& companion : job.companions)
     if (companion.leaving) return "the lent GPUs that go back are not back yet";
   return {};
@@ -320,18 +311,30 @@ class Idle {
 }  // namespace
 
 std::string waits_for(const ElasticJob& job, const Waiting& waiting) {
-  if (std::string why = stopped(job, waiting); !why.empty()) return why;
+  using policy::GrowthHold;
+  if (waiting.draining) return "the administrator drains Swell: nothing is lent until that is over";
   const auto record = std::find_if(waiting.snapshot.jobs.begin(), waiting.snapshot.jobs.end(),
                                    [&](const slurm::JobRecord& each) { return each.id == job.id; });
   const auto seen = std::find_if(waiting.view.jobs.begin(), waiting.view.jobs.end(),
                                  [&](const auto& each) { return each.id == job.id; });
-  if (record == waiting.snapshot.jobs.end() || seen == waiting.view.jobs.end())
-    return "Slurm's records do not show where it runs";
-  for (std::string why :
-       {by_record(*record, waiting), by_constraint(*record), by_trust(job, waiting.now),
-        by_limit(job, *seen, waiting), by_profile(job, *seen, waiting), by_time(job, waiting)})
-    if (!why.empty()) return why;
-  if (!seen->may_grow || seen->per_worker.gpus < 1) return {};
+  const bool is_shown = record != waiting.snapshot.jobs.end() && seen != waiting.view.jobs.end();
+  const policy::GrowthFacts facts = growth_facts(
+      job, is_shown ? *record : slurm::JobRecord(), is_shown ? *seen : policy::ElasticJobView(),
+      waiting.view, waiting.config, waiting.snapshot.taken);
+  const GrowthHold hold = policy::growth_hold(facts);
+  if (hold != GrowthHold::none && hold <= GrowthHold::refuses)
+    return sentence(hold, facts, job, waiting);
+  if (!is_shown) return "Slurm's records do not show where it runs";
+  if (hold != GrowthHold::none && hold <= GrowthHold::ends_soon)
+    return sentence(hold, facts, job, waiting);
+  if (std::string why = by_constraint(*record); !why.empty()) return why;
+  if (hold != GrowthHold::none && hold <= GrowthHold::at_its_limit)
+    return sentence(hold, facts, job, waiting);
+  if (std::string why = by_limit(job, *seen, waiting); !why.empty()) return why;
+  if (hold != GrowthHold::none && hold <= GrowthHold::profile_awaited)
+    return sentence(hold, facts, job, waiting);
+  if (std::string why = by_time(hold, facts, job, waiting); !why.empty()) return why;
+  if (seen->per_worker.gpus < 1) return {};
   std::string why = Idle(*seen, waiting.view).why_none();
   if (why.empty()) return why;
   for (const std::string& more :

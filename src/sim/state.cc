@@ -198,18 +198,6 @@ void State::plan_report(Job& job) {
     plan_event(now_s + kReportIterations / job.rate, Event::Kind::report, job.spec.id, job.version);
 }
 
-bool State::lends_without_profile(const Job& job) const noexcept {
-  using Slurmctld = policy::SimulationTraits::Slurmctld;
-  switch (slurmctld()) {
-    case Slurmctld::none: return false;
-    case Slurmctld::as_it_starts: return true;
-    case Slurmctld::after_profile_wait: break;
-  }
-  // GPUs owed to a job do not depend on its profile.
-  return now_s >= job.started_s + setup.clocks->profile_wait_s ||
-         job.type.gpus + job.lent_gpus() < job.wanted_gpus;
-}
-
 bool State::shows_starting(const Job& job) const noexcept {
   return job.spec.elastic && slurmctld() == policy::SimulationTraits::Slurmctld::none &&
          job.starting(now_s, redeploy::kInitialize_s);

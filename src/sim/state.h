@@ -236,8 +236,6 @@ struct State {
   /// Plans the job's profile, where it has none: some iterations from now.
   void plan_profile(Job& job);
 
-  /// Whether the job may be lent GPUs without a profile, were nothing else against it.
-  bool lends_without_profile(const Job& job) const noexcept;
   /// Whether the job is one that has just started, to a policy that lends to such jobs.
   bool shows_starting(const Job& job) const noexcept;
   /// Whether the job would begin anew, at no cost, with what it is lent now.

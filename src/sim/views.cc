@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/policy/growth_hold.h"
 #include "core/policy/lending/sizes.h"
 
 namespace swell::sim {
@@ -87,6 +88,25 @@ policy::ElasticJobView profiling_view(const Job& job) {
   return view;
 }
 
+/// Returns the facts that slurmctld would know of the job.
+policy::GrowthFacts growth_facts(const State& state, const Job& job) {
+  using Slurmctld = policy::SimulationTraits::Slurmctld;
+  const bool is_decided_by_slurmctld = state.slurmctld() != Slurmctld::none;
+  policy::GrowthFacts facts;
+  facts.refuses = job.barred;
+  facts.falls_short = !job.trust.may_grow(state.now_s);
+  facts.can_be_planned = job.coefficients != nullptr;
+  facts.lends_without_profile = is_decided_by_slurmctld;
+  facts.awaits_profile = state.slurmctld() == Slurmctld::after_profile_wait &&
+                         state.now_s < job.started_s + state.setup.clocks->profile_wait_s;
+  // GPUs owed to a job do not depend on its profile.
+  facts.is_owed_some = is_decided_by_slurmctld && job.type.gpus + job.lent_gpus() < job.wanted_gpus;
+  facts.now_s = state.now_s;
+  facts.grows_after_s = job.grow_after;
+  facts.is_settled = job.move == Move::none;
+  return facts;
+}
+
 policy::ElasticJobView job_view(const State& state, const Job& job) {
   if (job.profiling) return profiling_view(job);
   policy::ElasticJobView view;
@@ -102,8 +122,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   }
   const bool profiled = job.coefficients != nullptr;
   const bool settled = job.move == Move::none && !job.barred && state.now_s >= job.grow_after;
-  view.may_grow =
-      settled && (profiled || state.lends_without_profile(job)) && job.trust.may_grow(state.now_s);
+  view.may_grow = policy::growth_hold(growth_facts(state, job)) == policy::GrowthHold::none;
   view.changing = !settled;
   view.may_replan = settled && profiled;
   view.moving = job.move != Move::none;

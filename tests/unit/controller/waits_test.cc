@@ -123,7 +123,7 @@ const Case kCases[] = {
        w.slurm.find(10)->end_time = w.slurm.now.taken + 119;
        w.step();
      },
-     "its time limit leaves 119 s, and who has less than 120 s is not grown (LeastRemaining)"},
+     "its time limit leaves 119 s, below LeastRemaining (120 s)"},
     {"just LeastRemaining",
      [](Waiter& w) {
        w.alone();

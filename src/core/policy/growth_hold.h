@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace swell::policy {
+
+/// Reason why a job may not be lent more GPUs now. Of several that hold at once, growth_hold()
+/// returns the first of this list: those that last longest, or that somebody must remove, come
+/// first.
+enum class GrowthHold : std::uint8_t {
+  none,             ///< it may be lent more
+  paused,           ///< its owner has paused it
+  no_agent,         ///< its swellrun is not connected
+  refuses,          ///< its swellrun or program takes no more GPUs
+  not_running,      ///< Slurm does not run it now: suspended, or starting
+  preempted,        ///< Slurm preempts it, and ends it soon
+  ends_soon,        ///< its time limit leaves less than LeastRemaining
+  falls_short,      ///< lent GPUs bring less than its profile promised (policy/trust.h)
+  at_its_limit,     ///< its user's limits of jobs have no room for a companion
+  profile_refused,  ///< its profile was refused, so that nobody can plan for it
+  profile_needed,   ///< the site lends nothing without a profile (LendWithoutProfile=no)
+  profile_awaited,  ///< its first profile may still come (ProfileWait)
+  stays,            ///< its owner's stay= is not over
+  backs_off,        ///< it was changed, or an offer failed, a short while ago
+  changing,         ///< it is between two sets of GPUs
+};
+
+/// Facts about one job on which its growth depends. The defaults hold nothing back. Times are
+/// seconds of one clock.
+struct GrowthFacts {
+  bool is_paused = false, has_agent = true, refuses = false;
+  bool is_running = true, is_preempted = false;
+  double left_s = std::numeric_limits<double>::infinity();  ///< until its time limit
+  double least_left_s = 0;                                  ///< LeastRemaining
+  bool falls_short = false, is_at_its_limit = false;
+  bool can_be_planned = false;      ///< a profile or a data sheet is known, or no policy plans
+  bool is_profile_refused = false;  ///< and no other is known
+  bool lends_without_profile = true;
+  bool awaits_profile = false;  ///< one may still come
+  bool is_owed_some = false;    ///< has less than its user asked for: that needs no profile
+  double now_s = 0, stays_until_s = 0, grows_after_s = 0;
+  bool is_settled = true;
+};
+
+/// Returns why a job is lent no more than its user asked for, for want of a profile:
+/// profile_refused, profile_needed, profile_awaited, or none.
+GrowthHold profile_hold(const GrowthFacts& facts) noexcept;
+
+/// Returns why the job may not be lent more now. The only place of this rule: the controller's
+/// view, `swell why`, and the simulator read it.
+GrowthHold growth_hold(const GrowthFacts& facts) noexcept;
+
+}  // namespace swell::policy
