@@ -17,7 +17,7 @@ inline Deadline within(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-/// A message: what it is, its body, and a file descriptor where one was passed.
+/// A message: its kind, its body, and the file descriptor that was passed with it, if any.
 struct Message {
   std::uint16_t op = 0;
   std::string body;
@@ -25,9 +25,9 @@ struct Message {
 };
 
 /// One end of a connection between a program, its shim, another shim and the coordinator: a Unix
-/// socket, whose peer is of the same user, or a TCP connection, whose peer has shown that it holds
-/// the job's key. Messages are framed; what comes from the peer is checked against kMaxBody before
-/// memory is taken for it. One thread sends and one receives.
+/// socket whose peer belongs to the same user, or a TCP connection whose peer has proved that it
+/// holds the job's key. Messages are framed; lengths from the peer are checked against kMaxBody
+/// before memory is allocated. One thread sends and one receives.
 class Channel {
  public:
   static constexpr std::uint32_t kMaxBody = 64u << 20;
@@ -35,25 +35,26 @@ class Channel {
   Channel() = default;
   explicit Channel(Descriptor fd) noexcept : fd_(std::move(fd)) {}
 
-  /// Refused: a socket that another user listens on.
+  /// Connects to `path`. Refuses a socket on which another user listens.
   static Result<Channel> connect_unix(const std::string& path);
-  /// "address:port", numeric; `key` as the other side has it. Refused: a peer that does not show
-  /// that it holds the key. Tries again until the deadline where the other side closes the
-  /// connection before either has shown the key: strangers may have taken the place.
+  /// Connects to "address:port" (numeric). Refuses a peer that does not prove that it holds `key`.
+  /// If the other side closes the connection before either side has proved the key, tries again
+  /// until the deadline: strangers may have taken all places.
   static Result<Channel> connect_tcp(const std::string& address, std::string_view key,
                                      Deadline deadline);
 
-  /// `fd`: one to pass, Unix sockets alone; -1: none.
+  /// Sends a message. `fd`: a descriptor to pass, on Unix sockets only; -1: none.
   Result<void> send(std::uint16_t op, std::string_view body, int fd = -1);
   Result<Message> receive(Deadline deadline = Deadline::max());
-  /// Bytes outside of any frame, after a message that announced how many.
+  /// Sends bytes outside of any frame, after a message that announced how many.
   Result<void> send_bytes(const void* bytes, std::size_t count);
   Result<void> receive_bytes(void* bytes, std::size_t count, Deadline deadline = Deadline::max());
-  /// Ends both directions: a thread that waits in receive() returns with an error.
+  /// Ends both directions; a thread that waits in receive() returns with an error.
   void shut() noexcept;
-  /// Whether the other side has closed the connection, asked of the system.
+  /// Asks the system whether the other side has closed the connection.
   bool has_left() const noexcept;
-  /// The same, or something has come that is not received yet.
+  /// Returns whether the other side has closed the connection, or sent something that is not
+  /// received yet.
   bool has_news() const noexcept;
 
   int fd() const noexcept { return fd_.get(); }
@@ -63,41 +64,42 @@ class Channel {
   Descriptor fd_;
 };
 
-/// A listening socket at `path`, whose folder is made, or checked to be, ours alone (mode 0700).
+/// Listens on a Unix socket at `path`. Its folder is created, or must belong to this user only
+/// (mode 0700).
 Result<Descriptor> listen_unix(const std::string& path);
-/// A listening socket on a numeric address and a port of the system's choice.
+/// Listens on a numeric address, at a port that the system chooses.
 Result<Descriptor> listen_tcp(const std::string& address);
-/// "address:port" that it listens on.
+/// Returns the "address:port" on which a socket listens.
 std::string address_of(int fd);
 
 /// Checks that a process of this user is at the other end of a Unix socket.
 Result<Channel> check_unix_peer(Descriptor fd);
 
 /// The listening side's part of the proof that both ends of a TCP connection hold the job's key. It
-/// never waits.
+/// never blocks.
 class PeerProof {
  public:
   /// Sends the random bytes that the peer must answer.
   static Result<PeerProof> begin(Descriptor fd);
-  /// Reads what has come. Returns whether the peer has shown that it holds `key`, and has been
-  /// shown the same; false: more has to come. The error says why nothing will.
+  /// Reads the bytes that have arrived. Returns true when both sides have proved that they hold
+  /// `key`, and false while more bytes must arrive. The error says why the proof failed.
   Result<bool> read(std::string_view key);
   int fd() const noexcept { return channel_.fd(); }
-  /// REQUIRES: read() has returned true.
+  /// Returns the proved connection. REQUIRES: read() has returned true.
   Channel channel() { return std::move(channel_); }
 
  private:
   PeerProof(Channel channel, std::string nonce)
       : channel_(std::move(channel)), nonce_(std::move(nonce)) {}
   Channel channel_;
-  std::string nonce_;  ///< of this side
+  std::string nonce_;  ///< random bytes of this side
   std::string got_;
 };
 
-/// The numeric address of the other side, without its port.
+/// Returns the numeric address of the other side, without its port.
 std::string peer_address(int fd);
 
-/// The process at the other end of a Unix socket.
+/// Returns the process at the other end of a Unix socket.
 pid_t peer_pid(int fd) noexcept;
 
 }  // namespace swell::runtime

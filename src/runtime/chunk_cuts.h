@@ -12,12 +12,12 @@
 
 namespace swell::runtime {
 
-/// Whole pages one after the other, or a slab; empty: memory that counts for nothing.
+/// A range of memory: consecutive whole pages, or a slab. Empty: memory that no bound counts.
 struct Stretch {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// Addresses of one shim, cut wherever pages begin or end.
+/// Collects the addresses at which one shim's memory is cut: the begin and end of each range.
 class Cutter {
  public:
   void cut(Stretch pages) {
@@ -25,7 +25,7 @@ class Cutter {
     if (begins_.empty() || begins_.back() != pages.begin) begins_.push_back(pages.begin);
     if (ends_.empty() || ends_.back() != pages.end) ends_.push_back(pages.end);
   }
-  /// Appends all cuts in order to `cuts`; none are left.
+  /// Appends all cuts in order to `cuts`, and forgets them.
   void seal(std::vector<std::uint64_t>& cuts) {
     begins_.insert(begins_.end(), ends_.begin(), ends_.end());
     sort_runs(begins_, spare_, std::less<>());
@@ -38,11 +38,11 @@ class Cutter {
   std::vector<std::uint64_t> begins_, ends_, spare_;
 };
 
-/// Finds segments by address; quick where addresses rise.
+/// Finds segments by address; fast if the addresses rise.
 class Finder {
  public:
   explicit Finder(std::span<const std::uint64_t> cuts) : cuts_(cuts) {}
-  /// REQUIRES: it is cut there.
+  /// Returns the segment that begins at `at`. REQUIRES: there is a cut at `at`.
   std::size_t operator()(std::uint64_t at) {
     for (std::size_t i = last_; i < std::min(last_ + 3, cuts_.size()); ++i)
       if (cuts_[i] == at) return last_ = i;

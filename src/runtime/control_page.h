@@ -6,22 +6,22 @@
 
 namespace swell::runtime {
 
-/// The first page of an arena: what a program looks at between two steps, without a system call.
+/// The first page of an arena: what a program reads between two steps without a system call.
 struct ControlPage {
-  /// Written by the shim: the step at whose boundary to stop; 0: none.
+  /// Written by the shim: the step at whose boundary the program stops; 0: none.
   std::atomic<std::uint64_t> stop_at;
   std::atomic<std::uint64_t> step;  ///< written by the program: the last boundary it passed
-  /// Written by the shim, taken by the program: kStopWish, kCheckpointWish; 0: none.
+  /// Request written by the shim and taken by the program: kStopWish or kCheckpointWish; 0: none.
   std::atomic<std::uint64_t> wish;
-  /// Written by the shim: the epoch that a program which stays is to prepare for; 0: none.
+  /// Written by the shim: the epoch for which a program that stays must prepare; 0: none.
   std::atomic<std::uint64_t> next;
-  /// Written by the shim: the last epoch whose program has begun beside this one; 0: none.
+  /// Written by the shim: the last epoch whose program has started beside this one; 0: none.
   std::atomic<std::uint64_t> beside;
   /// Written by the program before `step`: when it passed that boundary, in nanoseconds of the
-  /// host's steady clock; 0: an older libswell, which does not say it.
+  /// host's steady clock; 0 from an older libswell, which does not write it.
   std::atomic<std::uint64_t> passed_ns;
 };
-/// As swell.h numbers what swell_step() returns.
+/// The values of swell_action_t in swell.h.
 inline constexpr std::uint64_t kStopWish = 2, kCheckpointWish = 3;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "two processes share it");
 

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The used part of CUDA's driver API (CUDA 11.4 or later), declared anew from its documentation: no
-// header of CUDA is needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real
-// ones. Results are 0 or an error's number.
+// Declares the part of CUDA's driver API (CUDA 11.4 or later) that Swell uses, from its
+// documentation, so that no header of CUDA is needed. tests/unit/runtime/vendor_headers_test.cc
+// compares it with the real headers. Results are 0 or an error's number.
 namespace swell::runtime::cuda {
 
 struct Location {
@@ -23,7 +23,7 @@ struct AllocationProperties {
   std::uint8_t more_flags[6] = {};
 };
 static_assert(sizeof(AllocationProperties) == 32);
-/// A copy of a matrix, whose rows are `pitch` apart.
+/// A copy of a matrix with rows `pitch` bytes apart.
 struct MatrixCopy {
   struct End {
     std::size_t x_bytes = 0, y = 0;
@@ -56,8 +56,8 @@ inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 10
                      kNetworkCardsSupported = 110;                               // attributes
 inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217, kNotReady = 600;  // errors
 inline constexpr int kMemoryTypeOf = 2, kOrdinalOf = 9;        // attributes of addresses
-inline constexpr unsigned kHostMemory = 1, kDeviceMemory = 2;  // values of the first
-/// The least that a GPU allows as the largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
+inline constexpr unsigned kHostMemory = 1, kDeviceMemory = 2;  // values of kMemoryTypeOf
+/// The minimum over GPUs of the largest allowed pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
 inline constexpr std::uint64_t kMostPitch = 0x7fffffff;
 
 using Init = int (*)(unsigned);

@@ -21,13 +21,13 @@
 
 namespace swell::runtime {
 
-/// A keeper's hand on a GPU: the program at the other end of a connection does what it is asked
-/// while it waits for an answer of the shim's. Any thread may call; one task at a time. A program
-/// that goes on with its training gets no task any more, and none is under way then.
+/// Carries out a keeper's tasks on a GPU: the program at the other end of a connection does them
+/// while it waits for an answer of the shim. Any thread may call; one task runs at a time. A
+/// program that continues its training gets no further task, and no task is under way then.
 class DeviceHand final : public ByteStore {
  public:
-  /// `staging`: offset of kStaging bytes of the arena, which the program maps too: two buffers.
-  /// REQUIRES: `channel` outlives lose().
+  /// `staging`: offset of two buffers of the arena, kStaging bytes together, which the program maps
+  /// too. REQUIRES: `channel` outlives lose().
   DeviceHand(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
              std::string gpu, std::uint64_t granularity);
   static constexpr std::uint64_t kBuffer = std::uint64_t{16} << 20;
@@ -37,41 +37,44 @@ class DeviceHand final : public ByteStore {
   std::uint64_t granularity() const noexcept { return granularity_; }
   std::uint64_t staging() const noexcept { return staging_; }
 
-  /// The program waits from now on. `own`: the calling thread is the one that reads the connection.
+  /// Accepts tasks: the program waits from now on. `own`: the calling thread is the one that reads
+  /// the connection.
   void open(bool own = false);
-  /// It is about to be answered. Waits for the task that is under way.
+  /// Accepts no more tasks, because the program is about to be answered. Waits for the task that is
+  /// under way.
   void close();
-  /// The same, and answers it; waits for nothing: where a task is under way, its thread sends the
-  /// answer once that is over. Nothing is asked of the program from now on.
+  /// Accepts no more tasks, and answers the program. Does not wait: if a task is under way, its
+  /// thread sends the answer when the task is over.
   void close(std::uint16_t op, std::string answer);
-  /// The connection has ended.
+  /// Fails the current and all later tasks: the connection has ended.
   void lose();
-  /// Takes the program's answer to its task; called by the thread that reads the connection.
+  /// Takes the program's answer to its task. The thread that reads the connection calls it.
   void answer(Message message);
 
   Result<Descriptor> create(std::uint64_t slab, std::uint64_t bytes);
   Result<void> map(std::uint64_t slab, std::uint64_t bytes, int fd);
-  /// Maps as `slab` what another program has allocated itself.
+  /// Has the program map, as `slab`, memory that another program allocated itself.
   Result<void> map(std::uint64_t slab, const OwnShare& share);
   Result<void> unmap(std::uint64_t slab);
-  /// Callbacks for a task of NCCL, which another program takes part in; called by the thread that
-  /// waits for it.
+  /// Callbacks for a task of NCCL, in which another program takes part. The thread that waits for
+  /// the task calls them.
   struct Watch {
-    std::function<void()> has_begun = {};  ///< told once the program has it to do
-    std::function<bool()> is_off = {};     ///< asked again and again: whether it is to be left off
+    std::function<void()> has_begun = {};  ///< called once the program has received the task
+    std::function<bool()> is_off = {};     ///< called repeatedly: whether to cancel the task
   };
-  /// Does a task of NCCL; returns what the program says.
+  /// Has the program do a task of NCCL. Returns the program's report.
   Result<std::string> nccl(const DeviceTask& task, const Watch& watch);
   Result<std::string> nccl(const DeviceTask& task) { return nccl(task, Watch{}); }
-  /// Which NCCL the program has, once the shim has asked it; or why it has none.
+  /// Returns which NCCL the program has, after the shim has asked it; the error says why it has
+  /// none.
   Result<std::string> its_nccl();
   void set_nccl(Result<std::string> its);
-  /// Within the GPU.
+  /// Copies within the GPU.
   Result<void> copy(std::vector<Run> runs);
-  /// From the GPU to the arena.
+  /// Copies from the GPU to the arena.
   Result<void> to_arena(std::vector<Run> runs);
   Result<std::uint64_t> word_hash(std::span<const Run> runs) override;
-  /// Why checksums of this GPU's memory are made on the host; empty: they are not.
+  /// Returns why checksums of this GPU's memory are made on the host; empty if the GPU makes them.
   std::string why_not_hashed();
   Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) override;
   Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) override;
@@ -95,25 +98,25 @@ class DeviceHand final : public ByteStore {
   const std::uint64_t staging_;
   const std::string gpu_;
   const std::uint64_t granularity_;
-  std::mutex staging_mutex_;  ///< of who uses the staging memory; taken before turn_
-  std::mutex turn_;           ///< of a task; taken before mutex_
+  std::mutex staging_mutex_;  ///< for the users of the staging memory; taken before turn_
+  std::mutex turn_;           ///< held during a task; taken before mutex_
   std::mutex mutex_;          ///< guards all below
   std::condition_variable changed_;
   bool listens_ = false, is_own_ = false, is_lost_ = false;
   bool is_busy_ = false;  ///< a task is under way
   std::optional<Message> answer_;
-  std::optional<Message> after_;  ///< what the program is told once its task is over
+  std::optional<Message> after_;  ///< message that the program gets once its task is over
   std::string why_not_hashed_;
   Result<std::string> nccl_ = Error("its program was not asked for NCCL");
 };
 
-/// Prefix of the names of ways on which bytes never leave GPUs.
+/// Prefix of the names of paths on which bytes never leave GPUs.
 inline constexpr const char* kDeviceToDevice = "device to device";
-/// Memory of another rank's, as it is mapped beside the own slabs.
+/// Memory of another rank, mapped beside this rank's slabs.
 struct MappedMemory {
   std::uint64_t slab = 0;  ///< its number here
   std::uint64_t bytes = 0;
-  std::uint32_t last_chunk = 0;  ///< that reads it
+  std::uint32_t last_chunk = 0;  ///< the last chunk that reads it
 };
 struct MappedGpu {
   using Pieces = std::map<std::uint64_t, MappedMemory>;
@@ -126,15 +129,16 @@ struct MappedGpu {
     const auto its = std::prev(next);
     return at - its->first < its->second.bytes ? its : pieces.end();
   }
-  /// Checks after each copy that its source was still there; empty: the source always stays.
+  /// Checks after each copy that its source still existed; empty: the source always stays.
   std::function<Result<void>()> is_there = {};
 };
-/// From memory on a GPU that `hand` has mapped; `from`: device or program_device.
+/// Copies from memory on a GPU that the program of `hand` has mapped; `from`: device or
+/// program_device.
 std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceHand> hand, MappedGpu mapped,
                                            Memory from);
 
-/// From memory that the program of `from` allocated itself to that of `to`, on the same GPU, by way
-/// of a slab of it that both map: `slab`, kBounce bytes, which `to` has taken.
+/// Copies from memory that the program of `from` allocated itself to that of `to`, on the same GPU.
+/// Goes through `slab` (kBounce bytes), which `to` has allocated and both map.
 std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceHand> from,
                                            std::shared_ptr<DeviceHand> to, std::uint64_t slab,
                                            Descriptor fd);

@@ -22,16 +22,16 @@ namespace cuda {
 struct AllocationProperties;
 }
 
-/// The driver's functions; found once a process.
+/// The driver's functions; looked up once in a process.
 struct CudaDriver;
 
-/// One GPU that this process works with, through NVIDIA's driver, which is opened at run time: its
-/// primary context, the one that CUDA's runtime and PyTorch use. The context is current only within
-/// the calls. Calls of several threads are possible; those that copy wait for one another.
+/// One GPU that this process works with, through NVIDIA's driver, which is opened at run time. Uses
+/// its primary context, as CUDA's runtime and PyTorch do; the context is current only within the
+/// calls. Several threads may call; those that copy wait for each other.
 class Device {
  public:
-  /// `ordinal`: as this process's CUDA counts GPUs. The error is one sentence: no driver, or no
-  /// such GPU.
+  /// Opens GPU `ordinal`, as this process's CUDA numbers GPUs. The error is one sentence: no
+  /// driver, or no such GPU.
   static Result<std::shared_ptr<Device>> open(int ordinal,
                                               const std::string& library = "libcuda.so.1");
   ~Device();
@@ -39,30 +39,31 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   int ordinal() const noexcept { return ordinal_; }
-  /// Which piece of hardware it is, equal in every process: "GPU-" and its UUID.
+  /// Identifies the hardware, equally in every process: "GPU-" and its UUID.
   const std::string& gpu() const noexcept { return gpu_; }
-  /// Memory is taken in multiples of it.
+  /// Returns the size of which allocations are multiples.
   std::uint64_t granularity() const noexcept { return granularity_; }
-  /// Whether its memory can be passed to other processes as file descriptors. The error is one
-  /// sentence.
+  /// Checks whether its memory can be passed to other processes as file descriptors. The error is
+  /// one sentence.
   Result<void> check_sharing() const;
-  /// Whether [at, at + bytes) is memory of this GPU in this process, whoever allocated it. The
-  /// error is one sentence.
+  /// Checks whether [at, at + bytes) is memory of this GPU in this process, whichever library
+  /// allocated it. The error is one sentence.
   Result<void> check_memory(DeviceAddress at, std::uint64_t bytes) const;
-  /// How others map what has the address `at`, which this process allocated: by cuMemAlloc(), or by
-  /// cuMemCreate(), as PyTorch's expandable segments are. The error is one sentence.
+  /// Returns how other processes map the allocation at `at`, which this process made by
+  /// cuMemAlloc(), or by cuMemCreate() as PyTorch's expandable segments do. The error is one
+  /// sentence.
   Result<OwnShare> share_own(DeviceAddress at) const;
 
-  /// Memory of this GPU that nobody has taken.
+  /// Returns the GPU memory that is not allocated.
   Result<std::uint64_t> free_bytes() const;
-  /// Says that `bytes` of it could not be taken, and how many are free.
+  /// Makes an error which says that `bytes` could not be allocated, and how many are free.
   Error no_room(std::uint64_t bytes) const;
-  /// Waits for all that was launched on this GPU in this process.
+  /// Waits for all work that this process has launched on this GPU.
   Result<void> wait() const;
-  /// Makes its context the calling thread's until that ends.
+  /// Makes its context the current one of the calling thread until the thread ends.
   Result<void> enter() const;
-  /// Each returns when the bytes are there. Runs next to one another in a list that
-  /// are rows of a matrix become one copy of the driver's.
+  /// Return when the bytes have been copied. Consecutive runs that form the rows of a matrix become
+  /// one copy of the driver.
   Result<void> copy(std::span<const Run> runs) const;  ///< from and to: addresses on GPUs
   struct HostCopy {
     std::byte* host = nullptr;
@@ -94,16 +95,17 @@ class Device {
   std::shared_ptr<const CudaDriver> driver_;
   int ordinal_ = 0, number_ = 0;
   void* context_ = nullptr;  ///< retained
-  void* stream_ = nullptr;   ///< for copies; ordered with no other
+  void* stream_ = nullptr;   ///< for copies; not ordered with other streams
   std::string gpu_;
   std::uint64_t granularity_ = 0;
   bool shares_ = false;
-  std::string why_not_shared_;         ///< what the driver said as it was tried
-  bool serves_network_cards_ = false;  ///< they can read and write shared memory (GPUDirect RDMA)
+  std::string why_not_shared_;  ///< the driver's error in a trial allocation
+  /// Network cards can read and write shared memory (GPUDirect RDMA).
+  bool serves_network_cards_ = false;
 };
 
-/// Memory of the host that is registered with the driver: copies to and from it are not staged by
-/// the driver, and run while the host does other work.
+/// Host memory that is registered with the driver: copies to and from it are not staged by the
+/// driver, and run while the host does other work.
 class Registered {
  public:
   static Result<std::unique_ptr<Registered>> create(std::shared_ptr<const Device> device,
@@ -119,27 +121,27 @@ class Registered {
   void* const bytes_;
 };
 
-/// One allocation of GPU memory, mapped in this process. Whoever holds a descriptor of it, a
-/// process without CUDA too, keeps it alive: the death of the process that took it frees nothing.
+/// One allocation of GPU memory, mapped in this process. Any process that holds a descriptor of it,
+/// even one without CUDA, keeps it alive: the death of the process that allocated it frees nothing.
 class Slab {
  public:
-  /// `bytes`: rounded up to the granularity. `is_clear`: whether its values are to be 0; else they
-  /// are any.
+  /// Allocates `bytes`, rounded up to the granularity. `is_clear`: fills it with 0; otherwise the
+  /// values are undefined.
   static Result<Slab> create(std::shared_ptr<const Device> device, std::uint64_t bytes,
                              bool is_clear = true);
-  /// Maps what another process shares, for use by `device`, which may be another GPU than the
-  /// memory's. Nothing is copied. `bytes`: as create() rounded them.
+  /// Maps what another process shares, for use by `device`, which may differ from the GPU that has
+  /// the memory. Copies nothing. `bytes`: as create() rounded them.
   static Result<Slab> import(std::shared_ptr<const Device> device, const Descriptor& fd,
                              std::uint64_t bytes);
-  /// The same for an allocation that a handle of OwnShare names. It ends with the process that took
-  /// it, and is mapped in others alone.
+  /// Maps an allocation that the handle of an OwnShare names. The allocation ends with the process
+  /// that made it, and only other processes can map it.
   static Result<Slab> import(std::shared_ptr<const Device> device, std::string_view handle,
                              std::uint64_t bytes);
   Slab(Slab&& other) noexcept;
   Slab& operator=(Slab&& other) noexcept;
   ~Slab();
 
-  /// A descriptor that other processes import.
+  /// Returns a descriptor that other processes can import.
   Result<Descriptor> share() const;
   DeviceAddress address() const noexcept { return address_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -154,7 +156,7 @@ class Slab {
   bool is_mapped_ = false, is_by_handle_ = false;
 };
 
-/// A stream of a GPU's, ordered with no other.
+/// A stream of a GPU, not ordered with other streams.
 class Stream {
  public:
   static Result<std::unique_ptr<Stream>> create(std::shared_ptr<const Device> device);
@@ -163,7 +165,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   /// Returns CUDA's handle.
   void* handle() const noexcept { return handle_; }
-  /// Whether all that was launched on it is over.
+  /// Returns whether all work launched on it is done.
   Result<bool> is_done() const;
 
  private:
@@ -173,17 +175,17 @@ class Stream {
   void* const handle_;
 };
 
-/// Sums the words of memory of a GPU there, as WordHash does on the host. One thread at a time. The
-/// first sum takes 192 KiB of the GPU.
+/// Sums the words of GPU memory on the GPU, as WordHash does on the host. One thread at a time. The
+/// first sum allocates 192 KiB on the GPU.
 class GpuHash {
  public:
-  /// Has the driver compile the kernel.
+  /// Compiles the kernel with the driver.
   static Result<std::unique_ptr<GpuHash>> create(std::shared_ptr<const Device> device);
   ~GpuHash();
   GpuHash(const GpuHash&) = delete;
   GpuHash& operator=(const GpuHash&) = delete;
-  /// Returns the sum of the words of all runs at their sources, addresses that the GPU may read.
-  /// `first`: the number of the first word.
+  /// Returns the sum of the words of all runs at their sources, which are addresses that the GPU
+  /// can read. `first`: the number of the first word.
   Result<std::uint64_t> sum(std::span<const Run> runs, std::uint64_t first);
 
  private:
@@ -192,7 +194,7 @@ class GpuHash {
   Result<void> launch(const void* pieces, unsigned count) const;
   const std::shared_ptr<const Device> device_;
   void *module_ = nullptr, *kernel_ = nullptr;
-  DeviceAddress memory_ = 0;  ///< the sum, then the pieces of one launch
+  DeviceAddress memory_ = 0;  ///< space for the sum, then the pieces of one launch
 };
 
 }  // namespace swell::runtime

@@ -17,20 +17,20 @@
 
 namespace swell::runtime {
 
-/// Takes the connections of a keeper's listening sockets and lets in the peers that have shown who
-/// they are: on the Unix socket processes of this user, over TCP peers that hold the job's key. One
-/// thread does all of it and never waits for one peer. Peers without proof are few, and fewer for
-/// one address; the oldest gives way to a newcomer. Where there are no descriptors or threads left,
-/// it tries again.
+/// Accepts the connections of a keeper's listening sockets, and admits peers that have proved who
+/// they are: processes of this user on the Unix socket, peers that hold the job's key over TCP. One
+/// thread does all of this and never waits for a single peer. The number of peers without proof is
+/// limited, in all and for each address; if a limit is reached, the oldest makes room for a new
+/// one. If descriptors or threads run out, it tries again.
 class Door {
  public:
   struct Options {
     std::size_t places = 256, places_of_one_address = 128;
-    std::chrono::milliseconds proof_time{5000};  ///< for a peer to show the key
-    /// A peer that has shown who it is and cannot be let in waits so long for a thread.
+    std::chrono::milliseconds proof_time{5000};  ///< time for a peer to prove that it holds the key
+    /// Time for which a proved peer waits if no thread can be started for it.
     std::chrono::milliseconds thread_time{10000};
-    /// Takes a peer over, by the door's thread. Returns false, and leaves the channel, where that
-    /// cannot be done now.
+    /// Takes over a peer; called by the door's thread. Returns false, and leaves the channel
+    /// unchanged, if that is not possible now.
     std::function<bool(Channel& channel, bool is_unix)> let_in;
     std::function<void()> at_each_turn;  ///< after each turn of the door's thread
   };
@@ -40,18 +40,18 @@ class Door {
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
-  /// Begins to let peers in. The error says what there is too little of.
+  /// Begins to admit peers. The error names the resource that is exhausted.
   Result<void> open();
-  /// Has the door's thread make a turn.
+  /// Wakes the door's thread for one turn.
   void wake() noexcept;
-  /// Lets nobody in any more; no function of the options is called afterwards.
+  /// Stops admitting peers; no function of the options is called afterwards.
   void close() noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Guest {
-    std::optional<PeerProof> proof;  ///< none: the peer has shown who it is
-    Channel channel;                 ///< of such a peer
+    std::optional<PeerProof> proof;  ///< none: the peer is proved
+    Channel channel;                 ///< channel of a proved peer
     bool is_unix = false;
     Clock::time_point until;
   };
@@ -70,7 +70,7 @@ class Door {
   const std::string key_;
   std::thread thread_;
   std::atomic<bool> stops_ = false;
-  // Used by the thread alone.
+  // Used by the door's thread only.
   std::map<Places::Id, Guest> guests_;
   Places places_;
   Places::Id last_id_ = 0;

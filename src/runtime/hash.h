@@ -6,19 +6,22 @@
 
 namespace swell::runtime {
 
-/// xxHash (XXH3, 64 bits) by some instructions of the machine; all give the same values.
+/// xxHash (XXH3, 64 bits), built for one set of the machine's instructions; all give the same
+/// values.
 struct HashFunctions {
-  void* (*create)();  ///< a state that nothing was added to; nullptr: there is no memory
+  void* (*create)();  ///< an empty state; nullptr: out of memory
   void (*destroy)(void* state);
   void (*add)(void* state, const void* bytes, std::size_t count);
   std::uint64_t (*value)(const void* state);
 };
-/// The library's, which its distribution builds for every machine of the kind.
+/// Returns the functions of the installed library, which its distribution builds for every machine
+/// of the architecture.
 const HashFunctions& library_hash() noexcept;
-/// With AVX2, which halves the time of a copy that is checked; nullptr: this machine has none.
+/// Returns functions that use AVX2, which halves the time of a checked copy; nullptr if this
+/// machine has no AVX2.
 const HashFunctions* avx2_hash() noexcept;
 
-/// A checksum in steps, by the widest instructions that there are.
+/// A checksum in steps, by the widest instructions that the machine has.
 class Hash {
  public:
   explicit Hash(const HashFunctions& functions = widest());

@@ -2,18 +2,18 @@
 #pragma once
 
 // The kernel that sums the words of WordHash on a GPU. The driver compiles it for the GPU that it
-// finds (V100 or later). tests/contrib/ptx_test.sh compiles it with ptxas where that is installed,
-// and the stand-in for the driver executes it.
+// finds (V100 or later). tests/contrib/ptx_test.sh compiles it with ptxas if that is installed, and
+// the driver's stand-in executes it.
 namespace swell::runtime {
 
-/// How much of a run is one piece: the work of one warp.
+/// Bytes of a run that form one piece, the work of one warp.
 inline constexpr unsigned kHashPiece = 8192, kHashThreads = 256, kHashWarps = kHashThreads / 32;
 inline constexpr const char* kHashKernel = "swell_sum_words";
 /// A piece as the kernel reads it. `first`: the number of its first word.
 struct HashPiece {
   unsigned long long address, first, bytes;
 };
-/// swell_sum_words(pieces, how many, where the sum is added to)
+/// swell_sum_words(pieces, number of pieces, address to which the sum is added)
 inline constexpr const char* kHashPtx = R"(.version 6.3
 .target sm_70
 .address_size 64

@@ -20,42 +20,42 @@
 
 namespace swell::runtime {
 
-/// The ways to the old ranks that hold what a placement fetches: opened before the training stops,
-/// used while it stands. One thread at a time.
+/// The paths to the old ranks that hold what a placement fetches: opened before the training stops,
+/// used while it stands still. One thread at a time.
 class Intake {
  public:
   /// The keeper that fetches.
   struct Self {
     std::string host, processes, key;
     std::shared_ptr<const Arena> arena;
-    /// Returns UCX if state would come by TCP otherwise; empty: UCX is not to be used.
+    /// Returns UCX if state would come by TCP otherwise; empty: do not use UCX.
     std::function<Result<std::shared_ptr<const Ucx>>()> ucx = {};
-    /// Hand of the new program, where it has tensors on a GPU; and a number for memory of others
-    /// that it maps.
+    /// DeviceHand of the new program, if it has tensors on a GPU, and a number for memory of
+    /// other ranks that it maps.
     std::shared_ptr<DeviceHand> hand = {};
     std::function<std::uint64_t()> next_slab = {};
-    /// Hand of the program that trains under this keeper, where kBounce bytes may be taken for
-    /// copies from its own memory on the GPU.
+    /// DeviceHand of the program that trains under this keeper, if kBounce bytes may be allocated
+    /// for copies from its own memory on the GPU.
     std::shared_ptr<DeviceHand> old_hand = {};
-    /// How programs of other GPUs send to the new one by NCCL; none: they do not.
+    /// How programs on other GPUs send to the new one by NCCL; none: they do not.
     std::optional<NcclOptions> nccl = {};
   };
-  /// Opens the way to every source. The error names the rank that cannot be reached.
+  /// Opens the path to every source. The error names the rank that cannot be reached.
   static Result<Intake> open(const Self& self, const Prepare& plan,
                              const std::vector<Fetch>& fetches);
-  /// GPU memory that is taken beside the state while this lives.
+  /// Returns the GPU memory that this object takes beside the state.
   std::uint64_t extra_bytes() const noexcept { return extra_bytes_; }
-  /// Callbacks that watch a move; called by two threads where the source allows.
+  /// Callbacks that watch a move; two threads call them if the source allows it.
   struct Watch {
     std::function<bool(const Fetch&)> is_called_off;  ///< asked before each block
     std::function<void(const Fetch&)> has_come;       ///< may be empty
   };
-  /// Fetches all of the placement into the arena, or into `program`'s own memory; first what no
-  /// rank has that stays. Compares the checksum of each piece with its source's
-  /// where `verify` says so.
+  /// Fetches all of the placement into the arena, or into the own memory of `program`; first the
+  /// state that no staying rank has. Compares the checksum of each piece with its source's if
+  /// `verify` asks for it.
   Result<Moved> fetch_all(const Placement& placement, pid_t program, Verify verify,
                           const Watch& watch);
-  /// Lets go of other ranks' memory that nothing is read of after a chunk, so that it can be freed.
+  /// Releases memory of other ranks that is not read after a chunk, so that it can be freed.
   Result<void> let_go(std::uint32_t chunk) const;
 
  private:
@@ -69,19 +69,21 @@ class Intake {
   Sink sink_of(const Fetch& fetch, pid_t program) const;
   std::shared_ptr<const Arena> arena_;
   std::shared_ptr<DeviceHand> hand_;
-  /// Opens the way from another host, or from this one where its memory is not seen.
+  /// Opens the path from another host, or from this one if its memory cannot be seen.
   static Result<std::unique_ptr<Transport>> reach(const Self& self, const Endpoint& endpoint,
                                                   Memory memory, std::set<std::string>& notes);
-  /// From a GPU: of this node, mapped where the new program can, else by way of its own program.
+  /// Opens the path from a GPU of this node: mapped if the new program can map it, otherwise
+  /// through the old program.
   Result<std::unique_ptr<Transport>> reach_gpu(const Self& self, const Prepare& plan,
                                                const Fetch& fetch,
                                                const std::vector<Fetch>& fetches);
-  /// With the program of an old rank on another GPU; once for all that comes from it.
+  /// Connects by NCCL to the program of an old rank on another GPU; once for all that comes from
+  /// it.
   Result<std::shared_ptr<NcclLink>> pair_with(const Self& self, const Endpoint& endpoint,
                                               std::int32_t rank);
   std::uint64_t extra_bytes_ = 0;
-  std::set<std::string> notes_;  ///< why a way is slower than was asked for
-  /// By old rank, its memory, and whether from GPU to GPU.
+  std::set<std::string> notes_;  ///< why a path is slower than requested
+  /// Old rank, its kind of memory, and whether the path goes from GPU to GPU.
   using Source = std::tuple<std::int32_t, Memory, bool>;
   static Source source_of(const Fetch& fetch) {
     return {fetch.rank, fetch.from, is_on_gpu(fetch.from) && is_on_gpu(fetch.to)};

@@ -27,44 +27,43 @@
 namespace swell::runtime {
 
 /// Keeps one rank's training state over the epochs of its programs: owns the arena, tells programs
-/// where their tensors stand, fetches what the next epoch needs, and commits or aborts it. Lives in
-/// the shim. Its threads serve programs and other shims of this user over a Unix socket, and other
-/// nodes' over TCP.
+/// where their tensors stand, fetches what the next epoch needs, and commits or aborts the switch.
+/// Lives in the shim. Its threads serve programs and other shims of this user over a Unix socket,
+/// and those of other nodes over TCP.
 ///
-/// Guarantees: until the commit, or the first chunk of a switch in chunks, what the committed
-/// epoch holds is neither freed nor written;
-/// an abort, the death of a program that waits in adopt, or of a coordinator before all has moved,
-/// leaves it as it was.
+/// Guarantees: until the commit (in chunks: until the first chunk), the state of the committed
+/// epoch is neither freed nor written. Until then an abort, or the death of the coordinator or of a
+/// program that waits in adopt, leaves that state as it was.
 class Keeper {
  public:
   struct Options {
     std::string unix_socket;  ///< its folder is made with mode 0700
     std::string
-        tcp_host;     ///< a numeric address to listen on; empty: no connections from other nodes
-    std::string key;  ///< the job's, at least 16 bytes; needed with tcp_host
-    std::string
-        host;  ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
+        tcp_host;      ///< a numeric address to listen on; empty: no connections from other nodes
+    std::string key;   ///< the job's, at least 16 bytes; needed with tcp_host
+    std::string host;  ///< identifies its host; empty: the boot id of this machine. Ranks with
+                       ///< equal hosts share memory
     std::string processes;          ///< its PID namespace; empty: that of this process
-    std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
+    std::uint64_t arena_bytes = 0;  ///< address space: memory is allocated when it is written
     /// Bytes of a slab: GPU memory that several tensors share.
     std::uint64_t slab_bytes = Slabs::kSlabBytes;
-    /// Through which devices of UCX state comes and goes beside TCP; none: it is not to be used.
+    /// Devices of UCX by which state moves instead of TCP; none: do not use UCX.
     std::optional<Ucx::Options> ucx;
-    /// How programs move what is on GPUs by NCCL; none: they do not.
+    /// How programs move state on GPUs by NCCL; none: do not use NCCL.
     std::optional<NcclOptions> nccl;
-    /// Told each profile that the program reports, by one of the keeper's threads; may be empty.
+    /// Called with each profile that the program reports, by a thread of the keeper; may be empty.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
-    /// Told each time when a program takes an epoch over; may be empty, must not ask this keeper.
+    /// Called each time a program takes over an epoch; may be empty, and must not call this keeper.
     std::function<void(std::uint64_t epoch, pid_t program)> on_adopted;
     enum class Hold {
-      verified,  ///< a move has compared the checksum of a first block, and has others to fetch
-      rest,      ///< a move has all that no rank has that stays, and has others to fetch
-      chunk,     ///< a chunk has come, and memory that no shim needs any more has been released
-      freeing,   ///< a commit was answered, and the memory of the epoch before is to go back
-      keeping,   ///< another rank's snapshot is to be fetched
+      verified,  ///< a move has compared the checksum of its first block, and has more to fetch
+      rest,      ///< a move has fetched all state that no staying rank has, and has more to fetch
+      chunk,     ///< a chunk has come, and memory that no shim needs any longer has been released
+      freeing,   ///< a commit was answered, and the memory of the last epoch is about to be freed
+      keeping,   ///< a snapshot of another rank is about to be fetched
     };
-    /// Called again and again: one of these waits while it returns true, or until cancelled. For
-    /// tests; may be empty.
+    /// Called repeatedly at one of these points, which waits while it returns true, or until
+    /// cancelled. For tests; may be empty.
     std::function<bool(Hold)> holds;
   };
   /// Listens, and begins to serve. The error names the missing resource.
@@ -74,21 +73,23 @@ class Keeper {
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
-  /// Has the program that trains prepare for `epoch` in its own process: swell_step() says so, and
-  /// these are its variables then. False: none trains here that can; a new one has to be started.
-  /// `none_is_new`: a program trains on every worker of the epoch already.
+  /// Asks the training program to prepare for `epoch` in its own process: swell_step() returns
+  /// SWELL_PREPARE, and `variables` are the program's variables in that epoch. Returns false if no
+  /// program that can do so trains here; then a new one must be started. `none_is_new`: a program
+  /// trains on every worker of the epoch already.
   bool offer_next(std::uint64_t epoch, Variables variables, bool none_is_new = false);
-  /// The epoch that was offered last does not come: as if its program had died.
+  /// Cancels the epoch that was offered last, as if its program had died.
   void withdraw_next();
 
-  /// The step of the state that is here; 0: it is new, or there is none.
+  /// Returns the step of the state held here; 0: the state is new, or there is none.
   std::uint64_t step() const { return status().step; }
-  /// Seconds since the program that trains passed the boundary of that step; 0: not known.
+  /// Returns the seconds since the training program passed the boundary of step(); 0: not known.
   double step_age_s() const;
   const std::string& unix_socket() const noexcept { return options_.unix_socket; }
-  /// "address:port"; empty without TCP.
+  /// Returns "address:port"; empty without TCP.
   const std::string& tcp_address() const noexcept { return tcp_; }
-  /// Memory that the arena's pages take, once what a commit gave up has gone back.
+  /// Returns the memory that the arena's pages take, after waiting until the last commit's memory
+  /// is freed.
   std::uint64_t used_bytes() const;
 
  private:
@@ -99,46 +100,47 @@ class Keeper {
     bool is_unix = false, is_done = false;
     pid_t pid = 0;
     std::vector<Entry> entries;        ///< as declared
-    std::shared_ptr<DeviceHand> hand;  ///< where its program has tensors on a GPU
-    std::vector<OwnShare> own;         ///< how others map its own memory there, in any order
-    std::unique_ptr<UcxLink> link;     ///< after `channel`: for what it reads
-    std::uint64_t pair = 0;  ///< NCCL's, of the program here and one there; 0: it has no number yet
+    std::shared_ptr<DeviceHand> hand;  ///< set if its program has tensors on a GPU
+    std::vector<OwnShare> own;         ///< how other programs map its own GPU memory, in any order
+    std::unique_ptr<UcxLink> link;     ///< declared after `channel`, which it reads
+    std::uint64_t pair = 0;  ///< NCCL's number for the program here and the one there; 0: none yet
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false, takes_snapshots = false;
-    bool leaves = false;      ///< it has been told to stop
+    bool leaves = false;      ///< it has been told to exit
     Stays stays = Stays::no;  ///< whether its process can train with another plan
-    std::uint64_t next = 0;   ///< the epoch that was offered to that process; 0: a new one's peer
+    /// The epoch offered to that process; 0: this is the peer of a new program.
+    std::uint64_t next = 0;
     std::optional<Error> declined;  ///< why a new program cannot train here
     std::uint64_t step = 0;
   };
-  /// The epoch that a program that stays is to prepare for.
+  /// The epoch for which a program that stays must prepare.
   struct Next {
     std::uint64_t epoch = 0;
     Variables variables;
-    std::optional<Error> declined = {};  ///< why it will not
+    std::optional<Error> declined = {};  ///< why the program will not train there
   };
-  /// A step at which the program is to stand, without a switch.
+  /// A step at which the program stops without a switch.
   struct Agreed {
-    std::uint64_t step = 0, wish = 0;  ///< 0: it is not decided yet what it does there
-    Peer* coordinator = nullptr;       ///< until that is decided
+    std::uint64_t step = 0, wish = 0;  ///< request at that step; 0: not decided yet
+    Peer* coordinator = nullptr;       ///< until the request is decided
   };
   struct Staged {
     Prepare prepare;
     Placement placement;
-    std::optional<Intake> intake;  ///< none: the ways are not open yet
+    std::optional<Intake> intake;  ///< none: the paths are not open yet
     std::uint64_t digest = 0;
-    Peer* program = nullptr;  ///< that waits in adopt; nullptr: this shim is not in the new plan
+    Peer* program = nullptr;  ///< waits in adopt; nullptr: this shim is not in the new plan
     Peer* coordinator = nullptr;
     bool is_busy = false, is_moved = false, is_over = false;
     Progress progress;
-    // In chunks.
-    std::unique_ptr<Staged> before;            ///< what was prepared to be moved at once
-    std::uint32_t chunks = 0, next_chunk = 0;  ///< 0: all is moved at once
+    // Used only in chunks.
+    std::unique_ptr<Staged> before;  ///< the plan that was prepared to move everything at once
+    std::uint32_t chunks = 0, next_chunk = 0;  ///< 0: everything is moved at once
     std::vector<Release> releases;
     bool is_secured = false;
-    bool is_old_gone = false;  ///< the old epoch cannot be gone back to
-    /// Bytes that the arena took before the first chunk, that the new state has more there than the
-    /// old one, and of the larger of both on the GPU.
+    bool is_old_gone = false;  ///< the old epoch cannot be restored
+    /// Bytes that the arena took before the first chunk; bytes by which the new state is larger
+    /// there than the old one; the larger of both states on the GPU.
     std::uint64_t used_bytes = 0, growth_bytes = 0, larger_on_gpu = 0;
     std::uint64_t extra_bytes = 0;  ///< taken beside the state; in chunks, as measured
   };
@@ -231,28 +233,28 @@ class Keeper {
   Result<std::string> keep_snapshot(std::string_view body);
 
   Options options_;
-  Store store_;  ///< guarded by mutex_, but for its arena
+  Store store_;  ///< guarded by mutex_, except its arena
   const std::shared_ptr<const Arena> arena_;
   std::string tcp_, host_, processes_;
   std::unique_ptr<Door> door_;
-  std::thread sender_;   ///< of the last snapshot to the partner
-  std::thread freeing_;  ///< of the memory that the last commit gave up
+  std::thread sender_;   ///< sends the last snapshot to the partner
+  std::thread freeing_;  ///< frees the memory that the last commit gave up
 
-  std::mutex ucx_mutex_;  ///< guards this; taken alone
+  std::mutex ucx_mutex_;  ///< guards ucx_; never held with another mutex
   std::optional<Error> no_ucx_;
 
   mutable std::mutex mutex_;  ///< guards all below
   mutable std::condition_variable changed_;
   std::list<std::unique_ptr<Peer>> peers_;
   std::uint64_t epoch_ = 0;
-  std::vector<Held> table_;  ///< of the committed epoch
-  Peer* program_ = nullptr;  ///< that trains it
-  std::string profile_;      ///< that it reported last; empty: none
+  std::vector<Held> table_;  ///< tensors of the committed epoch
+  Peer* program_ = nullptr;  ///< trains the committed epoch
+  std::string profile_;      ///< last one that it reported; empty: none
   bool has_state_ = false, is_torn_ = false;
-  std::uint64_t step_ = 0;  ///< of the state, where no program trains
+  std::uint64_t step_ = 0;  ///< step of the state, if no program trains
   std::unique_ptr<Staged> staged_;
   std::optional<Next> next_;
-  std::optional<Agreed> agreed_;  ///< never beside staged_, nor without a program
+  std::optional<Agreed> agreed_;  ///< never set together with staged_, or without a program
   Guard guard_;
   Snapshots snapshots_;
   std::shared_ptr<Channel> to_partner_;

@@ -7,15 +7,16 @@
 
 namespace swell::runtime {
 
-/// How the ranks that leave with a switch are treated, while the state moves.
+/// How the ranks that leave with a switch are treated while the state moves.
 enum class Leavers {
   wait,    ///< they stay until the commit
-  let_go,  ///< the others have all that only they had, and go on without them
-  late,    ///< what only they have does not come in time
+  let_go,  ///< release them: the others have all state that only the leaving ranks had
+  late,    ///< their unique state will not arrive in time
 };
 
-/// Decides it by what each staying shim has fetched in `elapsed_s`, where the leavers have `left_s`
-/// more. Until a half of their time is over, a rate says little, and they wait.
+/// Decides from what each staying shim has fetched in `elapsed_s`, if the leaving ranks have
+/// `left_s` more. They wait during the first half of their time, because a rate measured so early
+/// says little.
 Leavers judge_leavers(std::span<const Progress> shims, double elapsed_s, double left_s) noexcept;
 
 }  // namespace swell::runtime

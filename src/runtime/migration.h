@@ -21,58 +21,58 @@ struct Move {
   Box box;                                     ///< the block, in the tensor's coordinates
   std::int64_t bytes = 0;
   Nearness nearness = Nearness::in_place;
-  bool only_there = false;  ///< no rank has it that stays
-  std::uint32_t chunk = 0;  ///< of a switch in chunks: with which one it comes
+  bool only_there = false;  ///< no staying rank has it
+  std::uint32_t chunk = 0;  ///< in a switch in chunks: the chunk with which it comes
 };
 
-/// Bytes by Nearness, and the time of the busiest link if every link ran at full speed.
+/// Bytes by Nearness, and the time that the busiest link needs at full speed.
 struct MigrationSummary {
   std::int64_t bytes[kNearnesses] = {};
   double busiest_link_s = 0;
-  /// Bytes that leave their device.
+  /// Returns the bytes that leave their device.
   std::int64_t moved_bytes() const noexcept;
-  /// Bytes that leave their node.
+  /// Returns the bytes that leave their node.
   std::int64_t network_bytes() const noexcept;
   std::int64_t total_bytes() const noexcept;
 };
 
 struct MigrationOptions {
-  /// Limit of the size of a move: larger blocks are cut, so that several replicas can send them and
-  /// a chunk of memory is at most this.
+  /// Maximum size of a move: larger blocks are cut, so that several replicas can send them and a
+  /// chunk of memory is at most this large.
   std::int64_t max_move_bytes = std::int64_t{64} << 20;
-  /// By old rank, whether it must be gone by a time: it sends nothing that another one has. Empty:
-  /// none must.
+  /// By old rank, whether it must exit by a deadline; such a rank sends nothing that another rank
+  /// has too. Empty: none must.
   std::vector<bool> leaving = {};
 };
 
-/// Source of every byte of the new plan. Immutable.
+/// The source of every byte of the new plan. Immutable.
 class Migration {
  public:
-  /// One tensor. Its recut is computed once for all tensors of one shape and dtype that have the
+  /// One tensor. The recut is computed once for all tensors of one shape and dtype that have the
   /// same holders in both plans.
   struct Pair {
     std::uint32_t tensor, from_tensor;
     std::uint32_t recut;         ///< index into recuts()
-    std::uint32_t first_choice;  ///< of the first of its open needs
+    std::uint32_t first_choice;  ///< index of the choice for the first of its open needs
   };
-  /// All tensors of the new plan that are in the old one, rising by `tensor`.
+  /// Returns all tensors of the new plan that are in the old one, in order of `tensor`.
   const std::vector<Pair>& pairs() const noexcept { return pairs_; }
   const std::vector<Recut>& recuts() const noexcept { return recuts_; }
-  /// Index in Recut::candidates of where a block comes from. REQUIRES: `need` is of the pair's
-  /// recut.
+  /// Returns the index, in Recut::candidates, of the rank from which a block comes. REQUIRES:
+  /// `need` belongs to the pair's recut.
   std::uint32_t source_of(const Pair& pair, const Need& need) const noexcept {
     return need.first +
            (need.open == Need::kNoChoice ? 0u : choices_[pair.first_choice + need.open]);
   }
-  /// All blocks that rank `rank` of the new world needs, in place or moved, by tensor; each block
-  /// once.
+  /// Returns all blocks that rank `rank` of the new world needs, in place or moved, by tensor; each
+  /// block once.
   std::vector<Move> needs_of(std::uint32_t rank) const;
-  /// The same of all ranks of the new world, by rank.
+  /// Returns the same for all ranks of the new world.
   std::vector<std::vector<Move>> needs() const;
   const MigrationSummary& summary() const noexcept { return summary_; }
-  /// Bytes that new rank `rank` receives from other devices.
+  /// Returns the bytes that new rank `rank` receives from other devices.
   std::int64_t incoming_bytes(std::uint32_t rank) const noexcept { return incoming_[rank]; }
-  /// Digest of the migration: equal on all ranks for equal worlds and clusters; ranks compare it
+  /// Returns a digest that is equal on all ranks for equal worlds and clusters; ranks compare it
   /// before any byte moves.
   std::uint64_t digest() const noexcept { return digest_; }
 
@@ -88,16 +88,16 @@ class Migration {
   std::vector<std::uint16_t> choices_;  ///< index of the chosen candidate in its need's list
   std::vector<std::int64_t> incoming_;
   std::vector<std::int64_t> element_bytes_;  ///< by new tensor
-  std::vector<bool> leaving_;                ///< by old rank; empty: none
+  std::vector<bool> leaving_;                ///< by old rank; empty: none leaves
   MigrationSummary summary_;
   std::uint64_t digest_ = 0;
 };
 
-/// Plans where each byte of the new plan comes from. In place where the device has it; otherwise
-/// from the least busy of the nearest holders; then, while it shortens the time of the busiest
-/// link, from a farther one. Pure and deterministic: no clock, no addresses, whole numbers only. An
-/// error where the old world lacks a tensor that is not optional, or has it in another shape or
-/// dtype, or where a rank is outside the cluster.
+/// Plans the source of each byte of the new plan: in place if the device has it; otherwise the
+/// least busy of the nearest holders; then, while that shortens the time of the busiest link, a
+/// farther holder. Pure and deterministic: no clock, no addresses, whole numbers only. Returns an
+/// error if the old world lacks a tensor that is not optional or has it in another shape or dtype,
+/// or if a rank is outside the cluster.
 Result<Migration> plan_migration(const World& from, const World& to,
                                  const cluster::Cluster& cluster, MigrationOptions options = {});
 

@@ -15,19 +15,21 @@
 
 namespace swell::runtime {
 
-/// NCCL's functions; found once a process, and open until it ends. Thread-safe.
+/// NCCL's functions, looked up once in a process; the library stays open until the process ends.
+/// Thread-safe.
 class Nccl {
  public:
-  /// The oldest release that is used: its communicators need not block.
+  /// The oldest supported release: from it on communicators need not block.
   static constexpr int kOldest = 21400;
-  /// Opens the one that the process has already, as PyTorch's, else the system's. The error is one
-  /// sentence: no library, one that is too old, or one that has hung before in this process.
+  /// Opens the NCCL that the process has loaded already, such as PyTorch's, otherwise the system's.
+  /// The error is one sentence: no library, a too old one, or one in which a call has hung in this
+  /// process.
   static Result<const Nccl*> open(const std::string& library = "libnccl.so.2");
 
   /// "2.27.7"
   const std::string& version() const noexcept { return version_; }
   Result<void> check(nccl::Status status, const char* what) const;
-  /// A call has not returned: it is not used any more in this process.
+  /// Bars NCCL from further use in this process, because a call has not returned.
   static void give_up() noexcept;
 
   nccl::GetUniqueId make_id = nullptr;
@@ -46,11 +48,11 @@ class Nccl {
   std::string version_;
 };
 
-/// Communicators of two ranks, each on a GPU of its own, and what goes over them; by the one thread
-/// that has made it. Every wait ends when `is_off` says so.
+/// Communicators of two ranks, each on its own GPU, and the transfers over them. Only the thread
+/// that created the object may use it. Every wait ends when `is_off` returns true.
 class NcclPairs {
  public:
-  /// Limits on what is launched together: bytes, and sends or receives.
+  /// Limits of what is launched together: bytes, and number of sends or receives.
   static constexpr std::uint64_t kChunk = std::uint64_t{64} << 20;
   static constexpr std::size_t kOperations = 256;
 
@@ -61,17 +63,17 @@ class NcclPairs {
   NcclPairs(const NcclPairs&) = delete;
   NcclPairs& operator=(const NcclPairs&) = delete;
 
-  /// A new id for both ranks of a pair.
+  /// Makes a new id for both ranks of a pair.
   Result<std::string> make_id() const;
-  /// Makes a pair's communicator, as rank 0 or 1, and sends a byte each way. Both ranks do it at a
-  /// time.
+  /// Makes a pair's communicator as rank 0 or 1, and sends a byte each way. Both ranks call it at
+  /// the same time.
   Result<void> join(std::uint64_t pair, const std::string& id, int rank);
-  /// To, or from, the other rank, which does the opposite with as many bytes; runs' `from` are
-  /// addresses on this GPU. Counts chunks that are over in `chunks`. After an error the pair is no
-  /// more.
+  /// Sends to the other rank, or receives from it, while the other rank does the opposite with as
+  /// many bytes; the `from` of the runs are addresses on this GPU. Counts finished chunks in
+  /// `chunks`. After an error the pair cannot be used any longer.
   Result<void> transfer(std::uint64_t pair, bool sends, std::span<const Run> runs,
                         std::atomic<std::uint64_t>& chunks);
-  /// Gives all pairs up.
+  /// Aborts all pairs.
   void leave() noexcept;
 
  private:
@@ -89,7 +91,7 @@ class NcclPairs {
   void drop(std::uint64_t pair) noexcept;
 
   const std::unique_ptr<Stream> stream_;
-  const Slab greeting_;  ///< a byte, the first that goes over a pair
+  const Slab greeting_;  ///< a byte, the first that is sent over a pair
   const Nccl& nccl_;
   const std::atomic<bool>& is_off_;
   std::map<std::uint64_t, Pair> pairs_;

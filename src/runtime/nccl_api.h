@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The used part of NCCL 2 (2.14 or later), declared anew from its documentation: no header of it is
-// needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real one. Results are 0 or
-// an error's number.
+// Declares the part of NCCL 2 (2.14 or later) that Swell uses, from its documentation, so that no
+// header of NCCL is needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real
+// header. Results are 0 or an error's number.
 namespace swell::runtime::nccl {
 
 using Status = int;
@@ -16,8 +16,8 @@ inline constexpr int kByte = 1;  ///< ncclUint8
 struct UniqueId {
   char bytes[128];
 };
-/// As release 2.14 has it: later ones read as much as `size` says, and take what is not there, or
-/// newer than `version`, as not said.
+/// The struct of release 2.14. Later releases read only `size` bytes, and use defaults for members
+/// that are missing, or newer than `version`.
 struct Config {
   std::size_t size = 24;
   unsigned magic = 0xcafebeef;

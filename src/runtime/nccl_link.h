@@ -17,29 +17,29 @@
 
 namespace swell::runtime {
 
-/// How a shim has programs use NCCL.
+/// How a shim lets programs use NCCL.
 struct NcclOptions {
-  /// A communicator has so long to be made, while the training stands.
+  /// Time limit for making a communicator, while the training stands still.
   std::chrono::milliseconds join_limit{5'000};
-  /// A chunk has so long to be moved.
+  /// Time limit for moving a chunk.
   std::chrono::milliseconds patience{20'000};
 };
 
-/// A request of NCCL's, to be answered by serve_nccl().
+/// A request about NCCL, answered by serve_nccl().
 inline constexpr std::uint16_t kNcclOp = 32;
 
-/// A communicator of a new program and the old one of another rank, of which each is asked by its
-/// own shim; over a channel between the shims. Where the communicator cannot be made, nothing has
-/// been moved, and another way can be taken. One thread at a time.
+/// A communicator between a new program and the old program of another rank; each is asked by its
+/// own shim, over a channel between the shims. If the communicator cannot be made, nothing has been
+/// moved, and another path can be used. One thread at a time.
 class NcclLink {
  public:
-  /// Asks the other shim whether its program has NCCL, and has the own one, `hand`'s, make an id;
-  /// while the old program trains. `pair`: a number that nothing else of that program has.
+  /// Asks the other shim whether its program has NCCL, and has this shim's program (`hand`) make an
+  /// id, while the old program trains. `pair`: a number that this program uses for nothing else.
   static Result<std::shared_ptr<NcclLink>> connect(Channel channel,
                                                    std::shared_ptr<DeviceHand> hand,
                                                    std::uint64_t pair, const NcclOptions& options);
   bool is_joined() const noexcept { return joined_ && joined_->ok(); }
-  /// Makes the communicator, once; the old program stands by then.
+  /// Makes the communicator, once; the old program must stand still by then.
   Result<void> join();
   /// Fetches runs, all or none. Returns the source's checksum.
   Result<std::uint64_t> fetch(Memory memory, std::span<const Run> runs, Checksum by);
@@ -60,18 +60,18 @@ class NcclLink {
   std::optional<Result<void>> joined_;
 };
 
-/// From a GPU over `link`; by way of `otherwise` where no communicator can be made.
+/// Copies from a GPU over `link`, or by `otherwise` if no communicator can be made.
 std::unique_ptr<Transport> from_nccl(std::shared_ptr<NcclLink> link,
                                      std::unique_ptr<Transport> otherwise, Memory memory,
                                      bool is_near);
 
-/// The shim whose program is asked for its state.
+/// The program that is asked for its state.
 struct NcclSource {
-  std::shared_ptr<DeviceHand> hand;  ///< of the program; nullptr: there is none
-  std::uint64_t pair = 0;            ///< as connect()'s
+  std::shared_ptr<DeviceHand> hand;  ///< DeviceHand of the program; nullptr: there is no program
+  std::uint64_t pair = 0;            ///< number of the pair, as in connect()
   std::function<bool(const Run&, Memory)> allowed;
 };
-/// The other side of an NcclLink: answers one request. An error is the channel's.
+/// Answers one request of the NcclLink at the other end. An error is the channel's.
 Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSource& source);
 
 }  // namespace swell::runtime

@@ -12,23 +12,24 @@
 
 namespace swell::runtime {
 
-/// Memory of a program's own on its GPU, as other programs of the node map it: one allocation of
-/// cuMemAlloc(), or one piece of what PyTorch expands by cuMemCreate().
+/// GPU memory that a program allocated itself, as other programs of the node map it: one allocation
+/// of cuMemAlloc(), or one piece of an expandable segment that PyTorch made by cuMemCreate().
 struct OwnShare {
-  std::uint64_t address = 0;  ///< where it begins in the program that has it
+  std::uint64_t address = 0;  ///< where it begins, in the program that allocated it
   std::uint64_t bytes = 0;
-  std::string handle;  ///< the driver's, of kHandleBytes; empty: `fd` is what is mapped
+  std::string handle;  ///< the driver's handle, kHandleBytes long; empty: map `fd`
   std::shared_ptr<const Descriptor> fd;
 
   static constexpr std::size_t kHandleBytes = 64;
-  /// The most that a program may have.
+  /// Maximum number in a program.
   static constexpr std::size_t kMost = 4096;
   bool has(std::uint64_t at) const noexcept { return at >= address && at - address < bytes; }
 };
 
-/// Writes all but the descriptor.
+/// Writes everything but the descriptor.
 std::string write(const OwnShare& share);
-/// `fd`: what came along. Takes a descriptor of its own. The error is one sentence.
+/// Reads what write() wrote. `fd`: the descriptor that was passed with it, which is duplicated. The
+/// error is one sentence.
 Result<OwnShare> read_own_share(std::string_view body, const Descriptor& fd);
 
 }  // namespace swell::runtime

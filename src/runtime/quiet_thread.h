@@ -13,8 +13,8 @@
 
 namespace swell::runtime {
 
-/// Starts a thread that takes no signals: its process expects them on its own ones. The error says
-/// that there can be no more threads; nothing is thrown.
+/// Starts a thread that takes no signals, because the process expects them on its own threads.
+/// Returns an error if no more threads can be started; throws nothing.
 template <typename Body>
 Result<std::thread> quiet_thread(Body body) {
   sigset_t all, before;
@@ -30,8 +30,8 @@ Result<std::thread> quiet_thread(Body body) {
   return made;
 }
 
-/// Calls `body` with each number below `count`, each in a thread of its own; where there can be no
-/// more threads, in this one. Returns when all calls have.
+/// Calls `body` with each number below `count`, each in its own thread, or in this one if no more
+/// threads can be started. Returns when all calls have returned.
 template <typename Body>
 void all_at_once(std::size_t count, const Body& body) {
   std::vector<std::thread> threads;

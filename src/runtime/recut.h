@@ -13,15 +13,16 @@ namespace swell::runtime {
 
 /// Distance of a source from its destination, nearest first.
 enum class Nearness : std::uint8_t {
-  /// The device holds it as one run of memory, which the new part takes over: nothing is copied.
+  /// The device holds it as one run of memory, which becomes the new part's memory: nothing is
+  /// copied.
   in_place,
-  device,  ///< on the same device, in another order: one copy within it
-  node,    ///< another device of the same node
-  /// One of the nearest other nodes that have it, device of the same number: on one rail, where the
-  /// fabric has rails.
+  device,  ///< on the same device in another order: one copy within it
+  node,    ///< on another device of the same node
+  /// On one of the nearest other nodes that have it, on the device of the same number (the same
+  /// rail, if the fabric has rails).
   rail,
-  rack,  ///< one of the nearest other nodes that have it, another device
-  far,   ///< any other node
+  rack,  ///< on one of the nearest other nodes that have it, on another device
+  far,   ///< on any other node
 };
 inline constexpr int kNearnesses = 6;
 const char* to_text(Nearness nearness) noexcept;
@@ -34,7 +35,7 @@ struct Worlds {
   std::vector<std::uint32_t> from_device, to_device;
 };
 
-/// An old rank that holds a block, and in which part.
+/// An old rank that holds a block, and the part that has the block.
 struct Candidate {
   std::uint32_t rank, part;
   Nearness nearness;
@@ -46,21 +47,22 @@ struct Need {
   std::int64_t elements;
   std::uint32_t to_rank, to_part;
   std::uint32_t first, count;  ///< candidates of the need, in Recut::candidates
-  std::uint32_t open;          ///< index in Recut::open; kNoChoice: it has one candidate
+  std::uint32_t open;          ///< index in Recut::open; kNoChoice: it has only one candidate
   static constexpr std::uint32_t kNoChoice = UINT32_MAX;
 };
 
-/// Needs of a tensor's new holders; candidates are old ones. Made by recut(); read by Migration.
+/// Needs of a tensor's new holders; the candidates are old holders. Made by recut(); read by
+/// Migration.
 struct Recut {
   std::vector<Need> needs;
   std::vector<Candidate> candidates;
-  /// Indexes of needs that are not in place, which have a choice of candidates.
+  /// Indexes of the needs that are not in place and have several candidates.
   std::vector<std::uint32_t> open;
 };
 
-/// Cuts what `new_holders` need into blocks of at most `max_elements`, each of which an old holder
-/// has wholly or not at all. A part whose device has it as one run of memory takes that over.
-/// REQUIRES: both are of one tensor, and hold all of it.
+/// Cuts what `new_holders` need into blocks of at most `max_elements`, each of which every old
+/// holder has entirely or not at all. A part that its device holds as one run of memory takes over
+/// that memory. REQUIRES: both lists are of one tensor, and each holds all of it.
 Recut recut(const Worlds& worlds, std::span<const Holding> old_holders,
             std::span<const Holding> new_holders, std::int64_t max_elements);
 

@@ -24,17 +24,17 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-/// Elements of `part` that have values, as blocks that do not overlap: one for a block, at most 2 *
-/// dims - 1 for a flat range, none for padding alone.
+/// Returns the elements of `part` that have values, as blocks that do not overlap: one for a block,
+/// at most 2 * dims - 1 for a flat range, none if the part is all padding.
 std::vector<Box> boxes_of(const Part& part);
 Box box_of(const Shape& begin, const Shape& end);
 
-/// Common block of two blocks of one tensor; nothing where they share no element.
+/// Returns the common block of two blocks of one tensor, or nothing if they share no element.
 std::optional<Box> common(const Box& a, const Box& b) noexcept;
 /// Appends the elements of `a` outside of `b` to `rest`, in at most 2 * dims blocks.
 void subtract(const Box& a, const Box& b, std::vector<Box>& rest);
 
-/// Offset of an element in a part's memory, in elements. REQUIRES: the part holds it.
+/// Returns the offset of an element in a part's memory, in elements. REQUIRES: the part holds it.
 std::int64_t offset_in(const Part& part, const std::array<std::int64_t, kMaxDims>& at) noexcept;
 
 /// Calls each(offset in a, offset in b, count) for the runs of elements of `box` that are
@@ -42,7 +42,8 @@ std::int64_t offset_in(const Part& part, const std::array<std::int64_t, kMaxDims
 /// `box`.
 template <typename Each>
 void each_run(const Box& box, const Part& a, const Part& b, Each&& each) {
-  // Dimensions from `inner` on are whole in both blocks, so that one run crosses them.
+  // Both blocks are complete in dimension `inner` and all later ones, so one run crosses these
+  // dimensions.
   int inner = box.dims - 1;
   std::int64_t run = 1;
   for (int d = box.dims - 1; d >= 0; --d) {

@@ -13,10 +13,10 @@ namespace swell::runtime {
 struct Entry {
   TensorInfo tensor;
   Part part;
-  /// Other name of the same values (tied weights); empty: none.
+  /// Another name of the same values (tied weights); empty: none.
   std::string alias_of;
-  std::uintptr_t address = 0;  ///< address of the part's first element, in the program
-  int device = -1;             ///< device that has the memory; -1: the host
+  std::uintptr_t address = 0;  ///< address of the part's first element in the program
+  int device = -1;             ///< device that has the memory; -1: host memory
   std::int64_t bytes() const noexcept { return part.elements() * bytes_of(tensor.dtype); }
 };
 
@@ -25,18 +25,22 @@ struct Entry {
 /// at a time.
 class Registry {
  public:
-  /// Adds an entry. Refused, with the tensor's name and the value: an empty or overlong name; a
-  /// shape or part that check() refuses; no address; another shape, dtype, kind or layer than an
-  /// earlier part of the same name; elements that another part of the same name holds already;
-  /// memory that overlaps that of another tensor, unless it is an alias; an alias of itself or of
-  /// an alias; an alias of another shape or dtype, or with elements at another address than under
-  /// the other name.
+  /// Adds an entry. The error names the tensor and the wrong value. Refuses:
+  ///  - an empty or too long name;
+  ///  - a shape or part that check() refuses;
+  ///  - a null address;
+  ///  - another shape, dtype, kind or layer than an earlier part of the same name;
+  ///  - elements that another part of the same name already holds;
+  ///  - memory that overlaps that of another tensor, unless the entry is an alias;
+  ///  - an alias of itself or of an alias;
+  ///  - an alias of another shape or dtype, or with elements at another address than under the
+  ///    other name.
   Result<void> add(Entry entry);
-  /// Forgets all parts of the tensor; false where there is none.
+  /// Removes all parts of the tensor. Returns whether there were any.
   bool remove(std::string_view name);
 
   const std::vector<Entry>& entries() const noexcept { return entries_; }
-  /// Number of bytes held; those of an alias count once.
+  /// Returns the number of bytes held; those of an alias count once.
   std::int64_t bytes() const noexcept;
 
  private:

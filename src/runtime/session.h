@@ -23,63 +23,67 @@
 
 namespace swell::runtime {
 
-/// A program's side of an epoch: what swell.h is made of. One thread at a time.
+/// A program's side of an epoch; implements swell.h. One thread at a time.
 class Session {
  public:
   enum class Action { go_on = 0, switched = 1, stop = 2, checkpoint = 3, prepare = 4 };
 
-  /// Connected to the shim at `socket`; alone where that is empty.
-  /// `snapshot_every`: steps from snapshot to snapshot; 0: none are taken.
-  /// `stays`: whether this process can train on with another plan.
+  /// Connects to the shim at `socket`; makes a local session if `socket` is empty.
+  /// `snapshot_every`: steps from snapshot to snapshot; 0: none. `stays`: whether this process can
+  /// train with another plan.
   static Result<std::unique_ptr<Session>> open(const std::string& socket,
                                                std::uint64_t snapshot_every = 0,
                                                Stays stays = Stays::no);
-  /// A session of this process for the epoch that is being prepared. An error: none is, any more.
+  /// Makes a session of this process for the epoch that is being prepared. Returns an error if none
+  /// is being prepared any longer.
   Result<std::unique_ptr<Session>> next() const;
-  /// Says that this process cannot train in the epoch for which it was to prepare.
+  /// Says that this process cannot train in the epoch for which it must prepare.
   Result<void> decline(const Error& why);
-  /// For a session of next(): says that all is registered; adopt() then waits for the answer.
+  /// In a session of next(): says that all tensors are registered; adopt() then waits for the
+  /// answer.
   Result<void> offer();
   bool has_offered() const noexcept { return has_offered_; }
-  /// Whether next() made it.
+  /// Returns whether next() made this session.
   bool is_next() const noexcept { return is_next_; }
-  /// A variable of this epoch's program; nullptr: there is none.
+  /// Returns a variable of this epoch's program; nullptr if it is not set.
   const char* variable(const std::string& name) const;
 
   ~Session();
-  /// Opens the GPU that tensors are to stand on; one a session. The error is one sentence: no
-  /// driver, no such GPU, another one than before, or where `shares`, that its memory cannot be
-  /// handed over.
+  /// Opens the GPU on which tensors will stand; one per session. The error is one sentence: no
+  /// driver, no such GPU, another GPU than before, or (with `shares`) a GPU that cannot share its
+  /// memory.
   Result<void> use_device(int ordinal, bool shares);
-  /// `entry.address` 0: in the arena, or on the GPU `entry.device`, which use_device() has opened.
-  /// Else the program's own memory, on the host or on that GPU.
-  /// REQUIRES: adopt() has not succeeded.
+  /// Registers an entry. With `entry.address` 0 it is in the arena, or on the GPU `entry.device`,
+  /// which use_device() has opened; otherwise it is in the program's own memory, on the host or on
+  /// that GPU. REQUIRES: adopt() has not succeeded.
   Result<void> add(Entry entry);
   bool has_adopted() const noexcept { return adopted_.has_value(); }
-  /// Blocks until the epoch begins. An error: it does not.
+  /// Blocks until the epoch begins. Returns an error if it does not begin.
   Result<Adopted> adopt();
-  /// The part's memory; nullptr where there is none of that name and index.
+  /// Returns the part's memory; nullptr if there is no part of that name and index.
   void* address(std::string_view name, int index, std::size_t* bytes) const;
-  /// REQUIRES: adopt() has succeeded, and `step` is above the last one.
+  /// Marks a step boundary. REQUIRES: adopt() has succeeded, and `step` is above the last one.
   Result<Action> step(std::uint64_t step);
-  /// Reports profiles from now on.
+  /// Sets the role; from now on profiles are reported.
   void set_role(const profiler::Role& role) { role_ = role; }
-  /// May be called by any thread, once adopt() has succeeded.
+  /// Returns the recorder. Any thread may call it, once adopt() has succeeded.
   profiler::Recorder& recorder() noexcept { return profiler_.recorder(); }
-  /// Returns the profile of the last full window; nothing before, and without a role.
+  /// Returns the profile of the last full window; nothing before the first window or without a
+  /// role.
   std::optional<profiler::RankProfile> latest_profile() const;
-  /// Tells the shim what this rank's steps are like, as its profiler does once that is stable; for
-  /// programs that know it by other means than their clock. REQUIRES: adopt() has succeeded. An
-  /// error: the shim has left. One of an earlier version does not know the question: training goes
-  /// on without.
+  /// Reports this rank's profile to the shim, as the profiler does once its times are stable; for
+  /// programs that know their times by other means than their clock. REQUIRES: adopt() has
+  /// succeeded. Returns an error if the shim has left. A shim of an earlier version does not know
+  /// the message; then training goes on without the report.
   Result<void> report(const profiler::RankProfile& profile);
-  /// Whether that was stable, and has been reported.
+  /// Returns whether the profile was stable, and has been reported.
   bool has_stable_profile() const noexcept { return profiler_.is_stable(); }
-  /// Whether a program of another epoch begins here beside this one, or takes over at the coming
-  /// step: once for each.
+  /// Returns whether a program of another epoch starts here beside this one, or takes over at the
+  /// coming step; true once for each such event.
   bool take_beside() noexcept;
   std::uint64_t last_step() const noexcept { return last_step_; }
-  /// Whether the connection to the shim has ended, rather than been answered by a refusal.
+  /// Returns whether the connection to the shim has ended, rather than the shim having refused a
+  /// request.
   bool is_lost() const noexcept { return is_lost_; }
 
  private:
@@ -96,13 +100,13 @@ class Session {
                            int fd = -1);
   ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
 
-  Channel channel_;  ///< closed where the session is alone
+  Channel channel_;  ///< closed in a local session
   std::optional<Arena> arena_;
   Registry registry_;
-  std::vector<Entry> entries_;           ///< as declared: address 0 in the arena, or on the GPU
+  std::vector<Entry> entries_;           ///< as declared; address 0: in the arena, or on the GPU
   std::unique_ptr<DeviceState> device_;  ///< nullptr: no tensor is on a GPU
-  /// In a session of next() with tensors on a GPU: does the shim's tasks while the other trains,
-  /// until the epoch begins; then the answer is there.
+  /// In a session of next() with tensors on a GPU: does the shim's tasks while the other session
+  /// trains, until the shim's answer says that the epoch begins.
   std::thread waiting_;
   std::optional<Result<Message>> answer_;
   std::optional<Adopted> adopted_;
@@ -113,7 +117,7 @@ class Session {
   std::string socket_;
   bool stays_ = false, is_next_ = false, has_offered_ = false;
   std::uint64_t seen_beside_ = 0, seen_stop_ = 0;
-  std::uint64_t seen_next_ = 0;  ///< the last epoch that step() said to prepare for
+  std::uint64_t seen_next_ = 0;  ///< the last epoch for which step() returned SWELL_PREPARE
   std::map<std::string, std::string> variables_;
   bool is_lost_ = false;
 };

@@ -13,15 +13,15 @@
 
 namespace swell::runtime {
 
-/// Where a tensor stands in a rank's GPU memory: slab and offset in one number, or an address in
-/// memory that the program allocated itself; so that a part's place plus an offset within the part
-/// is a place.
+/// Place of a tensor in a rank's GPU memory, in one number: slab and offset, or an address in
+/// memory that the program allocated itself. A part's place plus an offset within the part is a
+/// place too.
 struct DevicePlace {
   static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
   static constexpr std::uint64_t own(std::uint64_t address) noexcept { return kOwn | address; }
   static constexpr bool is_own(std::uint64_t at) noexcept { return (at & kOwn) != 0; }
   static constexpr std::uint64_t address(std::uint64_t at) noexcept { return at & ~kOwn; }
-  /// REQUIRES of all below: it is not the program's own.
+  /// REQUIRES for all functions below: the place is not in the program's own memory.
   static constexpr int kOffsetBits = 40;
   static constexpr std::uint64_t of(std::uint64_t slab, std::uint64_t offset) noexcept {
     return slab << kOffsetBits | offset;
@@ -32,44 +32,45 @@ struct DevicePlace {
   }
 };
 
-/// A piece of GPU memory, by its number in one keeper.
+/// Size of a piece of GPU memory, which has a number in its keeper.
 struct SlabSize {
   std::uint64_t slab = 0, bytes = 0;
 };
 
-/// The GPU memory of a rank as its keeper knows it: descriptors, held without CUDA, and how many
-/// tensors stand in each. Programs take the memory and map it. Small tensors share a slab of
-/// kSlabBytes; the memory goes back when the last tensor of a slab does. Not thread-safe.
+/// The GPU memory of a rank, as its keeper knows it: descriptors, which the keeper holds without
+/// CUDA, and the number of tensors in each slab. Programs allocate the memory and map it. Small
+/// tensors share a slab of kSlabBytes; a slab is freed when its last tensor is gone. Not
+/// thread-safe.
 class Slabs {
  public:
   static constexpr std::uint64_t kSlabBytes = std::uint64_t{256} << 20;
   struct Slab {
-    std::string gpu;                       ///< whose memory it is: Device::gpu()
-    std::uint64_t bytes = 0;               ///< in use, and since seal() as it is taken
-    std::shared_ptr<const Descriptor> fd;  ///< nullptr: not taken yet, or given back
+    std::string gpu;                       ///< Device::gpu() of the GPU that has the memory
+    std::uint64_t bytes = 0;               ///< bytes in use; from seal() on, bytes as allocated
+    std::shared_ptr<const Descriptor> fd;  ///< nullptr: not allocated yet, or freed
     int uses = 0;
   };
-  /// A place for a tensor in memory that is still to be taken, in slabs of `slab_bytes` where
+  /// Takes a place for a tensor in memory that must still be allocated, in slabs of `slab_bytes` if
   /// several tensors share one.
   std::uint64_t take(const std::string& gpu, std::uint64_t bytes,
                      std::uint64_t slab_bytes = kSlabBytes);
-  /// Ends the slabs that take() began; they are what a program has to take, in multiples of
-  /// `granularity`.
+  /// Closes the slabs that take() began. Returns them: the memory that a program must allocate, in
+  /// multiples of `granularity`.
   std::vector<SlabSize> seal(std::uint64_t granularity);
-  /// Sets the memory that a program has taken for it.
+  /// Sets the descriptor of the memory that a program has allocated for `slab`.
   void set(std::uint64_t slab, Descriptor fd);
-  /// Gives the memory back while tensors are still counted there.
+  /// Frees the memory of `slab` although tensors are still counted in it.
   void release(std::uint64_t slab);
-  /// All that is taken, rising by number.
+  /// Returns all allocated slabs, in order of numbers.
   std::vector<SlabOf> held() const;
-  /// Returns the bytes that are taken on a GPU.
+  /// Returns the bytes allocated on a GPU.
   std::uint64_t held_bytes(const std::string& gpu) const;
-  /// nullptr: there is none of that number.
+  /// Returns the slab; nullptr if there is none of that number.
   const Slab* find(std::uint64_t slab) const;
-  /// A number for memory of another rank that is mapped beside the own; never one of a slab.
+  /// Returns a number for mapped memory of another rank; it is never the number of a slab.
   std::uint64_t next_number() noexcept { return ++last_; }
 
-  /// As Store's.
+  /// Counts a tensor, like Store::use().
   void use(std::uint64_t at);
   void drop(std::uint64_t at);
   void sweep();

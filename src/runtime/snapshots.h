@@ -10,24 +10,27 @@
 
 namespace swell::runtime {
 
-/// The snapshots that a keeper holds, of its own rank and of those whose partner it is.
+/// The snapshots that a keeper holds: those of its own rank, and those of the ranks whose partner
+/// it is.
 ///
-/// A rank takes its K-th once its last is with its partner, so that while one waits there, the
-/// others, whose next step waits for it, may have taken the K-th: then K - 2 is the last that the
-/// partner of that rank has, too. So of each rank the last three of an epoch are kept; of an epoch
-/// before, whose end all ranks have reached, two, until there are three of a later one. A snapshot
-/// for a switch is dropped with the next one of its rank, whatever its purpose. Not thread-safe.
+/// A rank takes its K-th snapshot only when its partner has the previous one. While one rank waits
+/// for its partner, the other ranks, whose next step waits for that rank, may already have taken
+/// their K-th; then K - 2 is the last snapshot that this rank's partner has. Therefore the last
+/// three snapshots of each rank of an epoch are kept. From an earlier epoch, whose end all ranks
+/// have reached, two are kept until a later epoch has three. A snapshot for a switch is dropped
+/// with the next snapshot of its rank, whatever its purpose. Not thread-safe.
 class Snapshots {
  public:
   explicit Snapshots(Store& store) : store_(store) {}
-  /// Takes over the uses that `snapshot`'s table has of the store.
+  /// Adds a snapshot, with the uses that its table has of the store.
   void add(Snapshot snapshot);
-  /// Takes memory of the store for a copy of `table`, as a table of its own: each piece that
-  /// several tensors share once. `runs` is told from where to where, `from` of which memory each.
+  /// Takes memory of the store for a copy of `table`, and returns the copy's table; memory that
+  /// several tensors share is copied once. `runs` gets what to copy, by the kind of memory of the
+  /// source.
   static Result<std::vector<Held>> take_copy(Store& store, const std::vector<Held>& table,
                                              std::vector<Run>& runs,
                                              std::vector<Memory>* from = nullptr);
-  /// Whether some snapshot has all of these bytes.
+  /// Returns whether some snapshot has all bytes of the run's source.
   bool has(const Run& run) const;
   const std::vector<Snapshot>& all() const noexcept { return all_; }
 
@@ -37,19 +40,19 @@ class Snapshots {
   std::vector<Snapshot> all_;  ///< oldest first
 };
 
-/// A copy of the whole job's state: each rank's snapshot of one step, and who holds it.
+/// A copy of the whole job's state: each rank's snapshot of one step, and its holder.
 struct Consistent {
   std::uint64_t epoch = 0, step = 0;
   std::vector<OldRank> ranks;  ///< by number
-  Roster roster;               ///< what their tables are of
+  Roster roster;               ///< has the tables of `ranks`
 };
-/// One shim, and the snapshots that it says it holds.
+/// One shim, and the snapshots that it reports.
 struct Holder {
   cluster::GpuRef gpu;
   Endpoint endpoint;
   std::vector<Snapshot> snapshots;
 };
-/// The newest step of which the holders together have every rank; nothing where there is none.
+/// Returns the newest step of which the holders together have every rank; nothing if there is none.
 std::optional<Consistent> newest_of(const std::vector<Holder>& holders);
 
 }  // namespace swell::runtime

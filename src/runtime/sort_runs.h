@@ -7,12 +7,12 @@
 
 namespace swell::runtime {
 
-/// Sorts a list that is a few rising runs one after the other, and keeps equal ones in order: as
-/// std::stable_sort(), but in the time of its length times the logarithm of the number of runs.
-/// `spare` is memory that several calls share.
+/// Sorts a list that consists of a few rising runs, and keeps equal items in order. Like
+/// std::stable_sort(), but takes time proportional to the length times the logarithm of the number
+/// of runs. `spare` is memory that several calls share.
 template <typename T, typename Less>
 void sort_runs(std::vector<T>& list, std::vector<T>& spare, Less&& less) {
-  std::vector<std::ptrdiff_t> ends;  // of the runs
+  std::vector<std::ptrdiff_t> ends;  // ends of the runs
   for (std::size_t i = 1; i < list.size(); ++i)
     if (less(list[i], list[i - 1])) ends.push_back(static_cast<std::ptrdiff_t>(i));
   ends.push_back(static_cast<std::ptrdiff_t>(list.size()));

@@ -19,42 +19,43 @@ struct Pages {
   std::uint64_t at = 0, bytes = 0;
 };
 
-/// A keeper's arena, with what is taken of it and how many tensors stand in each page of that:
-/// those of two epochs may share some. The first page is the control page. Not thread-safe, but for
-/// arena().
+/// A keeper's arena, with its allocated ranges and the number of tensors in each of their pages:
+/// tensors of two epochs may share pages. The first page is the control page. Not thread-safe,
+/// except arena().
 class Store {
  public:
   explicit Store(Arena arena);
 
   const std::shared_ptr<const Arena>& arena() const noexcept { return arena_; }
-  /// The GPU memory that it keeps beside.
+  /// Returns the GPU memory that the keeper holds too.
   Slabs& slabs() noexcept { return slabs_; }
   const Slabs& slabs() const noexcept { return slabs_; }
   ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
 
-  /// Takes a range that no tensor stands in yet. The error says how much is left.
+  /// Takes a range in which no tensor stands yet. The error says how much is left.
   Result<std::uint64_t> take(std::uint64_t bytes);
-  /// Counts a tensor of `bytes` that stands at `at`. REQUIRES: it is in a range that was taken.
+  /// Counts a tensor of `bytes` at `at`. REQUIRES: it is in a range that was taken.
   void use(std::uint64_t at, std::uint64_t bytes);
-  /// Forgets it; the pages in which no other one stands go back to the system.
+  /// Removes a tensor from the count; pages without any tensor go back to the system.
   void drop(std::uint64_t at, std::uint64_t bytes);
-  /// The same, but those pages are added to `left` and stay taken, until give_back().
+  /// Removes a tensor from the count; pages without any tensor are added to `left`, and stay taken
+  /// until give_back().
   void drop(std::uint64_t at, std::uint64_t bytes, std::vector<Pages>& left);
-  /// Gives pages back that were dropped so: to the system, and to be taken again.
+  /// Frees the pages in `left`: gives them back to the system, and makes them available to take().
   void free(const std::vector<Pages>& left);
-  /// The second half of that. REQUIRES: the arena has released them.
+  /// The second half of free(): makes the pages available. REQUIRES: the arena has released them.
   void give_back(const std::vector<Pages>& left);
-  /// Gives back what was taken and no tensor stands in.
+  /// Frees taken pages in which no tensor stands.
   void sweep();
 
  private:
-  /// Pages that the same tensors stand in.
+  /// Pages in which the same tensors stand.
   struct Piece {
     std::uint64_t bytes = 0;
     int uses = 0;
   };
   using Taken = std::map<std::uint64_t, Piece>;  ///< by offset
-  /// The pieces that make up the pages of a tensor, cut where it begins and ends.
+  /// Returns the pieces that form the pages of a tensor, cut at its begin and end.
   std::pair<Taken::iterator, Taken::iterator> pieces_of(std::uint64_t at, std::uint64_t bytes);
   Taken::iterator cut(std::uint64_t at);
 

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file swell.h
- * Makes a training program elastic while it runs: its state is registered once, and at a step
- * boundary a program of the next plan takes it over. docs/runtime.md says how, and what is not
- * there yet.
+ * @file swell.h Makes a training program elastic while it runs. The program registers its state
+ * once; at a step boundary a program of the next plan takes the state over. docs/runtime.md
+ * explains how, and lists the limits.
  *
- * A program of any epoch does the same: swell_open(), swell_register() of each tensor that this
- * rank holds under its plan, swell_adopt(), then swell_step() after each step until it says
- * otherwise.
+ * The program of every epoch calls the same functions: swell_open(), swell_register() for each
+ * tensor that this rank holds under its plan, swell_adopt(), and then swell_step() after each step
+ * until swell_step() returns something else than SWELL_GO_ON.
  *
- * A program that can train with another plan in the same process says so (SWELL_OPEN_STAYS), and is
- * not started anew where its rank's worker is in the next plan, too. swell_step() tells it
- * SWELL_PREPARE beforehand: then it makes a session for the next epoch by swell_next(), registers
- * what it will hold there, calls swell_offer(), and trains on. After SWELL_SWITCH it calls
- * swell_adopt() of that session, ends the old one, and goes on with the new one.
+ * A program that can train with another plan in the same process sets SWELL_OPEN_STAYS. It is not
+ * restarted if its rank's worker is also in the next plan. Before such a switch swell_step()
+ * returns SWELL_PREPARE: the program then makes a session for the next epoch with swell_next(),
+ * registers the tensors that it will hold there, calls swell_offer(), and trains on. After
+ * SWELL_SWITCH it calls swell_adopt() with the new session, closes the old one, and continues with
+ * the new one.
  *
- * Functions return 0 or more, or a negative errno; swell_last_error() then says what was wrong, and
- * with which value. No function raises an exception or ends the process. A session is used by one
- * thread at a time, but for regions; different sessions are independent. Structs begin with a
- * field_mask, so that they can grow: a field whose bit is not set is not read.
+ * Functions return 0 or more, or a negative errno; swell_last_error() then names the error and the
+ * wrong value. No function raises an exception or ends the process. Only one thread at a time may
+ * use a session, except for the functions of regions; different sessions are independent. Structs
+ * begin with a field_mask, so that later versions can add fields: a field is read only if its bit
+ * is set.
  */
 #ifndef SWELL_H
 #define SWELL_H
@@ -30,7 +31,7 @@
 extern "C" {
 #endif
 
-/** Grows with each function or field that is added. */
+/** Rises with each function or field that is added. */
 #define SWELL_API_VERSION 10
 #define SWELL_MAX_DIMS 8
 #define SWELL_MAX_CHUNKS 256
@@ -38,26 +39,27 @@ extern "C" {
 /** A program's connection to its shim. */
 typedef struct swell_session swell_session_t;
 
-/** Returned by swell_step(): what the program is to do. */
+/** Returned by swell_step(): the next action of the program. */
 typedef enum swell_action {
   SWELL_GO_ON = 0,
-  SWELL_SWITCH = 1, /**< the state has been taken over: by the session that swell_next() made and
-                       swell_offer() offered, which swell_adopt() then gets it with; else, or
-                       where that says -ECANCELED, by another program: leave, with exit code 0 */
-  SWELL_STOP = 2,   /**< leave after what you wish to write: told to all ranks at the same step,
-                       where those that answer can agree on one in time */
+  /** The state has moved. If this program made a session with swell_next() and called
+      swell_offer(), call swell_adopt() with it. Otherwise, or if swell_adopt() returns -ECANCELED,
+      another program has the state: exit with code 0. */
+  SWELL_SWITCH = 1,
+  SWELL_STOP = 2, /**< write what you need, then exit; all ranks get this at the same step if the
+                     ranks that answer agree on one in time */
   SWELL_CHECKPOINT = 3, /**< write a checkpoint, then go on */
-  SWELL_PREPARE = 4 /**< another epoch is being prepared: swell_next(), then go on; told only to a
-                       program that stays, once for each epoch */
+  SWELL_PREPARE = 4 /**< another epoch is being prepared: call swell_next(), then go on; returned
+                       once for each epoch, and only to programs with SWELL_OPEN_STAYS */
 } swell_action_t;
 
 typedef enum swell_kind {
   SWELL_PARAMETER = 0,
   SWELL_GRADIENT = 1,
-  SWELL_MOMENT = 2, /**< of an optimizer */
+  SWELL_MOMENT = 2, /**< a moment of an optimizer */
   SWELL_OPTIMIZER_STEP = 3,
   SWELL_SCHEDULER = 4,
-  SWELL_RNG = 5, /**< named by logical coordinate, not by rank */
+  SWELL_RNG = 5, /**< name it by its logical coordinate, not by rank */
   SWELL_DATA_POSITION = 6
 } swell_kind_t;
 
@@ -82,87 +84,94 @@ enum {
 /** How to open a session. */
 typedef struct swell_open_params {
   uint64_t field_mask;
-  const char* socket; /**< path of the shim's socket; else the environment's SWELL_RUNTIME */
-  /** Steps from one snapshot of the state to the next, the same on every rank; 0: none; else the
-      environment's SWELL_SNAPSHOT_EVERY. At such a boundary swell_step() returns when the state is
-      copied in this host's memory; a partner on another node gets it while the training goes on.
-      A lost worker then costs the steps since the last snapshot that all ranks had, rather than
-      those since the last checkpoint: swell_adopt() hands it to the next programs. One is also
-      taken where swell_step() says SWELL_STOP, so that they begin there; a program that finds a
-      newer checkpoint than the adopted step reads that. Three snapshots
-      of a rank are kept, and three on its partner: up to six times the state in host memory. */
+  const char* socket; /**< path of the shim's socket; default: SWELL_RUNTIME of the environment */
+  /** Steps from one snapshot of the state to the next, the same on every rank; 0: no snapshots;
+      default: SWELL_SNAPSHOT_EVERY of the environment. At the boundary of a snapshot swell_step()
+      returns when the state has been copied in this host's memory; the copy on a partner node is
+      made while the training goes on. If a worker is lost, the training then loses only the steps
+      since the last snapshot that all ranks had, not those since the last checkpoint: swell_adopt()
+      gives that snapshot to the next programs. A snapshot is also taken when swell_step() returns
+      SWELL_STOP, so that the next programs begin at that step. A program that finds a checkpoint
+      newer than the adopted step reads the checkpoint. Each rank keeps three snapshots, and its
+      partner three more: up to six times the state in host memory. */
   uint64_t snapshot_every;
-  /** Not 0: this process can train with another plan. Where it is in the next epoch's, swell_step()
-      says SWELL_PREPARE, and no new program is started beside it. */
+  /** Not 0: this process can train with another plan. If the next plan has this process's worker,
+      swell_step() returns SWELL_PREPARE, and no new program is started beside this one. */
   int stays;
-  /** Not 0: as stays, but only where each worker of the next epoch trains already, as where GPUs go
-      back; else all are started anew. For programs that begin with collectives of all ranks. */
+  /** Not 0: like stays, but only if each worker of the next epoch trains already, for example when
+      GPUs are given back; otherwise all programs are restarted. For programs that begin with
+      collectives of all ranks. */
   int stays_if_none_is_new;
 } swell_open_params_t;
 
 enum {
-  SWELL_TENSOR_LAYER = 1 << 0,    /**< layer; else of no layer */
-  SWELL_TENSOR_KIND = 1 << 1,     /**< kind; else SWELL_PARAMETER */
-  SWELL_TENSOR_BLOCK = 1 << 2,    /**< begin, end; else the whole tensor */
-  SWELL_TENSOR_RANGE = 1 << 3,    /**< flat_begin, flat_end; else all of the block */
-  SWELL_TENSOR_ALIAS = 1 << 4,    /**< alias_of */
-  SWELL_TENSOR_ADDRESS = 1 << 5,  /**< address; else the memory is Swell's, see swell_address() */
+  SWELL_TENSOR_LAYER = 1 << 0, /**< layer; default: the tensor belongs to no layer */
+  SWELL_TENSOR_KIND = 1 << 1,  /**< kind; default: SWELL_PARAMETER */
+  SWELL_TENSOR_BLOCK = 1 << 2, /**< begin, end; default: the whole tensor */
+  SWELL_TENSOR_RANGE = 1 << 3, /**< flat_begin, flat_end; default: the whole block */
+  SWELL_TENSOR_ALIAS = 1 << 4, /**< alias_of */
+  /** address; default: Swell allocates the memory, see swell_address(). */
+  SWELL_TENSOR_ADDRESS = 1 << 5,
   SWELL_TENSOR_OPTIONAL = 1 << 6, /**< optional */
-  SWELL_TENSOR_DEVICE = 1 << 7    /**< device; else in host memory */
+  SWELL_TENSOR_DEVICE = 1 << 7    /**< device; default: host memory */
 };
 
 /** The part of one tensor that this rank holds. name, dtype, dims and shape are always read. */
 typedef struct swell_tensor {
   uint64_t field_mask;
-  const char*
-      name; /**< of the whole tensor, the same on every rank and in every plan; at most 512 bytes */
+  const char* name; /**< name of the whole tensor, the same on every rank and in every plan; at most
+                       512 bytes */
   swell_dtype_t dtype;
   int dims;                      /**< 1 to SWELL_MAX_DIMS */
-  int64_t shape[SWELL_MAX_DIMS]; /**< of the whole tensor, in elements */
-  int layer;                     /**< of the model, from 0 */
+  int64_t shape[SWELL_MAX_DIMS]; /**< shape of the whole tensor, in elements */
+  int layer;                     /**< layer of the model, from 0 */
   swell_kind_t kind;
   int64_t begin[SWELL_MAX_DIMS]; /**< the block [begin, end) of each dimension, in elements */
   int64_t end[SWELL_MAX_DIMS];
-  int64_t flat_begin, flat_end; /**< of the block in row-major order, in elements; what is past its
-                                   end is padding */
-  const char* alias_of;         /**< the tied tensor's other name, which counts */
-  void* address;                /**< of your memory, flat_end - flat_begin elements; with
-                                   SWELL_TENSOR_DEVICE, from version 6 on, on that GPU */
-  int optional; /**< not 0: this program can make it where the old plan has none (a new RNG) */
-  int device; /**< GPU whose memory Swell takes for it, or on which your address is, as CUDA counts
-                 them in this process; the same for all of a session */
+  int64_t flat_begin, flat_end; /**< range of the block in row-major order, in elements; elements
+                                   past the end of the block are padding */
+  const char*
+      alias_of;  /**< name of the tensor that this one is tied to, under which it is stored */
+  void* address; /**< address of your memory, flat_end - flat_begin elements; with
+                    SWELL_TENSOR_DEVICE (from version 6 on) it is on that GPU */
+  int optional;  /**< not 0: this program can initialize the tensor if the old plan does not have it
+                    (a new RNG) */
+  int device;    /**< GPU on which Swell allocates the tensor, or on which your address is, as CUDA
+                    numbers GPUs in this process; the same for all tensors of a session */
 } swell_tensor_t;
 
-/** The epoch that a program adopted. Set by swell_adopt(), wholly. */
+/** The epoch that a program adopted. swell_adopt() sets all fields. */
 typedef struct swell_epoch {
-  uint64_t epoch; /**< from 1; 0 outside of Swell */
-  uint64_t step;  /**< the boundary at which the last epoch ended: go on with the next step; 0 where
+  uint64_t epoch; /**< from 1; 0 for a program that does not run under Swell */
+  uint64_t step;  /**< the boundary at which the last epoch ended: continue with the next step; 0 if
                      fresh */
-  int fresh;      /**< not 0: the state is new, and the program makes it; else it is of `step`, also
-                     where that is a snapshot's */
+  int fresh; /**< not 0: the state is new, and the program initializes it; 0: the state is that of
+                `step`, from the last epoch or a snapshot */
 } swell_epoch_t;
 
-/** Kinds of regions: parts of a step that the profiler times. */
+/** Kinds of regions, the parts of a step that the profiler times. */
 typedef enum swell_region_kind {
-  SWELL_FORWARD = 0,  /**< pass of one micro-batch through this rank's layers */
-  SWELL_BACKWARD = 1, /**< the same, backwards */
+  SWELL_FORWARD = 0,  /**< forward pass of one micro-batch through this rank's layers */
+  SWELL_BACKWARD = 1, /**< its backward pass */
   SWELL_OPTIMIZER = 2,
-  SWELL_TP_ALLREDUCE = 3, /**< or another collective of the TP group, within a pass */
-  SWELL_DP_SYNC = 4,      /**< of gradients or parameters; may run beside backward regions */
-  SWELL_SEND = 5,         /**< of activations or their gradients to another stage */
-  SWELL_RECEIVE = 6,      /**< the same; with the wait for the other stage */
-  SWELL_HEAD = 7,         /**< output projection and loss, within a pass */
-  SWELL_WEIGHTS = 8       /**< from version 10 on: a part of the backward pass that makes the
-                             gradients of weights alone, at another time than the rest of it;
-                             SWELL_BACKWARD is that rest then */
+  SWELL_TP_ALLREDUCE = 3, /**< all-reduce or another collective of the TP group, within a pass */
+  /** Synchronization of gradients or parameters; may overlap backward regions. */
+  SWELL_DP_SYNC = 4,
+  SWELL_SEND = 5,    /**< sends activations or their gradients to another stage */
+  SWELL_RECEIVE = 6, /**< receives them, including the wait for the other stage */
+  SWELL_HEAD = 7,    /**< output projection and loss, within a pass */
+  SWELL_WEIGHTS = 8  /**< from version 10 on: the part of a backward pass that computes only the
+                        gradients of weights, if it runs at another time than the rest of the pass,
+                        which is then SWELL_BACKWARD */
 } swell_region_kind_t;
 
 enum {
-  SWELL_REGION_STAGE = 1 << 0,       /**< stage; else swell_set_role()'s */
-  SWELL_REGION_MICRO_BATCH = 1 << 1, /**< micro_batch; else each region is one of its own */
-  SWELL_REGION_LAYERS = 1 << 2,      /**< first_layer, layers */
-  SWELL_REGION_MEMORY = 1 << 3,      /**< allocated_bytes */
-  SWELL_REGION_STREAM = 1 << 4       /**< stream; else the host's clock is taken */
+  SWELL_REGION_STAGE = 1 << 0, /**< stage; default: the stage given to swell_set_role() */
+  /** micro_batch; default: each region counts as another micro-batch. */
+  SWELL_REGION_MICRO_BATCH = 1 << 1,
+  SWELL_REGION_LAYERS = 1 << 2, /**< first_layer, layers */
+  SWELL_REGION_MEMORY = 1 << 3, /**< allocated_bytes */
+  SWELL_REGION_STREAM = 1 << 4  /**< stream; default: the region is timed by the host's clock */
 };
 
 /** A region of a step. kind is always read. */
@@ -171,63 +180,68 @@ typedef struct swell_region {
   swell_region_kind_t kind;
   int stage;                /**< from 0 */
   int micro_batch;          /**< from 0, in each step */
-  int first_layer, layers;  /**< of the model, from 0; how many */
-  uint64_t allocated_bytes; /**< of device memory, as the region opens */
-  void* stream;             /**< CUstream of the region's work, not NULL; its context is current */
+  int first_layer, layers;  /**< first layer of the model, from 0, and number of layers */
+  uint64_t allocated_bytes; /**< allocated device memory when the region opens */
+  void* stream; /**< CUstream on which the region's work runs, not NULL; its context must be current
+                 */
 } swell_region_t;
 
 enum {
   SWELL_ROLE_ACTIVATION = 1 << 0,            /**< activation_dtype, _dims and _shape */
-  SWELL_ROLE_WHOLE_ACTIVATIONS = 1 << 1,     /**< whole_activations; else not known */
-  SWELL_ROLE_LAST_ACTIVATION_BYTES = 1 << 2, /**< last_activation_bytes; else 0 */
-  SWELL_ROLE_TIED_EMBEDDING = 1 << 3,        /**< tied_embedding; else 0 */
-  SWELL_ROLE_CHUNKS = 1 << 4                 /**< chunk_count and chunks; else not said */
+  SWELL_ROLE_WHOLE_ACTIVATIONS = 1 << 1,     /**< whole_activations; default: not known */
+  SWELL_ROLE_LAST_ACTIVATION_BYTES = 1 << 2, /**< last_activation_bytes; default: 0 */
+  SWELL_ROLE_TIED_EMBEDDING = 1 << 3,        /**< tied_embedding; default: 0 */
+  SWELL_ROLE_CHUNKS = 1 << 4                 /**< chunk_count and chunks; default: not known */
 };
 
 /** Role of this rank in its plan. stage, group, layers and local_batch are always read. */
 typedef struct swell_role {
   uint64_t field_mask;
   int stage;       /**< from 0 */
-  int group;       /**< of the stage: the TP group, from 0 */
-  int layers;      /**< of the model, on this stage; 1 or more */
-  int local_batch; /**< samples of a micro-batch that the group computes; 1 or more */
+  int group;       /**< TP group of the stage, from 0 */
+  int layers;      /**< layers of the model on this stage; 1 or more */
+  int local_batch; /**< samples of each micro-batch that the group computes; 1 or more */
   swell_dtype_t activation_dtype;
   int activation_dims;                      /**< 1 to SWELL_MAX_DIMS */
-  int64_t activation_shape[SWELL_MAX_DIMS]; /**< of the tensor between two stages for one sample, in
-                                               elements: sequence, hidden */
-  double whole_activations;     /**< kept by a layer and not split by TP, in such tensors */
-  double last_activation_bytes; /**< of one sample, on the last stage alone: logits */
-  int tied_embedding;           /**< not 0: the output projection is the embedding's own matrix */
-  int chunk_count;              /**< chunks of this stage: 1 to SWELL_MAX_CHUNKS */
-  /** Units of each chunk, as "chunks" of a stage of a plan has them: embedding, layers, head;
-     copied. Programs that say it, one chunk too, can run plans with chunks. */
+  int64_t activation_shape[SWELL_MAX_DIMS]; /**< shape of the tensor between two stages for one
+                                               sample, in elements: sequence, hidden */
+  double whole_activations; /**< activations that a layer keeps for its backward pass and that TP
+                               does not split, as a multiple of that tensor */
+  double
+      last_activation_bytes; /**< activation bytes of one sample on the last stage only: logits */
+  int tied_embedding;        /**< not 0: the output projection is the embedding's own matrix */
+  int chunk_count;           /**< chunks of this stage: 1 to SWELL_MAX_CHUNKS */
+  /** Number of units in each chunk, as "chunks" of a plan's stage lists them (embedding, layers,
+      head); copied. Programs that set it, even to one chunk, can run plans with chunks. */
   const int* chunks;
 } swell_role_t;
 
-/** The profiler's times. Set by swell_profile(), wholly; of the last full window of steps. */
+/** The profiler's times in the last full window of steps. swell_profile() sets all fields. */
 typedef struct swell_times {
-  int stable;        /**< not 0: it was within 2 % for three windows, and has been reported */
-  int micro_batches; /**< of a step */
-  double step_s;     /**< seconds from boundary to boundary */
-  double forward_s, backward_s;           /**< of one micro-batch */
-  double forward_tp_s;                    /**< of forward_s: TP all-reduces */
-  double forward_head_s, backward_head_s; /**< of these: output projection and loss */
-  double optimizer_s;                     /**< of a step */
-  double dp_sync_s;      /**< of a step: what no backward pass hides of the synchronization */
-  double layer_launch_s; /**< host seconds to launch one layer's forward pass; 0: no stream given */
-  double kept_bytes;     /**< by which one micro-batch's forward pass raises what is allocated */
+  int stable; /**< not 0: the times agreed within 2 % for three windows, and have been reported */
+  int micro_batches;            /**< micro-batches of a step */
+  double step_s;                /**< seconds from boundary to boundary */
+  double forward_s, backward_s; /**< time of one micro-batch */
+  double forward_tp_s;          /**< part of forward_s: TP all-reduces */
+  double forward_head_s,
+      backward_head_s;   /**< parts of forward_s and backward_s: output projection and loss */
+  double optimizer_s;    /**< time of the optimizer in a step */
+  double dp_sync_s;      /**< synchronization in a step that does not overlap a backward pass */
+  double layer_launch_s; /**< host seconds to launch one layer's forward pass; 0: the regions named
+                            no stream */
+  double kept_bytes;     /**< allocated bytes that one micro-batch's forward pass adds */
 } swell_times_t;
 
-/** SWELL_API_VERSION of the library that is loaded. */
+/** Return the SWELL_API_VERSION of the loaded library. */
 int swell_api_version(void);
 
 /**
  * Connect to the shim that swellrun started for this rank.
  *
- * Where neither params nor the environment names a socket, the session is a local one: the same
- * calls work, the state is this process's alone, and swell_step() always says SWELL_GO_ON.
+ * If neither params nor the environment names a socket, the session is local: the same calls work,
+ * the state belongs to this process only, and swell_step() always returns SWELL_GO_ON.
  *
- * @param [in]  params   NULL: all by default.
+ * @param [in]  params   NULL: all defaults.
  * @param [out] session  To be ended by swell_close().
  *
  * @return 0, or -ECONNREFUSED (no shim there, or another user's), -EINVAL (params), -ENOMEM.
@@ -235,113 +249,120 @@ int swell_api_version(void);
 int swell_open(const swell_open_params_t* params, swell_session_t** session);
 
 /**
- * Register one part of one tensor of the training state, before swell_adopt().
+ * Register one part of one tensor of the training state. Call it before swell_adopt().
  *
  * @param [in] session  From swell_open().
- * @param [in] tensor   Described by field_mask; strings are copied. With SWELL_TENSOR_ADDRESS the
- * memory stays yours, and must outlive the session or a switch; state in it is copied at a switch,
- * and lost with the process. Without, it is in Swell's arena: handed over without a copy, and safe
- * from the program's death. With SWELL_TENSOR_DEVICE Swell's memory is on that GPU, whose primary
- * context is made where there is none: mapped by the next program there without a copy, copied
- * within or between GPUs of a node, and through host memory else. With both, you allocated it on
- * that GPU, in its primary context: copied within the GPU where this rank's next program is on it,
- * else through host memory.
+ * @param [in] tensor   field_mask says which fields are set; strings are copied. With
+ * SWELL_TENSOR_ADDRESS the memory belongs to the caller and must outlive the session or a switch;
+ * its contents are copied at a switch, and are lost if the process dies. Without
+ * SWELL_TENSOR_ADDRESS the tensor is in Swell's arena: it is handed over without a copy, and
+ * survives the death of the program. With SWELL_TENSOR_DEVICE Swell allocates the tensor on that
+ * GPU, and creates the GPU's primary context if there is none: the next program on that GPU maps it
+ * without a copy; it is copied within or between GPUs of a node, and through host memory otherwise.
+ * With both flags the caller has allocated the memory on that GPU, in its primary context: it is
+ * copied within the GPU if this rank's next program uses the same GPU, otherwise through host
+ * memory.
  *
- * @return 0, or -EINVAL (what swell_last_error() says), -EBUSY (after swell_adopt()), -ENODEV (no
- * driver, no such GPU, or one whose memory cannot be handed over), -ENOMEM.
+ * @return 0, or -EINVAL (swell_last_error() says why), -EBUSY (after swell_adopt()), -ENODEV (no
+ * driver, no such GPU, or a GPU that cannot share its memory), -ENOMEM.
  *
  * Source: Suika 3.3; parts, padding and aliases in docs/runtime.md.
  */
 int swell_register(swell_session_t* session, const swell_tensor_t* tensor);
 
 /**
- * Take over the state that was registered. Blocks until this epoch begins: do all that takes long
- * (imports, device contexts, connections) before it, while the last epoch trains on.
+ * Take over the registered state. Blocks until this epoch begins: do everything slow (imports,
+ * device contexts, connections) before this call, while the last epoch still trains.
  *
- * Afterwards the tensors' memory holds the state; where `fresh` is set Swell's is zero and to be
- * filled, yours as it was; gradients too. First it waits for the GPU if memory of yours is there.
+ * Afterwards the memory of the tensors, gradients too, holds the state. If `fresh` is set, memory
+ * of Swell is zero and the program must fill it, and memory of the caller is unchanged. If the
+ * caller's memory is on a GPU, the call first waits for the work on that GPU.
  *
- * @param [out] epoch  Which state it is. May be NULL.
+ * @param [out] epoch  The epoch and step of the state. May be NULL.
  *
- * @return 0, or -ECANCELED (the switch was called off: leave), -EINVAL (the shim refused the
+ * @return 0, or -ECANCELED (the switch was cancelled: exit), -EINVAL (the shim refused the
  * tensors), -EBUSY (adopted already), -ECONNRESET (the shim is gone), -ENOMEM.
  */
 int swell_adopt(swell_session_t* session, swell_epoch_t* epoch);
 
 /**
- * Make a session of this process for the epoch that SWELL_PREPARE told of. Register what this rank
- * will hold there, and swell_offer(). Both sessions exist until the switch; their tensors have
- * addresses of their own. The role and regions of a session are its own, too.
+ * Make a session of this process for the epoch that SWELL_PREPARE announced. Register the tensors
+ * that this rank will hold in that epoch, then call swell_offer(). Both sessions exist until the
+ * switch; each has its own tensor addresses, role and regions.
  *
- * @param [in]  session  That trains. Opened with SWELL_OPEN_STAYS, or from swell_next() itself.
- * @param [out] next     To be ended by swell_close(). At another SWELL_PREPARE, or where
- * swell_adopt() says -ECANCELED, the one before is of no use any more.
+ * @param [in]  session  The session that trains, opened with SWELL_OPEN_STAYS or made by an earlier
+ * swell_next().
+ * @param [out] next     The new session; end it with swell_close(). After another SWELL_PREPARE, or
+ * if swell_adopt() returns -ECANCELED, it can no longer be used.
  *
- * @return 0, or -ECANCELED (no other epoch is prepared any more: train on), -EINVAL, -ENOMEM;
- * swell_last_error(NULL) says why.
+ * @return 0, or -ECANCELED (no other epoch is being prepared any longer: train on), -EINVAL,
+ * -ENOMEM; swell_last_error(NULL) says why.
  */
 int swell_next(const swell_session_t* session, swell_session_t** next);
 
 /**
- * Say that this process cannot train in the epoch that SWELL_PREPARE told of, or, in a new process
- * that begins beside one that trains, in its own. The switch is called off at once; where GPUs must
- * go back, the workers are then asked to leave instead. Without this call the switch waits for
- * swell_offer() or swell_adopt() until its time is over. A new process then waits to be ended.
+ * Say that this process cannot train in the epoch that SWELL_PREPARE announced. A new process that
+ * was started beside a training one says the same about its own epoch, and then waits until it is
+ * ended. The switch is cancelled at once; if GPUs must be given back, the workers are then asked to
+ * exit instead. Without this call the switch waits for swell_offer() or swell_adopt() until its
+ * deadline.
  *
- * @param [in] session  That trains, not the one of swell_next(); or that of a new process, before
- *                      swell_adopt().
+ * @param [in] session  The session that trains, not the one made by swell_next(); in a new process
+ * its only session, before swell_adopt().
  * @param [in] why      One sentence for the job's output and events; cut to 400 bytes.
  *
- * @return 0, or -EINVAL (no reason, no other epoch is prepared, no process trains here, or a shim
- * of an earlier version), -ECONNRESET (the shim is gone, or did not answer within 10 s).
+ * @return 0, or -EINVAL (no reason was given, no other epoch is being prepared, no process trains
+ * here, or the shim is of an earlier version), -ECONNRESET (the shim is gone, or did not answer
+ * within 10 s).
  */
 int swell_decline(swell_session_t* session, const char* why);
 
 /**
- * Say the same where a GPU has no room for the state. Where all programs handle the restart
- * signal, the job is then resized by a restart at once.
+ * Say the same because a GPU has too little free memory for the state. If all programs handle the
+ * restart signal, the job is then resized by a restart at once.
  *
- * @param [in] session, why   As for swell_decline().
- * @param [in] needed_bytes   That the state takes on the GPU.
- * @param [in] free_bytes     That are free there.
+ * @param [in] session, why   The same as for swell_decline().
+ * @param [in] needed_bytes   Bytes that the state takes on the GPU.
+ * @param [in] free_bytes     Bytes that are free on the GPU.
  *
- * @return As swell_decline().
+ * @return the values of swell_decline().
  */
 int swell_lacks_room(swell_session_t* session, const char* why, uint64_t needed_bytes,
                      uint64_t free_bytes);
 
 /**
- * Say that all tensors of the next epoch are registered. Waits for the shim's answer, at most 30 s
- * and mostly far below a step, and not for the switch: train on with the other session. A switch
- * that is called off is not told; the next one begins with SWELL_PREPARE again.
+ * Say that all tensors of the next epoch are registered. Waits for the shim's answer (at most 30 s,
+ * usually much less than a step), but not for the switch: train on with the other session. The
+ * program is not told if the switch is cancelled; the next switch begins with SWELL_PREPARE again.
  *
- * @param [in] next  From swell_next().
+ * @param [in] next  The session made by swell_next().
  *
  * @return 0, or -EINVAL (the shim refused the tensors; this epoch is not offered again), -EBUSY
- * (offered already, or no session of swell_next()), -ECONNRESET (the shim is gone, or did not
- * answer within 30 s).
+ * (offered already, or the session was not made by swell_next()), -ECONNRESET (the shim is gone, or
+ * did not answer within 30 s).
  */
 int swell_offer(swell_session_t* next);
 
 /**
- * A variable that swellrun gave the program of this session's epoch: RANK, WORLD_SIZE, MASTER_PORT,
- * SWELL_EPOCH, SWELL_PLAN and so on. A session from swell_open() reads the environment.
+ * Return a variable that swellrun gave the program of this session's epoch: RANK, WORLD_SIZE,
+ * MASTER_PORT, SWELL_EPOCH, SWELL_PLAN and so on. A session from swell_open() reads the
+ * environment.
  *
- * @return its value, valid until swell_close() or until the environment is changed; NULL: there is
- * none.
+ * @return its value, valid until swell_close() or until the environment changes; NULL if the
+ * variable is not set.
  */
 const char* swell_variable(const swell_session_t* session, const char* name);
 
 /**
- * Address of a registered part, after swell_adopt().
+ * Get the address of a registered part. Call it after swell_adopt().
  *
- * @param [in]  name     As it was registered.
+ * @param [in]  name     The name under which it was registered.
  * @param [in]  index    From 0, in the order in which this name's parts were registered.
  * @param [out] address  Valid until swell_close(); aligned for the tensor's elements, and to 4,096
- * bytes where the epoch did not take over a range of a larger part. On a GPU it is a CUdeviceptr.
- * All work on it that was launched before swell_step() is waited for where that hands the state
- * over.
- * @param [out] bytes    Size with padding. May be NULL.
+ * bytes unless the epoch took over a range of a larger part. On a GPU it is a CUdeviceptr. When
+ * swell_step() hands the state over, it waits for all work on this memory that was launched before
+ * the call.
+ * @param [out] bytes    Size including padding. May be NULL.
  *
  * @return 0, or -ENOENT (no such part), -EAGAIN (before swell_adopt()).
  */
@@ -349,14 +370,14 @@ int swell_address(swell_session_t* session, const char* name, int index, void** 
                   size_t* bytes);
 
 /**
- * Say that step `step` is done and the state is whole: the step boundary. Costs two loads where
+ * Mark a step boundary: step `step` is done and the state is complete. Costs two memory loads if
  * there is nothing to do.
  *
- * At a switch it blocks until the state has moved. Do not touch the state of another thread
- * meanwhile.
+ * At a switch it blocks until the state has moved. No other thread may read or write the state
+ * during this call.
  *
- * @param [in] step  Rises by 1 from call to call, the same on every rank; the first is the adopted
- * step + 1.
+ * @param [in] step  Rises by 1 with each call and is the same on every rank; the first call has the
+ * adopted step + 1.
  *
  * @return a swell_action_t, or -EINVAL (a step that does not rise), -EAGAIN (before swell_adopt()),
  * -ECONNRESET (the shim is gone: the program may train on, but not switch).
@@ -364,24 +385,25 @@ int swell_address(swell_session_t* session, const char* name, int index, void** 
 int swell_step(swell_session_t* session, uint64_t step);
 
 /**
- * Whether a program of another epoch begins on this rank's node and GPU, beside this one, or takes
- * over at the coming step. Asked before swell_step(), it costs two loads. That program takes memory
- * before this one has ended: give back what you hold of the GPU and do not use
+ * Ask whether a program of another epoch starts on this rank's node and GPU beside this one, or
+ * takes over at the coming step. Call it before swell_step(); it costs two memory loads. The other
+ * program takes memory before this one has ended: free the GPU memory that you hold but do not use
  * (torch.cuda.empty_cache()).
  *
- * @return 1 once for each such beginning and step, else 0; or -EAGAIN (before swell_adopt()).
+ * @return 1 once for each such start and step, otherwise 0; or -EAGAIN (before swell_adopt()).
  */
 int swell_make_room(swell_session_t* session);
 
 /**
- * Say what this rank is in its plan. From then on swell_step() reports this rank's profile to the
- * shim when its times are stable (three windows of five steps, at most 2 % apart), and again when
- * they are stable at other values. While they are stable, five steps of fifty are looked at.
+ * Set the role of this rank in its plan. From then on swell_step() reports this rank's profile to
+ * the shim when its times are stable (three windows of five steps, at most 2 % apart), and again
+ * when they become stable at other values. While they are stable, only five steps of fifty are
+ * measured.
  *
- * @param [in] role  Copied. Without SWELL_ROLE_ACTIVATION a profile is seen, but no coefficients
- * can be made of it.
+ * @param [in] role  Copied. Without SWELL_ROLE_ACTIVATION the profile can be seen, but no
+ * coefficients can be computed from it.
  *
- * @return 0, or -EINVAL (what swell_last_error() says).
+ * @return 0, or -EINVAL (swell_last_error() says why).
  *
  * Source: Suika 3.1 and appendix A.4.
  */
@@ -390,59 +412,62 @@ int swell_set_role(swell_session_t* session, const swell_role_t* role);
 /**
  * Open a region of this step.
  *
- * May be called by any thread, also while others use the session; regions nest within those of
- * their own thread. Takes the host's clock. With SWELL_REGION_STREAM it records a CUDA event on the
- * stream instead, and the event's time is read after later steps: nothing waits for the device.
+ * Any thread may call it, also while other threads use the session; regions nest within those of
+ * their own thread. It reads the host's clock. With SWELL_REGION_STREAM it records a CUDA event on
+ * the stream instead; the event's time is read after later steps, so nothing waits for the device.
  *
  * @param [in] region  Copied.
  *
  * @return the region's number, 0 or more, for swell_region_end(); or -EAGAIN (before
- * swell_adopt()), -EINVAL (a kind that is none, a NULL stream, a negative number), -ENOSPC (64
- * regions are open, or the step has 65,536), -ENODEV (a stream, but no CUDA driver could be
- * opened), -ENOMEM. swell_last_error() says nothing of it: other threads may use it. A step with a
- * region that failed is left out. In steps that are not looked at no clock is read, no event is
- * recorded, and all regions have one number.
+ * swell_adopt()), -EINVAL (an unknown kind, a NULL stream, a negative number), -ENOSPC (64 regions
+ * are open, or the step has 65,536), -ENODEV (a stream was given, but no CUDA driver could be
+ * opened), -ENOMEM. These errors do not set swell_last_error(), because other threads may use it.
+ * The profiler ignores a step in which a region failed. In steps that are not measured no clock is
+ * read, no event is recorded, and all regions have the same number.
  *
  * Source: Suika 3.1; FlexTrain 6.
  */
 int swell_region_begin(swell_session_t* session, const swell_region_t* region);
 
 /**
- * Close a region. May be called by any thread.
+ * Close a region. Any thread may call it.
  *
- * @param [in] region           From swell_region_begin(), of this step: swell_step() ends those
- * that are open, and a step is left out in which a pass or the optimizer was.
- * @param [in] allocated_bytes  Of device memory now; 0: not known.
+ * @param [in] region           Number from swell_region_begin() in this step. swell_step() ends the
+ * regions that are still open; the profiler ignores a step in which a pass or the optimizer was
+ * still open.
+ * @param [in] allocated_bytes  Allocated device memory now; 0: not known.
  *
  * @return 0, or -EINVAL (no such region is open), -EAGAIN (before swell_adopt()).
  */
 int swell_region_end(swell_session_t* session, int region, uint64_t allocated_bytes);
 
 /**
- * Say the most device memory that was ever allocated, as the program's allocator counts it
- * (max_memory_allocated). Without it the largest number is taken that regions told. Any thread.
+ * Set the peak of allocated device memory, as the program's allocator counts it
+ * (max_memory_allocated). Without this call the peak is the largest number that the regions gave.
+ * Any thread may call it.
  *
  * @return 0, or -EAGAIN (before swell_adopt()).
  */
 int swell_memory(swell_session_t* session, uint64_t peak_bytes);
 
 /**
- * Get what the profiler has seen so far.
+ * Get the times that the profiler has measured so far.
  *
- * @param [out] times  Those of the last five steps that were whole.
+ * @param [out] times  Times of the last five steps that were complete.
  *
- * @return 0, or -EAGAIN (fewer steps so far, or no swell_set_role()).
+ * @return 0, or -EAGAIN (fewer steps so far, or swell_set_role() was not called).
  */
 int swell_profile(swell_session_t* session, swell_times_t* times);
 
 /**
- * End a session and unmap its memory; addresses are of no use afterwards. NULL: nothing happens.
+ * End a session and unmap its memory; its addresses are invalid afterwards. Does nothing if
+ * `session` is NULL.
  */
 void swell_close(swell_session_t* session);
 
 /**
- * Why the last call with this session failed, one sentence; never NULL. `session` may be NULL: of
- * the calling thread's last failed swell_open(). Valid until the next call.
+ * Return why the last call with this session failed, as one sentence; never NULL. With a NULL
+ * session it is about the calling thread's last failed swell_open(). Valid until the next call.
  */
 const char* swell_last_error(const swell_session_t* session);
 

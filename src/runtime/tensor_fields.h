@@ -9,8 +9,8 @@
 
 namespace swell::runtime {
 
-/// Value of a C program's enum, which may be any: reading another one as an enum is undefined in
-/// C++.
+/// Returns the value of a C program's enum as a number. It may be any number, and reading a value
+/// outside the enum as an enum is undefined in C++.
 template <typename Enum>
 int number_of(const Enum& given) {
   static_assert(sizeof given == sizeof(int));
@@ -19,7 +19,7 @@ int number_of(const Enum& given) {
   return number;
 }
 
-/// Reads a C program's tensor. The error names the tensor, the field and what is possible.
+/// Reads a C program's tensor. The error names the tensor, the field and the allowed values.
 Result<Entry> entry_of(const swell_tensor_t& tensor);
 
 }  // namespace swell::runtime

@@ -4,17 +4,17 @@
 #include "runtime/tensor.h"
 #include "runtime/wire.h"
 
-/// Tensors and parts as messages have them.
+/// Reads and writes tensors and parts in messages.
 namespace swell::runtime {
 
 void put(Writer& writer, const TensorInfo& info);
 void put(Writer& writer, const Part& part);
-/// Fails the reader where a number is outside of its enumeration, or the shape is none: what has
-/// passed here has products that cannot overflow.
+/// Reads a tensor. Fails the reader if a number is outside of its enumeration, or the shape is
+/// invalid; sizes of a tensor that passes cannot overflow.
 TensorInfo get_tensor(Reader& reader);
-/// Whether it is a part of its tensor's shape is still to be checked.
+/// Reads a part. The caller must still check that it fits its tensor's shape.
 Part get_part(Reader& reader);
-/// The least that one takes.
+/// Minimum sizes of a tensor and a part in a message.
 inline constexpr std::size_t kTensorBytes = 15, kPartBytes = 24;
 
 }  // namespace swell::runtime

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <cstdio>
 
-/// The part of UCX's C interface that is used, declared anew: its headers need not be there.
-/// Structs say which of their fields are set, so that those of later releases, which are longer,
-/// are read alike. tests/unit/runtime/ucx_test.cc compares them with the headers, where these are.
+/// Declares the part of UCX's C interface that Swell uses, so that its headers are not needed.
+/// Structs say which of their fields are set, so that later releases, whose structs are longer,
+/// read them alike. tests/unit/runtime/ucx_test.cc compares them with the headers, if these are
+/// installed.
 namespace swell::runtime::ucx {
 
 using Status = signed char;  ///< ucs_status_t

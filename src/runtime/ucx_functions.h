@@ -6,8 +6,8 @@
 
 namespace swell::runtime {
 
-/// The functions of one UCX library that are used, and which release it is. Filled by Ucx::open(),
-/// called by UcxLink too; valid until the program ends.
+/// The functions of one UCX library that Swell uses, and the library's release. Filled by
+/// Ucx::open(), called by UcxLink too; valid until the program ends.
 struct Ucx::Functions {
   unsigned version[3] = {};
   void (*get_version)(unsigned*, unsigned*, unsigned*);

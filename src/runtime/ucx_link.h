@@ -17,27 +17,27 @@
 
 namespace swell::runtime {
 
-/// A request for a way through UCX, to be answered by UcxLink::accept().
+/// A request for a connection through UCX, answered by UcxLink::accept().
 inline constexpr std::uint16_t kUcxOp = 26;
 
-/// One end of a way through UCX between the two ends of a channel. The channel, which has proved
-/// that both hold the job's key, carries both addresses and a random tag, without which nothing is
-/// taken; and an end whose channel is closed by the other is given up at once. The channel outlives
-/// it.
+/// One end of a connection through UCX between the two ends of a channel. The channel, which has
+/// proved that both ends hold the job's key, carries both addresses and a random tag; messages
+/// without that tag are not accepted. If the other side closes its channel, the connection is given
+/// up at once. The channel must outlive it.
 class UcxLink final : public DataLink {
  public:
-  /// Asks the other end for a way, and tries it out. An error: there is none; the channel is as
-  /// good as before, unless it has failed itself.
+  /// Asks the other end for a connection, and tests it. Returns an error if there is none; the
+  /// channel can still be used, unless it has failed itself.
   static Result<std::unique_ptr<UcxLink>> connect(std::shared_ptr<const Ucx> ucx, Channel& channel);
-  /// The other side of connect(): answers its request. Null: there is no way, and the other end
-  /// knows. An error is the channel's, which is of no use any more.
+  /// Answers a request of connect(). Returns null if no connection is possible; the other end knows
+  /// it then. An error means that the channel can no longer be used.
   static Result<std::unique_ptr<UcxLink>> accept(std::shared_ptr<const Ucx> ucx, Channel& channel,
                                                  std::string_view request);
   ~UcxLink() override;
   UcxLink(const UcxLink&) = delete;
   UcxLink& operator=(const UcxLink&) = delete;
 
-  /// "ucx tcp", "ucx sysv+cma", ...: what UCX has chosen.
+  /// Returns what UCX has chosen: "ucx tcp", "ucx sysv+cma", ...
   const std::string& name() const noexcept override { return name_; }
   Result<void> send(std::span<const std::byte> bytes) override;
   Result<void> receive(std::span<std::byte> bytes) override;

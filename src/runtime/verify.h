@@ -5,18 +5,19 @@
 
 namespace swell::runtime {
 
-/// Which state of a switch is compared with its source by checksum once it has moved.
+/// Which state of a switch is compared with its source by checksum after it has moved.
 enum class Verify : std::uint8_t {
   none = 0,
   all = 1,
-  network = 2,  ///< what comes from another host
+  network = 2,  ///< only what comes from another host
 };
 
-/// Which function a checksum is by; on the wire where a request says whether it is to have one.
+/// The function of a checksum; in messages, requests say which one they want, if any.
 enum class Checksum : std::uint8_t {
   none = 0,
   xxhash = 1,
-  words = 2,  ///< WordHash, where one of both ends is on a GPU; a shim without it says xxHash's
+  words = 2,  ///< WordHash, used if one of both ends is on a GPU; a shim that does not know it
+              ///< answers with xxHash's
 };
 
 }  // namespace swell::runtime

@@ -14,7 +14,7 @@ namespace swell::runtime {
 static_assert(std::endian::native == std::endian::little,
               "messages are written as memory has them: little-endian machines alone");
 
-/// Writes a message's body: numbers as they are, text and lists after their length.
+/// Writes a message's body: numbers in their fixed size, text and lists after their length.
 class Writer {
  public:
   template <typename Number>
@@ -28,17 +28,17 @@ class Writer {
     bytes_.append(value);
     return *this;
   }
-  /// Appends the bytes unchanged, for values that know their own length.
+  /// Appends the bytes unchanged, for values that have their own length.
   Writer& bytes(std::string_view value) {
     bytes_.append(value);
     return *this;
   }
-  /// A number in as many bytes as it takes, seven bits in each.
+  /// Appends a number in as many bytes as it needs, seven bits in each.
   Writer& unsigned_short(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) put(static_cast<std::uint8_t>(value | 0x80));
     return put(static_cast<std::uint8_t>(value));
   }
-  /// The same where it may be below 0.
+  /// Appends a number that may be negative, likewise.
   Writer& signed_short(std::int64_t value) {
     return unsigned_short(static_cast<std::uint64_t>(value) << 1 ^
                           static_cast<std::uint64_t>(value >> 63));
@@ -50,8 +50,8 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads a message's body. Missing parts read as 0 or empty and make good() false for ever:
-/// callers read all, then ask.
+/// Reads a message's body. Missing parts read as 0 or empty, and good() is false from then on:
+/// callers read everything, then check good().
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -90,8 +90,8 @@ class Reader {
     rest_.remove_prefix(size);
     return value;
   }
-  /// The length of a list whose items take at least `item_bytes` each: never more than the message
-  /// can hold.
+  /// Reads the length of a list whose items take at least `item_bytes` each; it is never more than
+  /// the message can hold.
   std::uint32_t count(std::size_t item_bytes) {
     const auto size = get<std::uint32_t>();
     if (size <= rest_.size() / item_bytes) return size;
@@ -103,7 +103,7 @@ class Reader {
     rest_ = {};
   }
   bool good() const noexcept { return good_; }
-  /// Good, and nothing is left over.
+  /// Returns whether everything was good, and nothing is left over.
   bool done() const noexcept { return good_ && rest_.empty(); }
 
  private:
