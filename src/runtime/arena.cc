@@ -67,13 +67,13 @@ void Arena::release(std::uint64_t offset, std::uint64_t count) const noexcept {
 
 namespace {
 
-/// madvise() of the whole pages around a range; systems before Linux 5.14 do not know the advice,
-/// and fault pages in one by one later.
+/// Calls madvise() for the whole pages around a range. Systems before Linux 5.14 do not know the
+/// advice; there each page is allocated at its first use.
 void advise(std::byte* data, std::uint64_t offset, std::uint64_t count, int advice) noexcept {
   const std::uint64_t begin = offset / Extents::kPage * Extents::kPage;
   madvise(data + begin, Extents::rounded(offset + count) - begin, advice);
 }
-constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // <linux/mman.h>, in newer headers
+constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // <linux/mman.h> of newer systems
 
 }  // namespace
 

@@ -32,8 +32,8 @@ struct Header {
 };
 constexpr std::uint16_t kMagic = 0x5753;
 constexpr std::size_t kNonce = 32;
-constexpr int kBacklog = 4096;  // the system allows fewer where it is told to
-/// Between two tries to connect.
+constexpr int kBacklog = 4096;  // the system may set a lower limit
+/// Pauses between two attempts to connect.
 constexpr milliseconds kFirstPause{2}, kLastPause{50};
 
 Error system_error(const std::string& what) {
@@ -96,9 +96,9 @@ void tune(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof lost_ms);
 }
 
-/// How long a call that sends, or connect(), may wait.
+/// Limits how long a send, or connect(), may block.
 void limit_sending(int fd, Deadline deadline) {
-  timeval time{};  // 0: without limit
+  timeval time{};  // 0: no limit
   if (deadline != Deadline::max()) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
     const auto ms = std::clamp<std::int64_t>(left.count(), 1, 3'600'000);
@@ -138,7 +138,8 @@ Result<Channel> Channel::connect_unix(const std::string& path) {
 
 namespace {
 
-/// One try. `is_lost`: set where the other side closes the connection before it has shown the key.
+/// Tries once to connect. Sets `is_lost` if the other side closes the connection before it has
+/// proved the key.
 Result<Channel> connect_once(const std::string& text, std::string_view key, Deadline deadline,
                              bool& is_lost) {
   socklen_t size = 0;
@@ -148,7 +149,7 @@ Result<Channel> connect_once(const std::string& text, std::string_view key, Dead
   if (!fd) return system_error("connecting to " + text);
   limit_sending(fd.get(), deadline);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0) {
-    if (errno == EINPROGRESS) errno = ETIMEDOUT;  // as connect() says where the time is over
+    if (errno == EINPROGRESS) errno = ETIMEDOUT;  // the error that connect() reports at a timeout
     return system_error("connecting to " + text);
   }
   limit_sending(fd.get(), Deadline::max());
@@ -191,7 +192,7 @@ Result<PeerProof> PeerProof::begin(Descriptor fd) {
   tune(fd.get());
   auto mine = nonce();
   if (!mine) return mine.error();
-  // The buffer of a new connection has room for it.
+  // The buffer of a new connection has space for it.
   if (::send(fd.get(), mine->data(), kNonce, MSG_NOSIGNAL | MSG_DONTWAIT) !=
       static_cast<ssize_t>(kNonce))
     return system_error("sending");
@@ -211,7 +212,7 @@ Result<bool> PeerProof::read(std::string_view key) {
   const std::string theirs = got_.substr(0, kNonce);
   std::memcpy(shown.data(), got_.data() + kNonce, shown.size());
   const bool holds = equal(shown, proof(key, "client", theirs, nonce_));
-  // Without the key the peer gets as many bytes: it sees that it does not hold the same one.
+  // Without the key the peer gets as many bytes, and sees that its key is a different one.
   const Digest256 own = holds ? proof(key, "server", theirs, nonce_) : Digest256{};
   if (::send(fd(), own.data(), own.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
       static_cast<ssize_t>(own.size()))
@@ -310,7 +311,7 @@ Result<Message> Channel::receive(Deadline deadline) {
     for (cmsghdr* rights = CMSG_FIRSTHDR(&received); rights != nullptr;
          rights = CMSG_NXTHDR(&received, rights)) {
       if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
-      // Every descriptor is taken over, so that none that was not asked for stays open.
+      // Takes over every descriptor, so that no unexpected one stays open.
       for (std::size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= rights->cmsg_len; ++i) {
         int fd = -1;
         std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof fd, sizeof fd);

@@ -46,7 +46,7 @@ Layout layout_of(const Recut& recut, const World& from, const World::Distributio
   for (std::uint32_t n = 0; n < recut.needs.size(); ++n) {
     const Need& need = recut.needs[n];
     Layout::Range& its = made.needs[index_in(new_holders, {need.to_rank, need.to_part})];
-    if (its.count++ == 0) its.first = n;  // a holder's needs stand together
+    if (its.count++ == 0) its.first = n;  // a holder's needs are consecutive
     made.to.push_back(extent_of(need.box, to.part(need.to_part), element));
     for (std::uint32_t c = need.first; c < need.first + need.count; ++c) {
       const Candidate& candidate = recut.candidates[c];

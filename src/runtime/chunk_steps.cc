@@ -48,8 +48,8 @@ class Maker {
   }
 
  private:
-  static constexpr std::uint64_t kElsewhere = UINT64_MAX;    ///< counts for nothing
-  static constexpr std::uint64_t kNowhere = UINT64_MAX - 1;  ///< not held at all
+  static constexpr std::uint64_t kElsewhere = UINT64_MAX;    ///< memory that no bound counts
+  static constexpr std::uint64_t kNowhere = UINT64_MAX - 1;  ///< the old rank does not hold it
 
   Stretch pages(std::uint64_t at, std::uint64_t bytes) const {
     const Stretch made{at / page_ * page_, (at + bytes + page_ - 1) / page_ * page_};
@@ -68,7 +68,7 @@ class Maker {
     return {at, at + bytes};
   }
 
-  /// The slab of an old rank's that a place is in; nullptr: it has none there.
+  /// Returns the slab of an old rank that contains a place; nullptr if none does.
   const SlabOf* slab_of(std::uint32_t rank, std::uint64_t place) const {
     const auto& slabs = plan_.from[rank].memory.slabs;
     const std::uint64_t number = DevicePlace::slab(place & ~kOnGpu);
@@ -84,14 +84,14 @@ class Maker {
            (slab != nullptr &&
             DevicePlace::offset(held.at) + plan_.roster.bytes_of(held) <= slab->bytes);
   }
-  /// Returns the pages of an old rank's memory that are read, or all of the slab that has them.
+  /// Returns the pages of an old rank's memory that are read, or the whole slab that has them.
   Stretch old_pages(std::uint32_t rank, std::uint64_t place, Extent extent) const {
     if (place >= kNowhere) return {};
     if ((place & kOnGpu) == 0) return pages(place, extent);
     return slab_pages(DevicePlace::slab(place & ~kOnGpu), slab_of(rank, place)->bytes);
   }
   std::uint32_t pool_of(std::uint32_t shim, const std::string& gpu) {
-    auto& its = gpu_pools_[shim];  // mostly one
+    auto& its = gpu_pools_[shim];  // usually only one
     for (const auto& [name, pool] : its)
       if (name == gpu) return pool;
     its.emplace_back(gpu, made_.pools.size());
@@ -99,7 +99,7 @@ class Maker {
     return its.back().second;
   }
 
-  /// Where old ranks hold what.
+  /// Notes what each old rank holds, and at which address.
   Result<void> note_places() {
     at_.assign(old_holdings_.count(), kNowhere);
     for (std::uint32_t rank = 0; rank < plan_.from.size(); ++rank) {
@@ -132,15 +132,15 @@ class Maker {
     }
   }
 
-  /// Moves to one entry of a new rank.
+  /// Moves that fill one entry of a new rank.
   struct Coming {
     std::size_t holding = 0;
-    Layout::Range needs;       ///< none: nothing does
-    std::uint32_t number = 0;  ///< of the first move
-    bool is_alias = false;     ///< what it stands for was placed already
+    Layout::Range needs;       ///< empty: nothing is moved
+    std::uint32_t number = 0;  ///< number of the first move
+    bool is_alias = false;     ///< its target was placed already
   };
 
-  /// Numbers the moves of a rank as Migration::needs() has them.
+  /// Numbers the moves of a rank in the order of Migration::needs().
   void note_coming(std::uint32_t rank) {
     made_.first_move.push_back(moves_);
     coming_.clear();
@@ -165,7 +165,7 @@ class Maker {
     }
   }
 
-  /// Notes where the tensors of a new rank will stand, and what comes there.
+  /// Notes where the tensors of a new rank will stand, and which moves fill them.
   Result<void> take_rank(std::uint32_t rank) {
     note_coming(rank);
     const std::vector<Row>& rows = plan_.roster.rows(plan_.to[rank].table);
@@ -201,13 +201,14 @@ class Maker {
     return {};
   }
 
-  /// A place in the new memory of the rank that is taken; as Slabs::take() gives them on a GPU.
+  /// Returns a place in the current rank's new memory; on a GPU, the one that Slabs::take() would
+  /// give.
   std::uint64_t take_fresh(Memory memory, std::uint64_t bytes, const GpuMemory& gpu) {
     if (is_own(memory)) return kElsewhere;
     const Stretch its = pages(0, bytes);
     if (memory == Memory::arena) {
       const std::uint64_t at = std::exchange(next_, next_ + its.end);
-      cutter_.cut({at, next_});  // also of what is new, or padding alone
+      cutter_.cut({at, next_});  // also for new tensors, and for padding alone
       return at;
     }
     if (fresh_slabs_.empty() || !fits_in_slab(fresh_slabs_.back(), its.end,
@@ -231,7 +232,7 @@ class Maker {
             at_[old_holdings_.first_of(pair.from_tensor) + layout.from_index[c]]};
   }
 
-  /// Whether a run of the old memory becomes the new part; if so it is noted.
+  /// Returns whether a run of the old memory becomes the new part, and notes it in that case.
   bool stays(const Migration::Pair& pair, std::uint32_t need, std::uint32_t shim, Memory memory,
              std::uint32_t rank, std::uint64_t bytes) {
     const Found source = source_of(pair, need);
@@ -246,7 +247,8 @@ class Maker {
     return true;
   }
 
-  /// Notes one move to a part that will stand at `base`; false: its source does not hold it.
+  /// Notes one move to a part that will stand at `base`. Returns false if its source does not hold
+  /// the block.
   bool add_step(const Migration::Pair& pair, std::uint32_t need, std::uint32_t number,
                 std::uint64_t base) {
     const Found source = source_of(pair, need);
@@ -260,7 +262,7 @@ class Maker {
     return true;
   }
 
-  /// Cuts the new memory of the rank that is taken: arena, then whole slabs.
+  /// Cuts the new memory of the current rank: the arena, then whole slabs.
   void seal(std::uint64_t granularity) {
     for (std::size_t i = 0; i < fresh_slabs_.size(); ++i) {
       std::uint64_t& bytes = fresh_slabs_[i];
@@ -279,7 +281,7 @@ class Maker {
     const std::size_t first = made_.room.size();
     seal(granularity);
     made_.room.resize(first + cuts_.size());
-    // Between the arena and the first slab, and behind each, there is nothing.
+    // Between the arena and the first slab, and after each slab, there is a gap.
     const auto bytes = [&](std::size_t i) {
       const bool is_gap = (cuts_[i] & kOnGpu) != 0 ? DevicePlace::offset(cuts_[i]) != 0
                                                    : (cuts_[i + 1] & kOnGpu) != 0;
@@ -305,10 +307,10 @@ class Maker {
     }
   }
 
-  /// Cuts an old rank's memory, and counts what is read of it.
+  /// Cuts an old rank's memory, and counts how often each segment is read.
   void take_source(std::uint32_t rank) {
     Source& its = made_.sources[rank];
-    // From the lowest address on, so that what goes is in few pieces, and replicas keep together.
+    // In order of addresses, so that memory is released in few pieces, and replicas stay in step.
     sort_runs(its.queue, spare_steps_,
               [](const Step& a, const Step& b) { return a.begin < b.begin; });
     for (const Step& step : its.queue) cutter_.cut({step.begin, step.end});
@@ -348,7 +350,7 @@ class Maker {
       });
   }
 
-  /// Notes of which GPU the slabs of an old rank are.
+  /// Notes which GPU has each slab of an old rank.
   void note_pools(std::uint32_t rank) {
     Source& its = made_.sources[rank];
     if (its.cuts.empty() || (its.cuts.back() & kOnGpu) == 0) return;
@@ -368,7 +370,7 @@ class Maker {
   std::vector<Layout> layouts_;                  ///< by recut
   std::vector<bool> is_placed_ = std::vector<bool>(new_holdings_.count());
   std::vector<std::vector<Stretch>> kept_;  ///< by old rank
-  /// By the pool of a shim's host memory: those of GPUs.
+  /// By the pool of a shim's host memory: the pools of its GPUs.
   std::unordered_map<std::uint32_t, std::vector<std::pair<std::string, std::uint32_t>>> gpu_pools_;
   std::vector<std::uint64_t> old_;  ///< by pool: bytes of the old state
   std::uint32_t moves_ = 0;

@@ -26,11 +26,10 @@ struct Step {
 
 /// Memory of an old rank, by position, and the moves that read it.
 struct Source {
-  std::vector<Step> queue;          ///< in the order in which they should be done
-  std::vector<std::uint64_t> cuts;  ///< segment i goes from cut i to cut i + 1
-  std::vector<std::uint32_t>
-      needed;  ///< by segment: number of moves that read it, plus one if the new epoch keeps it
-  std::vector<bool> is_held;  ///< by segment
+  std::vector<Step> queue;            ///< in the order in which they should be done
+  std::vector<std::uint64_t> cuts;    ///< segment i goes from cut i to cut i + 1
+  std::vector<std::uint32_t> needed;  ///< by segment: number of reading moves, plus 1 if kept
+  std::vector<bool> is_held;          ///< by segment
   /// Pool of each held segment; empty: all segments are in host memory, in the pool with the rank's
   /// number.
   std::vector<std::uint32_t> pools;

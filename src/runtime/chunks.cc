@@ -14,10 +14,10 @@ namespace swell::runtime {
 
 namespace {
 
-/// More of them would take longer than a restart.
+/// A switch in more chunks would take longer than a restart.
 constexpr std::uint32_t kMaxChunks = 4096;
 
-/// Decides which step comes with which chunk, and what goes before it.
+/// Decides in which chunk each step comes, and what is released before each chunk.
 class Chunker {
  public:
   Chunker(ChunkSteps steps, std::uint64_t bound, Chunks& made)
@@ -54,9 +54,9 @@ class Chunker {
     }
     return {};
   }
-  /// By the number of each move: with which chunk it comes.
+  /// By the number of each move: the chunk with which it comes.
   const std::vector<std::uint32_t>& chunk_of() const noexcept { return chunk_of_; }
-  /// Number of a new rank's first move.
+  /// Returns the number of a new rank's first move.
   std::uint32_t first_move(std::size_t rank) const noexcept { return steps_.first_move[rank]; }
 
  private:
@@ -71,8 +71,8 @@ class Chunker {
     return Error(fmt::format("a bound of {} bytes is too small for chunks", bound_));
   }
 
-  /// Moves that come with the next chunk: of each source the next ones, as long as there is room.
-  /// Returns how many.
+  /// Chooses the moves of the next chunk: the next ones of each source, as long as memory allows.
+  /// Returns their number.
   std::size_t choose() {
     std::size_t chosen = 0;
     for (At& at : at_) at.chosen_begin = at.chosen_end = at.next;
@@ -90,7 +90,7 @@ class Chunker {
     }
     if (has_slabs_) chosen += choose_in_slabs();
     if (chosen > 0) return chosen;
-    // The next moves have no room: take one that has room, of each source.
+    // The next moves do not fit. Take one that fits from each source.
     for (std::size_t rank = 0; rank < at_.size(); ++rank) {
       At& at = at_[rank];
       const std::vector<Step>& queue = steps_.sources[rank].queue;
@@ -105,11 +105,11 @@ class Chunker {
     return chosen;
   }
 
-  /// The same for steps into slabs, also behind steps that have no room: a slab is taken for the
-  /// first byte that comes there, and given back with the last that is read. Returns their number.
+  /// Does the same for steps into slabs, also behind steps that do not fit: a slab is allocated for
+  /// its first incoming byte, and released after its last byte is read. Returns their number.
   std::size_t choose_in_slabs() {
     std::size_t chosen = 0;
-    // Twice: the shim that was asked first may have more for slabs that others began.
+    // Two turns: a shim that was asked first may have more moves into slabs that others began.
     for (int turn = 0; turn < 2; ++turn)
       for (std::size_t rank = 0; rank < at_.size(); ++rank) {
         At& at = at_[rank];
@@ -126,7 +126,7 @@ class Chunker {
     return chosen;
   }
 
-  /// Takes memory for what a move brings; false: there is no room.
+  /// Takes memory for the destination of a move. Returns false if it does not fit.
   bool take(const Step& step) {
     Pool& target = steps_.pools[step.target];
     std::uint64_t bytes = 0;
@@ -139,7 +139,7 @@ class Chunker {
     return true;
   }
 
-  /// Lets go of what nobody needs any more of an old rank, after a chunk.
+  /// Marks the memory of an old rank that is not needed after a chunk.
   void finish(std::size_t rank) {
     Source& source = steps_.sources[rank];
     for (std::size_t i = at_[rank].chosen_begin; i < at_[rank].chosen_end; ++i) {
@@ -152,7 +152,7 @@ class Chunker {
     release(rank);
   }
 
-  /// Releases what is unneeded, before the next chunk.
+  /// Releases unneeded memory before the next chunk.
   void release(std::size_t rank) {
     const Source& source = steps_.sources[rank];
     std::vector<Release>& list = made_.releases[rank];
@@ -169,18 +169,19 @@ class Chunker {
     unneeded_.clear();
   }
 
-  /// How far a source's queue is.
+  /// Progress in a source's queue.
   struct At {
-    std::size_t next = 0;                          ///< all before it are done
-    std::size_t chosen_begin = 0, chosen_end = 0;  ///< those of the last chunk are in it
+    std::size_t next = 0;  ///< all steps before it are done
+    std::size_t chosen_begin = 0,
+                chosen_end = 0;  ///< the range that has the steps of the last chunk
   };
   ChunkSteps steps_;
   const std::uint64_t bound_;
   Chunks& made_;
   bool has_slabs_ = false;
   std::vector<At> at_;                   ///< by old rank
-  std::vector<std::uint32_t> chunk_of_;  ///< by move; kNone: not done
-  std::vector<std::uint64_t> unneeded_;  ///< segments of the old rank that is looked at
+  std::vector<std::uint32_t> chunk_of_;  ///< by move; kNone: not done yet
+  std::vector<std::uint64_t> unneeded_;  ///< unneeded segments of the current old rank
 };
 
 std::uint64_t digest_of(const Chunks& chunks, const std::vector<std::uint32_t>& chunk_of,
@@ -202,7 +203,7 @@ Result<Chunks> plan_chunks(const Prepare& plan, const World& from, const World& 
                            std::uint64_t page) {
   std::optional<Error> why;
   std::int64_t last_max = -1;
-  // The smaller the moves, the better they fit: what is between the runs of one counts, too.
+  // Smaller moves fit better. The gaps between the runs of a move count as memory too.
   for (const std::uint64_t share : {4, 16, 64, 256}) {
     MigrationOptions its = options;
     its.max_move_bytes =

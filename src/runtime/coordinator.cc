@@ -125,9 +125,9 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
   return {};
 }
 
-/// Tells each rank's shim which shim keeps its snapshots. Prefers one that is not lent, then one on
-/// another node, then a rank before one that waits, then the next one. A rank that does
-/// not hear it takes none.
+/// Tells each rank's shim which shim keeps its snapshots. Prefers a shim that is not lent, then one
+/// on another node, then a rank to a waiting shim, then the next one. A rank that is not told takes
+/// no snapshots.
 void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const {
   std::vector<Shim> shims;
   std::vector<Channel> channels;
@@ -148,7 +148,7 @@ void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch)
     if (std::none_of(ranks.begin(), ranks.end(), [&](const Shim& rank) {
           return rank.tcp == shim.tcp && rank.unix_socket == shim.unix_socket;
         }))
-      learn(shim);  // one that is gone keeps none
+      learn(shim);  // a shim that is gone keeps no snapshots
   const std::size_t waiting = shims.size() - ranks.size();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     Guard guard{
@@ -184,7 +184,7 @@ Result<SwitchReport> Coordinator::recover(const std::vector<Shim>& holders,
   const auto newest = newest_of(found);
   if (!newest) return Error(ErrorCode::not_found, "no snapshot has every rank's part");
   auto report = switch_from({}, &*newest, to, epoch);
-  if (!report) abort_all(to);  // nobody waits for what does not come
+  if (!report) abort_all(to);  // so that no program waits for an epoch that will not begin
   return report;
 }
 
@@ -194,8 +194,8 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
 }
 
 void Coordinator::abort_all(const std::vector<Shim>& shims, bool is_old_gone) const {
-  // Over new connections: the old ones may be busy with what is called off. All at once: one that
-  // does not answer must not keep the others' programs standing.
+  // Uses new connections, because the old ones may be busy with what is cancelled. Asks all shims
+  // at once: one that does not answer must not delay the others' programs.
   all_at_once(shims.size(), [&](std::size_t i) {
     const std::string body = is_old_gone ? Writer().put<std::uint8_t>(1).take() : "";
     if (auto channel = reach(shims[i]); channel.ok())
@@ -215,7 +215,8 @@ Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
     auto read = read_status(status->body);
     if (!read) return read.error();
     newest = std::max(newest, read->epoch);
-    // Programs that still wait stand at the step; one that has switched is at it or beyond.
+    // A program that still waits stands at the step of the switch; one that has switched is at that
+    // step or later.
     if (read->is_quiesced) step = read->step;
     else if (step == 0) step = read->step;
     found.push_back(std::move(*read));
@@ -224,7 +225,7 @@ Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
   for (std::size_t i = 0; i < shims.size(); ++i) {
     if (found[i].prepared == 0) continue;
     const bool committed = found[i].prepared == newest;
-    // All shims have moved the state for an epoch that some shim has committed.
+    // If any shim has committed the epoch, all shims have moved its state.
     auto done = committed ? ask(channels[i], Op::commit, Writer().put(newest).put(step).take(),
                                 within(options_.commit_limit))
                           : ask(channels[i], Op::abort, {}, within(options_.commit_limit));

@@ -13,7 +13,7 @@
 
 namespace swell::runtime {
 
-/// One wish under way.
+/// One request to all ranks that is under way.
 class Coordinator::Wishing {
  public:
   Wishing(Coordinator& coordinator, std::uint64_t wish, const std::vector<Shim>& ranks,
@@ -53,17 +53,17 @@ class Coordinator::Wishing {
   }
 
  private:
-  /// A program that has gone on by more while it was asked does not wait for others.
+  /// A program that advances by more than this while it is asked does not wait for others.
   static constexpr std::uint64_t kMaxLead = std::uint64_t{1} << 32;
 
   struct Rank {
     Shim shim;
-    Channel channel;  ///< closed: it takes no part, or no more
+    Channel channel;  ///< closed: the rank does not take part, or no longer
     std::uint64_t step = 0;
     bool is_told = false;
   };
 
-  /// At once: one that cannot be reached takes its time.
+  /// Connects to all shims at once, because an unreachable one takes long.
   void reach_all() {
     std::vector<std::string> problems(ranks_.size());
     all_at_once(ranks_.size(), [&](std::size_t i) {
@@ -75,7 +75,7 @@ class Coordinator::Wishing {
       if (!ranks_[i].channel) drop(ranks_[i], problems[i]);
   }
 
-  /// Its shim then takes back what it has agreed to.
+  /// Leaves out a rank; its shim then takes back its agreement.
   void drop(Rank& rank, const std::string& why) {
     rank.channel = Channel();
     if (report_.why.empty()) report_.why = fmt::format("rank {}: {}", &rank - ranks_.data(), why);
@@ -100,8 +100,8 @@ class Coordinator::Wishing {
           drop(rank, sent.error().message());
   }
 
-  /// Asks all that take part, and hands each answer to `take`. A rank that refuses, or says nothing
-  /// until `by` takes no part any more.
+  /// Asks all ranks that take part, and passes each answer to `take`. Leaves out a rank that
+  /// refuses, or does not answer until `by`.
   template <typename Take>
   void ask_all(Op op, const std::string& body, Deadline by, const Take& take) {
     send_all(op, body);
@@ -114,7 +114,7 @@ class Coordinator::Wishing {
     }
   }
 
-  /// Whether no program has passed the step: those that come to it stand there.
+  /// Returns whether no program has passed the step; programs that reach it stop there.
   bool agree(std::uint64_t step) {
     bool all_stand = true;
     const std::string body = Writer().put(step).take();
@@ -136,7 +136,7 @@ class Coordinator::Wishing {
     rank.channel = Channel();
   }
 
-  /// From here on it is not called off any more.
+  /// Sends the decision; it cannot be cancelled from here on.
   void tell(Op op, const std::string& body) {
     send_all(op, body);
     for (Rank& rank : ranks_) {
@@ -165,9 +165,10 @@ class Coordinator::Wishing {
   Coordinator& coordinator_;
   const std::uint64_t wish_;
   const Deadline known_by_;
-  const Deadline asked_by_;  ///< no later is another step tried
+  const Deadline asked_by_;  ///< no other step is tried after it
   const Deadline told_by_;
-  const std::chrono::milliseconds round_;  ///< for a shim to answer whether its program will stand
+  const std::chrono::milliseconds
+      round_;  ///< time limit for a shim to answer whether its program will stop
   std::vector<Rank> ranks_;
   WishReport report_;
   bool is_off_ = false;

@@ -19,7 +19,7 @@ using Phase = SwitchMachine::Phase;
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-/// `shim`'s place in the list, which it is added to where it is not in it.
+/// Returns the place of `shim` in the list, after adding it if necessary.
 std::size_t number_of(std::vector<Shim>& shims, const Shim& shim) {
   const auto at = std::find_if(shims.begin(), shims.end(), [&](const Shim& other) {
     return shim.unix_socket == other.unix_socket && shim.tcp == other.tcp;
@@ -33,7 +33,7 @@ std::int64_t ms_until(Deadline deadline) {
   return std::chrono::ceil<Milliseconds>(deadline - Clock::now()).count();
 }
 
-/// The time until then, as messages have it.
+/// Returns the time until the deadline in the unit of messages.
 std::uint32_t limit_until(Deadline deadline) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ms_until(deadline), 0, UINT32_MAX));
 }
@@ -54,7 +54,7 @@ class Coordinator::Run {
     if (options_.leave_limit.count() > 0) leave_by_ = within(options_.leave_limit);
   }
 
-  /// From the ranks `from`, or a snapshot.
+  /// Switches from the ranks `from`, or from a snapshot.
   Result<SwitchReport> from_to(const std::vector<Shim>& from, const Consistent* snapshot,
                                const std::vector<Shim>& to) {
     if (options_.on_phase) options_.on_phase(Phase::prepare);
@@ -68,7 +68,7 @@ class Coordinator::Run {
         break;
       }
       ask_all(phase);
-      // quiesce_s is that of the last round; in those before, the programs went on.
+      // quiesce_s is the time of the last round; in earlier rounds the programs went on.
       if (phase == Phase::quiesce && first_stop_) {
         report_.wait_s += report_.quiesce_s + lap(*std::exchange(first_stop_, std::nullopt));
         report_.quiesce_s = 0;
@@ -83,13 +83,13 @@ class Coordinator::Run {
   }
 
  private:
-  /// From the last lap, or the beginning, to `until`.
+  /// Returns the time from the last lap, or from the start, to `until`.
   double lap(Clock::time_point until = Clock::now()) {
     const auto before = std::exchange(start_, until);
     return seconds(start_ - before);
   }
 
-  /// Connects, and asks what both plans are: from here on the shims do not change it.
+  /// Connects to the shims, and collects both plans; from here on the shims do not change them.
   Result<void> gather(const std::vector<Shim>& from, const Consistent* snapshot,
                       const std::vector<Shim>& to) {
     const Deadline prepared_by = within(options_.prepare_limit);
@@ -145,7 +145,7 @@ class Coordinator::Run {
         coordinator_.abort_all(shims_);
         return memory.error();
       }
-      memory->slabs.clear();  // the old plan has them
+      memory->slabs.clear();  // they are in the old plan
       prepare_.to.push_back(
           {to[rank].gpu, old == old_ranks_.end() ? -1 : old->second, table, std::move(*memory)});
       new_ranks_[new_numbers[rank]] = static_cast<std::int32_t>(rank);
@@ -154,7 +154,7 @@ class Coordinator::Run {
     return {};
   }
 
-  /// Returns a shim's GPU memory, where a plan in chunks needs it: where its table has any of it.
+  /// Returns a shim's GPU memory if a plan in chunks needs it, that is, if its table has any.
   Result<GpuMemory> gpu_memory(std::size_t shim, std::uint32_t table, Deadline deadline) {
     const std::vector<Row>& rows = prepare_.roster.rows(table);
     if (std::none_of(rows.begin(), rows.end(),
@@ -164,7 +164,7 @@ class Coordinator::Run {
     return answer ? read_gpu_memory(answer->body) : Result<GpuMemory>(answer.error());
   }
 
-  /// Asks all shims what `phase` is, and takes their answers until it is over.
+  /// Sends all shims the request of `phase`, and takes their answers until the phase is over.
   void ask_all(Phase phase) {
     const bool begins = !std::exchange(has_begun_[static_cast<std::size_t>(phase)], true);
     if (phase != Phase::prepare && begins && options_.on_phase) options_.on_phase(phase);
@@ -176,7 +176,7 @@ class Coordinator::Run {
       moving_since_ = next_look_ = Clock::now();
       report_.is_old_gone = machine_.in_chunks();
     }
-    // The shim keeps the time of a stop, and says so.
+    // The shim keeps the time limit of a stop, and reports a timeout.
     const Deadline deadline = phase == Phase::quiesce ? stopped_by_ + kAnswerTime : within(limit);
     const int round = machine_.round();
     static constexpr Op kOps[] = {Op::prepare, Op::quiesce, Op::secure, Op::move, Op::commit};
@@ -190,8 +190,8 @@ class Coordinator::Run {
       await(phase, round, deadline, limit);
   }
 
-  /// Ahead of every rank, so that all are told before any gets there. A rank told too late says
-  /// so, and all are asked for a later step.
+  /// Chooses a step ahead of every rank, so that all ranks are told before any reaches it. If a
+  /// rank is told too late, its answer says so, and all ranks are asked for a later step.
   void choose_step(bool is_first, Milliseconds limit) {
     if (is_first) stopped_by_ = within(options_.quiesce_limit);
     else lead_ *= 2;
@@ -220,7 +220,7 @@ class Coordinator::Run {
     }
   }
 
-  /// Waits for answers, or for the time to look at the leavers.
+  /// Waits for answers, or until it is time to check the leaving ranks.
   void await(Phase phase, int round, Deadline deadline, Milliseconds limit) {
     std::vector<pollfd> polled;
     std::vector<std::size_t> who;
@@ -252,12 +252,14 @@ class Coordinator::Run {
       else if (answer->op != kDoneOp) take_refusal(who[i], read_refusal(answer->body));
       else take_answer(who[i], answer->body);
     }
-    // Last: a program whose shim refuses may have ended for it, and is why it is called off.
+    // The program is checked last: if its shim refuses, the program may have ended because of that,
+    // and the refusal is the reason for the cancellation.
     if (polled.size() > who.size() && polled.back().revents != 0 && machine_.phase() == phase)
       machine_.veto(called_off());
   }
 
-  /// Where a GPU has no room for all at once, it is tried in chunks of what is free there.
+  /// If a GPU has too little memory to move everything at once, the switch is tried in chunks that
+  /// fit its free memory.
   void take_refusal(std::size_t shim, const Error& error) {
     const bool prepares = machine_.phase() == Phase::prepare;
     report_.lacks_room = report_.lacks_room || (prepares && error.shortage());
@@ -312,20 +314,21 @@ class Coordinator::Run {
     }
   }
 
-  /// Why a switch that needs more memory than it may is not tried in chunks; empty: it is.
+  /// Returns why a switch that needs too much memory is not tried in chunks; empty: it is tried.
   std::string why_no_chunks() const {
     if (machine_.round() > 0) return "; it is not made in chunks: it would need as much";
     if (old_ranks_.empty()) return "; from a snapshot nothing is moved in chunks";
     return "";
   }
 
-  /// Asks the staying shims how far they are, and lets the leavers go, or calls it off.
+  /// Asks the staying shims for their progress, and releases the leaving ranks or cancels the
+  /// switch.
   void look_at_leavers() {
     constexpr Milliseconds kMinPause{50}, kMaxPause{1000};
     next_look_ = within(std::clamp(options_.leave_limit / 20, kMinPause, kMaxPause));
     std::vector<Progress> all;
     for (const auto& [shim, rank] : new_ranks_) {
-      // Over a connection of its own: the other one waits for the end of the move.
+      // Uses a separate connection, because the other one waits for the end of the move.
       auto channel = coordinator_.reach(shims_[shim]);
       const auto status = channel ? ask(*channel, Op::status, {}, within(kMaxPause))
                                   : Result<Message>(channel.error());
@@ -351,9 +354,9 @@ class Coordinator::Run {
     }
   }
 
-  /// The leavers commit, and their programs leave: the old epoch is over, whatever comes.
+  /// Has the leaving shims commit and their programs exit: the old epoch is over in any case.
   void let_go() {
-    if (machine_.in_chunks()) return;  // the others may read of them until the last chunk
+    if (machine_.in_chunks()) return;  // other ranks may read from them until the last chunk
     for (const std::size_t shim : leaving_)
       if (machine_.is_awaited(shim)) return;
     report_.has_let_go = true;
@@ -380,7 +383,7 @@ class Coordinator::Run {
     for (const auto& [path, bytes] : by_path_) report_.paths.push_back({path, bytes});
     if (report_.committed) coordinator_.guard_all(to, report_.epoch);
     else coordinator_.abort_all(shims_, report_.is_old_gone);
-    auto expected = Verdict::committing;  // the next switch can be called off again
+    auto expected = Verdict::committing;  // the next switch can be cancelled again
     coordinator_.verdict_.compare_exchange_strong(expected, Verdict::open);
     return std::move(report_);
   }
@@ -390,19 +393,20 @@ class Coordinator::Run {
   std::vector<Shim> shims_;
   std::vector<Channel> channels_;                              ///< by shim
   std::map<std::size_t, std::int32_t> old_ranks_, new_ranks_;  ///< by shim
-  std::vector<std::size_t> leaving_;  ///< shims that must be gone by leave_by_
+  std::vector<std::size_t> leaving_;  ///< shims that must exit by leave_by_
   std::optional<Deadline> leave_by_;
   Prepare prepare_;
-  std::string common_;  ///< of prepare_, to all shims
+  std::string common_;  ///< the part of prepare_ that is the same for all shims
   SwitchMachine machine_{0};
   SwitchReport report_;
   std::map<std::string, std::uint64_t> by_path_;
   std::array<bool, 5> has_begun_{};
-  std::string over_;  ///< how much more it needs than it may; empty: nothing
+  std::string over_;  ///< the excess over the memory bound, as text; empty: none
   Deadline stopped_by_, moving_since_, next_look_;
   std::uint64_t lead_ = options_.step_lead;
-  Clock::time_point start_ = Clock::now();       ///< of the phase
-  std::optional<Clock::time_point> first_stop_;  ///< of a program, in this round of a quiesce
+  Clock::time_point start_ = Clock::now();  ///< start of the phase
+  std::optional<Clock::time_point>
+      first_stop_;  ///< first stop of a program in this round of quiesce
 };
 
 Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,

@@ -23,7 +23,8 @@ constexpr auto kTaskTime = std::chrono::seconds(60);
 constexpr auto kLook = std::chrono::milliseconds(5);
 constexpr const char* kGone = "the program that has the GPU is gone, or has not answered before";
 
-/// Cuts and packs runs: each piece fills a buffer of the staging memory, or is what is left.
+/// Cuts and packs runs. Each piece fills a buffer of the staging memory; the last piece has the
+/// rest.
 class Pieces {
  public:
   struct Part {
@@ -31,11 +32,11 @@ class Pieces {
   };
   struct Piece {
     std::vector<Part> parts;
-    std::uint64_t bytes = 0;  ///< 0: there are no more
+    std::uint64_t bytes = 0;  ///< 0: there are no more pieces
   };
   explicit Pieces(std::span<const Run> runs) : runs_(runs) {}
   Piece next() {
-    constexpr std::size_t kParts = 8192;  // a task stays far below a message's limit
+    constexpr std::size_t kParts = 8192;  // so that a task stays well below a message's limit
     Piece piece;
     while (!runs_.empty() && piece.bytes < DeviceHand::kBuffer && piece.parts.size() < kParts) {
       const Run& run = runs_.front();
@@ -52,24 +53,24 @@ class Pieces {
 
  private:
   std::span<const Run> runs_;
-  std::uint64_t done_ = 0;  ///< of the first of them
+  std::uint64_t done_ = 0;  ///< bytes of the first run that are done
 };
 
-/// One call in a thread of its own; where there can be no more threads, in this one.
+/// Makes one call in a separate thread, or in this one if no more threads can be started.
 class Beside {
  public:
   Beside() = default;
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
   ~Beside() { static_cast<void>(wait()); }
-  /// REQUIRES: the call before has been waited for.
+  /// REQUIRES: wait() was called for the previous call.
   void start(std::function<Result<void>()> call) {
     call_ = std::move(call);
     auto thread = quiet_thread([this] { result_ = call_(); });
     if (thread) thread_ = std::move(*thread);
     else result_ = call_();
   }
-  /// Returns what it gave; success where there was none.
+  /// Returns the result of the call; success if there was none.
   Result<void> wait() {
     if (thread_.joinable()) thread_.join();
     return std::exchange(result_, Result<void>());
@@ -81,7 +82,7 @@ class Beside {
   Result<void> result_;
 };
 
-/// Returns the checksum of runs as the source has them.
+/// Returns the checksum of the runs at their source.
 Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs, Checksum by) {
   if (by == Checksum::none) return 0;
   std::vector<Run> sources(runs.begin(), runs.end());
@@ -96,8 +97,8 @@ class MappedTransport final : public Transport {
         mapped_(std::move(mapped)),
         name_(std::string(kDeviceToDevice) + (mapped_.is_same_gpu ? "" : ", another GPU") +
               (from == Memory::program_device ? kFromOwnGpu : "")) {}
-  /// Unmaps all: mapped memory stays taken even when its own shim has released it. A program that
-  /// cannot be asked any more leaves.
+  /// Unmaps everything: mapped memory stays allocated even after its own shim has released it. A
+  /// program that can no longer be asked will exit.
   ~MappedTransport() override {
     for (const auto& [at, its] : mapped_.pieces) static_cast<void>(hand_->unmap(its.slab));
   }
@@ -180,7 +181,8 @@ class BounceTransport final : public Transport {
   const std::uint64_t slab_;
   const Descriptor fd_;
   const std::string name_ = std::string(kDeviceToDevice) + kFromOwnGpu;
-  bool is_mapped_ = false;  ///< by the program of `from_`, which can be asked once it stands
+  bool is_mapped_ = false;  ///< the program of `from_` has mapped it; that program can be asked
+                            ///< only when it stands still
 };
 
 }  // namespace
@@ -214,7 +216,7 @@ void DeviceHand::close(std::uint16_t op, std::string answer) {
       return;
     }
   }
-  // A failure does not matter: then the program has died.
+  // A failure does not matter, because the program has died then.
   static_cast<void>(channel_.send(op, answer));
 }
 
@@ -224,7 +226,7 @@ void DeviceHand::lose() {
     is_lost_ = true;
     changed_.notify_all();
   }
-  // Wait for the call that has its turn: nobody uses the connection afterwards.
+  // Wait for the call that has its turn; after it no thread uses the connection.
   std::lock_guard turn(turn_);
 }
 
@@ -248,7 +250,7 @@ Result<Message> DeviceHand::wait_for_answer(const Watch* watch) {
   bool watches = watch != nullptr && watch->is_off;
   while (watches && within({}) < until && !changed_.wait_for(lock, kLook, is_over)) {
     lock.unlock();
-    // It answers in any case; one that is gone does not hear it.
+    // The program answers in any case, unless it has died.
     if (watch->is_off()) {
       static_cast<void>(channel_.send(kTaskOp, runtime::write({DeviceTask::Kind::cancel})));
       watches = false;
@@ -257,7 +259,7 @@ Result<Message> DeviceHand::wait_for_answer(const Watch* watch) {
   }
   const bool over = changed_.wait_until(lock, until, is_over);
   if (answer_) return std::move(*answer_);
-  // A late answer must not be taken for that of another task.
+  // A late answer must not be taken for the answer to another task.
   is_lost_ = true;
   return Error(over ? kGone : "the program that has the GPU did not answer within 60 s");
 }
@@ -271,7 +273,7 @@ Result<void> DeviceHand::may_ask() const {
 
 Result<Message> DeviceHand::ask(const DeviceTask& task, int fd, const Watch* watch) {
   {
-    // A call that comes too late does not wait for the task of another.
+    // A call that is too late must not wait for another call's task.
     std::lock_guard lock(mutex_);
     if (auto may = may_ask(); !may) return may.error();
   }
@@ -357,7 +359,7 @@ Result<void> DeviceHand::to_arena(std::vector<Run> runs) {
 }
 
 Result<std::uint64_t> DeviceHand::word_hash(std::span<const Run> runs) {
-  constexpr std::size_t kRuns = 8192;  // a task stays far below a message's limit
+  constexpr std::size_t kRuns = 8192;  // so that a task stays well below a message's limit
   if (std::string why = why_not_hashed(); !why.empty()) return Error(std::move(why));
   std::uint64_t sum = 0, first = 0;
   for (auto rest = runs; !rest.empty(); rest = rest.subspan(std::min(kRuns, rest.size()))) {
@@ -444,7 +446,7 @@ Result<void> DeviceHand::write(std::span<const Run> runs, const Give& give) {
   std::uint64_t at = 0;
   for (auto piece = pieces.next(); good.ok() && piece.bytes > 0; piece = pieces.next(), at ^= 1) {
     good = give(buffer(at).first(piece.bytes));
-    // The piece before has left the other buffer when this one is begun.
+    // When a piece is begun, the previous one has left the other buffer.
     if (auto gone = going.wait(); good.ok()) good = std::move(gone);
     if (good.ok())
       going.start([this, piece, at]() -> Result<void> {

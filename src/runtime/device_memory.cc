@@ -126,9 +126,9 @@ std::string hex(const std::uint8_t (&uuid)[16]) {
 
 }  // namespace
 
-/// Makes the GPU's context current while it lives, and the one before afterwards. Meanwhile another
-/// thread may capture a graph: calls that take memory or look at a stream would end that, unless
-/// this thread says that they have nothing to do with it.
+/// Makes the GPU's context current while it lives, and restores the previous one. Another thread
+/// may capture a graph meanwhile: calls that allocate memory or query a stream would end the
+/// capture, unless this thread declares itself independent of it.
 class Device::Current {
  public:
   explicit Current(const Device& device)
@@ -147,7 +147,7 @@ class Device::Current {
  private:
   const Device& device_;
   const int code_;
-  int mode_ = cuda::kRelaxedCapture;  ///< then the one before
+  int mode_ = cuda::kRelaxedCapture;  ///< the new mode; then the previous one
   bool is_relaxed_ = false;
 };
 
@@ -159,7 +159,8 @@ Result<void> Device::check(int code, const char* what, std::uint64_t bytes) cons
   return Error(fmt::format("GPU {}: {}{}: {} ({})", ordinal_, what, size, name, code));
 }
 
-/// Returns how memory of it is taken: to be shared, and by network cards too where they can.
+/// Returns the properties of its allocations: they can be shared, and network cards can use them if
+/// the GPU supports it.
 cuda::AllocationProperties Device::allocation() const noexcept {
   cuda::AllocationProperties properties;
   properties.location.id = number_;
@@ -190,7 +191,7 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
   if (good.ok())
     good = device->check(cuda.attribute(&shares, cuda::kDescriptorSupported, number),
                          "asking what it can do");
-  // Drivers that do not know this one say so by an error: then it cannot.
+  // Drivers that do not know this attribute return an error, which means no support.
   int serves_network_cards = 0;
   if (cuda.attribute(&serves_network_cards, cuda::kNetworkCardsSupported, number) != 0)
     serves_network_cards = 0;
@@ -204,7 +205,7 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
   if (!good) return good.error();
   const Current current(*device);
   const cuda::AllocationProperties properties = device->allocation();
-  std::size_t granularity = std::size_t{2} << 20;  // of no use where nothing is shared
+  std::size_t granularity = std::size_t{2} << 20;  // not used if nothing is shared
   good = device->check(current.code(), "using its context");
   if (good.ok() && device->shares_)
     good = device->check(cuda.granularity(&granularity, &properties, cuda::kMinimumGranularity),
@@ -219,14 +220,14 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
   return device;
 }
 
-/// Passes some memory to itself: in a sandbox or a virtual machine the driver may say that it
-/// shares memory, and not do it. REQUIRES: its context is current.
+/// Shares some memory with this process as a test: in a sandbox or a virtual machine the driver may
+/// claim to share memory and then fail. REQUIRES: its context is current.
 void Device::try_sharing() {
   cuda::AllocationProperties properties = allocation();
   properties.for_network_cards = 0;
   std::uint64_t own = 0, imported = 0;
   int fd = -1, code = driver_->create(&own, granularity_, &properties, 0);
-  if (code == cuda::kOutOfMemory) return;  // that says nothing
+  if (code == cuda::kOutOfMemory) return;  // not a proof that it cannot share
   if (code == 0) {
     code = driver_->share(&fd, own, cuda::kPosixDescriptor, 0);
     if (code == 0) {
@@ -278,8 +279,8 @@ Result<void> Device::check_memory(DeviceAddress at, std::uint64_t bytes) const {
   return {};
 }
 
-/// Returns the allocation that is mapped there; 0: none of cuMemCreate(). The driver returns the
-/// same one for all of a mapping. REQUIRES: its context is current.
+/// Returns the allocation that is mapped there; 0 if cuMemCreate() did not make it. The driver
+/// returns the same handle for all addresses of a mapping. REQUIRES: its context is current.
 std::uint64_t Device::handle_at(DeviceAddress at) const noexcept {
   std::uint64_t handle = 0;
   if (driver_->retain_handle(&handle, reinterpret_cast<void*>(at)) != 0) return 0;
@@ -308,7 +309,7 @@ Result<OwnShare> Device::share_own(DeviceAddress at) const {
   driver_->release(handle);
   if (!good) return good.error();
   share.fd = std::make_shared<Descriptor>(fd);
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // as slabs have offsets
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // limit of offsets in slabs
   DeviceAddress first = at - at % granularity_, end = first + granularity_;
   while (end - first < kMost && handle_at(first - granularity_) == handle) first -= granularity_;
   while (end - first < kMost && handle_at(end) == handle) end += granularity_;
@@ -347,8 +348,8 @@ Result<void> Device::enter() const {
 
 namespace {
 
-/// How many of the first runs are rows of one matrix: equal in size and equally far apart, the next
-/// one behind the one before, both where they come from and where they go.
+/// Returns how many of the first runs are rows of one matrix: equal in size, consecutive, and
+/// equally far apart both at the source and at the destination.
 std::size_t rows_at(std::span<const Run> runs) noexcept {
   std::size_t count = 1;
   for (Run step; count < runs.size(); ++count) {
@@ -407,13 +408,13 @@ Result<void> Device::copy_all(Way way, std::span<const Run> runs, const char* wh
   if (!good) return good;
   while (good.ok() && !runs.empty()) {
     const std::size_t count = rows_at(runs);
-    // A GPU may not know matrices of such a pitch.
+    // A GPU may not support matrices of such a pitch.
     if (count == 1 || copy_rows(way, runs.first(count)) != 0)
       for (const Run& run : runs.first(count))
         if (good.ok()) good = check(copy_one(way, run), what, run.bytes);
     runs = runs.subspan(count);
   }
-  // Also after an error: what is under way must not be written later.
+  // Also wait after an error: a copy under way must not write later.
   auto ended =
       check(driver_->wait_for_stream(stream_), fmt::format("waiting for {}", what).c_str());
   return good.ok() ? ended : good;
@@ -528,7 +529,7 @@ Result<Slab> Slab::import(std::shared_ptr<const Device> device, std::string_view
   return slab;
 }
 
-/// Gives the allocation an address that the GPU may read and write.
+/// Gives the allocation an address at which the GPU may read and write.
 Result<void> Slab::map() {
   const CudaDriver& cuda = *device_->driver_;
   const Device::Current current(*device_);
@@ -617,8 +618,8 @@ Result<bool> Stream::is_done() const {
 
 namespace {
 
-constexpr std::uint64_t kPiecesAt = 256;  // behind the sum
-constexpr std::size_t kPieces = 8192;     // of a launch: 64 MiB
+constexpr std::uint64_t kPiecesAt = 256;  // after the sum
+constexpr std::size_t kPieces = 8192;     // in a launch: 64 MiB
 
 }  // namespace
 
@@ -645,7 +646,7 @@ GpuHash::~GpuHash() {
   if (module_ != nullptr) device_->driver_->unload_module(module_);
 }
 
-/// Launches it for pieces of the host's memory, which may be changed once this returns.
+/// Launches the kernel for pieces in host memory, which may be changed after this returns.
 Result<void> GpuHash::launch(const void* pieces, unsigned count) const {
   DeviceAddress table = memory_ + kPiecesAt, sum = memory_;
   void* arguments[] = {&table, &count, &sum};

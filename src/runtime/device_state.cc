@@ -14,7 +14,7 @@ Result<std::unique_ptr<DeviceState>> DeviceState::open(int ordinal, const std::s
   if (!device) return device.error();
   auto state = std::make_unique<DeviceState>();
   state->device_ = std::move(*device);
-  // While nobody waits for it. Where it fails, the first checksum says why.
+  // Compile now, while no one waits for it. If it fails, the first checksum reports why.
   if (auto hash = GpuHash::create(state->device_)) state->hash_ = std::move(*hash);
   return state;
 }
@@ -80,7 +80,7 @@ Result<DeviceAddress> DeviceState::address(std::uint64_t at, std::uint64_t bytes
 
 void DeviceState::drop() {
   end_service();
-  // A call that hangs in NCCL may still read or write slabs: they stay until the process ends.
+  // A call that hangs in NCCL may still read or write slabs, so they stay until the process ends.
   if (nccl_ != nullptr && nccl_->is_stuck()) {
     static auto& mutex = *new std::mutex;
     static auto* const kept = new std::vector<std::map<std::uint64_t, Slab>>;
@@ -190,13 +190,13 @@ Result<DeviceState::Done> DeviceState::perform(const DeviceTask& task, const Mes
 
 Result<void> DeviceState::serve(Channel& channel, const Message& message, const Arena& arena) {
   const auto task = read_task(message.body);
-  // The task that this cancels has ended already.
+  // The task to be cancelled has ended already.
   if (task && task->kind == DeviceTask::Kind::cancel) return {};
   const auto done = task ? perform(*task, message, arena, [&] { return channel.has_news(); })
                          : Result<Done>(task.error());
   Writer answer;
   answer.put<std::uint8_t>(done.ok()).text(done ? done->said : done.error().message());
-  // Shims of an earlier version do not read more.
+  // Shims of an earlier version do not read the shortage.
   if (!done && task && task->kind == DeviceTask::Kind::create && !task->runs.empty())
     put_shortage(answer, done.error().shortage());
   return channel.send(static_cast<std::uint16_t>(Op::task_done), answer.take(),

@@ -19,12 +19,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// After a failure for want of descriptors or threads.
+/// Pause after descriptors or threads have run out.
 constexpr milliseconds kRetryPause{50};
-/// Newcomers that are taken before those who wait are heard again.
+/// Number of new peers that are accepted before waiting peers are served again.
 constexpr int kNewcomers = 16;
 
-/// Whether an error of accept() concerns the new connection alone, which is gone then.
+/// Returns whether an error of accept() concerns only the new connection, which is gone then.
 bool is_of_the_newcomer(int error) {
   for (const int each : {EINTR, ECONNABORTED, EPROTO, EPERM, ENETDOWN, ENETUNREACH, EHOSTDOWN,
                          EHOSTUNREACH, ENONET, ENOPROTOOPT, EOPNOTSUPP})
@@ -32,7 +32,8 @@ bool is_of_the_newcomer(int error) {
   return false;
 }
 
-/// Peers without proof take at most a quarter of the descriptors that this process may have.
+/// Returns the number of peers without proof: at most a quarter of the descriptors that this
+/// process may have.
 std::size_t places_within_limit(std::size_t wanted) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
@@ -76,7 +77,7 @@ void Door::run() noexcept {
     try {
       turn();
       if (options_.at_each_turn && !stops_) options_.at_each_turn();
-    } catch (const std::exception&) {  // out of memory: peers may have left when it is tried again
+    } catch (const std::exception&) {  // out of memory: peers may have left by the next attempt
       std::this_thread::sleep_for(kRetryPause);
     }
   }
@@ -111,7 +112,7 @@ void Door::turn() {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
   }
-  // Those who wait come first: a newcomer may take the place of one whose proof is here already.
+  // Serve waiting peers first: a new peer may replace one whose proof has already arrived.
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (polled[i + 3].revents != 0) read(ids[i]);
   if (polled[1].revents != 0) accept_some(unix_.get(), true);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxGpu = 256;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << DevicePlace::kOffsetBits;
-/// Limit of the numbers of slabs that a keeper makes.
+/// Upper limit of the numbers that a keeper gives to slabs.
 constexpr std::uint64_t kMaxSlab = std::uint64_t{1} << 22;
 
 }  // namespace

@@ -15,7 +15,7 @@
 #pragma GCC push_options
 #pragma GCC target("avx2")
 #define XXH_INLINE_ALL
-#define XXH_VECTOR 2  // AVX2, in the header's numbers
+#define XXH_VECTOR 2  // AVX2, as the header numbers it
 #include <xxhash.h>
 
 namespace swell::runtime {

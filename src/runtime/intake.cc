@@ -22,8 +22,8 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Another shim's arena, mapped here; nullptr: its socket is not seen from here, as where each job
-/// has a /tmp of its own.
+/// Returns another shim's arena, mapped here; nullptr if its socket cannot be seen from here, for
+/// example because each job has its own /tmp.
 std::shared_ptr<const Arena> arena_behind(const std::string& unix_socket) {
   auto channel = Channel::connect_unix(unix_socket);
   if (!channel) return nullptr;
@@ -33,14 +33,14 @@ std::shared_ptr<const Arena> arena_behind(const std::string& unix_socket) {
   return arena ? std::make_shared<const Arena>(std::move(*arena)) : nullptr;
 }
 
-/// Whether the program behind an endpoint of this host can be read from here.
+/// Returns whether the memory of a program on this host can be read from here.
 bool may_read(const Intake::Self& self, const Endpoint& endpoint, const Fetch& fetch) {
   std::byte probe;
   return endpoint.program_pid > 0 && endpoint.processes == self.processes && !fetch.runs.empty() &&
          Sink::program(endpoint.program_pid).read(fetch.runs.front().from, &probe, 1).ok();
 }
 
-/// Maps what will be read of it, before the training stops.
+/// Maps the memory that will be read, before the training stops.
 void look_ahead(const Arena& arena, std::int32_t rank, const std::vector<Fetch>& fetches) {
   for (const Fetch& fetch : fetches) {
     if (fetch.rank != rank || fetch.from != Memory::arena) continue;
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Transport>> Intake::reach(const Self& self, const Endpoin
         ucx ? UcxLink::connect(*ucx, **channel) : Result<std::unique_ptr<UcxLink>>(ucx.error());
     if (link) return from_link(std::move(*channel), std::move(*link), memory);
     notes.insert(fmt::format("state comes by TCP, not UCX: {}", link.error().message()));
-    // A handshake half made on the old connection is of no use: connect again.
+    // A half-finished handshake makes the old connection useless: connect again.
     if (channel = connected(); !channel) return channel.error();
   }
   return from_network(std::move(*channel), memory, endpoint.host == self.host);
@@ -119,7 +119,7 @@ Sink Intake::sink_of(const Fetch& fetch, pid_t program) const {
                                      : Sink::arena(*arena_);
 }
 
-/// Fetches `runs` and compares the checksum of what arrived.
+/// Fetches `runs`, and compares the checksum of what arrived.
 Result<void> Intake::fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,
                                 Checksum by) {
   const auto expected = source.fetch(runs, sink, by);
@@ -128,7 +128,7 @@ Result<void> Intake::fetch_runs(Transport& source, std::span<const Run> runs, co
   const auto found = sink.hash_of(runs, by);
   if (!found) return found.error();
   if (*found == *expected) return {};
-  // A shim of an earlier version answers with xxHash's, whatever it is asked for.
+  // A shim of an earlier version answers with xxHash's checksum, whatever the request says.
   if (by == Checksum::words)
     if (const auto other = sink.hash_of(runs, Checksum::xxhash); other && *other == *expected)
       return {};
@@ -141,7 +141,7 @@ Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, Verify verify)
   const bool compares =
       verify == Verify::all || (verify == Verify::network && source.crosses_network());
   const Sink sink = sink_of(fetch, program);
-  // Both ends make the same one: on a GPU the words' takes no copy to the host.
+  // Both ends compute the same kind; WordHash on a GPU needs no copy to the host.
   const Checksum by = !compares                                   ? Checksum::none
                       : sink.is_device() || is_on_gpu(fetch.from) ? Checksum::words
                                                                   : Checksum::xxhash;
@@ -168,10 +168,10 @@ Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, Verify verify)
   return good.error().while_doing(fmt::format("moving state from old rank {}", fetch.rank));
 }
 
-/// Fetches these, in their order but for what two threads make of it.
+/// Fetches these in order, except that two threads may take turns.
 Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t program, Verify verify,
                                 const Watch& watch) const {
-  // Fetches that several threads may make, and those that only this one makes.
+  // Fetches that several threads may do, and those that only this thread does.
   std::vector<const Fetch*> shared, own;
   for (const Fetch* fetch : fetches)
     (sources_.at(source_of(*fetch))->is_parallel() ? shared : own).push_back(fetch);
@@ -192,7 +192,7 @@ Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t pro
   const auto take_shared = [&] {
     for (std::size_t i; !is_over && (i = next++) < shared.size();) take(*shared[i]);
   };
-  // One thread does not reach what the memory can do.
+  // One thread cannot use the full memory bandwidth.
   Result<std::thread> helper = std::thread();
   if (shared.size() > 1 && std::thread::hardware_concurrency() > 1)
     helper = quiet_thread(take_shared);

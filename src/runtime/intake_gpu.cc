@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kAnswerTime(10);
 
-/// Has the new program map a slab of another keeper's, or of this one's, beside what is mapped.
+/// Has the new program map a slab of another keeper, or of this one, in addition to what is mapped.
 Result<void> map_slab(const Intake::Self& self, Channel& keeper, std::uint64_t at,
                       MappedGpu& mapped) {
   const std::uint64_t slab = DevicePlace::slab(at);
@@ -36,7 +36,7 @@ Result<Message> ask_for_own(Channel& keeper, std::uint64_t at) {
   return ask(keeper, Op::own, Writer().put(DevicePlace::address(at)).take(), within(kAnswerTime));
 }
 
-/// The same for what the program there has allocated itself.
+/// Does the same for memory that the program there allocated itself.
 Result<void> map_own(const Intake::Self& self, Channel& keeper, std::uint64_t at,
                      MappedGpu& mapped) {
   const auto answer = ask_for_own(keeper, at);
@@ -54,8 +54,8 @@ Result<void> map_own(const Intake::Self& self, Channel& keeper, std::uint64_t at
   return {};
 }
 
-/// Has the new program map all memory of GPUs, of the kind of `first.from`, that is read of its
-/// rank, beside what is mapped.
+/// Has the new program map all GPU memory, of the kind of `first.from`, that is read from its rank,
+/// in addition to what is mapped.
 Result<void> map_all(const Intake::Self& self, Channel& keeper, const Fetch& first,
                      const std::vector<Fetch>& fetches, MappedGpu& mapped) {
   const auto map_piece = first.from == Memory::device ? map_slab : map_own;
@@ -83,13 +83,13 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
   auto near = endpoint.host == self.host ? Channel::connect_unix(endpoint.unix_socket)
                                          : Result<Channel>(Error("it is on another host"));
   const bool is_near = near.ok(), is_to_gpu = is_on_gpu(fetch.to) && self.hand != nullptr;
-  std::string why;  // it goes through host memory
+  std::string why;  // why it goes through host memory
   std::string why_not_mapped;
   if (near && is_to_gpu) {
     MappedGpu mapped;
     auto good = map_all(self, *near, fetch, fetches, mapped);
     if (good) {
-      // A program's own memory goes with it.
+      // A program's own memory is lost when the program dies.
       if (fetch.from == Memory::program_device && !mapped.pieces.empty())
         mapped.is_there = [keeper = std::make_shared<Channel>(std::move(*near)),
                            at = mapped.pieces.begin()->first]() -> Result<void> {

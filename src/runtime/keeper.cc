@@ -80,7 +80,7 @@ Keeper::~Keeper() {
   unlink(options_.unix_socket.c_str());
 }
 
-/// Gives a peer of this job a thread.
+/// Gives a proved peer a thread.
 bool Keeper::let_in(Channel& channel, bool is_unix) {
   std::lock_guard lock(mutex_);
   if (stopping_) return true;
@@ -100,7 +100,7 @@ bool Keeper::let_in(Channel& channel, bool is_unix) {
   return true;
 }
 
-/// Frees what peers that have left had: a thread and a descriptor each.
+/// Frees the thread and the descriptor of each peer that has left.
 void Keeper::join_ended() {
   std::lock_guard lock(mutex_);
   for (auto at = peers_.begin(); at != peers_.end();) {
@@ -118,12 +118,12 @@ void Keeper::serve(Peer& peer) {
     for (;;) {
       auto message = peer.channel.receive();
       if (!message) break;
-      // Only the reading thread handles it: the thread that waits for it may hold the lock.
+      // Only the reading thread handles it, because the thread that waits for it may hold the lock.
       if (static_cast<Op>(message->op) == Op::task_done && peer.hand != nullptr)
         peer.hand->answer(std::move(*message));
       else if (!answer(peer, *message).ok()) break;
     }
-  } catch (const std::exception&) {  // out of memory: this peer alone loses its connection
+  } catch (const std::exception&) {  // out of memory: only this peer loses its connection
   }
   peer.link.reset();
   forget_hand(peer);
@@ -185,12 +185,12 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::slab: return give_slab(peer, message.body);
     case Op::declare: reply = declare(peer, message.body); break;
     case Op::adopt:
-      // Answered by begin, commit or abort.
+      // begin, commit or abort sends the answer.
       if (auto waits = adopt(peer); !waits) reply = waits.error();
       else return {};
       break;
     case Op::quiesced:
-      // Answered by commit or abort.
+      // commit or abort sends the answer.
       if (auto stands = take_quiesced(peer, message.body); !stands) reply = stands.error();
       else return {};
       break;
@@ -235,8 +235,8 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
                : peer.channel.send(kRefusedOp, write_refusal(reply.error()));
 }
 
-/// Opens UCX for one link: memory that it has registered with a card is forgotten with the link,
-/// before the arena gives it back and takes other pages for it, of which UCX would not hear. A
+/// Opens UCX for one link. The memory that it has registered with a card is forgotten with the
+/// link, before the arena frees that memory and reuses its addresses; UCX would not notice that. A
 /// failure is final: it is not tried again.
 Result<std::shared_ptr<const Ucx>> Keeper::ucx() {
   std::lock_guard lock(ucx_mutex_);
@@ -253,7 +253,7 @@ Intake::Self Keeper::self() {
   return self;
 }
 
-/// Another shim that fetches asks whether there is a way through UCX.
+/// Answers another shim, which asks whether it can fetch through UCX.
 Result<void> Keeper::answer_ucx(Peer& peer, std::string_view request) {
   const auto opened =
       options_.ucx
@@ -267,7 +267,7 @@ Result<void> Keeper::answer_ucx(Peer& peer, std::string_view request) {
   return {};
 }
 
-/// Another shim asks for bytes of this rank's state.
+/// Sends another shim bytes of this rank's state.
 Result<void> Keeper::serve_read(Peer& peer, std::string_view body) {
   const Memory memory = wanted_memory(body);
   pid_t pid = 0;
@@ -301,7 +301,7 @@ bool Keeper::may_read(const Run& run, Memory memory) const {
   return may_read_now(run, memory) || (memory == Memory::arena && snapshots_.has(run));
 }
 
-/// Whether the run is of the committed epoch's state.
+/// Returns whether the run is part of the committed epoch's state.
 bool Keeper::may_read_now(const Run& run, Memory memory) const {
   return std::any_of(table_.begin(), table_.end(),
                      [&](const Held& held) { return held.memory == memory && held.covers(run); });
@@ -312,7 +312,7 @@ double Keeper::step_age_s() const {
   const std::uint64_t passed_ns =
       program_ != nullptr ? store_.page().passed_ns.load(std::memory_order_relaxed) : 0;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  // The program can write anything there.
+  // The value is not trusted: the program can write anything there.
   if (passed_ns == 0 ||
       passed_ns > static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count()))
     return 0;

@@ -4,12 +4,12 @@
 
 namespace swell::runtime {
 
-/// Forgets what is prepared; its program waits on.
+/// Forgets the prepared epoch; its program continues to wait.
 std::unique_ptr<Keeper::Staged> Keeper::unstage() {
   std::unique_ptr<Staged> staged = std::move(staged_);
   drop_table(staged->placement.table);
   store_.slabs().sweep();
-  store_.sweep();  // what was taken for a tensor that found no place in the table
+  store_.sweep();  // memory that was taken for a tensor without a place in the table
   return staged;
 }
 
@@ -22,9 +22,9 @@ void Keeper::drop_staged() {
   changed_.notify_all();
 }
 
-/// The new program is gone. The thread that works with the staged epoch drops it; if others may
-/// have released memory that the old epoch needs, the coordinator decides on that. REQUIRES: it has
-/// not been moved.
+/// Marks the staged epoch as failed, because the new program is gone. The thread that works with
+/// the staged epoch drops it; if other shims may have released memory that the old epoch needs, the
+/// coordinator decides. REQUIRES: the state has not been moved.
 void Keeper::spoil_staged() {
   if (staged_->is_busy || staged_->is_secured) staged_->is_over = true;
   else drop_staged();

@@ -15,12 +15,12 @@ namespace swell::runtime {
 
 namespace {
 
-/// For a partner to fetch all of a rank's state, while the training stands.
+/// Time limit for a partner to fetch all of a rank's state, while the training stands still.
 constexpr std::chrono::seconds kSecureTime{600};
 
 }  // namespace
 
-/// Whether there will be a snapshot to go on from. REQUIRES: locked.
+/// Checks that there will be a snapshot to continue from. REQUIRES: locked.
 Result<void> Keeper::check_secure() const {
   if (program_ == nullptr) return Error("the program of this rank is gone");
   if (!program_->takes_snapshots)
@@ -29,8 +29,8 @@ Result<void> Keeper::check_secure() const {
   return {};
 }
 
-/// Takes a snapshot of the step at which the program stands, and has the partner fetch it. From
-/// then on the old epoch's memory may go.
+/// Takes a snapshot of the step at which the program stands, and has the partner fetch it. After
+/// that the old epoch's memory may be released.
 Result<std::string> Keeper::secure() {
   Staged* staged = nullptr;
   std::shared_ptr<DeviceHand> hand;
@@ -54,7 +54,7 @@ Result<std::string> Keeper::secure() {
       pid = program_->pid;
     }
   }
-  // The program waits for the outcome of the switch, and starts no other.
+  // No other snapshot can begin, because the program waits for the outcome of the switch.
   if (sender_.joinable()) sender_.join();
   auto snapshot = copy_state(step, pid, hand.get(), true);
   Result<void> good = snapshot ? Result<void>() : snapshot.error();
@@ -63,7 +63,8 @@ Result<std::string> Keeper::secure() {
     std::lock_guard lock(mutex_);
     partner = guard_.partner;
   }
-  // The only shim of a job has no partner: without it there is no state, as at any other time.
+  // The only shim of a job has no partner; if that shim is lost, the state is lost, as at any other
+  // time.
   if (good.ok() && !partner.unix_socket.empty())
     if (auto sent = send_snapshot(*snapshot, partner, kSecureTime); !sent)
       good = sent.error().while_doing("the partner that is to keep this rank's state");
@@ -76,8 +77,8 @@ Result<std::string> Keeper::secure() {
   return good.ok() ? Result<std::string>(std::string()) : good.error();
 }
 
-/// Forgets what was prepared to be moved at once; the new program lets go of the GPU memory that it
-/// took for that. REQUIRES: not locked.
+/// Forgets the plan to move everything at once; the new program frees the GPU memory that it took
+/// for that plan. REQUIRES: not locked.
 Result<void> Keeper::let_go_before(Staged& staged, DeviceHand* hand) {
   const std::unique_ptr<Staged> before = std::move(staged.before);
   if (before == nullptr) return {};
@@ -87,8 +88,8 @@ Result<void> Keeper::let_go_before(Staged& staged, DeviceHand* hand) {
   return {};
 }
 
-/// Gives back what nobody needs once the chunks before have come to all ranks, and takes memory
-/// for the next one. Returns what that fetches.
+/// Releases what no rank needs after the previous chunks have arrived everywhere, and takes memory
+/// for the next chunk. Returns what the chunk fetches.
 Result<Placement> Keeper::begin_chunk(Staged& staged) {
   const std::uint32_t chunk = staged.next_chunk;
   Placement its;
@@ -104,7 +105,7 @@ Result<Placement> Keeper::begin_chunk(Staged& staged) {
   }
   if (auto good = release_slabs(staged, chunk); !good) return good.error();
   its.kept_bytes = chunk == 0 ? staged.placement.kept_bytes : 0;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> comes;  // from where to where
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> comes;  // ranges to be filled
   Result<void> good;
   for (const Fetch& fetch : staged.placement.fetches) {
     std::uint64_t begin = UINT64_MAX, end = 0;
@@ -125,8 +126,8 @@ Result<Placement> Keeper::begin_chunk(Staged& staged) {
   return its;
 }
 
-/// Gives slabs back that nobody needs after the chunks before: those who copied from them have let
-/// go, and the program that trained does it now.
+/// Releases slabs that no rank needs after the previous chunks: programs that copied from them have
+/// unmapped them, and the old program does it now.
 Result<void> Keeper::release_slabs(const Staged& staged, std::uint32_t chunk) {
   for (const Release& each : staged.releases) {
     if (each.chunk != chunk || each.slab == 0) continue;
@@ -137,7 +138,7 @@ Result<void> Keeper::release_slabs(const Staged& staged, std::uint32_t chunk) {
     }
     const auto gone = hand != nullptr ? hand->unmap(each.slab) : Result<void>();
     std::lock_guard lock(mutex_);
-    // A program that has died has nothing mapped.
+    // A program that has died maps nothing.
     if (!gone && program_ != nullptr && !program_->channel.has_left())
       return gone.error().while_doing("giving back memory of a GPU");
     store_.slabs().release(each.slab);
@@ -145,12 +146,12 @@ Result<void> Keeper::release_slabs(const Staged& staged, std::uint32_t chunk) {
   return {};
 }
 
-/// Has the new program take the slabs that something comes to with this chunk for the first time;
-/// with the first one those, too, that nothing comes to.
+/// Has the new program allocate the slabs that this chunk is the first to fill; with the first
+/// chunk also the slabs that receive no data.
 Result<void> Keeper::take_slabs(const Staged& staged, std::uint32_t chunk) {
   std::map<std::uint64_t, std::uint32_t> first;
   for (const Fetch& fetch : staged.placement.fetches)
-    if (fetch.to == Memory::device && !fetch.runs.empty()) {  // all to one tensor
+    if (fetch.to == Memory::device && !fetch.runs.empty()) {  // all runs belong to one tensor
       const std::uint64_t slab = DevicePlace::slab(fetch.runs.front().to);
       const auto at = first.try_emplace(slab, fetch.chunk).first;
       at->second = std::min(at->second, fetch.chunk);
@@ -170,7 +171,7 @@ Result<void> Keeper::take_slabs(const Staged& staged, std::uint32_t chunk) {
 }
 
 /// Notes the larger of both states on the new program's GPU. Returns by how much the new one is
-/// larger. REQUIRES: locked; nothing has been given back.
+/// larger. REQUIRES: locked; nothing has been released.
 std::uint64_t Keeper::note_gpu(Staged& staged) const {
   const Placement& placement = staged.placement;
   std::uint64_t next = 0;
@@ -205,8 +206,8 @@ Result<void> Keeper::populate_rest(
   return {};
 }
 
-/// Notes the memory taken beyond the larger of both states since the first chunk, in the arena
-/// or on the GPU.
+/// Notes the memory taken since the first chunk beyond the larger of both states, in the arena or
+/// on the GPU.
 void Keeper::measure(Staged& staged) const {
   const std::uint64_t used = arena_->used_bytes();
   std::lock_guard lock(mutex_);
@@ -217,8 +218,7 @@ void Keeper::measure(Staged& staged) const {
                 on_gpu - std::min(on_gpu, staged.larger_on_gpu)});
 }
 
-/// Forgets what is held of the old epoch, of which some is gone; its program is told to leave.
-/// REQUIRES: locked.
+/// Forgets the old epoch, part of which is gone; its program is told to exit. REQUIRES: locked.
 void Keeper::lose_state() {
   drop_table(std::exchange(table_, {}));
   has_state_ = false;

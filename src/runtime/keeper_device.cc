@@ -10,7 +10,7 @@ namespace swell::runtime {
 static_assert(static_cast<std::uint16_t>(Op::nccl) == kNcclOp &&
               static_cast<std::uint16_t>(Op::ucx) == kUcxOp);
 
-/// A program names the GPU that its tensors are to stand on.
+/// Takes the GPU on which a program's tensors will stand.
 Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   Reader reader(body);
   std::string gpu = reader.text(256);
@@ -24,7 +24,7 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   const auto staging = store_.take(DeviceHand::kStaging);
   if (!staging) return staging.error().while_doing("memory beside a GPU");
   store_.use(*staging, DeviceHand::kStaging);
-  // Now, so that it is not taken beside the state of a switch.
+  // Allocate it now, so that a switch does not need it in addition to its state.
   if (auto good = arena_->populate(*staging, DeviceHand::kStaging); !good) {
     store_.drop(*staging, DeviceHand::kStaging);
     return good.error().while_doing("memory beside a GPU");
@@ -34,7 +34,7 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   return Writer().put(*staging).put(DeviceHand::kStaging).take();
 }
 
-/// A program says how others map what it has allocated on its GPU itself.
+/// Takes the program's report of how others map the GPU memory that it allocated itself.
 Result<std::string> Keeper::take_own(Peer& peer, const Message& message) {
   auto share = read_own_share(message.body, message.fd);
   if (!share) return share.error();
@@ -48,8 +48,8 @@ Result<std::string> Keeper::take_own(Peer& peer, const Message& message) {
   return std::string();
 }
 
-/// Passes what the program that trains here has allocated at an address to another shim of this
-/// node, or to this one itself.
+/// Passes the program's own GPU allocation at an address to another shim of this node, or to this
+/// one.
 Result<void> Keeper::give_own(Peer& peer, std::string_view body) {
   Reader reader(body);
   const auto at = reader.get<std::uint64_t>();
@@ -74,7 +74,7 @@ Result<void> Keeper::give_own(Peer& peer, std::string_view body) {
   return peer.channel.send(kRefusedOp, Writer().text(why).take());
 }
 
-/// Passes a slab to another shim of this node, or to this one itself.
+/// Passes a slab to another shim of this node, or to this one.
 Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
   Reader reader(body);
   const auto number = reader.get<std::uint64_t>();
@@ -93,7 +93,7 @@ Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
       kRefusedOp, Writer().text(fmt::format("there is no slab {} of a GPU here", number)).take());
 }
 
-/// Returns what others must know of GPU memory here before they plan in chunks.
+/// Returns what other shims must know of GPU memory here before they plan in chunks.
 GpuMemory Keeper::gpu_memory() {
   std::lock_guard lock(mutex_);
   GpuMemory memory;
@@ -108,8 +108,8 @@ GpuMemory Keeper::gpu_memory() {
 
 namespace {
 
-/// Has the program give back what it has taken of `fresh` before `failed`. Returns the error; of a
-/// GPU without room, with all that is needed, and all that is free then.
+/// Has the program free the slabs of `fresh` that it allocated before `failed`. Returns the error;
+/// if the GPU has too little memory, with all bytes that are needed, and all that are free then.
 Error give_back(DeviceHand& hand, const std::vector<SlabSize>& fresh, std::uint64_t failed,
                 const Error& error) {
   if (!error.shortage()) return error;
@@ -127,7 +127,7 @@ Error give_back(DeviceHand& hand, const std::vector<SlabSize>& fresh, std::uint6
 
 }  // namespace
 
-/// Has the program take the memory that is new to it, and map what stays. REQUIRES: not locked.
+/// Has the program allocate the memory that is new to it, and map what stays. REQUIRES: not locked.
 Result<void> Keeper::make_slabs(DeviceHand& hand, const std::vector<SlabSize>& fresh,
                                 const std::set<std::uint64_t>& kept) {
   for (const SlabSize& size : fresh) {
@@ -148,14 +148,14 @@ Result<void> Keeper::make_slabs(DeviceHand& hand, const std::vector<SlabSize>& f
   return {};
 }
 
-/// Asks the program which NCCL it has, while it waits for its epoch: what it may be asked to send
-/// later depends on that.
+/// Asks the program which NCCL it has, while it waits for its epoch: this decides what it can be
+/// asked to send later.
 void Keeper::ask_for_nccl(DeviceHand& hand) const {
   if (options_.nccl) hand.set_nccl(hand.nccl({DeviceTask::Kind::nccl_open}));
 }
 
-/// Another shim has its program make a communicator with the one that trains here, or fetch over
-/// that.
+/// Serves another shim whose program makes a communicator with the program that trains here, or
+/// fetches over it.
 Result<void> Keeper::answer_nccl(Peer& peer, std::string_view request) {
   NcclSource source;
   source.allowed = [this](const Run& run, Memory memory) {
@@ -179,7 +179,8 @@ void Keeper::use(const Held& held) {
   else store_.use(held.at, held.bytes());
 }
 
-/// The peer's connection has ended: nobody gets at its GPU by way of it any more.
+/// Drops the peer's DeviceHand, because its connection has ended: its GPU can no longer be used
+/// through it.
 void Keeper::forget_hand(Peer& peer) {
   if (peer.hand == nullptr) return;
   peer.hand->lose();

@@ -11,28 +11,28 @@ void Keeper::drop_table(const std::vector<Held>& table) {
   store_.free(left);
 }
 
-/// The pages of `table` that nothing else stands in are left to the caller, still taken.
+/// Removes the tensors of `table`. Pages without other tensors are returned in `left`, still taken.
 void Keeper::drop_table(const std::vector<Held>& table, std::vector<Pages>& left) {
   for (const Held& held : table)
     if (held.memory == Memory::device) store_.slabs().drop(held.at);
     else if (held.memory == Memory::arena) store_.drop(held.at, held.bytes(), left);
 }
 
-/// Frees the GPU where the program that trained ended within a step: its state is of no use, and
-/// programs that start anew want the GPU before they begin. REQUIRES: locked; nothing is staged.
+/// Frees the GPU after the training program ended within a step: its state is useless, and
+/// restarted programs need the GPU before they begin. REQUIRES: locked; nothing is staged.
 void Keeper::release_torn() {
   if (program_ != nullptr || !is_torn_) return;
   for (const SlabOf& slab : store_.slabs().held()) store_.slabs().release(slab.slab);
 }
 
-/// Gives the memory of the epoch before back by a thread: gigabytes take seconds, for which the
-/// training need not wait. Without a thread it goes back at once. REQUIRES: locked;
-/// wait_for_memory() since the last one.
+/// Frees the last epoch's memory in a thread: gigabytes take seconds, for which the training need
+/// not wait. Frees it at once if no thread can be started. REQUIRES: locked; wait_for_memory() was
+/// called since the last time.
 void Keeper::free_later(const std::vector<Held>& table) {
   std::vector<Pages> left;
   drop_table(table, left);
   if (left.empty()) return;
-  if (freeing_.joinable()) freeing_.join();  // it is over
+  if (freeing_.joinable()) freeing_.join();  // the thread has finished
   is_freeing_ = true;
   auto thread = quiet_thread([this, left] {
     wait_while_held(Options::Hold::freeing, [this] {
@@ -54,7 +54,8 @@ void Keeper::free_later(const std::vector<Held>& table) {
   is_freeing_ = false;
 }
 
-/// Waits until the system has the memory that a commit gave up: taking more before would hold both.
+/// Waits until the system has the memory that a commit freed: taking memory earlier would hold
+/// both.
 void Keeper::wait_for_memory(std::unique_lock<std::mutex>& lock) const {
   changed_.wait(lock, [this] { return stopping_ || !is_freeing_; });
 }

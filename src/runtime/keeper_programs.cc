@@ -10,10 +10,10 @@ namespace swell::runtime {
 namespace {
 
 constexpr std::size_t kMaxProfile = 4096;
-constexpr std::size_t kMaxWhy = 400;  // as swell_decline() cuts it
+constexpr std::size_t kMaxWhy = 400;  // swell_decline() cuts the reason to this length
 
-/// Whether the registry's rules hold for what a program declares; tensors of the arena get
-/// addresses of their own for that.
+/// Checks what a program declares against the registry's rules; tensors of the arena get addresses
+/// of their own for this check.
 Result<void> check_declared(const std::vector<Entry>& entries) {
   Registry registry;
   std::uintptr_t next = std::uintptr_t{1} << 62;
@@ -33,7 +33,7 @@ Result<void> check_declared(const std::vector<Entry>& entries) {
   return {};
 }
 
-/// Whether the shim can keep what is to stand on a GPU.
+/// Checks that the shim can keep the tensors that will stand on a GPU.
 Result<void> check_devices(const std::vector<Entry>& entries, bool has_device) {
   for (const Entry& entry : entries) {
     if (entry.device < 0) continue;
@@ -95,7 +95,7 @@ Result<std::string> Keeper::decline(Peer& peer, std::string_view body) {
   std::lock_guard lock(mutex_);
   if (!reader.done() || text.empty()) return Error("a program that declines an epoch says why");
   Error why(std::move(text), shortage);
-  // A new program, before it adopts: the one that trains goes on.
+  // A new program that has not adopted yet: the old one goes on.
   const bool is_new = program_ != nullptr && program_ != &peer && peer.is_unix && peer.next == 0 &&
                       !peer.is_waiting && !peer.leaves;
   if (is_new) {
@@ -186,8 +186,8 @@ Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& bo
   return std::string();
 }
 
-/// Makes a program that waits in adopt the one that trains what the table says. The thread of
-/// a program that has died since notices it.
+/// Makes a program that waits in adopt the training program, with the tensors of the table. If the
+/// program has died since, its thread notices it.
 void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   Adopted adopted{epoch_, step, fresh, {}};
   for (const Held& held : table_) adopted.places.emplace_back(held.memory, held.at);
@@ -200,33 +200,33 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   store_.page().next = 0;
   next_.reset();
   agreed_.reset();
-  // Before anybody hears of it from the coordinator.
+  // Call it before the coordinator tells anyone.
   if (options_.on_adopted) options_.on_adopted(epoch_, program.pid);
   tell(program, kDoneOp, write(adopted));
   changed_.notify_all();
 }
 
-/// The old program stops for good, or goes on.
+/// Tells the old program to exit, or to go on.
 void Keeper::settle_programs(bool committed) {
   agreed_.reset();
   store_.page().stop_at = 0;
   answer_quiesced(committed);
 }
 
-/// Answers the program that stands at a boundary, if one does; one that is gone needs no answer.
+/// Answers the program that stands at a boundary, if any; a program that is gone needs no answer.
 void Keeper::answer_quiesced(bool committed) {
   if (program_ == nullptr || !std::exchange(program_->is_quiesced, false)) return;
   tell(*program_, kDoneOp, Writer().put<std::uint8_t>(committed).take());
 }
 
-/// A program that waits in adopt is told to leave; one that has died does not hear it.
+/// Tells a program that waits in adopt to exit; one that has died does not receive it.
 void Keeper::refuse_waiting(Peer& peer) {
   if (!std::exchange(peer.is_waiting, false)) return;
   tell(peer, kRefusedOp, write_refusal(called_off()));
 }
 
-/// Answers a program that waits. A program that works with its GPU for this shim, or hangs in that,
-/// is answered afterwards: the lock is held here, and others wait for it.
+/// Answers a waiting program. If the program is working on its GPU for this shim, or hangs in that,
+/// it is answered afterwards: the lock is held here, and others wait for it.
 void Keeper::tell(Peer& program, std::uint16_t op, std::string answer) {
   if (program.hand != nullptr) program.hand->close(op, std::move(answer));
   else static_cast<void>(program.channel.send(op, answer));

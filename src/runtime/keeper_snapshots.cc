@@ -10,7 +10,8 @@ namespace swell::runtime {
 namespace {
 
 constexpr std::chrono::seconds kPartnerTime{60};
-/// The same for the snapshot of a leaving program, which may still write its own files.
+/// Time limit for the partner to fetch the snapshot of a leaving program, which may still write its
+/// own files.
 constexpr std::chrono::seconds kLeaveTime{5};
 
 }  // namespace
@@ -23,20 +24,21 @@ Result<std::string> Keeper::set_guard(std::string_view body) {
   return std::string();
 }
 
-/// Copies the state of the program, which waits at a boundary for that; the partner gets it while
-/// the program trains on. A leaving program waits for the partner: this shim may go too.
+/// Copies the state of the program, which waits at a boundary for this. The partner fetches it
+/// while the program trains on. A leaving program waits for the partner, because this shim may exit
+/// too.
 Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   Reader reader(body);
   const auto step = reader.get<std::uint64_t>();
   if (!reader.done() || step == 0) return Error("a snapshot is of a step, 1 or more");
-  // The last one goes first, so that ranks stay close. Only the program that trains starts one.
+  // Wait for the previous one, so that ranks stay close. Only the training program starts a sender.
   if (sender_.joinable()) sender_.join();
   {
     std::lock_guard lock(mutex_);
     if (program_ != &peer || !has_state_)
       return Error("only the program that trains takes snapshots");
   }
-  // It waits for the answer, and this thread reads what it says.
+  // The program waits for the answer, and this thread reads its messages.
   if (peer.hand != nullptr) peer.hand->open(true);
   auto snapshot = copy_state(step, peer.pid, peer.hand.get(), false);
   if (peer.hand != nullptr) peer.hand->close();
@@ -48,8 +50,8 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
     lock.unlock();
     static_cast<void>(send_snapshot(*snapshot, partner, kLeaveTime));
   } else {
-    // Where it cannot be sent, or there is no thread for it, the next one may: one that is nowhere
-    // else is of use as long as this shim lives.
+    // If this snapshot cannot be sent, or no thread can be started for it, the next one may be. A
+    // snapshot without a copy elsewhere is useful while this shim lives.
     auto thread = quiet_thread([this, snapshot = std::move(*snapshot), partner = guard_.partner] {
       static_cast<void>(send_snapshot(snapshot, partner, kPartnerTime));
     });
@@ -58,8 +60,8 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   return std::string();
 }
 
-/// Copies the committed state, which nobody writes meanwhile, and keeps it as this rank's last
-/// snapshot. `program`: of the memory that is its own; `hand`: of what is on a GPU.
+/// Copies the committed state, which no thread writes meanwhile, and keeps it as this rank's last
+/// snapshot. `program` is the process for its own memory, `hand` reaches what is on a GPU.
 Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DeviceHand* hand,
                                     bool is_of_switch) {
   Snapshot snapshot;
@@ -111,7 +113,7 @@ Result<void> Keeper::send_snapshot(const Snapshot& snapshot, const Endpoint& par
                                    std::chrono::seconds limit) {
   auto found = partner.host == host_ ? Channel::connect_unix(partner.unix_socket)
                                      : Result<Channel>(Error("it is on another host"));
-  // Also where its socket is not seen from here, as where each job has a /tmp of its own.
+  // Also if its socket cannot be seen from here, for example because each job has its own /tmp.
   if (!found && !partner.tcp.empty())
     found = Channel::connect_tcp(partner.tcp, options_.key, within(std::chrono::seconds(10)));
   if (!found) return found.error();

@@ -20,7 +20,7 @@ Result<std::string> Keeper::request(std::string_view body) {
   if (!reader.done() || !is_wish(wish)) return Error(kNoWish);
   std::lock_guard lock(mutex_);
   if (program_ == nullptr) return Error("no program trains here");
-  if (agreed_ && agreed_->wish == kStopWish) return std::string();  // it leaves, with the others
+  if (agreed_ && agreed_->wish == kStopWish) return std::string();  // it exits with the others
   store_.page().wish = wish;
   program_->leaves = program_->leaves || wish == kStopWish;
   // The ranks could not agree.
@@ -28,7 +28,7 @@ Result<std::string> Keeper::request(std::string_view body) {
   return std::string();
 }
 
-/// Answers at once: a program that has not passed the step cannot pass it any more, as it looks at
+/// Answers at once: a program that has not passed the step can no longer pass it, because it reads
 /// stop_at after it has written its step.
 Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
   Reader reader(body);
@@ -49,7 +49,7 @@ Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
   const bool stands = program_->is_quiesced;
   const std::uint64_t passed = stands ? program_->step : store_.page().step.load();
   if (passed < step || (stands && passed == step)) {
-    // At an earlier boundary, which others have passed.
+    // It stands at an earlier boundary, which others have passed.
     if (passed < step) answer_quiesced(false);
     return answer(AgreeAnswer::stands, passed);
   }
@@ -70,8 +70,8 @@ Result<std::string> Keeper::conclude(std::string_view body) {
   return std::string();
 }
 
-/// The program, which stands at the step agreed on, goes on and takes the wish at once. A
-/// request to leave is more urgent than one for a checkpoint.
+/// Lets the program, which stands at the agreed step, go on and follow the request at once. A
+/// request to stop has priority over one for a checkpoint.
 void Keeper::grant_wish() {
   if (store_.page().wish != kStopWish) store_.page().wish = agreed_->wish;
   program_->leaves = program_->leaves || agreed_->wish == kStopWish;

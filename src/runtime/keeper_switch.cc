@@ -30,7 +30,7 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
   if (!reader.done()) return Error("wait_ready needs a time");
   std::unique_lock lock(mutex_);
   Peer* peer = nullptr;
-  // If none trains, new programs begin, whatever an earlier program has declined.
+  // If no program trains, new programs begin, whatever an earlier program has declined.
   const bool trains = program_ != nullptr;
   const auto why_declined = [&]() -> const Error* {
     if (trains && next_ && next_->declined) return &*next_->declined;
@@ -57,7 +57,8 @@ Result<std::string> Keeper::begin(std::string_view body) {
   if (peer == nullptr) return Error("no program waits to begin");
   if (staged_ != nullptr) return Error("an epoch is being prepared; abort it first");
   if (program_ != nullptr) return Error("a program trains here already");
-  // State of an earlier program is torn or of another job's start: the new program makes its own.
+  // State of an earlier program is torn, or belongs to another job's start: the new program
+  // initializes its own.
   drop_table(table_);
   table_.clear();
   const std::shared_ptr<DeviceHand> hand = peer->hand;
@@ -170,7 +171,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   auto intake = good.ok() ? Intake::open(from_here, own.prepare, own.placement.fetches)
                           : Result<Intake>(good.error());
   if (!intake) good = intake.error();
-  // Memory is taken while the training goes on: what is left for the pause is the copy.
+  // Take memory while the training goes on, so that only the copy remains for the pause.
   for (const auto& [at, bytes] : own.placement.fresh)
     if (good.ok() && own.chunks == 0) good = arena_->populate(at, bytes);
   std::lock_guard lock(mutex_);
@@ -178,7 +179,8 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   changed_.notify_all();
   if (good.ok() && own.is_over) good = called_off();
   if (!good && good.error().shortage() && own.chunks == 0 && !own.is_over) {
-    // The program waits on: it may be tried again in chunks, of what is free beside the new state.
+    // The program continues to wait: the switch may be tried again in chunks that fit the memory
+    // left free by the new state.
     Shortage shortage = *good.error().shortage();
     shortage.free_bytes -= std::min(shortage.free_bytes, growth_on_gpu);
     unstage();
@@ -192,9 +194,10 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   return write(Prepared{digest, own.placement.extra_bytes + own.intake->extra_bytes(), own.chunks});
 }
 
-/// Makes `staged` the epoch that is being prepared, and places its tensors. Afterwards it is busy:
-/// until that ends it stays. Returns what it takes beside the state; more than it may: nothing is
-/// staged. Forgets what the same coordinator had prepared of this epoch before.
+/// Makes `staged` the epoch that is being prepared, places its tensors, and marks it as busy, so
+/// that it stays until that mark is removed. Returns the memory that it takes beside the state; if
+/// that is above the bound, nothing is staged. Forgets what the same coordinator had prepared of
+/// this epoch before.
 Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged,
                                     const World& from, const World& to,
                                     const std::vector<Move>& moves) {
@@ -251,8 +254,8 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   if (staged_->chunks == 0) {
     placement.extra_bytes = staged_->extra_bytes =
         held + placement.fresh_bytes - std::max(held, next);
-    // Without snapshots there is no other way in chunks: the free memory of a GPU is the bound
-    // then.
+    // Without snapshots a switch in chunks has no other fallback, so the free memory of the GPU is
+    // the bound.
     if (staged_->program != nullptr && !staged_->program->takes_snapshots) {
       std::uint64_t on_gpu = 0;
       for (const SlabSize& slab : placement.fresh_slabs) on_gpu += slab.bytes;
@@ -294,8 +297,8 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   if (program_ == nullptr) return stands(step_);
   Peer* program = program_;
   store_.page().stop_at = step;
-  // It may have passed the boundary before it was told. Where ranks wait for each other it does not
-  // get to the next one as long as others stand at this one.
+  // The program may have passed the boundary before it was told. If ranks wait for each other, it
+  // cannot reach the next boundary while others stand at this one.
   if (!program->is_quiesced && store_.page().step >= step) return stands(store_.page().step, true);
   // The program stands at an earlier boundary, which others have passed.
   if (program->is_quiesced && program->step < step) answer_quiesced(false);
@@ -329,8 +332,8 @@ Result<std::string> Keeper::move(std::string_view body) {
     staged->is_busy = true;
     new_program = staged->program != nullptr ? staged->program->pid : 0;
   }
-  // Nobody else touches what is staged while it moves: abort and the leave of a program wait for,
-  // or ask, this thread.
+  // No other thread touches the staged epoch while it moves: abort and the death of a program wait
+  // for this thread, or ask it.
   const auto is_off = [&] {
     std::lock_guard lock(mutex_);
     return staged->is_over || stopping_;
@@ -367,7 +370,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   }
   Result<void> good = moved ? Result<void>() : moved.error();
   const bool is_last = chunk + 1 >= staged->chunks;
-  // While the program can still be told to unmap what it has read.
+  // Do it while the program can still be told to unmap what it has read.
   if (is_last || !good) staged->intake.reset();
   std::lock_guard lock(mutex_);
   staged->is_busy = false;
@@ -390,7 +393,7 @@ Result<std::string> Keeper::commit(std::string_view body) {
   std::lock_guard lock(mutex_);
   if (!reader.done()) return Error("a commit needs the epoch's number and its step");
   if (staged_ == nullptr && epoch == epoch_)
-    return std::string();  // said again, by a coordinator that does not know
+    return std::string();  // sent again by a coordinator that does not know
   if (staged_ == nullptr || staged_->prepare.epoch != epoch)
     return Error(fmt::format("epoch {} is not prepared here", epoch));
   if (!staged_->is_moved)

@@ -7,7 +7,7 @@ namespace swell::runtime {
 
 Leavers judge_leavers(std::span<const Progress> shims, double elapsed_s, double left_s) noexcept {
   if (elapsed_s < left_s) return Leavers::wait;
-  // Whether all comes in time at the rate so far.
+  // Returns whether all bytes arrive in time at the rate so far.
   const auto comes = [&](const Progress& shim, std::uint64_t bytes) {
     return bytes == 0 ||
            static_cast<double>(bytes) * elapsed_s <= static_cast<double>(shim.come) * left_s;

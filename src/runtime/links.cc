@@ -7,7 +7,7 @@ namespace swell::runtime {
 
 namespace {
 
-/// Picoseconds for 1,024 bytes; capped, so that those of kMaxBytes fit 64 bits.
+/// Returns the picoseconds for 1,024 bytes, capped so that those for kMaxBytes fit 64 bits.
 std::uint64_t cost_of_kib(double bytes_per_s) {
   constexpr double kLongest = 1e11;
   return static_cast<std::uint64_t>(std::min(1024e12 / bytes_per_s, kLongest));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxText = 4096;
 constexpr std::size_t kMaxDocument = std::size_t{16} << 20;
-constexpr std::size_t kEntryBytes = 40;  // the least that one takes
+constexpr std::size_t kEntryBytes = 40;  // minimum size of an entry
 
 void put(Writer& writer, const Entry& entry) {
   put(writer, entry.tensor);

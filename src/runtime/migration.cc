@@ -48,7 +48,7 @@ std::vector<cluster::GpuRef> all_gpus(const World& a, const World& b) {
 
 }  // namespace
 
-/// State of one plan_migration(): finds what has to move, chooses sources, and evens out the links'
+/// State of one plan_migration(): finds what has to move, chooses sources, and balances the links'
 /// loads.
 class Migrator {
  public:
@@ -86,7 +86,7 @@ class Migrator {
     const std::int64_t element = bytes_of(tensor.info.dtype);
     made_.element_bytes_.push_back(element);
     const World::Tensor* old = from_.find(tensor.info.name);
-    if (old == nullptr)  // the old plan may have it under a name that is an alias now
+    if (old == nullptr)  // the old plan may use a name that is now an alias
       for (const auto& [alias, name] : to_.aliases())
         if (old == nullptr && name == tensor.info.name) old = from_.find(alias);
     if (old == nullptr && tensor.info.optional) return {};
@@ -117,7 +117,7 @@ class Migrator {
                        need.elements * made_.element_bytes_[pair.tensor]);
   }
 
-  /// The nearest holder that stays, else the nearest.
+  /// Returns the nearest holder that stays, otherwise the nearest one.
   std::uint16_t first_that_stays(const Need& need, const Candidate* candidates) const {
     for (std::uint16_t c = 0; c < need.count; ++c)
       if (!made_.leaves(candidates[c].rank)) return c;

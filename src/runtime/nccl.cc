@@ -16,7 +16,7 @@ namespace {
 
 std::atomic<bool> has_hung = false;
 
-/// Between two looks at what NCCL or the GPU does.
+/// Pauses between two checks of NCCL or the GPU.
 void rest() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
 constexpr const char* kOff = "it was called off, or has taken too long";
@@ -26,7 +26,7 @@ constexpr const char* kOff = "it was called off, or has taken too long";
 void Nccl::give_up() noexcept { has_hung = true; }
 
 Result<void> Nccl::find(const std::string& path) {
-  // By its name, which is the one that it was loaded by, if it was.
+  // Look it up by its name: the process loaded it by that name, if at all.
   if (!library_.open_again(path))
     if (auto good = library_.open(path); !good)
       return good.error().while_doing("NCCL cannot be opened");
@@ -56,7 +56,7 @@ Result<const Nccl*> Nccl::open(const std::string& library) {
     Nccl nccl;
     Result<void> good;
   };
-  // A thread that was left behind may call it while the process ends.
+  // Never destroyed: an abandoned thread may use it while the process ends.
   static auto& mutex = *new std::mutex;
   static auto& all = *new std::map<std::string, std::unique_ptr<Known>>;
   if (has_hung) return Error("NCCL has hung in this process before");
@@ -124,8 +124,8 @@ Result<void> NcclPairs::join(std::uint64_t pair, const std::string& id, int rank
   return good;
 }
 
-/// NCCL connects two ranks in their first operation, and not before: a GPU that cannot be reached
-/// is one here, while state can still go another way.
+/// Sends a byte each way. NCCL connects two ranks only in their first operation; so an unreachable
+/// GPU is found here, while state can still take another path.
 Result<void> NcclPairs::greet(const Pair& pair) const {
   const Run byte{greeting_.address(), 0, 1};
   for (const int sender : {0, 1}) {

@@ -10,15 +10,15 @@ namespace swell::runtime {
 
 namespace {
 
-/// Kinds of requests, {kind u8, ...}. The answer is {} once the program has the task, and the
-/// one below once it is done.
+/// Kinds of requests, {kind u8, ...}. The first answer is {}, once the program has the task; the
+/// second one, given below, comes once the task is done.
 enum class Ask : std::uint8_t {
-  about,  ///< {} -> {the GPU's name, which NCCL}; at once
+  about,  ///< {} -> {the GPU's name, its NCCL}; answered at once
   join,   ///< {id text, milliseconds u32} -> {}
   send,   ///< {memory u8, Checksum u8, milliseconds u32, runs} -> {checksum u64}
 };
 constexpr auto kAnswerTime = std::chrono::seconds(10);
-/// The other program may be at work for another rank, or for a snapshot.
+/// The other program may be working for another rank, or for a snapshot.
 constexpr auto kTurnTime = std::chrono::seconds(60);
 
 Error refusal(const Message& answer) {
@@ -57,7 +57,7 @@ class NcclTransport final : public Transport {
   const Memory memory_;
   const bool is_near_;
   const std::string name_;
-  std::string note_;  ///< why the other way is taken
+  std::string note_;  ///< why the other path is used
 };
 
 }  // namespace
@@ -86,9 +86,9 @@ Result<std::shared_ptr<NcclLink>> NcclLink::connect(Channel channel,
   return link;
 }
 
-/// Has both programs do their part at a time: the other one is asked first, so that this one waits
-/// for nobody who has not begun. Reads the other shim's messages meanwhile; a bad one
-/// ends it.
+/// Has both programs do their part at the same time. The other one is asked first, so that this one
+/// does not wait for a program that has not begun. Reads the other shim's messages meanwhile; a bad
+/// message ends the work.
 Result<Message> NcclLink::together(std::string request, const DeviceTask& task) {
   if (auto sent = channel_.send(kNcclOp, request); !sent) return sent.error();
   const auto begun = channel_.receive(within(kTurnTime));
@@ -102,12 +102,12 @@ Result<Message> NcclLink::together(std::string request, const DeviceTask& task) 
   const auto mine = hand_->nccl(task, {{}, is_off});
   const bool is_refused = is_off();
   if (!mine && !is_refused) {
-    channel_.shut();  // the other program leaves off
+    channel_.shut();  // the other program stops its work
     return mine.error().while_doing("the new program");
   }
   if (is_refused) {
     const Error theirs = *answer ? refusal(**answer) : answer->error();
-    // Which of both was first, and so the cause of the other, is not known.
+    // It is not known which error came first and caused the other.
     return mine ? theirs
                 : Error(fmt::format("the new program: {}; {}", mine.error().message(),
                                     theirs.message()));
@@ -190,7 +190,7 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
     if (!made) return refuse(made.error().message());
     hash = *made;
   }
-  // Any news from the asking side before the end means that it has left.
+  // Any message from the asking side before the end means that it has left.
   Result<void> told;
   const auto done = hand.nccl(task, {[&] { told = channel.send(kDoneOp, {}); },
                                      [&] { return !told.ok() || channel.has_news(); }});

@@ -22,14 +22,14 @@ struct NcclState::Shared {
       : device(std::move(its)), nccl(library) {}
   const std::shared_ptr<const Device> device;
   const Nccl& nccl;
-  std::atomic<bool> is_off = false;       ///< the job is to be left off
-  std::atomic<std::uint64_t> chunks = 0;  ///< that are over
+  std::atomic<bool> is_off = false;       ///< whether to cancel the job
+  std::atomic<std::uint64_t> chunks = 0;  ///< number of finished chunks
   std::mutex mutex;                       ///< guards all below
   std::condition_variable changed;
-  Job job;  ///< empty: none is to be done
+  Job job;  ///< empty: there is nothing to do
   std::optional<Result<std::string>> result;
   bool ends = false, is_over = false;
-  std::thread thread;  ///< of who waits for it, alone
+  std::thread thread;  ///< used only by the thread that waits
 
   void serve();
 };
@@ -51,7 +51,7 @@ void NcclState::Shared::serve() {
       result = std::move(done);
       changed.notify_all();
     }
-    lock.unlock();  // what follows calls NCCL
+    lock.unlock();  // the job calls NCCL
   }
   std::lock_guard lock(mutex);
   is_over = true;
@@ -79,7 +79,7 @@ void NcclState::leave() {
   }
 }
 
-/// Leaves the thread to itself: it has called NCCL, and that does not return.
+/// Abandons the thread: it has called NCCL, and the call does not return.
 void NcclState::abandon() {
   is_stuck_ = true;
   Nccl::give_up();
@@ -156,7 +156,7 @@ Result<void> NcclState::join(std::uint64_t pair, const std::string& id, int rank
 Result<void> NcclState::transfer(std::uint64_t pair, bool sends, std::span<const Run> runs,
                                  Milliseconds limit, const IsOff& is_off) {
   if (shared_ == nullptr) return Error(fmt::format("there is no communicator {} here", pair));
-  // A copy: the call may outlive this one.
+  // Pass a copy: the NCCL call may outlive this function.
   const auto done = run(
       [pair, sends, its = std::vector<Run>(runs.begin(), runs.end()),
        chunks = &shared_->chunks](NcclPairs& pairs) -> Result<std::string> {

@@ -47,7 +47,7 @@ class TableAdder {
   }
   const Roster& roster_;
   WorldBuilder builder_;
-  std::vector<std::uint32_t> tensors_, parts_;  ///< the builder's, by number of the roster
+  std::vector<std::uint32_t> tensors_, parts_;  ///< the builder's numbers, by number in the roster
 };
 
 template <typename Rank>
@@ -79,7 +79,7 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
                        const std::vector<Move>& moves, Store& store, Placement& made) {
   const std::vector<Entry> entries =
       plan.roster.entries(plan.to[static_cast<std::size_t>(plan.new_rank)].table);
-  // Moves speak of tensors by the name that counts, and of parts by number.
+  // Moves name tensors by their stored name, not by an alias, and parts by number.
   using Key = std::pair<const World::Tensor*, Part>;
   std::map<Key, std::vector<const Move*>> by_part;
   for (const Move& move : moves)
@@ -89,7 +89,7 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
     if (held.memory == Memory::device) store.slabs().use(held.at);
     else store.use(held.at, held.bytes());
   };
-  /// Whether what is held can become the new part where it stands.
+  /// Returns whether an old tensor's memory can become the new part without a copy.
   const auto can_stay = [&](const Held& old, const Held& held) {
     if (old.memory != held.memory) return false;
     if (old.memory == Memory::arena) return true;

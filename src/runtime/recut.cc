@@ -16,8 +16,8 @@ const char* to_text(Nearness nearness) noexcept {
 
 namespace {
 
-/// Whether `to` can take over a run of `from`'s memory as it is: all elements of `to` are there in
-/// order, with room for its padding.
+/// Returns whether `to` can take over a run of `from`'s memory unchanged: all elements of `to` are
+/// there in order, with space for its padding.
 bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part& to,
                 const std::vector<Box>& to_boxes) {
   std::optional<std::int64_t> shift;
@@ -41,8 +41,8 @@ bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part
   return found == wanted && wanted > 0 && *shift >= 0 && *shift + to.elements() <= from.elements();
 }
 
-/// Whether two parts of one tensor certainly share no element: a quick test, which may also give
-/// false for parts that share none.
+/// Returns whether two parts of one tensor certainly share no element. A quick test, which may
+/// return false even for parts that share none.
 bool are_apart(const Part& a, const Part& b) {
   for (std::size_t d = 0; d < a.begin.size(); ++d)
     if (a.begin[d] >= b.end[d] || b.begin[d] >= a.end[d]) return true;
@@ -80,7 +80,7 @@ struct Source {
   std::vector<std::uint32_t> ranks;
 };
 
-/// Cuts the values of `part` into blocks that each old part holds wholly or not at all.
+/// Cuts the values of `part` into blocks that each old part holds entirely or not at all.
 std::vector<Atom> cut_by_sources(const Part& part, const std::vector<Source>& sources,
                                  const World& from) {
   std::vector<Atom> atoms, next;
@@ -124,7 +124,7 @@ class Recutter {
     for (const auto& [part, ranks] : by_part(new_holders)) {
       const Part& wanted = worlds_.to.part(part);
       const std::vector<Box> boxes = boxes_of(wanted);
-      std::optional<std::vector<Atom>> atoms;  // made where a rank needs them
+      std::optional<std::vector<Atom>> atoms;  // made when a rank first needs them
       for (std::uint32_t rank : ranks) {
         if (take_over(wanted, boxes, rank, part)) continue;
         if (!atoms) atoms = atoms_of(wanted);
@@ -147,7 +147,7 @@ class Recutter {
     return ranks;
   }
 
-  /// Has the new part take over memory of its device, where that holds it as one run.
+  /// Has the new part take over memory of its device, if one run of that memory holds it.
   bool take_over(const Part& wanted, const std::vector<Box>& boxes, std::uint32_t rank,
                  std::uint32_t part) {
     const auto mine = on_device_.find(worlds_.to_device[rank]);
@@ -231,7 +231,7 @@ class Recutter {
   const std::int64_t max_elements_;
   std::vector<Source> sources_;
   std::map<std::uint32_t, std::vector<Holder>> on_device_;
-  /// Old ranks and parts whose memory a new part takes over: each at most once.
+  /// Old ranks and parts whose memory a new part takes over; each appears once.
   std::set<std::pair<std::uint32_t, std::uint32_t>> handed_over_;
   Recut made_;
 };

@@ -10,11 +10,11 @@ namespace swell::runtime {
 
 namespace {
 
-constexpr std::size_t kRowBytes = 4, kTableBytes = 4, kNameBytes = 4;  // the least that one takes
-// Flags in a row's first byte; the rest of it is the row's Memory.
+constexpr std::size_t kRowBytes = 4, kTableBytes = 4, kNameBytes = 4;  // minimum sizes of an item
+// Flags in a row's first byte; the other bits are the row's Memory.
 constexpr std::uint8_t kIsAlias = 0x40, kOtherDevice = 0x80;
 
-/// The most likely row after the one before it: that of the next tensor, right behind it.
+/// The most likely next row: that of the next tensor, right behind the previous one.
 struct Guess {
   std::uint32_t tensor = 0;
   std::uint64_t at = 0;
@@ -31,7 +31,7 @@ struct Guess {
 std::uint32_t Roster::number_of(const TensorInfo& info) {
   if (last_tensor_ + 1 < tensors_.size() && tensors_[last_tensor_ + 1] == info)
     return ++last_tensor_;
-  // Ranks that disagree on a tensor have two of its name: World says so.
+  // If ranks disagree on a tensor, there are two of its name; World reports that.
   const auto [first, last] = tensor_numbers_.equal_range(info.name);
   for (auto at = first; at != last; ++at)
     if (tensors_[at->second] == info) return last_tensor_ = at->second;
@@ -107,7 +107,7 @@ std::vector<Entry> Roster::entries(std::uint32_t table) const {
   return made;
 }
 
-/// Numbers as their difference to a guess, so that most rows take four bytes.
+/// Writes numbers as their difference from a guess, so that most rows take four bytes.
 std::string Roster::text_of(const std::vector<Row>& rows) const {
   Writer writer;
   writer.put(static_cast<std::uint32_t>(rows.size()));

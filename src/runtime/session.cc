@@ -19,7 +19,8 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
   if (!arena) return arena.error();
   session->channel_ = std::move(*channel);
   session->arena_ = std::move(*arena);
-  // A shim of an earlier version does not know it, and starts a new program for each epoch.
+  // A shim of an earlier version does not know the message, and starts a new program for each
+  // epoch.
   if (stays != Stays::no) {
     const Op op = stays == Stays::always ? Op::stays : Op::stays_if;
     session->stays_ = session->ask_shim(op, {}, within(std::chrono::seconds(10))).ok();
@@ -47,7 +48,7 @@ Result<std::unique_ptr<Session>> Session::next() const {
 
 Result<void> Session::decline(const Error& why) {
   auto told = ask_shim(Op::decline, write_refusal(why), within(std::chrono::seconds(10)));
-  // A shim of an earlier version knows the sentence alone.
+  // A shim of an earlier version reads only the sentence.
   if (!told && !is_lost_ && why.shortage())
     told = ask_shim(Op::decline, Writer().text(why.message()).take(),
                     within(std::chrono::seconds(10)));
@@ -76,8 +77,8 @@ const char* Session::variable(const std::string& name) const {
 Result<void> Session::add(Entry entry) {
   Entry checked = entry;
   if (entry.address == 0) {
-    // The arena's tensors have no address yet: the registry's rules are checked with one that
-    // nothing else has.
+    // The arena's tensors have no address yet: the registry's rules are checked with an address
+    // that no other tensor has.
     for (const Entry& other : registry_.entries())
       if (!entry.alias_of.empty() && other.tensor.name == entry.alias_of &&
           other.part == entry.part)
@@ -167,7 +168,8 @@ Result<Adopted> Session::adopt() {
   if (!adopted) return adopted.error();
   if (auto good = check_places(*adopted); !good) return good.error();
   adopted_ = std::move(*adopted);
-  seen_beside_ = page().beside.load(std::memory_order_relaxed);  // this one's own, or before it
+  // That of this program, or an earlier one.
+  seen_beside_ = page().beside.load(std::memory_order_relaxed);
   last_step_ = adopted_->step;
   return *adopted_;
 }
@@ -206,7 +208,7 @@ Result<void> Session::report(const profiler::RankProfile& profile) {
   return {};
 }
 
-/// Tells the shim what is new and stable: a few times in an epoch.
+/// Reports a new stable profile to the shim: a few times in an epoch.
 Result<void> Session::observe(std::uint64_t step) {
   if (!profiler_.boundary(step) || !role_) return {};
   const auto profile = latest_profile();
@@ -217,7 +219,8 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   last_step_ = step;
   if (auto observed = observe(step); !observed) return observed.error();
   if (!channel_) return Action::go_on;
-  // In this order, as the shim sets stop_at and then reads step: one of both sees the other.
+  // In this order, because the shim sets stop_at and then reads step: at least one of both sees the
+  // other's value.
   page().passed_ns.store(
       static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
                                  std::chrono::nanoseconds(1)),
@@ -225,7 +228,7 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   page().step.store(step);
   const std::uint64_t stop_at = page().stop_at.load();
   if (stop_at != 0 && step >= stop_at) {
-    // GPU work that was launched is part of the step.
+    // Launched GPU work is part of the step.
     if (device_ != nullptr)
       if (auto done = device_->device().wait(); !done) return done.error();
     const auto verdict = ask_shim(Op::quiesced, Writer().put(step).take());
@@ -234,12 +237,13 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   }
   const std::uint64_t wish =
       page().wish.load(std::memory_order_relaxed) == 0 ? 0 : page().wish.exchange(0);
-  // A leaving program takes a snapshot at any step: the next programs begin here, not before.
+  // A leaving program takes a snapshot at any step, so that the next programs begin at this step.
   if (snapshot_every_ != 0 && (step % snapshot_every_ == 0 || wish == kStopWish)) {
     if (device_ != nullptr)
       if (auto done = device_->device().wait(); !done) return done.error();
     const auto taken = ask_shim(Op::snapshot, Writer().put(step).take());
-    // A refused snapshot, as before the partner is known, is replaced by the next one.
+    // A refused snapshot (for example because the partner is not known yet) is replaced by the next
+    // one.
     if (!taken && is_lost_) return taken.error();
   }
   if (wish == kStopWish) return Action::stop;

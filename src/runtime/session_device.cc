@@ -27,26 +27,26 @@ Result<void> Session::use_device(int ordinal, bool shares) {
   return shares ? device_->device().check_sharing() : Result<void>();
 }
 
-/// Names the GPU to the shim, which then keeps what stands there.
+/// Names the GPU to the shim, which then keeps the tensors that stand there.
 Result<void> Session::tell_device() {
   if (device_ == nullptr) return {};
   const Device& device = device_->device();
-  // Work launched on the program's own memory must not write into the state that comes there.
+  // Launched work on the program's own memory must not overwrite the incoming state.
   if (device_->has_own())
     if (auto done = device.wait(); !done) return done;
   const auto told =
       ask_shim(Op::device, Writer().text(device.gpu()).put(device.granularity()).take(),
                within(std::chrono::seconds(30)));
   if (!told) return told.error().while_doing("memory of a GPU");
-  Reader reader(told->body);  // shims of an earlier version say nothing
+  Reader reader(told->body);  // shims of an earlier version send an empty body
   const auto staging = reader.get<std::uint64_t>(), bytes = reader.get<std::uint64_t>();
   if (reader.done() && bytes > 0 && arena_->has(staging, bytes))
     device_->stage_in({arena_->data() + staging, bytes});
   return tell_own();
 }
 
-/// Tells the shim how other programs map what this one has allocated on its GPU. Where they cannot,
-/// or the shim is of an earlier version, it is copied by way of this program.
+/// Tells the shim how other programs map the memory that this one has allocated on its GPU. If they
+/// cannot map it, or the shim is of an earlier version, the memory is copied through this program.
 Result<void> Session::tell_own() {
   if (!device_->has_own()) return {};
   const auto shares = device_->own_shares();
@@ -59,7 +59,7 @@ Result<void> Session::tell_own() {
   return {};
 }
 
-/// Receives the answer to what was asked. Until it comes, the shim may have things done on the GPU.
+/// Receives the answer to a question. Until it comes, the shim may give tasks for the GPU.
 Result<Message> Session::receive_answer(Deadline deadline) {
   if (answer_) {
     Result<Message> answer = std::move(*answer_);
@@ -77,12 +77,12 @@ Result<Message> Session::receive_answer(Deadline deadline) {
   }
 }
 
-/// The process trains on meanwhile, with another session.
+/// Waits in a thread, while the process trains on with another session.
 Result<void> Session::await_in_thread() {
   auto thread = quiet_thread([this] {
     try {
       auto answer = receive_answer(Deadline::max());
-      // Called off: the program may keep this session until it is to prepare again.
+      // The epoch was cancelled: the program may keep this session until it must prepare again.
       if (!answer || answer->op != kDoneOp) device_->drop();
       answer_ = std::move(answer);
     } catch (const std::exception& problem) { answer_ = Error(problem.what()); }
@@ -92,7 +92,7 @@ Result<void> Session::await_in_thread() {
   return {};
 }
 
-/// Whether each tensor got a place in the memory that it was declared for.
+/// Checks that each tensor got a place in the kind of memory for which it was declared.
 Result<void> Session::check_places(const Adopted& adopted) const {
   if (adopted.places.size() != entries_.size())
     return Error("the shim gave another number of tensors than were registered");

@@ -8,13 +8,13 @@
 namespace swell::runtime {
 
 void Snapshots::add(Snapshot snapshot) {
-  constexpr int kKept = 3, kKeptBefore = 2;  // of this epoch, and of one before
+  constexpr int kKept = 3, kKeptBefore = 2;  // of this epoch, and of an earlier one
   const std::uint64_t epoch = snapshot.epoch;
   const std::int32_t rank = snapshot.rank;
   const auto is_same = [&](const Snapshot& other) {
     return other.epoch == epoch && other.rank == rank;
   };
-  // One of a switch counts for none: other ranks may have none of its step.
+  // A snapshot of a switch does not count: other ranks may not have one of its step.
   const auto counts = [&](const Snapshot& other) { return is_same(other) && !other.is_of_switch; };
   const bool is_of_switch = snapshot.is_of_switch;
   const auto before = std::count_if(all_.begin(), all_.end(), counts);
@@ -69,7 +69,7 @@ bool Snapshots::has(const Run& run) const {
 std::optional<Consistent> newest_of(const std::vector<Holder>& holders) {
   struct Found {
     std::uint32_t ranks = 0;
-    /// The first that has it.
+    /// The first of several copies.
     std::map<std::int32_t, std::pair<const Holder*, const Snapshot*>> by_rank;
   };
   std::map<std::pair<std::uint64_t, std::uint64_t>, Found> found;  // by epoch and step

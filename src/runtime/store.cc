@@ -20,7 +20,7 @@ Result<std::uint64_t> Store::take(std::uint64_t bytes) {
   return *at;
 }
 
-/// Cuts the piece that `at` is within, if one is; the first piece from there on.
+/// Cuts the piece that contains `at`, if any. Returns the first piece from there on.
 Store::Taken::iterator Store::cut(std::uint64_t at) {
   const auto next = taken_.lower_bound(at);
   if (next == taken_.begin()) return next;

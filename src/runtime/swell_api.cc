@@ -37,13 +37,14 @@ int fail(swell_session_t* session, int code, std::string why) noexcept {
   return -code;
 }
 
-/// Runs `body`, which returns 0 or more or a negative errno; what it throws becomes one.
+/// Runs `body`, which returns 0 or more, or a negative errno. An exception becomes a negative
+/// errno.
 template <typename Body>
 int guarded(std::string& error, Body&& body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    error.clear();  // takes no memory
+    error.clear();  // needs no memory
     return -ENOMEM;
   } catch (const std::exception& problem) {
     try {
@@ -108,7 +109,7 @@ Result<profiler::Role> role_of(const swell_role_t& role) {
   return made;
 }
 
-/// Reads a region's fields; nothing where a value is invalid.
+/// Reads a region's fields; returns nothing if a value is invalid.
 std::optional<profiler::Opening> opening_of(const swell_region_t& region) {
   const auto has = [&](std::uint64_t bit) { return (region.field_mask & bit) != 0; };
   const int kind = number_of(region.kind);
@@ -131,7 +132,7 @@ std::optional<profiler::Opening> opening_of(const swell_region_t& region) {
   return opening;
 }
 
-/// As guarded(), for functions that several threads may call: sets no message.
+/// Like guarded(), for functions that several threads may call: sets no message.
 template <typename Body>
 int guarded_quietly(Body&& body) noexcept {
   try {

@@ -32,7 +32,7 @@ Result<Entry> entry_of(const swell_tensor_t& tensor) {
   if (has(SWELL_TENSOR_BLOCK)) {
     const Part block{Shape(tensor.begin, tensor.begin + tensor.dims),
                      Shape(tensor.end, tensor.end + tensor.dims), 0, 1};
-    // Before its elements are counted: a product of what is out of bounds could overflow.
+    // Check before the elements are counted: a product of invalid sizes could overflow.
     if (auto good = check(block, entry.tensor.shape); !good)
       return good.error().while_doing("tensor " + entry.tensor.name);
     entry.part = Part::block(block.begin, block.end);

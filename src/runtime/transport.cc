@@ -57,7 +57,8 @@ Result<void> in_messages(Bytes bytes, Each&& each) {
   return {};
 }
 
-/// A request's first byte, which shims of an earlier version know as "of the program".
+/// Returns the first byte of a request, which shims of an earlier version read as a flag for the
+/// program's memory.
 std::uint8_t wire_of(Memory memory) {
   return memory == Memory::arena     ? 0
          : memory == Memory::program ? 1
@@ -158,7 +159,7 @@ class NetworkTransport final : public Transport {
     }
     if (come.ok() && link_ != nullptr) come = link_->flush();
     if (!come) {
-      // Bytes under way must not be written any more: their memory may be given to another tensor.
+      // No byte may be written any more: the memory may be given to another tensor.
       is_broken_ = true;
       link_.reset();
       return come.error();
@@ -173,7 +174,7 @@ class NetworkTransport final : public Transport {
 
  private:
   Result<void> take(const Run& run, const Sink& sink) {
-    // Run by run, so that messages are cut as the sender cuts them.
+    // Run by run, so that messages are cut like the sender's.
     if (sink.is_device())
       return sink.device().write({&run, 1}, [&](std::span<std::byte> piece) {
         auto come =
@@ -296,12 +297,12 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
     return channel.send(kRefusedOp, Writer().text(why).take());
   };
   if (!reader.done()) return refuse("a request for bytes cannot be read");
-  // All that may be refused is found out before the first byte leaves: a stream cannot take it
-  // back.
+  // Check everything that may be refused before the first byte leaves: bytes in a stream cannot be
+  // taken back.
   std::uint64_t expected = 0;
   std::byte probe;
-  // A GPU's memory is all there or not at all: the two reads of each run would cost more than they
-  // tell.
+  // Either all of a GPU's memory exists or none of it, so two test reads of each run would not be
+  // worth their time.
   const auto is_there = [&](std::uint64_t at) {
     return source.is_device() || source.read(at, &probe, 1).ok();
   };
@@ -315,7 +316,8 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
     expected = *hash;
   }
   if (source.is_device() && link == nullptr && !runs.empty()) {
-    // The answer waits for the first piece: a program that is gone is a refusal with its reason.
+    // Answer only after the first piece: if the program is gone, the answer is a refusal with its
+    // reason.
     bool has_begun = false;
     const auto send = [&](std::span<const std::byte> piece) -> Result<void> {
       if (!std::exchange(has_begun, true))
@@ -324,7 +326,7 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
     };
     if (auto sent = source.device().read(runs, send); !sent)
       return has_begun ? sent : refuse(sent.error().message());
-    if (!has_begun)  // runs of no bytes
+    if (!has_begun)  // all runs are empty
       if (auto sent = channel.send(kDoneOp, {}); !sent) return sent;
     return channel.send_bytes(&expected, sizeof expected);
   }

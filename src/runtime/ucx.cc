@@ -21,7 +21,7 @@ using namespace ucx;
 
 namespace {
 
-/// Keeps the handlers of signals as they were: UCX sets some as it is loaded.
+/// Restores the signal handlers, some of which UCX sets while it is loaded.
 class SignalsKept {
  public:
   SignalsKept() {
@@ -79,7 +79,7 @@ Result<void> find_all(void* library, const std::string& path, Ucx::Functions& al
   return good;
 }
 
-/// The library's functions. It is never closed: it leaves a thread behind.
+/// Loads the library's functions. It is never closed, because it leaves a thread running.
 Result<const Ucx::Functions*> load(const std::string& path) {
   static std::mutex mutex;
   static std::map<std::string, std::unique_ptr<Ucx::Functions>> loaded;
@@ -105,7 +105,7 @@ std::string first_line_of(const std::filesystem::path& path) {
   return line;
 }
 
-/// Whether port `number` of an RDMA device is up, by its folder.
+/// Returns whether port `number` of an RDMA device is up. `device`: its folder.
 bool is_active(const std::filesystem::path& device, const std::string& number) {
   const std::string state = first_line_of(device / "ports" / number / "state");
   return state.find("ACTIVE") != state.npos;
@@ -140,7 +140,8 @@ Result<void> Ucx::begin() {
   Status status = kOk;
   if (!options_.devices.empty())
     status = functions_.modify_config(config, "NET_DEVICES", options_.devices.c_str());
-  // Receivers read, and no peer writes into another's memory: what is called off stays as it is.
+  // Receivers read, and no peer writes into another's memory, so that a cancelled transfer changes
+  // nothing later.
   if (status == kOk) status = functions_.modify_config(config, "RNDV_SCHEME", "get_zcopy");
   ContextParams params;
   params.field_mask = ContextParams::kFeatures | ContextParams::kSharedByThreads;
@@ -163,7 +164,7 @@ std::string ucx_devices_of(const std::string& ports, bool or_interfaces, const s
     const std::string port = ports.substr(at, ports.find(',', at) - at);
     at += port.size() + 1;
     const auto colon = port.rfind(':');
-    // Skips names that would lead out of the folder of devices, such as "../x".
+    // Skip names that lead out of the folder of devices, such as "../x".
     if (colon == 0 || colon == port.npos || port[0] == '.' || port.find('/') != port.npos) continue;
     const std::string device = port.substr(0, colon);
     if (is_active(fmt::format("{}/class/infiniband/{}", sysfs, device), port.substr(colon + 1)))

@@ -24,8 +24,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxAddress = 65536;
-constexpr std::size_t kWindow = 16;      ///< messages under way at once
-constexpr std::size_t kTried = 1 << 18;  ///< large enough for the way that large messages take
+constexpr std::size_t kWindow = 16;  ///< messages under way at once
+/// Large enough to be sent the way that large messages are.
+constexpr std::size_t kTried = 1 << 18;
 
 /// Returns the transports in what UCX prints of an endpoint: "tcp", "sysv+cma".
 std::string transports_of(std::string_view printed) {
@@ -48,7 +49,7 @@ bool is_readable(const Channel& channel) {
   return poll(&polled, 1, 0) > 0;
 }
 
-/// Byte `i` of what is sent to try a way out.
+/// Returns byte `i` of the test data.
 std::byte tried(std::size_t i) noexcept { return static_cast<std::byte>(i * 31 + (i >> 8)); }
 
 }  // namespace
@@ -100,7 +101,7 @@ Result<std::unique_ptr<UcxLink>> UcxLink::connect(std::shared_ptr<const Ucx> ucx
   if (!reader.done() || theirs.empty()) good = Error("the other end gave no address of UCX");
   if (good.ok()) good = link->join(theirs);
   if (good.ok()) good = link->receive_trial();
-  // The other end waits for it.
+  // The other end waits for the answer.
   const auto told = good ? channel.send(kDoneOp, {})
                          : channel.send(kRefusedOp, Writer().text(good.error().message()).take());
   if (!told) return told.error();
@@ -134,20 +135,20 @@ Result<std::unique_ptr<UcxLink>> UcxLink::accept(std::shared_ptr<const Ucx> ucx,
   return link;
 }
 
-/// Sends data with which the other end tests the way: both are reached, and large messages take the
-/// way of real ones. Returns when the other end has said something.
+/// Sends data with which the other end tests the connection; it is large enough to be sent like
+/// real data. Returns when the other end has sent something.
 Result<void> UcxLink::send_trial() {
   std::vector<std::byte> bytes(kTried);
   for (std::size_t i = 0; i < kTried; ++i) bytes[i] = tried(i);
   auto good = send(bytes);
   const auto end = Clock::now() + 2 * patience_;
-  // Messages arrive only while both ends work.
+  // Messages arrive only while both ends call UCX.
   for (unsigned idle = 0; good.ok() && !is_readable(channel_);) {
     progress(idle);
     if (Clock::now() > end) good = Error("the other end does not say whether UCX reached it");
   }
   if (!good) {
-    give_up();  // before its memory goes
+    give_up();  // cancel before its memory is freed
     return good;
   }
   const auto verdict = channel_.receive(within(patience_));
@@ -166,7 +167,7 @@ Result<void> UcxLink::receive_trial() {
   auto good = receive(bytes);
   if (good.ok()) good = flush();
   if (!good) {
-    give_up();  // before its memory goes
+    give_up();  // cancel before its memory is freed
     return good;
   }
   for (std::size_t i = 0; i < kTried; ++i)
@@ -174,7 +175,7 @@ Result<void> UcxLink::receive_trial() {
   return {};
 }
 
-/// The way is good.
+/// Begins real work: the test has passed.
 void UcxLink::begin_work() {
   char* text = nullptr;
   std::size_t size = 0;
@@ -188,7 +189,7 @@ void UcxLink::begin_work() {
   patience_ = ucx_->options_.patience;
 }
 
-/// Lets UCX work. Returns whether something has moved.
+/// Lets UCX work. Returns whether data has moved.
 bool UcxLink::progress(unsigned& idle) const {
   if (ucx_->functions_.progress(worker_) != 0) {
     idle = 0;
@@ -220,7 +221,7 @@ Result<void> UcxLink::receive(std::span<std::byte> bytes) {
   if (under_way_.size() == kWindow)
     if (auto good = finish_first(); !good) return good;
   RequestParams params;
-  // Only a request says how much has come.
+  // Only a request says how many bytes have arrived.
   params.op_attr_mask = RequestParams::kMemoryType | RequestParams::kNotAtOnce;
   return begin(
       ucx_->functions_.receive(worker_, bytes.data(), bytes.size(), tag_, UINT64_MAX, &params),
@@ -260,7 +261,7 @@ Result<void> UcxLink::flush() {
   return {};
 }
 
-/// Takes back what is under way: afterwards nothing is written into its memory.
+/// Cancels transfers under way: afterwards nothing is written into their memory.
 void UcxLink::give_up() noexcept {
   const auto& ucx = ucx_->functions_;
   for (const Message& message : under_way_)

@@ -23,7 +23,7 @@ std::string text_of(const Box& box) {
 }
 
 /// Checks that the parts of a distribution give each element to some rank, and none twice to the
-/// same.
+/// same rank.
 Result<void> check_cover(const World::Distribution& distribution, const std::vector<Part>& parts,
                          const Shape& shape) {
   std::set<std::uint32_t> distinct;
@@ -155,7 +155,7 @@ Result<World> WorldBuilder::finish() && {
   });
 
   std::vector<World::Tensor> sorted;
-  std::vector<std::uint32_t> sorted_number(order.size());       // by number so far
+  std::vector<std::uint32_t> sorted_number(order.size());  // the sorted number, by number so far
   std::unordered_multimap<std::uint64_t, std::uint32_t> known;  // distributions by hash
   std::set<std::pair<std::uint32_t, Shape>> checked;
   for (const std::uint32_t index : order) {
