@@ -14,8 +14,8 @@ namespace swell::profiler {
 
 namespace {
 
-/// Bytes of ranks, whole: of state and gradients, and of what of these is sharded; and what they
-/// hold of that state.
+/// Bytes of all ranks together: the whole state and gradients, the sharded part of each, and what
+/// the ranks hold of the sharded state.
 struct Shards {
   double state = 0, sharded = 0, held = 0, gradients = 0, sharded_gradients = 0;
   void add(const RankProfile& rank) {
@@ -38,7 +38,7 @@ struct Shards {
 Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
   if (ranks.empty()) return Error("no rank has reported a profile");
   std::map<std::pair<int, int>, plan::TpGroup> groups;
-  std::map<int, const Role*> stages;  // what the first rank of each says
+  std::map<int, const Role*> stages;  // role of the first rank of each stage
   plan::Plan made;
   made.micro_batches = ranks.front().profile.micro_batches;
   for (const PlacedRank& rank : ranks) {
@@ -99,8 +99,9 @@ Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
 
 namespace {
 
-/// Adds a rank's nodes to those of its group: times sum, the largest spread and change of memory
-/// stay. `ranks`: by node, those that have it. Nodes of layers that the plan lacks are left out.
+/// Adds a rank's nodes to those of its group: sums the times, and keeps the largest spread and
+/// change of memory. `ranks`: by node, the number of ranks that have it. Leaves out nodes of layers
+/// that the plan does not have.
 void add_nodes(std::vector<perf::NodeObservation>& nodes, std::vector<int>& ranks,
                const std::vector<perf::NodeObservation>& seen, int layers) {
   for (const perf::NodeObservation& one : seen) {
@@ -131,7 +132,7 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
   struct Sum {
     perf::GroupObservation seen;
     int ranks = 0;
-    std::vector<int> node_ranks;  ///< those that have seen each node
+    std::vector<int> node_ranks;  ///< number of ranks that have seen each node
   };
   int layers = 0;
   for (const plan::Stage& stage : plan.stages) layers += stage.layers;
@@ -184,10 +185,10 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
                          &seen.commu_extra_s, &seen.head_fwd_s, &seen.head_bwd_s, &seen.weights_s})
       *time /= sum.ranks;
     for (std::size_t i = 0; i < seen.nodes.size(); ++i) seen.nodes[i].median_s /= sum.node_ranks[i];
-    // Medians of their own may exceed a backward pass that has hardly anything else.
+    // Separate medians may exceed those of a backward pass that computes little else.
     if (seen.weights_s >= seen.bwd_s) seen.weights_s = 0;
-    // A program may mark synchronizations that a group of one does not make; they have no time
-    // worth a name.
+    // A program may mark synchronizations that a group of one rank does not make; their measured
+    // time means nothing.
     if (stage.tp == 1) seen.fwd_commu_s = 0;
     if (stage.dp() == 1) seen.commu_extra_s = 0;
     made.groups.push_back(seen);
@@ -195,7 +196,7 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
   Shards all;
   for (const auto& [stage, its] : shards) {
     all += its;
-    // All replicas' shards together are the whole, as often as it is there, and padding.
+    // The shards of all replicas together are the whole, once for each copy of it, plus padding.
     const int dp = plan.stages[static_cast<std::size_t>(stage)].dp();
     const long copies = its.sharded > 0 ? std::lround(its.held * dp / its.sharded) : 1;
     if (copies <= 1) continue;

@@ -9,11 +9,11 @@
 // ones. Results are 0 or an error's number.
 namespace swell::profiler::cupti {
 
-inline constexpr unsigned kConcurrentKernel = 10;  // kind of activity
-inline constexpr int kAnotherSubscriber = 39;      // an error
+inline constexpr unsigned kConcurrentKernel = 10;  // a kind of activity
+inline constexpr int kAnotherSubscriber = 39;      // an error code
 
-/// A record of CUPTI: its kind alone, and of a kernel the members up to its name, which are the
-/// same from version 4 of the record on.
+/// The members of CUPTI's records that Swell reads: the kind of any record, and those of a kernel
+/// up to its name, which are the same from version 4 of the record on.
 struct Record {
   std::uint32_t kind;
 };

@@ -11,8 +11,8 @@ namespace swell::profiler {
 
 namespace {
 
-/// While it lives, the thread may look at events although a graph is captured: that would end the
-/// capture otherwise.
+/// Lets the thread query events while another thread captures a graph, as long as the object lives;
+/// without it such a query would end the capture.
 class Relaxed {
  public:
   explicit Relaxed(cuda::ExchangeCaptureMode exchange) noexcept
@@ -25,7 +25,7 @@ class Relaxed {
 
  private:
   const cuda::ExchangeCaptureMode exchange_;
-  int mode_ = cuda::kRelaxedCapture;  ///< then the one before
+  int mode_ = cuda::kRelaxedCapture;  ///< the new mode; then the previous one
   const bool is_relaxed_;
 };
 
@@ -53,13 +53,14 @@ class CudaClock final : public DeviceClock {
       return nullptr;
     }
     if (record_(event, stream) == 0) return event;
-    destroy_(event);  // of another context, perhaps
+    destroy_(event);  // the event may belong to another context
     return nullptr;
   }
   bool is_captured(void* stream) noexcept override {
     int status = 0;
     const int code = is_capturing_(stream, &status);
-    // The legacy stream, while another one is captured. Other errors are said where events fail.
+    // The first code means the legacy stream while another stream is captured. Other errors are
+    // reported when an event fails.
     return code == cuda::kCaptureImplicit || (code == 0 && status != 0);
   }
   State state(void* event) noexcept override {

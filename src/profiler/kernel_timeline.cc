@@ -31,7 +31,8 @@ struct KernelTimeline::Functions {
 
 namespace {
 
-/// Data from CUPTI's threads. Its callbacks take no argument of ours: there is one per process.
+/// Data from CUPTI's threads. It is global because CUPTI's callbacks pass no argument of the
+/// caller.
 struct Gathered {
   std::mutex mutex;
   std::vector<Kernel> kernels;  ///< by CUPTI's clock
@@ -42,7 +43,7 @@ Gathered& gathered() {
   return *made;
 }
 
-/// Callback for subscriptions, which ask for none.
+/// Callback of the subscription, which enables no callbacks.
 void no_callback(void*, int, unsigned, const void*) {}
 
 void buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* records) {
@@ -59,7 +60,7 @@ void gather(std::uint8_t* buffer, std::size_t valid) {
          all.next_record(buffer, valid, &record) == 0) {
     if (record->kind != cupti::kConcurrentKernel) continue;
     const auto* kernel = reinterpret_cast<const cupti::KernelRecord*>(record);
-    if (kernel->end <= kernel->start) continue;  // under way
+    if (kernel->end <= kernel->start) continue;  // still running
     all.kernels.push_back({kernel->name != nullptr ? kernel->name : "", kernel->device,
                            kernel->stream, static_cast<std::int64_t>(kernel->start),
                            static_cast<std::int64_t>(kernel->end)});
@@ -69,7 +70,7 @@ void gather(std::uint8_t* buffer, std::size_t valid) {
 void buffer_completed(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   try {
     if (valid > 0) gather(buffer, valid);
-  } catch (...) {  // CUPTI's thread: the rest of this buffer is lost
+  } catch (...) {  // in CUPTI's thread: the rest of this buffer is lost
   }
   std::free(buffer);
 }
@@ -84,7 +85,8 @@ Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::s
       if ((opened = (functions->library.*open)(name)).ok()) return true;
     return false;
   };
-  // A second CUPTI in the process would not see what the first one, PyTorch's, subscribes to.
+  // If a process has two copies of CUPTI, the second one does not see what PyTorch has enabled in
+  // the first.
   if (!first(&Library::open_again)) first(&Library::open);
   if (!opened) return opened.error().while_doing("opening CUPTI");
   if (auto found = functions->library.find(
@@ -132,7 +134,7 @@ void KernelTimeline::stop() {
 
 std::vector<Kernel> KernelTimeline::take() {
   if (subscriber_ == nullptr) return {};
-  functions_->flush(0);  // what has completed: nothing is waited for
+  functions_->flush(0);  // delivers completed kernels without waiting
   functions_->unsubscribe(std::exchange(subscriber_, nullptr));
   Gathered& all = gathered();
   std::lock_guard lock(all.mutex);

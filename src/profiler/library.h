@@ -8,20 +8,20 @@
 
 namespace swell::profiler {
 
-/// A shared library that is opened while the program runs. It stays open: what was found in it is
-/// of use until the process ends.
+/// A shared library that is opened while the program runs. It is never closed, so the functions
+/// found in it stay valid until the process ends.
 class Library {
  public:
   struct Function {
     template <typename Pointer>
     Function(const char* called, Pointer* pointer) : name(called), where(pointer) {}
     const char* name;
-    void* where;  ///< of the pointer
+    void* where;  ///< address of the pointer that is set
   };
   Result<void> open(const std::string& path);
-  /// Only if the process has it open already.
+  /// Opens the library only if the process has already loaded it.
   Result<void> open_again(const std::string& path);
-  /// Sets every function, or names the first that is not there.
+  /// Sets every function pointer; the error names the first function that is missing.
   Result<void> find(std::initializer_list<Function> functions) const;
 
  private:

@@ -8,8 +8,8 @@ namespace swell::profiler {
 
 namespace {
 
-constexpr std::size_t kOthers = 64;   // steps that sampled ones are compared with
-constexpr std::uint64_t kSettle = 3;  // boundaries by which kernels are reported
+constexpr std::size_t kOthers = 64;   // number of steps with which sampled ones are compared
+constexpr std::uint64_t kSettle = 3;  // boundaries after which all kernels of a step are reported
 constexpr int kMaxOperations = 4096;
 
 double median(std::vector<double> values) {
@@ -20,8 +20,8 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-/// NCCL loads the plugin when the first communicator is made: looked for at the boundaries 1, 2, 4,
-/// 8 and so on, that it costs nothing where it never comes.
+/// Looks for the plugin. NCCL loads it with the first communicator, so it is looked for at
+/// boundaries 1, 2, 4, 8 and so on; this costs almost nothing if it is never loaded.
 void NcclSampler::find() {
   if (plugin_ != nullptr || !std::has_single_bit(boundaries_)) return;
   const nccl::Sampling* found = nullptr;

@@ -12,33 +12,34 @@
 
 namespace swell::profiler {
 
-/// Work of NCCL's kernels on the sampled steps, and the cost of sampling; averages of a step.
+/// Work of NCCL's kernels on the sampled steps, and the cost of sampling; averages over steps.
 struct NcclFigures {
-  int steps = 0;  ///< that were sampled; 0: libswell-nccl-profiler is not there
+  int steps = 0;  ///< number of sampled steps; 0: libswell-nccl-profiler is not loaded
   double operations = 0, bytes = 0, device_s = 0;
-  double overhead = 0;  ///< sampled steps' median time over the others', less 1; 0 where shorter
+  /// Median time of sampled steps relative to others, minus 1; 0 if they are shorter.
+  double overhead = 0;
 };
 
 /// Lets libswell-nccl-profiler time NCCL's kernels on a few steps, if NCCL has loaded it. One
 /// thread at a time.
 class NcclSampler {
  public:
-  static constexpr std::uint64_t kFirst = 8, kEvery = 10;  ///< steps since the first boundary
+  static constexpr std::uint64_t kFirst = 8, kEvery = 10;  ///< counted from the first boundary
   static constexpr int kSteps = 5;
 
   explicit NcclSampler(std::string library = "libswell-nccl-profiler.so")
       : path_(std::move(library)) {}
-  /// A boundary: step `next` begins. `also`: sample it in any case.
+  /// Marks a boundary at which step `next` begins. `also`: sample the step in any case.
   void begin_step(std::uint64_t next, bool also = false);
-  /// Whether steps are still to be given to add(), for what sampling costs.
+  /// Returns whether add() still needs steps, to find the cost of sampling.
   bool is_busy() const noexcept { return plugin_ != nullptr && !is_taken_; }
   bool was_sampled(std::uint64_t step) const { return sampled_.count(step) != 0; }
   /// Adds the duration of a step, sampled or not.
   void add(std::uint64_t step, double step_s);
-  /// Once, when the last sampled step and the kernels of it have been seen.
+  /// Returns true once, when the last sampled step is complete and its kernels are known.
   bool take_finished();
   NcclFigures figures() const;
-  /// Operations of the sampled steps, enqueued within [from, to).
+  /// Returns the operations of the sampled steps that were enqueued within [from, to).
   std::vector<nccl::Operation> operations(std::int64_t from_ns, std::int64_t to_ns) const;
 
  private:

@@ -12,7 +12,7 @@ namespace swell::profiler {
 
 namespace {
 
-/// Boundaries after which NCCL and CUPTI have told what they know of a step.
+/// Boundaries after which NCCL and CUPTI have reported everything of a step.
 constexpr std::uint64_t kSettle = 3;
 
 template <typename Number>
@@ -67,7 +67,8 @@ void Profiler::begin_trace() {
   }
 }
 
-/// Decides once at each boundary. A rest goes on where a step within it is taken all the same.
+/// Decides once at each boundary whether the next step is measured. A step that must be traced or
+/// sampled is measured even during a rest, which then continues.
 bool Profiler::next_step_rests() {
   if (rest_left_ > 0) {
     if (--rest_left_ == 0) taken_ = 0;

@@ -13,34 +13,35 @@
 
 namespace swell::profiler {
 
-/// Watches one program: takes its regions, step by step, and says when there is news. The
-/// recorder is of any thread, all else of one.
+/// Watches one program: takes its regions step by step, and reports changes. Any thread may use the
+/// recorder; one thread uses all other functions.
 class Profiler {
  public:
-  /// Steps without regions after a window of a stable profile. Then a window is taken: if it
-  /// differs, steps are taken until the profile is stable again.
+  /// Steps without regions after a window of a stable profile. Then one window is measured; if it
+  /// differs, all steps are measured until the profile is stable again.
   static constexpr int kRestSteps = 45;
 
   struct Options {
-    std::string trace;              ///< file; empty: no trace
-    std::uint64_t trace_step = 10;  ///< of this program, from 1
-    bool trace_kernels = false;     ///< by CUPTI
-    int rank = 0;                   ///< in the trace's name
+    std::string trace;              ///< file name; empty: no trace
+    std::uint64_t trace_step = 10;  ///< step of this program, from 1
+    bool trace_kernels = false;     ///< with CUPTI
+    int rank = 0;                   ///< part of the trace's file name
     Recorder::Clock clock = &Recorder::host_clock;
   };
-  /// SWELL_TRACE, SWELL_TRACE_STEP, SWELL_TRACE_KERNELS; RANK or SLURM_PROCID, else the process id.
+  /// Reads SWELL_TRACE, SWELL_TRACE_STEP and SWELL_TRACE_KERNELS. The rank is RANK or SLURM_PROCID,
+  /// otherwise the process id.
   static Options from_environment();
 
   explicit Profiler(Options options = from_environment());
-  /// Writes a trace that is due.
+  /// Writes a pending trace.
   ~Profiler();
 
   Recorder& recorder() noexcept { return recorder_; }
   const Recorder& recorder() const noexcept { return recorder_; }
-  /// A step is over; returns whether a profile is to be reported: it has become stable, or stable
-  /// at other values, or NCCL's figures have come after one was.
+  /// Marks the end of a step. Returns whether a profile must be reported: it has become stable, or
+  /// stable at other values, or NCCL's figures have arrived after the report.
   bool boundary(std::uint64_t step);
-  /// Returns the last window of steps on which nothing was sampled or traced; nothing before.
+  /// Returns the last window of steps without sampling or tracing; nothing before the first one.
   const std::optional<Times>& latest() const noexcept { return stable_.latest(); }
   /// Returns the nodes of the same steps.
   const std::vector<perf::NodeObservation>& nodes() const noexcept { return stable_.nodes(); }
@@ -60,10 +61,10 @@ class Profiler {
   KernelTimeline timeline_;
   TracedStep traced_;
   std::uint64_t boundaries_ = 0;
-  int rest_left_ = 0;                ///< steps of this rest, the next one included
-  int taken_ = 0;                    ///< steps since the last rest whose times are known
-  std::uint64_t traced_number_ = 0;  ///< of the program's steps
-  std::uint64_t write_at_ = 0;       ///< the boundary; 0: no trace is due
+  int rest_left_ = 0;                ///< remaining steps of this rest, including the next one
+  int taken_ = 0;                    ///< steps with known times since the last rest
+  std::uint64_t traced_number_ = 0;  ///< number of the program's step
+  std::uint64_t write_at_ = 0;       ///< boundary at which the trace is written; 0: none is pending
   bool is_traced_ = false, has_reported_ = false, has_said_problem_ = false;
 };
 

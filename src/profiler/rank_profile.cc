@@ -10,7 +10,7 @@ namespace swell::profiler {
 
 namespace {
 
-/// Every number of a profile, for both directions.
+/// Calls `each` for every number of a profile, for writing and for reading.
 template <typename Profile, typename Each>
 void each_number(Profile& profile, Each&& each) {
   for (auto* number : {&profile.role.activ_bytes,        &profile.role.whole_activations,
@@ -27,8 +27,9 @@ void each_number(Profile& profile, Each&& each) {
     each(*number);
 }
 
-/// Bytes of tensors: what the rank holds; what the shards of replicas make together, the same
-/// unless it holds a range of a block alone (FSDP, ZeRO); and both of such tensors.
+/// Bytes of tensors: those that the rank holds; the whole tensors that the shards of replicas form
+/// (different only if the rank holds a range of a block: FSDP, ZeRO); and both sums over sharded
+/// tensors only.
 struct Bytes {
   double held = 0, whole = 0, sharded_held = 0, sharded_whole = 0;
   void add(const runtime::Entry& entry) {
@@ -49,7 +50,7 @@ bool is_sharded(const RankProfile& profile) {
   return profile.sharded_state_bytes > 0 || profile.sharded_gradient_bytes > 0;
 }
 
-/// Returns whether no more is sharded than there is in all.
+/// Reads the sharded bytes. Returns whether they are not larger than the totals.
 bool read_sharded(runtime::Reader& reader, RankProfile& profile) {
   for (double* number : {&profile.sharded_state_bytes, &profile.sharded_held_bytes,
                          &profile.sharded_gradient_bytes}) {
@@ -110,7 +111,7 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
       default: break;
     }
   }
-  // No switch moves gradients that are worth nothing at a boundary: such a program registers none.
+  // A program whose gradients are not needed at a boundary does not register them.
   if (layer_gradients.held + extra_gradients.held == 0) {
     layer_gradients = layer_parameters;
     extra_gradients = extra_parameters;
@@ -137,8 +138,8 @@ std::string write(const RankProfile& profile) {
   writer.put<std::uint8_t>(profile.role.tied_embedding);
   writer.put<std::int32_t>(profile.nccl.steps);
   each_number(profile, [&](double number) { writer.put(number); });
-  // All that older launchers read; those of a version later read chunks, where there are any, and
-  // those of one more what is sharded, and nodes.
+  // Older launchers read only this part; later ones also read chunks, if any; still later ones read
+  // sharded bytes and nodes too.
   const bool says_more = !profile.nodes.empty() || is_sharded(profile);
   if (profile.role.chunks.empty() && profile.times.weights_s == 0 && !says_more)
     return writer.take();

@@ -15,15 +15,15 @@ namespace swell::profiler {
 
 /// Place of a rank in its plan, and facts of the model from its program.
 struct Role {
-  std::int32_t stage = 0, group = 0;  ///< places in Plan::stages and Stage::groups
-  std::int32_t layers = 1;            ///< of this stage
+  std::int32_t stage = 0, group = 0;  ///< indexes in Plan::stages and Stage::groups
+  std::int32_t layers = 1;            ///< layers of this stage
   std::int32_t local_batch = 1;       ///< samples of a micro-batch that this group computes
-  double activ_bytes = 0;             ///< of the tensor between two stages, for one sample
+  double activ_bytes = 0;             ///< size of the tensor between two stages, for one sample
   double whole_activations = 0;       ///< C_np of perf::Profile; 0: not known
-  double last_activ_p_bytes = 0;      ///< the last stage's extra activations of one sample
+  double last_activ_p_bytes = 0;      ///< the last stage's additional activations of one sample
   bool tied_embedding = false;
-  /// Units of each chunk of this stage, as plan::Stage::chunks; one for a stage of one chunk.
-  /// Empty: not said.
+  /// Number of units in each chunk of this stage, like plan::Stage::chunks; one entry for a stage
+  /// with one chunk. Empty: not known.
   std::vector<std::int32_t> chunks{};
 };
 
@@ -32,34 +32,33 @@ struct RankProfile {
   Role role;
   Times times;
   std::int32_t micro_batches = 0;
-  // State that replicas hold in shards (FSDP, ZeRO) counts as a whole, but not in the peak.
+  // State that replicas hold in shards (FSDP, ZeRO) counts as a whole here, but not in the peak.
   double layer_param_bytes = 0;  ///< gradients of the model's layers
   double layer_state_bytes = 0;  ///< parameters and optimizer state of the model's layers
-  double extra_param_bytes = 0;  ///< the same of all else
+  double extra_param_bytes = 0;  ///< gradients of everything else
   double extra_state_bytes = 0;
   double sharded_state_bytes = 0;  ///< part of the state that replicas hold in shards
-  double sharded_held_bytes = 0;   ///< this rank's shards of it
+  double sharded_held_bytes = 0;   ///< this rank's shards of that state
   double sharded_gradient_bytes = 0;
   double peak_bytes = 0;
   NcclFigures nccl;
   std::vector<perf::NodeObservation> nodes{};
 };
 
-/// Sums the registered state by what perf::GroupObservation asks for. Tied tensors count once.
-/// Where no gradients are registered they are taken for as large as the parameters, and sharded as
-/// these.
-/// `peak_bytes` is raised to what is registered: it is there.
+/// Sums the registered state as perf::GroupObservation needs it. Tied tensors count once. If no
+/// gradients are registered, they are assumed to be as large as the parameters, and sharded like
+/// them. `peak_bytes` is raised to the registered bytes, which are allocated in any case.
 RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
                        const std::vector<runtime::Entry>& entries, std::uint64_t peak_bytes);
 
 inline constexpr std::size_t kMaxChunksSaid = 256;  ///< chunks of a stage that a role can list
 inline constexpr std::size_t kMaxProfileBytes = 2048;
 std::string write(const RankProfile& profile);
-/// Writes what shims and launchers read that know no nodes, shards, nor passes of weights alone:
-/// the launcher of an earlier version takes no report with a part that it does not know.
+/// Writes the profile for older shims and launchers, which know no nodes, no shards and no separate
+/// passes for gradients of weights: an older launcher refuses a report with an unknown part.
 std::string write_for_older(const RankProfile& profile);
-/// An error where the body is cut short or too long, or has a number that is negative or not
-/// finite.
+/// Reads a profile. Returns an error if the body is cut short or too long, or has a number that is
+/// negative or not finite.
 Result<RankProfile> read_rank_profile(std::string_view body);
 
 }  // namespace swell::profiler

@@ -45,7 +45,8 @@ Recorder::~Recorder() {
   for (Pending& pending : pending_) give_back_events(pending.step);
 }
 
-/// An event of what was put on `stream`; nullptr, and the step is not whole, where there is none.
+/// Records an event after the work that is on `stream`. Returns nullptr if that fails; the step is
+/// incomplete then.
 void* Recorder::mark(void* stream) {
   if (device_->is_captured(stream)) {
     current_.is_whole = false;
@@ -80,7 +81,8 @@ int Recorder::begin(const Opening& opening) {
   Span span;
   span.opening = opening;
   span.thread = number_of_this_thread();
-  const Span *own = nullptr, *any = nullptr;  // the innermost passes
+  const Span *own = nullptr,
+             *any = nullptr;  // the innermost passes on this thread and on any thread
   for (auto at = open_.rbegin(); at != open_.rend(); ++at) {
     const Span& other = current_.spans[static_cast<std::size_t>(*at)];
     if (other.thread == span.thread && span.parent < 0) span.parent = *at;
@@ -98,7 +100,7 @@ int Recorder::begin(const Opening& opening) {
   open_.push_back(index);
   Span& kept = current_.spans.back();
   if (opening.stream != nullptr) kept.began_event = mark(opening.stream);
-  kept.began_ns = clock_();  // last, so that what is done here is of no region
+  kept.began_ns = clock_();  // read last, so that the time spent here belongs to no region
   return generation_ << kIndexBits | index;
 }
 
@@ -139,7 +141,7 @@ void Recorder::step(std::uint64_t number, bool rests) {
   rests_ = rests;
   const std::int64_t now = clock_();
   if (pending_.size() == kMaxPending) {
-    // The device is that far behind: the oldest is given up, rather than waited for.
+    // The device is too far behind: drop the oldest step instead of waiting for it.
     give_back_events(pending_.front().step);
     spare_.push_back(std::move(pending_.front()));
     pending_.pop_front();
@@ -158,7 +160,7 @@ void Recorder::step(std::uint64_t number, bool rests) {
   done.last_events.clear();
   open_.clear();
   generation_ = (generation_ + 1) % kGenerations;
-  // The event that was recorded last on each stream passes last.
+  // The event that was recorded last on each stream is also the last to pass.
   std::vector<Span>& spans = done.step.spans;
   for (auto span = spans.rbegin(); span != spans.rend(); ++span) {
     if (span->began_event == nullptr) continue;
@@ -184,7 +186,8 @@ void Recorder::give_back_events(Step& step) {
       if (void* taken = std::exchange(*event, nullptr); taken != nullptr) device_->give_back(taken);
 }
 
-/// Sets the times of a step's regions on the device; false where it has not come so far.
+/// Sets the times of a step's regions on the device. Returns false if the device has not finished
+/// the step.
 bool Recorder::resolve(Pending& pending) {
   for (void* event : pending.last_events) {
     const auto state = device_->state(event);

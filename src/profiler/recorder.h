@@ -14,21 +14,24 @@
 
 namespace swell::profiler {
 
-/// Takes the regions of one rank's steps. begin(), end() and observe_memory() may be called by any
-/// thread at any time, step() and next() by one. Without a device, a region costs two readings of
-/// the clock and takes no memory after the first steps; with one, two events more. Nothing here
-/// waits for a device.
+/// Records the regions of one rank's steps. Any thread may call begin(), end() and observe_memory()
+/// at any time; one thread calls step() and next(). Without a device, a region costs two readings
+/// of the clock, and allocates nothing after the first steps; with a device, it also costs two
+/// events. Nothing here waits for a device.
 class Recorder {
  public:
-  static constexpr std::size_t kMaxSpans = std::size_t{1} << 16;  ///< of a step
+  static constexpr std::size_t kMaxSpans = std::size_t{1} << 16;  ///< in a step
   static constexpr std::size_t kMaxOpen = 64;
-  static constexpr std::size_t kMaxPending = 8;  ///< steps that wait for the device's times
-  static constexpr int kFull = -1;               ///< begin(): kMaxOpen are open, or kMaxSpans there
-  static constexpr int kNoDevice = -2;           ///< begin(): a stream, but no driver
-  /// begin(): of a step that rests. end() takes it.
+  /// Steps for which the device's times are not known yet.
+  static constexpr std::size_t kMaxPending = 8;
+  /// Result of begin(): kMaxOpen regions are open, or the step has kMaxSpans.
+  static constexpr int kFull = -1;
+  /// Result of begin(): a stream was given, but there is no driver.
+  static constexpr int kNoDevice = -2;
+  /// Result of begin() in a step that is not measured; end() accepts it.
   static constexpr int kNotTaken = std::numeric_limits<int>::max();
 
-  using Clock = std::int64_t (*)() noexcept;  ///< nanoseconds
+  using Clock = std::int64_t (*)() noexcept;  ///< returns nanoseconds
   static std::int64_t host_clock() noexcept;
   using OpenDevice = Result<std::unique_ptr<DeviceClock>> (*)();
   static Result<std::unique_ptr<DeviceClock>> cuda_clock() { return open_cuda_clock(); }
@@ -38,31 +41,31 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Opens a region; 0 or more is its number.
+  /// Opens a region. Returns its number, 0 or more.
   int begin(const Opening& opening);
-  /// Closes it, on any thread; false where no such region is open. `allocated_bytes`: of device
-  /// memory now; 0: not known.
+  /// Closes a region, on any thread. Returns false if no such region is open. `allocated_bytes`:
+  /// allocated device memory now; 0: not known.
   bool end(int region, std::uint64_t allocated_bytes = 0);
   /// Takes the peak of memory that the program's allocator reports.
   void observe_memory(std::uint64_t peak_bytes);
 
-  /// The step is over. Regions that are still open are closed by nobody. With `rests` none is taken
-  /// in the next step: neither a clock is read nor an event recorded.
+  /// Ends the step. Regions that are still open stay incomplete. With `rests` the next step is not
+  /// measured: no clock is read and no event recorded.
   void step(std::uint64_t number, bool rests = false);
-  /// The oldest step whose times are all known, and then no more; nullptr: none now. Valid until
-  /// the next call.
+  /// Returns the oldest step for which all times are known, and removes it; nullptr: there is none
+  /// now. Valid until the next call.
   const Step* next();
 
   std::uint64_t peak_bytes() const;
-  /// Returns why one step at least has no device times; empty: none was asked for, or all have
-  /// them.
+  /// Returns why at least one step has no device times; empty: none were requested, or all steps
+  /// have them.
   std::string device_problem() const;
 
  private:
   /// A step that is over, with its events.
   struct Pending {
     Step step;
-    std::vector<void*> last_events;  ///< of each stream, by when all of its others have passed
+    std::vector<void*> last_events;  ///< of each stream; when it has passed, all earlier ones have
   };
   void* mark(void* stream);
   void give_back_events(Step& step);
@@ -74,12 +77,12 @@ class Recorder {
   std::unique_ptr<DeviceClock> device_;
   std::string device_problem_;
   Step current_;
-  bool rests_ = false;              ///< no region is taken in this step
-  std::vector<std::int32_t> open_;  ///< indexes of current_.spans, as they were opened
-  int generation_ = 0;              ///< of steps, as it stands in regions' numbers
+  bool rests_ = false;              ///< the current step is not measured
+  std::vector<std::int32_t> open_;  ///< indexes in current_.spans, in the order of opening
+  int generation_ = 0;              ///< number of the step, as it is encoded in regions' numbers
   std::deque<Pending> pending_;
-  std::vector<Pending> spare_;  ///< whose memory is used again
-  Pending given_;               ///< by next()
+  std::vector<Pending> spare_;  ///< their memory is reused
+  Pending given_;               ///< the step that next() returned
   std::uint64_t peak_bytes_ = 0;
 };
 

@@ -21,30 +21,31 @@ enum class Kind : std::uint8_t {
 inline constexpr int kKinds = 9;
 const char* name_of(Kind kind) noexcept;
 
-/// Facts of a region, given by the program as it opens it; -1 or 0: not said.
+/// Facts of a region that the program gives when it opens the region; -1 or 0: not given.
 struct Opening {
   Kind kind = Kind::forward;
   std::int32_t stage = -1, micro_batch = -1, first_layer = -1, layers = 0;
-  std::uint64_t allocated_bytes = 0;  ///< of device memory, as it opens
-  void* stream = nullptr;             ///< CUDA stream that its work is put on
+  std::uint64_t allocated_bytes = 0;  ///< allocated device memory when it opens
+  void* stream = nullptr;             ///< CUDA stream on which its work runs
 };
 
 /// A region of one step. Times are of the host's monotonic clock, in nanoseconds.
 struct Span {
   Opening opening;
-  std::uint32_t thread = 0;  ///< numbered from 0, as they open their first region
+  std::uint32_t thread = 0;  ///< numbered from 0, in the order of their first regions
   std::int32_t parent = -1;  ///< the region open on this thread when this one was opened
   bool in_backward = false;  ///< opened within a backward region, not within a forward one
-  bool in_forward = false;   ///< the other way round
+  bool in_forward = false;   ///< opened within a forward region, not within a backward one
   std::int64_t began_ns = 0, ended_ns = -1;
-  std::uint64_t allocated_bytes = 0;  ///< as it closed
+  std::uint64_t allocated_bytes = 0;  ///< when it closed
   void *began_event = nullptr, *ended_event = nullptr;
-  /// Times of the device, since an event of the step; set where on_device is.
+  /// Times of the device since an event of the step; valid if on_device is set.
   std::int64_t device_began_ns = 0, device_ended_ns = 0;
   bool on_device = false;
 
   bool is_closed() const noexcept { return ended_ns >= 0; }
-  /// When its work ran: by the device's clock where it has a stream.
+  /// Returns when its work began or ended: by the device's clock if it has a stream, otherwise by
+  /// the host's.
   std::int64_t began() const noexcept { return on_device ? device_began_ns : began_ns; }
   std::int64_t ended() const noexcept { return on_device ? device_ended_ns : ended_ns; }
   double seconds() const noexcept { return static_cast<double>(ended() - began()) * 1e-9; }
@@ -55,7 +56,7 @@ struct Step {
   std::uint64_t number = 0;
   std::int64_t began_ns = 0, ended_ns = 0;
   std::vector<Span> spans;
-  bool is_whole = true;  ///< false: a region was left out, or its time could not be had
+  bool is_whole = true;  ///< false: a region was left out, or its time could not be read
 };
 
 }  // namespace swell::profiler

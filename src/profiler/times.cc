@@ -9,18 +9,18 @@ namespace swell::profiler {
 
 namespace {
 
-/// The times by which a plan is chosen.
+/// The times on which the choice of a plan depends.
 constexpr double Times::*kCounting[] = {
     &Times::fwd_s,         &Times::fwd_commu_s, &Times::bwd_s,      &Times::optim_s,
     &Times::commu_extra_s, &Times::head_fwd_s,  &Times::head_bwd_s, &Times::weights_s};
 
-/// Whether `inner` ran within `outer`, on the same queue of work.
+/// Returns whether `inner` ran within `outer`, on the same stream or thread.
 bool is_within(const Span& inner, const Span& outer) {
   return inner.opening.stream == outer.opening.stream && inner.began() >= outer.began() &&
          inner.ended() <= outer.ended();
 }
 
-/// The nearest region around `span` of which `wanted` holds.
+/// Returns the innermost region around `span` for which `wanted` returns true.
 template <typename Wanted>
 const Span* around(const Step& step, const Span& span, Wanted&& wanted) {
   for (std::int32_t at = span.parent; at >= 0;) {
@@ -37,7 +37,7 @@ bool is_backward(const Span& span) {
 
 bool is_pass(const Span& span) { return span.opening.kind == Kind::forward || is_backward(span); }
 
-/// Nanoseconds that any of the intervals covers.
+/// Returns the time that any of the intervals covers.
 double covered_s(std::vector<std::pair<std::int64_t, std::int64_t>>& intervals) {
   std::sort(intervals.begin(), intervals.end());
   std::int64_t sum = 0, until = INT64_MIN;
@@ -61,14 +61,14 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
-/// Interquartile range of `values`, which are sorted then; 0 for one value.
+/// Returns the interquartile range of `values`, which it sorts; 0 for one value.
 double spread(std::vector<double>& values) {
   std::sort(values.begin(), values.end());
   const std::size_t last = values.size() - 1;
   return values[(3 * last + 3) / 4] - values[last / 4];
 }
 
-/// Passes of one step by node and micro-batch. A pass in several regions of one chunk is one.
+/// Passes of one step by node and micro-batch. Several regions of one chunk count as one pass.
 class NodePasses {
  public:
   struct Place {
@@ -108,7 +108,8 @@ class NodePasses {
     if (place.node < nodes_.size()) nodes_[place.node].passes[place.pass].seconds -= seconds;
   }
 
-  /// Nodes by their first pass; none where there are more than are told.
+  /// Returns the nodes in the order of their first pass; none if there are more than can be
+  /// reported.
   std::vector<perf::NodeObservation> nodes() const {
     std::vector<perf::NodeObservation> nodes;
     std::vector<double> seconds, bytes;
@@ -142,7 +143,7 @@ class NodePasses {
   bool has_too_many_ = false;
 };
 
-/// Nodes over several steps; none where one step has others than another.
+/// Returns the nodes over several steps; none if the steps do not have the same nodes.
 std::vector<perf::NodeObservation> nodes_of(
     const std::vector<std::vector<perf::NodeObservation>>& steps) {
   std::vector<perf::NodeObservation> nodes = steps.front();
@@ -159,7 +160,7 @@ std::vector<perf::NodeObservation> nodes_of(
       spreads.push_back(found->spread_s);
       bytes.push_back(found->bytes);
     }
-    // Steps differ by more than the micro-batches of one where the machine is shared.
+    // On a shared machine, steps differ by more than the micro-batches of one step.
     node.spread_s = std::max(median(spreads), spread(seconds));
     node.median_s = median(seconds);
     node.bytes = median(bytes);
@@ -197,8 +198,8 @@ std::optional<StepTimes> times_of(const Step& step) {
   Times& times = made.times;
   times.step_s = static_cast<double>(step.ended_ns - step.began_ns) * 1e-9;
   std::vector<std::int32_t> forwards, backwards;  // their micro-batches
-  int more_forwards = 0, more_backwards = 0;      // of no number
-  std::vector<std::int32_t> measured;             // micro-batches whose memory is known
+  int more_forwards = 0, more_backwards = 0;      // passes without a number
+  std::vector<std::int32_t> measured;             // micro-batches for which the memory is known
   int more_measured = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>> synchronized;
   std::int64_t last_backward = INT64_MIN;
@@ -245,7 +246,7 @@ std::optional<StepTimes> times_of(const Step& step) {
       case Kind::weights:
         node_of[at(span)] = nodes.add(perf::NodePass::weights, span);
         times.weights_s += took;
-        times.bwd_s += took;  // of a pass that its backward region counts
+        times.bwd_s += took;  // part of a pass that its backward region counts
         break;
       case Kind::backward:
         node_of[at(span)] = nodes.add(perf::NodePass::backward, span);

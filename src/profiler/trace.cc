@@ -29,7 +29,7 @@ struct Slice {
   std::int64_t began_ns, ended_ns;
 };
 
-/// Writes tracks, each split to as many lanes as its slices need to nest.
+/// Writes tracks. Splits each into as many lanes as its slices need in order to nest.
 class Writer {
  public:
   Writer(int rank, std::int64_t zero_ns) : rank_(rank), zero_ns_(zero_ns) {
@@ -40,7 +40,7 @@ class Writer {
     std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
       return a.began_ns != b.began_ns ? a.began_ns < b.began_ns : a.ended_ns > b.ended_ns;
     });
-    std::vector<std::vector<std::int64_t>> lanes;  // ends of what is open on each
+    std::vector<std::vector<std::int64_t>> lanes;  // ends of the slices that are open on each lane
     const int first = next_thread_;
     for (const Slice& slice : slices) {
       std::size_t lane = 0;
@@ -107,7 +107,8 @@ std::string chrome_trace(const TracedStep& traced) {
   Writer writer(traced.rank, step.began_ns);
   std::map<std::uint32_t, std::vector<Slice>> threads;
   std::map<const void*, std::vector<Slice>> streams;
-  // Where the device's clock was when its first region was opened is not known; that is taken.
+  // It is not known what the device's clock was when its first region was opened, so the host's
+  // time of that opening is used.
   std::int64_t base_ns = step.began_ns;
   for (auto span = step.spans.rbegin(); span != step.spans.rend(); ++span)
     if (span->on_device) base_ns = span->began_ns;

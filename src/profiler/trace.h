@@ -11,24 +11,24 @@
 
 namespace swell::profiler {
 
-/// All that is known of one step.
+/// Everything known of one step.
 struct TracedStep {
   Step step;
   int rank = 0;
   std::vector<nccl::Operation> operations;
   std::vector<Kernel> kernels;
-  std::string note;  ///< why something is missing; empty: nothing is
+  std::string note;  ///< why data is missing; empty: nothing is missing
 };
 
-/// The step in Chrome's trace format, which Perfetto reads: a track a host thread, and for each
-/// stream, for NCCL, and for kernels. Regions that overlap without one being within the other stand
-/// on tracks of their own. Times are microseconds since the step began.
+/// Returns the step in Chrome's trace format, which Perfetto reads: one track for each host thread,
+/// each stream, NCCL, and kernels. Regions that overlap without nesting get separate tracks. Times
+/// are microseconds since the step began.
 std::string chrome_trace(const TracedStep& traced);
 
-/// Writes a file that is whole or not there.
+/// Writes a file, completely or not at all.
 Result<void> write_file(const std::string& path, const std::string& text);
 
-/// "trace.json" of rank 3 is "trace.3.json"; without an extension ".3" is put behind it.
+/// Returns "trace.3.json" for "trace.json" and rank 3; without an extension it appends ".3".
 std::string path_of_rank(const std::string& path, int rank);
 
 }  // namespace swell::profiler

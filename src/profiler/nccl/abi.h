@@ -4,18 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 
-/// NCCL's profiler interface as far as it is used here, of versions 3 to 7, written from NCCL's
-/// documentation of it. Descriptors are read alone, so what stands behind the last member that is
-/// read is not declared.
+/// The part of NCCL's profiler interface that Swell uses, in versions 3 to 7, written from NCCL's
+/// documentation. Descriptors are only read, so members after the last one that is read are not
+/// declared.
 namespace swell::profiler::nccl {
 
 /// ncclSuccess.
 inline constexpr int kSuccess = 0;
 
-/// Bits of the mask by which a plugin asks for events, and their types.
+/// Bits of the mask with which a plugin requests events; also the types of these events.
 inline constexpr std::uint64_t kCollective = 1 << 1, kPointToPoint = 1 << 2,
                                kKernelChannel = 1 << 6;
-/// From version 4 on: the kernel of a channel has ended, and its stop time is in the arguments.
+/// From version 4 on: the kernel of a channel has ended; its stop time is in the arguments.
 inline constexpr int kKernelChannelStop = 22;
 
 struct Collective3 {
@@ -53,14 +53,14 @@ struct PointToPoint4 {
 };
 struct KernelChannel4 {
   std::uint8_t channel;
-  std::uint64_t start_ns;  ///< of the GPU's clock
+  std::uint64_t start_ns;  ///< time of the GPU's clock
 };
 
-/// Description of an event. `Type` is a byte up to version 4, and eight from 5 on.
+/// Description of an event. `Type` has 1 byte up to version 4, and 8 bytes from version 5 on.
 template <typename Type, typename Collective, typename PointToPoint>
 struct Event {
   Type type;
-  void* parent;  ///< the handle that was given to the collective, for a kernel's channel
+  void* parent;  ///< for a kernel's channel, the handle of its collective
   int rank;
   union {
     Collective collective;
@@ -70,7 +70,7 @@ struct Event {
 };
 using Event3 = Event<std::uint8_t, Collective3, PointToPoint3>;
 using Event4 = Event<std::uint8_t, Collective4, PointToPoint4>;
-using Event5 = Event<std::uint64_t, Collective4, PointToPoint4>;  ///< and 6, and 7
+using Event5 = Event<std::uint64_t, Collective4, PointToPoint4>;  ///< also for versions 6 and 7
 static_assert(offsetof(Event3, collective) == 24 && offsetof(Event5, collective) == 24);
 
 /// Arguments of recordEventState(), from version 4 on.
@@ -91,7 +91,7 @@ using Logger = void (*)(int level, unsigned long flags, const char* file, int li
                         const char* format, ...);
 using Profiler3 = Profiler<Event3, void**, int*>;
 using Profiler4 = Profiler<Event4, void**, int*, const char*, std::uint64_t, int, int, int, Logger>;
-/// And 6, and 7.
+/// Also for versions 6 and 7.
 using Profiler5 = Profiler<Event5, void**, std::uint64_t, int*, const char*, int, int, int, Logger>;
 
 }  // namespace swell::profiler::nccl

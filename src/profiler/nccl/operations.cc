@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uintptr_t kOperationTag = 1, kKernelTag = 2, kTags = 4;
 
-/// The number of the `count`th operation or kernel.
+/// Returns the handle of the `count`th operation or kernel.
 constexpr std::uintptr_t handle_of(std::uint64_t count, std::uintptr_t tag) {
   return static_cast<std::uintptr_t>(count) * kTags + tag;
 }
@@ -32,7 +32,7 @@ std::uint64_t bytes_of_datatype(const char* name) noexcept {
   return std::max<std::uint64_t>(1, bits / 8);
 }
 
-/// NCCL's threads read the masks while they are written.
+/// Writes the masks atomically, because NCCL's threads read them at the same time.
 void Operations::write_masks() const {
   const auto wanted =
       static_cast<int>(kCollective | kPointToPoint | (is_sampling_ ? kKernelChannel : 0));
@@ -48,7 +48,7 @@ void Operations::join(int* mask) {
 
 void Operations::leave() {
   std::lock_guard lock(mutex_);
-  // NCCL has one mask for all communicators; it is written to as long as one of them is there.
+  // NCCL has one mask for all communicators; it may be written while any of them exists.
   if (--communicators_ == 0) masks_.clear();
 }
 
@@ -110,10 +110,11 @@ void Operations::stop(Handle handle) {
     ++totals_.lost;
     return;
   }
-  if (!slot.is_sampled) return;  // enqueued before it was turned on
+  if (!slot.is_sampled) return;  // enqueued before sampling was turned on
   slot.first_ns = std::min(slot.first_ns, kernel.start_ns);
   slot.last_ns = std::max(slot.last_ns, stop_ns);
-  // Channels overlap: the operation takes from the first one's start to the last one's end.
+  // Channels overlap: the operation's time is from the first channel's start to the last channel's
+  // end.
   const std::uint64_t took = slot.last_ns - slot.first_ns;
   totals_.device_ns += took - slot.operation.device_ns;
   slot.operation.device_ns = took;

@@ -10,9 +10,9 @@
 
 namespace swell::profiler::nccl {
 
-/// Follows the collectives and sends of a process. Any thread: the program's enqueue, NCCL's proxy
-/// reports kernels. Memory is fixed: what is older than kKept operations is forgotten, and handles
-/// are numbers that are looked up, so that an old one is no danger.
+/// Follows the collectives and sends of a process. Thread-safe: the program's threads enqueue
+/// operations, NCCL's proxy threads report kernels. Memory is fixed: only the last kKept operations
+/// are remembered. Handles are numbers that are looked up, so an outdated handle does no harm.
 class Operations {
  public:
   static constexpr std::size_t kKept = 4096, kKernels = 8192;
@@ -21,16 +21,17 @@ class Operations {
 
   explicit Operations(Clock clock) : clock_(clock) {}
 
-  /// A communicator has come or gone; `mask` is where NCCL reads which events are wanted.
+  /// Add and remove a communicator; NCCL reads from `mask` which events are wanted.
   void join(int* mask);
   void leave();
 
   Handle enqueue(const char* function, std::uint64_t count, const char* datatype, int ranks);
-  /// `start_ns` 0: by the host's clock.
+  /// Notes the begin of a kernel. `start_ns` 0: use the host's clock.
   Handle begin_kernel(Handle operation, std::uint64_t start_ns);
-  /// The time at which the device says that it ended.
+  /// Notes the end of a kernel, as the device reports it.
   void end_kernel_at(Handle kernel, std::uint64_t stop_ns);
-  /// Stops a handle of either kind. An operation was enqueued then; this says nothing of its end.
+  /// Ends a handle of either kind. For an operation this means that it is enqueued, not that it has
+  /// ended.
   void stop(Handle handle);
 
   void set_sampling(bool on);
@@ -63,7 +64,8 @@ class Operations {
   Totals totals_;
 };
 
-/// Returns an element's bytes, by NCCL's name of its type ("ncclFloat32"); 1: it has no number.
+/// Returns the size of an element in bytes, by NCCL's name of its type ("ncclFloat32"); 1 for other
+/// names.
 std::uint64_t bytes_of_datatype(const char* name) noexcept;
 
 }  // namespace swell::profiler::nccl

@@ -23,10 +23,11 @@ Operations& operations() {
   return *made;
 }
 
-/// Returns the context that NCCL keeps for a communicator: its number of ranks, as a number.
+/// Returns the context that NCCL keeps for a communicator: its number of ranks, stored in the
+/// pointer.
 void* context_of(int ranks) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(ranks)); }
 
-/// Catches everything: across this boundary nothing is thrown.
+/// Runs `body` and catches every exception, because none may pass into NCCL.
 template <typename Body>
 int guarded(int failed, Body&& body) noexcept {
   try {
@@ -34,7 +35,7 @@ int guarded(int failed, Body&& body) noexcept {
     return kSuccess;
   } catch (...) { return failed; }
 }
-constexpr int kSystemError = 2;  // of init alone: NCCL goes on without a profiler
+constexpr int kSystemError = 2;  // returned by init only: NCCL then runs without a profiler
 
 int join(void** context, int* mask, int ranks) {
   if (context == nullptr || mask == nullptr) return kSystemError;
@@ -83,7 +84,7 @@ int record_state(void* handle, int state, StateArguments4* arguments) {
                                  arguments->kernel_stop_ns);
   });
 }
-/// Version 3 has no state of a kernel.
+/// In version 3 a kernel has no states.
 int record_state3(void*, int, StateArguments4*) { return kSuccess; }
 
 int finalize(void*) {
