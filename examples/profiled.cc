@@ -21,7 +21,7 @@ constexpr int kMicroBatches = 4, kSamples = 2, kLayers = 2;
   std::exit(1);
 }
 
-/// A region for as long as it is in scope.
+/// Keeps a region open while it is in scope.
 class Region {
  public:
   Region(swell_session_t* session, swell_region_kind_t kind, int micro_batch,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fits weights to targets with Adam, laid out like a model: layers over pipeline stages, rows of a layer over TP ranks,
- * replicas over DP groups, which under ZeRO (stage 3) hold a range of each layer's tensors instead. Each weight's updates are the same
- * operations in the same order under every plan, so that a run that was resized ends bitwise equal to one that was not.
+ * replicas over DP groups; under ZeRO (stage 3) each DP group holds a range of each layer's tensors instead. Each weight's updates are the same
+ * operations in the same order under every plan, so a resized run ends bitwise equal to one that was not resized.
  *
  * usage: regression STEPS [LAYERS ROWS COLUMNS [STEP_MICROSECONDS]]
- * RANK and WORLD_SIZE say who it is, as swellrun gives them: (stage * dp + group) * tp + shard. PLAN=pp,dp,tp,zero is the
- * plan; else PLANS="1=1,1,1,0 4=2,1,2,0" has it by WORLD_SIZE; else all ranks are replicas. OUT=FOLDER: the parameters are
- * written there at the end, a file a layer, and a line for each program that began. Once OUT/last is there, the number in it replaces STEPS; all ranks
- * must read it before that step. STAYS: it keeps its process; STAYS=together: only where no new one is started.
- * Without SWELL_RUNTIME it trains alone.
+ * RANK and WORLD_SIZE, set by swellrun, give the place of the process: (stage * dp + group) * tp + shard. PLAN=pp,dp,tp,zero is the
+ * plan; without it, PLANS="1=1,1,1,0 4=2,1,2,0" lists plans by WORLD_SIZE; without both, all ranks are replicas. OUT=FOLDER: the parameters are
+ * written there at the end, one file per layer, and one line for each program that began. Once OUT/last exists, the number in it replaces STEPS; all ranks
+ * must read it before that step. STAYS: the process stays at a switch; STAYS=together: only if no new process is started.
+ * Without SWELL_RUNTIME it trains in a local session.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,9 +32,9 @@ static int die(swell_session_t *session, const char *what, int code) {
   return 1;
 }
 
-/* Rows of a layer that this rank's TP shard has. */
+/* Returns the first of a TP shard's rows in a layer. */
 static int first_row(int of_shard) { return rows * of_shard / at.tp; }
-/* Elements of the shard that one DP group updates under ZeRO; the last groups' pass the end. */
+/* Elements of the shard that one DP group updates under ZeRO; the ranges of the last groups extend past the end. */
 static int64_t zero_width(void) {
   const int64_t all = (int64_t)(first_row(at.shard + 1) - first_row(at.shard)) * columns;
   return (all + at.dp - 1) / at.dp;
@@ -46,7 +46,7 @@ static int add(swell_session_t *session, const char *what, int layer, swell_kind
   swell_tensor_t tensor = {.field_mask = SWELL_TENSOR_LAYER | SWELL_TENSOR_KIND | SWELL_TENSOR_BLOCK,
                            .name = name, .dtype = SWELL_F64, .dims = 2, .shape = {rows, columns}, .layer = layer, .kind = kind,
                            .begin = {first_row(at.shard), 0}, .end = {first_row(at.shard + 1), columns}};
-  if (at.zero) /* a group holds its range of all four; replicas hold all */
+  if (at.zero) /* each group holds its range of all four tensors; replicas hold all of them */
     tensor.field_mask |= SWELL_TENSOR_RANGE, tensor.flat_begin = at.group * zero_width(), tensor.flat_end = tensor.flat_begin + zero_width();
   return swell_register(session, &tensor);
 }
@@ -68,7 +68,7 @@ static void update(double *w, double *g, double *m, double *v, int64_t i, int64_
   w[i] -= 0.01 * (m[i] / (1 - pow(b1, (double)step))) / (sqrt(v[i] / (1 - pow(b2, (double)step))) + 1e-8);
 }
 
-/* The plan for this many ranks. Returns 0 where a text was given that is none. */
+/* Makes the plan for this many ranks. Returns 0 if the given text is not a plan. */
 static int read_plan(const char *plan, const char *plans, int world) {
   char key[16];
   if (plan == NULL && plans != NULL) {
@@ -89,7 +89,7 @@ static void write_out(const char *folder, int layer, const double *w, int64_t fr
   if (fd < 0 || pwrite(fd, w, (size_t)count * sizeof *w, from * (off_t)sizeof *w) < 0 || close(fd) != 0) perror(path);
 }
 
-/* Finds out who this rank is in the session's epoch, and registers what it holds there. */
+/* Finds the place of this rank in the session's plan, and registers what the rank holds there. */
 static int take_place(swell_session_t *session) {
   const char *rank_text = swell_variable(session, "RANK"), *world = swell_variable(session, "WORLD_SIZE");
   const int rank = rank_text != NULL ? atoi(rank_text) : 0;
@@ -103,7 +103,7 @@ static int take_place(swell_session_t *session) {
   return code;
 }
 
-/* The last step: STEPS, or the number in OUT/last once that file is there. */
+/* Returns the last step: STEPS, or the number in OUT/last once that file exists. */
 static uint64_t last_step(uint64_t steps) {
   char path[4096];
   unsigned long long number = 0;
@@ -133,12 +133,12 @@ int main(int argc, char **argv) {
   const int together = stays != NULL && strcmp(stays, "together") == 0;
   const swell_open_params_t params = {.field_mask = SWELL_OPEN_STAYS | SWELL_OPEN_STAYS_IF_NONE_IS_NEW,
                                       .stays = stays != NULL && !together, .stays_if_none_is_new = together};
-  swell_epoch_t epoch; swell_session_t *session = NULL, *next = NULL; /* next: of the epoch that is being prepared */
+  swell_epoch_t epoch; swell_session_t *session = NULL, *next = NULL; /* next: session of the epoch that is being prepared */
   int code = swell_open(&params, &session);
   if (code != 0 || (code = take_place(session)) != 0) return die(session, "swell_open or swell_register", code);
-  struct place here = at, then = at; /* in this epoch, and in the next one */
+  struct place here = at, then = at; /* place in this epoch, and in the next one */
   if ((code = begin(session, &epoch)) != 0) return die(session, "swell_adopt", code);
-  /* New state is zero, which is where this regression begins. */
+  /* New state is zero, with which this regression begins. */
   for (uint64_t step = epoch.step + 1; step <= (steps = last_step(steps)); ++step) {
     const int64_t all = (int64_t)(first_row(at.shard + 1) - first_row(at.shard)) * columns;
     const int64_t from = at.zero ? at.group * zero_width() : 0, to = at.zero ? from + zero_width() : all;
