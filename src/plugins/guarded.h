@@ -10,8 +10,8 @@ extern "C" {
 
 namespace swell::plugins {
 
-/// Runs one call of Slurm's: nothing is thrown across. An error is logged once, with
-/// `doing` ("job_submit"), and `otherwise` is the answer.
+/// Runs one call of Slurm, so that no exception passes into Slurm. An error is logged once, with
+/// `doing` ("job_submit"), and `otherwise` is returned.
 template <typename Call>
 int guarded(const char* doing, int otherwise, Call call) noexcept {
   try {

@@ -18,8 +18,8 @@ void add_folder_of(std::string_view path, std::vector<std::string>& folders) {
   if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
 }
 
-/// Folders that Slurm loaded something from: asking slurmctld for PluginDir is not possible before
-/// it answers RPCs.
+/// Returns folders from which Slurm has loaded something: slurmctld cannot be asked for PluginDir
+/// before it answers RPCs.
 std::vector<std::string> plugin_folders() {
   std::vector<std::string> folders;
   dl_iterate_phdr(

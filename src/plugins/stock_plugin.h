@@ -5,16 +5,16 @@
 
 namespace swell::plugins {
 
-/// A plugin of Slurm's own, loaded; it stays so as long as the process lives.
+/// A plugin of Slurm that was loaded; it stays loaded while the process lives.
 struct StockPlugin {
-  void* library = nullptr;  ///< null: there is none
+  void* library = nullptr;  ///< null: not loaded
   std::string path;
-  std::string problem;  ///< why there is none
+  std::string problem;  ///< why it is not loaded
 };
 
-/// Loads Slurm's plugin of this file name ("sched_backfill.so") from a folder that this process has
-/// loaded something from (PluginDir is among them), else from the plugin folder that configure
-/// found. Plugins of that name that are Swell's own, the caller perhaps, are passed over.
+/// Loads Slurm's plugin of this file name ("sched_backfill.so") from a folder from which this
+/// process has loaded something (PluginDir is among them), otherwise from the plugin folder that
+/// configure found. Skips plugins of that name that belong to Swell, such as the caller.
 StockPlugin load_stock_plugin(const std::string& file);
 
 }  // namespace swell::plugins

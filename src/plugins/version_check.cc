@@ -32,7 +32,8 @@ std::string version_problem(const std::string& plugin_file, std::uint32_t built_
 
 namespace {
 
-/// The version of a plugin that this process has loaded; 0: it is none, or one of Swell's.
+/// Returns the version of a plugin that this process has loaded; 0: it is not a plugin, or belongs
+/// to Swell.
 std::uint32_t version_of(const char* path) {
   void* const library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return 0;
@@ -46,8 +47,8 @@ std::uint32_t version_of(const char* path) {
   return found;
 }
 
-/// Slurm's own version as its own plugins in this process say it: no public function gives it to
-/// the micro. 0: none is loaded, and Slurm's words must do.
+/// Returns Slurm's own version, to the micro number, which no public function gives: that of
+/// Slurm's plugins in this process. 0: none is loaded; then Slurm's own message must do.
 std::uint32_t running_version() {
   std::vector<std::string> paths;
   dl_iterate_phdr(
@@ -80,7 +81,7 @@ __attribute__((constructor)) void look_when_loaded() noexcept {
         reinterpret_cast<void (*)(const char*, ...)>(dlsym(RTLD_DEFAULT, "slurm_error"));
     if (say != nullptr) say("%s", problem.c_str());
     else std::fprintf(stderr, "%s\n", problem.c_str());
-  } catch (...) {  // Slurm says itself that it does not load the plugin
+  } catch (...) {  // Slurm itself reports that it does not load the plugin
   }
 }
 

@@ -9,17 +9,17 @@ namespace swell::job_submit {
 
 namespace {
 
-/// Values that a companion may have in one member.
+/// Values that one member of a companion may have.
 enum class May {
-  be_compared,  ///< submission.cc reads it and admission compares it with the offer
-  differ,   ///< it decides nothing of resources, place, time, cost or preemption, or Slurm or Swell
-            ///< sets it
-  be_zero,  ///< as untouched, or 0: salloc writes 0 where nothing was asked for
-  be_unset,    ///< as untouched, or NO_VAL: salloc of 24.11 writes that where untouched is 0
-  not_differ,  ///< untouched
+  be_compared,  ///< submission.cc reads it, and admission compares it with the offer
+  differ,    ///< any value: it does not decide resources, place, time, cost or preemption, or Slurm
+             ///< or Swell sets it
+  be_zero,   ///< unset, or 0, which salloc writes if nothing was requested
+  be_unset,  ///< unset, or NO_VAL, which salloc of 24.11 writes if the unset value is 0
+  not_differ,  ///< only unset
 };
 
-/// Flags that say how the request was written, not what it asks for: salloc sets them by itself.
+/// Flags about the form of the request, not its content; salloc sets them by itself.
 constexpr std::uint64_t kHarmlessFlags =
 #ifdef JOB_NTASKS_SET
     JOB_NTASKS_SET |
@@ -44,7 +44,7 @@ constexpr std::uint64_t kHarmlessFlags =
 #endif
     0;
 
-/// Calls visit(name, what it may do, pointer to member) for each member that this version of Slurm
+/// Calls visit(name, allowed values, pointer to member) for each member that this version of Slurm
 /// has.
 template <typename Description, typename Visit>
 void for_each_member(Visit visit) {
@@ -203,7 +203,7 @@ bool is_untouched(const T& value, const T& initial, May may) {
   else return true;
 }
 
-/// The member, with its value where that is a number.
+/// Returns the member's name, with its value if that is a number.
 template <typename T>
 std::string described(const char* name, const T& value) {
   if constexpr (std::is_arithmetic_v<T>) return fmt::format("{}={:#x}", name, value);
@@ -218,7 +218,7 @@ std::string members_beyond_an_offer(const job_desc_msg_t& job) {
   job_desc_msg_t seen = job;
   seen.bitflags &= ~kHarmlessFlags;
   if (seen.task_dist == SLURM_DIST_UNKNOWN)
-    seen.task_dist = initial.task_dist;  // salloc's way to say nothing
+    seen.task_dist = initial.task_dist;  // salloc's way of not setting it
   std::string names;
   for_each_member<job_desc_msg_t>([&](const char* name, May may, auto member) {
     if (may == May::be_compared || may == May::differ ||

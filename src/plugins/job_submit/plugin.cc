@@ -28,7 +28,8 @@ const char plugin_type[] = "job_submit/swell";
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 
 EXPORT int init(void) noexcept {
-  // At once: submissions come before slurmctld has started the scheduler plugin and its controller.
+  // Read the configuration now: submissions come before slurmctld has started the scheduler plugin
+  // and its controller.
   using swell::controller::PlaceKnown;
   const PlaceKnown known = swell::controller::read_expansion_place();
   if (known == PlaceKnown::from_before)
@@ -55,7 +56,7 @@ EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcep
     slurm_info("swell: refusing a submission of uid %u: %s", uid,
                swell::control::printable(reason).c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(reason);
-    // Slurm adds its own words for the code after ours: those that are true of what was asked.
+    // Slurm appends its own text for the code after ours, so the code must fit the request.
     if (!request.elastic) return static_cast<int>(ESLURM_ACCESS_DENIED);
     return static_cast<int>(request.is_het_component ? ESLURM_NOT_SUPPORTED : ESLURM_INVALID_GRES);
   });

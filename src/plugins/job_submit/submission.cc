@@ -13,7 +13,7 @@
 #include "plugins/job_submit/companion_fields.h"
 #include "slurm/versions.h"
 
-// Slurm's own allocator, exported by slurmctld; what a submission owns must come from it.
+// Slurm's own allocator, exported by slurmctld; memory that a submission owns must come from it.
 extern "C" char* slurm_xstrdup(const char* text);
 extern "C" void slurm_xfree(void** item);
 
@@ -21,11 +21,11 @@ namespace swell::job_submit {
 
 namespace {
 
-/// Above every priority that a site's formula gives: `immediate` allocates for the head of the
-/// queue only.
+/// Above every priority that a site's formula gives, because `immediate` allocates only for the
+/// head of the queue.
 constexpr std::uint32_t kCompanionPriority = 0xfffffff0;
 
-/// Larger counts are cut to this; no cluster has so many of anything.
+/// Larger counts are reduced to this one; no cluster has as many of anything.
 constexpr std::uint64_t kMaxCount = 100'000'000;
 
 std::string text(const char* value) { return value != nullptr ? value : ""; }
@@ -35,7 +35,7 @@ int count(Unsigned value, Unsigned unset) {
   return value == unset ? 0 : static_cast<int>(std::min<std::uint64_t>(value, kMaxCount));
 }
 
-/// The value of NAME=value in an environment; nothing where it is not set.
+/// Returns the value of NAME=value in an environment; nothing if it is not set.
 std::optional<std::string> variable(char** environment, std::uint32_t size, std::string_view name) {
   for (std::uint32_t i = 0; environment != nullptr && i < size; ++i) {
     const std::string_view entry = environment[i] != nullptr ? environment[i] : "";
@@ -45,8 +45,8 @@ std::optional<std::string> variable(char** environment, std::uint32_t size, std:
   return std::nullopt;
 }
 
-/// --elastic as the SPANK plugin passes it; or SWELL_ELASTIC in the job's environment, for clients
-/// that do not load SPANK plugins (slurmrestd, hosts without Swell).
+/// Returns --elastic as the SPANK plugin passes it, or SWELL_ELASTIC in the job's environment, for
+/// clients without SPANK plugins (slurmrestd, hosts without Swell).
 std::optional<std::string> elastic_of(const job_desc_msg_t& job) {
   for (const char* name : {"SWELL_ELASTIC", "SPANK_SWELL_ELASTIC"})
     if (auto value = variable(job.spank_job_env, job.spank_job_env_size, name)) return value;
@@ -130,7 +130,7 @@ controller::ChangeRequest read_change(const job_desc_msg_t& job, std::uint32_t u
   controller::ChangeRequest request;
   request.uid = uid;
   request.by_slurm_or_root = uid == 0 || uid == geteuid();
-  // slurmctld goes by the text where there is one, whatever the number says.
+  // slurmctld uses the text if there is one, whatever the number says.
   const std::uint32_t number = slurm::job_id_of(job);
   if (number != NO_VAL) request.jobs.push_back(number);
   if (job.job_id_str != nullptr)

@@ -20,10 +20,10 @@ void apply(const controller::Admission& admission, job_desc_msg_t& job);
 /// Returns the part of a change that matters to Swell.
 controller::ChangeRequest read_change(const job_desc_msg_t& job, std::uint32_t uid);
 
-/// A copy that Slurm may free.
+/// Returns a copy that Slurm may free.
 char* slurm_text(const std::string& text);
 
-/// Replaces what a change writes into AdminComment.
+/// Replaces the text that a change writes into AdminComment.
 void write_admin_comment(const std::string& text, job_desc_msg_t& job);
 
 }  // namespace swell::job_submit

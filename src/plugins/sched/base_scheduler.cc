@@ -40,8 +40,8 @@ std::string load_base(const std::string& type) {
 
 void unload_base() noexcept {
   if (base.fini != nullptr) base.fini();  // waits for its threads
-  // As Slurm does: a backup controller that takes over again loads it anew, with the flag cleared
-  // that ended its thread.
+  // Unload it, as Slurm does: a backup controller that takes over again loads it again, which
+  // resets the flag that ended its thread.
   if (base.library != nullptr) dlclose(base.library);
   base = Base{};
 }

@@ -6,14 +6,13 @@
 namespace swell::sched {
 
 /// Loads a stock scheduler plugin ("sched/backfill") and starts it. It does all scheduling of basic
-/// demand, exactly as without Swell.
-/// @return why it could not be loaded; empty: it was.
+/// demand, exactly as without Swell. Returns why it could not be loaded; empty: it was loaded.
 std::string load_base(const std::string& type);
 
-/// Ends it, as slurmctld would.
+/// Ends the base scheduler, as slurmctld would.
 void unload_base() noexcept;
 
-/// Passes `scontrol reconfigure` on.
+/// Passes on `scontrol reconfigure`.
 int reconfigure_base() noexcept;
 
 }  // namespace swell::sched

@@ -34,8 +34,8 @@ const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 EXPORT int init(void) noexcept {
   const swell::controller::LogSink sink{[](const char* text) { slurm_info("%s", text); },
                                         [](const char* text) { slurm_error("%s", text); }};
-  // Without the base scheduler no job would start: that is worth stopping slurmctld for, at once
-  // and with the reason, as Slurm does for a scheduler that cannot be loaded.
+  // Without the base scheduler no job would start. So slurmctld stops at once and gives the reason,
+  // as it does if a scheduler cannot be loaded.
   const int loaded = guarded("init", SLURM_ERROR, [] {
     const std::string type = swell::controller::base_scheduler();
     const std::string problem = swell::sched::load_base(type);

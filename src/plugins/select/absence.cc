@@ -40,7 +40,7 @@ void Absence::forget() {
   absent_.reset();
 }
 
-/// The nodes that are there, for the present node table; null where they cannot be told.
+/// Returns the nodes that are present in the present node table; null if they cannot be found out.
 const Bitmap* Absence::present(const std::shared_ptr<const Absent>& absent,
                                std::uint32_t node_table) {
   if (absent == absent_ && node_table == node_table_) return present_;
@@ -58,7 +58,8 @@ int Absence::test(const JobTest& call, const std::shared_ptr<const Absent>& abse
   if (!call.starts_now() || call.nodes == nullptr || !absent) return base_(call);
   if (!absent->known) return ESLURM_NODES_BUSY;
   const Bitmap* const present_nodes = absent->count > 0 ? present(absent, node_table) : nullptr;
-  // Bitmap functions compare up to the length of one operand: both must have one length.
+  // Bitmap functions compare only up to the length of one operand, so both must have the same
+  // length.
   if (present_nodes == nullptr || api_.size(present_nodes) != api_.size(call.nodes))
     return base_(call);
   const std::int32_t left = api_.count_common(call.nodes, present_nodes);

@@ -13,33 +13,33 @@
 
 namespace swell::select {
 
-/// Nodes that slurmctld has not heard of since it started. It does not know yet which GPUs they
-/// have. They are in state UNKNOWN, where nothing starts; but where one of several jobs ends
-/// meanwhile, Slurm takes the node for usable, and a job that it starts there gets none of the GPUs
-/// that it asked for.
+/// Nodes from which slurmctld has not heard since it started. It does not yet know which GPUs they
+/// have. Nothing starts on them, because their state is UNKNOWN. But if one of several jobs on such
+/// a node ends meanwhile, Slurm considers the node usable, and a job that it starts there gets none
+/// of the GPUs that it requested.
 struct Absent {
   std::string names;  ///< joined by commas; empty: none
   int count = 0;
-  bool known = true;  ///< false: slurmctld has not been asked yet, and any node may be one
+  bool known = true;  ///< false: slurmctld has not been asked yet, and any node may be absent
 
   bool operator==(const Absent&) const = default;
 };
 
-/// Those of the nodes that have GPUs and have not registered.
+/// Returns those of the nodes that have GPUs and have not registered.
 Absent absent_among(const std::vector<slurm::NodeRecord>& nodes);
 
-/// For how long nodes count as absent: until they register, or Slurm has given them up.
+/// Decides how long nodes count as absent: until they register, or Slurm has given them up.
 class AbsenceWatch {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Slurm gives up nodes that do not answer within SlurmdTimeout, 300 s by default.
+  /// Slurm gives up nodes that do not answer within SlurmdTimeout, by default 300 s.
   static constexpr auto kLimit = std::chrono::seconds(300);
   enum class News { none, waits, all_there, gave_up };
 
-  /// Takes the nodes that are absent now. If there are more than before, kLimit begins anew for
-  /// all.
+  /// Takes the nodes that are absent now. If there are more than before, kLimit begins again for
+  /// all of them.
   News see(Absent absent, Clock::time_point now);
-  /// REQUIRES: called now and then, also where nothing changes.
+  /// Ends the absence after kLimit. REQUIRES: called regularly, even if nothing changes.
   News pass(Clock::time_point now);
   bool waits() const noexcept { return absent_.count > 0 && !gave_up_; }
   const Absent& absent() const noexcept { return absent_; }
@@ -50,21 +50,21 @@ class AbsenceWatch {
   bool gave_up_ = false;
 };
 
-/// Takes absent nodes out of the candidates of jobs that start now. Such a job waits for another
-/// node, or for the registration, which slurmctld asks for within seconds.
+/// Removes absent nodes from the candidates of jobs that start now. Such a job waits for another
+/// node, or for the registration, which slurmctld requests within seconds.
 ///
 /// Used under slurmctld's write lock on nodes, hence by one thread at a time.
 class Absence {
  public:
-  using Base = int (*)(const JobTest&);  ///< the choice among the others
+  using Base = int (*)(const JobTest&);  ///< chooses among the other candidates
   Absence(const Bitmaps& api, Base base) : api_(api), base_(base) {}
   ~Absence();
   Absence(const Absence&) = delete;
   Absence& operator=(const Absence&) = delete;
 
-  /// @param absent  null: all nodes are there.
-  /// @param node_table  another value whenever a bit may mean another node than before.
-  /// @return what `base` returned, or ESLURM_NODES_BUSY where no candidate is left.
+  /// Returns what `base` returned, or ESLURM_NODES_BUSY if no candidate is left. `absent` null: all
+  /// nodes are present. `node_table`: changes whenever a bit may stand for another node than
+  /// before.
   int test(const JobTest& call, const std::shared_ptr<const Absent>& absent,
            std::uint32_t node_table);
 
@@ -76,7 +76,7 @@ class Absence {
   const Base base_;
   std::shared_ptr<const Absent> absent_;
   std::uint32_t node_table_ = 0;
-  Bitmap* present_ = nullptr;  ///< all nodes but those of absent_
+  Bitmap* present_ = nullptr;  ///< all nodes except those of absent_
 };
 
 }  // namespace swell::select

@@ -5,31 +5,31 @@
 
 namespace swell::select {
 
-/// A set of nodes of Slurm's, opaque: its bits are indexes into slurmctld's node table.
+/// Slurm's set of nodes, which is opaque here: its bits are indexes into slurmctld's node table.
 struct Bitmap;
 
-/// Slurm's own functions for Bitmap. slurmctld exports them but no public header has them, so they
-/// are looked up by name at start; tests set their own.
+/// Slurm's own functions for Bitmap. slurmctld exports them, but no public header declares them, so
+/// they are looked up by name at start; tests set their own functions.
 struct Bitmaps {
   Bitmap* (*copy)(const Bitmap*) = nullptr;
   void (*free)(Bitmap**) = nullptr;
-  /// REQUIRES: both have one size.
+  /// REQUIRES: both have the same size.
   void (*assign)(Bitmap* to, const Bitmap* from) = nullptr;
   void (*keep_common)(Bitmap* in, const Bitmap* with) = nullptr;
   void (*add)(Bitmap* to, const Bitmap* more) = nullptr;
   void (*invert)(Bitmap*) = nullptr;
-  /// The first `how_many` nodes; null where there are fewer. The caller frees it.
+  /// Returns the first `how_many` nodes; null if there are fewer. The caller frees it.
   Bitmap* (*first_of)(const Bitmap*, std::int64_t how_many) = nullptr;
   std::int32_t (*count)(const Bitmap*) = nullptr;
   std::int32_t (*count_common)(const Bitmap*, const Bitmap*) = nullptr;
   std::int64_t (*size)(const Bitmap*) = nullptr;
-  /// Makes the set of a host list's nodes; names that slurmctld does not have are left out.
+  /// Makes the set of a host list's nodes; leaves out names that slurmctld does not have.
   int (*from_names)(const char* names, bool leave_out_unknown, Bitmap** made,
                     void* unknown) = nullptr;
-  Bitmap* const* idle = nullptr;  ///< slurmctld's set of nodes that no job uses
+  Bitmap* const* idle = nullptr;  ///< slurmctld's set of nodes without jobs
 
-  /// Sets all members to the symbols of the running program. @return the name of the first symbol
-  /// that it does not have, or null.
+  /// Sets all members to the symbols of the running program. Returns the name of the first symbol
+  /// that is missing, or null.
   const char* look_up() noexcept;
 };
 

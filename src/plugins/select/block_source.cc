@@ -20,24 +20,26 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Seconds between loads of the nodes: switches are replugged rarely; a node that joins publishes
-/// itself within seconds.
+/// Seconds between loads of the nodes. Switches are rarely replugged; a node that joins publishes
+/// its topology within seconds.
 constexpr auto kPollInterval = 5s;
 constexpr auto kFirstInterval = 300ms;
-/// Limit of the time after a start in which nothing starts because the nodes are not known.
+/// Time limit after a start in which nothing starts because the nodes are not known yet.
 constexpr auto kUnknownLimit = 60s;
-/// Limit of distinct complaints that are logged: changing garbage must not fill the log.
+/// Maximum number of distinct complaints that are logged, so that changing garbage does not fill
+/// the log.
 constexpr std::size_t kMaxComplaints = 20;
 
 using Published = std::atomic<std::shared_ptr<const Blocks>>;
 
-// The published blocks. Never destroyed: a thread left behind may outlive static destructors.
+// Returns the published blocks. Never destroyed: an abandoned thread may outlive static
+// destructors.
 Published& published() {
   static Published* const instance = new Published;
   return *instance;
 }
 
-// Likewise the nodes that are absent.
+// Returns the published absent nodes, likewise.
 std::atomic<std::shared_ptr<const Absent>>& published_absent() {
   static auto* const instance = new std::atomic<std::shared_ptr<const Absent>>;
   return *instance;
@@ -55,7 +57,7 @@ class Source final : public control::BackgroundThread {
     published_absent().store(nullptr);
     try {
       complain(fmt::format("nearness is off: {}; it is tried again", why));
-    } catch (...) {  // out of memory: it is off all the same
+    } catch (...) {  // out of memory: nearness is off in any case
     }
   }
 
@@ -89,7 +91,7 @@ class Source final : public control::BackgroundThread {
     }
   }
 
-  /// Publishes `blocks`. `otherwise`: text for the log where they are null.
+  /// Publishes `blocks`. `otherwise`: text for the log if they are null.
   void publish(std::shared_ptr<const Blocks> blocks, const char* otherwise) {
     const std::shared_ptr<const Blocks> before = published().load();
     if (said_ && (blocks == before || (blocks && before && *blocks == *before))) return;
@@ -103,7 +105,7 @@ class Source final : public control::BackgroundThread {
     published().store(std::move(blocks));
   }
 
-  /// Publishes the nodes that are absent now, and says what has changed.
+  /// Publishes the nodes that are absent now, and logs changes.
   void tell(AbsenceWatch::News news) {
     const Absent& absent = absence_.absent();
     const std::shared_ptr<const Absent> before = published_absent().load();

@@ -14,18 +14,18 @@ struct Log {
   void (*error)(const char*) = nullptr;
 };
 
-/// Source of the present blocks and absent nodes: a thread asks slurmctld for its nodes every few
-/// seconds, holding no lock of slurmctld, and publishes what it makes of them; current_blocks() and
+/// Source of the present blocks and absent nodes. A thread asks slurmctld for its nodes every few
+/// seconds, without holding a lock of slurmctld, and publishes the result; current_blocks() and
 /// current_absent() do not wait.
 
 /// Starts the thread, which waits until slurmctld answers. Never fails its caller.
 void start_block_source(const Log& log) noexcept;
-/// Stops the thread: waits for 1 s at most, and leaves it behind where it waits for an RPC.
+/// Stops the thread. Waits at most 1 s, and abandons the thread if it is waiting for an RPC.
 void stop_block_source() noexcept;
-/// The present blocks; null as long as they are not known.
+/// Returns the present blocks; null while they are not known.
 std::shared_ptr<const Blocks> current_blocks() noexcept;
-/// The nodes that slurmctld has not heard of since it started; null where there are none, and where
-/// they stay away for longer than any registration takes.
+/// Returns the nodes from which slurmctld has not heard since it started; null if there are none,
+/// or if they stay away longer than any registration takes.
 std::shared_ptr<const Absent> current_absent() noexcept;
 
 }  // namespace swell::select

@@ -40,8 +40,8 @@ std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric,
     add_name(by_kind[kinds.at(static_cast<std::size_t>(node))], fabric.node(node).name);
   for (auto& [kind, names] : by_kind) blocks->alike.push_back(std::move(names));
 
-  // Each leaf alone is a group of the lowest level: idle_cover() then prefers it to any two leaves
-  // under one switch.
+  // Each leaf is also a group of the lowest level, so that idle_cover() prefers one leaf to any two
+  // leaves under one switch.
   auto& lowest = blocks->groups.emplace_back();
   for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf)
     lowest.push_back({static_cast<int>(leaf)});

@@ -12,8 +12,7 @@
 
 namespace swell::select {
 
-/// Groups of near nodes, as the plugin needs them. Made from a Fabric, read under slurmctld's
-/// locks.
+/// Groups of near nodes, in the plugin's form. Made from a Fabric, read under slurmctld's locks.
 struct Blocks {
   std::vector<std::string> leaves;  ///< nodes of each leaf switch or block, as a host list
   LeafGroups groups;
@@ -22,17 +21,17 @@ struct Blocks {
   friend bool operator==(const Blocks&, const Blocks&) = default;
 };
 
-/// Kind of a node; nodes of two kinds are never mixed for nearness. Memory: a job that takes all of
-/// it is promised the least that its first nodes have. Weight: with it a site says which nodes are
-/// taken first.
+/// Kind of a node; nodes of two kinds are never mixed for the sake of nearness. Memory is part of
+/// the kind because a job that takes all memory is promised the minimum that its first nodes have;
+/// weight, because with it a site says which nodes are used first.
 struct NodeKind {
   std::int64_t memory_mib = 0;
   std::uint32_t weight = 1;
   friend auto operator<=>(const NodeKind&, const NodeKind&) = default;
 };
 
-/// Makes the blocks of a fabric; null where it has fewer than two leaves, so that there is nothing
-/// to choose. `kinds`: of each node of the fabric.
+/// Makes the blocks of a fabric; null if it has fewer than two leaves, because there is nothing to
+/// choose then. `kinds`: kind of each node of the fabric.
 std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric,
                                           const std::vector<NodeKind>& kinds);
 

@@ -10,7 +10,7 @@ namespace {
 
 /// SELECT_MODE_RUN_NOW in the lower byte of a mode; the upper byte has flags.
 constexpr std::uint16_t kRunNow = 0;
-/// Limit of the sets of leaves tried for one job whose nodes are in partial use.
+/// Maximum number of sets of leaves tried for one job whose nodes are in partial use.
 constexpr int kMaxTries = 5;
 
 std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
@@ -18,10 +18,10 @@ std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
 }  // namespace
 
 struct Narrowing::Choice {
-  const Bitmap* candidates;   ///< candidates of the kind of the nodes taken
-  const Bitmap *idle, *used;  ///< candidates that no job uses, and the others
-  int nodes, idle_nodes;      ///< number of nodes taken, and of idle ones among them
-  int leaves;                 ///< number of leaves that they are under
+  const Bitmap* candidates;   ///< candidates of the same kind as the chosen nodes
+  const Bitmap *idle, *used;  ///< candidates without jobs, and the others
+  int nodes, idle_nodes;      ///< number of chosen nodes, and of idle ones among them
+  int leaves;                 ///< number of leaves that have them
 };
 
 Narrowing::~Narrowing() { forget(); }
@@ -45,7 +45,7 @@ bool Narrowing::add_maps(const std::vector<std::string>& lists, std::vector<Bitm
   return true;
 }
 
-/// Makes bitmaps of the blocks for the present node table; false where that is not possible.
+/// Makes bitmaps of the blocks for the present node table. Returns false if that is not possible.
 bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table,
                         const Bitmap* nodes) {
   if (blocks != blocks_ || node_table != node_table_) {
@@ -59,7 +59,8 @@ bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32
     blocks_ = blocks;
     node_table_ = node_table;
   }
-  // Bitmap functions compare up to the length of one operand: both must have one length.
+  // Bitmap functions compare only up to the length of one operand, so both must have the same
+  // length.
   return !leaves_.empty() && api_.size(leaves_.front()) == api_.size(nodes) &&
          *api_.idle != nullptr && api_.size(*api_.idle) == api_.size(nodes);
 }
@@ -78,8 +79,8 @@ int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& bl
 
   const int leaves = leaves_of(call.nodes);
   if (leaves == 0) return result;
-  // A job that takes all memory of its nodes is recorded with the least memory of the first
-  // answer's nodes: a second call about nodes with another amount would ask for something else.
+  // A job that takes all memory of its nodes is recorded with the minimum memory of the first
+  // answer's nodes; a second call with nodes of another amount would request something else.
   const int taken = api_.count(call.nodes);
   const auto alike = std::find_if(alike_.begin(), alike_.end(), [&](const Bitmap* nodes) {
     return api_.count_common(nodes, call.nodes) == taken;
@@ -112,7 +113,7 @@ int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& bl
   return base_(again);
 }
 
-/// Counts the leaves of the nodes taken; 0 where the leaf of some node is not known. Sets
+/// Counts the leaves of the chosen nodes; returns 0 if the leaf of some node is not known. Sets
 /// LeafCount::chosen.
 int Narrowing::leaves_of(const Bitmap* taken) {
   int leaves = 0, known = 0;
@@ -141,7 +142,7 @@ std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
   std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
   if (cover.empty() || static_cast<int>(cover.size()) > choice.leaves) return {};
   if (static_cast<int>(cover.size()) == choice.leaves) {
-    // The cover is no nearer than the nodes taken; it is better only where it keeps more of the
+    // The cover is not nearer than the chosen nodes; it is better only if it keeps more of the
     // emptier leaves whole for later jobs.
     int taken_from = 0, covered = 0;
     for (const LeafCount& leaf : counts_)
@@ -157,8 +158,8 @@ std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
   return sets;
 }
 
-/// Adds idle candidates of the leaves, leaf after leaf, only as many as the job may use: with more,
-/// cons_tres might take more of them, and the try would be lost.
+/// Adds idle candidates of the leaves, leaf after leaf, but only as many as the job may use: with
+/// more, cons_tres might take more of them, and the attempt would be wasted.
 void Narrowing::add_idle(Bitmap* to, const Choice& choice, const std::vector<int>& leaves) {
   int left = choice.idle_nodes;
   for (int leaf : leaves) {
@@ -174,8 +175,8 @@ void Narrowing::add_idle(Bitmap* to, const Choice& choice, const std::vector<int
   }
 }
 
-/// Lets cons_tres choose from the candidates in some leaves, without preemption. True where its
-/// choice is as good as the first: as many nodes, and no more idle ones among them.
+/// Lets cons_tres choose from the candidates in some leaves, without preemption. Returns true if
+/// its choice is as good as the first one: as many nodes, and no more idle ones among them.
 bool Narrowing::try_leaves(const JobTest& call, const Choice& choice,
                            const std::vector<int>& leaves) {
   const bool is_mixed = choice.idle_nodes < choice.nodes;

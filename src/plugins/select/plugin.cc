@@ -27,8 +27,8 @@ namespace {
 using swell::plugins::guarded;
 using swell::select::JobTest;
 
-/// Prototype of cons_tres's function. From 24.05 on it takes a tenth argument; older versions
-/// ignore it.
+/// Prototype of cons_tres's function. From 24.05 on it has a tenth argument; older versions ignore
+/// it.
 using StockJobTest = int (*)(void*, void*, std::uint32_t, std::uint32_t, std::uint32_t,
                              std::uint16_t, void*, void**, void*, void*);
 StockJobTest stock_job_test = nullptr;
@@ -36,10 +36,10 @@ int (*stock_init)() = nullptr;
 int (*stock_fini)() = nullptr;
 
 swell::select::Bitmaps bitmaps;
-swell::select::Narrowing* narrowing = nullptr;  ///< null: cons_tres alone
-swell::select::Absence* absence = nullptr;      ///< null: likewise
+swell::select::Narrowing* narrowing = nullptr;  ///< null: cons_tres decides alone
+swell::select::Absence* absence = nullptr;      ///< null: cons_tres decides alone
 swell::select::CandidateLists candidate_lists;
-swell::select::Preemption* preemption = nullptr;  ///< null: candidates stay as they are
+swell::select::Preemption* preemption = nullptr;  ///< null: the order of candidates does not change
 
 int ask_stock(const JobTest& call) {
   return stock_job_test(call.job, call.nodes, call.min_nodes, call.max_nodes, call.wanted_nodes,
@@ -52,7 +52,7 @@ int ask_narrowing(const JobTest& call) {
                          swell::select::node_table_changes());
 }
 
-/// Loads Slurm's own plugin. @return the reason why that is not possible; empty: it is loaded.
+/// Loads Slurm's own plugin. Returns the reason if that fails; empty: it is loaded.
 std::string load_stock() {
   const auto stock = swell::plugins::load_stock_plugin("select_cons_tres.so");
   if (stock.library == nullptr) return stock.problem;
@@ -97,7 +97,7 @@ extern const std::uint32_t plugin_id EXPORT;
 const char plugin_name[] = "Swell: select/cons_tres, with jobs of several nodes close together";
 const char plugin_type[] = "select/cons_tres";
 const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
-const std::uint32_t plugin_id = 109;  // cons_tres's own: it goes into state files and messages
+const std::uint32_t plugin_id = 109;  // that of cons_tres: it is used in state files and messages
 
 EXPORT int init(void) noexcept {
   // Without cons_tres nothing can be scheduled: slurmctld must stop, as for a missing select
@@ -126,7 +126,7 @@ EXPORT int fini(void) noexcept {
   return stock_fini != nullptr ? stock_fini() : SLURM_SUCCESS;
 }
 
-/// For the controller, in the same slurmctld: whether candidates for preemption are sorted here.
+/// Tells the controller, in the same slurmctld, whether candidates for preemption are sorted here.
 EXPORT int swell_sorts_preemption(void) noexcept { return preemption != nullptr ? 1 : 0; }
 
 EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t min_nodes,

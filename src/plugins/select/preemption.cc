@@ -56,7 +56,7 @@ void Preemption::sort(Candidates* candidates) {
   std::vector<std::pair<std::size_t, void*>> companions;
   places.reserve(jobs.size());
   companions.reserve(jobs.size());
-  // Nothing below allocates: no job may get lost between its removal and its return.
+  // Nothing below allocates memory: no job may get lost between its removal and its return.
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     jobs[i] = api_.pop(candidates);
     const auto rank = ranks.find(jobs[i]);

@@ -7,28 +7,29 @@
 
 namespace swell::select {
 
-/// A list of Slurm's of jobs that may be preempted for another, opaque like the jobs in it.
+/// Slurm's list of jobs that may be preempted for another job. The list and its jobs are opaque
+/// here.
 struct Candidates;
 
 /// Slurm's own functions for Candidates, looked up by name at start; tests set their own.
 struct CandidateLists {
   int (*count)(Candidates*) = nullptr;
-  /// Removes and returns the first; null where the list is empty.
+  /// Removes and returns the first job; null if the list is empty.
   void* (*pop)(Candidates*) = nullptr;
   void* (*append)(Candidates*, void* job) = nullptr;
-  void* (*find_job)(std::uint32_t id) = nullptr;  ///< null where there is no such job
+  void* (*find_job)(std::uint32_t id) = nullptr;  ///< null if there is no such job
 
-  /// Sets all members to the symbols of the running program. @return whether it has all of them.
+  /// Sets all members to the symbols of the running program. Returns whether it has all of them.
   bool look_up() noexcept;
 };
 
 /// Sorts the companions among the candidates into Swell's order of reclaims, least marginal benefit
-/// first; cons_tres considers candidates in the list's order. Companions change places only with
-/// each other: any other job stays where the site's priorities put it. Used under slurmctld's write
-/// lock on jobs.
+/// first; cons_tres considers candidates in the order of the list. Companions only change places
+/// with each other: all other jobs keep the places that the site's priorities gave them. Used under
+/// slurmctld's write lock on jobs.
 class Preemption {
  public:
-  /// Function that gives the controller's order, as swell_reclaim_order() does (controller/host.h).
+  /// Function that returns the controller's order, like swell_reclaim_order() (controller/host.h).
   using Order = std::size_t (*)(std::uint32_t* companions, std::size_t room);
   Preemption(const CandidateLists& api, Order (*order)()) : api_(api), order_(order) {}
 
@@ -36,11 +37,11 @@ class Preemption {
 
  private:
   const CandidateLists& api_;
-  Order (*const order_)();  ///< null as long as no controller is loaded
+  Order (*const order_)();  ///< returns null while no controller is loaded
   std::vector<std::uint32_t> ids_;
 };
 
-/// The function of the controller's library, if sched/swell has loaded that into this program;
+/// Returns the function of the controller's library if sched/swell has loaded it into this program;
 /// otherwise null.
 Preemption::Order controllers_order() noexcept;
 

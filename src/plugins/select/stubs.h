@@ -4,8 +4,8 @@
 // Includes no system header, so that a test can assemble those of another processor
 // (tests/contrib/aarch64_test.sh).
 
-// A stub begins with a landing mark for indirect calls, counts if wanted, and jumps. It changes no
-// register that may hold an argument.
+// A stub begins with a landing mark for indirect calls, counts the call if requested, and jumps. It
+// changes no register that may hold an argument.
 #if defined(__x86_64__)
 #define ENTER "endbr64\n"
 #define COUNT "lock incl swell_node_table_changes(%rip)\n"

@@ -10,15 +10,16 @@ namespace swell::select {
 
 namespace {
 
-/// Number of leaves up to which all their sets are considered.
+/// Up to this number of leaves, all their sets are considered.
 constexpr std::size_t kMaxCombined = 6;
 
 const LeafCount& at(const std::vector<LeafCount>& counts, int leaf) {
   return counts[static_cast<std::size_t>(leaf)];
 }
 
-/// The fewest leaves of a group that have `wanted` idle nodes: the ones with most idle nodes, and
-/// at last the smallest that has the nodes still missing. Empty where the group has too few.
+/// Returns the fewest leaves of a group that have `wanted` idle nodes: those with the most idle
+/// nodes, and last the smallest leaf that has the nodes still missing. Empty if the group has too
+/// few.
 std::vector<int> cover_in(const std::vector<LeafCount>& counts, std::vector<int> group,
                           int wanted) {
   std::stable_sort(group.begin(), group.end(),

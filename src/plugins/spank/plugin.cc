@@ -22,7 +22,7 @@ namespace {
 
 using swell::plugins::guarded;
 
-/// The option's value as the server will read it; nothing: --elastic was not given.
+/// The option's value, in the form that the server reads; nothing: --elastic was not given.
 std::optional<std::string>& given() {
   static std::optional<std::string> value;
   return value;
@@ -30,7 +30,7 @@ std::optional<std::string>& given() {
 
 int read_option(int, const char* value, int) noexcept {
   return guarded("--elastic", ESPANK_ERROR, [&]() -> int {
-    // Slurm hands an option without a value on to a het job's later components as these words.
+    // For an option without a value, Slurm passes these words to the later components of a het job.
     const std::string_view text =
         value == nullptr || std::string_view(value) == "(null)" ? "" : value;
     const auto spec = swell::control::ElasticSpec::parse(text);
@@ -43,25 +43,25 @@ int read_option(int, const char* value, int) noexcept {
   });
 }
 
-/// Does this program submit (sbatch, salloc, srun), rather than run a step?
+/// Returns whether this program submits a job (sbatch, salloc, srun), rather than runs a step.
 bool submits() {
   const spank_context_t context = spank_context();
   return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
 }
 
-/// Tells the job's own srun calls that the job is elastic; not inherited by jobs that are submitted
-/// within it.
+/// Tells the job's own srun calls that the job is elastic; jobs that are submitted within it do not
+/// inherit it.
 constexpr const char* kElasticJob = "SWELL_JOB_IS_ELASTIC";
-/// Where Slurm hands the option on to what runs in a job; jobs that are submitted within it would
-/// take it over.
+/// Variables by which Slurm passes the option to processes of a job; jobs that are submitted within
+/// it would inherit it.
 constexpr const char* kInherited[] = {"SLURM_SPANK_SWELL_ELASTIC",
                                       "SLURM_SPANK__SLURM_SPANK_OPTION_swell_elastic",
                                       "_SLURM_SPANK_OPTION_swell_elastic"};
 /// Set by swellrun for the steps that it starts.
 constexpr const char* kAgent = "SWELL_AGENT";
 
-/// Once for each start of slurmd: tells Slurm what this node is made of. Errors are logged,
-/// and slurmd goes on.
+/// Publishes, once for each start of slurmd, the topology of this node. Errors are logged, and
+/// slurmd goes on.
 void publish_topology(int count, char** arguments) {
   swell::spank::Settings settings;
   for (const std::string& problem : settings.read(count, arguments))
@@ -71,14 +71,15 @@ void publish_topology(int count, char** arguments) {
   if (!problem.empty()) slurm_error("swell: %s", problem.c_str());
 }
 
-/// The argument control_port, as swellrun and the swell command read it; empty: none is given.
+/// Returns the argument control_port, as swellrun and the swell command read it; empty: it is not
+/// given.
 std::string control_port_of(int count, char** arguments) {
   swell::spank::Settings settings;
   settings.read(count, arguments);
   return settings.control_port > 0 ? std::to_string(settings.control_port) : "";
 }
 
-/// Configless Slurm hands plugstack.conf out to nodes, but not swell.conf.
+/// Configless Slurm passes plugstack.conf to nodes, but not swell.conf.
 constexpr const char* kControlPort = "SWELL_CONTROL_PORT";
 
 }  // namespace
@@ -113,7 +114,8 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
   return spank_option_register(spank, &option);
 }
 
-/// All options are read: what was given travels with the submission to job_submit/swell.
+/// Called after all options are read: passes the given value with the submission to
+/// job_submit/swell.
 EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments) noexcept {
   return guarded("--elastic", ESPANK_ERROR, [&]() -> int {
     if (!submits()) return ESPANK_SUCCESS;
@@ -130,7 +132,7 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments)
   });
 }
 
-/// In the process that starts a job's script or tasks.
+/// Called in the process that starts a job's script or tasks.
 EXPORT int slurm_spank_user_init(spank_t spank, int count, char** arguments) noexcept {
   return guarded("control_port", ESPANK_SUCCESS, [&]() -> int {
     if (const std::string port = control_port_of(count, arguments); !port.empty())
@@ -139,8 +141,8 @@ EXPORT int slurm_spank_user_init(spank_t spank, int count, char** arguments) noe
   });
 }
 
-/// srun has made its step. The first step of an elastic job that is not swellrun's own: one line
-/// for the user.
+/// Called after srun has created its step. Writes one line for the user if this is the first step
+/// of an elastic job, and swellrun has not started it.
 EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) noexcept {
   uint32_t step = 0;
   if (std::getenv(kElasticJob) == nullptr || std::getenv(kAgent) != nullptr ||

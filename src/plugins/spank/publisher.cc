@@ -15,7 +15,7 @@ namespace swell::spank {
 
 namespace {
 
-constexpr int kWatch = 3;  ///< the descriptor at which the program sees slurmd end
+constexpr int kWatch = 3;  ///< descriptor by which the program notices that slurmd has ended
 
 std::vector<std::string> own_command_line() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
@@ -42,7 +42,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-/// Between fork and exec nothing may be called that could wait for a lock of slurmd's threads.
+/// Becomes the program. Between fork and exec nothing may be called that could wait for a lock of
+/// slurmd's threads.
 [[noreturn]] void become(const char* program, char** arguments, char** environment, int watch) {
   setsid();
   const pid_t inner = fork();
@@ -137,8 +138,8 @@ std::string start_publisher(const Settings& settings, const std::string& program
   if (!slurmd.conf.empty()) environment.push_back("SLURM_CONF=" + slurmd.conf);
   std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
 
-  // Slurmd's end of the pipe closes with slurmd. An earlier program, from before a reconfiguration,
-  // ends with its pipe.
+  // Slurmd's end of the pipe closes when slurmd ends. An earlier program, from before a
+  // reconfiguration, ends when its pipe is closed.
   static int held = -1;
   if (held >= 0) close(held);
   held = -1;

@@ -8,13 +8,15 @@ namespace swell::spank {
 
 /// The plugin's arguments in plugstack.conf.
 struct Settings {
-  bool publish = true;    ///< topology=on|off
-  std::string topo_json;  ///< a file to publish in place of what is found; %n: the node's name
-  int retry_s = 600;      ///< topo_retry=SECONDS: how long slurmctld is waited for
-  int control_port = 0;   ///< control_port=PORT: of swell.conf, for configless nodes; 0: not given
+  bool publish = true;  ///< topology=on|off
+  std::string
+      topo_json;      ///< a file to publish instead of the detected topology; %n: the node's name
+  int retry_s = 600;  ///< topo_retry=SECONDS: how long to wait for slurmctld
+  /// control_port=PORT: value for swell.conf on configless nodes; 0: not given.
+  int control_port = 0;
 
-  /// Sets what the arguments say; returns what is wrong with them, one sentence each. A wrong
-  /// argument changes nothing.
+  /// Sets what the arguments say; returns the errors, one sentence each. A wrong argument changes
+  /// nothing.
   std::vector<std::string> read(int count, char** arguments);
 };
 
@@ -24,9 +26,9 @@ struct SlurmdOptions {
   static SlurmdOptions parse(const std::vector<std::string>& arguments);
 };
 
-/// Starts `program` topo --publish ..., detached from slurmd, and returns at once. It ends by
-/// itself: when it has published, when topo_retry is over, or when slurmd has ended. Returns what
-/// went wrong, or nothing.
+/// Starts `program` topo --publish ..., detached from slurmd, and returns at once. The program ends
+/// when it has published, when topo_retry is over, or when slurmd has ended. Returns the error, or
+/// nothing.
 std::string start_publisher(const Settings& settings, const std::string& program);
 
 }  // namespace swell::spank
