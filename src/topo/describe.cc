@@ -24,7 +24,7 @@ constexpr struct {
                 {0x1db5, "v100"}, {0x1db6, "v100"}, {0x1db1, "v100"},     {0x26ba, "l20"},
                 {0x2235, "a40"},  {0x2236, "a10"},  {0x1b06, "1080ti"}};
 
-/// Share of PCIe's bandwidth that is left between two devices: all of it below one switch; less
+/// Returns the fraction of PCIe's bandwidth between two devices: all of it below one switch; less
 /// through the processor, and between processors. Assumed, not measured.
 double share(Closeness near) {
   switch (near) {
@@ -47,7 +47,7 @@ GpuLink link_between(const Machine& machine, int a, int b) {
   return {a, b, LinkKind::pcie, slower * share(closeness(one.place, other.place))};
 }
 
-/// Sets usual_link to the link that most pairs have, and `links` to the others.
+/// Sets usual_link to the most frequent link of pairs, and `links` to all other ones.
 void put_links(const Machine& machine, cluster::NodeDescription& node) {
   std::vector<GpuLink> all;
   const int count = static_cast<int>(node.gpus.size());
@@ -69,7 +69,7 @@ void put_links(const Machine& machine, cluster::NodeDescription& node) {
 }
 
 void put_ports(const Machine& machine, cluster::NodeDescription& node) {
-  // Where there are fast ports, the others carry administration, not training.
+  // If there are fast ports, the others carry administration, not training.
   const bool fast = std::any_of(machine.ports.begin(), machine.ports.end(),
                                 [](const Port& port) { return port.is.guid != 0; });
   std::vector<const Port*> used;

@@ -43,7 +43,7 @@ Attachment place_of(hwloc_topology_t topology, hwloc_obj_t device) {
     place.path.insert(place.path.begin(), host ? fmt::format("host {}", up->gp_index) : pci_of(up));
   }
   const hwloc_obj_t local = hwloc_get_non_io_ancestor_obj(topology, device);
-  // The device is near one NUMA node only where it is below a single one.
+  // The device is near a NUMA node only if its position belongs to a single one.
   if (local != nullptr && local->nodeset != nullptr && hwloc_bitmap_weight(local->nodeset) == 1)
     place.numa = hwloc_bitmap_first(local->nodeset);
   return place;
@@ -68,7 +68,7 @@ void add_gpu(Machine& machine, hwloc_topology_t topology, hwloc_obj_t obj) {
   machine.gpus.push_back(std::move(gpu));
 }
 
-/// Adds the ports of an InfiniBand device. hwloc knows how they are addressed, not their speed.
+/// Adds the ports of an InfiniBand device. hwloc knows their addresses, but not their speed.
 void add_ports(Machine& machine, hwloc_topology_t topology, hwloc_obj_t obj) {
   for (int number = 1; number <= 2; ++number) {
     const char* state = info(obj, fmt::format("Port{}State", number).c_str());
@@ -84,14 +84,15 @@ void add_ports(Machine& machine, hwloc_topology_t topology, hwloc_obj_t obj) {
   }
 }
 
-/// Adds NVLinks from a matrix of OS devices, in MB/s; behind switches, the bandwidth through them.
+/// Adds NVLinks from a matrix of OS devices, in MB/s; if they lead through switches, with the
+/// bandwidth through these.
 void add_nvlinks(Machine& machine, hwloc_topology_t topology) {
   unsigned count = 1;
   hwloc_distances_s* matrix = nullptr;
   if (hwloc_distances_get_by_name(topology, "NVLinkBandwidth", &count, &matrix, 0) != 0 ||
       count < 1 || matrix == nullptr)
     return;
-  // The first call fails where there are no switches; the second would then remove direct links.
+  // The first call fails if there are no switches; the second would then remove direct links.
   if (hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS,
                                 nullptr, 0) == 0)
     (void)hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_TRANSITIVE_CLOSURE,

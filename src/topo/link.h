@@ -11,7 +11,7 @@
 namespace swell::topo {
 
 /// A connection between two processes, for measuring. No call blocks for ever: after kPatience_s
-/// without progress it is an error.
+/// without progress it returns an error.
 class Link {
  public:
   static constexpr int kPatience_s = 30;
@@ -22,8 +22,8 @@ class Link {
   virtual Result<void> receive(char* data, std::size_t bytes, int count) = 0;
 };
 
-/// A socket that waits for one connection: of the peer that says the token. Others are few, and the
-/// oldest of them gives way to a newcomer.
+/// A socket that waits for one connection, from the peer that sends the token. Only a few other
+/// connections are kept, and the oldest of them makes room for a new one.
 class Listener {
  public:
   static constexpr std::size_t kMaxSilent = 64;
@@ -40,22 +40,23 @@ class Listener {
   int fd_, port_;
 };
 
-/// Connects, and says the token. Tries again where the other side closes the connection first, for
-/// kPatience_s at most.
+/// Connects, and sends the token. Tries again, for kPatience_s at most, if the other side closes
+/// the connection first.
 Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port,
                                           const std::string& token);
 
-/// A link of UCX's tag messages, over the transport that UCX prefers; `control` carries the
-/// addresses first and must outlive the link. An error where Swell was built without UCX.
+/// Makes a link of UCX's tag messages, over the transport that UCX prefers; `control` carries the
+/// addresses first and must outlive the link. Returns an error if Swell was built without UCX.
 Result<std::unique_ptr<Link>> make_ucx(Link& control);
 bool has_ucx() noexcept;
 
-/// A link of NCCL between GPU `gpu` here and the other side's. It does not send the bytes given to
-/// it but as many from a buffer on the GPU. One side is rank 0, the other rank 1; over `control`
-/// they agree on each step, so that either both have a link or both an error, and can go on with
-/// something else. Both libraries are loaded where installed; the error says what is missing.
+/// Makes a link of NCCL between GPU `gpu` here and the other side's GPU. It does not send the given
+/// bytes, but as many from a buffer on the GPU. One side is rank 0, the other rank 1; over
+/// `control` they agree on each step, so that either both have a link or both get an error, and can
+/// continue with something else. Loads CUDA's and NCCL's libraries if they are installed; the error
+/// says what is missing.
 Result<std::unique_ptr<Link>> make_nccl(Link& control, int rank, int gpu);
-/// Whether make_nccl() could work here; the error says what is missing.
+/// Checks whether make_nccl() can work here; the error says what is missing.
 Result<void> can_use_nccl(int gpu);
 
 }  // namespace swell::topo

@@ -9,8 +9,8 @@
 #include "core/cluster/node_description.h"
 #include "core/result.h"
 
-/// A node's hardware, and the description made of it. Each reader adds what its source knows; every
-/// source may be missing.
+/// A node's hardware, and the description made from it. Each reader adds what its source knows;
+/// every source may be missing.
 namespace swell::topo {
 
 /// Position of a device on its node.
@@ -27,7 +27,7 @@ Closeness closeness(const Attachment& a, const Attachment& b) noexcept;
 
 struct Gpu {
   Attachment place;
-  std::string product;              ///< name that its driver gives it; empty: not known
+  std::string product;              ///< name given by its driver; empty: not known
   unsigned vendor = 0, device = 0;  ///< PCI ids
   double pcie_bytes_per_s = 0;      ///< one direction; 0: not known
 };
@@ -37,7 +37,7 @@ struct Port {
   cluster::PortDescription is;  ///< its description, without the nearest GPUs
 };
 
-/// NVLink between two GPUs, all its links together.
+/// NVLink between two GPUs: the sum of all its links.
 struct NvLink {
   std::string a, b;  ///< PCI addresses
   double bytes_per_s = 0;
@@ -54,31 +54,30 @@ struct Machine {
   Gpu* find_gpu(const std::string& pci) noexcept;
 };
 
-/// Reads hwloc: GPUs, network cards, their positions, cores, and NVLink where hwloc knows it.
-/// Describes this node, or the one of `xml_file` (lstopo's XML) unless it is empty. An error only
-/// for a file that hwloc cannot load.
+/// Reads hwloc: GPUs, network cards, their positions, cores, and NVLink if hwloc knows it.
+/// Describes this node, or that of `xml_file` (lstopo's XML) unless it is empty. Returns an error
+/// only if hwloc cannot load the file.
 Result<void> read_hwloc(Machine& machine, const std::string& xml_file);
 
-/// Reads from sysfs what `machine` lacks yet, and for ports what hwloc does not know (rate, link
+/// Reads from sysfs what `machine` still lacks, and for ports what hwloc does not know (rate, link
 /// layer). `root` is "/sys" or a copy of it.
 void read_sysfs(Machine& machine, const std::string& root);
 
-/// Returns the bytes a second of one NVLink in one direction, by what NVML returns as its version
-/// (nvmlNvlinkVersion_t numbers versions in their order: 6 is NVLink 4.0); none for an unknown one.
+/// Returns the bytes per second of one NVLink in one direction, by its version from NVML
+/// (nvmlNvlinkVersion_t numbers versions in order: 6 is NVLink 4.0); none for an unknown version.
 std::optional<double> nvlink_bytes_per_s(unsigned version) noexcept;
 
-/// Reads product names and NVLink of this node from NVIDIA's driver library, where it can be
-/// loaded.
+/// Reads product names and NVLink of this node from NVIDIA's driver library, if it can be loaded.
 void read_nvml(Machine& machine);
 
-/// Reads ports that sysfs did not show from libibverbs, where Swell was built with it.
+/// Reads ports that sysfs did not show from libibverbs, if Swell was built with it.
 void read_verbs(Machine& machine);
 
-/// Slurm's usual name for a product: "NVIDIA H100 80GB HBM3" -> "h100"; empty where none is known.
+/// Returns Slurm's usual name for a product: "h100" for "NVIDIA H100 80GB HBM3"; empty if none is
+/// known.
 std::string gpu_type(const std::string& product, unsigned vendor, unsigned device);
 
-/// The description that is published. `leaf`: switch of its first port, empty where it is not
-/// known.
+/// Makes the description that is published. `leaf`: switch of the first port; empty if not known.
 cluster::NodeDescription describe(const Machine& machine, const std::string& leaf = {});
 
 }  // namespace swell::topo

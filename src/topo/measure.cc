@@ -21,13 +21,13 @@ struct Request {
 };
 constexpr std::uint32_t kMaxBytes = kMaxMessageBytes, kMaxCount = 1 << 24;
 
-/// The bytes of messages, from the start of a page on. A system's TCP copies from there to pages of
-/// its own a third to a half faster than from 16 bytes into a page, where the allocator puts a
-/// vector of this size; other programs that measure map theirs.
+/// The bytes of messages, aligned to a page. TCP copies from the start of a page to its own pages a
+/// third to a half faster than from 16 bytes into a page, where the allocator puts a vector of this
+/// size; other measuring programs map their buffers.
 class Buffer {
  public:
   Buffer() : bytes_(static_cast<char*>(::operator new(kMaxBytes, kPage))) {
-    std::memset(bytes_.get(), 1, kMaxBytes);  // Pages are there before the first message.
+    std::memset(bytes_.get(), 1, kMaxBytes);  // allocates the pages before the first message
   }
   char* data() const noexcept { return bytes_.get(); }
 
@@ -47,7 +47,7 @@ struct Links {
   Link &control, &data;
 };
 
-/// Runs one exchange; gives its time in seconds.
+/// Runs one exchange, and returns its time in seconds.
 Result<double> run(const Links& links, const Request& request, const Buffer& buffer) {
   if (auto sent = links.control.send(reinterpret_cast<const char*>(&request), sizeof(request), 1);
       !sent)
@@ -70,7 +70,7 @@ Result<double> run(const Links& links, const Request& request, const Buffer& buf
   return seconds_since(begin);
 }
 
-/// Seconds for each message. The count grows until the time is long enough to measure.
+/// Returns the seconds per message. Raises the count until the time is long enough to measure.
 Result<double> per_message(const Links& links, Work work, std::uint32_t bytes, double seconds,
                            const Buffer& buffer) {
   std::uint32_t count = 1;

@@ -7,10 +7,10 @@
 #include "topo/link.h"
 
 /// Measurement of bandwidth and latency between two processes: one serves, the other measures.
-/// `data` is the link measured; the two agree over `control`, which may be the same link.
+/// `data` is the measured link; the two agree over `control`, which may be the same link.
 namespace swell::topo {
 
-/// Usual sizes of messages, in bytes: 8 to 16 MiB, a factor of 8 apart.
+/// Returns the usual sizes of messages, in bytes: 8 to 16 MiB, each 8 times the previous one.
 const std::vector<int>& message_sizes();
 inline constexpr int kMaxMessageBytes = 16 << 20;
 
@@ -22,12 +22,12 @@ Result<void> serve(Link& control, Link& data);
 Result<std::vector<cluster::MeasuredSize>> measure(Link& control, Link& data, double seconds,
                                                    const std::vector<int>& sizes = message_sizes());
 
-/// Figures of a distance class from those of its pairs, which all measured the same sizes: medians,
-/// and the spread.
+/// Returns the figures of a distance class from those of its pairs, which all measured the same
+/// sizes: medians, and the spread.
 cluster::MeasuredClass summarize(int distance,
                                  const std::vector<std::vector<cluster::MeasuredSize>>& pairs);
 
-/// Largest bandwidth over all sizes; 0 where there are none.
+/// Returns the largest bandwidth over all sizes; 0 if there are none.
 double best_rate(const std::vector<cluster::MeasuredSize>& sizes) noexcept;
 
 }  // namespace swell::topo

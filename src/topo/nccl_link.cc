@@ -53,7 +53,7 @@ struct Nccl {
 struct Libraries {
   Driver driver;
   Nccl nccl;
-  std::string problem;  ///< empty: both libraries are there, with all functions
+  std::string problem;  ///< empty: both libraries and all functions were found
 };
 
 class Loader {
@@ -72,7 +72,7 @@ class Loader {
   }
 
  private:
-  void* library_;  // never unloaded: both libraries leave threads behind
+  void* library_;  // never unloaded: both libraries leave threads running
   const char* file_;
   std::string& problem_;
 };
@@ -113,13 +113,13 @@ class NcclLink final : public Link {
   NcclLink() : driver_(libraries().driver), nccl_(libraries().nccl) {}
   ~NcclLink() override {
     if (communicator_ != nullptr)
-      (void)nccl_.abort(communicator_);  // also works where the other side is gone
+      (void)nccl_.abort(communicator_);  // also works if the other side is gone
     if (buffer_ != 0) (void)driver_.free(buffer_);
     if (stream_ != nullptr) (void)driver_.destroy_stream(stream_);
     if (retained_) (void)driver_.release(device_);
   }
 
-  /// Sets the link up. After each step both ends know whether both succeeded, so neither waits for
+  /// Sets up the link. After each step both ends know whether both succeeded, so neither waits for
   /// one that has failed.
   Result<void> open(Link& control, int rank, int gpu) {
     peer_ = 1 - rank;
@@ -158,11 +158,11 @@ class NcclLink final : public Link {
   }
 
  private:
-  // One end may use all of this time while the other waits for it with Link's patience.
+  // One end may use all of this time while the other waits for it within Link's patience.
   static constexpr int kJoin_s = 20, kFirstMessage_s = 20;
   static_assert(kJoin_s < kPatience_s && kFirstMessage_s < kPatience_s);
 
-  /// Does the part of the set-up that needs no other side.
+  /// Does the part of the set-up that does not need the other side.
   Result<void> prepare(int gpu, Context& context) {
     if (auto can = can_use_nccl(gpu); !can) return can;
     if (auto done = check_cuda("cuDeviceGet", driver_.device(&device_, gpu)); !done) return done;
@@ -176,8 +176,8 @@ class NcclLink final : public Link {
     return check_cuda("cuStreamCreate", driver_.make_stream(&stream_, cuda::kNonBlockingStream));
   }
 
-  /// Tells the other side the result of a step here, and hears of its own. @return the first
-  /// problem of the two.
+  /// Tells the other side the result of a step here, and receives the result there. Returns the
+  /// first problem of the two.
   static Result<void> through(Link& control, Result<void> own) {
     const char mine = own ? 1 : 0;
     char theirs = 0;
@@ -204,8 +204,7 @@ class NcclLink final : public Link {
     return Error(fmt::format("{}: {}", what, nccl_.text(status)));
   }
 
-  /// Joins the two ranks, in a thread of its own, which is left behind where the other side never
-  /// comes.
+  /// Joins the two ranks in a separate thread, which is abandoned if the other side never joins.
   Result<void> join(const nccl::UniqueId& id, int rank, Context context) {
     struct Joined {
       int status = 0;

@@ -19,7 +19,7 @@ using nvml::Device;
 using nvml::kSuccess;
 using nvml::PciInfo;
 constexpr unsigned kMaxLinks = 18;
-constexpr double kUnknownLink = 25e9;  ///< bytes a second of a link of an unknown version
+constexpr double kUnknownLink = 25e9;  ///< bytes per second of a link of an unknown version
 
 struct Close {
   void operator()(void* library) const noexcept { dlclose(library); }
@@ -43,8 +43,8 @@ std::string address(const PciInfo& pci) {
 
 struct Links {
   std::string pci;
-  double all = 0;                    ///< bytes a second of all its links
-  std::map<std::string, double> to;  ///< bytes a second to each other end
+  double all = 0;                    ///< bytes per second of all its links
+  std::map<std::string, double> to;  ///< bytes per second to each other end
 };
 
 }  // namespace
@@ -134,7 +134,7 @@ void read_nvml(Machine& machine) {
       double rate = 0;
       if (const auto direct = found[a].to.find(found[b].pci); direct != found[a].to.end())
         rate = direct->second;
-      // An other end that is no GPU is a switch, which reaches every GPU on it with all their
+      // If the other end is not a GPU, it is a switch, which reaches every GPU on it with all their
       // links.
       const auto switched = [&](const Links& links) {
         for (const auto& [pci, ignored] : links.to)

@@ -37,7 +37,7 @@ std::string port_line(const PortDescription& port) {
   return line + gpu_list(port.nearest_gpus);
 }
 
-/// Cell of the matrix: kind and GB/s of a link, as in "NV450" or "PCI32".
+/// Returns a cell of the matrix: kind and GB/s of a link, such as "NV450" or "PCI32".
 std::string cell(const GpuLink& link) {
   if (link.bytes_per_s <= 0) return "?";
   return fmt::format("{}{:.0f}",
@@ -62,7 +62,8 @@ std::string matrix(const NodeDescription& node) {
   return text + "\n";
 }
 
-/// Number of NVLinks, as Slurm counts them: 25 GB/s each, 50 from the fifth generation on.
+/// Returns the number of NVLinks, as Slurm counts them: 25 GB/s each, 50 from the fifth generation
+/// on.
 int links_of(const GpuLink& link) {
   if (link.kind != LinkKind::nvlink) return 0;
   return static_cast<int>(std::lround(link.bytes_per_s / (link.bytes_per_s > 600e9 ? 50e9 : 25e9)));

@@ -17,7 +17,7 @@ std::optional<std::uint64_t> hex(std::string_view text) {
   return value;
 }
 
-/// Text between two marks; empty where they are missing.
+/// Returns the text between two marks; empty if they are missing.
 std::string_view between(std::string_view text, std::string_view open, std::string_view close) {
   const std::size_t begin = text.find(open);
   if (begin == text.npos) return {};
@@ -25,8 +25,8 @@ std::string_view between(std::string_view text, std::string_view open, std::stri
   return text.substr(0, text.find(close));
 }
 
-/// Name of a switch from its description, such as "MF0;sw1:MQM8700/U1": the part that the admin
-/// chose.
+/// Returns the name of a switch from its description, such as "MF0;sw1:MQM8700/U1": the part that
+/// the admin chose.
 std::string switch_name(std::string_view description, std::uint64_t guid) {
   if (const std::string_view inner = between(description, ";", ":"); !inner.empty())
     description = inner;
@@ -37,7 +37,7 @@ std::string switch_name(std::string_view description, std::uint64_t guid) {
 
 using Leaves = std::map<std::uint64_t, std::string>;  ///< by port GUID
 
-/// Reads one line of a block: a switch, then its ports with what is plugged in: [1]
+/// Reads one line of a block: a switch, then its ports with their other ends: [1]
 /// "H-..."[1](0c42a103001235a7).
 void read_ibnetdiscover_line(std::string_view line, std::string& current, Leaves& leaves) {
   if (line.starts_with("Switch")) {

@@ -9,10 +9,10 @@
 
 namespace swell::topo {
 
-/// Switch that one of `port_guids` is plugged into, from a list of the whole InfiniBand subnet: the
-/// output of ibnetdiscover, or OpenSM's opensm-subnet.lst. The first port that is in the list
-/// counts. Gives the switch's name where the list has one, otherwise "S-" and its GUID; nothing
-/// where no port is in the list, or the text is no such list.
+/// Returns the switch to which one of `port_guids` is connected, from a list of the whole
+/// InfiniBand subnet: the output of ibnetdiscover, or OpenSM's opensm-subnet.lst. Uses the first
+/// port that is in the list. Returns the switch's name if the list has one, otherwise "S-" and its
+/// GUID; nothing if no port is in the list, or the text is not such a list.
 std::optional<std::string> leaf_switch(std::string_view list,
                                        const std::vector<std::uint64_t>& port_guids);
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// First line of a small file; empty where it cannot be read.
+/// Returns the first line of a small file; empty if it cannot be read.
 std::string line_of(const fs::path& file) {
   std::ifstream in(file);
   std::string line;
@@ -32,7 +32,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return result;
 }
 
-/// Position of a device from its folder, which is below those of the bridges above it:
+/// Returns the position of a device from its folder, which is below those of the bridges above it:
 /// /sys/devices/pci0000:17/0000:17:01.0/0000:1b:00.0.
 Attachment place_of(const fs::path& device) {
   Attachment place;
@@ -67,7 +67,7 @@ void read_gpus(Machine& machine, const fs::path& root) {
       gpu = &machine.gpus.back();
     }
     if (gpu->place.numa < 0) gpu->place.numa = place.numa;
-    // An idle GPU slows its link down, so the maximum counts.
+    // An idle GPU lowers the speed of its link, so the maximum counts.
     const double max =
         pcie_bandwidth(line_of(device / "max_link_speed"), line_of(device / "max_link_width"));
     if (max > 0) gpu->pcie_bytes_per_s = max;

@@ -102,7 +102,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Said to the peer that holds the token.
+/// Sent to the peer that has the token.
 constexpr char kWelcome = 'w';
 
 struct Silent {
@@ -110,7 +110,7 @@ struct Silent {
   std::string said;
 };
 
-/// Whether all bytes are equal, in a time that does not tell where they differ.
+/// Returns whether all bytes are equal, in a time that does not depend on where they differ.
 bool equal(const std::string& a, const std::string& b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -118,7 +118,7 @@ bool equal(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-/// Connections that have not said the token yet.
+/// Connections that have not sent the token yet.
 class SilentPeers {
  public:
   ~SilentPeers() {
@@ -140,8 +140,8 @@ class SilentPeers {
   void add_to(std::vector<pollfd>& polled) const {
     for (const Silent& each : peers_) polled.push_back({each.fd, POLLIN, 0});
   }
-  /// Reads what they say. Returns the connection that has said the token, which is the caller's;
-  /// -1: none has.
+  /// Reads what they have sent. Returns the connection that has sent the token, and hands it to the
+  /// caller; -1: none has.
   int read(const std::string& token) {
     for (auto each = peers_.begin(); each != peers_.end();) {
       std::string part(token.size() - each->said.size(), '\0');

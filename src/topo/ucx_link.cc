@@ -60,7 +60,7 @@ class UcxLink final : public Link {
     });
   }
   Result<void> receive(char* data, std::size_t bytes, int count) override {
-    // All messages may land in one buffer: a measurement reads none of them.
+    // All messages may be received in one buffer, because a measurement reads none of them.
     return all(count, [&](const ucp_request_param_t& param) {
       return ucp_tag_recv_nbx(worker_, data, bytes, kTag, ~ucp_tag_t{0}, &param);
     });

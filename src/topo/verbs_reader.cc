@@ -18,7 +18,7 @@ struct Close {
   void operator()(ibv_device** list) const noexcept { ibv_free_device_list(list); }
 };
 
-/// Rates and widths by the codes of verbs: Gbit/s of one lane, and lanes.
+/// Rates and widths by the codes of verbs: Gbit/s of one lane, and number of lanes.
 double lane_gbit(int code) {
   switch (code) {
     case 1: return 2.5;
