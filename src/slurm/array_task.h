@@ -8,8 +8,8 @@
 
 namespace swell::slurm {
 
-/// Asks slurmctld for the job number of task `task` of job array `array`. The error says how the
-/// number of one that waits, or has ended, is found.
+/// Asks slurmctld for the job number of task `task` of job array `array`. The error says how to
+/// find the number of a task that is pending or has ended.
 Result<JobId> find_array_task(JobId array, std::uint32_t task);
 
 }  // namespace swell::slurm

@@ -10,17 +10,17 @@
 
 namespace swell::slurm {
 
-/// An account, or a user in an account, as far as its limits matter to jobs that run at once.
+/// An account, or a user in an account, with its limits on the jobs that run at the same time.
 struct AssociationRecord {
-  std::string account, user, partition;  ///< user empty: the account; partition empty: all
-  std::int64_t uid = -1;                 ///< of `user`; -1: none
-  std::string parent;                    ///< the account above; empty: none, or that of `user`
-  bool limits_running = false;           ///< jobs or resources of its running jobs are limited
-  std::optional<int> max_submitted;      ///< jobs that it may have, pending ones too
+  std::string account, user, partition;  ///< user empty: the account itself; partition empty: all
+  std::int64_t uid = -1;                 ///< uid of `user`; -1: none
+  std::string parent;                    ///< the account above, or that of `user`; empty: none
+  bool limits_running = false;  ///< the number or the resources of its running jobs are limited
+  std::optional<int> max_submitted;  ///< maximum number of its jobs, including pending ones
 };
 
-/// All associations where any has a limit; else, and without slurmdbd, none.
-/// One RPC to slurmctld.
+/// Loads all associations if any has a limit; otherwise, and without slurmdbd, returns none. One
+/// RPC to slurmctld.
 Result<std::vector<AssociationRecord>> load_associations();
 
 }  // namespace swell::slurm

@@ -22,8 +22,8 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Adds a host such as "head(10.0.0.1)" with its name and its address; the name is the address
-/// where none is given.
+/// Adds a host such as "head(10.0.0.1)" with its name and its address; without an address, the name
+/// is the address.
 void add_host(const std::string& value, SlurmConf& conf) {
   const std::size_t open = value.find('(');
   const std::string name = value.substr(0, open);
@@ -38,14 +38,14 @@ void skip_blanks(std::string_view& text) {
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
 }
 
-/// The word at the beginning of the text, which loses it.
+/// Removes the first word of the text, and returns it.
 std::string take_word(std::string_view& text) {
   const std::string word(text.substr(0, text.find_first_of(kBlanks)));
   text.remove_prefix(word.size());
   return word;
 }
 
-/// The file that an Include names; nothing: the line is none.
+/// Returns the file that an Include names; nothing: the line is not an Include.
 std::optional<std::string> included(std::string_view line) {
   skip_blanks(line);
   if (lower(take_word(line)) != "include") return std::nullopt;
@@ -54,7 +54,7 @@ std::optional<std::string> included(std::string_view line) {
 }
 
 Result<void> read_file(const std::string& path, SlurmConf& conf, int depth) {
-  // A FIFO would be waited for, and a device has no end.
+  // Reading a FIFO would block, and a device has no end.
   std::error_code missing;
   if (std::filesystem::exists(path, missing) && !std::filesystem::is_regular_file(path, missing))
     return Error(fmt::format("{}: it is not a file; SLURM_CONF must name slurm.conf", path));
@@ -79,7 +79,7 @@ Result<void> read_file(const std::string& path, SlurmConf& conf, int depth) {
     }
     while (auto setting = next_setting(rest)) {
       const std::string key = lower(setting->key);
-      // The rest of such a line is about those nodes alone.
+      // The rest of such a line is only about those nodes.
       if (key == "nodename" || key == "partitionname" || key == "downnodes" || key == "nodeset")
         break;
       if (key == "slurmctldhost") add_host(setting->value, conf);

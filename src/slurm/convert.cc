@@ -108,7 +108,7 @@ int bounded16(std::uint16_t value, int when_unset) {
   return value == NO_VAL16 || value == INFINITE16 ? when_unset : value;
 }
 
-/// Minutes of a time limit; 0 for none.
+/// Returns the minutes of a time limit; 0 if there is none.
 std::uint32_t minutes(std::uint32_t limit) {
   return limit == NO_VAL || limit == INFINITE ? 0 : limit;
 }
@@ -121,7 +121,7 @@ void read_memory(const job_info_t& info, JobRecord& job) {
   else job.min_memory_mib_per_node = static_cast<std::int64_t>(memory);
 }
 
-/// Reduces Slurm's four ways to ask for GPUs to two: on each node, or in all.
+/// Reduces Slurm's four ways to request GPUs to two: on each node, or in all.
 void read_gpus(const job_info_t& info, JobRecord& job) {
   if (const GpuRequest gpus = sum_gpus(text(info.tres_per_node)); gpus.count > 0)
     job.gpus_per_node = gpus;
@@ -167,7 +167,7 @@ JobRecord convert(const job_info_t& info) {
   job.priority = info.priority;
   job.admin_comment = text(info.admin_comment);
   job.comment = text(info.comment);
-  // Held, or over a limit, it does not start at once.
+  // A job that is held, or over a limit, does not start at once.
   job.starts_again = starts_again_at_once(info) && waiting_of(info) == Waiting::for_resources;
   job.cpus = bounded(info.num_cpus, 1);
   job.submit_time = info.submit_time;
@@ -205,7 +205,7 @@ std::vector<JobRecord> convert(const job_info_msg_t& message) {
   std::vector<JobRecord> jobs;
   jobs.reserve(message.record_count);
   TextPool pool;
-  std::set<JobId> waiting;  // leaders of which a part waits for resources
+  std::set<JobId> waiting;  // leaders of jobs with a part that waits for resources
   for (std::uint32_t i = 0; i < message.record_count; ++i) {
     JobRecord& job = jobs.emplace_back(convert(message.job_array[i]));
     for (SharedText* text : {&job.features, &job.required_nodes, &job.excluded_nodes})
@@ -225,7 +225,7 @@ NodeRecord convert(node_info_t& info) {
   NodeRecord node;
   node.name = text(info.name);
   const std::uint32_t base = info.node_state & NODE_STATE_BASE;
-  // The node was asked to end its jobs first, or at once.
+  // The node was asked to end its jobs first, or immediately.
   constexpr std::uint32_t draining = NODE_STATE_DRAIN | NODE_STATE_FAIL |
                                      NODE_STATE_REBOOT_REQUESTED | NODE_STATE_REBOOT_ISSUED |
                                      NODE_STATE_POWER_DOWN | NODE_STATE_POWER_DRAIN;
@@ -272,7 +272,7 @@ PartitionRecord convert(const partition_info_t& info) {
 ReservationRecord convert(const reserve_info_t& info) {
   ReservationRecord reservation;
   reservation.name = text(info.name);
-  // A reservation of licences or burst buffers holds no nodes: any job may use them.
+  // A reservation of licences or burst buffers holds no nodes: any job may use its nodes.
   if ((info.flags & RESERVE_FLAG_ANY_NODES) == 0) reservation.nodes = expand_hosts(info.node_list);
   std::sort(reservation.nodes.begin(), reservation.nodes.end());
   reservation.start = info.start_time;

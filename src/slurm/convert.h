@@ -6,13 +6,14 @@
 
 #include "slurm/records.h"
 
-/// Conversion of libslurm's records to Swell's: the one place that knows their members and how they
-/// differ between versions of Slurm.
+/// Converts libslurm's records to Swell's. Only this file knows their members, and how they differ
+/// between versions of Slurm.
 namespace swell::slurm {
 
 JobRecord convert(const job_info_t& info);
-/// All jobs of a message. A part of a heterogeneous job that Slurm had started without the others
-/// and has put off waits for resources, too, as long as one of the others does.
+/// Converts all jobs of a message. If Slurm had started a part of a heterogeneous job without the
+/// other parts and has put it off, the part counts as waiting for resources while any other part
+/// waits for them.
 std::vector<JobRecord> convert(const job_info_msg_t& message);
 NodeRecord convert(node_info_t& info);
 PartitionRecord convert(const partition_info_t& info);

@@ -26,7 +26,7 @@ namespace {
 using cluster::Calibration;
 using cluster::SlurmTopology;
 
-/// Number of notes of one kind that are given in full: every node's Extra may hold garbage.
+/// Number of notes of one kind that are reported in full: every node's Extra may hold garbage.
 constexpr std::size_t kMaxNotes = 3;
 constexpr std::time_t kLookEvery_s = 60;
 
@@ -57,7 +57,7 @@ std::size_t print_of(const FabricFiles& files) {
   return print;
 }
 
-/// Text of a file; nothing where there is no such file.
+/// Returns the text of a file; nothing if the file does not exist.
 std::optional<std::string> text_of(const std::string& path) {
   std::error_code missing;
   if (!std::filesystem::is_regular_file(path, missing)) return std::nullopt;
@@ -129,7 +129,7 @@ bool devices_apart(std::string_view task_plugin, std::string_view cgroup_conf) {
 }
 
 bool shapes_jobs(std::string_view topology_plugin, const std::string& folder) {
-  // Up to 22.05 the default has no name of its own, later it is topology/default, then flat.
+  // Up to 22.05 the default plugin has no name; later it is topology/default, then topology/flat.
   constexpr std::string_view shapeless[] = {
       "", "(null)", "topology/none", "topology/default", "topology/flat", "topology/tree"};
   struct stat found {};

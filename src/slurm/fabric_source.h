@@ -14,26 +14,26 @@
 #include "core/result.h"
 #include "slurm/records.h"
 
-/// The cluster's fabric from Slurm's records and files: the one source of it for the controller,
+/// The cluster's fabric from Slurm's records and files: the only source of it for the controller,
 /// the select plugin and `swell topo`.
 namespace swell::slurm {
 
-/// Paths of the files that a fabric is made of besides what nodes publish; empty: none is used.
+/// Paths of the files that, besides the data published by nodes, make up a fabric; empty: not used.
 struct FabricFiles {
   std::string topology_conf, calibration;
-  /// Whether Slurm gives jobs a shape itself (segments of blocks, arcs of rings, boxes of tori), or
-  /// reads a topology.yaml, which may do so for a partition: then its choice of nodes must not be
+  /// Whether Slurm itself gives jobs a shape (segments of blocks, arcs of rings, boxes of tori), or
+  /// reads a topology.yaml, which may do so for a partition; then its choice of nodes must not be
   /// narrowed.
   bool slurm_shapes_jobs = false;
   bool devices_apart = false;  ///< see devices_apart()
 };
 
-/// Finds the files as slurmctld is configured: topology.conf where TopologyPlugin uses it, and
-/// swell_calibration.json beside slurm.conf. One RPC to slurmctld.
+/// Finds the files by slurmctld's configuration: topology.conf if TopologyPlugin uses it, and
+/// swell_calibration.json in the folder of slurm.conf. One RPC to slurmctld.
 Result<FabricFiles> find_fabric_files();
 
-/// Nodes with their descriptions; node i is nodes[i]. `notes` receives a sentence for each
-/// description that cannot be read; where there are many, for a few.
+/// Returns nodes with their descriptions; node i is nodes[i]. Adds to `notes` a sentence for each
+/// description that cannot be read, or for a few of them if there are many.
 std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nodes,
                                               std::vector<std::string>& notes);
 
@@ -41,27 +41,29 @@ std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nod
 struct KnownFabric {
   cluster::Fabric fabric;
   std::vector<std::string> notes;
-  bool slurm_shapes_jobs = false;  ///< as in FabricFiles; true while not known
+  bool slurm_shapes_jobs = false;  ///< as in FabricFiles; true while it is not known
 };
 
-/// Whether Slurm lets a job's processes open the GPUs of their own allocation alone: TaskPlugin has
-/// task/cgroup, and cgroup.conf, or what slurmctld prints of it, has ConstrainDevices=yes.
+/// Returns whether Slurm lets a job's processes open only the GPUs of their own allocation:
+/// TaskPlugin has task/cgroup, and cgroup.conf, or the configuration that slurmctld reports, has
+/// ConstrainDevices=yes.
 bool devices_apart(std::string_view task_plugin, std::string_view cgroup_conf);
 
-/// Whether Slurm shapes jobs itself under this TopologyPlugin ("topology/ring"), with slurm.conf in
-/// `folder` ("/etc/slurm/").
+/// Returns whether Slurm itself shapes jobs under this TopologyPlugin ("topology/ring"), with
+/// slurm.conf in `folder` ("/etc/slurm/").
 bool shapes_jobs(std::string_view topology_plugin, const std::string& folder);
 
-/// Cache of the fabric, made anew only where the files or what nodes publish changed: reading
-/// thousands of descriptions whenever a job starts would be too slow. One thread at a time.
+/// Cache of the fabric, rebuilt only if the files or the data published by nodes have changed:
+/// reading thousands of descriptions at each start of a job would be too slow. One thread at a
+/// time.
 class FabricSource {
  public:
   using Find = std::function<Result<FabricFiles>()>;
   /// `find` null: no file is read.
   explicit FabricSource(Find find) : find_(std::move(find)) {}
 
-  /// The present fabric, never null; the same object as before where nothing changed. The files are
-  /// checked at most once a minute, by `now`.
+  /// Returns the present fabric, never null; the same object as before if nothing has changed.
+  /// Checks the files at most once a minute, by `now`.
   std::shared_ptr<const KnownFabric> update(const std::vector<NodeRecord>& nodes, std::time_t now);
 
  private:
@@ -72,7 +74,7 @@ class FabricSource {
   std::optional<Error> cannot_find_;
   std::shared_ptr<const KnownFabric> known_;
   std::optional<std::time_t> looked_;
-  /// Hashes of what nodes publish and of the files.
+  /// Hashes of the data published by nodes, and of the files.
   std::size_t nodes_print_ = 0, files_print_ = 0;
 };
 

@@ -9,7 +9,7 @@ namespace swell::slurm {
 
 std::vector<std::string> expand_hosts(const char* expression) {
   if (expression == nullptr || *expression == '\0') return {};
-  // Fast path: most expressions of a large queue name one node.
+  // Fast path: in a large queue most expressions name a single node.
   if (std::string_view(expression).find_first_of("[,") == std::string_view::npos)
     return {expression};
   auto names = slurm_text::expand_hostlist(expression);

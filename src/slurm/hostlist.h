@@ -6,8 +6,8 @@
 
 namespace swell::slurm {
 
-/// Expands a host list expression ("node[1-3,7]") as slurmctld writes it, in its order. Null or
-/// empty gives no names.
+/// Expands a host list expression ("node[1-3,7]") of slurmctld, in its order. Null or empty gives
+/// no names.
 std::vector<std::string> expand_hosts(const char* expression);
 
 }  // namespace swell::slurm

@@ -21,15 +21,17 @@ namespace swell::slurm {
 
 namespace {
 
-/// How often limits of accounts and users are looked at: the answer names all users of the site.
+/// How often limits of accounts and users are loaded; rarely, because the answer names all users of
+/// the site.
 constexpr auto kAssociationsKept = std::chrono::seconds(15);
 
 std::string text(const char* value) { return value != nullptr ? value : ""; }
 
 Error failure(const char* what) { return Error(fmt::format("{}: {}", what, slurm_reason(errno))); }
 
-/// Whether slurmctld refuses a change now that it will take later: it is not the active controller,
-/// or slurmdbd has not told it its number of the job, for which older versions wait.
+/// Returns whether slurmctld refuses a change now that it will accept later: it is not the active
+/// controller, or slurmdbd has not yet told it its number for the job, without which older versions
+/// refuse.
 bool is_taken_later(int error) {
 #if HAVE_DECL_ESLURM_JOB_SETTING_DB_INX
   if (error == ESLURM_JOB_SETTING_DB_INX) return true;
@@ -37,14 +39,14 @@ bool is_taken_later(int error) {
   return error == ESLURM_IN_STANDBY_MODE;
 }
 
-/// How often limits of QOS are looked up anew.
+/// How often limits of QOS are loaded again.
 constexpr auto kQosKept = std::chrono::seconds(60);
 
 class LiveSlurm final : public SlurmApi {
  public:
   Result<std::optional<Snapshot>> load() override {
-    // Loads nodes before jobs: a job that starts in between is then in the queue without its node
-    // counted as used, and `immediate` refuses what is not free after all.
+    // Load nodes before jobs. Then a job that starts in between is in the queue while its node
+    // still counts as free, and `immediate` refuses nodes that are not free after all.
     Result<bool> nodes = load_nodes();
     if (!nodes) return nodes.error();
     Result<bool> partitions = load_partitions();
@@ -71,7 +73,7 @@ class LiveSlurm final : public SlurmApi {
       return failure("slurm_load_job").while_doing(fmt::format("looking at job {}", job));
     }
     const LoadedJobs loaded(message);
-    // slurmctld answers with all of an array or heterogeneous job.
+    // slurmctld answers with all jobs of an array or heterogeneous job.
     for (std::uint32_t i = 0; i < message->record_count; ++i)
       if (JobRecord record = convert(message->job_array[i]); record.id == job)
         return std::optional<JobRecord>(std::move(record));
@@ -101,7 +103,7 @@ class LiveSlurm final : public SlurmApi {
   }
 
  private:
-  /// Each load_...() keeps its answer and returns whether it is new.
+  /// Each load_...() keeps its answer, and returns whether it has changed.
   Result<bool> load_nodes() {
     auto nodes = load_nodes_since(nodes_time_);
     if (!nodes) return nodes.error();
@@ -134,7 +136,7 @@ class LiveSlurm final : public SlurmApi {
     return true;
   }
 
-  /// Keeps what it has where slurmctld does not answer: a site without slurmdbd has no QOS.
+  /// Keeps the last answer if slurmctld does not answer: a site without slurmdbd has no QOS.
   void load_qos() {
     const auto now = std::chrono::steady_clock::now();
     if (qos_loaded_ && now - *qos_loaded_ < kQosKept) return;
@@ -152,7 +154,7 @@ class LiveSlurm final : public SlurmApi {
     return true;
   }
 
-  /// Without an answer those of the last time go on to count.
+  /// Without an answer the last limits remain valid.
   void load_limits() {
     const auto now = std::chrono::steady_clock::now();
     if (limits_looked_at_ && now - *limits_looked_at_ < kAssociationsKept) return;

@@ -11,19 +11,19 @@
 
 namespace swell::slurm {
 
-/// SlurmApi over libslurm's public API: RPCs to the slurmctld that slurm.conf names, also from
-/// inside slurmctld. Holds no lock of slurmctld. Each call waits at most MessageTimeout.
+/// Makes a SlurmApi over libslurm's public API: RPCs to the slurmctld that slurm.conf names, also
+/// from inside slurmctld. Holds no lock of slurmctld. Each call waits at most MessageTimeout.
 std::unique_ptr<SlurmApi> make_live_slurm();
 
-/// All nodes, or nothing where none has changed since `last`, which is then set; `last` 0 always
-/// gives them. One RPC.
+/// Loads all nodes, and sets `last`; returns nothing if no node has changed since `last`. With
+/// `last` 0 it always returns them. One RPC.
 Result<std::optional<std::vector<NodeRecord>>> load_nodes_since(std::time_t& last);
 
 /// The parts of slurmctld's running configuration that Swell uses.
 struct ControllerConfig {
   std::string slurm_conf;          ///< path of slurm.conf as slurmctld read it
   std::vector<std::string> hosts;  ///< addresses of slurmctld, primary first
-  std::string own_host;            ///< that of them which this host is by name; else the primary
+  std::string own_host;            ///< the one that is this host's name, otherwise the primary
   std::string auth_type;           ///< "auth/munge"
   std::string auth_info;           ///< AuthInfo, e.g. "socket=/run/munge/munge.socket.2"
   std::string state_save_location;
@@ -31,16 +31,17 @@ struct ControllerConfig {
   std::string scheduler_type, select_type, job_submit_plugins, preempt_type, plugstack;
   std::string slurmctld_parameters, accounting_storage_type, version;
   std::uint16_t preempt_mode = 0;
-  bool preempts_youngest_first = false;  ///< of jobs that may be preempted, with equal priority
+  /// Order among jobs of equal priority that may be preempted.
+  bool preempts_youngest_first = false;
   std::uint16_t inactive_limit_s = 0;
   uid_t slurm_uid = 0;
 };
 Result<ControllerConfig> load_controller_config();
 
-/// Path of the munge socket in AuthInfo; empty: munge's default.
+/// Returns the path of the munge socket in AuthInfo; empty: munge's default.
 std::string munge_socket_of(const std::string& auth_info);
 
-/// Text for an errno of libslurm.
+/// Returns the text for an errno of libslurm.
 std::string slurm_reason(int error);
 
 }  // namespace swell::slurm

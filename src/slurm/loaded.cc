@@ -3,8 +3,8 @@
 
 #include "slurm/versions.h"
 
-// Frees an xmalloc() block and sets the pointer to null. Exported by libslurm and by slurmctld of
-// every version, but in no public header.
+// Frees an xmalloc() block and sets the pointer to null. libslurm and slurmctld of every version
+// export it, but no public header declares it.
 extern "C" void slurm_xfree(void** text);
 
 namespace swell::slurm {
@@ -17,7 +17,7 @@ void free_text(char*& text) noexcept {
   text = nullptr;
 }
 
-/// Frees the member where this version's record has it.
+/// Frees the member if this version's record has it.
 #define SWELL_FREE_TEXT(record, member) \
   if constexpr (requires { (record).member; }) free_text((record).member)
 

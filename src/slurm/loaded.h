@@ -4,14 +4,14 @@
 #include <memory>
 #include <slurm/slurm.h>
 
-/// Owners of what libslurm's slurm_load_...() return, which free all of it. libslurm's own free
-/// functions forget some texts that its unpacking made, different ones in each version (the table
-/// in loaded.cc). Inside slurmctld, where Swell loads the queue many times a minute, that would
-/// leak memory with every load.
+/// Owners of the results of libslurm's slurm_load_...(), which free them completely. libslurm's own
+/// free functions forget some texts that its unpacking allocated, different ones in each version
+/// (the table in loaded.cc). Inside slurmctld, where Swell loads the queue many times a minute,
+/// each load would leak memory.
 namespace swell::slurm {
 
-/// Frees what the free functions of some version forget, leaves null there, and then calls these
-/// functions.
+/// Frees the members that the free functions of some version forget, sets them to null, and then
+/// calls these functions.
 struct FreeLoaded {
   void operator()(job_info_msg_t* message) const noexcept;
   void operator()(node_info_msg_t* message) const noexcept;

@@ -20,8 +20,8 @@ bool same(const char* value, const std::string& text) { return value != nullptr 
 
 Result<NodeExtra> load_node_extra(const std::string& name, const std::string& host) {
   LoadedNodes message = nullptr;
-  // Loads one node by name, since all nodes of a large cluster may start at once; the whole table
-  // only where nodes have other names than their hosts.
+  // Load one node by name, because all nodes of a large cluster may start at the same time. The
+  // whole table is needed only if nodes have other names than their hosts.
   const std::string& likely = name.empty() ? host : name;
   node_info_msg_t* answer = nullptr;
   if (slurm_load_node_single(&answer, const_cast<char*>(likely.c_str()), SHOW_ALL) == SLURM_SUCCESS)

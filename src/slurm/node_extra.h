@@ -5,7 +5,7 @@
 
 #include "core/result.h"
 
-/// Access to a node's Extra field over the public API. Used by what publishes a node's topology.
+/// Access to a node's Extra field over the public API, for publishing a node's topology.
 namespace swell::slurm {
 
 /// A node's name in Slurm and its Extra field.
@@ -14,10 +14,10 @@ struct NodeExtra {
   std::string extra;
 };
 
-/// Loads the Extra of node `name` or, where that is empty, of the only node on the machine `host`.
+/// Loads the Extra of node `name`; if `name` is empty, that of the only node on the machine `host`.
 Result<NodeExtra> load_node_extra(const std::string& name, const std::string& host);
 
-/// Sets a node's Extra. Needs the rights of an operator of Slurm: root, SlurmUser, ...
+/// Sets a node's Extra. Needs the rights of a Slurm operator: root, SlurmUser, ...
 Result<void> set_node_extra(const std::string& node, const std::string& extra);
 
 }  // namespace swell::slurm

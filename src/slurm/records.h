@@ -14,7 +14,7 @@
 #include "slurm/shared_text.h"
 
 /// Slurm's records as plain values, the same for every version of Slurm. Made by LiveSlurm from the
-/// public API, or by a test; read by the controller and the tools.
+/// public API, or by tests; read by the controller and the tools.
 namespace swell::slurm {
 
 using JobId = std::uint32_t;
@@ -22,11 +22,11 @@ using slurm_text::GpuRequest;
 
 enum class JobPhase { pending, running, suspended, completing, ended };
 
-/// Reason why a pending job waits, as far as it matters for idle GPUs.
+/// Reason why a job is pending, as far as it matters for idle GPUs.
 enum class Waiting {
-  for_resources,    ///< starts as soon as resources are free and its turn has come
-  for_association,  ///< a limit of its user's or account's running jobs is reached
-  for_qos,          ///< the same of a QOS
+  for_resources,    ///< starts when resources are free and its turn has come
+  for_association,  ///< a limit on the running jobs of its user or account is reached
+  for_qos,          ///< a limit on the running jobs of its QOS is reached
   for_other,        ///< held, dependent, over a limit, ...: idle GPUs would not start it
 };
 
@@ -38,7 +38,7 @@ struct GpuAllocation {
 
 struct JobRecord {
   JobId id = 0;
-  JobId het_leader = 0;  ///< leader of its heterogeneous job; 0: it is no component of one
+  JobId het_leader = 0;  ///< leader of its heterogeneous job; 0: it is not part of one
   uid_t uid = 0;
   std::string user, name, account, partition, qos;
   JobPhase phase = JobPhase::ended;
@@ -49,20 +49,21 @@ struct JobRecord {
   std::string admin_comment, comment;
   std::vector<std::string> nodes;
   std::vector<GpuAllocation> gpus;  ///< held now, node by node
-  int cpus = 0;                     ///< asked for (while pending) or held
-  std::int64_t memory_mib = 0;      ///< held in all; 0 where Slurm does not say
+  int cpus = 0;                     ///< requested (while pending) or held
+  std::int64_t memory_mib = 0;      ///< held in all; 0 if Slurm does not say
   std::time_t submit_time = 0, start_time = 0, end_time = 0, preempt_time = 0;
-  std::time_t deadline = 0;          ///< of --deadline; 0: none
+  std::time_t deadline = 0;          ///< time of --deadline; 0: none
   std::uint32_t time_limit_min = 0;  ///< 0: none
   bool has_script = false;           ///< submitted with sbatch
-  bool in_array = false;             ///< an array, or a task of one
-  bool starts_again = false;  ///< waits for an expedited requeue: its nodes are its own until then
+  bool in_array = false;             ///< it is an array, or a task of one
+  /// Waits for an expedited requeue: its nodes stay reserved for it until then.
+  bool starts_again = false;
   // Demands of a pending job:
   int pending_tasks = 1;  ///< array tasks that this record stands for
   int min_nodes = 1, max_nodes = 1;
   int min_cpus_per_node = 0;
   std::int64_t min_memory_mib_per_node = 0, min_memory_mib_per_cpu = 0;
-  GpuRequest gpus_per_node, gpus_in_all;  ///< count 0: not asked for in this form
+  GpuRequest gpus_per_node, gpus_in_all;  ///< count 0: not requested in this form
   bool whole_nodes = false;
   std::string reservation;
   SharedText required_nodes;  ///< host list
@@ -70,7 +71,8 @@ struct JobRecord {
   SharedText features;        ///< --constraint
   SharedText excluded_nodes;  ///< host list
 
-  /// Whether Slurm has warned this run of it that it preempts it, and ends it after a grace.
+  /// Returns whether Slurm has warned the present run of the job that it will be preempted, and
+  /// ended after a grace.
   bool is_preempted() const noexcept { return preempt_time != 0 && preempt_time >= start_time; }
   int gpu_count() const noexcept {
     int sum = 0;
@@ -82,16 +84,16 @@ struct JobRecord {
 struct NodeRecord {
   std::string name;
   bool usable = false;      ///< up, answering, not drained, not reserved, not powered down
-  bool completing = false;  ///< a job is just leaving it: Slurm starts nothing there until then
-  bool draining = false;    ///< to run no more jobs: drained, failing, or to be rebooted
+  bool completing = false;  ///< a job is just ending on it: Slurm starts nothing there until then
+  bool draining = false;    ///< must not run more jobs: drained, failing, or to be rebooted
   std::vector<GpuRequest> gpus;  ///< configured GPUs, one entry for each type
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;
   std::vector<std::string> features;
-  std::uint32_t weight = 1;  ///< Slurm takes nodes of less weight first
+  std::uint32_t weight = 1;  ///< Slurm uses nodes of lower weight first
   std::string address;       ///< NodeAddr
-  std::string extra;         ///< Extra: text of tools, among it Swell's description of the node
-  bool registered = true;    ///< since slurmctld started; true where Slurm powers the node
+  std::string extra;  ///< Extra: text of several tools, including Swell's description of the node
+  bool registered = true;  ///< since slurmctld started; true if Slurm manages the node's power
 };
 
 struct PartitionRecord {
@@ -102,13 +104,13 @@ struct PartitionRecord {
   bool up = false;
   bool gives_whole_nodes = false;  ///< OverSubscribe=EXCLUSIVE
   std::uint32_t max_time_min = 0;  ///< MaxTime; 0: unlimited
-  std::string qos;                 ///< its own QOS, whose limits hold for all jobs in it
+  std::string qos;                 ///< its own QOS, with limits for all jobs in it
 };
 
 /// A reservation of whole nodes or of parts of them.
 struct ReservationRecord {
   std::string name;
-  std::vector<std::string> nodes;  ///< in the order of their names
+  std::vector<std::string> nodes;  ///< in order of their names
   std::time_t start = 0, end = 0;
 };
 
@@ -120,20 +122,21 @@ struct Snapshot {
   std::vector<PartitionRecord> partitions;
   std::vector<ReservationRecord> reservations;
   std::map<std::string, std::uint32_t> qos_max_time_min;  ///< MaxWall of those QOS that have one
-  /// left_between() the snapshot before and this one. Nodes are loaded before jobs, so that their
-  /// records may still count what these jobs held as used.
+  /// left_between() the previous snapshot and this one. Because nodes are loaded before jobs, their
+  /// records may still count the resources of these jobs as used.
   std::vector<JobRecord> just_left;
-  /// Accounts and users with their limits, at most kAssociationsKept old; null: none are known.
+  /// Accounts and users with their limits, at most kAssociationsKept old; null: not known.
   std::shared_ptr<const std::vector<AssociationRecord>> associations;
-  /// keep_for_restarts() of this snapshot.
+  /// Result of keep_for_restarts() for this snapshot.
   std::map<JobId, std::vector<std::string>> kept_nodes;
 };
 
-/// Jobs that held resources in `before`, with what they held, and hold none in `now`.
+/// Returns the jobs that held resources in `before`, with these resources, and hold none in `now`.
 std::vector<JobRecord> left_between(const Snapshot& before, const Snapshot& now);
 
-/// Nodes of the jobs of `now` that wait for an expedited requeue: what each held in `before`, kept
-/// there, or holds now. Slurm forgets those that are down or clean already.
+/// Returns the nodes of the jobs of `now` that wait for an expedited requeue: those that each job
+/// held in `before`, that were kept there, or that it holds now. Slurm forgets nodes that are down
+/// or already clean.
 std::map<JobId, std::vector<std::string>> keep_for_restarts(const Snapshot& before,
                                                             const Snapshot& now);
 

@@ -8,7 +8,7 @@
 
 namespace swell::slurm {
 
-/// A text that copies share, such as a long list that a user wrote into each of his jobs.
+/// A text that its copies share, such as a long list that a user wrote into each of his jobs.
 class SharedText {
  public:
   SharedText() = default;
@@ -18,7 +18,7 @@ class SharedText {
 
   const std::string& get() const noexcept { return text_ != nullptr ? *text_ : kNone; }
   bool empty() const noexcept { return text_ == nullptr; }
-  /// Returns whether both are one text in memory.
+  /// Returns whether both are the same text in memory.
   bool shares_with(const SharedText& other) const noexcept { return text_ == other.text_; }
 
  private:

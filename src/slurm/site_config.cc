@@ -21,7 +21,7 @@ namespace {
 
 std::string text(const char* value) { return value != nullptr ? value : ""; }
 
-// Bits of AccountingStorageEnforce as slurmctld keeps it; no public header names them.
+// Bits of AccountingStorageEnforce as slurmctld stores it; no public header names them.
 constexpr std::uint16_t kEnforceLimits = 0x0002, kEnforceQos = 0x0008;
 
 PreemptMode mode_of(std::uint16_t mode) {

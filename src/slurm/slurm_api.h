@@ -9,26 +9,27 @@
 
 namespace swell::slurm {
 
-/// Swell's requests to slurmctld. LiveSlurm makes them; tests of the controller have their own.
-/// Used by one thread at a time.
+/// Swell's requests to slurmctld. LiveSlurm implements them; tests of the controller have their own
+/// implementations. Used by one thread at a time.
 class SlurmApi {
  public:
   virtual ~SlurmApi() = default;
 
-  /// Loads the queue and the nodes; gives nothing where neither changed since the last call that
-  /// gave a snapshot.
+  /// Loads the queue and the nodes. Returns nothing if neither has changed since the last call that
+  /// returned a snapshot.
   virtual Result<std::optional<Snapshot>> load() = 0;
-  /// Makes the next load() give a snapshot whether or not anything changed.
+  /// Makes the next load() return a snapshot whether or not anything has changed.
   virtual void forget() = 0;
-  /// Loads one job as slurmctld has it now, whatever the last snapshot said; gives nothing where it
-  /// is not in the queue.
+  /// Loads one job in slurmctld's present state, independently of the last snapshot. Returns
+  /// nothing if it is not in the queue.
   virtual Result<std::optional<JobRecord>> load_job(JobId job) = 0;
-  /// Ends a job at once. Not an error where it has ended already.
+  /// Ends a job at once. Returns no error if it has ended already.
   virtual Result<void> cancel(JobId job) = 0;
-  /// Writes a line to the standard error of a job's script, or to whoever waits for its step.
+  /// Writes a line to the standard error of a job's script, or to the program that waits for its
+  /// step.
   virtual Result<void> tell(JobId job, const std::string& line) = 0;
-  /// False: slurmctld cannot take it yet, for a reason that passes by itself; it may have taken 5 s
-  /// to say so.
+  /// Returns false if slurmctld cannot accept it yet, for a reason that passes by itself; this
+  /// answer may take 5 s.
   virtual Result<bool> set_admin_comment(JobId job, const std::string& text) = 0;
 };
 

@@ -66,7 +66,7 @@ void free_conf(slurm_conf_t* conf) noexcept { slurm_free_ctl_conf(conf); }
 
 bool constrains_devices(const slurm_conf_t& conf) {
   if (conf.cgroup_conf == nullptr || conf.task_plugin == nullptr) return false;
-  // The list's records are not public; what prints them is.
+  // The list's records are not public; the function that prints them is.
   char* text = nullptr;
   std::size_t size = 0;
   std::FILE* const out = open_memstream(&text, &size);

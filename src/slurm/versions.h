@@ -10,12 +10,12 @@
 
 #include "slurm/records.h"
 
-/// Differences between the public headers of the supported versions of Slurm (22.05, 24.11, 26.05),
-/// found from the header's members rather than its version number where possible. Only this
-/// folder and src/plugins/select know of versions: docs/versions.md.
+/// Differences between the public headers of the supported versions of Slurm (22.05, 24.11, 26.05).
+/// Detected from the header's members rather than its version number if possible. Only this folder
+/// and src/plugins/select know of versions: docs/versions.md.
 namespace swell::slurm {
 
-/// Job id of a record, request or answer of Slurm's: from 26.05 on within its step_id.
+/// Returns the job id of a record, request or answer of Slurm: from 26.05 on it is in its step_id.
 template <typename Record>
 JobId job_id_of(const Record& record) noexcept {
   if constexpr (requires { record.step_id.job_id; }) return record.step_id.job_id;
@@ -28,7 +28,7 @@ void set_job_id(Record& record, JobId job) noexcept {
   else record.job_id = job;
 }
 
-/// Calls slurm_kill_job(), from 26.05 on with a slurm_step_id_t. @return as that does.
+/// Calls slurm_kill_job(), from 26.05 on with a slurm_step_id_t. Returns its result.
 int kill_job(JobId job, std::uint16_t signal) noexcept;
 
 /// Calls slurm_load_job(), likewise.
@@ -37,8 +37,8 @@ int load_job(JobId job, job_info_msg_t** message) noexcept;
 /// Calls slurm_notify_job(), likewise.
 int notify_job(JobId job, const std::string& line) noexcept;
 
-/// Whether a job's processes open the GPUs of their own allocation alone, as slurmctld is
-/// configured (devices_apart() of fabric_source.h).
+/// Returns whether, by slurmctld's configuration, a job's processes can open only the GPUs of their
+/// own allocation (devices_apart() of fabric_source.h).
 bool constrains_devices(const slurm_conf_t& conf);
 
 /// CPUs and memory in MiB that jobs use on a node.
@@ -46,17 +46,17 @@ struct NodeUse {
   std::uint16_t cpus = 0;
   std::uint64_t memory_mib = 0;
 };
-/// CPUs and memory in use on a node: from the select plugin's record, from 26.05 on from the node's
-/// own. `node` is not changed.
+/// Returns the CPUs and memory in use on a node: from the select plugin's record, from 26.05 on
+/// from the node's own. `node` is not changed.
 NodeUse use_of(node_info_t& node) noexcept;
 
-/// GRES and CPUs that a submission asks for in each task.
+/// GRES and CPUs that a submission requests for each task.
 struct PerTask {
-  std::string gres;  ///< "gres/gpu:h100:1"; empty: CPUs alone
+  std::string gres;  ///< "gres/gpu:h100:1"; empty: only CPUs
   int cpus = 0;      ///< 0: not given
 };
-/// Reads tres_per_task, where newer versions (seen on 24.11) put --cpus-per-task as well: "cpu=8"
-/// or "cpu:8", alone or in a list.
+/// Reads tres_per_task, into which newer versions (seen on 24.11) also write --cpus-per-task:
+/// "cpu=8" or "cpu:8", alone or in a list.
 inline PerTask per_task_of(std::string_view tres_per_task) {
   PerTask result;
   while (!tres_per_task.empty()) {
@@ -76,16 +76,17 @@ inline PerTask per_task_of(std::string_view tres_per_task) {
 /// the requester: from 23.02 on.
 inline constexpr bool kModifyTakesMessage = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
 
-/// PreemptParameters, which came after 22.05; the header tells whether it exists. Null: not set.
+/// Returns PreemptParameters, which came after 22.05; whether it exists is found from the header.
+/// Null: not set.
 template <typename Conf>
 const char* preempt_parameters_of(const Conf& conf) noexcept {
   if constexpr (requires { conf.preempt_params; }) return conf.preempt_params;
   else return nullptr;
 }
 
-/// Whether a job that failed with its nodes is to start again at once, at the head of the queue: an
-/// expedited requeue, from 25.11 on. Seen on 26.05: PENDING and EXPEDITING until it starts, at
-/// first COMPLETING, too, while its other nodes end what it left.
+/// Returns whether a job that failed with its nodes will start again at once, at the head of the
+/// queue: an expedited requeue, from 25.11 on. Seen on 26.05: the job is PENDING and EXPEDITING
+/// until it starts, and at first also COMPLETING while its other nodes clean up.
 template <typename Job>
 bool starts_again_at_once(const Job& job) noexcept {
 #ifdef JOB_EXPEDITING
