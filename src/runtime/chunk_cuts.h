@@ -17,7 +17,7 @@ struct Stretch {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// Collects the addresses at which one shim's memory is cut: the begin and end of each range.
+/// Collects the addresses at which one shim's memory is cut: where each range begins and ends.
 class Cutter {
  public:
   void cut(Stretch pages) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every rank makes this of all ranks' tensors, millions of them: nothing is looked up by name.
+// Every rank computes the steps of all ranks' tensors, millions of them, so nothing is looked up by
+// name.
 #include "runtime/chunk_steps.h"
 
 #include <algorithm>

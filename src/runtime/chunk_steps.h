@@ -15,8 +15,8 @@ namespace swell::runtime {
 /// Flag of a memory position: set for a DevicePlace, clear for an offset in an arena.
 inline constexpr std::uint64_t kOnGpu = std::uint64_t{1} << 62;
 
-/// A move, as memory sees it. Memory is counted in segments: in an arena, consecutive whole pages
-/// that the same moves use; on a GPU, whole slabs.
+/// The memory that one move reads and fills. Memory is counted in segments: in an arena,
+/// consecutive whole pages that the same moves use; on a GPU, whole slabs.
 struct Step {
   std::uint64_t begin = 0, end = 0;        ///< segments of the source that it reads
   std::uint32_t target = 0;                ///< pool of its destination

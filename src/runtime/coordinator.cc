@@ -194,8 +194,8 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
 }
 
 void Coordinator::abort_all(const std::vector<Shim>& shims, bool is_old_gone) const {
-  // Uses new connections, because the old ones may be busy with what is cancelled. Asks all shims
-  // at once: one that does not answer must not delay the others' programs.
+  // Uses new connections, because the old ones may be busy with a request that is cancelled. Asks
+  // all shims at the same time: one that does not answer must not delay the others' programs.
   all_at_once(shims.size(), [&](std::size_t i) {
     const std::string body = is_old_gone ? Writer().put<std::uint8_t>(1).take() : "";
     if (auto channel = reach(shims[i]); channel.ok())

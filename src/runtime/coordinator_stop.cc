@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Part of the coordinator: makes all ranks stop or checkpoint at one step, without a switch. First
-// all agree on the step, then all hear that it counts: no rank leaves that another would wait for.
+// all ranks agree on the step, then all are told that it is valid, so that no rank exits while
+// another would wait for it.
 #include <algorithm>
 #include <fmt/format.h>
 #include <string>

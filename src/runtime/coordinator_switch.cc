@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the coordinator: one switch, from gathering both plans to the commit or abort of all.
+// Part of the coordinator: one switch, from collecting both plans to the commit or abort of all
+// shims.
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// xxHash, inlined from its header, with AVX2. The headers included before are not, since other
-// files may share what comes out of them.
+// xxHash with AVX2, inlined from its header. The headers that are included before it are compiled
+// without AVX2, because other files may share their functions.
 #include "runtime/hash.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the intake: the ways from GPUs.
+// Part of the intake: the paths from GPUs.
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>

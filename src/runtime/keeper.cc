@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: its connections and threads, and who may ask what.
+// Part of the keeper: its connections and threads, and which peer may send which request.
 #include "runtime/keeper.h"
 
 #include <algorithm>

@@ -249,7 +249,7 @@ class Keeper {
   std::uint64_t epoch_ = 0;
   std::vector<Held> table_;  ///< tensors of the committed epoch
   Peer* program_ = nullptr;  ///< trains the committed epoch
-  std::string profile_;      ///< last one that it reported; empty: none
+  std::string profile_;      ///< last profile that the program reported; empty: none
   bool has_state_ = false, is_torn_ = false;
   std::uint64_t step_ = 0;  ///< step of the state, if no program trains
   std::unique_ptr<Staged> staged_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: aborts an epoch that was prepared and does not come.
+// Part of the keeper: aborts an epoch that was prepared and will not begin.
 #include "runtime/keeper.h"
 
 namespace swell::runtime {

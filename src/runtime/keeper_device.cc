@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: memory of GPUs, which programs take and map, and whose descriptors it holds.
+// Part of the keeper: GPU memory, which programs allocate and map, and of which the keeper holds
+// the descriptors.
 #include <algorithm>
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: returns the memory of an epoch that is over.
+// Part of the keeper: frees the memory of an epoch that is over.
 #include "runtime/keeper.h"
 #include "runtime/quiet_thread.h"
 

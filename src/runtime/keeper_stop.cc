@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: makes the program stop or checkpoint at a boundary, its own next one or one
-// that all ranks agree on.
+// Part of the keeper: makes the program stop or checkpoint, at its own next boundary or at one on
+// which all ranks agree.
 #include <fmt/format.h>
 
 #include "runtime/keeper.h"
@@ -20,7 +20,8 @@ Result<std::string> Keeper::request(std::string_view body) {
   if (!reader.done() || !is_wish(wish)) return Error(kNoWish);
   std::lock_guard lock(mutex_);
   if (program_ == nullptr) return Error("no program trains here");
-  if (agreed_ && agreed_->wish == kStopWish) return std::string();  // it exits with the others
+  if (agreed_ && agreed_->wish == kStopWish)
+    return std::string();  // the program exits with the others
   store_.page().wish = wish;
   program_->leaves = program_->leaves || wish == kStopWish;
   // The ranks could not agree.

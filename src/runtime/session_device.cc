@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the session: tensors on a GPU, and tasks that the shim asks to be done there.
+// Part of the session: tensors on a GPU, and the tasks that the shim gives for that GPU.
 #include <fmt/format.h>
 
 #include "runtime/quiet_thread.h"

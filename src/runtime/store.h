@@ -55,7 +55,7 @@ class Store {
     int uses = 0;
   };
   using Taken = std::map<std::uint64_t, Piece>;  ///< by offset
-  /// Returns the pieces that form the pages of a tensor, cut at its begin and end.
+  /// Returns the pieces that form the pages of a tensor, cut where the tensor begins and ends.
   std::pair<Taken::iterator, Taken::iterator> pieces_of(std::uint64_t at, std::uint64_t bytes);
   Taken::iterator cut(std::uint64_t at);
 

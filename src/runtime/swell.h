@@ -130,14 +130,13 @@ typedef struct swell_tensor {
   int64_t end[SWELL_MAX_DIMS];
   int64_t flat_begin, flat_end; /**< range of the block in row-major order, in elements; elements
                                    past the end of the block are padding */
-  const char*
-      alias_of;  /**< name of the tensor that this one is tied to, under which it is stored */
-  void* address; /**< address of your memory, flat_end - flat_begin elements; with
-                    SWELL_TENSOR_DEVICE (from version 6 on) it is on that GPU */
-  int optional;  /**< not 0: this program can initialize the tensor if the old plan does not have it
-                    (a new RNG) */
-  int device;    /**< GPU on which Swell allocates the tensor, or on which your address is, as CUDA
-                    numbers GPUs in this process; the same for all tensors of a session */
+  const char* alias_of;         /**< name of the tied tensor under which this one is stored */
+  void* address;                /**< address of your memory, flat_end - flat_begin elements; with
+                                   SWELL_TENSOR_DEVICE (from version 6 on) it is on that GPU */
+  int optional; /**< not 0: this program can initialize the tensor if the old plan does not have it
+                   (a new RNG) */
+  int device;   /**< GPU on which Swell allocates the tensor, or on which your address is, as CUDA
+                   numbers GPUs in this process; the same for all tensors of a session */
 } swell_tensor_t;
 
 /** The epoch that a program adopted. swell_adopt() sets all fields. */
@@ -182,8 +181,7 @@ typedef struct swell_region {
   int micro_batch;          /**< from 0, in each step */
   int first_layer, layers;  /**< first layer of the model, from 0, and number of layers */
   uint64_t allocated_bytes; /**< allocated device memory when the region opens */
-  void* stream; /**< CUstream on which the region's work runs, not NULL; its context must be current
-                 */
+  void* stream; /**< CUstream of the region's work, not NULL; its context must be current */
 } swell_region_t;
 
 enum {
@@ -207,10 +205,9 @@ typedef struct swell_role {
                                                sample, in elements: sequence, hidden */
   double whole_activations; /**< activations that a layer keeps for its backward pass and that TP
                                does not split, as a multiple of that tensor */
-  double
-      last_activation_bytes; /**< activation bytes of one sample on the last stage only: logits */
-  int tied_embedding;        /**< not 0: the output projection is the embedding's own matrix */
-  int chunk_count;           /**< chunks of this stage: 1 to SWELL_MAX_CHUNKS */
+  double last_activation_bytes; /**< bytes of one sample on the last stage only: logits */
+  int tied_embedding;           /**< not 0: the output projection is the embedding's own matrix */
+  int chunk_count;              /**< chunks of this stage: 1 to SWELL_MAX_CHUNKS */
   /** Number of units in each chunk, as "chunks" of a plan's stage lists them (embedding, layers,
       head); copied. Programs that set it, even to one chunk, can run plans with chunks. */
   const int* chunks;
@@ -219,13 +216,12 @@ typedef struct swell_role {
 /** The profiler's times in the last full window of steps. swell_profile() sets all fields. */
 typedef struct swell_times {
   int stable; /**< not 0: the times agreed within 2 % for three windows, and have been reported */
-  int micro_batches;            /**< micro-batches of a step */
-  double step_s;                /**< seconds from boundary to boundary */
-  double forward_s, backward_s; /**< time of one micro-batch */
-  double forward_tp_s;          /**< part of forward_s: TP all-reduces */
-  double forward_head_s,
-      backward_head_s;   /**< parts of forward_s and backward_s: output projection and loss */
-  double optimizer_s;    /**< time of the optimizer in a step */
+  int micro_batches;                      /**< micro-batches of a step */
+  double step_s;                          /**< seconds from boundary to boundary */
+  double forward_s, backward_s;           /**< time of one micro-batch */
+  double forward_tp_s;                    /**< part of forward_s: TP all-reduces */
+  double forward_head_s, backward_head_s; /**< parts of both: output projection and loss */
+  double optimizer_s;                     /**< time of the optimizer in a step */
   double dp_sync_s;      /**< synchronization in a step that does not overlap a backward pass */
   double layer_launch_s; /**< host seconds to launch one layer's forward pass; 0: the regions named
                             no stream */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C boundary: checks arguments, catches everything, and turns sentences into errno and
-// swell_last_error().
+// The C interface: checks arguments, catches all exceptions, and turns errors into errno values and
+// the sentence of swell_last_error().
 #include "runtime/swell.h"
 
 #include <cerrno>

@@ -137,7 +137,7 @@ inline constexpr const char* kTcpWithinNode = "tcp within a node";
 inline constexpr const char* kTcpToProgram = "tcp within a node, from a program";
 /// Name of the path from a GPU of the same node whose memory cannot be mapped: through host memory.
 inline constexpr const char* kThroughHost = "through host memory";
-/// Suffix for the name of a path from a GPU or to a GPU.
+/// Suffixes of the names of paths that begin or end at a GPU.
 inline constexpr const char* kFromGpu = ", from a GPU";
 inline constexpr const char* kToGpu = ", to a GPU";
 /// Suffix if a program allocated that GPU memory itself.

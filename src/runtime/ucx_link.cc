@@ -28,7 +28,7 @@ constexpr std::size_t kWindow = 16;  ///< messages under way at once
 /// Large enough to be sent the way that large messages are.
 constexpr std::size_t kTried = 1 << 18;
 
-/// Returns the transports in what UCX prints of an endpoint: "tcp", "sysv+cma".
+/// Returns the transports in UCX's description of an endpoint: "tcp", "sysv+cma".
 std::string transports_of(std::string_view printed) {
   std::string names;
   std::set<std::string> seen;

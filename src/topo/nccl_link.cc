@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// NCCL and NVIDIA's driver by their published C interfaces (runtime/cuda_driver.h, nccl_api.h),
-// both loaded where installed: Swell is built without either.
+// NCCL and NVIDIA's driver, through their published C interfaces (runtime/cuda_driver.h,
+// nccl_api.h). Both are loaded if installed; Swell is built without either.
 #include <chrono>
 #include <cstdint>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Reader of NVIDIA's management library by its published C interface, loaded where installed: Swell
-// is built without the driver.
+// Reads NVIDIA's management library through its published C interface. It is loaded if installed;
+// Swell is built without the driver.
 #include <algorithm>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// job_submit/swell: Slurm's symbols and nothing else. submission.h reads and changes the
-// submission, controller/admission.h decides. Runs under slurmctld's locks: memory only, no RPC.
+// job_submit/swell: only Slurm's symbols. submission.h reads and changes the submission,
+// controller/admission.h decides. Runs under slurmctld's locks, so it only uses memory, and sends
+// no RPC.
 #include <cstdint>
 #include <string>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// sched/swell: Slurm's symbols and nothing else. The logic is in base_scheduler.h (the stock
-// scheduler) and controller/host.h (elasticity). Built twice: heterogeneous jobs need the words
-// SchedulerType=sched/backfill, so there is a plugin of that name too (SWELL_SHADOW), which loads
-// the next one of its name.
+// sched/swell: only Slurm's symbols. The logic is in base_scheduler.h (the stock scheduler) and
+// controller/host.h (elasticity). Built twice: heterogeneous jobs need
+// SchedulerType=sched/backfill, so there is also a plugin of that name (SWELL_SHADOW), which loads
+// the next plugin of its name.
 #include <cstdint>
 #include <string>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A shadow of select/cons_tres: Slurm's symbols and nothing else. It loads Slurm's own plugin of
-// that name and forwards every call to it (forward.h), except select_p_job_test() (absence.h,
-// narrowing.h).
-// Every client and daemon loads a select plugin: outside slurmctld all calls are only forwarded.
+// A shadow of select/cons_tres: only Slurm's symbols. It loads Slurm's own plugin of that name and
+// forwards every call to it (forward.h), except select_p_job_test() (absence.h, narrowing.h).
+// Every client and daemon loads a select plugin; outside slurmctld all calls are only forwarded.
 #include <cstdint>
 #include <string>
 

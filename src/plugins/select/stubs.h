@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// The select plugin's jumps in the assembly of each processor; included once, by forward.cc.
-// Includes no system header, so that a test can assemble those of another processor
+// The select plugin's jumps in the assembly language of each processor; included once, by
+// forward.cc. Includes no system header, so that a test can assemble the jumps of another processor
 // (tests/contrib/aarch64_test.sh).
 
 // A stub begins with a landing mark for indirect calls, counts the call if requested, and jumps. It

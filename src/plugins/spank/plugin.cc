@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// spank_swell: the option --elastic of sbatch, salloc and srun; in slurmd, the node's topology is
-// published. The parser is the server's own (control/elastic_spec.h), so that a mistake is named
-// before anything is submitted.
+// spank_swell: adds the option --elastic to sbatch, salloc and srun; in slurmd it publishes the
+// node's topology. The parser is the server's own (control/elastic_spec.h), so that a mistake is
+// reported before anything is submitted.
 #include <cstdint>
 #include <cstdlib>
 #include <optional>

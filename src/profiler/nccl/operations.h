@@ -26,7 +26,7 @@ class Operations {
   void leave();
 
   Handle enqueue(const char* function, std::uint64_t count, const char* datatype, int ranks);
-  /// Notes the begin of a kernel. `start_ns` 0: use the host's clock.
+  /// Notes the start of a kernel. `start_ns` 0: use the host's clock.
   Handle begin_kernel(Handle operation, std::uint64_t start_ns);
   /// Notes the end of a kernel, as the device reports it.
   void end_kernel_at(Handle kernel, std::uint64_t stop_ns);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The symbols by which NCCL finds a profiler, one for each version of its interface. In all
-// of them a collective's stop says that it was enqueued; kernels' channels say when it ran, and
-// name it as their parent. No call returns an error but init: NCCL is never disturbed.
+// The symbols by which NCCL finds a profiler, one for each version of its interface. In all of them
+// the stop of a collective means that it was enqueued; the events of its kernels' channels tell
+// when it ran, and name the collective as their parent. Only init can return an error, so NCCL is
+// never disturbed.
 #include <ctime>
 
 #include "profiler/nccl/abi.h"
