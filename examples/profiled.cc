@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fits a line by gradient descent and shows its steps to Swell's profiler: one rank of data
-// parallel training, each a TP group of its own on one stage. With a third argument it is paced:
-// each pass takes at least so long, as on a device that is slower than this host.
+// Fits a line by gradient descent, and shows its steps to Swell's profiler: one rank of data
+// parallel training, each rank a TP group of its own on one stage. With a third argument each pass
+// takes at least that long, as on a device that is slower than this host.
 //
-// usage: RANK=r profiled STEPS [FILE [PASS_MICROSECONDS]]; FILE: what was seen, as one line.
+// usage: RANK=r profiled STEPS [FILE [PASS_MICROSECONDS]]; the measured times are written to FILE
+// as one line.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
