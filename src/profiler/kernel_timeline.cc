@@ -43,7 +43,7 @@ Gathered& gathered() {
   return *made;
 }
 
-/// Callback of the subscription, which enables no callbacks.
+/// Does nothing: a subscription needs a function, although no callbacks are enabled.
 void no_callback(void*, int, unsigned, const void*) {}
 
 void buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* records) {

@@ -24,7 +24,7 @@ class Profiler {
   struct Options {
     std::string trace;              ///< file name; empty: no trace
     std::uint64_t trace_step = 10;  ///< step of this program, from 1
-    bool trace_kernels = false;     ///< with CUPTI
+    bool trace_kernels = false;     ///< trace kernels too, with CUPTI
     int rank = 0;                   ///< part of the trace's file name
     Recorder::Clock clock = &Recorder::host_clock;
   };

@@ -38,7 +38,7 @@ struct RankProfile {
   double extra_param_bytes = 0;  ///< gradients of everything else
   double extra_state_bytes = 0;
   double sharded_state_bytes = 0;  ///< part of the state that replicas hold in shards
-  double sharded_held_bytes = 0;   ///< this rank's shards of that state
+  double sharded_held_bytes = 0;   ///< bytes of this rank's shards
   double sharded_gradient_bytes = 0;
   double peak_bytes = 0;
   NcclFigures nccl;

@@ -65,7 +65,7 @@ class Recorder {
   /// A step that is over, with its events.
   struct Pending {
     Step step;
-    std::vector<void*> last_events;  ///< of each stream; when it has passed, all earlier ones have
+    std::vector<void*> last_events;  ///< of each stream, the event that passes last
   };
   void* mark(void* stream);
   void give_back_events(Step& step);
@@ -81,7 +81,7 @@ class Recorder {
   std::vector<std::int32_t> open_;  ///< indexes in current_.spans, in the order of opening
   int generation_ = 0;              ///< number of the step, as it is encoded in regions' numbers
   std::deque<Pending> pending_;
-  std::vector<Pending> spare_;  ///< their memory is reused
+  std::vector<Pending> spare_;  ///< finished steps with memory for reuse
   Pending given_;               ///< the step that next() returned
   std::uint64_t peak_bytes_ = 0;
 };

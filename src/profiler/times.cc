@@ -197,7 +197,7 @@ std::optional<StepTimes> times_of(const Step& step) {
   StepTimes made;
   Times& times = made.times;
   times.step_s = static_cast<double>(step.ended_ns - step.began_ns) * 1e-9;
-  std::vector<std::int32_t> forwards, backwards;  // their micro-batches
+  std::vector<std::int32_t> forwards, backwards;  // micro-batches of these passes
   int more_forwards = 0, more_backwards = 0;      // passes without a number
   std::vector<std::int32_t> measured;             // micro-batches for which the memory is known
   int more_measured = 0;

@@ -56,7 +56,7 @@ double change_between(const Times& a, const Times& b, int micro_batches);
 /// Collects steps in windows, and finds out when the windows agree. One thread at a time.
 class Stable {
  public:
-  static constexpr int kWindowSteps = 5;      ///< their medians form one set of Times
+  static constexpr int kWindowSteps = 5;      ///< steps whose medians form one set of Times
   static constexpr std::size_t kWindows = 3;  ///< number of windows that must agree
   static constexpr double kChange = 0.02;     ///< Suika 3.1
   /// Number of windows after which the medians of unstable times are reported anyway.

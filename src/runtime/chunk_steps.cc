@@ -138,7 +138,7 @@ class Maker {
     std::size_t holding = 0;
     Layout::Range needs;       ///< empty: nothing is moved
     std::uint32_t number = 0;  ///< number of the first move
-    bool is_alias = false;     ///< its target was placed already
+    bool is_alias = false;     ///< the tensor for which it stands was placed already
   };
 
   /// Numbers the moves of a rank in the order of Migration::needs().

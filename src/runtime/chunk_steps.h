@@ -53,7 +53,7 @@ struct ChunkSteps {
   /// By new rank, plus one entry at the end: number of its first move, as Migration::needs() orders
   /// them.
   std::vector<std::uint32_t> first_move;
-  std::size_t count = 0;  ///< of steps
+  std::size_t count = 0;  ///< number of steps
 };
 
 /// Lists the steps of a switch. Returns an error if a rank's GPU memory is not as the rank reported

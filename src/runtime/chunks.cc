@@ -54,7 +54,7 @@ class Chunker {
     }
     return {};
   }
-  /// By the number of each move: the chunk with which it comes.
+  /// Returns the chunk of each move, by the number of the move.
   const std::vector<std::uint32_t>& chunk_of() const noexcept { return chunk_of_; }
   /// Returns the number of a new rank's first move.
   std::uint32_t first_move(std::size_t rank) const noexcept { return steps_.first_move[rank]; }

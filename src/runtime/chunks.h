@@ -14,7 +14,7 @@ namespace swell::runtime {
 
 /// Memory of an old rank that no rank needs any longer.
 struct Release {
-  std::uint32_t chunk = 0;          ///< it is released before this chunk is fetched
+  std::uint32_t chunk = 0;          ///< the chunk before which the memory is released
   std::uint64_t at = 0, bytes = 0;  ///< range of the arena, in whole pages
   std::uint64_t slab = 0;           ///< released instead on a GPU; 0: the range is in the arena
 };

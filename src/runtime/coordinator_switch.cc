@@ -146,7 +146,7 @@ class Coordinator::Run {
         coordinator_.abort_all(shims_);
         return memory.error();
       }
-      memory->slabs.clear();  // they are in the old plan
+      memory->slabs.clear();  // the old plan already lists the slabs
       prepare_.to.push_back(
           {to[rank].gpu, old == old_ranks_.end() ? -1 : old->second, table, std::move(*memory)});
       new_ranks_[new_numbers[rank]] = static_cast<std::int32_t>(rank);
@@ -298,7 +298,7 @@ class Coordinator::Run {
       machine_.prepared(shim, *prepared);
     } else if (machine_.phase() == Phase::quiesce) {
       const auto step = reader.get<std::uint64_t>();
-      const bool is_late = reader.get<std::uint8_t>() != 0;  // its program goes on
+      const bool is_late = reader.get<std::uint8_t>() != 0;  // the shim's program goes on
       if (step != kNoStep && !is_late && !first_stop_) first_stop_ = Clock::now();
       machine_.quiesced(shim, step, is_late);
     } else if (machine_.phase() == Phase::secure) {

@@ -98,7 +98,7 @@ class DeviceHand final : public ByteStore {
   const std::uint64_t staging_;
   const std::string gpu_;
   const std::uint64_t granularity_;
-  std::mutex staging_mutex_;  ///< for the users of the staging memory; taken before turn_
+  std::mutex staging_mutex_;  ///< guards the staging memory; taken before turn_
   std::mutex turn_;           ///< held during a task; taken before mutex_
   std::mutex mutex_;          ///< guards all below
   std::condition_variable changed_;
@@ -114,7 +114,7 @@ class DeviceHand final : public ByteStore {
 inline constexpr const char* kDeviceToDevice = "device to device";
 /// Memory of another rank, mapped beside this rank's slabs.
 struct MappedMemory {
-  std::uint64_t slab = 0;  ///< its number here
+  std::uint64_t slab = 0;  ///< number of the mapping on this GPU
   std::uint64_t bytes = 0;
   std::uint32_t last_chunk = 0;  ///< the last chunk that reads it
 };

@@ -62,8 +62,8 @@ class Device {
   Result<void> wait() const;
   /// Makes its context the current one of the calling thread until the thread ends.
   Result<void> enter() const;
-  /// Return when the bytes have been copied. Consecutive runs that form the rows of a matrix become
-  /// one copy of the driver.
+  /// Copies the runs; returns when the bytes have been copied. Consecutive runs that form the rows
+  /// of a matrix become one copy of the driver.
   Result<void> copy(std::span<const Run> runs) const;  ///< from and to: addresses on GPUs
   struct HostCopy {
     std::byte* host = nullptr;
@@ -95,7 +95,7 @@ class Device {
   std::shared_ptr<const CudaDriver> driver_;
   int ordinal_ = 0, number_ = 0;
   void* context_ = nullptr;  ///< retained
-  void* stream_ = nullptr;   ///< for copies; not ordered with other streams
+  void* stream_ = nullptr;   ///< stream for copies; not ordered with other streams
   std::string gpu_;
   std::uint64_t granularity_ = 0;
   bool shares_ = false;

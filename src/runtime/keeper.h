@@ -37,13 +37,13 @@ namespace swell::runtime {
 class Keeper {
  public:
   struct Options {
-    std::string unix_socket;  ///< its folder is made with mode 0700
+    std::string unix_socket;  ///< path of the socket; the folder is made with mode 0700
     std::string
         tcp_host;      ///< a numeric address to listen on; empty: no connections from other nodes
     std::string key;   ///< the job's, at least 16 bytes; needed with tcp_host
     std::string host;  ///< identifies its host; empty: the boot id of this machine. Ranks with
                        ///< equal hosts share memory
-    std::string processes;          ///< its PID namespace; empty: that of this process
+    std::string processes;          ///< PID namespace; empty: that of this process
     std::uint64_t arena_bytes = 0;  ///< address space: memory is allocated when it is written
     /// Bytes of a slab: GPU memory that several tensors share.
     std::uint64_t slab_bytes = Slabs::kSlabBytes;
@@ -106,7 +106,7 @@ class Keeper {
     std::uint64_t pair = 0;  ///< NCCL's number for the program here and the one there; 0: none yet
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false, takes_snapshots = false;
-    bool leaves = false;      ///< it has been told to exit
+    bool leaves = false;      ///< the program has been told to exit
     Stays stays = Stays::no;  ///< whether its process can train with another plan
     /// The epoch offered to that process; 0: this is the peer of a new program.
     std::uint64_t next = 0;

@@ -9,9 +9,9 @@ namespace swell::runtime {
 
 /// How the ranks that leave with a switch are treated while the state moves.
 enum class Leavers {
-  wait,    ///< they stay until the commit
+  wait,    ///< keep them until the commit
   let_go,  ///< release them: the others have all state that only the leaving ranks had
-  late,    ///< their unique state will not arrive in time
+  late,    ///< the unique state of the leaving ranks will not arrive in time
 };
 
 /// Decides from what each staying shim has fetched in `elapsed_s`, if the leaving ranks have

@@ -15,7 +15,7 @@ namespace swell::runtime {
 /// GPU memory that a program allocated itself, as other programs of the node map it: one allocation
 /// of cuMemAlloc(), or one piece of an expandable segment that PyTorch made by cuMemCreate().
 struct OwnShare {
-  std::uint64_t address = 0;  ///< where it begins, in the program that allocated it
+  std::uint64_t address = 0;  ///< start address in the program that allocated it
   std::uint64_t bytes = 0;
   std::string handle;  ///< the driver's handle, kHandleBytes long; empty: map `fd`
   std::shared_ptr<const Descriptor> fd;

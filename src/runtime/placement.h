@@ -44,7 +44,7 @@ struct Placement {
   std::set<std::uint64_t> kept_slabs;            ///< slabs that the program must map
 };
 
-/// Make the worlds of both plans, with entries in the order of `plan`.
+/// Makes the world of one of the plans, with entries in the order of `plan`.
 Result<World> old_world(const Prepare& plan);
 Result<World> new_world(const Prepare& plan);
 

@@ -39,8 +39,8 @@ class Session {
   Result<std::unique_ptr<Session>> next() const;
   /// Says that this process cannot train in the epoch for which it must prepare.
   Result<void> decline(const Error& why);
-  /// In a session of next(): says that all tensors are registered; adopt() then waits for the
-  /// answer.
+  /// Says that all tensors are registered; adopt() then waits for the answer. Used in sessions of
+  /// next().
   Result<void> offer();
   bool has_offered() const noexcept { return has_offered_; }
   /// Returns whether next() made this session.

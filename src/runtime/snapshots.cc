@@ -8,7 +8,7 @@
 namespace swell::runtime {
 
 void Snapshots::add(Snapshot snapshot) {
-  constexpr int kKept = 3, kKeptBefore = 2;  // of this epoch, and of an earlier one
+  constexpr int kKept = 3, kKeptBefore = 2;  // snapshots of this epoch, and of an earlier one
   const std::uint64_t epoch = snapshot.epoch;
   const std::int32_t rank = snapshot.rank;
   const auto is_same = [&](const Snapshot& other) {

@@ -91,7 +91,7 @@ class DataLink {
   virtual ~DataLink() = default;
   /// Returns its name for events and logs.
   virtual const std::string& name() const noexcept = 0;
-  /// Begin to move bytes, in messages of the same sizes on both sides; until flush() the caller
+  /// Begins to move bytes, in messages of the same sizes on both sides; until flush() the caller
   /// neither reads nor changes the memory.
   virtual Result<void> send(std::span<const std::byte> bytes) = 0;
   virtual Result<void> receive(std::span<std::byte> bytes) = 0;

@@ -112,7 +112,7 @@ class WorldBuilder {
 /// State of one rank, as the rank reports it to the others.
 struct RankState {
   cluster::GpuRef gpu;
-  std::vector<Entry> entries;  ///< their addresses are not read
+  std::vector<Entry> entries;  ///< addresses of entries are not read
 };
 
 /// Makes the world of these ranks, in order. The error names rank and tensor.

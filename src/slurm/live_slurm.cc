@@ -103,7 +103,7 @@ class LiveSlurm final : public SlurmApi {
   }
 
  private:
-  /// Each load_...() keeps its answer, and returns whether it has changed.
+  /// Keeps slurmctld's answer, as each load_...() does, and returns whether it has changed.
   Result<bool> load_nodes() {
     auto nodes = load_nodes_since(nodes_time_);
     if (!nodes) return nodes.error();
@@ -154,7 +154,7 @@ class LiveSlurm final : public SlurmApi {
     return true;
   }
 
-  /// Without an answer the last limits remain valid.
+  /// Loads the limits of accounts and users. Without an answer the last ones remain valid.
   void load_limits() {
     const auto now = std::chrono::steady_clock::now();
     if (limits_looked_at_ && now - *limits_looked_at_ < kAssociationsKept) return;

@@ -55,7 +55,7 @@ struct JobRecord {
   std::time_t deadline = 0;          ///< time of --deadline; 0: none
   std::uint32_t time_limit_min = 0;  ///< 0: none
   bool has_script = false;           ///< submitted with sbatch
-  bool in_array = false;             ///< it is an array, or a task of one
+  bool in_array = false;             ///< the job is an array, or a task of one
   /// Waits for an expedited requeue: its nodes stay reserved for it until then.
   bool starts_again = false;
   // Demands of a pending job:
@@ -104,7 +104,7 @@ struct PartitionRecord {
   bool up = false;
   bool gives_whole_nodes = false;  ///< OverSubscribe=EXCLUSIVE
   std::uint32_t max_time_min = 0;  ///< MaxTime; 0: unlimited
-  std::string qos;                 ///< its own QOS, with limits for all jobs in it
+  std::string qos;                 ///< QOS of the partition, with limits for all jobs in it
 };
 
 /// A reservation of whole nodes or of parts of them.

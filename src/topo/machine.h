@@ -34,7 +34,7 @@ struct Gpu {
 
 struct Port {
   Attachment place;
-  cluster::PortDescription is;  ///< its description, without the nearest GPUs
+  cluster::PortDescription is;  ///< description, without the nearest GPUs
 };
 
 /// NVLink between two GPUs: the sum of all its links.

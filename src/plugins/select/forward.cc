@@ -11,7 +11,7 @@ extern "C" {
 
 HIDDEN std::uint32_t swell_node_table_changes = 0;
 
-/// Target of the slots for symbols that cons_tres does not have.
+/// Returns an error: called through the slots of symbols that cons_tres does not have.
 static int not_there() noexcept { return SLURM_ERROR; }
 
 #define FORWARD(name) HIDDEN void* swell_to_##name = reinterpret_cast<void*>(not_there);

@@ -96,7 +96,7 @@ extern const std::uint32_t plugin_id EXPORT;
 const char plugin_name[] = "Swell: select/cons_tres, with jobs of several nodes close together";
 const char plugin_type[] = "select/cons_tres";
 const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
-const std::uint32_t plugin_id = 109;  // that of cons_tres: it is used in state files and messages
+const std::uint32_t plugin_id = 109;  // the id of cons_tres, used in state files and messages
 
 EXPORT int init(void) noexcept {
   // Without cons_tres nothing can be scheduled: slurmctld must stop, as for a missing select

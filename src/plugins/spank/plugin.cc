@@ -22,7 +22,7 @@ namespace {
 
 using swell::plugins::guarded;
 
-/// The option's value, in the form that the server reads; nothing: --elastic was not given.
+/// Returns the option's value, in the form that the server reads; nothing: --elastic was not given.
 std::optional<std::string>& given() {
   static std::optional<std::string> value;
   return value;
@@ -114,8 +114,7 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
   return spank_option_register(spank, &option);
 }
 
-/// Called after all options are read: passes the given value with the submission to
-/// job_submit/swell.
+/// Passes the given value with the submission to job_submit/swell.
 EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments) noexcept {
   return guarded("--elastic", ESPANK_ERROR, [&]() -> int {
     if (!submits()) return ESPANK_SUCCESS;

@@ -21,7 +21,7 @@ class Operations {
 
   explicit Operations(Clock clock) : clock_(clock) {}
 
-  /// Add and remove a communicator; NCCL reads from `mask` which events are wanted.
+  /// Adds or removes a communicator; NCCL reads from `mask` which events are wanted.
   void join(int* mask);
   void leave();
 

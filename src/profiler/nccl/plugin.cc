@@ -18,7 +18,8 @@ std::int64_t host_clock() noexcept {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Never destroyed: NCCL's threads may outlive static objects.
+/// Returns the operations of the process. Never destroyed: NCCL's threads may outlive static
+/// objects.
 Operations& operations() {
   static auto* const made = new Operations(&host_clock);
   return *made;
@@ -85,7 +86,7 @@ int record_state(void* handle, int state, StateArguments4* arguments) {
                                  arguments->kernel_stop_ns);
   });
 }
-/// In version 3 a kernel has no states.
+/// Does nothing: in version 3 a kernel has no states.
 int record_state3(void*, int, StateArguments4*) { return kSuccess; }
 
 int finalize(void*) {
