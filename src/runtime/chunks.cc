@@ -172,8 +172,8 @@ class Chunker {
   /// Progress in a source's queue.
   struct At {
     std::size_t next = 0;  ///< all steps before it are done
-    std::size_t chosen_begin = 0,
-                chosen_end = 0;  ///< the range that has the steps of the last chunk
+    /// The range that has the steps of the last chunk.
+    std::size_t chosen_begin = 0, chosen_end = 0;
   };
   ChunkSteps steps_;
   const std::uint64_t bound_;

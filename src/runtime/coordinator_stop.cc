@@ -168,8 +168,8 @@ class Coordinator::Wishing {
   const Deadline known_by_;
   const Deadline asked_by_;  ///< no other step is tried after it
   const Deadline told_by_;
-  const std::chrono::milliseconds
-      round_;  ///< time limit for a shim to answer whether its program will stop
+  /// Time limit for a shim to answer whether its program will stop.
+  const std::chrono::milliseconds round_;
   std::vector<Rank> ranks_;
   WishReport report_;
   bool is_off_ = false;

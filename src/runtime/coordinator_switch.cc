@@ -406,8 +406,8 @@ class Coordinator::Run {
   Deadline stopped_by_, moving_since_, next_look_;
   std::uint64_t lead_ = options_.step_lead;
   Clock::time_point start_ = Clock::now();  ///< start of the phase
-  std::optional<Clock::time_point>
-      first_stop_;  ///< first stop of a program in this round of quiesce
+  /// First stop of a program in this round of quiesce.
+  std::optional<Clock::time_point> first_stop_;
 };
 
 Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,

@@ -68,8 +68,8 @@ class DeviceState {
   std::unique_ptr<GpuHash> hash_;  ///< nullptr: the driver has not compiled the kernel
   std::map<std::uint64_t, Slab> slabs_;
   std::vector<std::pair<DeviceAddress, std::uint64_t>> own_;  ///< address, bytes
-  std::unique_ptr<NcclState>
-      nccl_;  ///< nullptr if NCCL was not requested; destroyed before the memory
+  /// Null if NCCL was not requested; destroyed before the memory.
+  std::unique_ptr<NcclState> nccl_;
 };
 
 }  // namespace swell::runtime

@@ -31,8 +31,8 @@ struct Fetch {
 struct Placement {
   std::vector<Held> table;  ///< each tensor in the arena counts as a use of the store
   std::vector<Fetch> fetches;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>>
-      fresh;                      ///< ranges taken for the tensors: offset, bytes
+  /// Ranges taken for the tensors: offset, bytes.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> fresh;
   std::uint64_t fresh_bytes = 0;  ///< sum of `fresh`
   std::uint64_t extra_bytes = 0;  ///< bytes held until the commit that neither epoch needs
   std::uint64_t kept_bytes = 0;   ///< bytes that stay in place

@@ -9,8 +9,8 @@ namespace swell::spank {
 /// The plugin's arguments in plugstack.conf.
 struct Settings {
   bool publish = true;  ///< topology=on|off
-  std::string
-      topo_json;      ///< a file to publish instead of the detected topology; %n: the node's name
+  /// A file to publish instead of the detected topology; %n: the node's name.
+  std::string topo_json;
   int retry_s = 600;  ///< topo_retry=SECONDS: how long to wait for slurmctld
   /// control_port=PORT: value for swell.conf on configless nodes; 0: not given.
   int control_port = 0;
