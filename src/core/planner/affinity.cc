@@ -11,7 +11,7 @@ namespace swell::planner {
 std::vector<cluster::GpuRef> affinity_order(const plan::Layout& current,
                                             std::vector<cluster::GpuRef> free,
                                             const cluster::Cluster& cluster) {
-  // Bandwidth depends on node, allocation and type alone: one GPU stands for all equal ones.
+  // Bandwidth depends only on node, allocation and type: one GPU represents all equal ones.
   std::map<std::tuple<int, int, int>, cluster::GpuRef> held;
   for (const plan::StageLayout& stage : current.stages)
     for (const plan::GroupLayout& group : stage.groups)

@@ -14,7 +14,7 @@ std::vector<cluster::GpuRef> affinity_order(const plan::Layout& current,
                                             std::vector<cluster::GpuRef> free,
                                             const cluster::Cluster& cluster);
 
-/// All GPUs of `cluster` that `layout` does not use.
+/// Returns all GPUs of `cluster` that `layout` does not use.
 std::vector<cluster::GpuRef> unused(const plan::Layout& layout, const cluster::Cluster& cluster);
 
 }  // namespace swell::planner

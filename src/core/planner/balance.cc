@@ -15,7 +15,7 @@ bool min_max_split(int items, std::span<const double> cost, std::span<const int>
   if (bins == 0 || items < static_cast<int>(bins)) return false;
   const int each = items / static_cast<int>(bins), left = items % static_cast<int>(bins);
   if (std::ranges::count(cost, cost[0]) == static_cast<std::ptrdiff_t>(bins) &&
-      std::ranges::min(cap) > each) {  // the same as below, at once
+      std::ranges::min(cap) > each) {  // shortcut: gives the same result as the code below
     share.assign(bins, each);
     std::for_each_n(share.begin(), left, [](int& of) { ++of; });
     return true;
@@ -34,7 +34,7 @@ bool min_max_split(int items, std::span<const double> cost, std::span<const int>
         static_cast<int>(std::clamp(std::floor(even / cost[i]), 1.0, static_cast<double>(cap[i])));
     given += share[i];
   }
-  if (given > items) {  // bins that got their one item at least took more than their part
+  if (given > items) {  // bins raised to their minimum of one item took more than their share
     std::fill(share.begin(), share.end(), 1);
     given = static_cast<int>(bins);
   }

@@ -5,9 +5,9 @@
 
 namespace swell::planner {
 
-/// Time limit of a solver or a search, which then returns the best that it has found. The core has
-/// no clock: the caller's function tells when time is up, on any thread; once it has, it always
-/// does.
+/// Time limit of a solver or a search, which then returns the best result so far. The core has no
+/// clock, so the caller passes a function that returns whether time is up. It may be called on any
+/// thread, and must never return false after true.
 struct Budget {
   std::function<bool()> expired = [] { return false; };
 };

@@ -20,13 +20,13 @@ namespace swell::planner {
 namespace {
 
 constexpr int kMaxChunks = 4;
-/// Gain that a searched schedule must bring.
+/// Gain that a searched schedule must bring to be chosen.
 constexpr double kGain = 1.01;
-/// Gain that one must bring which puts the gradients of weights off: that costs some time by itself
-/// (docs/engine.md), which no profile of a whole backward pass shows.
+/// Gain that a schedule with delayed weight gradients must bring: the delay itself costs some time
+/// (docs/engine.md), which a profile of whole backward passes does not show.
 constexpr double kSplitGain = 1.03;
-/// Passes of one kind above which no schedule is searched: each prediction takes longer by them,
-/// and pipelines that have more have many micro-batches, hence few bubbles.
+/// Maximum number of passes of one kind for a schedule search. More passes make each prediction
+/// slower, and such pipelines have many micro-batches, hence few bubbles.
 constexpr long kMaxSearched = 2048;
 constexpr int kChanges = 100;  ///< ScheduleProblem::changes
 
@@ -40,7 +40,7 @@ std::string story(const plan::Layout& layout, std::string_view schedule, std::st
                      count_of(layout.chunks(), "chunk"), schedule, rule);
 }
 
-/// Seconds that the passes of the busiest stage take: no schedule of `costs` is faster.
+/// Returns the time of the busiest stage's passes in seconds: no schedule of `costs` is faster.
 double busiest_s(const schedule::Costs& costs) {
   const auto stages = static_cast<std::size_t>(costs.shape.stages);
   const auto chunks = static_cast<std::size_t>(costs.shape.chunks);
@@ -54,8 +54,9 @@ double busiest_s(const schedule::Costs& costs) {
   return busiest;
 }
 
-/// Puts a searched schedule in the place of `best`, or of nothing that takes less than `unless`
-/// seconds, where that is faster by kGain, or by kSplitGain where it alone has passes of weights.
+/// Replaces `best` by a searched schedule that is faster by kGain, or by kSplitGain if only the
+/// searched one has weight passes. If `best` is empty, the schedule must take less than `unless`
+/// seconds.
 void search(Evaluator& evaluator, const std::vector<Placement>& placed, double unless,
             std::optional<Solution>& best, Executor& executor) {
   const double before_s = best ? best->seconds : unless;
@@ -94,7 +95,7 @@ void search(Evaluator& evaluator, const std::vector<Placement>& placed, double u
       best = Solution{std::move(layout), {}, seconds, why};
       return;
     }
-    if (!splits_more) return;  // nor would one without them be
+    if (!splits_more) return;  // schedules without weight passes would not be faster either
   }
 }
 
@@ -103,11 +104,11 @@ void search(Evaluator& evaluator, const std::vector<Placement>& placed, double u
 std::optional<Solution> chunked(Evaluator& evaluator, const plan::Layout& skeleton, double unless,
                                 Executor* executor) {
   std::optional<Solution> best;
-  double best_s = unless;  // what a plan must be faster than: a simple schedule by any time
+  double best_s = unless;  // a plan must be faster than this; a simple schedule by any margin
   std::vector<Placement> kept;
   const long passes = static_cast<long>(skeleton.pp()) * skeleton.micro_batches;
   for (int chunks = 1; chunks <= kMaxChunks && passes * chunks <= plan::kMaxPasses; ++chunks) {
-    // Chunks that have no unit at all gain nothing.
+    // More chunks than units would leave chunks empty, which gains nothing.
     if (skeleton.pp() * chunks > evaluator.perf().chain().units() || evaluator.over()) break;
     for (Placement& placed : placements(evaluator.perf(), skeleton, chunks)) {
       if (!has_layers(placed.layout)) continue;
@@ -115,7 +116,7 @@ std::optional<Solution> chunked(Evaluator& evaluator, const plan::Layout& skelet
         placed.layout.schedule = name;
         if (!evaluator.memory().fits(placed.layout)) continue;
         const bool is_simple = placed.layout.schedule == "interleaved";
-        // Times that count are lengthened for what is harder to follow.
+        // Compare by a time that is longer for schedules that are harder to follow.
         const double seconds = evaluator.seconds(placed.layout);
         const double counts_s = is_simple ? seconds : seconds * kSplitGain;
         if (!(counts_s < best_s)) continue;

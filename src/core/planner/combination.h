@@ -8,18 +8,19 @@
 
 namespace swell::planner {
 
-/// Names the first constraint of FlexTrain, section 4.4, that `degrees` breaks, with the number and
-/// the reason: the global batch is divided evenly over DP and micro-batches; PP is at most the
-/// number of units, or without chunks of layers; TP divides the heads, and EP the DP x CP ranks. CP
-/// and EP are the model's, and stay as they are when a job scales. REQUIRES: models::check(model).
+/// Returns an error that names the first constraint of FlexTrain, section 4.4, that `degrees`
+/// breaks, with the number and the reason. The constraints: DP and micro-batches divide the global
+/// batch; PP is at most the number of units, or of layers if there are no chunks; TP divides the
+/// heads; EP divides the DP x CP ranks. CP and EP come from the model and stay the same when a job
+/// scales. REQUIRES: models::check(model).
 Result<void> check_combination(const perf::Combination& degrees, const models::Model& model);
 
-/// Names why no plan uses exactly `gpus` GPUs, where CP or EP is the reason: each stage has whole
-/// groups of CP GPUs, and DP x CP ranks that EP divides.
+/// Returns an error with the reason if CP or EP makes a plan on exactly `gpus` GPUs impossible:
+/// each stage needs whole groups of CP GPUs, and EP must divide its DP x CP ranks.
 Result<void> check_gpus(int gpus, const models::Model& model);
 
-/// Leaves out the rows of `table` whose numbers of GPUs check_gpus() excludes, but for the first,
-/// which runs.
+/// Marks the rows of `table` whose numbers of GPUs check_gpus() rejects as left out. The first row
+/// stays, since it is the running plan.
 void leave_out_indivisible(ScaleTable& table, const models::Model& model);
 
 }  // namespace swell::planner

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kAnyLayers = 1 << 30;
 constexpr double kWorthwhile = 1 - 1e-9;
-constexpr double kBoundSlack = 1 + 1e-12;  // sums of a bound round otherwise than the time itself
+// The bound's sums round differently from the time itself.
+constexpr double kBoundSlack = 1 + 1e-12;
 
 }  // namespace
 
@@ -69,7 +70,7 @@ bool Evaluator::balance(plan::Layout& layout) {
     cap_.push_back(max);
   }
   if (perf_.chain().mtp_heads() > 0) {
-    // The heads make the last stage so much fuller that layers must be counted on top of them.
+    // The heads make the last stage much fuller, so its layers are added on top of them.
     std::vector<double> base(static_cast<std::size_t>(pp), 0);
     plan::StageLayout& last = layout.stages.back();
     last.layers = 0;
@@ -95,7 +96,7 @@ double Evaluator::speed(int type) const noexcept {
 double Evaluator::ideal_seconds(const Islands& gpus, int used, int micro_batches) const {
   double fastest = 0;
   for (const Island& island : gpus) fastest = std::max(fastest, speed(island.type));
-  const double layers = perf_.model().layers;  // hostile numbers have products beyond int
+  const double layers = perf_.model().layers;  // double: products of hostile numbers exceed int
   return layers * micro_batch_ * micro_batches / (fastest * used);
 }
 
@@ -130,7 +131,7 @@ double Evaluator::seconds(const plan::Layout& layout) {
 double Evaluator::finish(plan::Layout& layout, double unless) {
   constexpr double none = std::numeric_limits<double>::infinity();
   if (over() || !balance(layout)) return none;
-  // A bound without synchronization and optimizer: most plans fail on this alone.
+  // A bound without synchronization and optimizer already rejects most plans.
   double sum = 0, slowest = 0;
   for (std::size_t i = 0; i < share_.size(); ++i) {
     const double comp = share_[i] * cost_[i];

@@ -13,11 +13,12 @@
 namespace swell::planner {
 
 /// Turns a plan's skeleton (stages with their TP degrees and groups) into the best plan with that
-/// skeleton, and estimates its iteration time. Caches layer times, hence one for each thread.
+/// skeleton, and estimates its iteration time. Caches layer times; each thread needs its own
+/// evaluator.
 class Evaluator {
  public:
-  /// `micro_batch`: samples of one micro-batch, which are split over each stage's groups;
-  /// `keep_samples`: they are split as each skeleton says already.
+  /// `micro_batch`: samples of one micro-batch, which are split over each stage's groups.
+  /// `keep_samples`: keeps the split that each skeleton has already.
   Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool keep_samples = false);
 
   /// Returns a copy with an empty evaluation count, for another thread.
@@ -26,40 +27,42 @@ class Evaluator {
     copy.budget_ = budget_;
     return copy;
   }
-  /// Sets the limit after which no plan is evaluated. It must outlive the evaluator.
+  /// Sets the limit after which no more plans are evaluated. `budget` must outlive the evaluator.
   void stop_by(const Budget& budget) noexcept { budget_ = &budget; }
   const Budget& budget() const noexcept { return *budget_; }
-  /// Whether the limit is reached. Searches that do not call finish() for each step look here.
+  /// Returns whether the limit is reached. Searches that do not call finish() for each step call
+  /// this.
   bool over() {
     if (!over_ && budget_ != &kNoLimit && ++looks_ % kLookEvery == 0) over_ = budget_->expired();
     return over_;
   }
 
-  /// Load-Balance of Algorithm 1: sets local batches and layers of `layout` to the min-max split,
-  /// within memory. One chunk a stage. False where the skeleton cannot hold the model.
+  /// Load-Balance of Algorithm 1: sets local batches and layers of `layout` to the min-max split
+  /// that fits memory. Each stage has one chunk. Returns false if the skeleton cannot hold the
+  /// model.
   bool balance(plan::Layout& layout);
-  /// Balances `layout` and returns its iteration time in seconds; infinity where the model does not
-  /// fit, the time is not below `unless` seconds, or the search is over().
+  /// Balances `layout` and returns its iteration time in seconds. Returns infinity if the model
+  /// does not fit, the time is not below `unless` seconds, or the search is over().
   double finish(plan::Layout& layout, double unless = std::numeric_limits<double>::infinity());
-  /// Moves single layers between stages of a balanced layout that takes `seconds`, while that
-  /// helps: balance() does not consider synchronization. Returns the new iteration time in seconds.
-  /// Leaves a layout with chunks as it is.
+  /// Moves single layers between stages of a balanced layout that takes `seconds` as long as each
+  /// move makes it faster: balance() ignores synchronization. Returns the new iteration time in
+  /// seconds. Leaves a layout with chunks as it is.
   double settle(plan::Layout& layout, double seconds);
-  /// Iteration time of a balanced layout, in seconds.
+  /// Returns the iteration time of a balanced layout, in seconds.
   double seconds(const plan::Layout& layout);
 
-  /// Lower bound of the iteration time of all plans on `used` GPUs of `gpus`, in seconds: all of
-  /// the fastest type, nothing lost.
+  /// Returns a lower bound of the iteration time of all plans on `used` GPUs of `gpus`, in seconds:
+  /// as if all were of the fastest type and never idle.
   double ideal_seconds(const Islands& gpus, int used, int micro_batches) const;
 
-  /// Speed of one GPU: layers times samples a second, forward and backward.
+  /// Returns the speed of one GPU: layers times samples a second, forward and backward.
   double speed(int type) const noexcept;
 
   const perf::PerformanceModel& perf() const noexcept { return perf_; }
   const perf::MemoryModel& memory() const noexcept { return memory_; }
   int micro_batch() const noexcept { return micro_batch_; }
   long evaluated() const noexcept { return evaluated_; }
-  /// Counts plans that need not be evaluated, since they were before.
+  /// Counts plans whose earlier result is reused as evaluated.
   void count(long known) noexcept { evaluated_ += known; }
 
  private:
@@ -75,7 +78,7 @@ class Evaluator {
   perf::MemoryModel memory_;
   int micro_batch_;
   bool keep_samples_;
-  int dp_step_;  ///< divides the DP degree of each stage
+  int dp_step_;  ///< the DP degree of each stage is a multiple of it
   long evaluated_ = 0;
   inline static const Budget kNoLimit;
   const Budget* budget_ = &kNoLimit;

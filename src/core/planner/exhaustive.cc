@@ -14,20 +14,21 @@ namespace swell::planner {
 
 namespace {
 
-/// Bounds of what a search keeps in memory, each about a gigabyte.
+/// Limits of the search's memory, each about a gigabyte.
 constexpr std::size_t kMaxStates = std::size_t{1} << 24, kMaxLabels = std::size_t{1} << 25;
-constexpr double kWorthwhile = 1 - 1e-12;  // share of the old time; a smaller gain is rounding
+// Required share of the old time; smaller gains are rounding.
+constexpr double kWorthwhile = 1 - 1e-12;
 
-/// The last stages of a pipeline, as the stages in front of them see them. `sum`, `slowest` and
-/// `extra` only ever add to the iteration time, whatever is put in front, so a label with none of
-/// them larger than another's is no worse.
+/// The last stages of a pipeline, reduced to what affects the stages in front. `sum`, `slowest` and
+/// `extra` only add to the iteration time for any stages in front, so a label is no worse than
+/// another if none of the three is larger.
 struct Label {
   double sum;           ///< sum of the stages' times, which is their part of the warm-up
   double slowest;       ///< time of the slowest stage
   double extra;         ///< max over i of (extra_i - backward passes of the stages in front of i)
-  int option;           ///< front stage, as an index into the options
+  int option;           ///< index of the front stage's option
   int layers;           ///< layers of the front stage
-  std::int64_t behind;  ///< label behind the front stage; -1: none
+  std::int64_t behind;  ///< index of the label behind the front stage; -1: none
 
   bool no_worse(const Label& other) const {
     return sum <= other.sum && slowest <= other.slowest && extra <= other.extra;
@@ -52,7 +53,7 @@ class Search {
       states_ = std::min(states_ * static_cast<std::size_t>(radix), kMaxStates + 1);
   }
 
-  /// False: there are more states than memory is taken for, or time was up.
+  /// Returns false if the states exceeded the memory limit or time was up.
   bool complete() { return states_ <= kMaxStates && !over(); }
 
   Solution run() {
@@ -92,8 +93,8 @@ class Search {
     layers = static_cast<int>(state);
   }
 
-  /// Puts every possible stage in front of the labels of one state. `stages`: their number with the
-  /// new one.
+  /// Puts every possible stage in front of the labels of one state. `stages`: their number
+  /// including the new one.
   bool extend(std::size_t state, const std::vector<std::int64_t>& labels, int stages,
               std::vector<std::vector<std::int64_t>>& next) {
     bool any = false;
@@ -108,13 +109,13 @@ class Search {
         room = rest[c] >= 0;
       }
       if (!room) continue;
-      // Memory depends on the number of stages behind, and on being the first stage.
+      // Memory depends on the number of stages behind and on whether the stage is the first.
       if (layers <= max_layers(option, 0, stages))
         finish(labels, static_cast<int>(o), layers, stages);
       const double speed = ideal_speed(rest);
       const int max = std::min(layers - 1, max_layers(option, 1, 1 + stages));
       for (int l = 1; l <= max && speed > 0; ++l) {
-        // Lower bound of a stage time for the layers left: all GPUs left, perfectly used.
+        // Lower bound of a stage time for the remaining layers: all remaining GPUs, perfectly used.
         const double ideal = (layers - l) / speed;
         const std::size_t to = state_of(rest, layers - l);
         for (std::int64_t behind : labels) {
@@ -190,8 +191,7 @@ class Search {
     return found;
   }
 
-  /// Layers a second that the GPUs left could compute, for whole micro-batches, if nothing were
-  /// lost.
+  /// Upper bound of the layers a second that the remaining GPUs compute, for whole micro-batches.
   double ideal_speed(const std::vector<int>& left) const {
     double speed = 0;
     for (std::size_t c = 0; c < left.size(); ++c) {

@@ -17,7 +17,7 @@ void visit_new_stage(const plan::Layout& from, const plan::StageLayout& stage, c
   visit(std::move(first));
 }
 
-/// Visits new stages that leave every layer's arithmetic as it is: FlexTrain's elastic pipeline.
+/// Visits new stages that do not change any layer's arithmetic: FlexTrain's elastic pipeline.
 void expand_exactly(const plan::Layout& from, const Islands& more, const Visit& visit) {
   if (!is_uniform(from)) return;
   const plan::StageLayout& pattern = from.stages.front();
@@ -64,7 +64,7 @@ void expand(const plan::Layout& from, const Islands& more, const Degrees& degree
     plan::StageLayout stage{0, tp, {}};
     Islands idle = more;
     if (take_groups(stage, idle, tp, degrees.max_dp, degrees.dp_step) == 0)
-      break;  // larger degrees have no room either
+      break;  // larger degrees do not fit either
     visit_new_stage(from, stage, idle, visit);
   }
   for (int i = 0; i < from.pp(); ++i) {
@@ -76,7 +76,7 @@ void expand(const plan::Layout& from, const Islands& more, const Degrees& degree
                           tp == old.tp ? Candidate::Kind::dp : Candidate::Kind::tp,
                           i};
       plan::StageLayout stage{0, tp, {}};
-      if (tp == old.tp) stage.groups = old.groups;  // keeps the ranks where they are
+      if (tp == old.tp) stage.groups = old.groups;  // the ranks keep their places
       else add_stage(candidate.idle, old);
       if (take_groups(stage, candidate.idle, tp, degrees.max_dp - stage.dp(), degrees.dp_step) == 0)
         continue;

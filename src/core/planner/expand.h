@@ -9,28 +9,28 @@
 
 namespace swell::planner {
 
-/// One way to use new GPUs: a skeleton to be balanced, the GPUs that it leaves idle, and what was
-/// changed. A visitor may move the members out.
+/// One way to use new GPUs: an unbalanced skeleton, the GPUs that it leaves idle, and a description
+/// of the change. A visitor may move the members out.
 struct Candidate {
   plan::Layout layout;
   Islands idle;
   enum class Kind { pp, dp, tp, moved } kind = Kind::pp;
   int stage = 0;  ///< the new or changed stage
-  /// The change in words, for ScaleRow::why, of a model with CP degree `cp`.
+  /// Returns the change in words, for ScaleRow::why, of a model with CP degree `cp`.
   std::string story(int cp = 1) const;
 };
 
 using Visit = std::function<void(Candidate&&)>;
 
-/// Visits the candidates of 3D-Expand (Algorithm 1, lines 16 to 19): `more` as a new first or last
-/// stage for each TP degree (PP-Expand), joined to each stage as further groups (DP-Expand), or
-/// joined while the stage changes its TP degree (TP-Expand). With exact consistency, visits only
-/// new stages that copy the others' DP and TP degree.
+/// Visits the candidates of 3D-Expand (Algorithm 1, lines 16 to 19). `more` becomes a new first or
+/// last stage with each TP degree (PP-Expand), or joins each stage as further groups (DP-Expand),
+/// or joins a stage that changes its TP degree (TP-Expand). With exact consistency, visits only new
+/// stages with the DP and TP degree of the others.
 void expand(const plan::Layout& from, const Islands& more, const Degrees& degrees,
             Consistency consistency, const Visit& visit);
 
-/// Whether all stages have one DP degree, one TP degree and the same local batches. Only then may
-/// layers move between stages under exact consistency.
+/// Returns whether all stages have one DP degree, one TP degree and the same local batches. Under
+/// exact consistency, layers may move between stages only then.
 bool is_uniform(const plan::Layout& layout) noexcept;
 
 }  // namespace swell::planner

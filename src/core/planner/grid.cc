@@ -21,13 +21,14 @@ namespace swell::planner {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-// Equal distances differ by rounding.
+// Tolerance: equal distances differ by rounding.
 constexpr double kSame = 1e-9;
-// Assignments of GPUs with the same bias that are tried for one partition. Their number grows with
-// the factorial of equal stages, which the model tells apart by their position alone.
+// Maximum number of GPU assignments with equal bias that are tried for one partition. Their number
+// grows with the factorial of equal stages, which differ only in position.
 constexpr std::size_t kMostTies = 24;
 
-/// GPUs of which each stage has a power of two: 1, unless CP or EP is not a power of two.
+/// Returns the factor of each stage's GPUs besides a power of two: 1 unless CP or EP is not a power
+/// of two.
 int step_of(const models::Model& model) noexcept {
   const int step = std::lcm(model.cp, model.ep);
   return step >> std::countr_zero(static_cast<unsigned>(step));
@@ -35,7 +36,8 @@ int step_of(const models::Model& model) noexcept {
 
 int log2_of(int power) noexcept { return std::countr_zero(static_cast<unsigned>(power)); }
 
-/// Every way in which a number is the sum of so many powers of two, the larger ones first.
+/// Enumerates the ways to write a number as a sum of a given count of powers of two, larger ones
+/// first.
 class PowerSums {
  public:
   PowerSums(int sum, int parts) {
@@ -43,8 +45,8 @@ class PowerSums {
     if (sum >= parts) add(sum, parts, std::bit_floor(static_cast<unsigned>(sum)), chosen);
   }
 
-  /// The sums nearest to `shares`, in the order of `shares`, with their squared distance. A
-  /// stage with a larger share than another never has fewer GPUs in them.
+  /// Returns the sums nearest to `shares`, in the order of `shares`, and their squared distance. A
+  /// stage with a larger share never gets fewer GPUs than another.
   double nearest(const std::vector<double>& shares, std::size_t most,
                  std::vector<std::vector<int>>& found) {
     const std::size_t parts = shares.size();
@@ -86,7 +88,7 @@ class PowerSums {
     }
   }
 
-  /// Adds `sum` and what differs from it among stages with the same share.
+  /// Adds `sum` and its variants that permute values among stages with equal shares.
   void permute(const std::vector<double>& shares, const std::vector<int>& sum, std::size_t most,
                std::vector<std::vector<int>>& found) {
     std::vector<int> values = sum;
@@ -95,7 +97,7 @@ class PowerSums {
       if (found.size() >= most) return;
       auto& one = found.emplace_back(parts);
       for (std::size_t k = 0; k < parts; ++k) one[order_[k]] = values[k];
-      // The next permutation, group by group of equal shares, as a counter carries.
+      // Next permutation: groups of equal shares advance like the digits of a counter.
       bool more = false;
       for (std::size_t begin = 0; begin < parts && !more;) {
         std::size_t end = begin + 1;
@@ -114,14 +116,14 @@ class PowerSums {
   std::vector<const std::vector<int>*> near_;
 };
 
-/// Degrees of one stage, and what they communicate.
+/// Degrees of one stage, and their communication time.
 struct Choice {
-  int tp = 0;         ///< 0: none fits memory
-  double each_s = 0;  ///< of both passes of one micro-batch
-  double once_s = 0;  ///< of an iteration: gradients
+  int tp = 0;         ///< 0: no degrees fit memory
+  double each_s = 0;  ///< seconds of both passes of one micro-batch
+  double once_s = 0;  ///< seconds once per iteration: gradients
 };
 
-/// Degrees of the stages of one cell, each found once.
+/// Degrees of the stages of one cell, each computed once.
 class StageChoices {
  public:
   StageChoices(const perf::PerformanceModel& perf, const Islands& gpus, int micro_batches,
@@ -144,8 +146,8 @@ class StageChoices {
 
   int micro_batch() const noexcept { return micro_batch_; }
 
-  /// Degrees of stage `i`, of clusters [first, end) with `layers` layers, on `gpus` GPUs: those
-  /// with the least communication that fit memory. Takes the smaller TP degree of equal ones.
+  /// Returns the degrees with the least communication that fit memory, for stage `i` of clusters
+  /// [first, end) with `layers` layers on `gpus` GPUs. Prefers the smaller TP degree in a tie.
   const Choice& of(int i, std::size_t first, std::size_t end, int layers, int gpus) {
     Known& known = known_[((static_cast<std::size_t>(i) * ends_ + first) * ends_ + end) * powers_ +
                           static_cast<std::size_t>(log2_of(gpus / step_))];
@@ -183,8 +185,8 @@ class StageChoices {
     return best;
   }
 
-  /// Bandwidth of the gradients of a stage on GPUs that stand together; 0 where the nodes have no
-  /// such TP groups.
+  /// Returns the bandwidth of the gradients of a stage on neighbouring GPUs; 0 if no node can hold
+  /// such a TP group.
   double bandwidth_of(std::size_t t, int gpus) {
     double& known =
         bandwidth_[static_cast<std::size_t>(log2_of(gpus / step_)) * degrees_.tp.size() + t];
@@ -274,7 +276,7 @@ CellPlans Grid::plans(const Islands& gpus, int stages, const Budget& budget) con
   PowerSums sums(total / step, stages);
   StageChoices choices(perf_, gpus, micro_batches_, stages, clusters);
   const double per_load = total / step / load_of(0, clusters);
-  // Where stages end: a stage takes clusters from the end of the one before.
+  // Ends of the stages: each stage takes the clusters after the end of the one before.
   std::vector<std::size_t> end(parts);
   std::iota(end.begin(), end.end(), std::size_t{1});
   end.back() = clusters;
@@ -311,7 +313,7 @@ CellPlans Grid::plans(const Islands& gpus, int stages, const Budget& budget) con
       if (place_stages(one, gpus, choices.micro_batch(), plan.layout))
         add_to_frontier(cell.frontier, std::move(plan));
     }
-    // The next partition: the last end that can move on does, those behind follow it closely.
+    // Next partition: advance the last end that can move, and reset the ends after it.
     std::size_t i = parts - 1;
     while (i > 0 && end[i - 1] == clusters - (parts - i)) --i;
     if (i == 0) break;
@@ -379,7 +381,7 @@ void reduce_frontier(std::vector<CellPlan>& frontier, std::size_t most) {
         const double distance = distance_of(frontier[a].layout, frontier[b].layout);
         if (distance >= nearest) continue;
         nearest = distance;
-        dropped = a;  // by rising bias: the first one communicates more
+        dropped = a;  // `a` has the smaller bias, so it communicates more
       }
     frontier.erase(frontier.begin() + static_cast<std::ptrdiff_t>(dropped));
   }
@@ -387,10 +389,10 @@ void reduce_frontier(std::vector<CellPlan>& frontier, std::size_t most) {
 
 namespace {
 
-/// Those GPUs of `type` that make whole groups of `cp` on their nodes.
+/// Returns the GPUs of `type` that form whole groups of `cp` on their nodes.
 std::vector<cluster::GpuRef> gpus_of(const cluster::Cluster& cluster, int type, int cp) {
   std::vector<cluster::GpuRef> gpus;
-  std::size_t first = 0;  // of the node that is being filled
+  std::size_t first = 0;  // index of the first GPU of the current node
   const auto drop_rest = [&] {
     gpus.resize(gpus.size() - (gpus.size() - first) % static_cast<std::size_t>(cp));
     first = gpus.size();
@@ -405,8 +407,8 @@ std::vector<cluster::GpuRef> gpus_of(const cluster::Cluster& cluster, int type, 
   return gpus;
 }
 
-/// Gives the rows of one type the plans that Incremental finds from the first row's plan on, where
-/// they are faster. `gpus`: those of the type, in order. False where time was up.
+/// Replaces plans of the rows of one type by faster ones that Incremental derives from the first
+/// row's plan. `gpus`: the GPUs of the type, in order. Returns false if time was up.
 bool add_incremental(std::vector<GridRow*> rows, const perf::PerformanceModel& perf,
                      const std::vector<cluster::GpuRef>& gpus, const Budget& budget) {
   std::erase_if(rows, [](const GridRow* row) { return row->layout.stages.empty(); });

@@ -9,22 +9,22 @@
 
 namespace swell::planner {
 
-/// A scale table under construction, one free GPU after the other: the GPUs that a solver may use
-/// so far, and the best plan on them. Begins with the current plan on its own GPUs. The evaluator
-/// must outlive it.
+/// A scale table under construction, to which free GPUs are added one by one. Holds the GPUs that a
+/// solver may use so far and the best plan on them. Starts with the current plan on its own GPUs.
+/// The evaluator must outlive it.
 class GrowingPlan {
  public:
   GrowingPlan(const Problem& problem, Evaluator& evaluator);
 
   std::size_t free_gpus() const noexcept { return table_.order.size(); }
-  /// Adds the `i`th free GPU in affinity order to `gpus`; it stays idle until a better plan is
+  /// Adds the `i`th free GPU in affinity order to `gpus`. The GPU stays idle until a better plan is
   /// found.
   void add_gpu(std::size_t i);
-  /// Appends the row of `best` on `gpus` to the table.
+  /// Appends a row with `best` on `gpus` to the table.
   void write_row();
   /// Marks the table as incomplete: time was up before the last row.
   void give_up() noexcept { table_.complete = false; }
-  /// Gives the table; the object must not be used afterwards.
+  /// Moves the table out. The object must not be used afterwards.
   ScaleTable take();
 
   Islands gpus;   ///< all GPUs that the plan may use

@@ -15,22 +15,24 @@ namespace swell::planner {
 
 namespace {
 
-constexpr double kFreshGain = 1.01;  // gain that a plan from scratch must bring: it moves all state
+// Gain required of a plan from scratch, since it moves all state.
+constexpr double kFreshGain = 1.01;
 constexpr double kWorthwhile = 1 - 1e-9;
-// Largest unit of GPUs taken at once in the paper; a job of more than kMaxUnits such units takes
-// several nodes at once.
+// Maximum number of GPUs added in one step in the paper. A job with more than kMaxUnits such units
+// adds several nodes in one step.
 constexpr int kNodeGpus = 8;
 constexpr int kMaxUnits = 64;
-// Stages above which one round of refine() is enough: it grows with their square.
+// Maximum number of stages for several rounds of refine(): the time of a round grows with the
+// square of the stages.
 constexpr int kManyStages = 8;
-// Number of plans from scratch that are refined: the fastest ones, if they take at most kPromising
+// Number of plans from scratch that are refined: the fastest ones that take at most kPromising
 // times as long as the plan found. The second figures are for up to kFewGpus GPUs.
 constexpr std::size_t kMaxFresh = 6, kMaxFreshFew = 32;
 constexpr int kFewGpus = 16;
 constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 
-/// Cuts `order` into units that are taken at once: at most `group` GPUs of one type, of one node
-/// unless `group` is more than a node's 8.
+/// Cuts `order` into units that are added in one step: at most `group` GPUs of one type, and of one
+/// node unless `group` is more than a node's 8.
 std::vector<Islands> units_of(const std::vector<cluster::GpuRef>& order, int group,
                               const cluster::Cluster& cluster) {
   std::vector<Islands> units;
@@ -49,7 +51,7 @@ std::vector<Islands> units_of(const std::vector<cluster::GpuRef>& order, int gro
   return units;
 }
 
-/// Leaves the starts with as many stages as Arena's best cell, and adds its best plan.
+/// Keeps only starts with as many stages as Arena's best cell, and adds that cell's best plan.
 void prune(std::vector<Solution>& starts, const Islands& all, int micro_batches,
            const perf::PerformanceModel& perf) {
   if (!has_cells(all, perf.model())) return;
@@ -64,8 +66,8 @@ void prune(std::vector<Solution>& starts, const Islands& all, int micro_batches,
   starts.insert(behind, std::move(added));
 }
 
-/// Refines `found`; then makes plans from scratch over `all` its GPUs, and takes one in its place
-/// where the gain is worth moving the state.
+/// Refines `found`. Then tries plans from scratch over `all` its GPUs, and replaces `found` if the
+/// gain is worth moving the state.
 void improve(Solution& found, const Islands& all, Evaluator& evaluator, int micro_batches,
              const Degrees& degrees, KnownRounds& known, const Incremental::Options& options,
              const perf::PerformanceModel& perf) {
@@ -102,8 +104,8 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   const int have = problem.current.gpu_count();
   const int max = options_.max_free > 0 ? options_.max_free : have;
   if (static_cast<int>(table.order.size()) > max) table.order.resize(static_cast<std::size_t>(max));
-  // The paper sets w by the job's size; a job that can grow to more than four times its size uses a
-  // quarter of that.
+  // The paper derives w from the job's size. A job that can grow to more than four times its size
+  // uses a quarter of that size instead.
   const int reached = have + static_cast<int>(table.order.size());
   const int size = std::max(have, reached / 4);
   const int group = options_.group > 0
@@ -114,7 +116,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
 
   std::vector<Solution> best = {
       {problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};
-  Islands all;  // every GPU of the job so far, for plans from scratch
+  Islands all;  // all GPUs of the job so far, for plans from scratch
   for (const plan::StageLayout& stage : problem.current.stages) add_stage(all, stage);
   int gpus = have;
   auto add_row = [&](const Solution& found) {
@@ -133,7 +135,8 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
       table.again = ScaleRow{{have, problem.perf.model().global_batch / again->seconds},
                              std::move(again->layout),
                              std::move(again->why)};
-  Solution shown = best.back();  // the last row, which may have chunks; `best` has none but its own
+  // The last row, which may have chunks; plans in `best` have none, except the job's own.
+  Solution shown = best.back();
   for (std::size_t i = 1; i <= units.size(); ++i) {
     if (budget.expired()) {
       table.complete = false;
@@ -143,7 +146,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     found.why = "nothing better: the new GPUs stay idle";
     if (options_.carry_idle) add_all(found.idle, units[i - 1]);
     Islands more;
-    Candidate deepest;  // most stages
+    Candidate deepest;  // candidate with the most stages
     const std::size_t oldest = i > static_cast<std::size_t>(options_.window)
                                    ? i - static_cast<std::size_t>(options_.window)
                                    : 0;

@@ -13,23 +13,24 @@ namespace swell::planner {
 class Incremental final : public Solver {
  public:
   struct Options {
-    int window = 8;  ///< W: predecessors that are considered
-    /// W: GPUs taken at once; 0: min(ceil(n / 16), max(8, n / 64, in whole nodes of 8)), where n =
-    /// max(N, (N + M) / 4) for a job of N GPUs with M free ones.
+    int window = 8;  ///< W: number of predecessors considered
+    /// w: GPUs added in one step; 0: min(ceil(n / 16), max(8, n / 64, in whole nodes of 8)), where
+    /// n = max(N, (N + M) / 4) for a job of N GPUs with M free ones.
     int group = 0;
     /// Number of free GPUs considered; 0: as many as the job has now (M ~ N).
     int max_free = 0;
     bool carry_idle = true;  ///< later plans may use GPUs that a predecessor left idle
     /// Rounds of refine() for each plan; 0: the paper's algorithm.
     int refine_rounds = 3;
-    /// Tries plans from scratch (initial_plans.h); one replaces a plan that it beats by 1 %.
+    /// Also tries plans from scratch (initial_plans.h); one replaces the plan found if it is 1 %
+    /// faster.
     bool fresh = true;
-    int fresh_gpus = 1 << 30;            ///< rows with more GPUs get no plans from scratch
-    std::shared_ptr<Executor> executor;  ///< refines several plans at a time; the table is the same
-    /// Plans from scratch have as many stages as the best of Arena's cells, whose best plan is one
-    /// of them (plan_search.h). Only for numbers of GPUs that have cells.
+    int fresh_gpus = 1 << 30;            ///< rows with more GPUs do not try plans from scratch
+    std::shared_ptr<Executor> executor;  ///< refines plans in parallel; same table
+    /// Limits plans from scratch to the number of stages of Arena's best cell, and adds that cell's
+    /// best plan to them (plan_search.h). Only for numbers of GPUs that have cells.
     bool prunes = false;
-    bool searches = true;  ///< plans with chunks may have schedules by search (chunked.h)
+    bool searches = true;  ///< schedules of plans with chunks may be searched (chunked.h)
   };
   Incremental() = default;
   explicit Incremental(Options options) : options_(options) {}

@@ -12,12 +12,14 @@ namespace swell::planner {
 
 namespace {
 
-constexpr std::size_t kMaxTypes = 3;  // combinations of degrees grow with the power of the types
+// Combinations of degrees grow exponentially with the number of types.
+constexpr std::size_t kMaxTypes = 3;
 constexpr std::size_t kMaxNodes = 8;
-constexpr int kFewGpus = 16;           // limit for plans that try every cut in two
-constexpr int kMaxMixedStages = 8;     // limit of stages that share GPUs of every type
-constexpr int kMaxLeftOverStages = 4;  // limit of stages made of what does not fill equal ones
-// Plans up to this many times as slow as the best get settle(), which may make them the best.
+constexpr int kFewGpus = 16;        // limit for plans that try every split in two
+constexpr int kMaxMixedStages = 8;  // limit of stages that share GPUs of every type
+// Limit of extra stages made of GPUs that equal stages leave over.
+constexpr int kMaxLeftOverStages = 4;
+// Plans up to this factor slower than the best are settled, which may make them the best.
 constexpr double kSettleWithin = 1.1;
 constexpr double kSlower = 1 - 1e-9;
 
@@ -26,7 +28,7 @@ class InitialPlans {
   InitialPlans(Evaluator& evaluator, int micro_batches, const Degrees& degrees)
       : evaluator_(evaluator), micro_batches_(micro_batches), degrees_(degrees) {}
 
-  /// Sets the GPUs that the following plans do not use, but that refining may.
+  /// Sets the GPUs that the following plans do not use, but that refine() may use.
   void leave_out(Islands gpus) { left_out_ = std::move(gpus); }
 
   void symmetric(const Islands& gpus) {
@@ -57,8 +59,8 @@ class InitialPlans {
     }
   }
 
-  /// The best plan of two stages: the first GPUs and the others, with every cut, slow types last
-  /// and slow types first.
+  /// Adds the best plan of two stages: the first GPUs and the others, for every split, slow types
+  /// last and slow types first.
   void two_stages(Islands gpus) {
     std::sort(gpus.begin(), gpus.end(), [](const Island& a, const Island& b) {
       return std::pair(a.type, a.node) < std::pair(b.type, b.node);
@@ -67,8 +69,8 @@ class InitialPlans {
     if (gpus.front().type != gpus.back().type) cut_everywhere({gpus.rbegin(), gpus.rend()});
   }
 
-  /// The best plan, over all numbers of stages and TP degrees, of stages of about equal speed that
-  /// each have GPUs of every type.
+  /// Adds the best plan, over all numbers of stages and TP degrees, whose stages have about equal
+  /// speed and each have GPUs of every type.
   void dealt(Islands gpus) {
     fastest_first(gpus);
     Solution best = nothing("from scratch: every type dealt over all stages");
@@ -78,9 +80,9 @@ class InitialPlans {
     keep(std::move(best));
   }
 
-  /// The best plans of stages with equal groups, whose number divides the micro-batch: each stage
-  /// within a node; then also stages over several nodes; or one stage over all nodes. The GPUs left
-  /// over are dealt over further stages.
+  /// Adds the best plans of stages with equal groups, whose number divides the micro-batch: each
+  /// stage within a node; then also stages over several nodes; or one stage over all nodes.
+  /// Remaining GPUs form further stages.
   void even_stages(Islands gpus) {
     fastest_first(gpus);
     const struct {
@@ -143,7 +145,7 @@ class InitialPlans {
   }
 
   /// Tries `layout` with `more` stages, made of `gpus` (fast types first): each group goes to the
-  /// stage that is slowest so far.
+  /// slowest stage so far.
   void try_dealt(plan::Layout layout, const Islands& gpus, int more, int tp, Solution& best) {
     const std::size_t first = layout.stages.size();
     layout.stages.resize(first + static_cast<std::size_t>(more), {0, tp, {}});
@@ -180,8 +182,8 @@ class InitialPlans {
     return left_over;
   }
 
-  /// Appends at most `max` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns
-  /// the number of stages.
+  /// Appends at most `max` stages of `dp` groups of the fastest GPUs, which it takes out of `gpus`.
+  /// Returns the number of stages.
   static int cut_wide(Islands& gpus, int dp, int tp, int max, plan::Layout& layout) {
     for (int cut = 0; cut < max; ++cut) {
       Islands left = gpus;
@@ -248,7 +250,7 @@ std::vector<Islands> split_by(const Islands& gpus, const Key& key) {
   return result;
 }
 
-/// Islands of `all` that `part` does not have.
+/// Returns the islands of `all` that `part` does not have.
 Islands rest_of(const Islands& all, const Islands& part) {
   Islands rest;
   for (const Island& island : all)
@@ -278,7 +280,8 @@ std::vector<Solution> initial_plans(Evaluator& evaluator, const Islands& gpus, i
   for (const Islands& subset : subsets) {
     starts.leave_out(rest_of(gpus, subset));
     starts.symmetric(subset);
-    starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);  // allows uneven samples
+    // False: samples may be uneven.
+    starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);
     if (few) {
       starts.two_stages(subset);
       starts.dealt(subset);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMaxTp = 8;
 
-/// The lowest `count` bits that are set.
+/// Returns the lowest `count` set bits of `gpus`.
 plan::GpuMask lowest(plan::GpuMask gpus, int count) noexcept {
   plan::GpuMask rest = gpus;
   for (int i = 0; i < count; ++i) rest &= rest - 1;

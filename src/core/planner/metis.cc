@@ -59,7 +59,7 @@ class Search {
     }
   }
 
-  /// Visits every rising list of `stages` sizes with sum `left`.
+  /// Visits every non-decreasing list of `stages` sizes with sum `left`.
   void partition(const Islands& gpus, int left, int stages, int min, int largest,
                  std::vector<int>& sizes) {
     if (over()) return;
@@ -85,8 +85,8 @@ class Search {
     while (std::next_permutation(sizes.begin(), sizes.end()) && !over());
   }
 
-  /// Chooses TP degrees of all stages: from each uniform start, changes one stage at a time while
-  /// that helps.
+  /// Chooses the TP degrees of all stages: starts from each uniform degree and changes one stage at
+  /// a time as long as the plan gets faster.
   void descend(const Islands& gpus, const std::vector<int>& sizes) {
     for (int start : degrees_) {
       std::vector<int> tp(sizes.size(), start);
@@ -128,7 +128,7 @@ class Search {
     return seconds;
   }
 
-  /// Takes the first `wanted` GPUs out of `left`.
+  /// Takes the first `wanted` GPUs out of `left` and returns them.
   static Islands take_gpus(Islands& left, int wanted) {
     Islands mine;
     for (Island& island : left) {

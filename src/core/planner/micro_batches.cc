@@ -9,7 +9,7 @@ namespace swell::planner {
 
 namespace {
 
-/// `layout` with half as many micro-batches, twice as large.
+/// Returns `layout` with half as many micro-batches, twice as large.
 plan::Layout halved(plan::Layout layout) {
   layout.micro_batches /= 2;
   layout.schedule.clear();
@@ -18,12 +18,12 @@ plan::Layout halved(plan::Layout layout) {
   return layout;
 }
 
-/// Takes the rows of `other` that are faster. REQUIRES: both tables are of the same GPUs in the
-/// same steps.
+/// Replaces rows by faster rows of `other`. REQUIRES: both tables have the same GPUs in the same
+/// steps.
 void merge(ScaleTable& table, ScaleTable&& other) {
   for (std::size_t i = 0; i < std::min(table.rows.size(), other.rows.size()); ++i) {
     ScaleRow& row = table.rows[i];
-    // The first row stays: it is the plan that the job runs.
+    // The first row stays: it is the running plan.
     if (i == 0 || row.gpus != other.rows[i].gpus || other.rows[i].throughput <= row.throughput)
       continue;
     row = std::move(other.rows[i]);
@@ -37,8 +37,7 @@ void merge(ScaleTable& table, ScaleTable&& other) {
 
 ScaleTable FewerMicroBatches::solve(const Problem& problem, const Budget& budget) const {
   if (problem.consistency == Consistency::exact) return solver_->solve(problem, budget);
-  // Micro-batches with more samples than the largest possible number of groups do not raise the DP
-  // degree.
+  // Micro-batches with more samples than the maximum number of groups do not raise the DP degree.
   const int max_groups = problem.current.gpu_count() + static_cast<int>(problem.free.size());
   std::vector<plan::Layout> starts = {problem.current};
   while (starts.back().micro_batches % 2 == 0 && starts.back().micro_batch() < max_groups) {

@@ -8,14 +8,15 @@
 
 namespace swell::planner {
 
-/// Wraps a solver and tries fewer and larger micro-batches: the same samples in an iteration, in
-/// half as many micro-batches of twice the size, and so on. Few samples in a micro-batch limit the
-/// DP degree, for which no other dimension makes up on many GPUs. The order of an iteration's sums
-/// changes, so Consistency::exact keeps the number of micro-batches.
+/// Wraps a solver and also tries fewer and larger micro-batches: the same samples in an iteration,
+/// in half as many micro-batches of twice the size, and so on. Few samples in a micro-batch limit
+/// the DP degree; on many GPUs no other dimension compensates for this. The order of summation
+/// within an iteration changes, so Consistency::exact keeps the number of micro-batches.
 class FewerMicroBatches final : public Solver {
  public:
-  /// `executor` solves for several numbers of micro-batches at a time; null: one after the other.
-  /// The table is the same. REQUIRES then: one solver serves several threads, as Solver says.
+  /// `executor`: solves for several numbers of micro-batches in parallel; null: one after the
+  /// other. The table is the same. REQUIRES with an executor: `solver` may be called by several
+  /// threads.
   explicit FewerMicroBatches(std::unique_ptr<const Solver> solver,
                              std::shared_ptr<Executor> executor = nullptr)
       : solver_(std::move(solver)), executor_(std::move(executor)) {}

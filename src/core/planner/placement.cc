@@ -20,7 +20,7 @@ using models::UnitKind;
 
 constexpr double kSlack = 1 + 1e-12;  // sums of equal costs round differently
 
-/// Numbers of units by chunk, in model order: chunk * stages + stage.
+/// Numbers of units by chunk, at index chunk * stages + stage, which is the order of the model.
 using Counts = std::vector<int>;
 
 class Placer {
@@ -80,7 +80,7 @@ class Placer {
     return load.layers * each[1] + load.heads * each[2] + load.modules * each[3];
   }
 
-  /// Whether a stage of chunks like this one would fit.
+  /// Returns whether a stage of which all chunks have this load would fit.
   bool fits(std::size_t stage, const Load& load) const {
     const plan::StageLayout& at = skeleton_.stages[stage];
     Load all;
@@ -93,10 +93,10 @@ class Placer {
     return true;
   }
 
-  /// Fills the chunks one after the other, each as far as `most` seconds and memory allow; from the
-  /// rear, so that the stages that keep most activations get less, or from the front. A part of a
-  /// run of units that fits, fits as well, so that no other filling gets further. `least`: units
-  /// of each chunk. Returns nothing where units are left over.
+  /// Fills the chunks one after the other, each up to `most` seconds and its memory: from the rear,
+  /// so that stages that keep most activations get less, or from the front. Greedy filling is
+  /// optimal, since each part of a run that fits also fits. `least`: minimum units of each chunk.
+  /// Returns nothing if units are left over.
   std::optional<Counts> fill(double most, int least, bool from_rear) const {
     Counts counts(places_, 0);
     int first = 0, end = chain_.units();  // units left
@@ -108,7 +108,7 @@ class Placer {
         return from_rear ? chain_.load(end - count, end) : chain_.load(first, first + count);
       };
       int low = 0, high = std::max(0, end - first - rest);
-      while (low < high) {  // the largest run that fits
+      while (low < high) {  // binary search for the longest run that fits
         const int middle = (low + high + 1) / 2;
         if (cost(stage, load(middle)) <= most && fits(stage, load(middle))) low = middle;
         else high = middle - 1;
@@ -121,14 +121,15 @@ class Placer {
     return first == end ? std::optional(counts) : std::nullopt;
   }
 
-  /// The filling of the smallest largest cost, which is the cost of some run of units.
+  /// Returns the filling whose largest cost is minimal. This cost is always the cost of a run of
+  /// units.
   std::optional<Counts> min_max(int least, bool from_rear) const {
     double high = 0, low = 0;
     for (std::size_t i = 0; i < stages_; ++i)
       high = std::max(high, cost(i, chain_.load(0, chain_.units())));
     std::optional<Counts> best = fill(high * kSlack, least, from_rear);
     if (!best) return std::nullopt;
-    // The largest cost of what was found is the next bound; halving ends where nothing is below.
+    // The largest cost found is the next upper bound; stop when no cost is below it.
     for (int step = 0; step < 64; ++step) {
       high = largest(*best);
       const double middle = (low + high) / 2;
@@ -149,8 +150,8 @@ class Placer {
     return most;
   }
 
-  /// Deals out the units in parts of equal weight; a unit without weight stays with the one before
-  /// it, the embedding with the one after it.
+  /// Distributes the units in parts of equal weight. A unit without weight stays with the unit
+  /// before it, and the embedding with the unit after it.
   Counts deal(const std::function<bool(int)>& weight) const {
     int all = 0;
     for (int unit = 0; unit < chain_.units(); ++unit) all += weight(unit) ? 1 : 0;
@@ -176,7 +177,7 @@ class Placer {
     return deal([&](int unit) {
       const UnitKind kind = chain_.kind_at(unit);
       if (kind == UnitKind::layer || kind == UnitKind::mtp_module) return true;
-      // The last unit and the third last are heads.
+      // The last unit and the third from the end are heads.
       return unit >= chain_.units() - 3 && kind != UnitKind::embedding;
     });
   }
@@ -222,7 +223,8 @@ class Placer {
   const std::size_t stages_, chunks_, places_;
   const schedule::Schedule schedule_;
   std::vector<std::array<double, 4>> costs_;  ///< by stage: embedding, layer, head, MTP module
-  std::vector<int> kept_;                     ///< by stage: passes that are kept at most
+  /// By stage: maximum number of passes whose activations are kept.
+  std::vector<int> kept_;
 };
 
 }  // namespace

@@ -17,16 +17,16 @@ struct Placement {
   double seconds = 0;
 };
 
-/// Places the units of the model on `chunks` chunks of each stage of `skeleton`, whose layers do
-/// not matter, and returns the ways that fit memory, the fastest first:
-///  - min-max: the largest cost of a chunk is minimal, found by bisection over costs: for each, the
-///    chunks are filled one after the other. Exact where memory does not bind. Where it does, each
-///    chunk may hold what would fit if all chunks of its stage held as much, so that placements
-///    with unequal chunks on one stage may be missed.
-///  - rule of FlexTrain: as many layers on each chunk, and empty layers at the last and the third
-///    last place, which hold the heads of the last two MTP heads.
-///  - even: as many layers on each chunk, and all heads on the last.
-/// Empty where none fits, or there are more stages than units.
+/// Places the units of the model on `chunks` chunks of each stage of `skeleton`, whose layers are
+/// ignored. Returns the placements that fit memory, fastest first:
+///  - min-max: minimizes the largest cost of a chunk by bisection over costs; for each cost, the
+///    chunks are filled one after the other. Exact if memory is not a limit. If it is, each chunk
+///    gets only as much as would fit if all chunks of its stage held as much; this may miss
+///    placements with unequal chunks on one stage.
+///  - rule of FlexTrain: equally many layers on each chunk, counting empty layers at the last and
+///    the third last place, which hold the heads of the last two MTP heads.
+///  - even: equally many layers on each chunk, and all heads on the last.
+/// Returns nothing if none fits or there are more stages than units.
 std::vector<Placement> placements(const perf::PerformanceModel& perf, const plan::Layout& skeleton,
                                   int chunks);
 

@@ -11,7 +11,7 @@ namespace swell::planner {
 
 namespace {
 
-// Biases that differ by rounding.
+// Tolerance: equal biases differ by rounding.
 constexpr double kSame = 1e-9;
 
 class Search {
@@ -40,8 +40,7 @@ class Search {
   }
 
  private:
-  /// Adds each stage that may come next, after the clusters up to `first`. `bias`: the square so
-  /// far.
+  /// Adds each possible next stage, which begins at cluster `first`. `bias`: squared bias so far.
   void add(std::size_t first, int left, double bias) {
     const int i = static_cast<int>(split_.layers.size()), after = stages_ - 1 - i;
     const std::vector<int>& clusters = grid_.clusters();
@@ -77,7 +76,7 @@ class Search {
     return !pruning_ || std::sqrt(bias) <= pruning_->most_bias + kSame;
   }
 
-  /// Whether the pruning lets clusters [first, end) have these degrees.
+  /// Returns whether the pruning allows these degrees for clusters [first, end).
   bool may_have(std::size_t first, std::size_t end, int gpus, int tp) const noexcept {
     if (!pruning_) return true;
     bool is_fixed = false;

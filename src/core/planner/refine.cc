@@ -9,35 +9,38 @@ namespace swell::planner {
 
 namespace {
 
-constexpr std::size_t kSmallStage = 16;  // DP degree up to which a stage is cut everywhere
-constexpr int kFewStages = 4;            // stages of a plan up to which it is cut so
-constexpr int kManyStages = 6;           // stages above which only neighbours exchange anything
-/// Nodes of a stage above which runs of equal ones are tried at their ends alone.
+// Maximum DP degree of a stage that is split at every position.
+constexpr std::size_t kSmallStage = 16;
+// Maximum number of stages of a plan that is split at every position.
+constexpr int kFewStages = 4;
+constexpr int kManyStages = 6;  // in plans with more stages, only neighbours exchange GPUs
+/// In a stage with more nodes, only the ends of a run of equal nodes are tried.
 constexpr std::size_t kManyNodes = 64;
-constexpr std::size_t kRunnersUp = 12;  // changes that are no gain but are refined further
+constexpr std::size_t kRunnersUp = 12;  // number of worse changes that are refined further
 constexpr int kDeepRounds = 2;
-constexpr std::size_t kAtOnce = 4;        // plans that one thread refines before it takes more
-constexpr double kFarBehind = 1.5;        // times as slow: such a change is not remembered
-constexpr double kWorthwhile = 1 - 1e-9;  // share of the old time below which a change counts
+constexpr std::size_t kAtOnce = 4;  // plans that one thread refines in one task
+constexpr double kFarBehind = 1.5;  // a change slower by this factor is not remembered
+// Maximum share of the old time for a change to count as better.
+constexpr double kWorthwhile = 1 - 1e-9;
 
 /// Tries changes of one plan and keeps the best.
 class Search {
  public:
-  /// `runners_up`: number of changes to remember that are not better, but may lead to a better
-  /// plan.
+  /// `runners_up`: number of changes to remember that are not better themselves but may lead to a
+  /// better plan.
   Search(const Solution& base, Evaluator& evaluator, std::size_t runners_up)
       : base_(base),
         evaluator_(evaluator),
         best_seconds_(base.seconds),
         max_runners_up_(runners_up) {}
 
-  /// A copy of the plan to be changed and given to one of the functions below. The same memory
-  /// serves all changes: there are many, and few are kept.
+  /// Returns a copy of the plan, for the caller to change and pass to one of the functions below.
+  /// All changes reuse its memory: there are many, and few are kept.
   plan::Layout& layout() {
     layout_ = base_.layout;
     return layout_;
   }
-  /// Likewise of its idle GPUs.
+  /// Returns a copy of the plan's idle GPUs, used in the same way.
   Islands& idle() {
     idle_ = base_.idle;
     return idle_;
@@ -122,7 +125,7 @@ class Changes {
       split(i);
       for (int j = 0; j < pp; ++j) {
         if (j == i || (pp > kManyStages && (j < i - 1 || j > i + 1)))
-          continue;  // the number of pairs grows with the square
+          continue;  // the number of pairs grows with the square of the stages
         move_groups(i, j);
         move_layer(i, j);
         if (j < i) continue;
@@ -158,7 +161,8 @@ class Changes {
     search_.try_skeleton(0);
   }
 
-  /// Drops the groups of stage `i` on one node and of one type: a slow link or type may delay it.
+  /// Drops the groups of stage `i` on one node and of one type: a slow link or type may delay the
+  /// stage.
   void drop_node(int i) {
     for_each_island(at(found_.layout, i), [&](const auto& island) {
       plan::Layout& layout = search_.layout();
@@ -173,7 +177,7 @@ class Changes {
     });
   }
 
-  /// Moves groups of stage `from` on one node, enough for one group of `to`, to stage `to`.
+  /// Moves groups of stage `from` on one node, enough for one group of `to`, into stage `to`.
   void move_groups(int from, int to) {
     const int wanted = std::max(1, at(found_.layout, to).tp / at(found_.layout, from).tp);
     for_each_island(at(found_.layout, from), [&](const auto& island) {
@@ -187,7 +191,7 @@ class Changes {
           groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
           ++moved;
         }
-      if (groups.empty()) return;  // all would move: merge() tries that
+      if (groups.empty()) return;  // merge() tries moving all groups
       plan::StageLayout& receiver = at(layout, to);
       if (take(receiver, idle, receiver.tp) == 0) return;
       std::sort(receiver.groups.begin(), receiver.groups.end(), [](const auto& a, const auto& b) {
@@ -210,8 +214,8 @@ class Changes {
     search_.try_skeleton(i);
   }
 
-  /// Splits stage `i` in two, at each border of nodes or types and in its middle; a small stage
-  /// everywhere, and with another TP degree behind the cut.
+  /// Splits stage `i` in two at each border of nodes or types and in the middle. Splits a small
+  /// stage at every position, also with another TP degree behind the cut.
   void split(int i) {
     const plan::StageLayout& whole = at(found_.layout, i);
     const std::size_t dp = whole.groups.size();
@@ -265,8 +269,8 @@ class Changes {
     int node, part, type, groups;
   };
 
-  /// Calls `body` for each node and type of the stage. In a stage of more than kManyNodes, only for
-  /// the first and the last of a run of nodes with equally many groups of a type.
+  /// Calls `body` for each node and type of the stage. In a stage with more than kManyNodes nodes,
+  /// only for the first and last node of each run with equal numbers of groups of a type.
   template <typename Body>
   static void for_each_island(const plan::StageLayout& stage, const Body& body) {
     std::vector<NodeGroups> islands;
@@ -314,7 +318,7 @@ std::uint64_t hash_of(const Solution& one) noexcept {
   return hash;
 }
 
-/// Replaces `found` with the round's result if it is better. @return whether it is.
+/// Replaces `found` with the round's result if it is better. Returns whether it was.
 bool take_round(Solution& found, const KnownRounds::Round& round) {
   if (!round.better) return false;
   found.layout = round.found.layout;
@@ -324,7 +328,8 @@ bool take_round(Solution& found, const KnownRounds::Round& round) {
   return true;
 }
 
-/// One round that follows no change which is no gain.
+/// Makes one round that does not refine worse changes further. Returns whether it found a better
+/// plan.
 bool refine_once(Solution& found, Evaluator& evaluator, const Degrees& degrees,
                  KnownRounds& known) {
   if (const KnownRounds::Round* round = known.find(found)) {

@@ -21,17 +21,18 @@ struct Solution {
   std::string why;     ///< how it was found, for ScaleRow::why
 };
 
-/// Rounds of refine() that were made already: from several starts it soon comes to the same plans,
-/// and what a round makes of one depends on nothing else. For one problem; thread-safe.
+/// Cache of the rounds of refine(): rounds from several starts often reach the same plans, and the
+/// result of a round depends only on its plan. For one problem; thread-safe.
 class KnownRounds {
  public:
   /// The result of a round on a plan.
   struct Round {
-    bool better = false;  ///< else there is no better plan, and `found` is none
-    Solution found;       ///< `why`: of this round alone
+    bool better = false;  ///< whether the round found a better plan; if not, `found` is empty
+    Solution found;       ///< `found.why` describes this round only
     long evaluated = 0;   ///< plans whose time was estimated
   };
-  /// Null: not made yet. Rounds found or added live as long as the object, unchanged.
+  /// Returns the cached round; null if there is none. Rounds stay valid and unchanged as long as
+  /// the object.
   const Round* find(const Solution& from) const;
   const Round& add(const Solution& from, Round round);
 
@@ -45,17 +46,18 @@ class KnownRounds {
   std::unordered_multimap<std::uint64_t, Known> known_;  ///< by a hash of plan and idle GPUs
 };
 
-/// Improves `found` by the best of small changes of its skeleton, repeated at most `rounds` times;
-/// so it can undo what expanding step by step cannot. A stage gets another TP degree or all idle
-/// GPUs, loses the groups of one node and type, is dropped, split, merged or exchanged with
-/// another; groups move between stages; a layer moves. `deep`: where no change is better, the best
-/// of the worse ones are refined further for two rounds. Not for exact consistency. `known`: rounds
-/// of the same problem that need not be made again; the result is as without. `executor`: refines
-/// the worse ones at the same time; null: one after the other, with the same result.
+/// Improves `found` by the best of several small changes of its skeleton, at most `rounds` times;
+/// this can undo choices that step-by-step expansion cannot. The changes: a stage gets another TP
+/// degree or all idle GPUs, loses its groups on one node and type, is dropped, split, merged or
+/// swapped with another; groups move between stages; a layer moves. `deep`: if no change is better,
+/// refines the best of the worse ones for two more rounds. Not for exact consistency. `known`:
+/// cache of rounds of the same problem; it does not change the result. `executor`: refines the
+/// worse ones in parallel; null: one after the other, with the same result.
 void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, KnownRounds& known,
             int rounds, bool deep = false, Executor* executor = nullptr);
 
-/// Refines each of `all` for as many rounds as `rounds` says of it. `executor`: as above.
+/// Refines each of `all` for the number of rounds that `rounds` returns for it. `executor`: as for
+/// refine().
 void refine_each(std::span<Solution> all, Evaluator& evaluator, const Degrees& degrees,
                  KnownRounds& known, const std::function<int(const Solution&)>& rounds,
                  Executor* executor);

@@ -9,8 +9,8 @@
 
 namespace swell::planner {
 
-/// The solver called `name`: incremental, exhaustive, symmetric, dp-only or metis. The error lists
-/// them.
+/// Returns the solver called `name`: incremental, exhaustive, symmetric, dp-only or metis. The
+/// error for an unknown name lists them.
 Result<std::unique_ptr<Solver>> make_solver(std::string_view name);
 
 }  // namespace swell::planner

@@ -9,7 +9,8 @@ namespace swell::planner {
 
 namespace {
 
-/// 1: rises from `before` to `now` by at least the share `level`; -1: falls; 0: neither.
+/// Returns 1 if the value rises from `before` to `now` by at least the share `level`, -1 if it
+/// falls so, 0 otherwise.
 int trend(double before, double now, double level) noexcept {
   if (now >= before * (1 + level)) return 1;
   return now <= before * (1 - level) ? -1 : 0;
@@ -43,7 +44,7 @@ const char* words_for(RowRule rule) noexcept {
 
 std::vector<RowRule> filtered(const std::vector<RowPredictions>& rows, const RowFilter& filter) {
   std::vector<RowRule> rules(rows.size(), RowRule::none);
-  std::size_t last = 0;  // row that stays
+  std::size_t last = 0;  // last row that is kept
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const RowPredictions &first = rows[0], &before = rows[i - 1], &row = rows[i];
     if (filter.level > 0 && are_known(before) && are_known(row) &&

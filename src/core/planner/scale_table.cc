@@ -54,7 +54,7 @@ Result<std::vector<double>> read_peaks(const Json& json) {
   return peaks;
 }
 
-/// Reads what a row has beside its figures, and follows from the plan where that is whole.
+/// Reads the members that follow from the plan, or stand alone in rows without a whole plan.
 Result<void> read_plan(const Json& json, NamedRow& row) {
   if (const Json whole = json.at("plan"); whole.is_object()) {
     auto plan = plan::Plan::from_json(whole);

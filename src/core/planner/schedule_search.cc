@@ -28,17 +28,17 @@ using schedule::Shape;
 
 constexpr double kRounding = 1 + 1e-9;
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Best ones of the first part whose order is changed, each several times from the start where the
-/// pipeline is small.
+/// Number of best candidates of the first part whose order is changed. In a small pipeline, each is
+/// started several times.
 constexpr std::size_t kStarts = 4;
 constexpr std::size_t kSmallPasses = 400;
 constexpr std::size_t kTrialsOfSmall = 4;
-/// Passes of all schedules that one piece of work predicts, so that the search of a deep pipeline
-/// ends within a second; but a few schedules at least.
+/// Maximum number of passes that one task predicts over all its schedules, so that the search of a
+/// deep pipeline ends within a second. At least a few schedules are predicted.
 constexpr std::size_t kPassesOfPiece = 2'500'000;
 constexpr int kFewestChanges = 50;
 constexpr int kTriesOfChange = 10;  ///< most passes of a long run cannot move
-constexpr int kFarthestMove = 12;   ///< places in an order
+constexpr int kFarthestMove = 12;   ///< positions in an order
 
 struct Candidate {
   std::size_t choice = 0;
@@ -53,8 +53,8 @@ bool is_better(const Candidate& a, const Candidate& b) {
   return a.seconds != b.seconds ? a.seconds < b.seconds : a.peak < b.peak;
 }
 
-/// Returns the simplest of those that take `seconds`, but for what rounding adds: one with a name
-/// before others, then one of fewer chunks, which come first, then one with less memory.
+/// Returns the simplest of the candidates that take `seconds`, except for rounding: prefers one
+/// with a name, then fewer chunks (which come first), then less memory.
 std::vector<Candidate>::iterator simplest(std::vector<Candidate>& all, double seconds) {
   const auto place = [&](const Candidate& one) {
     return std::tuple(one.seconds > seconds * kRounding, one.name.empty(), one.choice, one.peak);
@@ -97,7 +97,8 @@ class Search {
   }
 
  private:
-  /// Named schedules, and interleaved ones with other groups and other numbers of passes ahead.
+  /// Returns the named schedules, and interleaved ones with other groups and other numbers of
+  /// passes ahead.
   std::vector<Candidate> first_candidates() const {
     std::vector<Candidate> all;
     for (std::size_t k = 0; k < problem_.choices.size(); ++k) {
@@ -124,7 +125,7 @@ class Search {
     return all;
   }
 
-  /// Returns what list scheduling makes of each of `bases`, with the costs as they are.
+  /// Returns the list schedules derived from each of `bases` with the current costs.
   std::vector<Candidate> list_candidates(const std::vector<Candidate>& bases) const {
     struct Piece {
       const Candidate* base;
@@ -158,7 +159,7 @@ class Search {
     return made;
   }
 
-  /// Fills in time and peak; a schedule that is not valid or does not fit keeps no time.
+  /// Fills in time and peak memory. A schedule that is invalid or does not fit gets no time.
   void judge(Candidate& one) const {
     ++one.evaluated;
     const auto graph = Graph::of(one.schedule);
@@ -176,7 +177,7 @@ class Search {
     return true;
   }
 
-  /// Appends what changes of order make of the best ones.
+  /// Appends candidates made from the best ones by changes of order.
   void improve_best(std::vector<Candidate>& all) const {
     std::vector<const Candidate*> starts;
     for (const Candidate& one : all) {
@@ -196,8 +197,8 @@ class Search {
     std::move(made.begin(), made.end(), std::back_inserter(all));
   }
 
-  /// Moves passes of the critical path, one after the other, to near places of their order. Changes
-  /// for the worse are kept while they are small, smaller and smaller ones.
+  /// Moves passes of the critical path one after the other to near positions in their order.
+  /// Accepts slower results up to a limit that decreases (as simulated annealing does).
   Candidate improved(const Candidate& start, unsigned seed) const {
     const Costs& costs = problem_.choices[start.choice];
     std::size_t passes = 0;
@@ -242,19 +243,19 @@ class Search {
     return best;
   }
 
-  /// One of the passes among the nodes of a critical path.
+  /// Returns a random pass among the nodes of a critical path.
   static const schedule::Node& any_pass(const Graph& graph,
                                         const std::vector<std::int32_t>& critical,
                                         std::mt19937& random) {
-    while (true) {  // its first and its last node are passes
+    while (true) {  // ends: the first and last node of the path are passes
       const std::int32_t pick = critical[random() % critical.size()];
       const schedule::Node& node = graph.nodes()[static_cast<std::size_t>(pick)];
       if (schedule::computes(node.kind)) return node;
     }
   }
 
-  /// Moves the pass at `from` by at most `far` places, and no further than passes of its own
-  /// micro-batch or chunk allow; returns where it is.
+  /// Moves the pass at `from` by at most `far` positions, and not past passes of its own
+  /// micro-batch or chunk. Returns its new position.
   static std::ptrdiff_t move(Order& order, std::ptrdiff_t from, int far) {
     const Operation one = order[static_cast<std::size_t>(from)];
     const std::ptrdiff_t step = far > 0 ? 1 : -1;
@@ -282,7 +283,7 @@ class Search {
     double least = kNever, limit = 0;
     std::size_t stage = 0;
     for (const Candidate& one : all) {
-      if (one.evaluated == 0) continue;  // time was up
+      if (one.evaluated == 0) continue;  // time was up before it was tried
       const auto graph = Graph::of(one.schedule);
       if (!graph) continue;
       const Evaluation found = evaluate(*graph, problem_.choices[one.choice]);

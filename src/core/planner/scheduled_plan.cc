@@ -14,9 +14,9 @@ namespace swell::planner {
 
 namespace {
 
-constexpr double kWorthwhile = 1 - 1e-9;  // else the simpler plan, which comes first
+constexpr double kWorthwhile = 1 - 1e-9;  // smaller gains keep the simpler plan, which comes first
 constexpr std::size_t kPlacementsOfEach =
-    2;  ///< of a number of chunks: what may be faster by search
+    2;  ///< kept for each number of chunks; a search may make them faster
 
 bool fits(const schedule::Evaluation& prediction, const std::vector<double>& room) {
   for (std::size_t i = 0; i < room.size(); ++i)
@@ -30,7 +30,7 @@ Error nothing_fits(const plan::Layout& skeleton, std::string_view name) {
       count_of(skeleton.pp(), "stage"), name));
 }
 
-/// The fastest of `placed` under the schedule that `make` gives for its shape.
+/// Returns the fastest of `placed` under the schedule that `make` returns for its shape.
 template <typename Make>
 Result<ScheduledPlan> best_under(const perf::PerformanceModel& perf, const plan::Layout& skeleton,
                                  std::vector<Placement> placed, std::string_view name,

@@ -16,30 +16,31 @@ namespace swell::planner {
 
 /// Changes of a plan that the job accepts (see docs/planner.md).
 enum class Consistency {
-  exact,    ///< only pipeline degree and layers of stages: the loss stays bitwise the same
-  relaxed,  ///< DP and TP degrees too
+  exact,    ///< only the number of stages and their layers: the loss stays bitwise the same
+  relaxed,  ///< also DP and TP degrees
 };
 
-/// One job that could grow: the plan that it runs, and the free GPUs. Everything referred to must
-/// outlive the solver's call.
+/// A job that could grow: its current plan, and the free GPUs. All references must outlive the
+/// solver's call.
 struct Problem {
   const perf::PerformanceModel& perf;
   plan::Layout current;
   std::vector<cluster::GpuRef> free;
   Consistency consistency = Consistency::relaxed;
-  /// Whether the job's program runs plans with chunks. Exact plans have them then, where they pay.
+  /// Whether the job's program runs plans with chunks. If so, exact plans have chunks if these are
+  /// faster.
   bool takes_chunks = false;
 };
 
 /// Makes scale tables. Solvers keep no state: equal problems give equal tables, unless the budget
-/// ends first.
+/// expires first.
 class Solver {
  public:
   virtual ~Solver() = default;
   virtual ScaleTable solve(const Problem& problem, const Budget& budget) const = 0;
 };
 
-/// Another solver, with a budget of its own for each call.
+/// A solver that also limits each call of another one by a budget of its own.
 class Limited final : public Solver {
  public:
   Limited(std::unique_ptr<const Solver> solver, std::function<Budget()> budget)

@@ -10,8 +10,8 @@ namespace swell::planner {
 
 namespace {
 
-/// Visits every way to give `samples` to the types from `next` on, each at least one for each of
-/// its groups.
+/// Visits every way to distribute `samples` over the types from `next` on, with at least one sample
+/// for each group.
 void share_out(const std::vector<std::pair<int, int>>& groups, std::size_t next, int samples,
                std::vector<std::pair<int, int>>& shares, const std::function<void()>& visit) {
   const auto [type, count] = groups[next];
@@ -29,7 +29,7 @@ void share_out(const std::vector<std::pair<int, int>>& groups, std::size_t next,
   }
 }
 
-/// Sets the samples of each group: as even as possible within a type, the larger first.
+/// Sets the samples of each group: as evenly as possible within a type, larger ones first.
 void set_samples(plan::StageLayout& stage, const std::vector<std::pair<int, int>>& shares) {
   for (const auto& [type, samples] : shares) {
     int groups = 0;
@@ -40,7 +40,7 @@ void set_samples(plan::StageLayout& stage, const std::vector<std::pair<int, int>
   }
 }
 
-/// Layout of an option, with its groups in the order of the islands.
+/// Returns the layout of an option, with its groups in the order of the islands.
 plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Islands& left,
                            const Islands& gpus) {
   plan::StageLayout stage{0, tp, {}};
@@ -65,7 +65,7 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
     if (exact && tp != pattern.tp) continue;
     std::vector<int> taken(gpus.size(), 0);
     while (!evaluator.over()) {
-      std::size_t c = 0;  // count up, in steps of one group of each island
+      std::size_t c = 0;  // next combination: count up in steps of one group of each island
       while (c < taken.size() && (taken[c] += tp) > gpus[c].count()) taken[c++] = 0;
       if (c == taken.size()) break;
       std::map<int, int> by_type;

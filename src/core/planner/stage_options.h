@@ -10,8 +10,9 @@
 
 namespace swell::planner {
 
-/// One way to make a stage of some GPUs, whatever its layers and position: in the performance model
-/// all its times but those of MTP heads are proportional to its layers.
+/// One way to form a stage from some GPUs, for any number of layers and any position. In the
+/// performance model, all times of a stage except those of MTP heads are proportional to its
+/// layers.
 struct StageOption {
   int tp = 1;
   std::vector<int> gpus;                     ///< number taken of each island
@@ -20,17 +21,17 @@ struct StageOption {
   double comp = 0;        ///< seconds for each layer: forward and backward pass of one micro-batch
   double bwd = 0;         ///< the backward part of `comp`
   double extra = 0;       ///< seconds for each layer: unhidden synchronization, and optimizer
-  double heads_comp = 0;  ///< seconds that all heads add on the last stage, where there is MTP
+  double heads_comp = 0;  ///< time that all heads add on the last stage, if there is MTP
 };
 
-/// All options with the GPUs of `gpus`. Groups of one type share their samples as evenly as
-/// possible, which no uneven share can beat; between types, every share is an option. With exact
-/// consistency, only options that repeat the current plan's stages.
+/// Returns all options with the GPUs of `gpus`. Groups of one type share their samples as evenly as
+/// possible, which is always optimal; between types, every split is an option. With exact
+/// consistency, returns only options that repeat the current plan's stages.
 std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator,
                                        const Islands& gpus);
 
-/// Builds the stage of `option` with `layers` layers; takes its GPUs out of `left`. `gpus` as
-/// stage_options() had them; `left` has its islands in the same order.
+/// Builds the stage of `option` with `layers` layers, and takes its GPUs out of `left`. `gpus`: as
+/// passed to stage_options(); `left` has its islands in the same order.
 plan::StageLayout build_stage(const StageOption& option, int layers, Islands& left,
                               const Islands& gpus);
 

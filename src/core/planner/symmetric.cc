@@ -11,8 +11,8 @@ namespace swell::planner {
 
 namespace {
 
-/// Makes `pp` stages of `dp` groups of `tp` GPUs each; false where `idle` has too few GPUs in whole
-/// groups.
+/// Makes `pp` stages of `dp` groups of `tp` GPUs each. Returns false if `idle` has too few GPUs in
+/// whole groups.
 bool fill(plan::Layout& layout, Islands& idle, int pp, int dp, int tp) {
   for (int i = 0; i < pp; ++i) {
     plan::StageLayout stage{0, tp, {}};
@@ -60,10 +60,10 @@ Solution best_symmetric(Evaluator& evaluator, const Islands& gpus, int micro_bat
     const int last_pp = space.pp != 0 ? space.pp : std::min({groups, layers, all});
     for (int pp = last_pp; pp >= first_pp && !evaluator.over(); --pp) {
       int dp = std::min(groups / pp, evaluator.micro_batch());
-      // Equal local batches, and ranks that EP divides.
+      // Local batches must be equal, and EP must divide the ranks.
       while (dp > 0 && (evaluator.micro_batch() % dp != 0 || !degrees.divides(dp))) --dp;
       if (dp == 0) continue;
-      // Skips numbers of GPUs that could not beat the best so far even if nothing were lost.
+      // Skip numbers of GPUs whose lower bound is not better than the best so far.
       if (evaluator.ideal_seconds(gpus, pp * dp * tp, micro_batches) >= best.seconds) continue;
       plan::Layout layout{micro_batches, {}};
       Islands idle = gpus;

@@ -11,9 +11,9 @@ struct SymmetricSpace {
   int tp = 0;
 };
 
-/// The best plan whose stages all have one DP and one TP degree and equal local batches, with
-/// layers split as evenly as possible, over at most the GPUs of `gpus`; groups are filled node by
-/// node. Infinite seconds where none fits.
+/// Returns the best plan in which all stages have one DP degree, one TP degree and equal local
+/// batches, and layers are split as evenly as possible. Uses at most the GPUs of `gpus`; groups are
+/// filled node by node. The plan has infinite seconds if none fits.
 Solution best_symmetric(Evaluator& evaluator, const Islands& gpus, int micro_batches,
                         const Degrees& degrees, SymmetricSpace space);
 
@@ -23,7 +23,7 @@ class Symmetric final : public Solver {
   ScaleTable solve(const Problem& problem, const Budget& budget) const override;
 };
 
-/// Sia's space: PP and TP stay as the current plan's, DP grows.
+/// Sia's space: PP and TP of the current plan, with a larger DP.
 class DpOnly final : public Solver {
  public:
   ScaleTable solve(const Problem& problem, const Budget& budget) const override;
