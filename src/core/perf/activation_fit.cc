@@ -10,7 +10,7 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kUsualWhole = 6;  ///< C_np until it is found: 5 to 7
+constexpr double kUsualWhole = 6;  ///< C_np until it is computed: usually 5 to 7
 constexpr int kRounds = 3;
 
 /// One group's activation peak as an equation: split * k_activ-p + whole * k_activ-np = bytes.
@@ -18,22 +18,22 @@ struct Equation {
   double split, whole, bytes;
 };
 
-/// Micro-batches of layers (and MTP modules), heads and modules that a stage keeps at its peak, and
-/// whether its gradients are there then.
+/// Numbers of layers (and MTP modules), heads and modules whose activations a stage keeps at its
+/// peak, counted once for each micro-batch, and whether its gradients exist at that time.
 struct Kept {
   double layers = 0, heads = 0, modules = 0;
   bool gradients = true;
 };
 
-/// Under 1F1B. `load`: of the stage.
+/// Returns the peak under 1F1B. `load`: of the stage.
 Kept kept_by(const plan::Layout& layout, int stage, const models::Load& load) {
   const double in_flight = std::min(layout.pp() - stage, layout.micro_batches);
   return {in_flight * (load.layers + load.modules), in_flight * load.heads,
           in_flight * load.modules, layout.micro_batches > layout.pp() - stage};
 }
 
-/// Under `passes`, the plan's schedule. `chunks`: of each chunk of the plan; `k`: says what layers
-/// and heads keep, which decides when chunks are fullest.
+/// Returns the peak under `passes`, the plan's schedule. `chunks`: load of each chunk of the plan.
+/// `k`: gives the activations of layers and heads, which decide the time of the peak.
 Kept kept_by(const plan::Layout& layout, int stage, const schedule::Schedule& passes,
              const std::vector<models::Load>& chunks, const Coefficients& k) {
   const schedule::Kind frees =
@@ -60,7 +60,7 @@ Kept kept_by(const plan::Layout& layout, int stage, const schedule::Schedule& pa
 
 namespace {
 
-/// `passes`: the plan's schedule, null for 1F1B over one chunk a stage.
+/// `passes`: the plan's schedule; null for 1F1B with one chunk a stage.
 Result<void> fit(const Profile& profile, const plan::Layout& layout, const models::Chain& chain,
                  const schedule::Schedule* passes, Coefficients& coefficients) {
   const std::vector<models::Load> loads = plan::stage_loads(layout, chain);
@@ -130,7 +130,7 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
   const auto passes = plan::schedule_of(layout);
   if (!passes) return passes.error();
   auto fitted = fit(profile, layout, chain, &*passes, coefficients);
-  // When chunks are fullest depends on what was just found.
+  // The time at which chunks are fullest depends on the coefficients just computed.
   for (int round = 0; fitted && round < kRounds; ++round)
     fitted = fit(profile, layout, chain, &*passes, coefficients);
   return fitted;

@@ -9,10 +9,10 @@
 
 namespace swell::perf {
 
-/// Sets k_activ-p and k_activ-np from the observed memory peaks. REQUIRES: `coefficients` holds the
-/// sizes of parameters and state already. Suika, A.4.2 (8). With two TP degrees both are found by
-/// least squares; with one, k_activ-np = C_np * k_activ. A peak below what the group holds anyway
-/// is an error. `chain`: the model's.
+/// Sets k_activ-p and k_activ-np from the observed memory peaks (Suika, A.4.2 (8)): by least
+/// squares if the plan has two TP degrees; with one, k_activ-np = C_np * k_activ. Returns an error
+/// if a peak is below the group's parameters, state and gradients. `chain`: the units of the model.
+/// REQUIRES: `coefficients` has the sizes of parameters and state already.
 Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
                              const models::Chain& chain, Coefficients& coefficients);
 

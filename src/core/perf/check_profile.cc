@@ -12,7 +12,7 @@ namespace swell::perf {
 
 namespace {
 
-/// `heads_alone`: the stage may have no layer.
+/// `heads_alone`: the stage may have no layers.
 Result<void> check_signs(const GroupObservation& seen, bool heads_alone) {
   const struct {
     const char* name;
@@ -40,7 +40,7 @@ Result<void> check_signs(const GroupObservation& seen, bool heads_alone) {
   return {};
 }
 
-/// `cp`: of the plan.
+/// `cp`: the plan's CP degree.
 Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage, int cp) {
   if (stage.tp == 1 && seen.fwd_commu_s > 0)
     return Error(fmt::format("fwd_commu_s is {:g} although the TP degree is 1; it must be 0",
@@ -66,7 +66,7 @@ Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage,
   return {};
 }
 
-/// A node is of the plan's layers, and no two are alike.
+/// Checks that each node is within the plan's layers, and that no two are the same.
 Result<void> check_nodes(const GroupObservation& seen, int layers) {
   for (const NodeObservation& node : seen.nodes) {
     const std::string name = node.layers > 0

@@ -7,7 +7,7 @@
 
 namespace swell::perf {
 
-/// Fails with the first observation of `profile` that no running training can have made.
+/// Returns an error for the first observation of `profile` that is impossible in a real training.
 Result<void> check(const Profile& profile, const cluster::Cluster& cluster);
 
 }  // namespace swell::perf

@@ -10,10 +10,11 @@ namespace swell::perf {
 
 namespace {
 
-/// Part of a backward pass, where it was not seen: of layers that multiply matrices and no more.
+/// Weights' part of a backward pass if it was not observed: holds for layers of matrix products
+/// only.
 constexpr double kWeightsShare = 0.5;
 
-/// Returns the least share of the stage's GPUs, with which putting weights off gains least.
+/// Returns the smallest share among the stage's GPUs, for which delaying weights gains least.
 double weights_share(const PerformanceModel& perf, const plan::StageLayout& stage) {
   double least = 1;
   for (const plan::GroupLayout& group : stage.groups) {
@@ -71,7 +72,7 @@ schedule::Costs chunk_costs(const PerformanceModel& perf, const plan::Layout& la
     }
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
       auto& bytes = costs.chunks[i * chunks + chunk].bytes;
-      // The passes of weights need the inputs of the layers, which are what is kept.
+      // Weight passes need the inputs of the layers, which are the kept activations.
       bytes[static_cast<std::size_t>(schedule::Kind::weights)] = -bytes[0];
     }
     costs.static_bytes.push_back(held);

@@ -8,12 +8,13 @@
 
 namespace swell::perf {
 
-/// Costs of the passes of each chunk of `layout`, for schedule::evaluate(): a stage is as slow as
-/// its slowest group, and as full as its fullest. The weights' gradients are half of a backward
-/// pass. Messages cost what `perf` counts them as.
+/// Returns the costs of the passes of each chunk of `layout`, for schedule::evaluate(). A stage is
+/// as slow as its slowest group, and as full as its fullest. Weight gradients are half of a
+/// backward pass. Messages cost what `perf` says, which may ignore them.
 schedule::Costs chunk_costs(const PerformanceModel& perf, const plan::Layout& layout);
 
-/// The same where the chunks hold `loads`, by stage * chunks + chunk, whatever the layout lists.
+/// Does the same for chunks that hold `loads`, indexed by stage * chunks + chunk, in place of the
+/// chunks that the layout lists.
 schedule::Costs chunk_costs(const PerformanceModel& perf, const plan::Layout& layout,
                             const std::vector<models::Load>& loads);
 

@@ -10,11 +10,12 @@ namespace swell::perf {
 
 namespace {
 
-// Samples of a micro-batch on one GPU, which read the weights once.
+// Samples of a micro-batch on one GPU. A micro-batch reads the weights once.
 constexpr double kExpectedSamples = 4;
 constexpr double kExpectedOverlap = 2.0;
-// Bytes of state a parameter, itself and both of Adam's moments in bf16, and of its gradient: as
-// PyTorch keeps a model loaded in bf16. The XL plans of Suika's Table 1 fit 80 GB only so.
+// Bytes of state and of gradients for each parameter. State is the parameter and both of Adam's
+// moments, in bf16, as PyTorch keeps a model loaded in bf16. The XL plans of Suika's Table 1 need
+// this to fit 80 GB.
 constexpr double kStateBytes = 6;
 constexpr double kGradientBytes = 2;
 constexpr double kHalf = 2;  // bytes of an activation element, in half precision
@@ -26,8 +27,8 @@ constexpr double kSplitActivations = 12;
 // Seconds to launch one layer's kernels, forward and backward.
 constexpr double kExpectedLaunch_s = 0.75e-3;
 
-/// Time of output projection and loss in layers of comp_s, on the GPU type where that is most: a
-/// job has one number for all types.
+/// Returns the time of output projection and loss in layers of comp_s. A job has one number for all
+/// types, so this is the maximum over the GPU types.
 double head_layers(const Coefficients& coefficients, const models::Model& model,
                    const cluster::Cluster& cluster) {
   const auto head = models::head_operators(model);
@@ -66,12 +67,12 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen,
 
 Coefficients expected_coefficients(const models::Model& model, const cluster::Cluster& cluster) {
   Coefficients made;
-  // All GPUs of a group hold so much of one layer: each CP rank has a copy of it.
+  // Number of GPUs that hold each part of a layer: each CP rank has a copy.
   const double copies = model.cp;
   const double parameters = copies * model.held_layer_parameters();
   const auto layer = models::layer_operators(model), head = models::head_operators(model);
   for (const cluster::GpuType& type : cluster.types()) {
-    // A.2 counts the projection within the layers; those of MTP heads are too many for that.
+    // A.2 counts the projection within the layers, but not the large projections of MTP heads.
     double comp_s = forward_s(layer, type, kExpectedSamples).total();
     if (model.mtp_heads == 0)
       comp_s += forward_s(head, type, kExpectedSamples).total() / model.layers;

@@ -7,7 +7,7 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kMaxValue = 1e18;  // limit of any value in bytes or seconds
+constexpr double kMaxValue = 1e18;  // maximum of any value in bytes or seconds
 constexpr long kMaxShards = 1 << 16;
 
 struct Field {

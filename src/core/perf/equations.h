@@ -6,9 +6,9 @@
 
 namespace swell::perf {
 
-/// Equations of Suika's appendix A.2, one function each, so that each can be worked by hand. Where
-/// the paper misprints, docs/performance-model.md derives the form used here. Times are in seconds,
-/// sizes in bytes, bandwidths in bytes a second. Pure.
+/// Equations of Suika's appendix A.2, one function each, so that each can be checked by hand. Where
+/// the paper has a misprint, docs/performance-model.md derives the form used here. Times are in
+/// seconds, sizes in bytes, bandwidths in bytes a second. All functions are pure.
 
 /// T_TP-comp-fwd = k_comp * b * l / TP.
 inline double tp_comp_fwd(double comp_s, double local_batch, double layers, double tp) noexcept {
@@ -36,20 +36,20 @@ inline double tp_commu_fwd(double activ_bytes, double local_batch, double layers
   return 2 * layers * once / tp_bandwidth(link_bytes_per_s, once, saturation_bytes);
 }
 
-/// Seconds of a pass in the second model: the slower of device and launches, rounded where they are
-/// near: sqrt(device^2 + launch^2).
+/// Seconds of a pass in the second model: the slower of device and launches, smoothed if the two
+/// are close: sqrt(device^2 + launch^2).
 inline double with_launches(double device, double launch) noexcept {
   return std::hypot(device, launch);
 }
 
-/// Seconds of an all-reduce of V' bytes in the second model: a latency, and three quarters of the
-/// link, as NCCL reaches where nothing was measured.
+/// Seconds of an all-reduce of V' bytes in the second model: a latency, plus V' at three quarters
+/// of the link bandwidth, which NCCL typically reaches.
 inline double allreduce_s(double transmission_bytes, double link_bytes_per_s) noexcept {
   return 40e-6 + transmission_bytes / (0.75 * link_bytes_per_s);
 }
 
 /// T_DP-commu = k_param * l * 2(1 - 1/DP) / bandwidth: the ring all-reduce of one stage's
-/// gradients. `bandwidth`: what one whole TP group has towards its neighbours
+/// gradients. `bandwidth`: from one whole TP group to its neighbours
 /// (PerformanceModel::stage_bandwidth()).
 inline double dp_commu(double param_bytes, double layers, double dp, double bandwidth) noexcept {
   if (dp <= 1) return 0;
@@ -60,16 +60,17 @@ inline double dp_commu(double param_bytes, double layers, double dp, double band
 /// backward pass does not hide. k = 1: all of it; k to infinity: max(commu - bwd, 0).
 inline double dp_commu_extra(double bwd, double commu, double overlap) noexcept {
   if (commu <= 0) return 0;
-  const double max = std::max(bwd, commu);  // taken out of the sum, since a large k would underflow
+  const double max = std::max(bwd, commu);  // factored out, since a large k would underflow
   return max * std::pow(1 + std::pow(std::min(bwd, commu) / max, overlap), 1 / overlap) - bwd;
 }
 
 /// Times of one stage in an iteration, in seconds.
 struct StageTimes {
-  double fwd = 0;          ///< T_DP-comp-fwd: the slowest group's forward pass of one micro-batch
-  double bwd = 0;          ///< T_DP-comp-bwd: its backward pass, without synchronization
-  double dp_commu = 0;     ///< T_DP-commu: gradient synchronization as if nothing hid it
-  double commu_extra = 0;  ///< T_DP-commu-extra: the part that is not hidden
+  double fwd = 0;  ///< T_DP-comp-fwd: the slowest group's forward pass of one micro-batch
+  /// T_DP-comp-bwd: the same group's backward pass, without synchronization.
+  double bwd = 0;
+  double dp_commu = 0;     ///< T_DP-commu: gradient synchronization without any overlap
+  double commu_extra = 0;  ///< T_DP-commu-extra: the part that is not overlapped
   double optim = 0;        ///< T_DP-optim: optimizer step
   double comp() const noexcept { return fwd + bwd; }
   double extra() const noexcept { return commu_extra + optim; }
@@ -87,7 +88,7 @@ struct IterationTime {
 };
 
 /// Adds up T_PP = T_warm-up + T_steady + T_extra under 1F1B, stage by stage from the first. Stage i
-/// ends its last backward pass earlier than stage 0, by the backward passes of the stages in front
+/// ends its last backward pass before stage 0 does, by the backward passes of the stages in front
 /// of it; T_extra subtracts that time.
 class PipelineSum {
  public:

@@ -8,7 +8,7 @@ namespace swell::perf {
 
 namespace {
 
-/// Lower limit of an injected factor: times stay above 0.
+/// Minimum of an injected factor: times stay above 0.
 constexpr double kMinFactor = 0.1;
 
 }  // namespace

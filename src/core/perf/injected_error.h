@@ -7,8 +7,8 @@
 
 namespace swell::perf {
 
-/// Normal factor of mean 1 that depends on the seed and on the plan's shape alone, not on which
-/// nodes and GPUs it has: the error of a predicted time, injected by simulations
+/// Returns a normally distributed factor of mean 1 that depends only on the seed and the plan's
+/// shape, not on its nodes and GPUs: the error that simulations inject into a predicted time
 /// (Coefficients::plan_error).
 double injected_error(const plan::Layout& layout, double deviation, std::uint64_t seed) noexcept;
 

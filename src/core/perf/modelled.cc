@@ -14,7 +14,7 @@ namespace swell::perf {
 
 namespace {
 
-/// Makes the errors of this prediction others than those of PerformanceModel.
+/// Makes the errors of this prediction independent of PerformanceModel's.
 constexpr std::uint64_t kOwnErrors = 0x6d6f64656c6c6564;
 
 double work_of(const models::Model& model, const Coefficients& coefficients) noexcept {
@@ -23,12 +23,12 @@ double work_of(const models::Model& model, const Coefficients& coefficients) noe
          (1 + model.mtp_heads) * coefficients.head_layers;
 }
 
-/// Seconds of the slowest stage, where `divisions` equal divisions, of which one takes `each[i]`
-/// seconds on stage i, are spread such that it is as fast as possible.
+/// Spreads `divisions` equal divisions over stages so that the slowest stage is as fast as
+/// possible, and returns its seconds. One division takes `each[i]` seconds on stage i.
 double slowest_stage(const std::vector<double>& each, int divisions) {
   double speed = 0;
   for (const double seconds : each) speed += 1 / seconds;
-  const double even = divisions / speed;  // no split is below
+  const double even = divisions / speed;  // lower bound for every split
   using Next = std::pair<double, std::size_t>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   double slowest = 0;

@@ -20,7 +20,7 @@ constexpr double kMost_s = 1e6;
 
 constexpr const char* kUnits[kNodeUnits] = {"layer", "embedding", "head", "module", "pass"};
 
-/// Refuses a table of a model that has another number of `key` than `value`.
+/// Returns an error if the table's model has another `key` than `value`.
 Result<void> check_size(const Json& json, const char* key, int value, const models::Model& model) {
   const auto found = json.integer_at(key, 1, 1 << 30);
   if (!found) return found.error();
@@ -48,7 +48,7 @@ Result<NodeCost> read_cost(const Json& json, bool is_layer) {
   return cost;
 }
 
-/// One entry of a table. `layers`: how many layers of the model it is of.
+/// One entry of a table. `layers`: number of the model's layers that it stands for.
 struct Read {
   NodeUnit unit = NodeUnit::layer;
   int samples = 1, tp = 1, layers = 0;
@@ -124,7 +124,8 @@ Result<std::vector<NodeCosts::Shard>> NodeCosts::read_units(const Json& units,
       return Error(fmt::format(
           "the layers with samples {} and tp {} are {}, and {} has {}; measure this model by swell.profile",
           samples, tp, sum.layers, model.name, model.layers));
-    if (is_layer && sum.layers < model.layers) continue;  // time was up before the other kinds
+    // The measurement ran out of time before other kinds of layers.
+    if (is_layer && sum.layers < model.layers) continue;
     if (shards.empty() || shards.back().tp != tp) shards.push_back({tp, {}});
     shards.back().units[unit].push_back(
         {samples, is_layer ? sum.cost * (1.0 / sum.layers) : sum.cost});
@@ -245,7 +246,8 @@ void NodeCosts::fit(Coefficients& coefficients) const noexcept {
       if (layers.empty()) continue;
       const auto& [samples, cost] = layers.back();
       TypeCoefficients& k = coefficients.types[type];
-      // Launches are within what was measured; the second model keeps as many as leave time beside.
+      // Measured times include launches; the second model keeps the largest launch time that they
+      // allow.
       const double launch = std::min({k.launch_s, 0.7 * cost.fwd, 0.35 * cost.bwd});
       const double device = std::sqrt(cost.fwd * cost.fwd - launch * launch);
       k.comp_s = device * shard.tp / samples;

@@ -17,8 +17,8 @@
 
 namespace swell::perf {
 
-/// Times that were measured on one device for a unit: seconds of one micro-batch, and of the
-/// optimizer's step. Communication takes no time in it.
+/// Times of a unit measured on one device: seconds of one micro-batch, and of the optimizer's step.
+/// They include no communication.
 struct NodeCost {
   double fwd = 0, bwd = 0, optim = 0;
   NodeCost& operator+=(const NodeCost& other) noexcept {
@@ -32,32 +32,34 @@ struct NodeCost {
   }
 };
 
-/// Parts of a model that are measured. `pass`: what a chunk's pass takes beside its units.
+/// Parts of a model that are measured. `pass`: the overhead of a chunk's pass besides its units.
 enum class NodeUnit : unsigned char { layer, embedding, head, module, pass };
 inline constexpr int kNodeUnits = 5;
 
-/// Times of a model's units by GPU type, TP degree and samples of a micro-batch, as
-/// python -m swell.profile measures them on one device of each type (Arena, section 3.4). Made by
-/// from_json(); read by PerformanceModel, which computes what the table lacks from its
-/// coefficients. Immutable, hence safe between threads.
+/// Times of a model's units by GPU type, TP degree and samples of a micro-batch, as python -m
+/// swell.profile measures them on one device of each type (Arena, section 3.4). Made by
+/// from_json(); read by PerformanceModel, which uses its coefficients for values that the table
+/// lacks. Immutable, hence safe between threads.
 class NodeCosts {
  public:
-  /// Reads a table of `model`. Types that `cluster` has not are left out.
+  /// Reads a table of `model`. Ignores types that `cluster` does not have.
   static Result<NodeCosts> from_json(const Json& json, const models::Model& model,
                                      const cluster::Cluster& cluster);
 
-  /// Cost of a unit on one of `tp` GPUs: interpolated between two measured numbers of samples,
-  /// in proportion to the samples outside of these. None where no such shard was measured.
+  /// Returns the cost of a unit on one of `tp` GPUs: interpolated between two measured numbers of
+  /// samples; beyond the measured range, in proportion to the samples. Nothing if no such shard was
+  /// measured.
   std::optional<NodeCost> of(NodeUnit unit, int type, int tp, int samples) const noexcept;
-  /// Cost of a chunk with `load`, its pass included; none where one of its units was not measured.
+  /// Returns the cost of a chunk with `load`, including its pass; nothing if one of its units was
+  /// not measured.
   std::optional<NodeCost> chunk(const models::Load& load, int type, int tp,
                                 int samples) const noexcept;
-  /// Whether a layer was measured on a type.
+  /// Returns whether a layer was measured on a type.
   bool knows(int type) const noexcept;
 
-  /// Makes the coefficients of measured types agree with what was measured of a layer, so that
-  /// shards that the table lacks are extrapolated from those it has: from the lowest TP degree at
-  /// the largest number of samples.
+  /// Sets the coefficients of measured types to agree with the measured layer times, so that
+  /// missing shards are extrapolated from measured ones: from the lowest TP degree at the largest
+  /// number of samples.
   void fit(Coefficients& coefficients) const noexcept;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace swell::perf {
 
-/// Profile that every group of `layout` would give if the performance model with coefficients `k`
-/// were exact: solve() finds `k` again from it. For simulations and tests.
+/// Returns the profile that `layout` would give if the performance model with coefficients `k` were
+/// exact: solve() computes `k` from it. For simulations and tests.
 Profile observe(const plan::Layout& layout, const models::Model& model,
                 const cluster::Cluster& cluster, const Coefficients& k);
 

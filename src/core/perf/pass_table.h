@@ -11,11 +11,11 @@
 
 namespace swell::perf {
 
-/// Remembers PerformanceModel::layer_passes() of one model: planners ask for few different ones,
-/// again and again. For one thread; the model must outlive it.
+/// Caches PerformanceModel::layer_passes() of one model: planners repeatedly ask for few different
+/// values. For one thread; the model must outlive it.
 class PassTable {
  public:
-  /// `micro_batch`: the largest local batch that is remembered.
+  /// `micro_batch`: maximum local batch that is cached.
   PassTable(const PerformanceModel& model, int micro_batch)
       : model_(model),
         batches_(static_cast<std::size_t>(micro_batch) + 1),
@@ -32,7 +32,8 @@ class PassTable {
     if (known.fwd == 0) known = model_.layer_passes(type, tp, local_batch);
     return known;
   }
-  /// dp_commu_extra(): stages of one plan, and plans that differ in one stage, mostly ask the same.
+  /// Returns dp_commu_extra(). Stages of one plan, and plans that differ in one stage, mostly pass
+  /// the same arguments.
   double commu_extra(double bwd, double commu, double overlap) {
     const std::uint64_t mixed =
         (std::bit_cast<std::uint64_t>(bwd) * 3 + std::bit_cast<std::uint64_t>(commu)) *
@@ -51,7 +52,7 @@ class PassTable {
   const PerformanceModel& model_;
   std::size_t batches_;
   std::vector<PerformanceModel::Passes> known_;  ///< by type, log2 of TP and local batch
-  std::array<Extra, 256> extras_;                ///< by a hash of what was asked
+  std::array<Extra, 256> extras_;                ///< by a hash of the arguments
 };
 
 }  // namespace swell::perf

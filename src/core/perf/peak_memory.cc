@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kSlack = 1e-9;  // a plan that fits exactly must not fail by rounding
 
-/// Kept by an MTP module for one sample: as by a layer, and the two norms' inputs.
+/// Returns the activations that an MTP module keeps for one sample: a layer's, and both norms'
+/// inputs.
 double module_activ_bytes(const Coefficients& k, int tp) noexcept {
   return k.activ_p_bytes / tp + k.activ_np_bytes + 2 * k.activ_bytes;
 }
@@ -24,7 +25,7 @@ MemoryModel::Mtp MemoryModel::mtp(bool first, int in_flight, int tp) const noexc
   const models::Chain& chain = model_.chain();
   const int heads = chain.mtp_heads();
   if (heads == 0) return {};
-  // The modules' embedding; where it is tied, it is the head's own matrix.
+  // The modules' embedding; if it is tied, it is the head's own matrix.
   const double matrix = first || k.tied_embedding ? 0 : 1;
   const double layers = heads * chain.module_parameters();
   return {(layers * k.param_optim_bytes + matrix * k.first.param_optim_bytes) / tp,

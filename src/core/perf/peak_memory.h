@@ -6,7 +6,7 @@
 
 namespace swell::perf {
 
-/// Share of a GPU's memory set aside for allocations outside the program (CUDA context, NCCL
+/// Share of a GPU's memory reserved for allocations outside the program (CUDA context, NCCL
 /// buffers) and for errors of the estimate: 10 % (Suika, appendix A.3).
 inline constexpr double kMemoryOverhead = 0.10;
 
@@ -25,33 +25,34 @@ class MemoryModel {
  public:
   explicit MemoryModel(const PerformanceModel& model) noexcept : model_(model) {}
 
-  // `dp`: groups of the stage, which matter where these divide state among themselves.
+  // `dp`: number of groups of the stage; it matters if they shard state.
 
-  /// Peak of a GPU in stage `i` of `pp`, whose group has `layers` layers and `local_batch` samples.
+  /// Returns the peak of a GPU in stage `i` of `pp`, whose group has `layers` layers and
+  /// `local_batch` samples.
   PeakMemory peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch, int type,
                   int dp = 1) const noexcept;
-  /// Bytes that a GPU of a TP group keeps from the forward pass of one chunk with `load` to its
-  /// backward pass.
+  /// Returns the bytes that a GPU of a TP group keeps from the forward pass of one chunk with
+  /// `load` to its backward pass.
   double kept_bytes(const models::Load& load, int tp, int local_batch) const noexcept;
-  /// Bytes that a GPU of a stage with `load` holds all the time: parameters, optimizer state and
-  /// gradients, and what is set aside.
+  /// Returns the bytes that a GPU of a stage with `load` always holds: parameters, optimizer state
+  /// and gradients, and the reserve.
   double held_bytes(const models::Load& load, int tp, int type, int dp = 1) const noexcept;
-  /// Peak of a GPU of `group`, of stage `i` whose chunks hold `loads` under `schedule`. Weights
-  /// free what a chunk keeps where they are passes of their own.
+  /// Returns the peak of a GPU of `group`, in stage `i` whose chunks hold `loads`, under
+  /// `schedule`. If the schedule has separate weight passes, these free the activations of a chunk.
   PeakMemory peak(const schedule::Schedule& schedule, const std::vector<models::Load>& loads, int i,
                   int tp, const plan::GroupLayout& group, int dp) const;
-  /// Peak of a GPU of `group` in stage `i`: under the plan's schedule.
+  /// Returns the peak of a GPU of `group` in stage `i` under the plan's schedule.
   PeakMemory group_peak(const plan::Layout& layout, int i, const plan::GroupLayout& group) const;
-  /// Peak of the fullest group of stage `i`, likewise.
+  /// Returns the peak of the fullest group of stage `i` under the plan's schedule.
   PeakMemory stage_peak(const plan::Layout& layout, int i) const;
-  /// Largest number of layers that a group can hold; 0 where not even one fits.
+  /// Returns the maximum number of layers that a group can hold; 0 if not even one fits.
   int max_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type,
                  int dp = 1) const noexcept;
-  /// Largest number of samples that a group can have with `layers` layers; 0 where not even one
-  /// fits.
+  /// Returns the maximum number of samples that a group can have with `layers` layers; 0 if not
+  /// even one fits.
   int max_samples(int i, int pp, int micro_batches, int layers, int tp, int type,
                   int dp = 1) const noexcept;
-  /// Whether every GPU's peak is within its memory.
+  /// Returns whether every GPU's peak is within its memory.
   bool fits(const plan::Layout& layout) const;
 
  private:
@@ -59,9 +60,9 @@ class MemoryModel {
   struct Linear {
     double per_layer, fixed, sample_layer, sample_fixed;
   };
-  /// Loads of the chunks of stage `i`.
+  /// Returns the loads of the chunks of stage `i`.
   std::vector<models::Load> loads_of(const plan::Layout& layout, int i) const;
-  /// Without activations.
+  /// Returns the memory without activations.
   PeakMemory held(const models::Load& load, int tp, int type, int dp) const noexcept;
   Linear linear(int i, int pp, int micro_batches, int tp, int dp) const noexcept;
   /// Memory that MTP heads add to the last stage of one chunk, for `in_flight` micro-batches.

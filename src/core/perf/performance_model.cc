@@ -13,10 +13,10 @@ namespace swell::perf {
 
 namespace {
 
-/// The groups of a stage on one node, of one allocation there.
+/// The groups of a stage on one node and in one allocation.
 struct NodeShare {
   int groups = 0;
-  double link = std::numeric_limits<double>::infinity();  ///< slowest of their GPU types
+  double link = std::numeric_limits<double>::infinity();  ///< slowest link of their GPU types
   void add(const cluster::Cluster& cluster, const plan::GroupLayout& group) noexcept {
     ++groups;
     link = std::min(link, cluster.type(group.type).link_bytes_per_s);
@@ -31,8 +31,8 @@ NodeShare share_of(const cluster::Cluster& cluster, const plan::StageLayout& sta
   return share;
 }
 
-/// Bandwidth of the slowest pair of groups where Cluster::is_regular(). Linear in the groups where
-/// they stand by rising node and allocation.
+/// Returns the bandwidth of the slowest pair of groups if Cluster::is_regular(). Takes linear time
+/// if the groups are ordered by node and allocation.
 double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
   const plan::GroupLayout& first = stage.groups[0];
   const int first_rack = cluster.node(first.node).rack;
@@ -64,7 +64,7 @@ double pairwise_bandwidth(const cluster::Cluster& cluster,
            stage.groups[j].type == stage.groups[j - 1].type;
   };
   for (std::size_t a = 0; a < stage.groups.size(); ++a) {
-    if (repeats(a)) continue;  // its pairs are those of the group before
+    if (repeats(a)) continue;  // has the same pairs as the group before
     const auto& one = stage.groups[a];
     const int own = share_of(cluster, stage, one).groups * stage.tp;
     for (std::size_t b = a + 1; b < stage.groups.size(); ++b) {
@@ -87,7 +87,7 @@ double pairwise_bandwidth(const cluster::Cluster& cluster,
 double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const noexcept {
   double bandwidth = cluster_.is_regular() ? regular_bandwidth(cluster_, stage)
                                            : pairwise_bandwidth(cluster_, stage);
-  if (model_.cp > 1)  // rings go through each group, too
+  if (model_.cp > 1)  // rings also go through each group
     for (const plan::GroupLayout& group : stage.groups)
       bandwidth = std::min(bandwidth, stage.tp * cluster_.type(group.type).link_bytes_per_s);
   return bandwidth;
@@ -133,14 +133,14 @@ double PerformanceModel::gradient_bytes(const models::Load& load) const noexcept
     if (load.has_output() && !(load.has_embedding() && k.tied_embedding))
       bytes += k.last.param_bytes;
   }
-  // Gathered before both passes and scattered once: three times (1 - 1/DP), where a ring all-reduce
-  // takes two.
+  // Sharded gradients: gathered before both passes and scattered once, each (1 - 1/DP). A ring
+  // all-reduce takes twice that, so sharding adds half.
   return bytes * (1 + 0.5 * k.sharded_gradients);
 }
 
 namespace {
 
-/// The parts of stages, computed each time.
+/// Computes the parts of stages each time.
 struct Direct {
   const PerformanceModel& model;
   PerformanceModel::Passes operator()(int type, int tp, int local_batch) const noexcept {
@@ -150,7 +150,7 @@ struct Direct {
     return dp_commu_extra(bwd, commu, overlap);
   }
 };
-/// The same, of what a table remembers.
+/// Takes the parts of stages from a table.
 struct Remembered {
   PassTable& table;
   PerformanceModel::Passes operator()(int type, int tp, int local_batch) const {
@@ -209,7 +209,7 @@ IterationTime PerformanceModel::exact_time(const plan::Layout& layout,
   if (layout.is_scheduled()) {
     IterationTime time;
     const auto passes = plan::schedule_of(layout);
-    if (!passes) {  // more than are predicted
+    if (!passes) {  // too many passes for a prediction
       time.steady = std::numeric_limits<double>::infinity();
       return time;
     }

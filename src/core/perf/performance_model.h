@@ -14,10 +14,10 @@ namespace swell::perf {
 
 class PassTable;
 
-/// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients
-/// and, where asked for, the sends between stages (sends.h). Computation that `costs` knows takes
-/// the time measured there; coefficients give all else. Keeps references: model, cluster,
-/// coefficients and costs must outlive it. Const, hence safe between threads.
+/// Iteration time of any plan of one job: Suika, appendix A.2, with coefficients for each GPU type
+/// and, on request, the sends between stages (sends.h). Computation that `costs` contains takes its
+/// measured time; coefficients give all other times. Keeps references: model, cluster, coefficients
+/// and costs must outlive it. Const, hence safe between threads.
 class PerformanceModel {
  public:
   PerformanceModel(const models::Model& model, const cluster::Cluster& cluster,
@@ -35,19 +35,20 @@ class PerformanceModel {
   struct Position {
     bool first = false, last = false;
   };
-  /// Times of one stage that holds `load`. REQUIRES: the layout was resolved against this cluster.
+  /// Returns the times of one stage that holds `load`. REQUIRES: the layout was resolved against
+  /// this cluster.
   StageTimes load_times(const plan::StageLayout& stage, const models::Load& load) const noexcept;
-  /// Times of one stage with one chunk.
+  /// Returns the times of one stage with one chunk.
   StageTimes stage_times(const plan::StageLayout& stage, Position position) const noexcept;
   StageTimes stage_times(const plan::StageLayout& stage) const noexcept {
     return stage_times(stage, Position{});
   }
-  /// T_PP and its parts. Where the plan lists chunks or says a schedule, all its time counts as
-  /// steady.
+  /// Returns T_PP and its parts. If the plan lists chunks or names a schedule, the whole time is
+  /// returned as steady.
   IterationTime iteration_time(const plan::Layout& layout) const noexcept;
-  /// The same, with the passes of layers from `table`, which is of this model.
+  /// Does the same with the passes of layers from `table`, which must be of this model.
   IterationTime iteration_time(const plan::Layout& layout, PassTable& table) const;
-  /// Samples a second: the global batch over T_PP.
+  /// Returns samples a second: the global batch over T_PP.
   double throughput(const plan::Layout& layout) const noexcept {
     return model_.global_batch / iteration_time(layout).total();
   }
@@ -56,23 +57,24 @@ class PerformanceModel {
   struct Passes {
     double fwd = 0, bwd = 0;
   };
-  /// Passes of one layer on a TP group with `local_batch` samples: by A.2, or by the second model
-  /// where launches were observed.
+  /// Returns the passes of one layer on a TP group with `local_batch` samples: by A.2, or by the
+  /// second model if launches were observed.
   Passes layer_passes(int type, int tp, int local_batch) const noexcept;
-  /// Seconds of the TP all-reduces of one layer's forward pass; the backward pass has as many.
-  /// `gpus`: those of the group, StageLayout::tp.
+  /// Returns the seconds of the TP all-reduces of one layer's forward pass; the backward pass has
+  /// as many. `gpus`: number of GPUs of the group, StageLayout::tp.
   double layer_commu(int type, int gpus, int local_batch) const noexcept;
-  /// Passes of a chunk with `load` on the slowest group of `stage`.
+  /// Returns the passes of a chunk with `load` on the slowest group of `stage`.
   Passes chunk_passes(const plan::StageLayout& stage, const models::Load& load) const noexcept {
     const StageTimes times = load_times(stage, load);
     return {times.fwd, times.bwd};
   }
-  /// Bytes of gradients that one whole replica of a stage with `load` synchronizes.
+  /// Returns the bytes of gradients that one whole replica of a stage with `load` synchronizes.
   double gradient_bytes(const models::Load& load) const noexcept;
-  /// Forward plus backward seconds of one layer on a TP group with `local_batch` samples.
+  /// Returns the forward plus backward seconds of one layer on a TP group with `local_batch`
+  /// samples.
   double layer_time(int type, int tp, int local_batch) const noexcept;
-  /// Bytes a second that one TP group of the stage has for the ring of its gradients, by the
-  /// slowest pair of groups. Two groups of one node have `tp` links between them; groups on two
+  /// Returns the bandwidth in bytes a second of one TP group of the stage in the gradient ring, by
+  /// the slowest pair of groups. Two groups of one node have `tp` links between them; groups on two
   /// nodes share the network cards of the stage's GPUs there.
   double stage_bandwidth(const plan::StageLayout& stage) const noexcept;
 
@@ -99,7 +101,7 @@ class PerformanceModel {
   const cluster::Cluster& cluster_;
   const Coefficients& coefficients_;
   Sends sends_;
-  const NodeCosts* costs_;  ///< null: nothing was measured
+  const NodeCosts* costs_;  ///< null: no measured costs
 };
 
 }  // namespace swell::perf

@@ -8,12 +8,12 @@
 
 namespace swell::perf {
 
-/// Writes {"plan", "groups": [{"stage", "group", "fwd_s", ...}], "activ_bytes", ...}, with the
-/// names of the structs' members.
+/// Writes {"plan", "groups": [{"stage", "group", "fwd_s", ...}], "activ_bytes", ...}. The names are
+/// those of the structs' members.
 Json to_json(const Profile& profile);
-/// Reads that form and checks the form only: solve() tells whether a training can have made it. A
-/// GPU type that the plan leaves empty becomes the one that `cluster` has there. The error names
-/// group and member.
+/// Reads the form of to_json(). Checks only the form: solve() checks whether the values are
+/// possible. Sets each GPU type that the plan leaves empty to the type of the node in `cluster`.
+/// The error names group and member.
 Result<Profile> profile_from_json(const Json& json, const cluster::Cluster& cluster);
 
 }  // namespace swell::perf

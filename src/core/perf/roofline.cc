@@ -8,7 +8,7 @@ namespace swell::perf {
 namespace {
 
 constexpr double kOverlap = 2;
-constexpr double kMoments = 2;  // of Adam, a parameter
+constexpr double kMoments = 2;  // of Adam, for each parameter
 constexpr double kUnknownBandwidth = 1e12;
 
 double cluster_s(const models::Graph& graph, const models::OperatorCluster& cluster,
@@ -66,7 +66,7 @@ Coefficients expected_coefficients(const models::Graph& graph, const models::Gra
     const double updated = update_bytes(state, gradient) * layer.parameters;
     const double layer_s = cluster_s(graph, chain.layer, gpu, samples);
     made.types.push_back({layer_s, kBackwardPasses, memory_s(updated, gpu), kOverlap});
-    // One number for all types: that of the type on which the head is slowest.
+    // There is one number for all types: the maximum over the types.
     if (layer_s > 0)
       made.head_layers =
           std::max(made.head_layers, cluster_s(graph, chain.last, gpu, samples) / layer_s);

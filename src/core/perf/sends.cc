@@ -7,7 +7,7 @@ namespace swell::perf {
 
 namespace {
 
-/// Returns what one of `cp` ranks has between a group of `gpus_a` GPUs and one of `gpus_b`.
+/// Returns the bandwidth of one of `cp` ranks between a group of `gpus_a` GPUs and one of `gpus_b`.
 double bandwidth(const plan::GroupLayout& a, int gpus_a, const plan::GroupLayout& b, int gpus_b,
                  const cluster::Cluster& cluster, int cp) noexcept {
   if (!plan::together(a, b)) return cluster.network_bandwidth(a.node, gpus_a, b.node, gpus_b) / cp;

@@ -10,24 +10,25 @@
 namespace swell::perf {
 
 /// Whether a performance model counts the activations and gradients sent between stages. Suika's
-/// appendix A.2 does not: over InfiniBand they are negligible. Over 10 Gbit/s a plan takes a third
-/// longer than A.2 predicts.
+/// appendix A.2 ignores them: over InfiniBand they are negligible. Over 10 Gbit/s a plan takes a
+/// third longer than A.2 predicts.
 enum class Sends { ignored, counted };
 
-/// Seconds until the last group of stage `to` has the activations of one micro-batch from the
-/// groups of `from`. Each pair of groups sends the samples that both work on, all pairs at the same
-/// time. `activ_bytes`: of one sample's tokens on one of `cp` ranks, each of which sends its own;
-/// between nodes they share the cards of their group. The gradients on their way back take as long.
+/// Returns the seconds until the last group of stage `to` has the activations of one micro-batch
+/// from the groups of `from`. Each pair of groups sends the samples that both work on, all pairs at
+/// the same time. `activ_bytes`: of one sample's tokens on one of `cp` ranks; each rank sends its
+/// own, and between nodes they share the network cards of their group. The gradients in the other
+/// direction take as long.
 double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes,
               const cluster::Cluster& cluster, int cp = 1) noexcept;
 
 /// Adds up T_PP as PipelineSum does, with sends. Under 1F1B stage i runs PP - 1 - i forward passes
-/// ahead, so stages i to k together have k - i + 1 micro-batches under way. One iteration step
-/// takes at least the mean, over any such run of stages, of their passes and of the sends between
-/// them in both directions.
+/// ahead, so stages i to k together have k - i + 1 micro-batches in flight. One step takes at least
+/// the mean, over any such run of stages, of their passes and of the sends between them in both
+/// directions.
 class SendingPipelineSum {
  public:
-  /// Adds the next stage; `send`: seconds from the stage before it, 0 for the first.
+  /// Adds the next stage. `send`: seconds from the stage before it, 0 for the first.
   void add(const StageTimes& stage, double send) noexcept {
     const double back = in_front_;
     in_front_ += stage.bwd + send;

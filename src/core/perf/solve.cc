@@ -17,7 +17,8 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kMaxOverlap = 64;  // larger exponents change no time that a clock could see
+// Larger exponents change times by less than a clock can measure.
+constexpr double kMaxOverlap = 64;
 
 /// Least squares through the origin: value = slope * size.
 struct Slope {
@@ -29,15 +30,15 @@ struct Slope {
   double value() const { return squares > 0 ? products / squares : 0; }
 };
 
-// Memory traffic of norms, dropout and residuals in one layer's forward pass, which every GPU of a
-// TP group does over the whole hidden width: bytes an element, in half precision, inside norms in
-// full.
+// Memory traffic of norms, dropout and residuals in one layer's forward pass, in bytes for each
+// element of the hidden width: half precision, and full precision inside norms. Every GPU of a TP
+// group processes the whole hidden width.
 constexpr double kWholeTraffic = 19;
-// Share of a pass that the device takes at least, whatever the launches take.
+// Minimum share of a pass that the device takes, however long the launches take.
 constexpr double kMinDeviceShare = 0.3;
 
-/// Seconds of a pass that the device itself takes, given that its launch takes the host `launch`
-/// seconds.
+/// Returns the seconds that the device itself takes for a pass, if the host takes `launch` seconds
+/// to launch it.
 double device_part(double pass, double launch) {
   return std::sqrt(
       std::max(pass * pass - launch * launch, kMinDeviceShare * kMinDeviceShare * pass * pass));
@@ -48,12 +49,13 @@ struct TypeFit {
   double whole_s = 0;
   double overlap_sum = 0;
   double overlap_weight = 0;
-  double weights_s = 0, backward_s = 0;  ///< of groups whose weights have passes of their own
+  double weights_s = 0, backward_s = 0;  ///< of groups with separate weight passes
   bool seen = false;
 };
 
-/// Exponent k of dp_commu_extra() with which `commu` seconds of synchronization beside `bwd`
-/// seconds of backward pass leave `extra` seconds. Bisection: dp_commu_extra() falls as k grows.
+/// Returns the exponent k of dp_commu_extra() with which `commu` seconds of synchronization during
+/// `bwd` seconds of backward pass leave `extra` seconds. By bisection: dp_commu_extra() falls as k
+/// grows.
 double overlap_exponent(double bwd, double commu, double extra) {
   double low = 1, high = kMaxOverlap;
   if (dp_commu_extra(bwd, commu, low) <= extra) return low;
@@ -65,8 +67,8 @@ double overlap_exponent(double bwd, double commu, double extra) {
   return (low + high) / 2;
 }
 
-/// Weight of an exponent found from one stage: how much dp_commu_extra() changes with the exponent,
-/// relative to itself.
+/// Returns the weight of an exponent found from one stage: the relative change of dp_commu_extra()
+/// with the exponent.
 double overlap_sharpness(double bwd, double commu, double overlap) {
   const double step = 1e-4 * overlap;
   const double extra = dp_commu_extra(bwd, commu, overlap);
@@ -74,10 +76,10 @@ double overlap_sharpness(double bwd, double commu, double overlap) {
   return extra > 0 ? std::max(0.0, (extra - less) / (step * extra)) : 0;
 }
 
-/// Observations of one stage, averaged so that the noise of single groups cancels.
+/// Observations of one stage, averaged to reduce the noise of single groups.
 struct StageMeans {
   double commu_extra = 0;
-  /// Backward seconds of the slowest kind of group, which the stage waits for; groups that do equal
+  /// Backward seconds of the slowest kind of group, for which the stage waits. Groups with equal
   /// work are averaged.
   double slowest_bwd = 0;
   std::vector<int> types;  ///< GPU types in the stage
@@ -135,8 +137,8 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     const double per_gpu = (load.layers + load.modules * chain.module_parameters()) / stage.tp;
     param.add(per_gpu, seen.layer_param_bytes);
     state.add(per_gpu, seen.layer_state_bytes);
-    // A stage with both embedding and projection tells half of what is observed for each; all of
-    // it, where they are one matrix.
+    // If a stage has both embedding and projection as two matrices, each is half of the observed
+    // bytes. If they are one matrix, it is all of them.
     const double part = load.matrices(profile.tied_embedding) == 2 ? 0.5 : 1.0;
     const StageExtras extras{part * seen.extra_param_bytes * stage.tp,
                              part * seen.extra_state_bytes * stage.tp, 0};
@@ -160,7 +162,7 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     TypeFit& fit = fits[static_cast<std::size_t>(group.type)];
     const models::Load& load = loads[static_cast<std::size_t>(seen.stage)];
     const double layers = load.layers + load.modules * chain.module_work();
-    if (!(layers > 0)) continue;  // heads alone
+    if (!(layers > 0)) continue;  // the stage has heads only
     fit.seen = true;
     if (profile.layer_launch_s > 0) {
       const cluster::GpuType& gpu = cluster.type(group.type);
@@ -181,7 +183,7 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
                      seen.head_fwd_s);
     } else {
       const double fwd = seen.fwd_s - seen.fwd_commu_s;
-      const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward reduces as often as forward
+      const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward all-reduces as often as forward
       fit.comp.add(tp_comp_fwd(1, group.local_batch, layers, stage.tp), fwd);
       fit.backward.add(fwd, bwd);
     }

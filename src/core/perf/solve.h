@@ -8,17 +8,17 @@
 
 namespace swell::perf {
 
-/// Solves all coefficients from one profile of a running plan: Suika, appendix A.4. Each is
-/// inverted from one equation, over all observed groups (least squares).
-///  - Without data parallelism k_overlap is 1, the pessimistic end.
+/// Computes all coefficients from one profile of a running plan: Suika, appendix A.4. Each is the
+/// solution of one equation over all observed groups (least squares).
+///  - Without data parallelism k_overlap is 1, the most pessimistic value.
 ///  - With one TP degree k_activ-np comes from whole_activations; with two, both activation sizes
 ///    come from the memory peaks.
-///  - GPU types that the plan does not use get extrapolate().
-/// Observations that no training can have made (a negative time, communication longer than the pass
-/// it is part of, TP communication without TP, a peak below the state it holds) are errors that
-/// name stage, group and value.
-/// `allocations`: those of the job that ran the plan. `model`: what its MTP heads are; without any,
-/// no more than the plan needs to be known.
+///  - GPU types that the plan does not use get coefficients by extrapolate().
+/// Returns an error that names stage, group and value for impossible observations: a negative time,
+/// communication longer than its pass, TP communication without TP, or a peak below the group's
+/// state.
+/// `allocations`: allocations of the job that ran the plan. `model`: needed for its MTP heads only;
+/// without heads, the plan is enough.
 Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster,
                            const plan::Allocations& allocations = {},
                            const models::Model& model = {});
