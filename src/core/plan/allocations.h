@@ -9,20 +9,20 @@
 
 namespace swell::plan {
 
-/// GPUs of each of a job's allocations, on nodes where a program cannot open the GPUs of another
-/// allocation (Cluster::devices_apart()). An allocation's number on a node is its place in the
-/// order of add(). Without any, all GPUs of a node are of part 0.
+/// GPUs of each of a job's allocations, for nodes where a program cannot open the GPUs of another
+/// allocation (Cluster::devices_apart()). An allocation's number on a node is its index in the
+/// order of add() calls for that node. Without allocations, all GPUs of a node have part 0.
 class Allocations {
  public:
   /// Adds the job's next allocation on `node`.
   void add(int node, GpuMask gpus) { by_node_[node].push_back(gpus); }
-  /// Returns the part that a GPU of `node` belongs to; for one that no allocation has, that of the
-  /// job's next allocation there.
+  /// Returns the part that a GPU of `node` belongs to. If it is in no allocation, returns the part
+  /// of the job's next allocation there.
   int part_of(int node, int gpu) const noexcept;
   cluster::GpuRef gpu(int node, int index) const noexcept {
     return {node, index, part_of(node, index)};
   }
-  /// Sets the part of each group. A group over two allocations gets that of its first GPU.
+  /// Sets the part of each group. A group over two allocations gets the part of its first GPU.
   void label(Layout& layout) const noexcept;
   bool empty() const noexcept { return by_node_.empty(); }
   friend bool operator==(const Allocations&, const Allocations&) = default;

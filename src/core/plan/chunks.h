@@ -15,19 +15,20 @@ struct UnitRange {
   friend bool operator==(const UnitRange&, const UnitRange&) = default;
 };
 
-/// MTP heads of the model that `layout` trains, as its chunks tell; 0 where it lists none.
+/// Returns the number of MTP heads of the model, derived from the chunks of `layout`; 0 if it lists
+/// none.
 int mtp_heads_of(const Layout& layout) noexcept;
 int mtp_heads_of(const Plan& plan) noexcept;
 
-/// Units of each chunk, by stage * chunks + chunk. Without listed chunks, by the layers of the
-/// stages: the embedding on the first, all heads on the last. REQUIRES: the layout has the units of
-/// `chain`.
+/// Returns the units of each chunk, at index stage * chunks + chunk. If no chunks are listed, uses
+/// the layers of the stages: the embedding is on the first, all heads on the last. REQUIRES: the
+/// layout has the units of `chain`.
 std::vector<UnitRange> unit_ranges(const Layout& layout, const models::Chain& chain);
 
-/// Load of each chunk, in the same order.
+/// Returns the load of each chunk, in the same order.
 std::vector<models::Load> chunk_loads(const Layout& layout, const models::Chain& chain);
 
-/// Load of each stage, all its chunks together.
+/// Returns the load of each stage over all its chunks.
 std::vector<models::Load> stage_loads(const Layout& layout, const models::Chain& chain);
 
 }  // namespace swell::plan

@@ -33,7 +33,7 @@ Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
           return Error(fmt::format("GPU {} is not on node {}", index, group.node));
         mask |= GpuMask{1} << index;
       }
-      // A node with links of its own has its own variant of the GPU type: take the index from the
+      // A node with special links has its own variant of the GPU type, so take the index from the
       // node.
       const int own = group.gpus.empty() || static_cast<std::size_t>(group.gpus[0]) >=
                                                 cluster.node(*node).gpus.size()

@@ -16,7 +16,7 @@ struct Model;
 
 namespace swell::plan {
 
-/// GPUs of one node: bit k is GPU k.
+/// Set of GPUs of one node: bit k is GPU k.
 using GpuMask = std::uint64_t;
 
 /// A TP group with its names resolved against one cluster.
@@ -29,8 +29,8 @@ struct GroupLayout {
   friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
 };
 
-/// Whether two groups, or islands, are on one node and of one allocation there: only such GPUs
-/// reach each other by the node's links.
+/// Returns whether two groups, or islands, are on one node and in one allocation: only such GPUs
+/// reach each other over the node's links.
 template <typename A, typename B>
 bool together(const A& a, const B& b) noexcept {
   return a.node == b.node && a.part == b.part;
@@ -38,8 +38,8 @@ bool together(const A& a, const B& b) noexcept {
 
 struct StageLayout {
   int layers = 0;
-  /// GPUs of a group: the TP degree, times the CP degree that the model has. The planner does not
-  /// part them; what divides by TP alone asks the model for CP (docs/performance-model.md).
+  /// GPUs of a group: the TP degree times the model's CP degree. The planner does not separate the
+  /// two; code that divides by TP alone takes CP from the model (docs/performance-model.md).
   int tp = 1;
   std::vector<GroupLayout> groups;
   std::vector<int> chunks{};  ///< Stage::chunks
@@ -48,23 +48,24 @@ struct StageLayout {
   friend bool operator==(const StageLayout&, const StageLayout&) = default;
 };
 
-/// A plan with indexes in place of names, for the performance model and the planner. Valid only
-/// with the cluster that it was resolved against.
+/// A plan with indexes instead of names, for the performance model and the planner. Valid only with
+/// the cluster against which it was resolved.
 struct Layout {
   int micro_batches = 1;
   std::vector<StageLayout> stages;
   std::string schedule{};  ///< Plan::schedule
   int pp() const noexcept { return static_cast<int>(stages.size()); }
-  /// Whether the units of each chunk are listed. Else each stage has one chunk, with its layers.
+  /// Returns whether the units of each chunk are listed. If not, each stage has one chunk with its
+  /// layers.
   bool has_chunks() const noexcept { return !stages.empty() && !stages.front().chunks.empty(); }
-  /// Whether its time and memory follow from the passes of a schedule, one by one; else it runs
-  /// 1F1B with one chunk, which has a closed form.
+  /// Returns whether time and memory are computed from the single passes of a schedule. If not, the
+  /// plan runs 1F1B with one chunk, which has a closed form.
   bool is_scheduled() const noexcept { return has_chunks() || !schedule.empty(); }
-  /// Chunks of each stage.
+  /// Returns the number of chunks of each stage.
   int chunks() const noexcept {
     return has_chunks() ? static_cast<int>(stages.front().chunks.size()) : 1;
   }
-  /// Samples of one micro-batch, over all groups of a stage; 0 without stages.
+  /// Returns the samples of one micro-batch over all groups of a stage; 0 without stages.
   int micro_batch() const noexcept {
     int sum = 0;
     if (!stages.empty())
@@ -79,16 +80,16 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-/// The schedule that `layout` runs. An error where it has too many passes, or names no schedule of
-/// its shape.
+/// Returns the schedule that `layout` runs. Returns an error if it has too many passes, or its
+/// schedule does not exist for its shape.
 Result<schedule::Schedule> schedule_of(const Layout& layout);
 
-/// Resolves the names of `plan`; a name that is not there is an error. REQUIRES: validate() accepts
-/// the plan on `cluster`.
+/// Replaces the names of `plan` by indexes. Returns an error for an unknown name. REQUIRES:
+/// validate() accepts the plan on `cluster`.
 Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster);
-/// The plan of `layout`, with names in place of indexes, for a model without CP and EP.
+/// Returns the plan of `layout`, with names instead of indexes, for a model without CP and EP.
 Plan name_all(const Layout& layout, const cluster::Cluster& cluster);
-/// The same with CP and EP of `model`.
+/// Does the same with CP and EP of `model`.
 Plan name_all(const Layout& layout, const cluster::Cluster& cluster, const models::Model& model);
 
 }  // namespace swell::plan

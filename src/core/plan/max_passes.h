@@ -3,9 +3,9 @@
 
 namespace swell::plan {
 
-/// Passes of one kind in an iteration of a plan that says a schedule, or has chunks: a prediction
-/// of so many takes some milliseconds, and reports of users make predictions. 128 stages of one
-/// chunk and 512 micro-batches have as many.
+/// Maximum number of passes of one kind in an iteration of a plan that names a schedule or has
+/// chunks. Predicting this many takes some milliseconds, and each user's report triggers
+/// predictions. 128 stages of one chunk with 512 micro-batches reach the maximum.
 inline constexpr long kMaxPasses = 65'536;
 
 }  // namespace swell::plan

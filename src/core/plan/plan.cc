@@ -20,19 +20,20 @@ namespace swell::plan {
 namespace {
 
 constexpr int kMaxCount = 1 << 20;
-constexpr std::size_t kMaxGroups = 65'536;  ///< of all stages
+constexpr std::size_t kMaxGroups = 65'536;  ///< of all stages together
 constexpr std::size_t kMaxName = 256;       ///< bytes of a node's or a type's name in a table
-constexpr std::size_t kMaxChunks = 1024;    ///< of a stage
-constexpr int kMaxUnits = 2 * kMaxCount;    ///< of a chunk: all layers, and what add_ends() adds
-/// A plan of more groups is written by runs of equal ones, or as tables.
+constexpr std::size_t kMaxChunks = 1024;    ///< chunks of a stage
+/// Units of a chunk: all layers, and the units that add_ends() adds.
+constexpr int kMaxUnits = 2 * kMaxCount;
+/// Plans with more groups are written by runs of equal ones, or as tables.
 constexpr std::size_t kWrittenOut = 64;
-constexpr std::size_t kLeastShared = 6;  ///< bytes of a name that are worth two numbers
-constexpr long kLeastRun = 4;            ///< equal numbers that are worth a pair
+constexpr std::size_t kLeastShared = 6;  ///< minimum number of bytes to replace by two numbers
+constexpr long kLeastRun = 4;            ///< minimum number of equal numbers to replace by a pair
 
-/// Equal groups in their order: on each of `nodes`, one for each `tp` of the GPUs.
+/// Equal groups in their order: on each of `nodes`, one for every `tp` GPUs.
 struct Run {
   std::vector<std::string> nodes;
-  TpGroup all;  ///< its GPUs: those of one node, of all its groups; its node: unused
+  TpGroup all;  ///< its GPUs are those of all groups of one node; its node is unused
 };
 
 Result<std::vector<std::string>> read_nodes(const Json& json) {
@@ -52,7 +53,7 @@ Result<std::vector<std::string>> read_nodes(const Json& json) {
   return names;
 }
 
-/// The GPUs of the read group are those of all groups of a node.
+/// Reads a group. In a run, its GPUs are those of all groups of a node.
 Result<TpGroup> read_group(const Json& json) {
   TpGroup group;
   auto type = json.string_at("gpu_type");
@@ -80,8 +81,8 @@ Error too_many_groups() {
   return Error(fmt::format("a plan has at most {}", count_of(kMaxGroups, "group")));
 }
 
-/// Reads a column of a table: whole numbers from 0 to `max`, or pairs of one and how often it
-/// stands there, which are `most` in all at the most.
+/// Reads a column of a table: whole numbers from 0 to `max`, or pairs of a number and its count.
+/// The column may have at most `most` numbers in total.
 Result<std::vector<int>> read_column(const Json& json, const char* key, int max, std::size_t most) {
   const Json column = json.at(key);
   if (!column.is_array()) return Error(fmt::format("\"{}\" must be a list of numbers", key));
@@ -103,7 +104,8 @@ Result<std::vector<int>> read_column(const Json& json, const char* key, int max,
   return values;
 }
 
-/// Reads the names of a table. [N, TEXT, M] has the first N and the last M bytes of the one before.
+/// Reads the names of a table. [N, TEXT, M] stands for the first N bytes of the name before, TEXT,
+/// and its last M bytes.
 Result<std::vector<std::string>> read_names(const Json& json, const char* key) {
   const Json list = json.at(key);
   if (!list.is_array() || list.size() == 0)
@@ -136,7 +138,7 @@ Result<std::vector<std::string>> read_names(const Json& json, const char* key) {
   return names;
 }
 
-/// Reads a table of groups: each column has a number for each group, "gpus" `tp` of them.
+/// Reads a table of groups: each column has one number for each group, but "gpus" has `tp`.
 Result<void> read_table(const Json& json, int tp, std::size_t room, std::vector<TpGroup>& groups) {
   const auto names = read_names(json, "names"), types = read_names(json, "types");
   if (!names) return names.error();
@@ -164,7 +166,7 @@ Result<void> read_table(const Json& json, int tp, std::size_t room, std::vector<
   return {};
 }
 
-/// Reads an item of "groups", one group, a run or a table of them, into `groups`: `room` at most.
+/// Reads an item of "groups" (one group, a run or a table) into `groups`, at most `room` groups.
 Result<void> read_groups(const Json& json, int tp, std::size_t room, std::vector<TpGroup>& groups) {
   if (json.has("names")) return read_table(json, tp, room, groups);
   auto nodes = read_nodes(json);
@@ -187,7 +189,7 @@ Result<void> read_groups(const Json& json, int tp, std::size_t room, std::vector
   return {};
 }
 
-/// Returns the groups of a stage as runs: first those of a node together, then equal nodes.
+/// Returns the groups of a stage as runs: merges the groups of a node first, then equal nodes.
 std::vector<Run> runs_of(const std::vector<TpGroup>& groups) {
   std::vector<Run> by_node, runs;
   for (const TpGroup& group : groups) {
@@ -206,8 +208,8 @@ std::vector<Run> runs_of(const std::vector<TpGroup>& groups) {
   return runs;
 }
 
-/// Only groups of `width` GPUs each, TP x CP, can be written by runs or a table, since it is that
-/// number that parts them again.
+/// Returns whether all groups have `width` GPUs, TP x CP. Only then can they be written as runs or
+/// a table, since the reader splits the GPUs by this number.
 bool has_equal_degrees(const Stage& stage, int width) {
   return std::all_of(stage.groups.begin(), stage.groups.end(), [&](const TpGroup& group) {
     return group.gpus.size() == static_cast<std::size_t>(width);
@@ -221,7 +223,7 @@ Json item(const TpGroup& group, const char* key, Json nodes) {
                        {"local_batch", group.local_batch}});
 }
 
-/// Numbers names in the order in which they are first asked for.
+/// Numbers names in the order of their first use.
 class Names {
  public:
   int number_of(const std::string& name) {
@@ -229,13 +231,13 @@ class Names {
     if (is_new) names_.push_back(name);
     return found->second;
   }
-  /// Whether read_names() reads them.
+  /// Returns whether all names are short enough for read_names().
   bool are_short() const {
     return std::all_of(names_.begin(), names_.end(),
                        [](const std::string& name) { return name.size() <= kMaxName; });
   }
-  /// As read_names() reads them. Shares parts of names only if they are ASCII: elsewhere bytes are
-  /// not characters.
+  /// Writes the form that read_names() reads. Shares parts of names only if they are ASCII, since
+  /// bytes of other names are not characters.
   Json to_json() const {
     Json list = Json::array();
     std::string_view before;
@@ -262,7 +264,7 @@ class Names {
   std::vector<std::string> names_;
 };
 
-/// As read_column() reads it.
+/// Writes the form that read_column() reads.
 Json column(const std::vector<int>& values) {
   Json list = Json::array();
   for (auto value = values.begin(); value != values.end();) {
@@ -282,7 +284,7 @@ Json runs(const std::vector<TpGroup>& groups) {
   return list;
 }
 
-/// Writes the groups as one table; an empty list where it would not be read.
+/// Writes the groups as one table; returns an empty list if read_table() would reject it.
 Json table(const std::vector<TpGroup>& groups) {
   Names names, types;
   std::vector<int> nodes, kinds, batches, gpus;
@@ -301,21 +303,21 @@ Json table(const std::vector<TpGroup>& groups) {
                                     {"gpus", column(gpus)}})});
 }
 
-/// Each group by itself.
+/// Writes each group by itself.
 Json written_out(const std::vector<TpGroup>& groups) {
   Json list = Json::array();
   for (const TpGroup& group : groups) list.append(item(group, "node", group.node));
   return list;
 }
 
-/// By runs or as a table: whatever is shorter.
+/// Writes the groups by runs or as a table, whichever is shorter.
 Json short_groups(const std::vector<TpGroup>& groups) {
   Json by_runs = runs(groups), as_table = table(groups);
   const bool shorter = as_table.size() > 0 && as_table.dump().size() < by_runs.dump().size();
   return shorter ? as_table : by_runs;
 }
 
-/// A plan whose groups `write` writes, those of a stage at once, where its form has room for them.
+/// Writes a plan. `write` writes the groups of a stage if they all have TP x CP GPUs.
 Json plan_json(const Plan& plan, Json (*write)(const std::vector<TpGroup>&)) {
   Json list = Json::array();
   for (const Stage& stage : plan.stages) {
@@ -345,7 +347,7 @@ Result<void> read_chunks(const Json& json, std::vector<int>& chunks) {
   return {};
 }
 
-/// Chunk number `at` of the plan, in model order.
+/// Returns chunk number `at` of the plan, in model order.
 int& chunk_at(std::vector<Stage>& stages, std::size_t at) {
   return stages[at % stages.size()].chunks[at / stages.size()];
 }
@@ -356,7 +358,7 @@ void add_ends(std::vector<Stage>& stages) {
   for (const Stage& stage : stages) {
     layers += stage.layers;
     units += stage.units();
-    if (stage.chunks.size() != stages.front().chunks.size()) return;  // check_chunks() says it
+    if (stage.chunks.size() != stages.front().chunks.size()) return;  // check_chunks() reports this
   }
   if (units != layers || units == 0) return;
   std::size_t first = 0, last = stages.size() * stages.front().chunks.size() - 1;
@@ -366,7 +368,7 @@ void add_ends(std::vector<Stage>& stages) {
   ++chunk_at(stages, last);
 }
 
-/// Reads a stage of `room` groups at most, each of TP x `cp` GPUs.
+/// Reads a stage of at most `room` groups, each of TP x `cp` GPUs.
 Result<Stage> read_stage(const Json& json, int cp, std::size_t room) {
   Stage stage;
   auto layers = json.integer_at("layers", 0, kMaxCount);

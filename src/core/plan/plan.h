@@ -10,12 +10,12 @@
 
 namespace swell::plan {
 
-/// Bytes of the JSON of a plan that a message takes: those of any document.
+/// Maximum size in bytes of a plan's JSON in a message: the same as of any document.
 inline constexpr std::size_t kMaxPlan = 32768;
 
-/// A tensor parallel group, Suika's T_{i,j}: `tp` GPUs of one type on one node that hold one
-/// replica of a stage together. With context parallelism it has TP x CP GPUs, so CP replicas, which
-/// share the tokens of a sample.
+/// A tensor parallel group, Suika's T_{i,j}: `tp` GPUs of one type on one node that together hold
+/// one replica of a stage. With context parallelism the group has TP x CP GPUs, hence CP replicas,
+/// which share the tokens of a sample.
 struct TpGroup {
   std::string node;
   std::string gpu_type;
@@ -29,61 +29,62 @@ struct Stage {
   int layers = 0;  ///< l_i
   int tp = 1;      ///< TP_i
   std::vector<TpGroup> groups;
-  /// Number of units (models/chain.h) of each chunk, in model order; empty: one chunk, with the
-  /// layers, on the first stage the embedding, and on the last all heads. Chunk c of a stage stands
-  /// before chunk c of the next; chunk c + 1 of the first stage stands behind chunk c of the last.
-  /// A chunk of 0 units only passes activations along.
+  /// Number of units (models/chain.h) of each chunk, in model order. Empty: one chunk with the
+  /// layers, plus the embedding on the first stage and all heads on the last. Chunk c of a stage
+  /// comes before chunk c of the next stage; chunk c + 1 of the first stage comes after chunk c of
+  /// the last. A chunk of 0 units only passes activations along.
   std::vector<int> chunks{};
   int dp() const noexcept { return static_cast<int>(groups.size()); }
-  /// Units of all its chunks.
+  /// Returns the units of all its chunks.
   long units() const noexcept;
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
 /// A PP-DP-TP plan over concrete GPUs, possibly asymmetric (Suika, appendix A.1). Made by the
-/// planner or read from JSON; read by the runtime, the launcher and the judge. It names nodes
-/// and types, so that it means the same to every program.
+/// planner or read from JSON; read by the runtime, the launcher and the judge. It has names of
+/// nodes and types, so that it means the same to every program.
 struct Plan {
   int micro_batches = 0;  ///< N_b: micro-batches of one iteration
   std::vector<Stage> stages;
-  /// A name or text that schedule::schedule_for() reads; empty: the program's own, 1F1B or
+  /// A name or text for schedule::schedule_for(); empty: the program's default, 1F1B or
   /// interleaved.
   std::string schedule{};
-  /// Degrees of context and of expert parallelism, which a change keeps. EP 1 also stands for a
-  /// plan that does not say it.
+  /// Degrees of context and expert parallelism, which stay the same when the plan changes. EP 1
+  /// also stands for a plan without "ep".
   int cp = 1, ep = 1;
 
   int pp() const noexcept { return static_cast<int>(stages.size()); }
   int gpu_count() const noexcept;
-  /// Samples of one micro-batch, summed over the first stage.
+  /// Returns the samples of one micro-batch, summed over the first stage.
   int micro_batch_samples() const noexcept;
-  /// "20L dp4 tp2 | 20L dp4 tp2", for tables and logs; with chunks "20L in 11+10 dp4 tp2"; with CP
-  /// and EP ", cp2 ep8" behind it; with a schedule ", zero-bubble".
+  /// Returns "20L dp4 tp2 | 20L dp4 tp2", for tables and logs; with chunks "20L in 11+10 dp4 tp2";
+  /// CP and EP follow as ", cp2 ep8", a schedule as ", zero-bubble".
   std::string summary() const;
 
   bool has_chunks() const noexcept { return !stages.empty() && !stages.front().chunks.empty(); }
-  /// Whether the chunks are those of one model: each stage lists as many, and has a unit; the units
-  /// are those of all layers with embedding and head, and two for each MTP head; and `layers` of
-  /// each stage is the number of layers among its units.
+  /// Returns an error unless the chunks are valid for one model: each stage lists the same number
+  /// of chunks and has a unit; the units are those of all layers, embedding and head, and two for
+  /// each MTP head; and `layers` of each stage is the number of layers among its units.
   Result<void> check_chunks() const;
-  /// Whether `schedule` can be read, and is for these stages, chunks and micro-batches.
+  /// Returns an error unless `schedule` can be read and has the plan's stages, chunks and
+  /// micro-batches.
   Result<void> check_schedule() const;
-  /// Removes the lists of chunks where each stage lists one, of the units that it has without a
-  /// list.
+  /// Removes the lists of chunks if each stage lists a single chunk with the units that it would
+  /// have without a list.
   void drop_plain_chunks();
 
   /// Reads {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
-  /// "local_batch"}], "chunks": [units, ...]}], "schedule", "cp", "ep"}. Chunks that sum to the
-  /// layers alone are read as if the first with a layer also had the embedding, and the last the
-  /// head. An item of "groups" with "nodes", a list, in place of "node" stands for equal groups in
-  /// their order: on each node, one for each `tp` x `cp` of "gpus"; one with "names" is a table
+  /// "local_batch"}], "chunks": [units, ...]}], "schedule", "cp", "ep"}. If the chunks sum to the
+  /// layers alone, adds the embedding to the first chunk with a layer, and the head to the last. An
+  /// item of "groups" with "nodes", a list, instead of "node" stands for equal groups in order: on
+  /// each node, one for every `tp` x `cp` of "gpus". An item with "names" is a table
   /// (docs/planner.md).
-  /// Checks the form only (validate() checks the rest); errors name the stage and the group.
+  /// Checks only the form (validate() checks the rest). Errors name the stage and the group.
   static Result<Plan> from_json(const Json& json);
   static Result<Plan> parse(std::string_view text);
-  /// Writes a plan of more than 64 groups by "nodes"; where that has more than kMaxPlan bytes,
-  /// which no message takes, by "nodes" or as tables, whatever is shorter. Swell read no tables at
-  /// first.
+  /// Writes a plan of more than 64 groups by "nodes". If that exceeds kMaxPlan bytes, the maximum
+  /// of a message, writes it by "nodes" or as tables, whichever is shorter. The first versions of
+  /// Swell cannot read tables.
   Json to_json() const;
 
   friend bool operator==(const Plan&, const Plan&) = default;
