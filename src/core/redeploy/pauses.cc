@@ -16,14 +16,14 @@ constexpr double kLatest_s = 1e12;
 
 const char* to_text(Measured way) { return way == Measured::live ? "live" : "restart"; }
 
-/// The middle one, of two the lower.
+/// Returns the median; for an even number of values, the lower of the middle two.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-/// The median of delays, and that of pauses.
+/// Returns the median of the delays and the median of the pauses.
 std::optional<Cost> median(const std::vector<Cost>& costs) {
   if (costs.empty()) return std::nullopt;
   std::vector<double> delays, pauses;
@@ -39,7 +39,7 @@ Json to_json(const Dated& dated) {
       {{"delay_s", dated.cost.delay_s}, {"pause_s", dated.cost.pause_s}, {"at", dated.at}});
 }
 
-/// Returns what to_json() wrote; an entry without a time is older than any that counts.
+/// Reads what to_json() wrote. An entry without a time counts as expired.
 Result<Dated> dated_from(const Json& json) {
   const auto delay = json.number_at("delay_s", 0, kMost_s),
              pause = json.number_at("pause_s", 0, kMost_s);

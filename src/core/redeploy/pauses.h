@@ -13,8 +13,8 @@
 
 namespace swell::redeploy {
 
-/// Cost of one change, and when it was made, in seconds since 1970. Costs that are older than
-/// kKept_s no longer count: programs, storage and networks have changed since.
+/// Cost of one change, and its time in seconds since 1970. Costs older than kKept_s no longer
+/// count: programs, storage and networks may have changed since.
 struct Dated {
   Cost cost;
   double at = 0;
@@ -26,18 +26,19 @@ struct Dated {
 /// Measured costs of one training's changes of plan. Pure; seconds.
 class Pauses {
  public:
-  /// Adds the cost of a change made at `now`; only the last kKept of each way count.
+  /// Adds the cost of a change made at `now`. Only the last kKept costs of each way count.
   void changed(Measured way, Cost cost, double now);
-  /// Sets the time from the programs' start to their first step. Returns false, and keeps the one
-  /// before, where the two differ by less than a tenth.
+  /// Sets the time from the programs' start to their first step. Returns false and keeps the old
+  /// time if the two differ by less than a tenth.
   bool started(double seconds) noexcept;
 
-  /// Returns what the next change is expected to cost: the median of the last ones of that way. For
-  /// a restart before any: the time from start to first step. None: nothing was measured.
+  /// Returns the expected cost of the next change: the median of the last ones made in the same
+  /// way. For a restart without earlier ones, returns the time from start to first step. Nothing if
+  /// neither was measured.
   std::optional<Cost> expected(Measured way, double now) const;
-  /// Returns how the last change was made; none: there was none.
+  /// Returns the way of the last change; nothing if there was none.
   std::optional<Measured> last_way() const noexcept { return last_way_; }
-  /// Whether expected() is the time of a start.
+  /// Returns whether expected() uses the time of a start.
   bool is_by_start(Measured way, double now) const noexcept;
   bool empty() const noexcept {
     return !last_way_ && start_s_ <= 0 && live_.empty() && restarts_.empty();
@@ -60,21 +61,21 @@ class Pauses {
   double start_s_ = 0;
 };
 
-/// The last changes of plan of a cluster's jobs. Each owner counts once for each way, so that
-/// nobody alone decides what a change is expected to cost others.
+/// The last changes of plan of a cluster's jobs. Each owner counts once for each way, so that no
+/// single owner determines the cost expected for others.
 class ClusterPauses {
  public:
   void changed(std::int64_t owner, Measured way, Cost cost, double now);
-  /// Returns the median over the owners but `asking`; none: fewer than kMinOwners others have had a
-  /// change of that way.
+  /// Returns the median over all owners except `asking`; nothing if fewer than kMinOwners other
+  /// owners have made a change in this way.
   std::optional<Cost> expected(Measured way, std::int64_t asking, double now) const;
 
   Json to_json() const;
   static Result<ClusterPauses> from_json(const Json& json);
   friend bool operator==(const ClusterPauses&, const ClusterPauses&) = default;
 
-  static constexpr std::size_t kOwners = 64;  ///< the last ones to have had a change
-  /// Number of owners whose median counts: two of fewer could make it what they like.
+  static constexpr std::size_t kOwners = 64;  ///< owners of the latest changes
+  /// Minimum number of owners for a median: with fewer, two owners could set it to any value.
   static constexpr std::size_t kMinOwners = 3;
 
  private:
@@ -87,8 +88,9 @@ class ClusterPauses {
   std::deque<Seen> seen_;  ///< oldest first
 };
 
-/// Returns what a change of plan is expected to cost a job of `owner` by measurements: the job's
-/// own, then those of other owners. None: the model's (cost_of()) holds.
+/// Returns the measured cost expected for a change of plan of a job of `owner`: from the job's own
+/// changes, else from other owners' changes. Nothing if there are no measurements; then cost_of()
+/// applies.
 std::optional<Cost> expected_cost(const Pauses& own, const ClusterPauses& cluster, Measured way,
                                   std::int64_t owner, double now);
 

@@ -9,34 +9,36 @@ namespace swell::redeploy {
 
 namespace {
 
-// Pause in seconds that no overlap hides: stopping at a step's end, connecting the changed groups,
-// the first slow step. Set so that checkpoint over local reuse averages what Suika measured, 4.89
-// times (Sia) and 4.44 times (Rubick) (section 5.3, Fig. 14a), over its Table 1 with 3:1:1.
+// Pause in seconds that cannot be overlapped: stopping at a step's end, connecting the changed
+// groups, the first slow step. Set so that the average ratio of checkpoint to local reuse over
+// Suika's Table 1 with 3:1:1 matches Suika's measurements: 4.89 (Sia) and 4.44 (Rubick) (section
+// 5.3, Fig. 14a).
 constexpr double kSwitch_s = 9;
 
-// Rate at which one GPU's state goes through CPU memory with serialization, down and up again. Fits
-// Tenplex's measured reconfigurations of GPT-3 1.3B to 6.7B, 1.45 s more for each GB that a GPU
-// needs (tests/bench/redeployment).
+// Rate at which one GPU's state goes to CPU memory and back, with serialization. Fits Tenplex's
+// measured reconfigurations of GPT-3 1.3B to 6.7B: 1.45 s more for each GB that a GPU needs
+// (tests/bench/redeployment).
 constexpr double kThroughCpu_bytes_per_s = 0.75e9;
 
-// Rate at which state that stays on its GPU is handed over, by CUDA IPC in chunks: an order of
-// magnitude faster than through CPU memory, "only seconds with 20 GB" (Suika, section 3.3).
+// Rate at which state that stays on its GPU is handed over by CUDA IPC in chunks: ten times faster
+// than through CPU memory, "only seconds with 20 GB" (Suika, section 3.3).
 constexpr double kLocal_bytes_per_s = 7.5e9;
 
-// Share of a link's speed that a transfer in chunks of 2 GB reaches.
+// Share of a link's speed that transfers in chunks of 2 GB reach.
 constexpr double kLinkShare = 0.7;
 
-// Rate at which one GPU's part is written to shared storage and read again, on top of the way
-// through CPU memory. Suika has one of nine network cards a node for storage, without a figure for
-// what the storage does: set with kSwitch_s.
+// Rate at which one GPU's part is written to shared storage and read again, in addition to the time
+// through CPU memory. Suika gives a node one network card of nine for storage, but no figure for
+// the storage itself; this value was fitted together with kSwitch_s.
 constexpr double kThroughStorage_bytes_per_s = 1.5e9;
 
-// Measured pauses in seconds of a growth and of a reclaim, tests/bench/frameworks, 2026-11-24.
+// Measured pauses of a growth and a reclaim in seconds: tests/bench/frameworks, 2026-11-24.
 constexpr double kLiveGrowth_s = 0.54, kLiveReclaim_s = 0.67;
 constexpr double kRestartGrowth_s = 33.7, kRestartReclaim_s = 16.7;
 
 double through_storage_s(const StateMoves& moves) {
-  const double bytes = (moves.max_had_bytes + moves.max_needed_bytes) / 2;  // half of the way each
+  // Each is half of the way.
+  const double bytes = (moves.max_had_bytes + moves.max_needed_bytes) / 2;
   return bytes / kThroughCpu_bytes_per_s + bytes / kThroughStorage_bytes_per_s;
 }
 

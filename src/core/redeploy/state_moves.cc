@@ -15,9 +15,9 @@ namespace {
 
 using cluster::GpuRef;
 
-/// Units [first, end) of the model; of each, the part from `low` to `high` of 1 along the TP
-/// split, and within it along that over replicas. Where EP divides experts: either those from
-/// `from` to `to` of 1 of each layer, or all else.
+/// Units [first, end) of the model. `low` and `high` (0 to 1) are the part of each unit along the
+/// TP split, and within it along the split over replicas. If EP divides experts, the piece is
+/// either the experts from `from` to `to` (0 to 1) of each layer, or everything else.
 struct Piece {
   int first = 0, end = 0;
   double low = 0, high = 0;
@@ -41,15 +41,16 @@ std::optional<Piece> common(const Piece& a, const Piece& b) {
   return both;
 }
 
-/// The GPU at position `rank` of its TP x CP group.
+/// Returns the GPU at position `rank` of its TP x CP group.
 GpuRef member(const plan::GroupLayout& group, int rank) {
   plan::GpuMask left = group.gpus;
   for (; rank > 0; --rank) left &= left - 1;
   return {group.node, std::countr_zero(left)};
 }
 
-/// A stage's chunks and who holds them. A GPU's rank of TP is its position in its group modulo TP,
-/// that of CP the quotient, and that of EP its number among the DP x CP ranks modulo EP.
+/// A stage's chunks and the GPUs that hold them. A GPU's TP rank is its position in its group
+/// modulo TP, its CP rank the quotient, and its EP rank its number among the DP x CP ranks modulo
+/// EP.
 struct Stage {
   struct Shard {
     double low = 0, high = 0;
@@ -57,8 +58,8 @@ struct Stage {
     double from = 0, to = 1;
     std::vector<GpuRef> holders = {};
   };
-  std::vector<std::pair<int, int>> chunks;  ///< those with units, as [first, end)
-  std::vector<Shard> shards;                ///< of each chunk, no two alike
+  std::vector<std::pair<int, int>> chunks;  ///< chunks with units, as [first, end)
+  std::vector<Shard> shards;                ///< distinct shards of each chunk
   const plan::StageLayout* layout = nullptr;
 
   Piece piece(std::size_t chunk, const Shard& shard) const {
@@ -70,15 +71,15 @@ struct Stage {
   }
 };
 
-/// Returns how many replicas divide a TP shard of the state among themselves: 1 unless most of it
-/// is divided.
+/// Returns the number of replicas over which a TP shard of the state is sharded: 1 unless most of
+/// the state is sharded.
 int slices_of(const perf::Coefficients& coefficients, int dp) {
   if (coefficients.sharded_state < 0.5) return 1;
   return coefficients.max_shards > 0 ? std::min(dp, coefficients.max_shards) : dp;
 }
 
-/// Adds the shards of a stage. TP shards are divided into `slices`, of which group i has number
-/// i % slices; those of EP's experts are whole.
+/// Adds the shards of a stage. TP shards are divided into `slices`, and group i has slice i %
+/// slices. Shards of EP's experts are not sliced.
 void add_shards(Stage& stage, const Ranks& ranks, int slices) {
   const int tp = stage.layout->tp / ranks.cp;
   for (int of_tp = 0; of_tp < tp; ++of_tp)
@@ -94,7 +95,7 @@ void add_shards(Stage& stage, const Ranks& ranks, int slices) {
                               .experts = true,
                               .from = static_cast<double>(of_ep) / ranks.ep,
                               .to = static_cast<double>(of_ep + 1) / ranks.ep});
-  int number = 0, copy = 0;  // of the group; among the DP x CP ranks
+  int number = 0, copy = 0;  // number of the group; number among the DP x CP ranks
   for (const plan::GroupLayout& group : stage.layout->groups) {
     for (int of_cp = 0; of_cp < ranks.cp; ++of_cp, ++copy)
       for (int of_tp = 0; of_tp < tp; ++of_tp) {
@@ -123,7 +124,7 @@ std::vector<Stage> stages_of(const plan::Layout& layout, const models::Chain& ch
   return stages;
 }
 
-/// The units of both plans. MTP heads are known where a plan lists chunks.
+/// Returns the units of both plans. The number of MTP heads is known if a plan lists chunks.
 models::Chain chain_of(const plan::Layout& from, const plan::Layout& to) {
   models::Model model;
   for (const plan::StageLayout& stage : from.stages) model.layers += stage.layers;
@@ -162,7 +163,7 @@ class Comparison {
   }
 
  private:
-  /// Pieces that a plan lets each GPU hold.
+  /// Pieces that each GPU holds under a plan.
   using Held = std::map<GpuRef, std::vector<Piece>>;
 
   static Held held(const std::vector<Stage>& stages) {
@@ -177,7 +178,7 @@ class Comparison {
 
   double bytes(const Piece& piece) const {
     const models::Load load = chain_.load(piece.first, piece.end);
-    // Coefficients are sums over the CP ranks, which have copies of the same.
+    // Coefficients are sums over the CP ranks, which hold identical copies.
     const double held = (load.layers + load.modules) * coefficients_.param_optim_bytes;
     const double share = (piece.high - piece.low) / ranks_.cp;
     if (piece.experts) return held * ranks_.experts * ranks_.ep * (piece.to - piece.from) * share;
@@ -231,7 +232,7 @@ class Comparison {
   }
 
   struct Traffic {
-    double inside = 0, outside = 0;  ///< bytes that stay in its node, and that leave it
+    double inside = 0, outside = 0;  ///< bytes that stay in the node, and bytes that leave it
   };
   void send(GpuRef from, GpuRef to, double amount) {
     moves_.remote_bytes += amount;
@@ -250,7 +251,8 @@ class Comparison {
   void add_time(GpuRef gpu, const Traffic& traffic) {
     moves_.link_s = std::max(
         moves_.link_s, traffic.inside / cluster_.type(cluster_.type_of(gpu)).link_bytes_per_s);
-    // A GPU reaches the network through one card of its node: an even share of them all.
+    // A GPU reaches the network through one card of its node: an equal share of the node's
+    // bandwidth.
     const cluster::Node& node = cluster_.node(gpu.node);
     const double share = node.network_bytes_per_s / static_cast<double>(node.gpus.size());
     if (share > 0) moves_.link_s = std::max(moves_.link_s, traffic.outside / share);
@@ -273,7 +275,7 @@ class Comparison {
 Ranks ranks_of(const models::Model& model) {
   Ranks ranks{model.cp, model.ep, 0};
   if (model.ep == 1) return ranks;
-  // A rank does not hold the experts of the ep - 1 others, as many each as its own.
+  // A rank does not hold the experts of the ep - 1 other ranks, each of which has as many.
   const double held = model.held_layer_parameters();
   ranks.experts = (model.layer_parameters() - held) / (model.ep - 1) / held;
   return ranks;
