@@ -11,7 +11,7 @@ namespace swell::schedule {
 namespace {
 
 constexpr double kLeft = 150, kRight = 20, kTop = 34, kWidth = 1200, kRow = 28, kBox = 22;
-constexpr double kRoomForNumber = 14;  ///< narrower boxes show no micro-batch
+constexpr double kRoomForNumber = 14;  ///< narrower boxes do not show the micro-batch
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr const char* kColours[kKinds] = {"#0f7bd4", "#d9541e", "#0a9a6b"};
 

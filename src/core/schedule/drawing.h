@@ -9,10 +9,10 @@ namespace swell::schedule {
 
 inline constexpr std::size_t kMaxDrawnPasses = 50'000;
 
-/// One iteration as an SVG file: a row for each stage with its peak memory, a box for each pass, as
-/// long as it takes, with its micro-batch where there is room, and in its title what it is and
-/// when. Chunks differ by shade. An error where costs are not of the schedule, or where there are
-/// more passes than are drawn.
+/// Draws one iteration as an SVG file: a row for each stage with its peak memory, and a box for
+/// each pass. A box is as long as its pass, shows the micro-batch if there is room, and has a title
+/// with the pass and its times. Chunks differ by shade. Returns an error if the costs do not match
+/// the schedule, or there are too many passes to draw.
 Result<std::string> to_svg(const Schedule& schedule, const Costs& costs);
 
 }  // namespace swell::schedule

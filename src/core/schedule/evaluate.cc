@@ -11,7 +11,7 @@ namespace swell::schedule {
 
 namespace {
 
-/// Seconds of each kind of node, by stage and chunk.
+/// Returns the seconds of each kind of node, by stage and chunk.
 std::vector<double> times_of(const Graph& graph, const Costs& costs) {
   std::vector<double> times;
   times.reserve(costs.chunks.size() * kNodeKinds);

@@ -8,14 +8,15 @@
 
 namespace swell::schedule {
 
-/// Cost of the passes of one chunk on one stage, for one micro-batch. Where weight gradients are
-/// not passes of their own, a backward pass costs the sum of `backward` and `weights`.
+/// Cost of the passes of one chunk on one stage, for one micro-batch. If the schedule has no
+/// separate weight passes, a backward pass costs the sum of `backward` and `weights`.
 struct ChunkCost {
   /// By Kind.
   std::array<double, kKinds> seconds{};
   /// By Kind: memory change in bytes (FlexTrain, D_n); forward passes add, the others free.
   std::array<double, kKinds> bytes{};
-  /// Until the chunk behind has this chunk's activations, and the one in front its gradients.
+  /// Seconds until the chunk behind has this chunk's activations, and the chunk in front its
+  /// gradients.
   double send_forward_s = 0, send_backward_s = 0;
 };
 
@@ -24,15 +25,16 @@ struct Costs {
   Shape shape;
   std::vector<ChunkCost> chunks;     ///< by stage * shape.chunks + chunk
   std::vector<double> static_bytes;  ///< by stage: weights and optimizer; empty: 0
-  /// By stage: after its last pass, for the gradients' reduction and the optimizer; empty: 0.
+  /// By stage: time after its last pass, for the reduction of gradients and the optimizer; empty:
+  /// 0.
   std::vector<double> finish_s;
 
-  /// The same cost for each chunk of each stage.
+  /// Returns costs that are the same for each chunk of each stage.
   static Costs uniform(const Shape& shape, const ChunkCost& cost);
   ChunkCost& at(int stage, int chunk) noexcept;
   const ChunkCost& at(int stage, int chunk) const noexcept;
-  /// Whether there is one for each node of `of`, and all are finite, times not negative.
-  /// Micro-batches do not matter.
+  /// Returns an error unless there is a cost for each node of `of`, all are finite, and times are
+  /// not negative. The number of micro-batches does not matter.
   Result<void> check(const Shape& of) const;
 };
 
@@ -46,9 +48,9 @@ struct Evaluation {
   std::vector<std::int32_t> critical;  ///< nodes of a longest path, first to last
 };
 
-/// Predicts one iteration: a node ends at the later of the end of the node before it on its stage
-/// and the end of all that it depends on, plus its own time (FlexTrain, eqs. 7 to 9 and 11; eq. 8
-/// with the misprint mended). REQUIRES: costs.check(graph.shape()).
+/// Predicts one iteration. A node ends at the later of the end of the node before it on its stage
+/// and the end of all nodes that it depends on, plus its own time (FlexTrain, eqs. 7 to 9 and 11;
+/// eq. 8 with a misprint corrected). REQUIRES: costs.check(graph.shape()).
 Evaluation evaluate(const Graph& graph, const Costs& costs);
 
 }  // namespace swell::schedule

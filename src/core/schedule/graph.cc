@@ -21,7 +21,7 @@ Result<Graph> Graph::of_orders(const Schedule& schedule) {
   std::size_t passes = 0;
   for (const Order& order : schedule.orders) passes += order.size();
   graph.nodes_.reserve(passes + 4 * stages * chunks * micro_batches);
-  // The message for each forward and backward pass that has come so far.
+  // The message of each forward and backward pass so far.
   std::vector<std::int32_t> message(2 * stages * chunks * micro_batches, -1);
   const auto message_for = [&](int stage, const Operation& to) -> std::int32_t& {
     return message
@@ -43,7 +43,7 @@ Result<Graph> Graph::of_orders(const Schedule& schedule) {
     last[s] = add(static_cast<NodeKind>(one.kind), stage, one, last[s],
                   one.kind == Kind::weights ? -1 : message_for(stage, one));
     if (one.kind == Kind::weights || shape.stages == 1) return;
-    // Forward passes give to the chunk behind, backward passes to the one in front.
+    // Forward passes send to the chunk behind, backward passes to the chunk in front.
     const bool forward = one.kind == Kind::forward;
     int to = stage + (forward ? 1 : -1);
     Operation its = one;

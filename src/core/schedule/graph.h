@@ -7,7 +7,7 @@
 
 namespace swell::schedule {
 
-/// The work of one node of the graph. The first three are computation, as Kind.
+/// The work of one node of the graph. The first three are computation, as in Kind.
 enum class NodeKind : std::uint8_t {
   forward,
   backward,
@@ -20,9 +20,9 @@ enum class NodeKind : std::uint8_t {
 inline constexpr int kNodeKinds = 7;
 inline bool computes(NodeKind kind) noexcept { return kind <= NodeKind::weights; }
 
-/// One operation of one micro-batch, with its edges. `previous`: the node before it on its stage,
-/// of computation; what a stage made itself always stands there. `needs`: for a pass, the message
-/// that brings its input; for a send the pass that made it, and for a receive its send. -1: none.
+/// One operation of one micro-batch, with its edges. `previous`: the computation before it on its
+/// stage. `needs`: for a pass, the message with its input, unless its own stage computed the input;
+/// for a send, the pass that computed its data; for a receive, its send. -1: none.
 struct Node {
   NodeKind kind = NodeKind::forward;
   std::int16_t stage = 0, chunk = 0;
@@ -30,18 +30,18 @@ struct Node {
   std::int32_t previous = -1, needs = -1;
 };
 
-/// The directed acyclic graph of one iteration under a schedule (FlexTrain, 4.2). Each node stands
-/// behind all that its edges point at. Stages of one pipeline only: data parallel groups of a stage
-/// act as one.
+/// The directed acyclic graph of one iteration under a schedule (FlexTrain, 4.2). Each node comes
+/// after all nodes that its edges point to. Covers one pipeline: the data parallel groups of a
+/// stage act as one.
 class Graph {
  public:
-  /// An error where the schedule is not valid, as check() says it.
+  /// Returns an error if check() rejects the schedule.
   static Result<Graph> of(const Schedule& schedule);
-  /// The same for orders that are known to be valid each by itself; quicker. REQUIRES:
+  /// Does the same without checking the orders again, which is faster. REQUIRES:
   /// check_orders(schedule).
   static Result<Graph> of_orders(const Schedule& schedule);
   const Shape& shape() const noexcept { return shape_; }
-  /// Whether weight gradients are nodes of their own.
+  /// Returns whether weight gradients are separate nodes.
   bool splits_weights() const noexcept { return splits_; }
   const std::vector<Node>& nodes() const noexcept { return nodes_; }
 

@@ -55,11 +55,11 @@ class Player {
 
  private:
   struct Stage {
-    Order order;  ///< of the base: forward and backward passes
-    /// Place of each pass in `order`, where another one may go before it.
+    Order order;  ///< forward and backward passes of the base
+    /// Position in `order` of each pass that another pass may overtake.
     std::vector<std::int32_t> rank;
-    std::size_t at = 0;     ///< in `order`, where it is kept
-    std::vector<int> done;  ///< passes by kind and chunk
+    std::size_t at = 0;     ///< position in `order`, if the order is kept
+    std::vector<int> done;  ///< number of passes by kind and chunk
     std::queue<Operation> weights;
     double free_s = 0, held = 0;
   };
@@ -73,7 +73,7 @@ class Player {
                static_cast<std::size_t>(shape_.micro_batches) +
            static_cast<std::size_t>(one.micro_batch);
   }
-  /// When the input of a pass has come.
+  /// Returns the time at which the input of a pass arrives.
   double& come(int stage, const Operation& one) {
     return come_[static_cast<std::size_t>(stage) * 2 * static_cast<std::size_t>(shape_.chunks) *
                      static_cast<std::size_t>(shape_.micro_batches) +
@@ -106,7 +106,7 @@ class Player {
     return come(number, one) <= now && fits(number, one);
   }
 
-  /// The first pass of `stage` that may start now.
+  /// Returns the first pass of `stage` that may start now.
   const Operation* next_of(int number, Stage& stage, double now) {
     if (rules_.keeps_order) {
       if (stage.at == stage.order.size()) return nullptr;
@@ -128,7 +128,7 @@ class Player {
     return best;
   }
 
-  /// Whether the next pass in order starts so soon that a weight gradient would hold it up.
+  /// Returns whether the next pass in order starts so soon that a weight gradient would delay it.
   bool waits(int number, Stage& stage, double now) {
     if (rules_.patience <= 0 || stage.at >= stage.order.size() || !rules_.keeps_order) return false;
     const Operation& one = stage.order[stage.at];

@@ -8,23 +8,22 @@
 
 namespace swell::schedule {
 
-/// How list_schedule() picks the next pass of a stage that is free.
+/// Rules by which list_schedule() picks the next pass of an idle stage.
 struct ListRules {
-  /// Makes weight gradients passes of their own, which run where nothing else can.
+  /// Makes separate passes for weight gradients, which run when no other pass can.
   bool splits_weights = false;
-  /// Runs forward and backward passes exactly in the order of the base; otherwise the first of them
-  /// whose input has come.
+  /// Runs forward and backward passes exactly in the order of the base. If false, runs the first
+  /// pass whose input has arrived.
   bool keeps_order = true;
   /// A stage waits for a pass that can start within this share of the time of a weight gradient.
   double patience = 0;
-  /// By stage: no forward pass starts that would keep more; empty: no limit.
+  /// By stage: maximum memory; no forward pass that would exceed it starts. Empty: no limit.
   std::vector<double> limit_bytes;
 };
 
-/// Plays one iteration with `costs`, and returns the order in which the stages came to run their
-/// passes. `base`: says which of two passes is preferred; its weight gradients are left out.
-/// Returns nothing where the limit stops every stage. REQUIRES: check(base),
-/// costs.check(base.shape).
+/// Simulates one iteration with `costs` and returns the order in which the stages ran their passes.
+/// `base`: gives the priority of passes; its weight gradients are ignored. Returns nothing if the
+/// memory limit stops every stage. REQUIRES: check(base), costs.check(base.shape).
 std::optional<Schedule> list_schedule(const Schedule& base, const Costs& costs,
                                       const ListRules& rules);
 

@@ -26,7 +26,7 @@ constexpr Named kNamed[] = {{"gpipe", gpipe, false},
                             {"zero-bubble", zero_bubble, false},
                             {"memory-minimised", memory_minimised, false}};
 
-/// Equal parts of the micro-batches, each at least as many as there are stages.
+/// Splits the micro-batches into equal groups, each with at least as many as there are stages.
 std::vector<int> equal_groups(const Shape& shape) {
   const int count = std::max(1, shape.micro_batches / shape.stages);
   std::vector<int> sizes;
@@ -95,7 +95,8 @@ Schedule interleaved(const Shape& shape) {
 
 Schedule zero_bubble(const Shape& shape) {
   const Schedule base = interleaved(shape);
-  // Each pass takes a unit of time, and a weight gradient frees what its forward pass kept.
+  // Each pass takes one unit of time, and a weight gradient frees the activations of its forward
+  // pass.
   ChunkCost unit;
   unit.seconds = {1, 1, 1};
   unit.bytes = {1, 0, -1};
@@ -109,7 +110,7 @@ Schedule zero_bubble(const Shape& shape) {
   rules.splits_weights = true;
   rules.keeps_order = true;
   rules.limit_bytes.assign(static_cast<std::size_t>(shape.stages), peak);
-  // Never fails: what interleaved() keeps on any stage is within the limit.
+  // Cannot fail: the limit is at least the activations that interleaved() keeps on any stage.
   return list_schedule(base, costs, rules).value();
 }
 

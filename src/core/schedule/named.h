@@ -8,35 +8,37 @@
 
 namespace swell::schedule {
 
-/// All forward passes, then all backward passes (GPipe).
+/// Returns all forward passes, then all backward passes (GPipe).
 Schedule gpipe(const Shape& shape);
 
-/// 1F1B: stage i runs as many forward passes ahead as there are stages behind it, then one backward
-/// pass for each forward pass. REQUIRES: shape.chunks is 1.
+/// 1F1B: stage i first runs as many forward passes as there are stages behind it, then alternates
+/// between forward and backward passes. REQUIRES: shape.chunks is 1.
 Schedule one_forward_one_backward(const Shape& shape);
 
-/// 1F1B over chunks, for any number of micro-batches. They go through in equal groups, none smaller
-/// than the pipeline is deep where there are that many: a smaller group would leave the first stage
-/// waiting for the last one at each chunk. Takes the larger of m v + p - 1 and p v + m - 1 times
-/// one chunk, which no schedule is below (FlexTrain, eq. 5). Equals 1F1B with one chunk.
+/// Returns 1F1B over chunks, for any number of micro-batches. These pass in equal groups, with at
+/// least as many micro-batches as there are stages if possible: a smaller group would leave the
+/// first stage waiting for the last one at each chunk. Takes the larger of m v + p - 1 and p v + m
+/// - 1 times one chunk, which is the minimum of all schedules (FlexTrain, eq. 5). Equals 1F1B with
+/// one chunk.
 Schedule interleaved(const Shape& shape);
 
-/// The order of interleaved(), with passes of weight gradients where a stage would wait, as ZB-H1
-/// does with one chunk. No stage keeps more activations than the first one of interleaved().
+/// Returns the order of interleaved(), with weight passes while a stage would wait, as ZB-H1 has
+/// with one chunk. No stage keeps more activations than the first stage of interleaved() does.
 Schedule zero_bubble(const Shape& shape);
 
-/// One micro-batch at a time (FlexTrain, Fig. 3): no stage ever keeps activations of two.
+/// Returns one micro-batch at a time (FlexTrain, Fig. 3): no stage ever keeps activations of two.
 Schedule memory_minimised(const Shape& shape);
 
 /// Names that named() knows.
 const std::vector<std::string_view>& names();
 
-/// The schedule called `name`; an error where there is none of that name, or none of that shape.
+/// Returns the schedule called `name`. Returns an error if the name is unknown or its schedule
+/// cannot have this shape.
 Result<Schedule> named(std::string_view name, const Shape& shape);
 
-/// The order of interleaved() with groups of the given sizes and, on stage i, `ahead` - 2 i forward
-/// passes before the first backward pass; at least as many as the first group needs. For searches.
-/// REQUIRES: the sizes are positive and sum to shape.micro_batches.
+/// Returns the order of interleaved() with groups of the given sizes. On stage i, `ahead` - 2 i
+/// forward passes come before the first backward pass, but at least as many as the first group
+/// needs. For searches. REQUIRES: the sizes are positive and sum to shape.micro_batches.
 Schedule interleaved_in_groups(const Shape& shape, const std::vector<int>& sizes, int ahead);
 
 }  // namespace swell::schedule

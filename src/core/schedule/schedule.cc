@@ -11,7 +11,7 @@ namespace swell::schedule {
 
 namespace {
 
-/// The first rule that the order of one stage breaks.
+/// Returns an error for the first rule that the order of one stage breaks.
 Result<void> check_order(const Shape& shape, int stage, const Order& order, bool splits) {
   const std::size_t chunks = static_cast<std::size_t>(shape.chunks);
   std::vector<int> next(kKinds * chunks, 0);  // micro-batch of the next pass, by kind and chunk

@@ -15,7 +15,7 @@ namespace swell::schedule {
 enum class Kind : std::uint8_t { forward, backward, weights };
 inline constexpr int kKinds = 3;
 
-/// F, B or W.
+/// Returns F, B or W.
 char letter_of(Kind kind) noexcept;
 
 /// One pass of a stage. Its messages follow from the shape.
@@ -26,14 +26,14 @@ struct Operation {
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
-/// "F of chunk 1, micro-batch 5".
+/// Returns "F of chunk 1, micro-batch 5".
 std::string to_string(const Operation& operation);
 
 /// Passes of one stage, first to last.
 using Order = std::vector<Operation>;
 
-/// The pipeline that a schedule is for. Chunk c of stage s stands before chunk c of stage s + 1;
-/// chunk c + 1 of stage 0 stands behind chunk c of the last stage.
+/// The shape of the pipeline that runs a schedule. Chunk c of stage s comes before chunk c of stage
+/// s + 1; chunk c + 1 of stage 0 comes after chunk c of the last stage.
 struct Shape {
   int stages = 1;
   int chunks = 1;  ///< of each stage: virtual stages
@@ -41,40 +41,40 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-/// Largest shape: schedules are also read from users' files.
+/// Maximum shape: schedules are also read from users' files.
 inline constexpr int kMaxStages = 1024;
 inline constexpr int kMaxChunks = 1024;
 inline constexpr int kMaxMicroBatches = 1 << 16;
 inline constexpr long kMaxOperations = 2L << 20;
 
-/// A pipeline schedule: for each stage the order of its passes. The micro-batches of one kind and
-/// chunk rise, so that sums of gradients keep one order under every schedule.
+/// A pipeline schedule: the order of passes for each stage. Micro-batches of one kind and chunk are
+/// in rising order, so that gradients are summed in the same order under every schedule.
 struct Schedule {
   Shape shape;
   std::vector<Order> orders;  ///< by stage
-  /// Whether weight gradients are passes of their own.
+  /// Returns whether weight gradients are separate passes.
   bool splits_weights() const noexcept;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-/// Whether `shape` is one that schedules may have.
+/// Returns an error unless schedules may have this shape.
 Result<void> check_shape(const Shape& shape);
 
-/// Whether each stage has each pass once, micro-batches rising, B after its F and W after its B,
-/// and no stage waits for ever. The error names the stage, the operation and what it lacks or waits
-/// for.
+/// Returns an error unless each stage has each pass once, micro-batches rise, B comes after its F
+/// and W after its B, and no stage waits forever. The error names the stage, the operation, and the
+/// missing or awaited pass.
 Result<void> check(const Schedule& schedule);
 
-/// Checks each order by itself, as check() does: all but that no stage waits for ever.
+/// Checks each order by itself: everything in check() except that no stage waits forever.
 Result<void> check_orders(const Schedule& schedule);
 
-/// The same as check(), and that the schedule is for `shape`.
+/// Does the same as check(), and checks that the schedule is for `shape`.
 Result<void> check(const Schedule& schedule, const Shape& shape);
 
-/// The pass of another stage, or of another chunk, that `operation` of `stage` needs. F needs the
-/// activations of the chunk in front, B the gradients of the chunk behind.
+/// The pass of another stage or chunk that `operation` of `stage` needs. F needs the activations of
+/// the chunk in front, B the gradients of the chunk behind.
 struct Need {
-  bool any = false;  ///< false: nothing but what this chunk has made itself
+  bool any = false;  ///< false: only needs results of its own chunk
   int stage = 0;
   Operation operation;
 };

@@ -12,11 +12,11 @@ namespace swell::schedule {
 
 namespace {
 
-/// Longest group that to_text() looks for, in passes and groups.
+/// Longest group that to_text() searches for, in passes and groups.
 constexpr std::size_t kMaxPeriod = 128;
-constexpr int kMaxDepth = 16;  ///< of brackets
+constexpr int kMaxDepth = 16;  ///< maximum nesting of brackets
 
-/// Shortens the text of one stage: repeats become groups, then repeats of these.
+/// Shortens the text of one stage: replaces repeats by groups, then repeats of groups.
 class Shortener {
  public:
   std::string shorten(const Order& order) {
@@ -32,7 +32,7 @@ class Shortener {
   }
 
  private:
-  /// Equal texts have equal numbers.
+  /// Returns the number of a text; equal texts have equal numbers.
   int number_of(std::string text) {
     const auto [found, is_new] = numbers_.try_emplace(text, static_cast<int>(texts_.size()));
     if (is_new) texts_.push_back(std::move(text));
@@ -46,7 +46,7 @@ class Shortener {
     return folded;
   }
 
-  /// Replaces each run of equal pieces of `period` items by one item, where that is shorter.
+  /// Replaces each run of equal pieces of `period` items by one item if that is shorter.
   bool fold(std::vector<int>& items, std::size_t period) {
     std::vector<int> kept;
     for (std::size_t i = 0; i < items.size();) {
@@ -83,7 +83,7 @@ class Reader {
  public:
   Reader(std::string_view line, std::size_t limit) : line_(line), limit_(limit) {}
 
-  /// The passes, without their micro-batches.
+  /// Reads the passes, without their micro-batches.
   Result<Order> read() {
     if (auto problem = sequence(0); !problem) return problem.error();
     if (at_ < line_.size()) return problem("a ) without its (");
@@ -100,7 +100,7 @@ class Reader {
       ++at_;
   }
 
-  /// Up to the end or a closing bracket.
+  /// Reads up to the end or a closing bracket.
   Result<void> sequence(int depth) {
     while (true) {
       skip_blanks();

@@ -9,14 +9,15 @@
 
 namespace swell::schedule {
 
-/// Calls visit(stage, index) for each operation of `schedule`, after all those that it needs; or
-/// says which stage waits for ever. REQUIRES: each order has each pass once, micro-batches rising.
+/// Calls visit(stage, index) for each operation of `schedule`, after all operations that it needs.
+/// Returns an error that names a stage if it waits forever. REQUIRES: each order has each pass
+/// once, micro-batches rising.
 template <typename Visit>
 Result<void> walk(const Schedule& schedule, const Visit& visit) {
   const Shape& shape = schedule.shape;
   const std::size_t stages = schedule.orders.size();
   const std::size_t chunks = static_cast<std::size_t>(shape.chunks);
-  // Micro-batches rise, so a count by kind, stage and chunk says which passes are done.
+  // Micro-batches rise, so a count by kind, stage and chunk tells which passes are done.
   std::vector<int> done(kKinds * stages * chunks, 0);
   const auto count = [&](Kind kind, int stage, int chunk) -> int& {
     return done[(static_cast<std::size_t>(stage) * chunks + static_cast<std::size_t>(chunk)) *
@@ -24,7 +25,7 @@ Result<void> walk(const Schedule& schedule, const Visit& visit) {
                 static_cast<std::size_t>(kind)];
   };
   std::vector<std::size_t> at(stages, 0);
-  std::vector<int> queue;  // stages that may go on
+  std::vector<int> queue;  // stages that may continue
   std::vector<char> queued(stages, 1);
   for (std::size_t i = stages; i-- > 0;) queue.push_back(static_cast<int>(i));
   std::size_t left = 0;
