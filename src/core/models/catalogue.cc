@@ -13,7 +13,7 @@ struct Degrees {
   int pp, dp, tp;
 };
 
-/// A GPT-2 or GPT-3: two MLP matrices of four times the hidden width, one vocabulary.
+/// Returns a GPT-2 or GPT-3: two MLP matrices of four times the hidden width, one vocabulary.
 CatalogueEntry gpt(const char* source, const char* name, int layers, int hidden, int heads,
                    int sequence, int batch, Degrees degrees) {
   return {{name, layers, hidden, heads, heads, 4 * hidden, false, true, 51200, sequence, batch, {}},
@@ -24,7 +24,7 @@ CatalogueEntry gpt(const char* source, const char* name, int layers, int hidden,
           16};
 }
 
-/// A BERT: an encoder of GPT's shape with the published vocabulary and learned positions.
+/// Returns a BERT: an encoder of GPT's shape with the published vocabulary and learned positions.
 CatalogueEntry bert(const char* name, int layers, int hidden, int heads) {
   CatalogueEntry entry =
       gpt("Devlin et al., 2019", name, layers, hidden, heads, 512, 256, {1, 1, 1});
@@ -43,7 +43,7 @@ CatalogueEntry gated(const char* name, int layers, int hidden, int heads, int kv
           16};
 }
 
-/// A GShard model: every MLP is a set of experts, of which a token visits two.
+/// Returns a GShard model: every MLP is a set of experts, and a token visits two of them.
 CatalogueEntry gshard(const char* name, int layers, int hidden, int experts) {
   return {{name,
            layers,

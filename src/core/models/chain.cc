@@ -8,12 +8,13 @@ namespace swell::models {
 namespace {
 
 constexpr double kHalf = 2;  // bytes of a number in half precision
-// Activations of a layer, by element of the hidden state (Korthikanti et al.): kept for the
-// backward pass in a TP group together, and on every GPU.
+// Activations of a layer for each element of the hidden state, kept for the backward pass
+// (Korthikanti et al.): split over a TP group, and whole on every GPU.
 constexpr double kSplitElements = 12, kWholeElements = 5;
-// Elements that a layer reads and writes besides its products, likewise.
+// Elements that a layer reads and writes in addition to its products, also for each element of the
+// hidden state.
 constexpr double kTrafficElements = 19;
-// Bytes of one logit: in half and in full precision, and its gradient.
+// Bytes of one logit in half and in full precision, and of its gradient.
 constexpr double kLogitBytes = 10;
 
 }  // namespace
@@ -35,8 +36,8 @@ Chain::Chain(const Model& model) noexcept
              state};
   const double logits = kLogitBytes * tokens * model.vocab;
   Unit head{UnitKind::head, model.head_forward_flop(), logits, 2 * hidden, logits, state, state};
-  // DeepSeek-V3's: norms of the state and of the next token's embedding, a projection of both to
-  // one state, and a layer.
+  // DeepSeek-V3's module: norms of the state and of the next token's embedding, a projection of
+  // both to one state, and a layer.
   Unit module = layer;
   module.kind = UnitKind::mtp_module;
   module.forward_flop += 2 * 2 * hidden * hidden * tokens;
@@ -62,7 +63,7 @@ Unit Chain::at(int index) const noexcept {
   Unit unit = of(kind_at(index));
   if (index + 1 == units()) unit.boundary_bytes = 0;
   if (unit.kind != UnitKind::mtp_module) unit.reads = index - 1;
-  else unit.reads = index - 2;  // beside the head that stands before it
+  else unit.reads = index - 2;  // skips the head in front of it
   return unit;
 }
 
@@ -74,7 +75,7 @@ Load Chain::load(int first, int end) const noexcept {
   load.embeddings = common(0, 1);
   load.layers = common(1, layers_ + 1);
   load.heads = common(layers_ + 1, layers_ + 2);
-  // Units behind the head count from 0: modules have even numbers.
+  // Index behind the head: modules have even numbers.
   const int behind = layers_ + 2;
   const int from = std::clamp(first - behind, 0, 2 * mtp_heads_);
   const int to = std::clamp(end - behind, from, 2 * mtp_heads_);

@@ -8,16 +8,16 @@
 
 namespace swell::models {
 
-/// Mixture of experts in place of each layer's MLP; `experts` 0: a dense model.
+/// Mixture of experts, which replaces each layer's MLP; `experts` 0: a dense model.
 struct Moe {
   int experts = 0;     ///< routed experts of a layer
-  int active = 0;      ///< routed experts a token visits
-  int shared = 0;      ///< experts every token visits
+  int active = 0;      ///< routed experts that a token visits
+  int shared = 0;      ///< experts that every token visits
   int expert_ffn = 0;  ///< inner width of one expert
   friend bool operator==(const Moe&, const Moe&) = default;
 };
 
-/// A decoder-only transformer and how it is trained. Made from the catalogue, JSON or a
+/// A decoder-only transformer and its training parameters. Made from the catalogue, JSON or a
 /// HuggingFace config.json; read by the performance model and the planner.
 struct Model {
   std::string name;
@@ -32,7 +32,7 @@ struct Model {
   int sequence = 0;      ///< tokens of one sample
   int global_batch = 0;  ///< samples of one iteration
   Moe moe;
-  /// Multi-token prediction: heads behind the model, each a module of one layer and an output
+  /// Multi-token prediction: number of additional heads, each a module of one layer and an output
   /// projection with its loss (chain.h).
   int mtp_heads = 0;
   int head_dim = 0;   ///< width of one head; 0: hidden / heads
@@ -40,49 +40,50 @@ struct Model {
   int cp = 1;         ///< context parallelism: GPUs that share the tokens of a sample
   int ep = 1;         ///< expert parallelism: ranks that share the experts of a layer
 
-  /// Width of all query heads together.
+  /// Returns the total width of all query heads.
   double query_width() const noexcept {
     return head_dim > 0 ? static_cast<double>(heads) * head_dim : hidden;
   }
-  /// Parameters of one transformer layer, all experts included.
+  /// Returns the parameters of one transformer layer, including all experts.
   double layer_parameters() const noexcept;
-  /// Parameters of one layer that a rank of an EP group holds, before division by TP.
+  /// Returns the parameters of one layer that a rank of an EP group holds, before division by TP.
   double held_layer_parameters() const noexcept;
-  /// Parameters of one layer that one token visits.
+  /// Returns the parameters of one layer that one token visits.
   double active_layer_parameters() const noexcept;
-  /// Parameters of the input embedding; the output projection has as many unless tied.
+  /// Returns the parameters of the input embedding; the output projection has as many unless tied.
   double embedding_parameters() const noexcept;
-  /// All parameters, those of MTP modules included.
+  /// Returns the number of all parameters, including MTP modules.
   double parameters() const noexcept;
 
-  /// Floating point operations of one layer's forward pass for one sample: two for each parameter
-  /// and token, and the attention scores (4 * sequence^2 * hidden).
+  /// Returns the floating point operations of one layer's forward pass for one sample: two for each
+  /// parameter and token, and the attention scores (4 * sequence^2 * hidden).
   double layer_forward_flop() const noexcept;
-  /// Floating point operations of the output projection's forward pass for one sample.
+  /// Returns the floating point operations of the output projection's forward pass for one sample.
   double head_forward_flop() const noexcept;
 
   friend bool operator==(const Model&, const Model&) = default;
 };
 
-/// Names the first rule that `model` breaks: every width above 0, heads that divide hidden, CP that
-/// divides the tokens of a sample, EP that divides the experts, ...
+/// Returns an error that names the first rule that `model` breaks: every width is above 0, heads
+/// divide hidden, CP divides the tokens of a sample, EP divides the experts, ...
 Result<void> check(const Model& model);
 
-/// No training that is planned for while it runs is larger: planning time grows with both.
+/// Maximum size of a training that is planned while it runs: planning time grows with both.
 inline constexpr int kMostLayers = 4096, kMostBatch = 1 << 24;
 inline constexpr int kMostMtpHeads = 16;
-/// A group of TP x CP GPUs stands on one node; an EP group may be over many.
+/// Maximum degrees. A group of TP x CP GPUs is on one node; an EP group may span many.
 inline constexpr int kMostCp = 64, kMostEp = 4096;
-/// Names what of `model` is more than that.
+/// Returns an error that names the figure of `model` that exceeds these limits.
 Result<void> check_planned_for(const Model& model);
-/// Names the CP or EP of `model`: no plan of a running job has them, since programs cannot run it.
+/// Returns an error if `model` has CP or EP: Swell plans these only for models, since programs
+/// cannot run them.
 Result<void> check_runs(const Model& model);
 
-/// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab, mtp_heads, cp, ep
-/// and moe may be left out: heads, 4 * hidden, 51200, 0, 1, 1, dense), or a HuggingFace
-/// config.json, which is told by its "hidden_size" or "n_embd". `sequence`, `global_batch`,
-/// `mtp_heads`, `cp` and `ep` replace what a config.json does not say; its number of MTP layers
-/// does not count, since trainers of HuggingFace models leave these out.
+/// Reads Swell's own form, whose names are Model's members. kv_heads, ffn, vocab, mtp_heads, cp, ep
+/// and moe are optional (defaults: heads, 4 * hidden, 51200, 0, 1, 1, dense). Also reads a
+/// HuggingFace config.json, recognized by "hidden_size" or "n_embd"; `sequence`, `global_batch`,
+/// `mtp_heads`, `cp` and `ep` add values that it lacks. Its number of MTP layers is ignored, since
+/// trainers of HuggingFace models leave these out.
 Result<Model> model_from_json(const Json& json);
 Json to_json(const Model& model);
 

@@ -13,18 +13,19 @@ namespace swell::models {
 
 namespace {
 
-constexpr double kMostSize = 1e18;  // of operations, bytes and parameters
+constexpr double kMostSize = 1e18;  // maximum of operations, bytes and parameters
 constexpr int kMostExtent = 1 << 30;
 constexpr std::size_t kMostInputs = 4096, kLongestName = 256;
-constexpr double kRounding = 1e-6;    // of totals, relative
-constexpr int kWidestGroup = 64;      // GPUs of a TP group
-constexpr double kLeastShare = 0.25;  // of the load, that a block has which is the layers
+constexpr double kRounding = 1e-6;  // relative tolerance of totals
+constexpr int kWidestGroup = 64;    // maximum GPUs of a TP group
+// Minimum share of the load for a block to count as the layers.
+constexpr double kLeastShare = 0.25;
 
 constexpr const char* kKinds[kOperatorKinds] = {"matmul", "convolution", "attention",  "embedding",
                                                 "norm",   "loss",        "elementwise"};
 constexpr const char* kDimensions[kSplitDimensions] = {"samples", "columns", "heads", "experts"};
 
-/// Index of `word` in `words`; -1 where it is not there.
+/// Returns the index of `word` in `words`; -1 if it is not there.
 template <std::size_t N>
 int index_of(const char* const (&words)[N], const std::string& word) {
   for (std::size_t i = 0; i < N; ++i)
@@ -110,7 +111,7 @@ Result<Operator> read_operator(const Json& json, int count) {
   return made;
 }
 
-/// Refuses cycles, and operators that stand before what they read.
+/// Returns an error for a cycle, or an operator in front of its inputs.
 Result<void> check_order(const std::vector<Operator>& operators) {
   std::vector<std::vector<int>> readers(operators.size());
   std::vector<std::size_t> waits(operators.size());
@@ -183,7 +184,7 @@ void for_each(const Graph& graph, const Visit& visit) {
   }
 }
 
-/// Indexes of all operators with their repeats, in the order in which they run.
+/// Returns the indexes of all operators with their repeats, in the order in which they run.
 std::vector<int> expand(const Graph& graph) {
   std::vector<int> order;
   int next = 0;
@@ -357,7 +358,8 @@ GraphChain chain_of(const Graph& graph, const OperatorLoad& load) {
     });
     return made;
   };
-  // Load of all operators before each, so that time does not grow with repeats times operators.
+  // Total load of all operators before each one, so that time does not grow with repeats times
+  // operators.
   std::vector<double> before(graph.operators.size() + 1, 0.0);
   for_each(graph, [&](int i, int times) {
     before[static_cast<std::size_t>(i) + 1] =

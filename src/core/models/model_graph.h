@@ -14,7 +14,7 @@
 
 namespace swell::models {
 
-/// Kinds of operators, each with a share of peak speed of its own (perf/roofline.h).
+/// Kinds of operators, each with its own share of peak speed (perf/roofline.h).
 enum class OperatorKind : std::uint8_t {
   matmul,
   convolution,
@@ -35,14 +35,14 @@ struct Operator {
   std::string name;
   OperatorKind kind = OperatorKind::elementwise;
   std::vector<int> inputs;  ///< earlier operators whose outputs it reads
-  double flop = 0;          ///< of products; 0 elsewhere
+  double flop = 0;          ///< of matrix products; 0 for other kinds
   double read_bytes = 0;    ///< activations; the weights count once a micro-batch
   double write_bytes = 0;
   double weight_bytes = 0;
-  double parameters = 0;         ///< without those that an earlier operator has
-  double shared_parameters = 0;  ///< those that an earlier operator has
+  double parameters = 0;         ///< without parameters of earlier operators
+  double shared_parameters = 0;  ///< parameters shared with earlier operators
   double kept_split_bytes = 0;   ///< kept for the backward pass, divided by TP
-  double kept_whole_bytes = 0;   ///< kept likewise, but whole on every GPU
+  double kept_whole_bytes = 0;   ///< kept for the backward pass, whole on every GPU
   /// Extent of each dimension; 0: cannot be split along it.
   std::array<int, kSplitDimensions> split{};
   int extent(SplitDimension along) const noexcept { return split[static_cast<std::size_t>(along)]; }
@@ -52,56 +52,56 @@ struct Operator {
   }
 };
 
-/// Consecutive operators that the model has several times.
+/// Consecutive operators that occur several times in the model.
 struct Repeat {
   int first = 0;      ///< index of the first operator
-  int operators = 0;  ///< of one instance
+  int operators = 0;  ///< number of operators in one instance
   int times = 0;
 };
 
 /// A model as `python -m swell.graph` exports it (docs/planner.md, "Graphs").
 struct Graph {
   std::string name;
-  int sequence = 1;  ///< tokens of one sample; 1 where samples are not sequences
+  int sequence = 1;  ///< tokens of one sample; 1 if samples are not sequences
   int global_batch = 0;
-  double parameter_bytes = 2;  ///< of one parameter
+  double parameter_bytes = 2;  ///< bytes of one parameter
   std::vector<Operator> operators;
-  std::vector<Repeat> repeats;  ///< by rising operators, disjoint
+  std::vector<Repeat> repeats;  ///< disjoint, in rising order of operators
 
-  /// How often the model has operator `index`.
+  /// Returns the number of all parameters.
   double parameters() const noexcept;
   double forward_flop() const noexcept;
 };
 
 inline constexpr int kGraphVersion = 1;
 inline constexpr int kMostOperators = 1 << 16;
-inline constexpr int kMostExpanded = 1 << 20;  ///< operators with all repeats
+inline constexpr int kMostExpanded = 1 << 20;  ///< maximum number of operators with all repeats
 
-/// Whether `json` has the form of a graph, of any version.
+/// Returns whether `json` has the form of a graph, in any version.
 bool is_graph(const Json& json) noexcept;
 /// Reads a graph; the error names the operator, the member and its value.
 Result<Graph> graph_from_json(const Json& json);
 
-/// Costs of consecutive operators, each counted as often as the model has it.
+/// Costs of consecutive operators, each counted as often as it occurs in the model.
 struct OperatorCluster {
   Unit unit;                ///< costs of one sample; boundary_bytes: written by its last operator
   double weight_bytes = 0;  ///< read once a micro-batch
   double shared_parameters = 0;
-  double load = 0;             ///< what clusters were balanced by
-  std::vector<double> counts;  ///< how many it has of each of the graph's operators
+  double load = 0;             ///< the load by which clusters were balanced
+  std::vector<double> counts;  ///< how often it has each of the graph's operators
 };
 
 /// Load of one operator, such as its seconds on a device.
 using OperatorLoad = std::function<double(const Operator&)>;
 inline constexpr int kClusters = 16;  ///< O of Arena's section 3.3
 
-/// The model's operators in at most `most` clusters of consecutive operators, with the smallest
-/// possible load of the fullest. REQUIRES: most >= 1.
+/// Groups the model's operators into at most `most` clusters of consecutive operators, with the
+/// smallest possible load of the fullest one. REQUIRES: most >= 1.
 std::vector<OperatorCluster> cluster_operators(const Graph& graph, int most,
                                                const OperatorLoad& load);
 
-/// A graph as the planner reads models: equal layers between what the first and the last stage
-/// have on top.
+/// A graph in the form in which the planner reads models: equal layers, and the additional parts of
+/// the first and the last stage.
 struct GraphChain {
   Model model;            ///< layers, heads, sequence, global batch; its widths are placeholders
   OperatorCluster first;  ///< in front of the layers
@@ -109,10 +109,10 @@ struct GraphChain {
   OperatorCluster last;   ///< behind the layers
 };
 
-/// The chain of `graph`. Layers are the repeats of its largest repeated block where that has at
-/// least a quarter of the load and what stands before it at most a layer's; else kClusters
-/// clusters. `heads`, whose divisors are the possible TP degrees, is what all extents of columns,
-/// heads and experts have in common.
+/// Returns the chain of `graph`. Layers are the repeats of its largest repeated block if that has
+/// at least a quarter of the load, and the part before it has at most a layer's load; else
+/// kClusters clusters. `heads` is the greatest common divisor of all extents of columns, heads and
+/// experts; its divisors are the possible TP degrees.
 GraphChain chain_of(const Graph& graph, const OperatorLoad& load);
 
 }  // namespace swell::models

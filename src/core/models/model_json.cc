@@ -8,9 +8,9 @@ namespace swell::models {
 
 namespace {
 
-constexpr int kMaxCount = 1 << 26;  // limit of any width or count
+constexpr int kMaxCount = 1 << 26;  // maximum of any width or count
 
-/// Collects typed reads and keeps the first error, so that a reader is a list of fields.
+/// Collects typed reads and keeps the first error, so that callers only list fields.
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {}
@@ -73,11 +73,13 @@ void read_own(Reader& in, const Json& json, Model& model, std::optional<Error>& 
   model.moe.active = moe.need({"active"});
   model.moe.shared = moe.or_else({"shared"}, 0);
   model.moe.expert_ffn = moe.need({"expert_ffn"});
-  if (model.moe.experts == 0) model.moe = {};  // without experts the other Moe members mean nothing
+  // Without experts the other members of Moe are unused.
+  if (model.moe.experts == 0) model.moe = {};
   if (moe.problem()) problem = moe.problem()->while_doing("\"moe\"");
 }
 
-/// Rows of the position embedding that a family learns; 0 for families that rotate instead.
+/// Returns the rows of the position embedding that a family learns; 0 for families with rotary
+/// embeddings.
 int learned_positions(Reader& in, const std::string& family) {
   if (family == "gpt2") return in.or_else({"n_positions", "n_ctx"}, 1024);
   if (family == "bert") return in.or_else({"max_position_embeddings"}, 512);
@@ -85,7 +87,7 @@ int learned_positions(Reader& in, const std::string& family) {
   return 0;
 }
 
-/// Reads a HuggingFace config.json; names differ by family: GPT-2's n_* and everyone else's.
+/// Reads a HuggingFace config.json. Names differ by family: GPT-2's n_*, and those of all others.
 void read_huggingface(Reader& in, Model& model) {
   const std::string family = in.text("model_type", "model");
   model.name = in.text("_name_or_path", family);
@@ -94,7 +96,7 @@ void read_huggingface(Reader& in, Model& model) {
   model.heads = in.need({"num_attention_heads", "n_head"});
   model.kv_heads = in.or_else({"num_key_value_heads"}, model.heads);
   model.head_dim = in.or_else({"head_dim"}, family == "qwen3" || family == "qwen3_moe" ? 128 : 0);
-  // DeepSeek's is the rotary part of a head alone.
+  // DeepSeek's head_dim is only the rotary part of a head.
   if (in.or_else({"qk_rope_head_dim"}, 0) > 0) model.head_dim = 0;
   if (model.heads > 0 && model.hidden % model.heads == 0 &&
       model.head_dim == model.hidden / model.heads)
@@ -118,8 +120,8 @@ void read_huggingface(Reader& in, Model& model) {
   }
 }
 
-/// The HuggingFace config of a model's text part: of a multimodal model it is a member, whose
-/// members count before those beside it.
+/// Returns the HuggingFace config of a model's text part. In a multimodal model the text part is a
+/// member, whose members take precedence over those beside it.
 Json text_part(const Json& json) {
   for (const char* key : {"text_config", "llm_config", "language_config"}) {
     const Json part = json.at(key);

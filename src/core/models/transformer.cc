@@ -8,15 +8,14 @@ namespace swell::models {
 namespace {
 
 constexpr double kHalf = 2;  // bytes of a number in half precision
-// Bytes of traffic in a forward pass, with fp32 inside of kernels. For each element of the hidden
-// state: two norms, and two dropouts with residual.
+// Memory traffic of a forward pass in bytes; values inside kernels are fp32. For each element of
+// the hidden state: two norms, and two dropouts with residual.
 constexpr double kNormBytes = 19;
 // For each element of the queries: biases and transposes of query, key and value.
 constexpr double kTransposeBytes = 8;
-// For each attention score that is stored: written, scaled and masked, normalized, dropped out,
-// read.
+// For each attention score in memory: written, scaled and masked, normalized, dropped out, read.
 constexpr double kScoreBytes = 12.5;
-// For each logit: in half and in full precision, maximum and sum, the probability, the loss.
+// For each logit: in half and in full precision, maximum and sum, probability, loss.
 constexpr double kLogitBytes = 20;
 
 Operator product(const char* name, double tokens, double from, double to, double count = 1) {
@@ -31,7 +30,7 @@ Operator product(const char* name, double tokens, double from, double to, double
   return made;
 }
 
-/// An operator without products: half of `bytes` is read, half is written.
+/// Returns an operator without products: half of `bytes` is read, half is written.
 Operator traffic(const char* name, OperatorKind kind, double bytes) {
   Operator made;
   made.name = name;
@@ -54,7 +53,7 @@ std::vector<Operator> layer_operators(const Model& model, Scores scores) {
   Operator norms = traffic("norms", OperatorKind::norm, kNormBytes * tokens * hidden);
   norms.parameters = 4 * hidden;
   norms.weight_bytes = kHalf * norms.parameters;
-  // Two operations for each parameter and token, as Model::layer_forward_flop() counts.
+  // Two operations for each parameter and token, as in Model::layer_forward_flop().
   norms.flop = model.moe.experts == 0 ? 2 * tokens * norms.parameters : 0;
   made.push_back(std::move(norms));
   const auto heads = [&](Operator one) {
