@@ -11,26 +11,26 @@
 
 namespace swell::cluster {
 
-/// Bandwidth and latency as measured with messages of one size.
+/// Bandwidth and latency measured with messages of one size.
 struct MeasuredSize {
   double bytes = 0;
   double bytes_per_s = 0;
   double latency_s = 0;  ///< one way
 };
 
-/// Measurements over one distance (Fabric::distance), of all pairs of nodes tried.
+/// Measurements over one distance (Fabric::distance), for all pairs of nodes tried.
 struct MeasuredClass {
   int distance = 1;
-  double bytes_per_s = 0;  ///< median over the pairs, of the largest message
-  double latency_s = 0;    ///< median over the pairs, of the smallest message
+  double bytes_per_s = 0;  ///< median over the pairs, for the largest message
+  double latency_s = 0;    ///< median over the pairs, for the smallest message
   double spread = 0;       ///< (max - min) / median of the bandwidth
   int pairs = 0;
   std::vector<MeasuredSize> sizes;
 };
 
-/// Measured figures that `swell topo calibrate` wrote and an admin put into place; they override
-/// published and assumed ones. Within one node (distance 0) only host memory was measured, so GPU
-/// links stay as published. docs/topology.md describes the file.
+/// Measured figures that `swell topo calibrate` wrote and an admin installed. They override
+/// published and assumed figures. Within one node (distance 0) only host memory is measured, so GPU
+/// links keep their published figures. docs/topology.md describes the file.
 struct Calibration {
   std::string date;                    ///< ISO 8601, UTC
   std::string method;                  ///< "nccl", "ucx", "tcp", or several of them
@@ -40,7 +40,7 @@ struct Calibration {
 
   Json to_json() const;
   static Result<Calibration> from_json(const Json& json);
-  /// The class of `distance`, or null where none was measured.
+  /// Returns the class of `distance`, or null if it was not measured.
   const MeasuredClass* find(int distance) const noexcept;
 };
 

@@ -46,8 +46,8 @@ Result<void> check_node(const Node& node, std::size_t types) {
   return {};
 }
 
-/// Index of the variant of `type` with bandwidth `link`, added where it is new. A slower link is
-/// saturated by smaller messages.
+/// Returns the index of the variant of `type` with bandwidth `link`; adds the variant if it is new.
+/// Smaller messages saturate a slower link.
 int with_link(std::vector<GpuType>& types, int type, double link) {
   GpuType variant = types[static_cast<std::size_t>(type)];
   if (variant.link_bytes_per_s == link) return type;
@@ -142,8 +142,8 @@ std::optional<int> Cluster::find_type(std::string_view name) const {
   return std::nullopt;
 }
 
-/// Bandwidth between two nodes whose ends can send `network` bytes a second; `all_cards`: these are
-/// all the cards they have.
+/// Returns the bandwidth between two nodes whose ends can send `network` bytes a second.
+/// `all_cards`: both ends use all their cards.
 double Cluster::between(int a, int b, double network, bool all_cards) const noexcept {
   if (a == b) return network;
   if (!measured_.empty()) {

@@ -16,21 +16,21 @@
 
 namespace swell::cluster {
 
-/// Limit of GPUs on one node: a set of them is one 64-bit mask.
+/// Maximum number of GPUs on one node: a set of them is one 64-bit mask.
 inline constexpr int kMaxGpusPerNode = 64;
 
-/// One machine. Its GPUs may be of several types; `gpus` holds the type of each by its index.
+/// One machine. Its GPUs may have several types: `gpus` has the type index of each.
 struct Node {
   std::string name;
   int rack = 0;
   std::vector<int> gpus;           ///< indexes into Cluster::types, by GPU index on the node
   double network_bytes_per_s = 0;  ///< all network cards together, one direction
-  int network_cards = 0;           ///< they share that bandwidth evenly; 0: one for each GPU
-  /// Bandwidth between its GPUs; 0: that of their type.
+  int network_cards = 0;           ///< cards that share that bandwidth evenly; 0: one for each GPU
+  /// Bandwidth between its GPUs; 0: the bandwidth of their type.
   double link_bytes_per_s = 0;
 };
 
-/// One GPU, by position, and where it matters the allocation of a job that it belongs to
+/// One GPU by position, with the job's allocation that it belongs to if this matters
 /// (plan/allocations.h).
 struct GpuRef {
   int node = 0;   ///< index into Cluster::nodes
@@ -39,46 +39,46 @@ struct GpuRef {
   friend auto operator<=>(const GpuRef&, const GpuRef&) = default;
 };
 
-/// Bandwidth by the distance between two nodes, for clusters with more levels than racks: two nodes
-/// meet in a group of some level (1: one switch; 2: what is above it; ...) or nowhere.
+/// Bandwidth by the distance between two nodes, for clusters with more levels than racks. Two nodes
+/// have a common group at some level (1: one switch; 2: the group above it; ...) or none.
 struct DistanceClasses {
-  /// Groups of each node, by level from the lowest; -1: none at that level.
+  /// Group of each node at each level, lowest first; -1: none at that level.
   std::vector<std::vector<int>> groups;
-  /// Share of the nodes' network bandwidth that is left, by the level at which they meet; the last
-  /// entry is for nodes that meet nowhere.
+  /// Remaining share of the nodes' network bandwidth, by the lowest level with a common group. The
+  /// last entry is for nodes without one.
   std::vector<double> share;
-  /// Measured bytes a second, indexed as `share`; 0: not measured.
+  /// Measured bytes a second, with the same indexes as `share`; 0: not measured.
   std::vector<double> measured_bytes_per_s;
   friend bool operator==(const DistanceClasses&, const DistanceClasses&) = default;
 };
 
-/// Nodes, their GPUs, and how fast they reach each other. Made from JSON, a preset, or what the
-/// nodes publish; read by the performance model, the planner and the judge. Immutable once made,
+/// Nodes, their GPUs, and the bandwidth between them. Made from JSON, a preset, or the nodes'
+/// published descriptions; read by the performance model, the planner and the judge. Immutable,
 /// hence safe to share between threads.
 class Cluster {
  public:
-  /// Checks the description; the error names what is wrong: no nodes, an unknown type, a bandwidth
-  /// of 0, ... A node whose link is not that of its GPUs' type gets a variant of the type with that
-  /// link: another index, the same name. `cross_rack_factor`: share of the network bandwidth left
-  /// between racks, above 0, at most 1. `measured`: calibrated bandwidths between two nodes, bytes
-  /// a second, which override the rest.
+  /// Checks the arguments and makes a cluster. The error names the fault: no nodes, an unknown
+  /// type, a bandwidth of 0, ... If a node's link differs from its GPUs' type, it gets a variant of
+  /// the type with that link: another index, the same name. `cross_rack_factor`: share of the
+  /// network bandwidth that remains between racks, above 0, at most 1. `measured`: calibrated
+  /// bandwidths between two nodes, in bytes a second, which override all others.
   static Result<Cluster> make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
                               double cross_rack_factor = 1.0,
                               std::map<std::pair<int, int>, double> measured = {});
 
-  /// This cluster with bandwidths between nodes by distance, in place of rack and cross-rack
-  /// factor. `classes` must have a list of groups for each node, all of one length (the number of
-  /// levels), and one share and one measured figure more than levels. A measured figure is capped
-  /// by both nodes' own network.
+  /// Returns this cluster with bandwidths between nodes by distance, instead of by rack and
+  /// cross-rack factor. `classes` must have a list of groups for each node, all of one length (the
+  /// number of levels), and one share and one measured figure for each level plus one. A measured
+  /// figure is capped by both nodes' own network.
   Result<Cluster> with_classes(DistanceClasses classes) &&;
 
-  /// This cluster, where a job's programs open only the devices of their own allocation.
+  /// Returns this cluster with devices_apart() set to `apart`.
   Cluster with_devices_apart(bool apart) &&;
-  /// Whether two allocations of one job on a node reach each other's GPUs over the network alone,
-  /// since Slurm constrains devices (ConstrainDevices=yes): no TP group is then over both.
+  /// Returns whether two allocations of one job on a node reach each other's GPUs only over the
+  /// network, since Slurm constrains devices (ConstrainDevices=yes). No TP group then spans both.
   bool devices_apart() const noexcept { return devices_apart_; }
 
-  /// Reads the JSON form of docs/planner.md; `name` is used where the text gives none.
+  /// Reads the JSON form of docs/planner.md. `name` is used if the text has no name.
   static Result<Cluster> from_json(const Json& json);
   Json to_json() const;
 
@@ -95,12 +95,12 @@ class Cluster {
   int gpu_count() const noexcept { return gpu_count_; }
   double cross_rack_factor() const noexcept { return cross_rack_factor_; }
 
-  /// Bytes a second, one direction, between two nodes: all their network cards together; between
-  /// racks, that times the cross-rack factor; the measured figure where there is one. For a == b:
-  /// the slowest link of the node's GPUs. Suika's k_bw.
+  /// Returns the bytes a second in one direction between two nodes, Suika's k_bw: the measured
+  /// figure if there is one; else all their network cards together, times the cross-rack factor if
+  /// they are in two racks. For a == b: the slowest link of the node's GPUs.
   double node_bandwidth(int a, int b) const noexcept;
-  /// Bytes a second that `gpus` GPUs of a node can send to the network together, with one card each
-  /// as long as there are enough cards.
+  /// Returns the bytes a second that `gpus` GPUs of a node can together send to the network. Each
+  /// uses one card if there are enough cards.
   double network_reach(int index, int gpus) const noexcept {
     const Node& from = node(index);
     const int all = static_cast<int>(from.gpus.size());
@@ -108,14 +108,14 @@ class Cluster {
     if (gpus >= cards) return from.network_bytes_per_s;
     return from.network_bytes_per_s * (static_cast<double>(gpus) / cards);
   }
-  /// Bytes a second between two nodes when only `gpus_a` and `gpus_b` of their GPUs send. With all
-  /// GPUs of both it equals node_bandwidth(). For a == b: between two allocations of that node that
-  /// do not share devices, through its network cards.
+  /// Returns the bytes a second between two nodes when only `gpus_a` and `gpus_b` of their GPUs
+  /// send. Equals node_bandwidth() if all GPUs send. For a == b: the bandwidth between two
+  /// allocations of the node that do not share devices, through its network cards.
   double network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept;
-  /// Bytes a second between two different GPUs: their node's link, or one network card of each,
-  /// where they are on two nodes or of two allocations. Suika's EffectiveBandwidth.
+  /// Returns the bytes a second between two different GPUs, Suika's EffectiveBandwidth: their
+  /// node's link, or one network card of each if they are on two nodes or in two allocations.
   double effective_bandwidth(GpuRef a, GpuRef b) const noexcept;
-  /// Whether bandwidth depends on node and rack alone: nothing was measured and there are no
+  /// Returns whether bandwidth depends only on node and rack: there are no measured figures and no
   /// distance classes.
   bool is_regular() const noexcept { return measured_.empty() && classes_.share.empty(); }
 
@@ -128,7 +128,7 @@ class Cluster {
   std::vector<double> slowest_link_;  ///< slowest GPU link of each node
   std::map<std::string, int, std::less<>> node_by_name_;
   std::map<std::pair<int, int>, double> measured_;
-  DistanceClasses classes_;  ///< no classes where `share` is empty
+  DistanceClasses classes_;  ///< unused if `share` is empty
   double cross_rack_factor_ = 1.0;
   bool devices_apart_ = false;
   int gpu_count_ = 0;

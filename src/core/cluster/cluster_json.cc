@@ -12,14 +12,14 @@ namespace swell::cluster {
 namespace {
 
 constexpr double GB = 1e9;
-constexpr double kMaxRate = 1e9;  // limit of any figure in TFLOPS, GB or GB/s
+constexpr double kMaxRate = 1e9;  // maximum of any figure in TFLOPS, GB or GB/s
 
 Result<double> optional_number(const Json& json, const char* key, double otherwise) {
   if (!json.has(key)) return otherwise;
   return json.number_at(key, 0, kMaxRate);
 }
 
-/// Reads a GPU type. A name alone means the catalogue's entry; any figure given replaces the
+/// Reads a GPU type. A name alone stands for the catalogue's entry; a figure given overrides the
 /// catalogue's.
 Result<GpuType> read_type(const Json& json) {
   auto name = json.string_at("name");
@@ -178,7 +178,7 @@ Json Cluster::to_json() const {
   Json types = Json::array();
   for (std::size_t i = 0; i < types_.size(); ++i) {
     const GpuType& type = types_[i];
-    // a variant, which its node's link_gbytes_per_s describes
+    // A variant: its node's link_gbytes_per_s describes it.
     if (*find_type(type.name) != static_cast<int>(i)) continue;
     types.append(Json::object({{"name", type.name},
                                {"fp32_tflops", type.fp32_tflops},

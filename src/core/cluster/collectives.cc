@@ -22,7 +22,8 @@ auto key(const CollectiveSeries& series) {
   return std::tie(series.type, series.what, series.shape);
 }
 
-/// Steps of a ring, each of 1 / ranks of the buffer; a send is one step of all of it.
+/// Returns the steps of a ring, each of 1 / ranks of the buffer; a send is one step of the whole
+/// buffer.
 double ring_steps(Collective what, int ranks) noexcept {
   switch (what) {
     case Collective::all_reduce: return 2.0 * (ranks - 1);
@@ -31,8 +32,8 @@ double ring_steps(Collective what, int ranks) noexcept {
   }
 }
 
-/// How far one shape is from another, in doublings of ranks. Groups that share a network weigh
-/// half, since they divide it nearly evenly; groups on other nodes hardly matter.
+/// Returns the distance between two shapes, in doublings of ranks. Groups that share a network
+/// weigh half, since they divide it nearly evenly; groups on other nodes weigh little.
 double distance(const CollectiveShape& a, const CollectiveShape& b) noexcept {
   const auto factor = [](int x, int y) {
     return std::abs(std::log2(static_cast<double>(x) / static_cast<double>(y)));
@@ -113,7 +114,7 @@ Result<CollectiveTable> CollectiveTable::make(std::vector<CollectiveSeries> seri
       has[static_cast<std::size_t>(table.series_[i].what)] = true;
     constexpr auto kSend = static_cast<std::size_t>(Collective::send);
     if (std::none_of(has.begin() + 1, has.begin() + kSend, [](bool there) { return there; }))
-      continue;  // all-reduces and sends alone
+      continue;  // the type has all-reduces and sends only
     for (std::size_t what = 0; what < kSend; ++what)
       if (!has[what])
         return Error(

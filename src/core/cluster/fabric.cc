@@ -10,7 +10,7 @@ namespace swell::cluster {
 
 namespace {
 
-// Bandwidths assumed of a node that publishes none: 10 Gbit/s, and PCIe 3.0 x16 between GPUs.
+// Bandwidths assumed for a node that publishes none: 10 Gbit/s, and PCIe 3.0 x16 between GPUs.
 constexpr double kDefaultNetwork = 10e9 / 8;
 constexpr double kDefaultLink = 12e9;
 
@@ -45,8 +45,8 @@ int Fabric::find(std::string_view name) const noexcept {
   return found == by_name_.end() ? -1 : found->second;
 }
 
-/// Gives every node its group of each level. A switch stands for all levels from its own height up
-/// to below its parent's, so that branches of different depth compare.
+/// Sets the group of every node at each level. A switch represents all levels from its own height
+/// to just below its parent's, so that branches of different depth are comparable.
 void Fabric::place() {
   const std::vector<SlurmTopology::Group>& groups = topology_.groups;
   std::vector<int> lowest(nodes_.size(), -1);
@@ -79,7 +79,7 @@ void Fabric::place() {
       while (known && groups[at(group)].parent >= 0 &&
              groups[at(groups[at(group)].parent)].height <= level)
         group = groups[at(group)].parent;
-      // A switch that only a description names has nothing known above it.
+      // For a switch known only from a description, nothing above it is known.
       if (known || level == 1) path_[i * at(levels_) + at(level - 1)] = group;
     }
   }
@@ -147,8 +147,8 @@ double Fabric::network_or_default(int node) const noexcept {
   return published > 0 ? published : kDefaultNetwork;
 }
 
-/// Bandwidth of the port that a GPU uses: GPUs share the ports nearest to them; where no port lists
-/// the GPU as near, the slowest port of the node.
+/// Returns the bandwidth of the port that a GPU uses: GPUs share the ports nearest to them. If no
+/// port lists the GPU as near, returns the slowest port of the node.
 double Fabric::nearest_port(GpuRef gpu) const noexcept {
   const auto& description = nodes_[at(gpu.node)].description;
   if (!description) return 0;
@@ -171,7 +171,7 @@ Figure Fabric::network_between(int a, int b, double ports, bool published) const
           : calibration_.pairs.find(std::minmax(nodes_[at(a)].name, nodes_[at(b)].name));
   if (pair != calibration_.pairs.end()) return {pair->second, Source::measured};
   const int far = distance(a, b);
-  // A class was measured over some of its pairs: a pair with slower ports does not reach that
+  // A class is measured over some of its pairs only: a pair with slower ports does not reach that
   // figure.
   const MeasuredClass* measured = calibration_.find(far);
   if (measured != nullptr && !(published && ports < measured->bytes_per_s))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Conversion of the fabric to the planner's Cluster: one figure for each distance, so that nothing
-// grows with the number of pairs.
+// Conversion of the fabric to the planner's Cluster: one figure for each distance, so that its size
+// does not grow with the number of pairs.
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>

@@ -34,7 +34,7 @@ double GpuType::tflops(Precision precision) const noexcept {
 
 const std::vector<GpuType>& gpu_catalogue() {
   // Columns: name; fp32, fp16, bf16, fp8 TFLOPS; memory; memory bandwidth; link, one direction;
-  // link saturation. NVLink figures are half of the vendors' two-way sums. The saturation sizes are
+  // link saturation. NVLink figures are half of the vendors' two-way sums. Saturation sizes are
   // where the all-reduce curves of NVSwitch (64 MiB) and PCIe (8 MiB) machines flatten.
   static const std::vector<GpuType> types = {
       {"b200", 80, 2250, 2250, 4500, 180 * GiB, 8000 * GB, 900 * GB, 128 * MiB},
@@ -63,8 +63,8 @@ const std::vector<GpuType>& gpu_catalogue() {
 
 namespace {
 
-/// The words of a name in lower case; all but letters, digits and the point of "1g.10gb" parts
-/// them.
+/// Returns the words of a name in lower case. Separators are all characters except letters, digits
+/// and the point of "1g.10gb".
 std::vector<std::string> words_of(std::string_view name) {
   std::vector<std::string> words(1);
   for (const char c : name) {
@@ -76,7 +76,7 @@ std::vector<std::string> words_of(std::string_view name) {
   return words;
 }
 
-/// "80gb", "40g": a number of GB; nothing of other words.
+/// Reads a number of GB such as "80gb" or "40g"; returns nothing for other words.
 std::optional<int> gigabytes(std::string_view word) {
   int value = 0;
   const auto read = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -103,15 +103,15 @@ const GpuType* in_catalogue(std::string_view name) {
   return nullptr;
 }
 
-/// Memory by which vendors tell variants of one product: name of the catalogue's smaller one.
+/// A product whose variants differ in memory, and the catalogue's name of the smaller one.
 struct Variant {
   const char *product, *smaller;
-  int below_gb;  ///< memory in the name that means the smaller one
+  int below_gb;  ///< smaller memory in the name means the smaller variant
 };
 constexpr Variant kVariants[] = {{"a100", "a100-40g", 80}, {"v100", "v100-16g", 32}};
 
-/// The share of `whole` that a MIG instance of it has. It reaches no other GPU but through the
-/// host.
+/// Returns the share of `whole` that its MIG instance has. The instance reaches other GPUs only
+/// through the host.
 GpuType part_of(GpuType whole, const Mig& mig) {
   constexpr double kSlices = 7, kHost = 32 * GB, kHostSaturation = 8 * MiB;
   const double memory = std::min(mig.memory_gb * GB, whole.memory_bytes);

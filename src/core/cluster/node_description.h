@@ -44,7 +44,7 @@ struct PortDescription {
   std::uint64_t guid = 0;           ///< GUID of the port; 0: not known
   std::string pci;
   int numa = -1;
-  /// Indexes of the GPUs to which no other port is nearer, rising.
+  /// Rising indexes of the GPUs that have no nearer port.
   std::vector<int> nearest_gpus;
   friend bool operator==(const PortDescription&, const PortDescription&) = default;
 };
@@ -53,33 +53,34 @@ struct PortDescription {
 /// src/topo on the node; read by Fabric. Every part may be missing.
 struct NodeDescription {
   std::vector<GpuDescription> gpus;  ///< by GPU index
-  /// Link between any two GPUs that `links` does not name; its a and b are unused.
+  /// Link between any two GPUs that are not in `links`; its a and b are unused.
   GpuLink usual_link;
-  std::vector<GpuLink> links;  ///< pairs whose link is another, a below b
+  std::vector<GpuLink> links;  ///< pairs with another link, a below b
   std::vector<PortDescription> ports;
-  std::string leaf;  ///< switch that its first port is plugged into; empty: not known
+  std::string leaf;  ///< switch of its first port; empty: not known
 
-  /// The link between two different GPUs.
+  /// Returns the link between two different GPUs.
   GpuLink link(int a, int b) const noexcept;
-  /// Bandwidth of all ports together, bytes a second, one direction; 0: not known.
+  /// Returns the bandwidth of all ports together, bytes a second, one direction; 0: not known.
   double network_bytes_per_s() const noexcept;
   friend bool operator==(const NodeDescription&, const NodeDescription&) = default;
 
-  /// The compact JSON form of docs/topology.md that is published: about 700 bytes for 8 GPUs and 8
-  /// ports.
+  /// Writes the compact JSON form that is published (docs/topology.md): about 700 bytes for 8 GPUs
+  /// and 8 ports.
   Json to_json() const;
-  /// Reads the compact form; the error names what is wrong. Unknown keys are ignored: a later
-  /// version may add some.
+  /// Reads the compact form. The error names the fault. Ignores unknown keys: a later version may
+  /// add some.
   static Result<NodeDescription> from_json(const Json& json);
 };
 
-/// Reads the description from an Extra field: member "swell" of a JSON object. Gives nothing where
-/// the field is empty, is no JSON object (another tool's text), or has no such member; an error
-/// where the member is bad.
+/// Reads the description from an Extra field: member "swell" of a JSON object. Returns nothing if
+/// the field is empty, is not a JSON object (another tool's text), or has no such member. Returns
+/// an error if the member is invalid.
 Result<std::optional<NodeDescription>> read_extra(std::string_view extra);
 
-/// Text of an Extra field with the description put in; other tools' members are kept. An error
-/// where the field holds text that is no JSON object: it is another tool's and must stay.
+/// Returns the text of an Extra field with the description added; keeps other tools' members.
+/// Returns an error if the field's text is not a JSON object: it belongs to another tool and must
+/// stay.
 Result<std::string> write_extra(std::string_view extra, const NodeDescription& description);
 
 }  // namespace swell::cluster

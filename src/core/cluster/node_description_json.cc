@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The compact form: {"v":1, "leaf":"sw1", "t":["h100"], "g":[[type,numa,"1b:00.0"],...],
 // "l":["n",450,[a,b,"p",32],...], "s":["fe80000000000000"],
-// "h":[["mlx5_0",port,"i",Gbit/s,subnet,"guid",numa,"18:00.0",[gpu,...]],...]}. Lists stand in
-// place of objects, and indexes in place of repeated text, because slurmctld keeps every node's
+// "h":[["mlx5_0",port,"i",Gbit/s,subnet,"guid",numa,"18:00.0",[gpu,...]],...]}. It has lists
+// instead of objects, and indexes instead of repeated text, because slurmctld keeps every node's
 // text and sends it to every client.
 #include <algorithm>
 #include <charconv>
@@ -17,11 +17,11 @@ namespace swell::cluster {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr std::size_t kMaxText = 64;  // characters of a name
+constexpr std::size_t kMaxText = 64;  // maximum characters of a name
 constexpr std::size_t kMaxPorts = 64;
-constexpr std::size_t kMaxExtra = 65536;  // bytes of an Extra field
+constexpr std::size_t kMaxExtra = 65536;  // maximum bytes of an Extra field
 constexpr double kGB = 1e9, kGbit = 1e9 / 8;
-constexpr double kMaxRate = 1e6;  // limit of a rate, in GB/s or Gbit/s
+constexpr double kMaxRate = 1e6;  // maximum of a rate, in GB/s or Gbit/s
 
 const char* letter(LinkKind kind) {
   return kind == LinkKind::nvlink ? "n" : kind == LinkKind::pcie ? "p" : "?";
@@ -40,19 +40,19 @@ LinkLayer layer_of(std::string_view text) {
 
 std::ptrdiff_t colons_in(const std::string& pci) { return std::count(pci.begin(), pci.end(), ':'); }
 /// Drops the PCI domain 0000, which nearly all addresses have. with_domain() adds it to addresses
-/// with one colon.
+/// with only one colon.
 std::string without_domain(const std::string& pci) {
   return pci.starts_with("0000:") && colons_in(pci) == 2 ? pci.substr(5) : pci;
 }
 std::string with_domain(std::string pci) { return colons_in(pci) == 1 ? "0000:" + pci : pci; }
 
-/// Writes a rate as an integer where it is one, as nearly all are; otherwise with two decimals.
+/// Writes a whole rate as an integer, as nearly all are; others with two decimals.
 Json rate(double value) {
   if (value == static_cast<double>(static_cast<long>(value))) return static_cast<long>(value);
   return static_cast<double>(static_cast<long>(value * 100 + 0.5)) / 100;
 }
 
-/// Index of `value` in `list`, added where it is new.
+/// Returns the index of `value` in `list`; adds it if it is new.
 template <typename T>
 int index_in(std::vector<T>& list, const T& value) {
   const auto found = std::find(list.begin(), list.end(), value);
@@ -61,7 +61,7 @@ int index_in(std::vector<T>& list, const T& value) {
   return static_cast<int>(list.size()) - 1;
 }
 
-/// Reads the items of one list in turn and keeps the first error, which names the item by its
+/// Reads the items of one list in order and keeps the first error, which names the item by its
 /// position.
 class Items {
  public:
@@ -257,7 +257,7 @@ Result<std::optional<NodeDescription>> read_extra(std::string_view extra) {
   if (extra.empty()) return std::optional<NodeDescription>{};
   const auto json = Json::parse(extra, kMaxExtra);
   if (!json || !json->is_object() || !json->has("swell")) {
-    // Another tool's text is no error; our own text cut short is.
+    // Another tool's text is not an error; our own text cut short is one.
     if (!json && extra.find("\"swell\":{\"v\"") != extra.npos)
       return json.error().while_doing("Extra");
     return std::optional<NodeDescription>{};

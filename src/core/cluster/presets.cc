@@ -15,7 +15,7 @@ constexpr double kEightNdrCards = 8 * 50e9;  // 8 x 400 Gbit/s
 constexpr std::size_t kRackNodes = 16;
 constexpr int kMaxNodes = 4096;
 
-/// Reads a whole number at the front of `text` and drops it.
+/// Reads a whole number at the start of `text` and removes it.
 int take_number(std::string_view& text) {
   int value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -24,7 +24,7 @@ int take_number(std::string_view& text) {
   return value;
 }
 
-/// Drops `sign` at the front of `text`, if it is there.
+/// Removes `sign` from the start of `text` if it is there. Returns whether it was.
 bool take(std::string_view& text, char sign) {
   if (!text.starts_with(sign)) return false;
   text.remove_prefix(1);

@@ -49,7 +49,8 @@ class Parser {
            (text_.substr(begin, 3) == "---" || text_.substr(begin, 2) == "- ");
   }
 
-  /// The next line without its comment, joined with the following one where it ends in a backslash.
+  /// Returns the next line without its comment, joined with the line after it if it ends in a
+  /// backslash.
   std::string next_line() {
     std::string line;
     for (bool more = true; more && !text_.empty();) {
@@ -145,7 +146,7 @@ class Parser {
         Group& child = made_.groups[found->second];
         if (found->second == i) return Error(fmt::format("switch {} is below itself", name));
         if (child.parent >= 0) {
-          // A tree keeps the first of several parents.
+          // If a tree names several parents, keep the first.
           if (child.parent != static_cast<int>(i))
             made_.notes.push_back(
                 fmt::format("switch {} is below several; the first counts", name));
@@ -168,7 +169,8 @@ class Parser {
     return {};
   }
 
-  /// Makes a block of the next level of consecutive blocks: of four with BlockSizes=4,16.
+  /// Makes a block of the next level from each run of consecutive blocks: of four with
+  /// BlockSizes=4,16.
   Result<void> nest_blocks() {
     const std::size_t blocks = made_.groups.size();
     for (std::size_t level = 1, first = 0, count = blocks;

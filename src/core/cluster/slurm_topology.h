@@ -14,10 +14,10 @@ namespace swell::cluster {
 struct SlurmTopology {
   enum class Kind { none, tree, block };
   struct Group {
-    /// SwitchName or BlockName; a nested block has the names of its first and last block.
+    /// SwitchName or BlockName; the name of a nested block is made of its first and last block.
     std::string name;
-    int parent = -1;                 ///< index into groups; -1: nothing above it
-    int height = 1;                  ///< 1: holds nodes; otherwise 1 + the largest height below it
+    int parent = -1;                 ///< index into groups; -1: no parent
+    int height = 1;                  ///< 1: holds nodes; otherwise 1 + the maximum height below it
     std::vector<std::string> nodes;  ///< nodes connected directly to it
   };
   Kind kind = Kind::none;
@@ -26,8 +26,8 @@ struct SlurmTopology {
 
   /// Reads topology/tree (SwitchName, Nodes, Switches) and topology/block (BlockName, Nodes,
   /// BlockSizes; larger sizes make nested blocks of consecutive ones). Empty text gives kind none.
-  /// A topology.yaml is skipped with a note. Errors name line and value: a switch that is not
-  /// there, is its own parent, or is named twice.
+  /// Skips a topology.yaml with a note. Errors name line and value: a switch that does not exist,
+  /// is its own parent, or is named twice.
   static Result<SlurmTopology> parse(std::string_view text);
 };
 
