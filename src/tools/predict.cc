@@ -36,8 +36,8 @@ Result<std::vector<predict::TrainingRun>> read_runs(const std::vector<std::strin
   return all;
 }
 
-/// Reads the communication table given, or the one beside the data; without either, returns an
-/// empty one.
+/// Reads the given communication table, or else the one next to the data. Returns an empty table if
+/// there is neither.
 Result<cluster::CollectiveTable> read_table(const Options& options) {
   std::string path = options.allreduce;
   if (path.empty()) {

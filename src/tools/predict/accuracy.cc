@@ -9,7 +9,8 @@ namespace swell::predict {
 
 namespace {
 
-/// The smallest value that at least the share `share` of the sorted values do not exceed.
+/// Returns the smallest value that is not exceeded by at least the share `share` of the sorted
+/// values.
 double percentile(const std::vector<double>& sorted, double share) {
   if (sorted.empty()) return 0;
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));

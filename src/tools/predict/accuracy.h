@@ -9,8 +9,8 @@
 
 namespace swell::predict {
 
-/// Accuracy of the predictions for one model's rows. Errors are |predicted / measured - 1|, as
-/// fractions, without the fitted row.
+/// Accuracy of the predictions for one model's rows, except the fitted row. Errors are fractions,
+/// |predicted / measured - 1|.
 struct ModelAccuracy {
   std::string model;
   int rows = 0;        ///< rows scored
@@ -23,14 +23,14 @@ struct Accuracy {
   int rows = 0;
   double mean = 0, p90 = 0;
   std::vector<ModelAccuracy> models;
-  Machine machine;  ///< the constants that the fit found
+  Machine machine;  ///< the constants found by the fit
 };
 
-/// Fits on the rows `fitted`, one of each model, and predicts all others.
+/// Fits on the rows `fitted`, one of each model, and predicts all other rows.
 Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs,
                                 const std::vector<std::size_t>& fitted, const MachineModel& model);
 
-/// {"rows", "mean_abs_error", "p90_abs_error", "models": {...}, "machine": {...}}.
+/// Writes {"rows", "mean_abs_error", "p90_abs_error", "models": {...}, "machine": {...}}.
 Json to_json(const Accuracy& accuracy);
 
 }  // namespace swell::predict

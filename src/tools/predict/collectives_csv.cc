@@ -128,7 +128,7 @@ Result<cluster::CollectiveTable> collective_table(std::vector<MeasuredSeries> me
       return Error(
           fmt::format("GPU type {} was measured over the networks {}; choose one with --net", type,
                       fmt::join(names, " and ")));
-  // NCCL's sends stand before those of other software.
+  // Prefer NCCL's sends to those of other software: put them first.
   std::stable_partition(measured.begin(), measured.end(),
                         [](const MeasuredSeries& each) { return each.primitive != kOtherSend; });
   std::set<std::pair<std::string, CollectiveShape>> sends;

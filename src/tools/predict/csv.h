@@ -14,7 +14,8 @@ namespace swell::predict {
 /// A small CSV table (slurm_text::Delimited) of rows with as many fields as the header.
 class Csv {
  public:
-  /// Reads CSV text; the error names a line with another number of fields than the header.
+  /// Reads CSV text. The error names the first line whose number of fields differs from the
+  /// header's.
   static Result<Csv> parse(std::string_view text);
 
   std::size_t rows() const noexcept { return table_.rows().size(); }
@@ -22,9 +23,9 @@ class Csv {
   const std::string& field(std::size_t row, std::size_t column) const {
     return table_.rows()[row].cells[column];
   }
-  /// Reads a finite number from `min` to `max`; the error names line, column and what was found.
+  /// Reads a finite number from `min` to `max`. The error names line, column and text.
   Result<double> number(std::size_t row, std::string_view column, double min, double max) const;
-  /// Reads a whole number likewise.
+  /// Reads a whole number in the same way.
   Result<int> whole(std::size_t row, std::string_view column, int min, int max) const;
 
  private:

@@ -8,15 +8,16 @@ namespace swell::predict {
 
 namespace {
 
-constexpr double kScaleSigma = 0.05;      // spread of models on one machine, as a logarithm
-constexpr double kRowSigma = 0.06;        // error of a fitted model at one row, as a logarithm
-constexpr std::size_t kMaxScored = 1000;  // limit of rows whose variance the choice considers
+constexpr double kScaleSigma = 0.05;  // spread of models on one machine, as a logarithm
+constexpr double kRowSigma = 0.06;    // error of a fitted model at one row, as a logarithm
+// Maximum number of rows whose variance choose_rows() considers.
+constexpr std::size_t kMaxScored = 1000;
 constexpr int kSteps = 30;
 
 using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;
 
-/// Number of each run's model, in order of appearance.
+/// Returns the number of each run's model, in order of appearance.
 std::vector<std::size_t> number_models(const std::vector<TrainingRun>& runs) {
   std::vector<std::size_t> number, first;
   for (const TrainingRun& run : runs) {
@@ -28,8 +29,8 @@ std::vector<std::size_t> number_models(const std::vector<TrainingRun>& runs) {
   return number;
 }
 
-/// Unknowns of the fit: logarithms relative to the expected values, first those of the machine,
-/// then the scales.
+/// Unknowns of the fit: logarithms relative to the expected values, first of the machine's
+/// constants, then of the scales.
 class Unknowns {
  public:
   Unknowns(const std::vector<TrainingRun>& runs, const MachineModel& model)

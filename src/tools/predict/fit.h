@@ -7,17 +7,17 @@
 
 namespace swell::predict {
 
-/// Chooses the rows to fit on: one of each model, by their plans alone, so that together they tell
-/// the most about all rows (each step takes the row that lowers the expected variance of all
-/// predictions the most). Looks at no measured time. Deterministic.
+/// Chooses the rows to fit on: one of each model. Looks at their plans only, not at measured times,
+/// and chooses rows that together tell most about all rows: each step takes the row that lowers the
+/// expected variance of all predictions most. Deterministic.
 std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs,
                                      const MachineModel& model);
 
 /// Chooses the first row of each model, for comparison.
 std::vector<std::size_t> first_rows(const std::vector<TrainingRun>& runs);
 
-/// Constants of the machine and the scale of each model: the maximum a posteriori estimate from the
-/// expected values and the times of the fitted rows.
+/// Constants of the machine and the scale of each model: the maximum a posteriori estimate, given
+/// the expected values and the times of the fitted rows.
 struct Fit {
   Machine machine;
   std::vector<double> scale;  ///< scale of each run's model

@@ -15,15 +15,15 @@ namespace {
 constexpr int kVocab = 51200;  // GPT-2's, padded as Megatron does
 constexpr double kHalf = 2;    // bytes of fp16
 
-// All-reduces of a layer: two forward, two backward; and two more where forward is repeated.
+// All-reduces of a layer: two forward and two backward; a repeated forward pass adds two.
 constexpr int kAllreduces = 4;
 constexpr int kRepeatedAllreduces = 2;
 
-/// Time of all passes of a layer, in forward passes: forward, backward (twice that), and what is
-/// repeated.
+/// Returns the time of all passes of a layer in forward passes: forward, backward (counts twice),
+/// and repeated parts.
 double passes(const std::string& recompute) {
   if (recompute == "full") return 4;
-  // Selective recomputation repeats attention's scores alone.
+  // Selective recomputation only repeats attention scores.
   return recompute == "selective" ? 3.1 : 3;
 }
 
@@ -31,7 +31,7 @@ int allreduces(const std::string& recompute) {
   return kAllreduces + (recompute == "full" ? kRepeatedAllreduces : 0);
 }
 
-/// Time under two limits that mostly hide each other: exact where one is far below the other.
+/// Returns the time under two limits that mostly overlap: exact if one is far below the other.
 double both_limits(double a, double b) { return std::sqrt(a * a + b * b); }
 
 models::Model model_of(const TrainingRun& run) {
@@ -51,15 +51,15 @@ const std::array<Machine::Expected, Machine::kCount>& Machine::expected() {
   static const std::array<Expected, kCount> known = {{
       // Share of peak speed that a layer's matrix products reach.
       {"gemm_share", 0.70, 0.2},
-      // Host time of a layer's 180 kernels, forward to backward, 16 us each.
+      // Host time to launch a layer's 180 kernels, forward and backward, 16 us each.
       {"layer_launch_s", 3e-3, 0.3},
-      // Wait for one more GPU in one step of an all-reduce.
+      // Wait for each further GPU in one step of an all-reduce.
       {"sync_s", 15e-6, 0.5},
       // Factor on the time of the output projection and its loss.
       {"head_factor", 1.0, 0.8},
-      // Bytes a second of a node: 85 % of 4 x 200 Gbit/s.
+      // Network bandwidth of a node in bytes a second: 85 % of 4 x 200 Gbit/s.
       {"node_network", 85e9, 0.2},
-      // Traffic of Adam's update of one parameter, in full precision.
+      // Bytes that Adam's update moves for each parameter, in full precision.
       {"optimizer_bytes", 40, 0.3},
   }};
   return known;
@@ -83,7 +83,7 @@ double MachineModel::tp_allreduce_s(const TrainingRun& run, const Machine& machi
   if (run.tp <= 1) return 0;
   const double bytes = kHalf * run.micro_batch * run.seq * run.hidden;
   if (run.tp <= gpus_per_node_) return allreduce_s(run.tp, bytes);
-  // Over several nodes, an all-reduce within each, then one between them.
+  // Over several nodes: an all-reduce within each node, then one between them.
   const double between = 2 * bytes * (1 - static_cast<double>(gpus_per_node_) / run.tp);
   return allreduce_s(gpus_per_node_, bytes) + between / machine.value[Machine::node_network];
 }
@@ -103,7 +103,7 @@ double MachineModel::layer_s(const TrainingRun& run, const Machine& machine, dou
       forward_s(models::layer_operators(model_of(run), models::Scores::stored), run, machine);
   const int reduces = allreduces(run.recompute);
   const double commu = reduces * tp_allreduce_s(run, machine);
-  // Two ring phases of TP - 1 steps, each of which waits for the last GPU.
+  // Two ring phases of TP - 1 steps; each step waits for the slowest GPU.
   const double launch = machine.value[Machine::layer_launch_s] * again / 4 +
                         reduces * 2 * (tp - 1) * machine.value[Machine::sync_s];
   return both_limits(device + commu, launch);
@@ -129,15 +129,15 @@ double MachineModel::iteration_s(const TrainingRun& run, const Machine& machine,
   const double layers = static_cast<double>(run.layers) / run.pp * layer_s(run, machine, scale);
   const double layer_parameters = 12.0 * run.hidden * run.hidden * run.layers / run.pp;
   const double parameters =
-      (layer_parameters + kVocab * run.hidden) / run.tp;  // with the embedding
+      (layer_parameters + kVocab * run.hidden) / run.tp;  // including the embedding
   perf::PipelineSum sum;
   for (int i = 0; i < run.pp; ++i) {
     perf::StageTimes stage;
     const double comp = layers + (i == run.pp - 1 ? head_s(run, machine, scale) : 0);
     stage.fwd = comp / again;
     stage.bwd = comp - stage.fwd;
-    // Megatron-DeepSpeed, which made these data, reduces after the last backward pass: nothing
-    // overlaps.
+    // The data were measured with Megatron-DeepSpeed, which reduces after the last backward pass,
+    // so nothing overlaps.
     stage.commu_extra = gradient_sync_s(run, machine, kHalf * parameters);
     stage.optim = perf::memory_s(machine.value[Machine::optimizer_bytes] * parameters, gpu_);
     sum.add(stage);
