@@ -9,18 +9,18 @@ namespace swell::sim::judge {
 
 namespace {
 
-// Fitted to vTrain's table of NCCL all-reduces on 2 to 8 A100: 35 us and 6 us a rank until bytes
-// move, then 66 % of a link between two GPUs, 77 % among more.
+// Fitted to vTrain's table of NCCL all-reduces on 2 to 8 A100: 35 us plus 6 us for each rank before
+// bytes move, then 66 % of a link between two GPUs, 77 % among more.
 constexpr double kStart_s = 35e-6;
 constexpr double kRankStart_s = 6e-6;
 constexpr double kPairShare = 0.66;
 constexpr double kLinkShare = 0.77;
-// Share of PCIe that NCCL reaches, for links up to kPcieLink: fitted to Arena's table for A40 and
-// A10.
+// Share of PCIe bandwidth that NCCL reaches on links up to kPcieLink: fitted to Arena's table for
+// A40 and A10.
 constexpr double kPcieLink = 70e9;
 constexpr double kPcieShare = 0.44;
-// Between nodes: the wait for a message in one step of a ring (fitted to the slope of ElasticFlow's
-// GPT-2 with the ranks), and payload at 80 % of a card's rate.
+// Between nodes: the wait for a message in one step of a ring (fitted to how the time of
+// ElasticFlow's GPT-2 rises with the ranks), and payload at 80 % of a card's rate.
 constexpr double kStep_s = 9e-6;
 constexpr double kNetworkShare = 0.8;
 constexpr double kSendStart_s = 20e-6;
@@ -52,7 +52,8 @@ double stage_allreduce_s(const plan::StageLayout& stage, double bytes,
       gpus += plan::together(group, one) ? stage.tp : 0;
     return gpus;
   };
-  // Time of the slowest wire between neighbours in the ring, each for what a whole group sends.
+  // Time of the slowest link between neighbours in the ring; each carries the traffic of a whole
+  // group.
   double slowest = 0, link = 1e30;
   bool several_nodes = false;
   std::pair<int, int> before_from{-1, 0}, before_to{-1, 0};

@@ -12,7 +12,7 @@ constexpr double kTile = 128;
 
 double peak(const cluster::GpuType& gpu) { return gpu.tflops(cluster::Precision::bf16) * 1e12; }
 
-/// Number of multiprocessors of a GPU type, from the vendor's sheets.
+/// Returns the number of multiprocessors of a GPU type, from the vendor's sheets.
 double multiprocessors(const cluster::GpuType& gpu) {
   static const struct {
     const char* name;
@@ -31,7 +31,7 @@ double both_limits(double device, double host, double exponent) {
                            1 / exponent);
 }
 
-/// Seconds of the products of a layer's forward pass.
+/// Returns the seconds of the products of a layer's forward pass.
 double layer_products_s(const models::Model& m, const Software& software, const Device& device,
                         double tokens) {
   const double h = m.hidden, tp = device.tp, query = m.query_width(),
@@ -77,7 +77,7 @@ Passes layer_passes(const models::Model& m, const Software& software, const Devi
   const double host =
       passes / 4 * software.layer_launch_s + reduces * 2 * (tp - 1) * software.step_wait_s;
   const double all = both_limits(computes + reduces * allreduce_s, host, software.limits_exponent);
-  // Each weight's gradient is one more product; attention itself has no weights.
+  // The gradient of each weight is one more product; attention itself has no weights.
   const double device_s = computes + reduces * allreduce_s;
   const double share = device_s > 0 ? device.slowness * products / device_s : 0;
   return {all / passes, all - all / passes, all * share};
@@ -85,7 +85,7 @@ Passes layer_passes(const models::Model& m, const Software& software, const Devi
 
 Passes embedding_passes(const Software& software) {
   const double all = software.head_launch_s / 4;
-  return {all / 3, all - all / 3, all - all / 3};  // there is no input to differentiate
+  return {all / 3, all - all / 3, all - all / 3};  // the input of the embedding has no gradient
 }
 
 Passes head_passes(const models::Model& m, const Software& software, const Device& device,

@@ -11,7 +11,8 @@ namespace swell::sim::judge {
 struct Passes {
   double forward_s = 0;
   double backward_s = 0;
-  double weights_s = 0;  ///< part of backward_s: the gradients of the weights, which may be put off
+  /// Part of backward_s for the gradients of weights, which a schedule may delay.
+  double weights_s = 0;
   Passes& operator+=(const Passes& other) {
     forward_s += other.forward_s;
     backward_s += other.backward_s;
@@ -20,40 +21,42 @@ struct Passes {
   }
 };
 
-/// One GPU of a group of `tp`.
+/// One GPU of a group of `tp` GPUs.
 struct Device {
   const cluster::GpuType& gpu;
   int tp = 1;
   double slowness = 1;  ///< factor on computation time
 };
 
-/// Seconds of one product of an m x k and a k x n matrix; `share`: of peak speed that large
-/// products reach. Products are computed in tiles of 128 x 128, one on each multiprocessor at a
-/// time: the last wave of tiles leaves some of them idle, and a small product most of them.
+/// Returns the seconds of one product of an m x k and a k x n matrix. `share`: share of peak speed
+/// that large products reach. Products are computed in tiles of 128 x 128, one on each
+/// multiprocessor at a time: the last wave of tiles leaves some multiprocessors idle, and a small
+/// product leaves most of them idle.
 double product_s(double m, double n, double k, const Device& device, const Software& software,
                  double share);
 
-/// Passes of one transformer layer over `samples`; `allreduce_s`: seconds of one TP all-reduce of
-/// its activations.
+/// Returns the passes of one transformer layer over `samples`. `allreduce_s`: seconds of one TP
+/// all-reduce of its activations.
 Passes layer_passes(const models::Model& model, const Software& software, const Device& device,
                     int samples, double allreduce_s);
-/// Passes of the embedding lookup on the first stage: launches alone.
+/// Returns the passes of the embedding lookup on the first stage: only kernel launches.
 Passes embedding_passes(const Software& software);
-/// Passes of one output projection and loss.
+/// Returns the passes of one output projection and loss.
 Passes head_passes(const models::Model& model, const Software& software, const Device& device,
                    int samples);
-/// Passes of the module of an MTP head: a layer, and the projection of state and embedding to one.
+/// Returns the passes of the module of an MTP head: a layer, and the projection of state and
+/// embedding to one state.
 Passes module_passes(const models::Model& model, const Software& software, const Device& device,
                      int samples, const Passes& layer);
-/// Seconds to update `parameters` on one GPU.
+/// Returns the seconds to update `parameters` on one GPU.
 double update_s(double parameters, const Software& software, const cluster::GpuType& gpu);
 
-/// Number of parameters of one layer, of an MTP module, and of the embedding (the head has as
-/// many), counted independently of models::Model.
+/// Returns the number of parameters of one layer; below, of an MTP module and of the embedding (the
+/// head has as many). Counted independently of models::Model.
 double parameters_of_layer(const models::Model& model);
 double parameters_of_module(const models::Model& model);
 double parameters_of_embedding(const models::Model& model);
-/// Counts all that a stage holds; units that share a matrix have it once.
+/// Returns the number of parameters of a stage; units that share a matrix count it once.
 double parameters_of(const models::Load& load, const models::Model& model);
 
 }  // namespace swell::sim::judge

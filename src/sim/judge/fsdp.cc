@@ -17,7 +17,7 @@ double fsdp_iteration_s(const FsdpRun& run, const Software& software, const clus
   const double bytes = 2 * parameters_of_layer(run.model);
   const double gather = gather_s(run.nodes, run.gpus_per_node, bytes, gpu.link_bytes_per_s,
                                  run.node_network_bytes_per_s);
-  // Wire and device each do one thing after the other; layer i + 1 is gathered while layer i
+  // The network and the device each do one thing at a time; layer i + 1 is gathered while layer i
   // computes.
   double wire = gather, device_s = 0;
   for (int i = 0; i < run.model.layers; ++i) {

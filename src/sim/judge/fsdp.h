@@ -7,8 +7,8 @@
 
 namespace swell::sim::judge {
 
-/// A run with fully sharded data parallelism, which Swell's plans cannot describe: scores the
-/// judge's computation and collectives against published runs.
+/// A run with fully sharded data parallelism, which Swell's plans cannot describe. Used to score
+/// the judge's computation and collectives against published runs.
 struct FsdpRun {
   models::Model model;
   int nodes = 1, gpus_per_node = 8;
@@ -17,9 +17,9 @@ struct FsdpRun {
   double node_network_bytes_per_s = 200e9;
 };
 
-/// Seconds of one iteration. Each layer's parameters are gathered before its forward and again
-/// before its backward pass, and its gradients scattered after that; a layer's communication
-/// overlaps the computation of the next.
+/// Returns the seconds of one iteration. Each layer's parameters are gathered before its forward
+/// pass and again before its backward pass, and its gradients are scattered after that. A layer's
+/// communication overlaps the computation of the next layer.
 double fsdp_iteration_s(const FsdpRun& run, const Software& software, const cluster::GpuType& gpu,
                         double slowness);
 

@@ -14,7 +14,7 @@ struct Hardware {
   models::Model model;
   Software software;
   std::vector<double> slowness;  ///< factor on computation time, by the cluster's GPU type
-  /// Factor of stragglers on computation time, by node; empty: there are none.
+  /// Factor of stragglers on computation time, by node; empty: no stragglers.
   std::vector<double> node_slowness;
   double of_type(int type) const {
     return slowness.empty() ? 1.0 : slowness[static_cast<std::size_t>(type)];

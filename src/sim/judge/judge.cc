@@ -79,9 +79,9 @@ class Executor {
   struct Worker {
     int stage, group;
     Range samples;
-    std::size_t kind;  ///< of its passes
-    /// Samples that have arrived from the chunk in front, and from the one behind, by chunk and
-    /// micro-batch.
+    std::size_t kind;  ///< index into passes_
+    /// Samples that have arrived from the chunk in front, and gradients from the chunk behind, by
+    /// chunk and micro-batch.
     std::vector<int> inputs{}, gradients{};
     /// By chunk: the pass that completed its gradients.
     std::vector<Span> last{};
@@ -94,7 +94,7 @@ class Executor {
     long number;  ///< orders events of equal time by their creation
     bool arrival;
     std::size_t worker;
-    schedule::Operation pass;  ///< an arrival: the one that gets the samples
+    schedule::Operation pass;  ///< for an arrival: the pass that gets the samples
     int samples;
     bool operator<(const Event& other) const {
       return at_s != other.at_s ? at_s > other.at_s : number > other.number;
@@ -108,7 +108,7 @@ class Executor {
     return stage_at(worker.stage).groups[static_cast<std::size_t>(worker.group)];
   }
 
-  /// Number of the passes, by chunk, of a group of stage `i`. Groups of one kind take equally long.
+  /// Returns the kind of a group of stage `i`: groups of one kind have passes of equal times.
   std::size_t kind_of(int i, const plan::GroupLayout& group) {
     const plan::StageLayout& stage = stage_at(i);
     const double slowness = hardware_.of_type(group.type) * hardware_.of_node(group.node);
@@ -151,15 +151,16 @@ class Executor {
     return 2.0 * hardware_.model.sequence * hardware_.model.hidden;
   }
 
-  /// Parts in which the gradients of a run of units are reduced while others are computed.
+  /// Returns the number of parts in which the gradients of a run of units are reduced while later
+  /// ones are computed.
   static int parts_of(const models::Load& load) { return load.layers + load.modules; }
 
   double parameters_of(int i) const {
     return judge::parameters_of(pipeline_.stage(i), hardware_.model);
   }
 
-  /// Arrival time of `bytes`, given that they would arrive at `alone_s` on networks without other
-  /// transfers.
+  /// Returns the arrival time of `bytes` that would arrive at `alone_s` if the networks had no
+  /// other transfers.
   double shared_network(const plan::GroupLayout& a, const plan::GroupLayout& b, double bytes,
                         double now, double alone_s) {
     if (plan::together(a, b)) return alone_s;
@@ -167,8 +168,8 @@ class Executor {
         {alone_s, queued(leaving_, a.node, bytes, now), queued(arriving_, b.node, bytes, now)});
   }
 
-  /// Queues `bytes` behind the other transfers of one direction of a node's network; returns the
-  /// time at which they are through.
+  /// Queues `bytes` behind the other transfers of one direction of a node's network. Returns the
+  /// time at which they have passed.
   double queued(std::vector<double>& free_s, int node, double bytes, double now) {
     double& free = free_s[static_cast<std::size_t>(node)];
     return free = std::max(free, now) + bytes / cluster_.node(node).network_bytes_per_s;
@@ -205,7 +206,8 @@ class Executor {
     start_if_ready(event.worker, event.at_s);
   }
 
-  /// Gives the result of a pass to the chunk behind, or of a backward pass to the one in front.
+  /// Sends the result of a forward pass to the chunk behind, or of a backward pass to the chunk in
+  /// front.
   void hand_on(Worker& worker, const Event& event) {
     const int step = event.pass.kind == schedule::Kind::forward ? 1 : -1;
     schedule::Operation to = event.pass;
@@ -247,7 +249,8 @@ class Executor {
     start_if_ready(event.worker, event.at_s);
   }
 
-  /// By chunk, in order of time: the pass of the slowest group that completed its gradients.
+  /// Returns by chunk, in order of time, the pass of the slowest group that completed its
+  /// gradients.
   std::vector<std::pair<Span, int>> last_passes(int i) const {
     std::vector<std::pair<Span, int>> all;
     const std::size_t first = static_cast<std::size_t>(first_worker_[static_cast<std::size_t>(i)]);
@@ -267,8 +270,8 @@ class Executor {
     return all;
   }
 
-  /// Reduces each stage's gradients from the begin of the first pass that completes some on, layer
-  /// by layer from the rear; then each group updates its parameters.
+  /// Reduces each stage's gradients layer by layer from the rear, from the start of the first pass
+  /// that completes any. Then each group updates its parameters.
   void finish_stages() {
     for (int i = 0; i < layout_.pp(); ++i) {
       const plan::StageLayout& stage = stage_at(i);
@@ -308,7 +311,8 @@ class Executor {
     }
   }
 
-  /// End of a stage's ring, which shares the network of its nodes with other stages' rings.
+  /// Returns the end of a stage's ring, which shares the network of its nodes with other stages'
+  /// rings.
   double ring_done(const plan::StageLayout& stage, double bytes, double begin, double alone_s) {
     const double moved = 2.0 * (stage.dp() - 1) / stage.dp() * bytes;
     double done = alone_s;
@@ -332,7 +336,7 @@ class Executor {
   const plan::Layout& layout_;
   const Pipeline& pipeline_;
   const schedule::Shape shape_;
-  const bool splits_;  ///< weight gradients are passes of their own
+  const bool splits_;  ///< weight gradients are separate passes
   const cluster::Cluster& cluster_;
   const Hardware& hardware_;
   struct Kind {
@@ -341,7 +345,7 @@ class Executor {
     friend bool operator==(const Kind&, const Kind&) = default;
   };
   bool record_;
-  /// Times at which each node's network is free in that direction.
+  /// Times at which each node's network becomes free, by direction.
   std::vector<double> leaving_, arriving_;
   Kind known_kind_;
   std::vector<std::vector<Passes>> passes_;  ///< by kind, then by chunk

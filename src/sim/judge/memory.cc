@@ -11,14 +11,14 @@ namespace swell::sim::judge {
 namespace {
 
 constexpr double kPage = 2.0 * 1024 * 1024;
-constexpr double kHoles = 1.04;  // holes of PyTorch's caching allocator: 3 to 6 % of what is live
-constexpr double kContext = 0.6e9;        // CUDA's context
+constexpr double kHoles = 1.04;     // holes of PyTorch's caching allocator: 3 to 6 % of live memory
+constexpr double kContext = 0.6e9;  // CUDA's context
 constexpr double kCommunicator = 0.15e9;  // NCCL's buffers for one group of GPUs
 // Bytes that one layer keeps for its backward pass (Korthikanti et al.), for each element of the
 // hidden state (kWhole, kSplit) or for each attention score (kScore).
 constexpr double kWhole = 10;  // norms' inputs, dropout masks: on every GPU of a TP group
-constexpr double kSplit = 24;  // inside attention and a four times wider MLP, divided by TP
-constexpr double kScore = 5;   // where attention is not fused
+constexpr double kSplit = 24;  // inside attention and an MLP four times wider, divided by TP
+constexpr double kScore = 5;   // only if attention is not fused
 constexpr double kHalf = 2;
 constexpr double kLogit = kHalf + 4 + 4;
 
@@ -37,8 +37,8 @@ namespace {
 /// Load of a stage, and the micro-batches that it keeps at its peak.
 struct Held {
   models::Load load;
-  /// Micro-batches of layers and MTP modules, of heads, and of the inputs of modules, that are
-  /// kept.
+  /// Kept micro-batches, counted once for each layer and MTP module, for each head, and for the
+  /// inputs of each module.
   double layers = 0, heads = 0, modules = 0;
 };
 
@@ -59,10 +59,10 @@ Memory peak_of(const Held& held, const plan::StageLayout& stage, int pp,
   if (software.score_bytes > 0) layer += kScore * m.heads * s * s / tp;
   const double kept = software.repeated_forward > 0 ? kHalf * s * h : layer;
   memory.activations = samples * held.layers * kept;
-  // A module keeps the inputs of its two norms besides.
+  // A module also keeps the inputs of its two norms.
   if (held.modules > 0) memory.activations += samples * held.modules * 2 * kHalf * s * h;
   if (software.repeated_forward > 0)
-    memory.activations += samples * layer;  // the layer that is computed again
+    memory.activations += samples * layer;  // the layer that is being recomputed
   memory.logits = logits_bytes(m, stage.tp, group.local_batch) * held.heads;
   if (dp > 1)
     memory.buffers = 2 * std::min(software.bucket_bytes, parameters * software.gradient_bytes);

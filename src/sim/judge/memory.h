@@ -13,30 +13,30 @@ namespace swell::sim::judge {
 struct Memory {
   double state = 0;  ///< parameters and optimizer
   double gradients = 0;
-  /// Activations of all micro-batches under way, and the working set of one layer.
+  /// Activations of all micro-batches in flight, and the working set of one layer.
   double activations = 0;
   double logits = 0;   ///< logits in half and full precision, and their gradient
   double buffers = 0;  ///< pieces of gradients being sent
   double context = 0;  ///< CUDA and NCCL, outside the allocator
-  /// Largest sum that the program's allocator hands out.
+  /// Returns the maximum sum that the program's allocator hands out.
   double allocated() const noexcept { return state + gradients + activations + logits + buffers; }
-  /// Device memory needed for that: whole pages, with holes between tensors.
+  /// Returns the device memory needed for this: whole pages, with holes between tensors.
   double reserved() const noexcept;
 };
 
-/// Logits of one head on one GPU, for `samples`.
+/// Returns the bytes of the logits of one head on one GPU, for `samples`.
 double logits_bytes(const models::Model& model, int tp, int samples);
 
-/// Memory at the peak of an iteration, of a GPU of `group` in stage `stage`.
+/// Returns the peak memory of an iteration on a GPU of `group` in stage `stage`.
 Memory peak(const plan::Layout& layout, int stage, const plan::GroupLayout& group,
             const models::Model& model, const Software& software);
 
-/// The same of a stage of `pipeline`, which is that of the plan.
+/// Does the same for a stage of `pipeline`, which belongs to the plan.
 Memory peak(const plan::Layout& layout, const Pipeline& pipeline, int stage,
             const plan::GroupLayout& group, const models::Model& model, const Software& software);
 
-/// Whether the plan fits the memory of every GPU. A real program that does not fit ends with an
-/// error.
+/// Returns whether the plan fits the memory of every GPU. A real program whose plan does not fit
+/// ends with an error.
 bool fits(const plan::Layout& layout, const cluster::Cluster& cluster, const models::Model& model,
           const Software& software);
 

@@ -12,10 +12,11 @@ namespace swell::sim::judge {
 
 namespace {
 
-// C_np as a user states it: 10 bytes an element that TP does not split, over 2 bytes an element.
+// C_np as a user would state it: 10 bytes for each element that TP does not split, over 2 bytes an
+// element.
 constexpr double kWholeActivations = 5;
 
-/// Fills in the bytes of one group: of its layers, and of everything else it holds.
+/// Fills in the bytes of one group: those of its layers, and of everything else that it holds.
 void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout,
                  const plan::GroupLayout& group, const models::Load& load,
                  const Hardware& hardware) {
@@ -76,7 +77,7 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
         const double took = done.end_s - done.begin_s;
         const bool own = done.group == j;
         using Kind = Operation::Kind;
-        // Sums over all chunks of one micro-batch; each micro-batch is as any other.
+        // Sum over all chunks of one micro-batch: all micro-batches are alike.
         const bool counts = own && done.micro_batch == layout.micro_batches - 1;
         if (done.kind == Kind::forward && counts) seen.fwd_s += took;
         if (done.kind == Kind::backward && counts) seen.bwd_s += took;
@@ -92,7 +93,7 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
         seen.head_bwd_s = load.heads * head.backward_s;
       }
       seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
-      // Only the part that launches do not hide is seen.
+      // A profiler only sees the part that launches do not hide.
       seen.fwd_commu_s = std::min(seen.fwd_commu_s, 0.9 * std::min(seen.fwd_s - seen.head_fwd_s,
                                                                    seen.bwd_s - seen.head_bwd_s));
       count_bytes(seen, layout, group, load, hardware);

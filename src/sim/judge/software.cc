@@ -26,7 +26,7 @@ Software Software::megatron_deepspeed() {
 Software Software::fsdp() {
   Software made = fused();
   made.name = "fsdp";
-  // With checkpointing, the published MFU falls by 10 to 17 %, not by the quarter of a full repeat.
+  // Checkpointing lowers the published MFU by 10 to 17 %, less than a full repeat would (25 %).
   made.repeated_forward = 0.5;
   return made;
 }

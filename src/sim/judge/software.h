@@ -3,19 +3,20 @@
 
 namespace swell::sim::judge {
 
-/// Constants of a training program's kernels and libraries, whatever the model and the GPU: fitted
+/// Constants of a training program's kernels and libraries, independent of model and GPU. Fitted
 /// once to the published measurements that docs/prediction-accuracy.md names, which are not part of
 /// this project. "All passes" means forward, its repetition, and backward, which counts twice.
 struct Software {
   const char* name = "";
   // Matrix products.
   double product_share = 0.75;  ///< share of the GPU's peak that large products reach
-  /// Exponent of occupancy in efficiency: efficiency = occupancy ^ this.
+  /// Exponent of occupancy: efficiency = occupancy ^ tile_exponent.
   double tile_exponent = 0.3;
   double attention_share = 0.75;  ///< share of peak that the products of attention reach
   double head_share = 0.7;        ///< share of peak that the output projection reaches
-  // Traffic to the GPU's memory beside products, in bytes over all passes.
-  double score_bytes = 0;   ///< for each attention score; 0: fused attention, which writes none
+  // Memory traffic in addition to products, in bytes over all passes.
+  /// For each attention score; 0: fused attention, which does not write scores.
+  double score_bytes = 0;
   double whole_bytes = 80;  ///< for each element of the hidden state, on every GPU of a TP group
   double split_bytes = 40;  ///< for each element of the hidden state, divided among the group
   double logit_bytes = 60;  ///< for each logit, forward and backward
@@ -26,7 +27,7 @@ struct Software {
   double update_launch_s = 1e-3;    ///< seconds for the optimizer's kernels
   /// Seconds of waiting for the last GPU in one step of a TP all-reduce.
   double step_wait_s = 12e-6;
-  /// Exponent e of (device^e + host^e)^(1/e): how far host and device hide each other.
+  /// Exponent e of (device^e + host^e)^(1/e): how much host and device overlap.
   double limits_exponent = 2.3;
   // Gradients and state.
   /// Forward passes repeated before the backward one: 1 with full recomputation.
@@ -35,19 +36,22 @@ struct Software {
   double bucket_bytes = 25e6;  ///< size of the pieces in which gradients are sent
   /// Share of the gradients' traffic that may overlap the last backward pass.
   double overlapped_share = 0.7;
-  double state_bytes = 6;    ///< for each parameter, with the optimizer's state, on every replica
+  /// For each parameter, including the optimizer's state, on every replica.
+  double state_bytes = 6;
   double sharded_bytes = 0;  ///< for each parameter, divided among the replicas
 
-  /// Transformer training with fused attention and without recomputation, as simulated jobs run it.
+  /// Returns the constants of transformer training with fused attention and without recomputation,
+  /// as simulated jobs run it.
   static Software fused();
-  /// Megatron-DeepSpeed with full recomputation and unfused attention, as vTrain's authors measured
-  /// it.
+  /// Returns the constants of Megatron-DeepSpeed with full recomputation and unfused attention, as
+  /// vTrain's authors measured it.
   static Software megatron_deepspeed();
-  /// PyTorch's FSDP with fused attention, as in MosaicML's published tables.
+  /// Returns the constants of PyTorch's FSDP with fused attention, as in MosaicML's published
+  /// tables.
   static Software fsdp();
-  /// PyTorch's data parallelism, as ElasticFlow's authors profiled it.
+  /// Returns the constants of PyTorch's data parallelism, as ElasticFlow's authors profiled it.
   static Software data_parallel();
-  /// Alpa on JAX, as Arena's authors measured it.
+  /// Returns the constants of Alpa on JAX, as Arena's authors measured it.
   static Software alpa();
 };
 
