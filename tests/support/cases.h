@@ -15,7 +15,7 @@ namespace support {
 
 /// A job on part of a cluster, with all objects that the planner refers to.
 struct Case {
-  /// Held by pointers, since `perf` refers to them.
+  /// Pointers, since `perf` keeps references to them.
   std::unique_ptr<swell::models::Model> model;
   std::unique_ptr<swell::cluster::Cluster> cluster;
   std::unique_ptr<swell::perf::Coefficients> coefficients;
@@ -41,8 +41,8 @@ class CaseGenerator {
   }
 
   /// Makes a case of at most `max_gpus` GPUs on `nodes` nodes of one or two types. The job starts
-  /// with the best symmetric plan on some of them, as after a user's tuning. Nothing where the
-  /// model does not fit there.
+  /// with the best symmetric plan on some of them, as if a user had tuned it. Returns nothing if
+  /// the model does not fit there.
   std::optional<Case> make(int nodes, int max_gpus, int min_start, int max_start) {
     using namespace swell;
     Case made;

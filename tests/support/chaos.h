@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Policies that decide at random, for tests of what must hold whatever a policy decides.
+// Policies that decide at random, for tests of properties that hold for every policy.
 #pragma once
 
 #include "core/planner/symmetric.h"
@@ -9,7 +9,7 @@
 
 namespace support {
 
-/// Random numbers seeded by the view, since policies keep no state.
+/// Returns random numbers seeded by the view, since policies keep no state.
 inline swell::sim::Random random_of(const swell::policy::ClusterView& view, std::uint64_t seed) {
   return swell::sim::Random{seed, swell::sim::kTests, static_cast<std::uint64_t>(view.now_s * 1e3)};
 }
@@ -20,7 +20,8 @@ inline swell::planner::Islands islands_of(const swell::sim::GpuSet& set) {
   return islands;
 }
 
-/// The best symmetric plan on `set` by the job's coefficients; no stages where none fits.
+/// Returns the best symmetric plan on `set` by the job's coefficients; it has no stages if none
+/// fits.
 inline swell::plan::Layout plan_on(const swell::policy::Training& training,
                                    const swell::sim::GpuSet& set,
                                    const swell::cluster::Cluster& cluster) {
@@ -34,8 +35,8 @@ inline swell::plan::Layout plan_on(const swell::policy::Training& training,
   return found.seconds < 1e300 ? found.layout : plan::Layout{};
 }
 
-/// Lends any idle GPUs to any job, even those that pending jobs wait for, and reclaims any
-/// companion at any time; half of its grants come with a plan.
+/// Lends any idle GPUs to any job, even GPUs that pending jobs wait for, and reclaims any companion
+/// at any time. Half of its grants come with a plan.
 class ChaosLender final : public swell::policy::Policy {
  public:
   explicit ChaosLender(std::uint64_t seed) : seed_(seed) {}
@@ -86,7 +87,7 @@ class ChaosLender final : public swell::policy::Policy {
   std::uint64_t seed_;
 };
 
-/// Shuffles jobs over the cluster: stops some, starts some, with any number of GPUs.
+/// Moves jobs around the cluster: stops some, starts some, with any number of GPUs.
 class ChaosPlacer final : public swell::policy::Policy {
  public:
   explicit ChaosPlacer(std::uint64_t seed) : seed_(seed) {}

@@ -32,7 +32,7 @@ void World::tick() {
   }
 }
 
-/// News and deadlines that are due meanwhile come in their order.
+/// Delivers the messages and deadlines that are due until then in their order.
 void World::advance(double seconds) {
   const double until = now_ + seconds;
   for (int events = 0;; ++events) {
@@ -95,7 +95,7 @@ Program* World::program(WorkerId id, int epoch) {
 void World::ends(WorkerId id, int epoch, Exit exit) {
   if (program(id, epoch) == nullptr) return;
   shims_[id].programs.erase(epoch);
-  // Whoever has done the last step and ends with 0 has ended well, whatever made it.
+  // A program that ends with 0 after the last step has succeeded, whatever made it end.
   if (epochs_[epoch].is_at_its_end && exit.status() == 0) epochs_[epoch].ended.insert(id);
   if (trace_)
     std::fprintf(stderr, "%8.2f program %d of %d.%d ends with %d\n", now_, epoch, id.node, id.local,
@@ -116,10 +116,10 @@ void World::breaks(int id) {
     });
 }
 
-/// As it was asked to; the others cannot train on without it.
+/// Ends the program as it was asked to; its peers cannot train without it.
 void World::leaves(WorkerId id, int epoch) {
   if (program(id, epoch) == nullptr) return;
-  epochs_[epoch].is_broken = true;  // and nobody is surprised
+  epochs_[epoch].is_broken = true;  // its peers expect this and do not fail
   ends(id, epoch, {});
 }
 
@@ -135,11 +135,11 @@ void World::told(WorkerId id, int epoch, int signal) {
     one->keeps_signal = true;
     return;
   }
-  // In a collective that never ends no handler runs.
+  // A program in a collective that never ends runs no signal handler.
   if (!one->trains || (epochs_[epoch].is_broken && !epochs_[epoch].is_at_its_end &&
                        epochs_[epoch].fails_when_broken))
     return;
-  // Some use the signal for something else; some take longer than they are given.
+  // Some programs use the signal for something else; some take longer than they may.
   const int kind = choices_.below(16);
   one->ignores = kind == 15;
   if (one->ignores) return;
@@ -147,12 +147,12 @@ void World::told(WorkerId id, int epoch, int signal) {
   later(late_s + choices_.below(4) * 0.3, [=, this] { leaves(id, epoch); });
 }
 
-/// Something has happened for which workers that do not leave may be killed.
+/// After this event, workers that do not leave may be killed.
 void World::may_kill() {
   for (auto& [id, epoch] : epochs_) epoch.may_be_killed = true;
 }
 
-/// The last step is done; each worker ends in a while.
+/// The last step is done; each worker ends soon after.
 void World::ends_training(int id) {
   Epoch& epoch = epochs_[id];
   if (epoch.is_broken || epoch.is_at_its_end) return;
@@ -178,7 +178,7 @@ void World::act(const action::StartStep& start) {
   const int kind = start.job == kJob ? 0 : choices_.below(16);
   if (kind == 15) later(3, [=, this] { take_away(start.job); });  // srun fails
   for (const WorkerNode& node : start.nodes) {
-    if (kind >= 14) continue;  // or hangs
+    if (kind >= 14) continue;  // kind 14: srun hangs
     for (int local = 0; local < node.workers; ++local) {
       const WorkerId id{node.id, local};
       shims_[id].job = start.job;
@@ -232,7 +232,8 @@ void World::act(const action::SignalWorkers& signal) {
     for (const auto& [epoch, one] : shims_[id].programs) running.push_back(epoch);
     for (const int epoch : running)
       if (signal.epoch < 0 || signal.epoch == epoch) {
-        // A growth kills nobody: only what is asked back, lost or broken may end a program.
+        // A growth does not kill workers: a program may be killed only if GPUs are reclaimed, lost
+        // or broken.
         if (signal.signal == SIGKILL && !settings_.live && settings_.grow_s <= 0)
           require(epochs_[epoch].may_be_killed || epochs_[epoch].is_broken ||
                       epochs_[epoch].is_at_its_end,
@@ -251,7 +252,7 @@ void World::act(const action::BeginLive& begin) {
                                       [](WorkerId id) { return id.node != 0; });
     if ((has_lent || begin.from_snapshot) && choices_.below(8) == 7) {
       epochs_[begin.epoch].is_broken = true;
-      for (const WorkerId id : begin.ranks)  // but for those that were still loading
+      for (const WorkerId id : begin.ranks)  // programs that were still loading stay
         if (choices_.below(4) != 0) ends(id, begin.epoch, {choices_.below(4) == 0, 0});
       return machine_.begun(now_, begin.epoch, "the tensors differ");
     }
@@ -358,7 +359,7 @@ void World::abort_switch(const Error& why) {
   carry_out();
 }
 
-/// The coordinator's next phase.
+/// Enters the coordinator's next phase.
 void World::go_on_switching() {
   Switch& one = switches_.front();
   one.goes_on_at = now_ + (choices_.below(8) != 0 ? kAge_s : choices_.below(100));

@@ -18,8 +18,8 @@
 #include "runtime/messages.h"
 #include "support/worker_nodes.h"
 
-/// The surroundings of an elastic run, for a fuzzer that chooses the next event: shims, their
-/// programs, Slurm, the live coordinator and the controller, as the agent sees them.
+/// The environment of an elastic run as the agent sees it, for a fuzzer that chooses the next
+/// event: shims, their programs, Slurm, the live coordinator and the controller.
 namespace epoch_world {
 
 using namespace swell;
@@ -27,9 +27,9 @@ using namespace swell::launcher;
 
 inline constexpr JobId kJob = 5;
 inline constexpr int kBasicWorkers = 2;
-inline constexpr double kAge_s = 1;  ///< no news takes longer
+inline constexpr double kAge_s = 1;  ///< maximum delay of a message
 
-/// The fuzzer's choices; 0 where it has no more.
+/// The fuzzer's choices; 0 when they are used up.
 class Choices {
  public:
   Choices(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
@@ -49,8 +49,8 @@ class Choices {
 struct Program {
   bool trains = false;
   bool is_paused = false;  ///< its state is being moved
-  bool handles = false;    ///< the restart signal
-  bool ignores = false;    ///< it, though it has a handler
+  bool handles = false;    ///< has a handler for the restart signal
+  bool ignores = false;    ///< ignores the restart signal despite its handler
   bool keeps_signal = false;
 };
 
@@ -60,15 +60,15 @@ struct Shim {
   std::map<int, Program> programs;  ///< by epoch
 };
 
-/// The fate of an epoch's programs.
+/// State of an epoch's programs.
 struct Epoch {
-  std::set<WorkerId> members, ended;  ///< by the training's end
-  bool is_broken = false;             ///< one has died or left: nobody can do another step
+  std::set<WorkerId> members, ended;  ///< workers that had ended when the training ended
+  bool is_broken = false;             ///< a worker has died or left: no more steps are possible
   double since = 0;
-  bool is_at_its_end = false;      ///< the last step is done: each ends when it likes
-  bool fails_when_broken = false;  ///< programs notice that a peer is gone, and exit with 1
+  bool is_at_its_end = false;      ///< the last step is done: each worker may end at any time
+  bool fails_when_broken = false;  ///< programs notice the loss of a peer, and exit with 1
   bool ignores = false;            ///< its programs use the restart signal for something else
-  /// GPUs have been asked back, are lost, or have failed: its programs may be killed.
+  /// GPUs were reclaimed or lost, or have failed: its programs may be killed.
   bool may_be_killed = false;
 };
 
@@ -76,24 +76,24 @@ struct Switch {
   int epoch = 0, before = 0;
   std::vector<WorkerId> from, to;
   bool may_let_go = false, has_let_go = false, is_called_off = false, in_chunks = false;
-  int phase = -1;         ///< of kPhases
-  double goes_on_at = 0;  ///< at the latest; a shim may be slow to answer
+  int phase = -1;         ///< index into kPhases
+  double goes_on_at = 0;  ///< latest time of the next phase; a shim may be slow to answer
 };
 inline constexpr const char* kPhases[] = {"prepare", "quiesce", "secure", "move", "commit"};
 enum { kPrepare, kQuiesce, kSecure, kMove, kCommit };
 
-/// Senders of news; any other value is one worker.
+/// Senders of messages; any other value is one worker.
 enum Channel { kLive = 100'000, kSlurm, kSalloc };
 
 class World {
  public:
   World(EpochMachine::Settings settings, bool says_sizes, Choices& choices);
 
-  /// Something that the fuzzer chooses; everything is of Slurm's, the controller's or the node's
-  /// making, never an error of the program's own.
+  /// Executes one event chosen by the fuzzer. Events come from Slurm, the controller or the node,
+  /// and are never an error of the program itself.
   void step();
   bool is_over() const { return code_.has_value(); }
-  /// Nothing goes wrong any more, and the training ends.
+  /// Lets the training end without further faults.
   void come_to_an_end();
 
  private:
@@ -112,7 +112,7 @@ class World {
   void advance(double seconds);
   void tick();
   void later(double seconds, News news) { timeline_.emplace(now_ + seconds, std::move(news)); }
-  // news, in order for each sender
+  // messages, in order for each sender
   void send(int from, News news) { outbox_[from].push_back({now_, std::move(news)}); }
   void deliver(int from);
   bool deliver_something(int which);
@@ -166,9 +166,9 @@ class World {
   std::map<JobId, Companion> companions_;
   std::map<int, std::deque<Sent>> outbox_;
   std::multimap<double, News> timeline_;
-  std::deque<Switch> switches_;  ///< the first is under way
+  std::deque<Switch> switches_;  ///< the first one is in progress
   JobId next_job_ = kJob + 1;
-  int training_ = -1;  ///< the epoch that trains
+  int training_ = -1;  ///< the epoch that is training
   std::optional<int> code_;
 };
 

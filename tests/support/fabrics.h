@@ -9,8 +9,8 @@
 /// Descriptions and fabrics that tests share.
 namespace swell::test {
 
-/// Description that a DGX H100 publishes: 8 GPUs behind NVSwitch, and a 400 Gbit/s port beside
-/// each.
+/// Returns the description that a DGX H100 publishes: 8 GPUs behind NVSwitch, and a 400 Gbit/s port
+/// for each.
 inline cluster::NodeDescription dgx(std::string leaf = "") {
   cluster::NodeDescription node;
   node.leaf = std::move(leaf);
@@ -30,7 +30,7 @@ inline cluster::NodeDescription dgx(std::string leaf = "") {
   return node;
 }
 
-/// Nodes n1, n2, ... of `racks` switches with `each` DGX, in order.
+/// Returns nodes n1, n2, ... in order: `racks` switches with `each` DGX.
 inline std::vector<cluster::FabricNode> dgx_nodes(int racks, int each) {
   std::vector<cluster::FabricNode> nodes;
   for (int i = 0; i < racks * each; ++i)

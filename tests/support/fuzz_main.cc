@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Stands in for libFuzzer's main() where a target is linked with objects of another compiler: runs
-// the inputs of the given folders, then random changes of them for a time, without looking at
-// coverage. An input that ends the process is written to ARTIFACT_PREFIX.
+// Replaces libFuzzer's main() if a target is linked with objects of another compiler. Runs the
+// inputs of the given folders, then random changes of them until time is up, without coverage.
+// Writes an input that ends the process to ARTIFACT_PREFIX.
 //   TARGET SECONDS SEED ARTIFACT_PREFIX FOLDER...
 #include <fcntl.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ constexpr unsigned kMaxInput_s = 10;
 std::string input;
 std::string artifact;
 
-/// Writes the input that is being run. Calls nothing that a signal handler may not.
+/// Writes the current input. Calls only functions that are safe in a signal handler.
 void keep_input() {
   const int fd = ::open(artifact.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return;
@@ -48,12 +48,12 @@ void on_signal(int number) {
 void run(const std::string& next) {
   input = next;
   ::alarm(kMaxInput_s);
-  // A copy without room behind it, so that a read beyond its end is seen.
+  // Copy with exact capacity, so that reads beyond its end are detected.
   const std::vector<std::uint8_t> bytes(input.begin(), input.end());
   LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
 }
 
-/// Returns a random change of `text`, or of it joined with `other`.
+/// Returns a random change of `text`, possibly joined with `other`.
 std::string changed(std::string text, const std::string& other, std::mt19937_64& random) {
   static const char* const kWords[] = {
       "-1",         "0",    "1e308", "-0.0", "18446744073709551616",
@@ -98,7 +98,8 @@ int main(int count, char** words) {
       std::ifstream stream(file.path(), std::ios::binary);
       corpus.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
     }
-  std::sort(corpus.begin(), corpus.end());  // the same run from a seed, in whatever order they lie
+  // Makes a run depend on the seed only, not on the order of files.
+  std::sort(corpus.begin(), corpus.end());
   for (const std::string& one : corpus) run(one);
   std::size_t units = corpus.size();
   const auto end = std::chrono::steady_clock::now() + length;

@@ -18,10 +18,10 @@ namespace support {
 
 using namespace swell;
 
-/// A shim without a program, which answers what it is given.
+/// A shim without a program, which sends given answers.
 class GivenShim {
  public:
-  /// Returns the answer to a message, on the shim's only thread; nothing: it says nothing.
+  /// Returns the answer to a message; nothing: does not answer. Runs on the shim's only thread.
   using Answer = std::function<std::optional<std::string>(const runtime::Message&)>;
   GivenShim(const std::string& socket, Answer answer)
       : answer_(std::move(answer)),

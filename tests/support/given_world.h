@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Simulated worlds whose jobs a test names one by one.
+// Simulated worlds whose jobs a test lists.
 #pragma once
 
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 
 namespace support {
 
-/// A world of given jobs: type (an index into `types`), submission and duration.
+/// A world with the given jobs: type (an index into `types`), submission and duration.
 struct GivenWorld {
   struct Given {
     int gpus;

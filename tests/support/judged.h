@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Jobs whose truth is the judge: an execution is profiled with noise and solved for coefficients,
-// whose predictions for other plans are compared with the judge's executions of these.
+// Jobs whose true times come from the judge. An execution is profiled with noise and solved for
+// coefficients; their predictions for other plans are compared with the judge's executions of these
+// plans.
 #pragma once
 
 #include <cmath>
@@ -13,7 +14,7 @@
 
 namespace support {
 
-/// Hardware of one job: a random speed, and a random deviation of each type.
+/// Draws the hardware of one job: a random speed, and a random deviation of each type.
 inline swell::sim::judge::Hardware make_hardware(const Case& made, CaseGenerator& random) {
   return swell::sim::judge::make_hardware(*made.model, *made.cluster,
                                           swell::sim::judge::Software::fused(),
@@ -25,7 +26,8 @@ inline swell::perf::Profile profile_of(const Case& made, const swell::plan::Layo
   return swell::sim::judge::profile_of(layout, *made.cluster, hardware);
 }
 
-/// A random valid plan of the job over random GPUs of its cluster; balanced, or with any layers.
+/// Returns a random valid plan of the job over random GPUs of its cluster, either balanced or with
+/// arbitrary layers.
 inline swell::plan::Layout random_plan(const Case& made, CaseGenerator& random) {
   using namespace swell;
   const int micro_batches = made.start.micro_batches,
@@ -62,12 +64,11 @@ struct Judged {
   double mean = 0, p90 = 0, worst = 0, bias = 0;
 };
 
-/// Sources of predictions: one profile, by A.2 or by the second model, or data sheets
-/// alone.
+/// Sources of predictions: one profile, by A.2 or by the second model, or only data sheets.
 enum class PredictedFrom { profile_a2, profile, sheets_a2, sheets };
 
-/// Errors of `plans` predictions, ten for each job. Times of a profile, which is that of the job's
-/// starting plan, are off by `noise`.
+/// Returns the errors of `plans` predictions, ten for each job. Times of a profile, which is of the
+/// job's initial plan, have the relative error `noise`.
 inline Judged judge_predictions(int plans, double noise,
                                 PredictedFrom from = PredictedFrom::profile) {
   using namespace swell;

@@ -11,7 +11,7 @@ namespace support {
 
 using namespace swell;
 
-/// Returns the known byte of a tensor's element: no other has it by chance, except in tied tensors.
+/// Returns the expected byte of a tensor's element. Only tied tensors have the same bytes.
 inline std::uint8_t known_byte(const std::string& name, std::int64_t element, std::uint64_t byte) {
   std::uint64_t x = std::hash<std::string>()(name == "tied" ? "t0" : name) ^
                     (static_cast<std::uint64_t>(element) * 8 + byte) * 0x9e3779b97f4a7c15u;
@@ -19,7 +19,7 @@ inline std::uint8_t known_byte(const std::string& name, std::int64_t element, st
   return static_cast<std::uint8_t>(x * 0xbf58476d1ce4e5b9u >> 40);
 }
 
-/// Visits each byte of a part, with its offset in the part's memory and what it is.
+/// Visits each byte of a part, with its offset in the part's memory and its expected value.
 template <typename Visit>
 void each_known_byte(const runtime::Entry& entry, Visit&& visit) {
   const auto size = static_cast<std::uint64_t>(runtime::bytes_of(entry.tensor.dtype));

@@ -36,10 +36,10 @@ class LiveJob {
  public:
   static constexpr const char* kKey = "a key of one job, 32 bytes long..";
 
-  /// `apart`: each shim treats the others as shims of other hosts, and so reaches them by TCP on
-  /// loopback.
-  /// `holds`: where a shim's move waits. `ucx`: what a shim uses of UCX; empty: none does. `nccl`:
-  /// the same of NCCL. `slab_bytes`: of GPU memory that several tensors share.
+  /// `apart`: each shim treats the others as shims of other hosts, and so connects to them by TCP
+  /// on loopback. `holds`: points at which a shim's move waits. `ucx`, `nccl`: options of UCX and
+  /// NCCL for the shims; empty: not used. `slab_bytes`: size of a slab of GPU memory, which several
+  /// tensors share.
   LiveJob(std::string program, int shims, std::vector<std::string> words, bool apart = false,
           const std::function<bool(Keeper::Options::Hold)>& holds = {},
           const std::function<runtime::Ucx::Options(int)>& ucx = {},
@@ -76,7 +76,7 @@ class LiveJob {
   LiveJob& operator=(const LiveJob&) = delete;
 
   static cluster::Cluster cluster() { return host_cluster(4, kDevices); }
-  /// Shims of a plan's ranks, beginning with shim `first`.
+  /// Returns the shims of a plan's ranks, beginning with shim `first`.
   std::vector<Shim> shims(const PlanShape& plan, int first = 0) const {
     return {shims_.begin() + first, shims_.begin() + first + plan.ranks()};
   }
@@ -89,7 +89,7 @@ class LiveJob {
       shims.push_back(static_cast<std::size_t>(first + rank));
     return start_on(plan, shims);
   }
-  /// The same, with the shim of each rank.
+  /// Starts one process for each rank, on the given shims.
   std::vector<pid_t> start_on(const PlanShape& plan, const std::vector<std::size_t>& shims) {
     std::vector<pid_t> started;
     for (std::size_t rank = 0; rank < shims.size(); ++rank)
@@ -113,7 +113,7 @@ class LiveJob {
     const pid_t own = getpid(), pid = fork();
     if (pid < 0) std::abort();
     if (pid == 0) {
-      // A failed assertion ends this process at once: its programs go with it.
+      // A failed assertion ends this process at once; the kernel then kills its programs.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() == own) execve(program_.c_str(), argv.data(), envp.data());
       _exit(127);
@@ -121,7 +121,7 @@ class LiveJob {
     programs_[pid] = std::nullopt;
     return pid;
   }
-  /// Waits for the end of `pid`; returns its wait status.
+  /// Waits for the end of `pid`. Returns its wait status.
   int wait(pid_t pid) {
     auto& status = programs_[pid];
     if (status) return *status;
@@ -135,7 +135,7 @@ class LiveJob {
     wait(pid);
   }
 
-  /// Tensors of a plan as the shims hold them; aborts where replicas differ.
+  /// Returns the tensors of a plan as the shims hold them. Aborts if replicas differ.
   std::map<std::string, std::vector<double>> state(const std::vector<Shim>& ranks) const {
     std::map<std::string, std::vector<double>> state;
     std::map<std::string, std::vector<bool>> known;
@@ -177,8 +177,8 @@ class LiveJob {
   }
 
   std::vector<std::unique_ptr<Keeper>> keepers;
-  std::vector<std::string> arguments;  ///< of the programs that start from now on
-  std::vector<std::string> variables;  ///< of the programs, beside their rank and plan
+  std::vector<std::string> arguments;  ///< of programs started from now on
+  std::vector<std::string> variables;  ///< of the programs, in addition to their rank and plan
 
  private:
   static constexpr int kDevices = 4;

@@ -18,7 +18,7 @@ inline swell::cluster::Cluster h100_nodes(int nodes, int gpus = 8, double networ
                                          gpus, network);
 }
 
-/// A cluster of nodes with `gpus_a` h100 and nodes with `gpus_b` a100, alternating.
+/// Returns a cluster with alternating nodes of `gpus_a` h100 and of `gpus_b` a100.
 inline swell::cluster::Cluster mixed_nodes(int gpus_a, int gpus_b, double network = 100e9) {
   using namespace swell::cluster;
   std::vector<Node> nodes = {
@@ -27,8 +27,8 @@ inline swell::cluster::Cluster mixed_nodes(int gpus_a, int gpus_b, double networ
   return Cluster::make("mixed", {*find_gpu_type("h100"), *find_gpu_type("a100")}, nodes).value();
 }
 
-/// Coefficients in round numbers, for work by hand: 1 ms for each layer and sample, backward twice
-/// as long.
+/// Returns coefficients in round numbers, for calculation by hand: 1 ms for each layer and sample;
+/// backward takes twice as long.
 inline swell::perf::Coefficients round_coefficients(std::size_t types = 1) {
   swell::perf::Coefficients k;
   for (std::size_t i = 0; i < types; ++i)
@@ -41,7 +41,7 @@ inline swell::perf::Coefficients round_coefficients(std::size_t types = 1) {
   return k;
 }
 
-/// Appends a stage of `dp` groups of `tp` GPUs on `node`, from GPU `first` on.
+/// Appends a stage of `dp` groups of `tp` GPUs on `node`, starting at GPU `first`.
 inline void add_stage(swell::plan::Layout& layout, int layers, int tp, int dp, int local_batch,
                       int node = 0, int first = 0, int type = 0) {
   swell::plan::StageLayout stage{layers, tp, {}};

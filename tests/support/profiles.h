@@ -13,7 +13,7 @@ namespace support {
 using swell::perf::observe;
 
 /// Replaces every time by the mean of `iterations` measurements, each with a noise of N(0, sigma),
-/// as the profiler reports it. Bytes are counted, not measured.
+/// as the profiler would report it. Bytes have no noise, since they are counted.
 inline void add_noise(swell::perf::Profile& profile, double sigma, unsigned seed,
                       int iterations = 5) {
   std::mt19937 random(seed);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# A Prometheus of Debian that scrapes a `swell exporter`, and what it is asked. Sourced after tap.sh, in a folder that may be
-# written; needs `top` and an array `pids`, which the caller kills at its end.
+# Starts Debian's Prometheus, which scrapes a `swell exporter`, and queries it. Sourced after tap.sh, in a writable folder. Needs
+# `top` and an array `pids`, which the caller kills at its end.
 
 # exporter_up COMMAND...: runs `COMMAND... swell exporter` as one process; sets exporter_port.
 exporter_up() {
@@ -23,7 +23,7 @@ answers() { # QUERY: Prometheus has at least one series for it, and a number for
   curl -sf --max-time 60 --data-urlencode "query=$1" "http://127.0.0.1:$prometheus_port/api/v1/query" > answer &&
     jq -e '.status == "success" and (.data.result | length) > 0 and all(.data.result[]; .value[1] | test("^-?[0-9.]+(e[-+]?[0-9]+)?$"))' answer > /dev/null
 }
-# dashboard: each query of it, over all that has happened: rates of what comes once in a while.
+# dashboard: runs each query of the dashboard, with a rate interval that covers the whole test, so that rare events count.
 dashboard() {
   local query n=0
   while IFS= read -r query; do
@@ -34,7 +34,7 @@ dashboard() {
   printf '%s queries have numbers\n' "$n"
   ((n >= 12))
 }
-# until_true SECONDS COMMAND...: four times as long where the machine is busy.
+# until_true SECONDS COMMAND...: waits up to four times SECONDS, since the machine may be busy.
 until_true() {
   local deadline=$((SECONDS + 4 * $1 + 1))
   shift

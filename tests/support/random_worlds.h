@@ -20,7 +20,8 @@ inline std::int64_t pick(std::mt19937_64& random, std::int64_t low, std::int64_t
   return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
 }
 
-/// Nodes of `devices` GPUs each, half of them in another rack with less bandwidth between.
+/// Returns nodes of `devices` GPUs each. Half of the nodes are in another rack, with less bandwidth
+/// between the racks.
 inline cluster::Cluster host_cluster(int nodes, int devices, double cross_rack = 0.5) {
   std::vector<cluster::Node> made;
   for (int i = 0; i < nodes; ++i)
@@ -34,7 +35,7 @@ inline cluster::Cluster host_cluster(int nodes, int devices, double cross_rack =
 /// Tensors that both plans of a pair train.
 struct RandomModel {
   std::vector<runtime::TensorInfo> tensors;
-  std::string tied;  ///< a second name of the first tensor; empty: none
+  std::string tied;  ///< second name of the first tensor; empty: none
 };
 
 inline RandomModel random_model(std::mt19937_64& random) {
@@ -61,9 +62,9 @@ inline std::vector<std::int64_t> random_cuts(std::mt19937_64& random, std::int64
   return cuts;
 }
 
-/// Ranks of a random plan over some devices of the cluster: each tensor has DP groups and a TP
-/// degree of its own, is cut unevenly along any dimension, or is sharded by ZeRO over all ranks of
-/// its stage, with padding. Every element is held by some rank.
+/// Returns the ranks of a random plan over some devices of the cluster. Each tensor has its own DP
+/// groups and TP degree, is cut unevenly along any dimension, or is sharded by ZeRO over all ranks
+/// of its stage, with padding. Every element is held by some rank.
 inline std::vector<runtime::RankState> random_ranks(const RandomModel& model,
                                                     const cluster::Cluster& cluster,
                                                     std::mt19937_64& random) {
@@ -109,7 +110,8 @@ inline std::vector<runtime::RankState> random_ranks(const RandomModel& model,
       rank += tp;
     }
   }
-  // A tied model has a second copy of the first tensor, under its other name, where it is missing.
+  // A tied model has a second copy of the first tensor, under its other name, wherever that is
+  // missing.
   if (!model.tied.empty()) {
     const runtime::TensorInfo& info = model.tensors[0];
     for (std::int64_t rank = 0; rank < ranks_count; ++rank) {

@@ -33,8 +33,8 @@ class RivalView {
     view.now_s = 10000;
   }
 
-  /// Training with the plan that a user submits: symmetric, with 16 micro-batches, on the cluster's
-  /// first GPUs.
+  /// Returns a training with the plan that a user submits: symmetric, with 16 micro-batches, on the
+  /// cluster's first GPUs.
   std::shared_ptr<swell::policy::Training> training(const swell::models::Model& model,
                                                     swell::perf::Combination shape) {
     auto made = std::make_shared<swell::policy::Training>();
@@ -66,7 +66,7 @@ class RivalView {
     return view.queue.emplace_back(demand);
   }
 
-  /// Adds a pending job whose training is not known: only its GPUs and nodes are.
+  /// Adds a pending job of unknown training: only its GPUs and nodes are known.
   void pend_unknown(swell::policy::JobId id, int gpus, int nodes = 1) {
     swell::policy::PendingDemand demand;
     demand.id = id;
@@ -120,8 +120,8 @@ class RivalView {
   }
 };
 
-/// Number of GPUs of each job once `decisions` are carried out; throws where a plan takes a GPU
-/// that does not exist, is not free, or is taken twice, or where it does not fit its job or memory.
+/// Returns the number of GPUs of each job after `decisions` are carried out. Throws if a plan takes
+/// a GPU that does not exist, is not free, or is taken twice, or does not fit its job or memory.
 inline std::map<swell::policy::JobId, int> carry_out(const RivalView& on,
                                                      const swell::policy::Decisions& decisions) {
   using namespace swell;

@@ -19,7 +19,7 @@ struct SmallWorld {
   std::unique_ptr<swell::sim::QueueOrder> order;
 };
 
-/// Job types that fit `cluster`, with what they consent to for half of their GPUs; cached, since
+/// Returns job types that fit `cluster`, each with its consent for half of its GPUs. Cached, since
 /// tuning is slow.
 inline const std::vector<swell::sim::JobType>& types_for(const swell::cluster::Cluster& cluster) {
   static std::map<std::string, std::vector<swell::sim::JobType>> known;
@@ -30,9 +30,9 @@ inline const std::vector<swell::sim::JobType>& types_for(const swell::cluster::C
   return found->second;
 }
 
-/// Makes the world of `seed`: 1 to 6 nodes of 4 or 8 GPUs, a dozen short jobs of which some are
-/// rigid and some consent to fewer GPUs, failing nodes in two of three worlds; a lending policy in
-/// two of three, a placing one in the rest.
+/// Makes the world of `seed`: 1 to 6 nodes of 4 or 8 GPUs, and a dozen short jobs; some are rigid,
+/// some consent to fewer GPUs. Two of three worlds have failing nodes; two of three have a lending
+/// policy, the others a placing one.
 inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_policy = true) {
   using namespace swell;
   sim::Random random{seed, sim::kTests, 7};
@@ -67,7 +67,8 @@ inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_poli
   return world;
 }
 
-/// Simulates the world of `seed`. Returns the fault; empty: every job ended and no invariant broke.
+/// Simulates the world of `seed`. Returns the fault; empty if every job ended and no invariant
+/// broke.
 inline std::string stress(std::uint64_t seed) {
   const auto world = make_world(seed);
   const auto outcome = swell::sim::simulate(world->setup);

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# For test scripts: a line `ok` or `not ok` a behaviour, and at the end how many there were.
+# Functions for test scripts: print one line, `ok` or `not ok`, for each behaviour, and the number of behaviours at the end.
 count=0 failures=0
 check_log=$(mktemp) || exit 1
 check_trace=$(mktemp) || exit 1
 exec {BASH_XTRACEFD}>> "$check_trace" || exit 1
 
-# A script may define these anew: more output for a failure, and work after each behaviour.
+# A script may redefine these: show_state prints more about a failure, after_check runs after each behaviour.
 show_state() { :; }
 after_check() { :; }
 
-# Checks one behaviour. If the function fails, shows its output and the last commands that it ran: one of them failed.
+# Checks one behaviour. If the function fails, shows its output and the last commands that it ran, one of which failed.
 check() { # NAME FUNCTION...
   local name=$1 began=$SECONDS check_status PS4='+${FUNCNAME[0]:-} '
   shift
@@ -30,7 +30,7 @@ check() { # NAME FUNCTION...
   after_check
 }
 
-# The script's last command: its status is that of the tests.
+# Must be the script's last command, so that the script's status tells whether the tests passed.
 finish_tests() {
   rm -f "$check_log" "$check_trace"
   printf '1..%s\n' "$count"

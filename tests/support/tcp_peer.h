@@ -9,12 +9,12 @@
 
 namespace support {
 
-/// The next connection of a listening socket.
+/// Returns the next connection of a listening socket.
 inline swell::runtime::Descriptor accept_one(int listening) {
   return swell::runtime::Descriptor(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
 }
 
-/// The next connection, once its peer has shown the key.
+/// Returns the next connection, after its peer has authenticated with the key.
 inline swell::Result<swell::runtime::Channel> accept_with(int listening, std::string_view key) {
   auto proof = swell::runtime::PeerProof::begin(accept_one(listening));
   if (!proof) return proof.error();

@@ -15,7 +15,7 @@ namespace support {
 
 using namespace swell::policy;
 
-/// A cluster of `nodes` nodes with 8 h100 each, all in one partition, all idle.
+/// Returns a cluster of `nodes` nodes with 8 h100 each, all in one partition, all idle.
 inline ClusterView idle_cluster(int nodes) {
   ClusterView view;
   const Resources all{8, 64, 512000};
@@ -27,7 +27,7 @@ inline ClusterView idle_cluster(int nodes) {
   return view;
 }
 
-/// Takes the lowest idle GPUs of a node; returns their mask.
+/// Takes the lowest idle GPUs of a node. Returns their mask.
 inline swell::plan::GpuMask take(ClusterView& view, NodeIndex node, const Resources& taken) {
   NodeView& from = view.nodes[static_cast<std::size_t>(node)];
   swell::plan::GpuMask gpus = 0;
@@ -40,7 +40,7 @@ inline swell::plan::GpuMask take(ClusterView& view, NodeIndex node, const Resour
   return gpus;
 }
 
-/// Adds a running job with `gpus` basic GPUs on `node` and at most four times as many in all.
+/// Adds a running job with `gpus` basic GPUs on `node` and a maximum of four times as many.
 inline ElasticJobView& add_job(ClusterView& view, JobId id, NodeIndex node, int gpus) {
   ElasticJobView job;
   job.id = id;
@@ -75,7 +75,8 @@ inline int granted(const Decisions& decisions, JobId job) {
       [&](int sum, const Grant& grant) { return sum + (grant.job == job ? grant.lent.gpus : 0); });
 }
 
-/// A plan of one stage: one group of one GPU for each of `gpus`, as a data parallel job runs.
+/// Returns a plan of one stage with one group of one GPU for each of `gpus`, as a data parallel job
+/// has.
 inline swell::plan::Layout data_parallel(
     const swell::models::Model& model, int micro_batches,
     const std::vector<std::pair<NodeIndex, swell::plan::GpuMask>>& gpus) {
@@ -113,7 +114,7 @@ inline void know_machines(ClusterView& view, double network = 400e9) {
       h100_nodes(static_cast<int>(view.nodes.size()), 8, network));
 }
 
-/// Coefficients of a job that scales well: little state, much computation.
+/// Returns the coefficients of a job that scales well: little state, much computation.
 inline swell::perf::Coefficients light_coefficients() {
   swell::perf::Coefficients k = round_coefficients();
   k.types[0].comp_s = 20e-3;
@@ -121,8 +122,8 @@ inline swell::perf::Coefficients light_coefficients() {
   return k;
 }
 
-/// Gives the job a profile with little gain by more GPUs: two layers with large gradients, each of
-/// which can only become a stage of its own. B is 0.6 to 0.7 for twice the GPUs, and 0 for fewer.
+/// Gives the job a profile that gains little from more GPUs: two layers with large gradients, each
+/// of which can only become a separate stage. B is 0.6 to 0.7 for twice the GPUs, and 0 for fewer.
 inline void profile_poor(ElasticJobView& job) {
   swell::perf::Coefficients k = round_coefficients();
   k.param_bytes = 5e9;

@@ -3,7 +3,8 @@
 
 #include "launcher/seating.h"
 
-/// A node of an allocation of `job` with a worker a GPU and 8 CPUs for each.
+/// Returns a node of an allocation of `job` with one worker for each GPU and 8 CPUs for each
+/// worker.
 inline swell::launcher::WorkerNode worker_node(int id, swell::control::JobId job, const char* name,
                                                int gpus) {
   swell::launcher::WorkerNode made;
