@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Communication tables against measured collectives: collectives FILE.csv (the columns of
-// `swell topo import`). First one size in eight of each series is kept (and the largest), and the
-// others are read between them; then each shape is left out in turn and read from the others. Last
-// line: JSON, errors as fractions. Exit status 1 where the sizes are off by more than 4 % on
-// average, or by 2 % from 1 MB on.
+// Compares communication tables with measured collectives: collectives FILE.csv (the columns of
+// `swell topo import`). First keeps one size in eight of each series (and the largest), and
+// interpolates the others; then leaves out each shape in turn and estimates it from the others.
+// Last line: JSON, errors as fractions. Exit status 1 if the error over sizes is above 4 % on
+// average, or above 2 % from 1 MB on.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -93,7 +93,8 @@ int main(int argc, char** argv) {
     std::printf("  %-15s %6zu sizes, mean %5.2f %%; from 1 MB on %5.2f %%\n", name.c_str(),
                 errors.first.all.size(), 100 * errors.first.mean(), 100 * errors.second.mean());
 
-  // Tables have no network, and one send a shape: one table of each network and software.
+  // A table has no network column and one send a shape, so make one table for each network and
+  // software.
   std::map<std::tuple<std::string, bool>, std::vector<CollectiveSeries>> tables;
   for (const auto& each : *measured)
     tables[{each.net, each.primitive == cluster::to_string(each.series.what)}].push_back(

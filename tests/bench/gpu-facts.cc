@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Prints what Swell reads of this machine's GPUs from sysfs and NVIDIA's driver library, and the
-// driver's own values behind it, for a comparison with NVIDIA's own tools. Last line: JSON.
+// Prints what Swell reads about this machine's GPUs from sysfs and NVIDIA's driver library, and the
+// driver's raw values, for comparison with NVIDIA's own tools. Last line: JSON.
 #include <cstdio>
 #include <dlfcn.h>
 #include <string>
@@ -14,7 +14,7 @@ using namespace swell;
 
 namespace {
 
-/// NVML's values of each GPU, in its order; links of an unknown version have 0 GB/s.
+/// NVML's values of each GPU, in NVML's order; links of an unknown version have 0 GB/s.
 struct Values {
   std::vector<Json> compute_modes, links;
 };

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long it takes until a program has the GPU memory that another one left, and how fast state is
-// copied within a GPU in chunks, beside one plain copy. Three processes: one takes memory, marks it
-// and is killed; this one, which never opens CUDA, holds the descriptors as a shim does; another
-// one imports and maps all of it. No copy is made: what the new one writes is seen through a second
-// import, and the GPU's free memory stays what it was. Then it moves a part of the state into
-// memory of its own, chunk by chunk, and gives each chunk of the source back before it takes the
-// next. It makes the checksum of memory on the GPU, too. usage: gpu-handover [GIB [SLAB_MIB [GPU
-// [COPY_GIB [HOLD_S]]]]] (40, 256, 0, 4, 0); for HOLD_S seconds no process has CUDA open, and the
-// descriptors alone hold the memory. Exits with 77 where no GPU is. Last line: JSON.
+// Measures how long a program takes to get the GPU memory that another one left, and how fast state
+// is copied within a GPU in chunks, compared with one plain copy. Uses three processes: one
+// allocates memory, marks it and is killed; this one, which never opens CUDA, holds the descriptors
+// as a shim does; a third one imports and maps all of it. No copy is made: a second import sees the
+// new process's writes, and the GPU's free memory does not change. Then the third process moves
+// part of the state into its own memory, chunk by chunk, and releases each chunk of the source
+// before it takes the next. It also computes the checksum of memory on the GPU. usage: gpu-handover
+// [GIB [SLAB_MIB [GPU [COPY_GIB [HOLD_S]]]]] (40, 256, 0, 4, 0); for HOLD_S seconds no process has
+// CUDA open, and only the descriptors hold the memory. Exits with 77 if there is no GPU. Last line:
+// JSON.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -62,7 +63,7 @@ pid_t start(Channel& channel, Body&& body) {
   return pid;
 }
 
-/// Takes the memory, marks each slab at its end, and passes it on.
+/// Allocates the memory, marks each slab at its end, and passes it on.
 void first_program(Channel& out, const Sizes& sizes) {
   auto device = Device::open(sizes.gpu);
   const auto shares = device ? (*device)->check_sharing() : Result<void>(device.error());
@@ -88,7 +89,7 @@ struct Rate {
   std::uint64_t extra_bytes = 0;
 };
 
-/// One copy from memory to memory of this GPU; the best of several.
+/// Copies memory to memory of this GPU once; returns the best rate of several runs.
 double plain_rate(const std::shared_ptr<Device>& device, std::uint64_t bytes) {
   const Slab from = must(Slab::create(device, bytes)), to = must(Slab::create(device, bytes));
   double best = 0;
@@ -103,11 +104,11 @@ double plain_rate(const std::shared_ptr<Device>& device, std::uint64_t bytes) {
 
 struct HashRate {
   double load_s = 0, gb_s = 0;
-  bool is_host_s = false;  ///< the GPU's checksum is the host's
+  bool is_host_s = false;  ///< whether the GPU's checksum equals the host's
   std::string why_not;
 };
 
-/// Makes the checksum of memory on this GPU; the best of several.
+/// Computes the checksum of memory on this GPU; returns the best rate of several runs.
 HashRate hash_rate(const std::shared_ptr<Device>& device, std::uint64_t bytes) {
   HashRate rate;
   const auto begin = Clock::now();
@@ -121,7 +122,7 @@ HashRate hash_rate(const std::shared_ptr<Device>& device, std::uint64_t bytes) {
   std::vector<std::uint64_t> values(std::min<std::uint64_t>(bytes, 64 * kMiB) / 8);
   for (std::uint64_t i = 0; i < values.size(); ++i) values[i] = WordHash::mixed(i, i);
   must(device->to_device(slab.address(), values.data(), values.size() * 8));
-  // The bytes begin at an odd address and end within a word.
+  // The bytes start at an odd address and end within a word.
   const Run odd{slab.address() + 3, 0, values.size() * 8 - 6};
   WordHash host({&odd, 1});
   host.add(reinterpret_cast<const char*>(values.data()) + 3, odd.bytes);
@@ -135,7 +136,7 @@ HashRate hash_rate(const std::shared_ptr<Device>& device, std::uint64_t bytes) {
   return rate;
 }
 
-/// Copies slabs that another process left into new ones, one by one.
+/// Copies slabs that another process left into new ones, one by one. Returns the rate.
 Rate chunked_rate(const std::shared_ptr<Device>& device, std::vector<Descriptor>& from,
                   std::uint64_t slab_bytes, std::uint64_t bytes) {
   const std::uint64_t before = must(device->free_bytes());
@@ -155,14 +156,14 @@ Rate chunked_rate(const std::shared_ptr<Device>& device, std::vector<Descriptor>
     copying_s += since(begin);
     rate.extra_bytes =
         std::max(rate.extra_bytes, before - std::min(before, must(device->free_bytes())));
-    fd = Descriptor();  // the chunk's last holder: its memory goes back
+    fd = Descriptor();  // the last descriptor of the chunk: frees its memory
     done += slab_bytes;
   }
   rate.gb_s = static_cast<double>(done) / copying_s / 1e9;
   return rate;
 }
 
-/// Imports what the first one left.
+/// Imports the memory that the first program left.
 void second_program(Channel& in, const Sizes& sizes) {
   const auto begin = Clock::now();
   const auto device = must(Device::open(sizes.gpu));
@@ -200,7 +201,7 @@ void second_program(Channel& in, const Sizes& sizes) {
   slabs.clear();
   const double plain = plain_rate(device, std::min<std::uint64_t>(sizes.copy_bytes, total) / 2);
   const HashRate hash = hash_rate(device, std::min<std::uint64_t>(sizes.copy_bytes, total) / 2);
-  must(in.send(kReady, {}));  // the shim lets go
+  must(in.send(kReady, {}));  // the shim releases the memory
   must(in.receive());
   const Rate chunked = chunked_rate(device, fds, slab_bytes, sizes.copy_bytes);
   std::printf("%s: %.1f GiB in %zu slabs handed over in %.1f ms; context %.0f ms\n",

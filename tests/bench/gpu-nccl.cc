@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What it costs to move state from one GPU to another by NCCL while the training stands: making a
-// communicator of two, which is in every pause, moving the bytes, and giving it up; beside the same
-// bytes through this host's memory, 1 MiB at a time, as state goes without NCCL (without the
-// network). Two processes, a GPU each, as a switch has; what arrives is compared. usage: gpu-nccl
-// [MIB [GPU [OTHER_GPU]]] (1024, 0, 1). Exits with 77 where there are not two GPUs, or no NCCL.
-// Last line: JSON.
+// Measures the cost of moving state from one GPU to another by NCCL during a pause: creating a
+// communicator of two (part of every pause), moving the bytes, and destroying it. Compares with
+// moving the same bytes through this host's memory, 1 MiB at a time, as state moves without NCCL
+// (but without a network). Two processes with one GPU each, as in a switch; the received bytes are
+// checked. usage: gpu-nccl [MIB [GPU [OTHER_GPU]]] (1024, 0, 1). Exits with 77 if there are fewer
+// than two GPUs, or no NCCL. Last line: JSON.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -32,14 +32,14 @@ constexpr std::uint16_t kId = 1, kReady = 2, kSkipped = 3;
 constexpr NcclState::Milliseconds kLimit{60'000};
 constexpr int kRounds = 3;
 
-/// Returns `bytes` bytes as words, different at each place.
+/// Returns `bytes` bytes as words, each with a different value.
 std::vector<std::uint64_t> pattern(std::uint64_t bytes) {
   std::vector<std::uint64_t> made(bytes / sizeof(std::uint64_t));
   for (std::size_t i = 0; i < made.size(); ++i) made[i] = i * 0x9e3779b97f4a7c15;
   return made;
 }
 
-/// One of both programs: rank 0 receives, as the new one of a switch, and prints.
+/// Runs in both programs: rank 0 receives, as the new program of a switch does, and prints.
 void program(Channel& other, int rank, int gpu, std::uint64_t bytes) {
   auto device = Device::open(gpu);
   const auto skip = [&](const std::string& why) {
@@ -97,7 +97,7 @@ void program(Channel& other, int rank, int gpu, std::uint64_t bytes) {
   std::vector<std::uint64_t> found(expected.size());
   must((*device)->to_host(found.data(), memory.address(), bytes));
   if (found != expected) die("what arrived is not what was sent");
-  // The same through the host.
+  // The same transfer through the host.
   std::vector<char> staging(kMiB);
   begin = Clock::now();
   for (std::uint64_t at = 0; at < bytes; at += kMiB) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the benchmarks of GPUs share: they end with the first thing that goes wrong.
+// Functions shared by the benchmarks of GPUs, which exit at the first error.
 #pragma once
 
 #include <cerrno>
@@ -17,7 +17,7 @@ namespace bench {
 using Clock = std::chrono::steady_clock;
 inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-/// Seconds.
+/// Returns the seconds since `start`.
 inline double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Arena's cells: how long they take to plan, and how good their proxies are. The optimum of a cell
-// is the fastest plan of all partitions, powers of two of GPUs and degrees *under the judge*, which
-// the planner never sees. Last line: JSON.
+// Measures how long Arena's cells take to plan, and how good their proxies are. The optimum of a
+// cell is the fastest plan of all partitions, powers of two of GPUs and degrees *under the judge*,
+// which the planner never uses. Last line: JSON.
 //
 //   grid [--cases N] [--seed S] [--time-only] [--verbose]
 #include <sys/resource.h>
@@ -35,7 +35,7 @@ namespace judge = sim::judge;
 
 namespace {
 
-// A cell whose optimum needs more plans judged than these is left out, and counted.
+// Cells whose optimum needs more judged plans are left out, and counted.
 constexpr long kMostJudged = 30000;
 constexpr double kSame = 1.001, kNear = 1.05;
 
@@ -58,8 +58,8 @@ struct Chosen {
   int layers = 0, gpus = 0, tp = 0;
 };
 
-/// The fastest plan of one cell under the judge: depth first, without what a bound of the judge's
-/// own times excludes. The bound knows no communication and no optimizer.
+/// Searches the fastest plan of one cell under the judge: depth first, with a lower bound from the
+/// judge's own times, which ignores communication and optimizer.
 class Optimum {
  public:
   Optimum(const perf::PerformanceModel& perf, const judge::Hardware& hardware, const Grid& grid,
@@ -78,7 +78,7 @@ class Optimum {
     ++judged_;
     return judge::execute(layout, perf_.cluster(), hardware_).seconds;
   }
-  /// Searches below `best` seconds; returns the optimum, or `best`.
+  /// Searches plans below `best` seconds. Returns the optimum, or `best` if there is none.
   double search(double best) {
     best_ = best;
     chosen_.clear();
@@ -89,7 +89,7 @@ class Optimum {
   long judged() const { return judged_; }
 
  private:
-  /// Seconds of both passes of a stage for one micro-batch, without communication.
+  /// Returns the seconds of both passes of a stage for one micro-batch, without communication.
   double passes_s(int i, const Chosen& one) {
     const int dp = one.gpus / one.tp, batch = (micro_batch_ + dp - 1) / dp;
     const bool last = i == stages_ - 1;
@@ -187,16 +187,17 @@ struct Mean {
 };
 
 struct Quality {
-  Mean proxy, frontier, row, dp;  ///< throughput over the optimum's, a case
+  Mean proxy, frontier, row, dp;  ///< throughput divided by the optimum's, by case
   Mean by_gpus[3];                ///< the best proxy on 4, 8 and 16 GPUs
   int cells = 0, same = 0, near = 0, unfinished = 0;
-  int few = 0, same_few = 0;  ///< of those with at most four stages
-  Mean gap;                   ///< throughput of proxies over their cell's optimum where they differ
+  int few = 0, same_few = 0;  ///< cells with at most four stages
+  /// Throughput of proxies divided by their cell's optimum, if they differ.
+  Mean gap;
   std::vector<std::pair<double, std::string>> worst;
   std::set<std::string> drawn;
 };
 
-/// One drawn case; false where no plan fits, or it was drawn before.
+/// Adds one drawn case. Returns false if no plan fits, or the case was drawn before.
 bool add_case(std::mt19937& random, bool verbose, Quality& quality) {
   static constexpr const char* kModels[] = {
       "bert-base", "bert-large", "bert-760m", "bert-1.3b", "bert-2.6b", "bert-6.7b", "gpt2-350m",
@@ -247,7 +248,7 @@ bool add_case(std::mt19937& random, bool verbose, Quality& quality) {
     if (own <= found * kSame) ++quality.same;
     else quality.gap.add(found / own);
   }
-  // Other planners, from the same loads.
+  // Other planners with the same loads.
   GridTable table = grid_table(perf, micro_batches, {1, 2, 4, 8, 16}, {});
   const auto row = std::find_if(table.rows.begin(), table.rows.end(),
                                 [&](const GridRow& one) { return one.gpus == number; });
@@ -278,7 +279,7 @@ struct Times {
   double small_s = 0, large_s = 0, more_mb = 0;
 };
 
-/// `--grid` with four types, up to 64 and up to 1,024 GPUs of each.
+/// Measures `--grid` with four types, for up to 64 and up to 1,024 GPUs of each.
 Times measure() {
   const auto entry = models::find_model("gpt2-2.6b").value();
   const auto run = [&](const char* name) {
@@ -298,15 +299,15 @@ Times measure() {
   return times;
 }
 
-/// The savings of pruning (section 3.6), and the part of the best throughput that it leaves.
+/// Savings of pruning (section 3.6), and the share of the best throughput that remains.
 struct Pruned {
-  Mean fewer;  ///< plans of the search of all over those with pruning, a case
-  Mean kept;   ///< throughput with pruning over that of all plans, by the performance model
-  double all = 0, pruned = 0;  ///< plans, in all cases
+  Mean fewer;  ///< number of plans without pruning divided by that with pruning, by case
+  Mean kept;   ///< throughput with pruning divided by that of all plans, by the performance model
+  double all = 0, pruned = 0;  ///< number of plans over all cases
   Mean incremental_fewer, incremental_kept;
 };
 
-// Searched in full: more clusters or GPUs have too many plans.
+// Limits of the unpruned search: more clusters or GPUs have too many plans.
 constexpr int kSearchedClusters = 8, kSearchedGpus = 8;
 
 bool add_pruned(std::mt19937& random, std::set<std::string>& drawn, Pruned& sum) {

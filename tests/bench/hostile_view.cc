@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Measures a round of the controller under hostile texts of users: 10,000 nodes, 100,000
-// pending tasks with long constraints and node lists, all different, beside elastic jobs that are
-// lent GPUs. Says as JSON how long the slowest view and the slowest round took, and how much memory
-// they hold beyond the texts that Slurm itself keeps. tests/unit builds it with fewer nodes and
-// tasks, where memory alone is judged.
+// Measures a round of the controller under hostile texts of users: 10,000 nodes, 100,000 pending
+// tasks with different long constraints and node lists, and elastic jobs with lent GPUs. Prints as
+// JSON the time of the slowest view and of the slowest round, and how much memory they hold in
+// addition to the texts that Slurm itself keeps. tests/unit builds it with fewer nodes and tasks,
+// and then checks only the memory.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -31,14 +31,14 @@ using namespace swell;
 using namespace swell::controller;
 
 constexpr int kNodes = SWELL_BENCH_NODES, kTasks = 10 * kNodes, kFeatures = 200;
-constexpr int kElastic = 50;  ///< jobs that run, and ask to grow
-/// Limits of one view and of one round. The program fails beyond them.
+constexpr int kElastic = 50;  ///< running jobs that ask to grow
+/// Limits of one view and of one round. The program fails above them.
 constexpr double kMaxSeconds = 0.5, kMaxMib = 200.0 * kNodes / 10'000;
 constexpr bool kJudgesTime = kNodes == 10'000;
 
-/// Memory that is in use, in MiB.
+/// Returns the memory in use, in MiB.
 double used_mib() {
-  // AddressSanitizer has an allocator of its own, which mallinfo2() does not see.
+  // AddressSanitizer has its own allocator, which mallinfo2() does not see.
   if (__sanitizer_get_current_allocated_bytes != nullptr)
     return static_cast<double>(__sanitizer_get_current_allocated_bytes()) / (1 << 20);
   const struct mallinfo2 info = mallinfo2();
@@ -67,7 +67,7 @@ slurm::Snapshot idle_nodes() {
   return snapshot;
 }
 
-/// Users' texts, different each time: as long as Slurm takes them.
+/// Makes different texts of users, as long as Slurm accepts.
 class Texts {
  public:
   std::string constraint() {
@@ -77,7 +77,7 @@ class Texts {
       text += fmt::format("{}f{}", text.empty() ? "" : sign, random_() % kFeatures);
     return text;
   }
-  /// Every other node, so that no range is short.
+  /// Returns every other node, so that the list has no ranges.
   std::string nodes() {
     std::string text = "node[";
     for (std::size_t n = 1 + random_() % 2; n <= kNodes; n += 2 + random_() % 2)
@@ -112,7 +112,7 @@ struct Cost {
 
 Cost of_view(const slurm::Snapshot& snapshot) {
   const double before = used_mib();
-  const std::clock_t begin = std::clock();  // of the processor: others may use the machine
+  const std::clock_t begin = std::clock();  // processor time: other programs may use the machine
   const policy::ClusterView view = build_view(snapshot, {}, {}, Config{}, 100);
   const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   const double mib = used_mib() - before;
@@ -120,7 +120,7 @@ Cost of_view(const slurm::Snapshot& snapshot) {
   return {seconds, mib};
 }
 
-/// Hands its records over, once: a copy of them would be the test's own cost.
+/// Hands out its records once without a copy, which would add to the test's own cost.
 class OnceSlurm final : public test::FakeSlurm {
  public:
   using FakeSlurm::FakeSlurm;
@@ -141,7 +141,7 @@ slurm::Snapshot with_elastic_jobs(slurm::Snapshot snapshot) {
   return snapshot;
 }
 
-/// The slower of two rounds: the first look at these records, and one at others that are equal.
+/// Returns the larger cost of two rounds: one with new records, and one with equal records again.
 Cost of_round(const slurm::Snapshot& records) {
   OnceSlurm slurm(0);
   test::FakeServer server;
@@ -169,7 +169,7 @@ Cost of_round(const slurm::Snapshot& records) {
     const slurm::Snapshot& kept = controller.snapshot();
     const bool is_first = kept.jobs.empty();
     controller.cycle(now);
-    // The first round's records are freed in the second.
+    // The second round frees the first round's records.
     const double mib = is_first ? used_mib() - of_records : 0;
     worst.take({controller.last_own_s(), mib});
   }
@@ -183,7 +183,7 @@ Cost of_round(const slurm::Snapshot& records) {
   return worst;
 }
 
-/// Others may use the machine: time is judged by the quicker of two measurements.
+/// Measures time twice and keeps the shorter one, since other programs may use the machine.
 template <typename Measure>
 Cost quicker_of_two(Measure measure) {
   if (!kJudgesTime) return measure();
@@ -214,7 +214,7 @@ int main() {
           });
   measure("tasks with constraints, all different", kTasks, 1,
           [](slurm::JobRecord& job, Texts& texts) { job.features = texts.constraint(); });
-  // 100,000 such lists would be 2 GB in slurmctld: it is given 2,000, more than a view reads.
+  // 100,000 such lists would be 2 GB in slurmctld: use 2,000, which is more than a view reads.
   measure("tasks with --exclude of half the nodes, all different", 2000, 1,
           [](slurm::JobRecord& job, Texts& texts) { job.excluded_nodes = texts.nodes(); });
   measure("tasks with --nodelist of half the nodes and constraints", 2000, 1,

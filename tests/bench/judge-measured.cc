@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The simulator's judge against published measurements: `judge-measured --data FILE`, a CSV file of
-// any of five forms, told by its columns. One row of each model gives the judge one factor on
-// computation (or, for memory, on activations); all other rows are scored. Last line: JSON, errors
-// as fractions.
+// Compares the simulator's judge with published measurements: `judge-measured --data FILE`. FILE is
+// a CSV file of one of five forms, recognized by its columns. One row of each model gives the judge
+// one factor on computation (or, for memory, on activations); all other rows are scored. Last line:
+// JSON, errors as fractions.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -29,13 +29,13 @@ using predict::Csv;
 
 namespace {
 
-/// One measured row: what it is of, and what the judge says for a factor.
+/// One measured row: its configuration, and the judge's result for a factor.
 struct Row {
   std::string model, name;
   std::string
       configuration;  ///< rows that differ in none of this are not independent of each other
   double measured = 0;
-  double weight = 0;  ///< the row of the largest weight of a model is the fitted one
+  double weight = 0;  ///< the row with the largest weight of a model is the fitted one
   std::function<double(double)> judged;
 };
 
@@ -63,7 +63,7 @@ models::Model gpt(const std::string& name, int layers, int hidden, int heads, in
   return {name, layers, hidden, heads, heads, 4 * hidden, false, true, vocab, sequence, batch, {}};
 }
 
-/// A symmetric plan over the first GPUs of a cluster, stage by stage.
+/// Returns a symmetric plan over the first GPUs of a cluster, stage by stage.
 plan::Layout symmetric(int pp, int dp, int tp, int layers, int samples, int micro_batches,
                        int per_node) {
   plan::Layout layout{micro_batches, {}};
@@ -93,7 +93,7 @@ cluster::GpuType gpu_of(std::string name) {
   return cluster::find_gpu_type(name).value_or(*cluster::find_gpu_type("a100"));
 }
 
-/// Megatron-DeepSpeed on nodes of 8 A100: vTrain's form.
+/// Reads vTrain's form: Megatron-DeepSpeed on nodes of 8 A100.
 std::vector<Row> megatron(const Table& table) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < table.rows(); ++i) {
@@ -104,7 +104,7 @@ std::vector<Row> megatron(const Table& table) {
     const int batches = table.whole(i, "global_batch") / dp / micro;
     const auto model =
         gpt("", layers, hidden, table.whole(i, "heads"), seq, table.whole(i, "global_batch"));
-    // A TP group over two nodes: its rings run through all of their cards at once.
+    // A TP group over two nodes: its rings use all of their cards at once.
     const int per_node = std::max(8, tp), nodes = (tp * dp * pp + per_node - 1) / per_node;
     cluster::GpuType gpu = gpu_of(table.has("gpu") ? table.text(i, "gpu") : "a100");
     if (tp > 8) gpu.link_bytes_per_s = 104e9;
@@ -120,14 +120,14 @@ std::vector<Row> megatron(const Table& table) {
          fmt::format("tp{} dp{} pp{} micro {} x{}", tp, dp, pp, micro, batches),
          fmt::format("h{} tp{} micro {}", hidden, tp, micro),
          in_s ? table.number(i, "iter_time_s") : table.number(i, "iter_time_ms") / 1e3,
-         // Large micro-batches on whole GPUs tell computation, not launches or all-reduces.
+         // Large micro-batches on whole GPUs measure computation, not launches or all-reduces.
          -1e6 * tp - 1e4 * pp + 10 * micro - 1e-3 * dp + 1e-6 * batches,
          [=](double factor) { return iteration_s(layout, cluster, model, software, factor); }});
   }
   return rows;
 }
 
-/// FSDP: MosaicML's form. Widths by the names of its published configurations.
+/// Reads MosaicML's form: FSDP. The names of its published configurations give the widths.
 std::vector<Row> fsdp(const Table& table) {
   struct Shape {
     int layers, hidden, heads;
@@ -169,8 +169,8 @@ std::vector<Row> fsdp(const Table& table) {
   return rows;
 }
 
-/// Data parallelism over up to 64 GPUs: ElasticFlow's form; its GPT-2 (no other transformer's size
-/// is published), with sequences of 128.
+/// Reads ElasticFlow's form: data parallelism over up to 64 GPUs. Uses its GPT-2 (no other
+/// transformer's size is published), with sequences of 128.
 std::vector<Row> data_parallel(const Table& table) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < table.rows(); ++i) {
@@ -204,13 +204,13 @@ std::optional<models::Model> arena_model(const std::string& family, const std::s
   return model;
 }
 
-/// The best plan over given GPUs, which Alpa searched for: Arena's form.
+/// Reads Arena's form: the best plan over given GPUs, found by Alpa.
 std::vector<Row> best_plans(const Table& table) {
   const std::map<std::string, double> networks = {
       {"a100", 6.9e9},
       {"a40", 4e9},
       {"a10", 5e9},
-      {"v100", 12e9}};  // what Arena measured of all-reduces, over 0.8
+      {"v100", 12e9}};  // Arena's measured all-reduces, divided by 0.8
   std::vector<Row> rows;
   for (std::size_t i = 0; i < table.rows(); ++i) {
     const auto model = arena_model(table.text(i, "model"), table.text(i, "params"),
@@ -254,7 +254,7 @@ std::vector<Row> best_plans(const Table& table) {
   return rows;
 }
 
-/// Peak memory under data parallelism: Arena's form.
+/// Reads Arena's form of peak memory under data parallelism.
 std::vector<Row> memory(const Table& table) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < table.rows(); ++i) {
@@ -278,7 +278,7 @@ std::vector<Row> memory(const Table& table) {
   return rows;
 }
 
-/// The factor with which the judge says what was measured; the nearest where none does.
+/// Returns the factor with which the judge's result equals the measurement, or the nearest one.
 double factor_of(const Row& row) {
   double low = 0.01, high = 100;
   for (int step = 0; step < 40; ++step) {

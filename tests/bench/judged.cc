@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The performance model against the judge: random plans of random jobs, predicted from one profile
-// of another plan whose times are off by 2 %, and from data sheets alone. Last line: JSON, errors
-// as fractions.
+// Compares the performance model with the judge: random plans of random jobs, predicted from one
+// profile of another plan with times that are off by 2 %, and from data sheets only. Last line:
+// JSON, errors as fractions.
 #include <cstdio>
 
 #include "support/judged.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long the migration plan of 1,024 ranks and 20,000 tensors takes on one core: each tensor on
-// all replicas and shards of its stage, 128 ranks at first. Three changes: one node of 8 GPUs joins
-// (as most do), TP 8 becomes TP 4, and optimizer state goes from TP shards to ZeRO ranges. Then the
-// same in chunks, as each rank prepares it, with the default bound, of state in the hosts' memory
-// and of state on GPUs; where TP 8 becomes TP 4 the new state does not fit beside the old one. Last
-// line: JSON, of the slowest.
+// Measures how long the migration plan of 1,024 ranks and 20,000 tensors takes on one core. Each
+// tensor is on all replicas and shards of its stage, which has 128 ranks at first. Three changes:
+// one node of 8 GPUs joins (the most common change), TP 8 becomes TP 4, and optimizer state goes
+// from TP shards to ZeRO ranges. Then the same in chunks, as each rank prepares it, with the
+// default bound, for state in host memory and on GPUs; when TP 8 becomes TP 4 the new state does
+// not fit beside the old one. Last line: JSON of the slowest.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -21,7 +21,7 @@ using namespace swell::runtime;
 namespace {
 
 constexpr int kTensors = 20'000;
-constexpr int kGpus = 8;  // of a node
+constexpr int kGpus = 8;  // GPUs of a node
 
 double cpu_s() {
   timespec now{};
@@ -35,8 +35,8 @@ struct Shapes {
   int extra_groups = 0;  ///< TP groups that join the last stage
 };
 
-/// Four shapes of tensors, cut along their first dimension, in layers given evenly to the stages;
-/// every third is optimizer state.
+/// Makes four shapes of tensors, cut along their first dimension, in layers spread evenly over the
+/// stages. Every third tensor is optimizer state.
 std::vector<RankState> make(const Shapes& shapes) {
   std::vector<RankState> ranks;
   std::vector<std::vector<std::size_t>> stage_ranks(static_cast<std::size_t>(shapes.pp));
@@ -76,8 +76,8 @@ std::vector<RankState> make(const Shapes& shapes) {
   return ranks;
 }
 
-/// Returns the message that tells a rank of both plans; old ranks hold their state from the
-/// beginning of their arenas on, in the order in which it was declared.
+/// Returns the message that tells a rank both plans. Old ranks hold their state from the start of
+/// their arenas, in the order of declaration.
 Prepare prepare_of(std::vector<RankState> from, std::vector<RankState> to) {
   Prepare plan;
   plan.in_chunks = true;
@@ -99,7 +99,7 @@ Prepare prepare_of(std::vector<RankState> from, std::vector<RankState> to) {
   return plan;
 }
 
-/// Has the state stand on GPUs, in slabs as a keeper fills them.
+/// Puts the state on GPUs, in slabs as a keeper fills them.
 void put_on_gpus(Prepare& plan) {
   Roster roster;
   for (std::size_t i = 0; i < plan.from.size(); ++i) {
@@ -125,7 +125,7 @@ void put_on_gpus(Prepare& plan) {
   plan.roster = std::move(roster);
 }
 
-/// Plans in chunks, says how, and returns how long it took; below 0: it failed.
+/// Plans in chunks and prints the result. Returns the time taken; negative if planning failed.
 double plan_in_chunks(const char* where, const Prepare& prepare, const World& from, const World& to,
                       const cluster::Cluster& cluster) {
   const double began = cpu_s();

@@ -21,7 +21,7 @@ std::vector<Job> stream(unsigned seed, int count, int nodes, double load, double
     job.lasts_s = length(random);
     work += job.nodes * (job.gpus / 8.0) * job.lasts_s;
   }
-  // The mean length follows from how long the stream may take at this load.
+  // The mean duration follows from the duration of the stream at this load.
   const double scale = seconds * load * nodes / work;
   std::exponential_distribution<double> pause(count / seconds);
   double now = 0;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The job stream of tests/bench/placement, over Slurm's public API: allocations without processes,
-// which are seen to start where slurmctld puts them.
+// Runs the job stream of tests/bench/placement over Slurm's public API: allocations without
+// processes, which start where slurmctld puts them.
 //
 //   placement_probe HOW SEED JOBS NODES LOAD SECONDS LAYOUT...
 //
-// HOW: `arrive`: jobs arrive by themselves, wait in Slurm's queue, and hold nodes for fixed times
-// of the clock. `fill`: the next job is submitted whenever that brings the share in use nearer to
-// LOAD, else the job that ends first is ended. Its clock is counted and not waited for, so that
-// neither the second between two passes of slurmctld's scheduler nor the speed of this host changes
-// which jobs run side by side. LAYOUT: which rack node1, node2, ... stands in, as "a,a,b,b"
+// HOW: `arrive`: jobs arrive at given times, wait in Slurm's queue, and hold nodes for fixed times
+// of the clock. `fill`: submits the next job whenever that brings the share in use nearer to LOAD,
+// else ends the job with the earliest end. Its clock is counted, not waited for, so that the jobs
+// that run together depend neither on the second between two passes of slurmctld's scheduler nor on
+// the speed of this host. LAYOUT: racks of node1, node2, ..., as "a,a,b,b"
 //
-// prints: delay_s (mean from submission to start), busy (mean share of GPUs in use once a tenth of
-// the jobs has come and until the last has), least (mean switches of the jobs of several nodes that
-// no placement could go below, were the cluster empty), and for each layout the mean switches that
-// they stand under
+// prints: delay_s (mean from submission to start), busy (mean share of GPUs in use, from when a
+// tenth of the jobs has arrived until the last has), least (mean switches of the jobs of several
+// nodes in an empty cluster, the minimum of any placement), and for each layout the mean switches
+// of the actual placement
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -54,7 +54,7 @@ std::vector<int> expand(const char* list) {
   return nodes;
 }
 
-/// @return whether it was accepted; `immediate`: whether it runs.
+/// Submits a job. Returns whether it was accepted; `immediate`: whether it runs at once.
 bool submit(Job& job, bool immediate) {
   Request request("placement", job.nodes, job.gpus,
                   immediate ? 10 : 1);  // the counted clock may be slower than the host's
@@ -70,7 +70,7 @@ bool submit(Job& job, bool immediate) {
   return true;
 }
 
-/// Notes which of the jobs have started by now.
+/// Records which of the jobs have started by now.
 void look(std::map<std::uint32_t, Job*>& waiting, double now) {
   job_info_msg_t* message = nullptr;
   if (slurm_load_jobs(0, &message, SHOW_ALL) != SLURM_SUCCESS) die("slurm_load_jobs");
@@ -90,7 +90,7 @@ void look(std::map<std::uint32_t, Job*>& waiting, double now) {
 
 double share_of(const Job& job) { return job.nodes * (job.gpus / 8.0); }
 
-/// @return the mean share of GPUs that jobs held, from when a tenth of the jobs had arrived until
+/// Returns the mean share of GPUs that jobs held, from when a tenth of the jobs had arrived until
 /// the last one did.
 double arrive(std::vector<Job>& jobs, int nodes) {
   std::map<std::uint32_t, Job*> waiting;
@@ -138,7 +138,7 @@ void end(Job& job) {
   }
 }
 
-/// @return as arrive().
+/// Returns the same share as arrive().
 double fill(std::vector<Job>& jobs, int nodes, double load) {
   double now = 0, held = 0, busy = 0, measured_s = 0;
   std::vector<Job*> running;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How good the incremental planner's plans are: against the optimum on generated small cases, and
-// against an asymmetric search with a time budget on larger ones. All under one performance model,
-// which is what the planner may know. Last line: JSON, 1.0 = equal.
+// Measures the quality of the incremental planner's plans: against the optimum on generated small
+// cases, and against an asymmetric search with a time budget on larger ones. All use one
+// performance model, the one that the planner knows. Last line: JSON, 1.0 = equal.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,7 +35,7 @@ planner::Budget seconds_from_now(double seconds) {
   return {[end] { return Clock::now() >= end; }};
 }
 
-/// As policies run it, or as well as it can, or Suika's Algorithm 1 alone.
+/// The planner as policies run it, with its maximum effort, or only Suika's Algorithm 1.
 enum class Effort { as_run, all, paper } effort = Effort::as_run;
 
 planner::ScaleTable incremental(const planner::Problem& problem) {
@@ -49,7 +49,7 @@ planner::ScaleTable incremental(const planner::Problem& problem) {
 
 double best(const planner::ScaleTable& table) { return table.rows.back().throughput; }
 
-/// One line a case: the optimum, the incremental planner, the symmetric one.
+/// Prints one line for each case: the optimum, the incremental planner, the symmetric one.
 void against_exhaustive(int cases, unsigned first_seed, bool verbose, Ratio& all,
                         Ratio& symmetric) {
   std::printf("%-5s %-5s %-6s %-7s %-10s %-10s %-8s %-8s\n", "case", "nodes", "start", "gpus",
@@ -88,10 +88,10 @@ struct Large {
   const char* model;
   const char* cluster;
   int pp, dp, tp;  ///< of the starting plan
-  int to;          ///< GPUs in all
+  int to;          ///< total number of GPUs
 };
 
-/// 16 to 64 GPUs: real models, one and two GPU types.
+/// Cases of 16 to 64 GPUs: real models, one and two GPU types.
 void against_metis(double budget, Ratio& all) {
   const Large cases[] = {
       {"llama2-13b", "8x8-h100", 1, 4, 4, 24}, {"llama2-13b", "8x8-h100", 1, 4, 4, 32},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How fast the incremental planner is, on one core: the paper's cases, and how its time grows with
-// N M W / w. Times are the least of several runs. Last line: JSON.
+// Measures the speed of the incremental planner on one core: the paper's cases, and how its time
+// grows with N M W / w. Times are the minimum of several runs. Last line: JSON.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using namespace swell;
 
 namespace {
 
-/// A job with the first `n` GPUs of the cluster, in its best symmetric plan.
+/// Returns the best symmetric plan of a job on the first `n` GPUs of the cluster.
 plan::Layout start_with(const perf::PerformanceModel& perf, int n, int micro_batches) {
   planner::Islands gpus;
   int left = n;
@@ -33,7 +33,7 @@ plan::Layout start_with(const perf::PerformanceModel& perf, int n, int micro_bat
       .layout;
 }
 
-/// Time of this thread on its core, so that other programs of a shared machine do not count.
+/// Returns this thread's processor time, so that other programs on a shared machine do not count.
 double cpu_ms() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -65,8 +65,8 @@ void print(const char* what, const Timed& timed) {
               timed.rows, timed.gain);
 }
 
-/// The least squares slope of log time over log(N M W / w): at most 1 is no worse than the paper's
-/// bound.
+/// Returns the least squares slope of log time over log(N M W / w): at most 1 is no worse than the
+/// paper's bound.
 double slope(const perf::PerformanceModel& perf, const cluster::Cluster& cluster) {
   std::vector<std::pair<double, double>> points;
   for (int n : {16, 32, 64, 128, 256})

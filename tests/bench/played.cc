@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One rank of a job of the simulator's workload, on a machine that has none of the GPUs. It
-// computes nothing: under the plan that its job has it does steps that take as long as the
-// simulator's judge says, in time that is SCALE times as short, and it reports what a profiler
-// would see on the judge's hardware.
+// Plays one rank of a job of the simulator's workload on a machine without such GPUs. It computes
+// nothing: its steps take as long as the simulator's judge predicts for the job's plan, divided by
+// SCALE, and it reports the values that a profiler would measure on the judge's hardware.
 //
 // usage: played types CLUSTER
 //        Prints "MODEL,PP,DP,TP,MICRO_BATCHES" of each model that `swell sim` draws for the cluster
-//        in the file CLUSTER (JSON), as it is tuned there.
+//        in the file CLUSTER (JSON), as tuned there.
 //        played CLUSTER MODEL,PP,DP,TP,MICRO_BATCHES SEED JOB SECONDS SCALE
-//        Trains for SECONDS of the simulator's time on the basic plan. OUT=FOLDER: rank 0 keeps the
-//        number of steps done there at the restart signal, and new programs go on from it; with
-//        SWELL_RUNTIME the state is libswell's, and moves live. STARTED=SECONDS, since 1970: when
-//        the job began.
+//        Trains for SECONDS of the simulator's time on the basic plan. OUT=FOLDER: rank 0 saves the
+//        number of completed steps there at the restart signal, and new programs continue from it;
+//        with SWELL_RUNTIME the state is libswell's, and moves live. STARTED=SECONDS, since 1970:
+//        start time of the job.
 //
-// Only time is scaled, and nothing that Swell hears of is: regions cannot be timed in milliseconds
+// Only time is scaled, and not in what Swell is told. Regions cannot be timed in milliseconds
 // beside 64 other processes, so the profile is the judge's, in the model's own seconds and bytes,
-// with the noise that the simulator gives it. The time of an iteration is measured, and told times
-// SCALE. So coefficients, the check of what GPUs can do at all, predictions and the trust in them
-// are what they are on real GPUs. The time that Swell and Slurm take does not shrink, nor do the
-// clocks of swell.conf.
+// with the simulator's noise. The time of an iteration is measured, and reported times SCALE. So
+// coefficients, the check against the limits of GPUs, predictions and the trust in them are the
+// same as on real GPUs. The time that Swell and Slurm take is not scaled, nor are the clocks of
+// swell.conf.
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -38,8 +37,8 @@ using namespace swell;
 
 namespace {
 
-constexpr double kStart_s = 25;  // core/redeploy: kInitialize_s, which durations hold once
-constexpr double kStep_s = 0.2;  // of this machine's time, on the basic plan
+constexpr double kStart_s = 25;  // core/redeploy: kInitialize_s, included once in durations
+constexpr double kStep_s = 0.2;  // this machine's time for a step of the basic plan
 constexpr double kProfileIterations = 10;  // as in src/sim/state.cc
 
 volatile std::sig_atomic_t asked_to_leave = 0;
@@ -62,7 +61,7 @@ double seconds_of(clockid_t clock) {
 }
 double now_s() { return seconds_of(CLOCK_MONOTONIC); }
 
-/// Returns early where the process is asked to leave.
+/// Returns early if the process is asked to leave.
 void sleep_until(double at_s) {
   const double whole = std::floor(at_s);
   const timespec at{static_cast<time_t>(whole), static_cast<long>((at_s - whole) * 1e9)};
@@ -88,8 +87,8 @@ int print_types(const cluster::Cluster& cluster) {
   return 0;
 }
 
-/// The node of each rank, by index: srun and swellrun say how many tasks each node has, as
-/// "8(x2),4".
+/// Returns the index of each rank's node: srun and swellrun give the number of tasks on each node,
+/// as "8(x2),4".
 std::vector<int> nodes_of_ranks(const cluster::Cluster& cluster) {
   const auto names = slurm_text::expand_hostlist(variable("SLURM_STEP_NODELIST"));
   if (!names) die(names.error().message());
@@ -125,7 +124,7 @@ played::Spec spec_of(char** words) {
   return spec;
 }
 
-/// A piece of state, so that there is some to move.
+/// Returns a piece of state, so that there is some to move.
 runtime::Entry state() {
   runtime::Entry entry;
   entry.tensor.name = "w";
@@ -136,7 +135,7 @@ runtime::Entry state() {
   return entry;
 }
 
-/// The number of steps that a program kept which was asked to leave.
+/// The number of steps that a program saved when it was asked to leave.
 class Kept {
  public:
   Kept() : path_(variable("OUT", ".") + "/step") {}
@@ -174,14 +173,14 @@ int main(int argc, char** argv) {
   auto part = job->part(rank, nodes, basic_ranks, variable("SWELL_PLAN"));
   if (!part) die(part.error().message());
 
-  // The job's time on its own GPUs, less its start, in steps whose number is the same whatever the
+  // The job's time on its own GPUs without its start, in steps whose number is the same for every
   // plan.
   const double trains_s = std::max(basic_s - kStart_s / scale, 0.1);
   const auto steps = static_cast<std::uint64_t>(std::max(std::llround(trains_s / kStep_s), 1LL));
   const double iterations = job->iterations() * trains_s / basic_s / static_cast<double>(steps);
   const double step_s = iterations * part->iteration_s / scale;
 
-  // The start of a job holds all that Slurm and swellrun take for it.
+  // The start of a job includes all the time that Slurm and swellrun take for it.
   double ready = began + kStart_s / scale;
   if (const double since = std::atof(variable("STARTED", "0").c_str());
       since > 0 && std::atoi(variable("SWELL_EPOCH", "0").c_str()) == 0)

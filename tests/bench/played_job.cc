@@ -23,7 +23,8 @@ sim::GpuSet gpus_of(const std::vector<int>& node_of_rank, int ranks) {
   return set;
 }
 
-/// The node of each rank, where ranks go over a plan in its order: stage by stage, group by group.
+/// Returns the node of each rank if ranks follow the order of a plan: stage by stage, group by
+/// group.
 std::vector<int> nodes_in_order(const plan::Layout& layout) {
   std::vector<int> nodes;
   for (const plan::StageLayout& stage : layout.stages)
@@ -32,7 +33,7 @@ std::vector<int> nodes_in_order(const plan::Layout& layout) {
   return nodes;
 }
 
-/// The stage and group of `rank`: each group takes the first ranks of its node that are left.
+/// Returns the stage and group of `rank`: each group takes the first remaining ranks of its node.
 std::optional<std::pair<int, int>> place_of(int rank, const plan::Layout& layout,
                                             const std::vector<int>& node_of_rank) {
   std::vector<bool> taken(node_of_rank.size(), false);

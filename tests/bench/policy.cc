@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long one decision takes with 1,024 GPUs: jobs of Suika's Table 1 with profiles of their own
-// fill most of 128 nodes; then one job at a time ends or starts. usage: policy [NAME [HELPERS]].
-// Last line: JSON: the time of the deciding thread on its core, and of the wall clock, which is the
-// one to read with helpers, further threads, on a machine that has nothing else to do; and of all
-// decisions a checksum.
+// Measures how long one decision takes with 1,024 GPUs: jobs of Suika's Table 1 with their own
+// profiles fill most of 128 nodes; then one job at a time ends or starts. usage: policy [NAME
+// [HELPERS]]. Last line: JSON: the deciding thread's processor time, the wall clock time (valid
+// with helpers, which are further threads, only on an otherwise idle machine), and a checksum of
+// all decisions.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -27,7 +27,7 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-/// A job of a random model on its default number of GPUs; nothing where no node has them.
+/// Starts a job of a random model on its default number of GPUs; does nothing if no node has them.
 void start_one(ClusterView& view, JobId id, std::mt19937& random) {
   const char* names[] = {"gpt2-350m", "gpt2-1.3b", "qwen2-1.5b", "llama2-7b", "qwen2-7b"};
   const auto entry = models::find_model(names[random() % 5]).value();
@@ -58,7 +58,7 @@ void end_one(ClusterView& view, std::size_t index) {
   view.jobs.erase(view.jobs.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
-/// As if every grant and reclaim had been carried out at once.
+/// Applies all grants and reclaims as if they were carried out at once.
 void apply(ClusterView& view, const Decisions& decisions, JobId& next) {
   for (const Reclaim& reclaim : decisions.reclaims)
     for (ElasticJobView& job : view.jobs)
@@ -92,7 +92,7 @@ void apply(ClusterView& view, const Decisions& decisions, JobId& next) {
     }
 }
 
-/// Adds what was decided to a checksum.
+/// Adds decisions to a checksum.
 std::uint64_t add_to(std::uint64_t sum, const Decisions& decisions) {
   const auto mix = [&](std::uint64_t value) { sum = (sum ^ value) * 0x100000001b3u; };
   for (const Grant& grant : decisions.grants) {
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
     view.now_s += 30;
     if (event > 0 && event % 2 == 0 && !view.jobs.empty())
       end_one(view, random() % view.jobs.size());
-    // The next job to start needs a node with up to 8 idle GPUs, which are reclaimed for it.
+    // The next job to start needs a node with up to 8 idle GPUs, so GPUs are reclaimed for it.
     view.queue.clear();
     if (event % 2 == 1) view.queue.push_back(pending(next_job, 1, 8));
     const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID), since = seconds_of(CLOCK_MONOTONIC);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whether a profile that was observed predicts what is measured: real processes train plans of a
-// model by 1F1B, pass real tensors through sockets, add up gradients over DP groups, and mark
-// their regions by swell.h. Coefficients are solved from the profile of the first plan alone; then
-// other plans are predicted, and run. Nothing of the measured times comes from the performance
-// model: a step's length is what processes waiting for each other make of it.
+// Checks whether an observed profile predicts measured times. Real processes train plans of a model
+// by 1F1B, pass real tensors through sockets, sum gradients over DP groups, and mark their regions
+// by swell.h. Coefficients are solved from the profile of the first plan only; then other plans are
+// predicted, and run. The measured times do not use the performance model: the length of a step
+// results from processes that wait for each other.
 //
 // Paced: a layer does its computation, then waits until a device of a stated speed would have been
-// ready, so that two cores can show eight devices. Says so. usage: profile-truth [LAYER_US].
-// Last line: JSON.
+// ready, so that two cores can simulate eight devices. The output says so. usage: profile-truth
+// [LAYER_US]. Last line: JSON.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -32,13 +32,13 @@ namespace {
 
 using namespace swell;
 
-constexpr int kSteps = 40;  // of a plan, at most
+constexpr int kSteps = 40;  // maximum steps of a plan
 constexpr int kSequence = 16, kHidden = 64;
-constexpr double kBackward = 1.9;  // of a forward pass
+constexpr double kBackward = 1.9;  // in forward passes
 constexpr int kMaxRanks = 16;
 constexpr int kGradients = 4096;  // floats of a layer
 
-double layer_us = 800;  // forward, one sample
+double layer_us = 800;  // forward pass of one sample
 
 /// A symmetric plan; `layers` by stage.
 struct Shape {
@@ -60,7 +60,7 @@ double now_us() {
       .count();
 }
 
-/// Ends of the sockets between ranks: ends[a][b] is a's towards b.
+/// Ends of the sockets between ranks: ends[a][b] is rank a's end of the socket to rank b.
 using Mesh = std::vector<std::vector<int>>;
 
 void write_all(int fd, const void* data, std::size_t bytes) {
@@ -92,7 +92,7 @@ class Rank {
         activations_(static_cast<std::size_t>(kSequence * kHidden * shape.local_batch), 1.0f),
         gradients_(static_cast<std::size_t>(kGradients * layers_), 1.0f) {}
 
-  /// Trains, and says in the end what a step takes and what was seen.
+  /// Trains, then reports the time of a step and the profile.
   void run(int report) {
     open_session();
     std::vector<double> steps;
@@ -144,7 +144,7 @@ class Rank {
   void close(int region) {
     if (swell_region_end(session_, region, 0) != 0) die("closing a region");
   }
-  /// All layers of a micro-batch: computation, then the rest of what the device would take.
+  /// Runs all layers of a micro-batch: computation, then the rest of the device's time.
   void compute(double of_forward) {
     const double until = now_us() + layer_us * of_forward * layers_ * shape_.local_batch;
     for (int layer = 0; layer < layers_; ++layer)
@@ -178,7 +178,7 @@ class Rank {
     close(region);
     pass_on(stage_ - 1, SWELL_SEND, micro_batch);
   }
-  /// Sums the gradients over the stage's groups by group 0.
+  /// Sums the gradients over the stage's groups in group 0.
   void synchronize() {
     if (shape_.dp == 1) return;
     const int region = open(SWELL_DP_SYNC, 0);
@@ -202,7 +202,7 @@ class Rank {
     }
     close(region);
   }
-  /// One step by 1F1B.
+  /// Runs one step by 1F1B.
   void train() {
     const int ahead = std::min(shape_.micro_batches, shape_.pp() - stage_);
     int forwards = 0, backwards = 0;
@@ -213,7 +213,7 @@ class Rank {
     }
     synchronize();
     const int region = open(SWELL_OPTIMIZER, 0);
-    compute(0.1 / shape_.local_batch);  // once a step, whatever the batch
+    compute(0.1 / shape_.local_batch);  // once a step, for any batch
     close(region);
   }
 
@@ -229,7 +229,7 @@ struct Seen {
   std::vector<swell_times_t> times;  ///< by rank
 };
 
-/// Runs a plan as processes, and gathers what each says.
+/// Runs a plan as processes, and collects their reports.
 Seen run(const Shape& shape) {
   const auto ranks = static_cast<std::size_t>(shape.ranks());
   Mesh mesh(ranks, std::vector<int>(ranks, -1));
@@ -238,7 +238,8 @@ Seen run(const Shape& shape) {
     for (std::size_t b = 0; b < a; ++b) {
       int pair[2];
       if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) die("no sockets");
-      // Room for what a stage is ahead by, so that a send does not wait for its receive.
+      // Large enough for the micro-batches that a stage is ahead, so that sends do not wait for
+      // receives.
       const int room = 1 << 20;
       for (const int end : pair) setsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
       mesh[a][b] = pair[0];
@@ -313,7 +314,7 @@ std::vector<profiler::RankProfile> reports_of(const Shape& shape, const Seen& se
     one.times.commu_extra_s = times.dp_sync_s;
     one.layer_param_bytes = kGradients * 4.0 * one.role.layers;
     one.layer_state_bytes = kGradients * 16.0 * one.role.layers;
-    // Memory is not what is tested here; it must hold the state.
+    // Memory is not tested here, but must hold the state.
     one.peak_bytes = 1e9;
     reports.push_back(one);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the profiler costs a training step: steps of fixed computation, in pairs with and without
-// 100 regions, in turns first, through the C API. Each pair's difference is of processor time of
-// this thread, so that other processes on the machine do not count; the result is the median over
-// all pairs. usage: profiler [STEP_MS]. Last line: JSON.
+// Measures the cost of the profiler in a training step: pairs of steps of fixed computation with
+// and without 100 regions, each first in turn, through the C API. Each difference is in processor
+// time of this thread, so that other processes on the machine do not count; the result is the
+// median over all pairs. usage: profiler [STEP_MS]. Last line: JSON.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -36,9 +36,9 @@ void compute(long rounds) {
   std::exit(2);
 }
 
-/// One step: 100 pieces of work, each a region where `session` is given. The number of
-/// micro-batches changes every ten steps: the profile never becomes stable, so that all steps are
-/// looked at.
+/// Runs one step: 100 pieces of work, each a region if `session` is given. The number of
+/// micro-batches changes every ten steps, so that the profile never becomes stable and all steps
+/// are observed.
 double step_s(swell_session_t* session, long rounds) {
   static std::uint64_t step = 0;
   static constexpr swell_region_kind_t kKinds[] = {SWELL_FORWARD, SWELL_TP_ALLREDUCE,

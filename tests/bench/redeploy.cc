@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long training stops when a job of two ranks gets a third, in one run: by a checkpoint on disk
-// (written through) that the new programs resume from, by swellrun's restart mode on a real cluster
-// (where SWELL_STAGE names an installed Swell), live with memory that the programs allocated, live
-// with arenas. Two of six layers move to the new rank, so that 2/3 of the state stays. A pause is
-// from the end of the old programs' last step (the first rank's) to the end of the new ones' first
-// step (the last rank's). Programs are real processes, this one executed again; but for restart
-// mode, shims are threads here. A real program also loads libraries and builds a model; that time
-// is not included. usage: redeploy [MIB [FOLDER]]; or redeploy --network [MIB [FOLDER]]: live
-// with arenas between shims of different hosts, over loopback: TCP, UCX's TCP and what UCX prefers
-// take turns; or redeploy --gpu [MIB [FOLDER]]: live with state on GPUs of the stand-in for the
-// driver, each four fifths full with its rank's state and the contexts of two programs; exits with
-// 1 where that is called off, a reused byte was copied, or more memory taken than the bound. Last
-// line: JSON.
+// Measures how long training stops when a job of two ranks gets a third, in one run: by a
+// checkpoint on disk (written through) from which the new programs resume; by swellrun's restart
+// mode on a real cluster (if SWELL_STAGE names an installed Swell); live with memory that the
+// programs allocated; live with arenas. Two of six layers move to the new rank, so that 2/3 of the
+// state stays. A pause is from the end of the old programs' last step (the first rank's) to the end
+// of the new ones' first step (the last rank's). Programs are real processes, this one executed
+// again; shims are threads here, except in restart mode. A real program also loads libraries and
+// builds a model; that time is not included. usage: redeploy [MIB [FOLDER]]; or redeploy --network
+// [MIB [FOLDER]]: live with arenas between shims of different hosts over loopback, with TCP, UCX's
+// TCP and UCX's preferred transport in turn; or redeploy --gpu [MIB [FOLDER]]: live with state on
+// GPUs of the stand-in for the driver, each four fifths full with its rank's state and the contexts
+// of two programs. This exits with 1 if the switch is cancelled, a reused byte was copied, or more
+// memory was taken than the bound. Last line: JSON.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -41,9 +41,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSteps = 40;  // before the switch
+constexpr int kSteps = 40;  // steps before the switch
 
-/// CPU time of this process, whose threads the shims are.
+/// Returns the CPU time of this process, which runs the shims as threads.
 double cpu_s() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -105,32 +105,32 @@ void wait_for_steps(const std::vector<Started>& programs, int steps) {
 
 struct Measured {
   double pause_s = 0;
-  double move_cpu_s = 0;  ///< of all shims
+  double move_cpu_s = 0;  ///< total of all shims
   runtime::SwitchReport report;
 };
 
-/// Memory that a switch on GPUs may take beside the state: swellrun's default.
+/// Memory that a switch on GPUs may take in addition to the state: swellrun's default.
 constexpr std::uint64_t kBoundBytes = std::uint64_t{2} << 30;
 
 constexpr const char* kKey = "a key of one job, 32 bytes long..";
 
-/// The state of a rank with three layers, as a part of its GPU's memory; and the context of each
-/// program.
+/// Share of a rank's GPU memory that the state of three layers and the context of each program
+/// fill.
 constexpr double kUsed = 0.8;
 constexpr std::uint64_t kContextBytes = std::uint64_t{4} << 20;
 
-/// Names the file that stands for the GPUs of the ranks.
+/// Sets the file that stands for the GPUs of the ranks.
 struct GpuFile {
   explicit GpuFile(const std::string& base) : path(base + "/gpus") {}
   std::vector<std::string> of(std::size_t rank) const {
-    const char* libraries = std::getenv("LD_LIBRARY_PATH");  // of libtool, for libswell
+    const char* libraries = std::getenv("LD_LIBRARY_PATH");  // libtool's value, for libswell
     return {"STAND_IN_MEMORY=" + path, fmt::format("STAND_IN_FIRST={}", rank),
             fmt::format("LD_LIBRARY_PATH={}:{}", SWELL_STAND_INS, libraries ? libraries : "")};
   }
   const std::string path;
 };
 
-/// Between hosts: with which of UCX's transports; empty: by TCP alone.
+/// Transports of UCX between hosts; empty: only TCP.
 struct Network {
   std::string ucx_transports;
 };
@@ -209,7 +209,7 @@ Measured measure(Way way, std::size_t bytes, const std::string& base,
   return measured;
 }
 
-/// Seconds that swellrun's restart mode takes; none without an installed Swell.
+/// Returns the seconds of swellrun's restart mode; nothing without an installed Swell.
 std::optional<double> restart_pause(std::size_t bytes, const std::string& base) {
   if (std::getenv("SWELL_STAGE") == nullptr) return std::nullopt;
   const std::string own = fs::read_symlink("/proc/self/exe"), folder = base + "/restart";
@@ -222,12 +222,12 @@ std::optional<double> restart_pause(std::size_t bytes, const std::string& base) 
   return seconds;
 }
 
-/// Bytes a second of one memcpy, and of its CPU time.
+/// Bytes a second of one memcpy: by wall clock, and by its CPU time.
 struct Rate {
   double by_clock = 0, by_cpu = 0;
 };
 
-/// Between memfds, as arenas are, whose pages are there.
+/// Measures memcpy between memfds, as arenas are, whose pages are resident.
 Rate memcpy_rate(std::size_t bytes) {
   const int from = memfd_create("from", 0), to = memfd_create("to", 0);
   if (ftruncate(from, static_cast<off_t>(bytes)) != 0 ||
@@ -252,7 +252,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Takes turns, so that what else runs here slows all of them down.
+/// Compares the networks in turn, so that other programs on this host slow all of them down.
 int compare_networks(std::size_t bytes, const std::string& base) {
   const Network networks[] = {{""}, {"tcp"}, {"all"}};
   std::vector<double> rates[3], pauses[3];
@@ -291,7 +291,7 @@ std::uint64_t copied(const runtime::SwitchReport& report) {
   return bytes;
 }
 
-/// A growth on GPUs that the state and one context fill by kUsed.
+/// Measures a growth on GPUs that the state and one context fill by kUsed.
 int hand_over_on_gpus(std::size_t bytes, const std::string& base) {
   constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;
   const std::uint64_t layer = (bytes + kUnit - 1) / kUnit * kUnit, state = 3 * layer;
@@ -347,9 +347,9 @@ int main(int argc, char** argv) {
   double pauses[4] = {};
   static constexpr const char* kNames[] = {"checkpoint on disk", "swellrun's restart mode",
                                            "live, copies", "live, arenas"};
-  // Other programs of this host slow a copy down now and then: with arenas it is measured three
-  // times, each beside memcpy of as many bytes before and after it, and the middle one counts. On a
-  // host where more runs than it has cores, the clock says little of the copy; CPU time does.
+  // Other programs of this host sometimes slow a copy down: with arenas it is measured three times,
+  // each beside a memcpy of as many bytes before and after it, and the median counts. If more
+  // threads run than the host has cores, CPU time tells more about the copy than the clock.
   std::vector<double> rates, costs;
   std::vector<Measured> with_arenas;
   for (const Way way : {Way::disk, Way::copies, Way::arenas, Way::arenas, Way::arenas}) {

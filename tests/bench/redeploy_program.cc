@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr long kStep_ns = 5000000;  // of computing
+constexpr long kStep_ns = 5000000;  // computation of a step
 
 volatile std::sig_atomic_t asked_to_leave = 0;
 
@@ -103,7 +103,7 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
     if (clock->steps == 0) clock->first_ns = now;
     clock->last_ns = now;
     ++clock->steps;
-    // After the clock has been read: one value in each page is looked at.
+    // After the clock was read: check one value in each page.
     if (clock->steps == 1 && !is_new)
       for (const int layer : layers)
         for (std::size_t i = 0; i < elements; i += 509)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Predicted against measured redeployments: Tenplex's times for device-to-device moves, as a CSV of
-// system,hardware,model,change,seconds,source with changes like "DP (4 2 1)->(4 2 2)" (TP, PP, DP).
-// They leave out restarting the training, so that what is compared is how much longer a larger
+// Compares predicted with measured redeployments: Tenplex's times of device-to-device moves, as a
+// CSV of system,hardware,model,change,seconds,source with changes like "DP (4 2 1)->(4 2 2)" (TP,
+// PP, DP). They exclude restarting the training, so the compared value is how much longer a larger
 // model takes than the smallest. usage: redeployment FILE. Last line: JSON.
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ struct Degrees {
   int tp, pp, dp;
 };
 
-/// Tenplex's 16 GPUs: 4 machines of 4 A6000 with 100 Gbit/s.
+/// Returns Tenplex's 16 GPUs: 4 machines of 4 A6000 with 100 Gbit/s.
 cluster::Cluster tenplex_cluster() {
   cluster::GpuType a6000 = *cluster::find_gpu_type("a40");  // the same chip
   a6000.link_bytes_per_s = 25e9;
@@ -36,8 +36,8 @@ plan::Layout layout_of(const Degrees& degrees, int layers) {
   int gpu = 0;
   for (int i = 0; i < degrees.pp; ++i) {
     plan::StageLayout stage{layers / degrees.pp, degrees.tp, {}};
-    // A TP group of 8 spans two machines there; here a group is one node's, so that half stands for
-    // it.
+    // A TP group of 8 spans two machines there. Here a group must be on one node, so half of it
+    // represents it.
     const int on_node = std::min(degrees.tp, 4);
     for (int j = 0; j < degrees.dp; ++j, gpu += degrees.tp)
       stage.groups.push_back({gpu / 4 % 4, 0, 1, ((plan::GpuMask{1} << on_node) - 1) << (gpu % 4)});
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
         std::sscanf(change.c_str(), "%7s (%d %d %d)->(%d %d %d)", kind, &a.tp, &a.pp, &a.dp, &b.tp,
                     &b.pp, &b.dp) != 7)
       continue;
-    if (b.tp > 4) continue;  // a TP group over two machines is no layout of ours
+    if (b.tp > 4) continue;  // Swell's layouts cannot have a TP group over two machines
     models::Model model;
     model.layers = 32;
     perf::Coefficients coefficients;

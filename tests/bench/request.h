@@ -13,12 +13,12 @@
 namespace swell::bench {
 
 struct Allocation {
-  std::uint32_t id = 0;  ///< 0: Slurm refused, which errno explains
-  std::string nodes;     ///< those of an allocation that runs, as a host list
+  std::uint32_t id = 0;  ///< 0: Slurm rejected the request, see errno
+  std::string nodes;     ///< host list of a running allocation
 };
 
-/// A request for `gpus` GPUs on each of `nodes` nodes, over Slurm's public API. More may be set in
-/// `description`; the texts that it points at live here.
+/// A request for `gpus` GPUs on each of `nodes` nodes, over Slurm's public API. Callers may set
+/// more in `description`, whose texts are members of this class.
 class Request {
  public:
   job_desc_msg_t description;
@@ -38,7 +38,7 @@ class Request {
   }
   Request(const Request&) = delete;
 
-  /// Asks for an allocation without processes.
+  /// Requests an allocation without processes.
   Allocation allocate() {
     resource_allocation_response_msg_t* response = nullptr;
     if (slurm_allocate_resources(&description, &response) != SLURM_SUCCESS) return {};

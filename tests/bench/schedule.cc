@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How fast schedules are predicted and searched, on one core, and how long their text is. Times are
-// processor time, the least of several runs. Last line: JSON.
+// Measures how fast schedules are predicted and searched on one core, and the length of their text.
+// Times are processor time, the minimum of several runs. Last line: JSON.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -33,7 +33,8 @@ double time_of(int runs, const Body& body) {
   return best;
 }
 
-/// `units` units, spread as evenly as can be over the chunks; a head costs three layers.
+/// Returns the costs of a model with its units spread as evenly as possible over the chunks; a head
+/// costs three layers.
 Costs model_costs(const Shape& shape, int layers, int heads) {
   std::vector<double> units(static_cast<std::size_t>(layers), 1.0);
   for (int i = 0; i <= heads; ++i) units.push_back(1.5);  // the head, and MTP heads

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The requests of tests/bench/select, over Slurm's public API, the same whatever select plugin
-// runs:
+// Sends the requests of tests/bench/select over Slurm's public API, the same for every select
+// plugin:
 //
 //   select_probe SEED REQUESTS NODES
 //
-// Each request is an immediate allocation of 1 to 32 whole nodes, or one too large, or the question
-// when such a job could start. Nothing is given back: up to 85 % of the nodes are taken, and from
-// then on only the other two kinds of requests come.
+// Each request is an immediate allocation of 1 to 32 whole nodes, one that is too large, or a query
+// for the time at which such a job could start. Allocations are never released: up to 85 % of the
+// nodes are taken, and from then on only the other two kinds of requests are sent.
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -23,7 +23,7 @@ using swell::bench::Request;
 constexpr int gpus = 8;
 constexpr unsigned minutes = 60;
 
-/// @return the job's id; 0 where it cannot start now.
+/// Requests an allocation. Returns the job's id; 0 if it cannot start now.
 std::uint32_t allocate(int nodes) {
   Request request("select", nodes, gpus, minutes);
   request.description.immediate = 1;
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
       case 0: ask_when(size); break;
       case 1:
         allocate(nodes - used + 1), ++refused;
-        break;  // too many: every node is looked at, and it cannot start
+        break;  // too many: every node is considered, and the job cannot start
       default:
         if (is_full) {
           ask_when(size);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A select plugin for tests/bench/select: stands in front of Swell's, `swell.so` in its own folder,
-// and asks `cons_tres.so` there as well, the one that Swell's forwards to. Each select_p_job_test()
-// is answered by both, in random order, from the same state of slurmctld; `times` has the mode, the
-// result, and the nanoseconds of cons_tres and of Swell. The thread's own time: whatever else the
-// host does while it waits is left out. Swell's answer counts.
+// A select plugin for tests/bench/select. It calls Swell's plugin, `swell.so` in its own folder,
+// and the `cons_tres.so` there, to which Swell's plugin forwards. Both answer each
+// select_p_job_test() in random order, from the same state of slurmctld. `times` gets the mode, the
+// result, and the nanoseconds of cons_tres and of Swell, in processor time of the thread, so that
+// other work of the host does not count. Swell's answer is returned.
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
@@ -63,7 +63,7 @@ EXPORT int init(void) noexcept {
   if (const int made = swell_init(); made != SLURM_SUCCESS) return made;
   if (dlsym(RTLD_DEFAULT, "idle_node_bitmap") == nullptr)
     return SLURM_SUCCESS;  // a client, not slurmctld
-  // The very one that Swell has loaded: with a state of its own it would not know the jobs.
+  // The instance that Swell has loaded: another one would have its own state, without the jobs.
   void* const cons_tres =
       dlopen((folder + "/cons_tres.so").c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   if (cons_tres == nullptr || bitmaps.look_up() != nullptr) return SLURM_ERROR;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One policy over 24 hours of a cluster of 1,024 GPUs, on one core: how long decisions and the
-// whole simulation take. Arguments: the policy (marginal-benefit), a trace as swell sim reads it
-// (none: made-up jobs at a load of 0.8), NODESxGPUS-TYPE. Last line: JSON.
+// Runs one policy over 24 hours of a cluster of 1,024 GPUs on one core, and measures the time of
+// decisions and of the whole simulation. Arguments: the policy (marginal-benefit), a trace as swell
+// sim reads it (none: generated jobs at a load of 0.8), NODESxGPUS-TYPE. Last line: JSON.
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -14,7 +14,7 @@ using namespace swell;
 
 namespace {
 
-/// Time of this program on its core, so that other programs of a shared machine do not count.
+/// Returns this program's processor time, so that other programs on a shared machine do not count.
 double cpu_s() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   experiment.cluster = std::make_shared<cluster::Cluster>(std::move(*cluster));
   experiment.generator.hours = 24;
   experiment.generator.jobs_per_hour =
-      0.0625 * experiment.cluster->gpu_count();  // as the sampled Philly trace
+      0.0625 * experiment.cluster->gpu_count();  // same as for the sampled Philly trace
   if (argc > 2) {
     std::ifstream in(argv[2]);
     const std::string text(std::istreambuf_iterator<char>(in), {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The load and the measurements of tests/bench/slurmctld, over Slurm's public API: no client
-// process is started for a sample, so that what is timed is slurmctld.
+// Creates the load and the measurements of tests/bench/slurmctld over Slurm's public API. It starts
+// no client process for a sample, so that only slurmctld is timed.
 //
 //   slurmctld_probe fill NODES FIRST RUNNING PENDING   allocations that hold GPUs, from node FIRST
 //   + 1
@@ -43,7 +43,7 @@ using Clock = std::chrono::steady_clock;
   std::exit(1);
 }
 
-/// A job of this benchmark; the texts that it sets must outlive it.
+/// A job of this benchmark. Its texts must outlive it.
 struct Job : swell::bench::Request {
   std::string node, script = "#!/bin/sh\nsleep 1\n", output = "/dev/null",
                     path = "PATH=/usr/bin:/bin";
@@ -71,7 +71,7 @@ struct Job : swell::bench::Request {
   }
 };
 
-/// Every node gets a job, so that none is whole: then jobs of 8 GPUs a node wait.
+/// Gives every node a job, so that none is idle: jobs of 8 GPUs a node then wait.
 void fill(int nodes, int first, int running, int pending) {
   for (int i = first; i < first + running; ++i)
     Job("running", 1, 4, 1440).allocate_on("node" + std::to_string(i % nodes + 1));
@@ -82,7 +82,7 @@ void fill(int nodes, int first, int running, int pending) {
         .submit();
 }
 
-/// Times of requests, kept by kind.
+/// Times of requests, by kind.
 class Times {
  public:
   template <typename Request>
@@ -129,8 +129,8 @@ std::uint32_t first_job() {
   return id;
 }
 
-/// sdiag's last cycles, each taken down once: their median stands more than their mean does when
-/// the host has other work too. Cycles shorter than the pause between two looks may be missed.
+/// sdiag's last cycles, each recorded once. The median is used, since other work of the host
+/// affects it less than the mean. Cycles shorter than the pause between two polls may be missed.
 class Cycles {
  public:
   void look() {
@@ -139,7 +139,7 @@ class Cycles {
     if (slurm_get_statistics(&stats, &request) != SLURM_SUCCESS) die("slurm_get_statistics");
     main_.note(stats->schedule_cycle_counter, stats->schedule_cycle_last);
     backfill_.note(stats->bf_cycle_counter, stats->bf_cycle_last);
-    // No public function frees the answer; there are a few hundred of some KiB.
+    // There is no public function to free the answer; a few hundred of some KiB remain.
   }
   void write(const std::string& folder) const {
     main_.write(folder + "/main_cycle");
@@ -163,9 +163,9 @@ class Cycles {
   } main_, backfill_;
 };
 
-/// 100 small requests a second; the whole queue, all nodes, a submission and a cancellation four
-/// times, in a new order each time: a fixed one would beat with the controller's own rhythm, which
-/// follows submissions.
+/// Sends 100 small requests a second, and four times a second the whole queue, all nodes, a
+/// submission and a cancellation, in a new order each time: a fixed order would coincide with the
+/// controller's own rhythm, which follows submissions.
 void load(double seconds, const std::string& folder) {
   const std::uint32_t job = first_job();
   Times times;
@@ -182,7 +182,7 @@ void load(double seconds, const std::string& folder) {
       },
       [&] { cycles.look(); },
   };
-  constexpr std::size_t ticks = 25;  // of 10 ms
+  constexpr std::size_t ticks = 25;  // ticks of 10 ms
   std::vector<std::size_t> order(ticks);
   std::iota(order.begin(), order.end(), 0);
   std::minstd_rand random(1);
