@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Paced accelerators whose passes take what was measured on A100s: their times bend with the samples of a pass and with the TP degree.
+"""Paced accelerators whose passes take the times measured on A100s, which are not linear in the samples of a pass and the TP degree.
 
-The table is of Megatron-DeepSpeed, hidden width 2048, 1,024 tokens a sample, full recomputation: vTrain's published iteration times
-(vtrain_single_dev.csv, MIT), of which the step by step difference between 16 and 20 layers is a layer, and what is left of the last stage
-the output projection with its loss. No equation of the performance model is in it.
+The table is for Megatron-DeepSpeed, hidden width 2048, 1,024 tokens a sample, full recomputation, and comes from vTrain's published
+iteration times (vtrain_single_dev.csv, MIT): a layer is the difference between 16 and 20 layers; the output projection with its loss is the
+rest of the last stage. It uses no equation of the performance model.
 """
 
 import ctypes
@@ -25,10 +25,10 @@ TYPE, SAMPLES = "a100", (1, 2, 4)
 # Milliseconds of one micro-batch by TP degree, for each of SAMPLES.
 LAYER = {1: (3.237, 4.761, 8.784), 2: (3.402, 4.630, 6.222), 4: (2.986, 2.749, 4.952)}      # forward, the same again, and backward
 HEAD = {1: (10.51, 18.47, 35.10), 2: (3.617, 5.146, 8.180), 4: (3.056, 4.699, 7.404)}       # forward and backward
-# Shares of a layer's time and of a head's: a backward pass takes twice as long as a forward pass.
+# Shares of the time of a layer and of a head: a backward pass takes twice as long as a forward pass.
 _LAYER_PARTS = {"forward": 1 / 4, "backward": 2 / 4, "inputs": 1 / 4, "weights": 1 / 4}
 _HEAD_PARTS = {"forward": 1 / 3, "backward": 2 / 3, "inputs": 1 / 3, "head": 1 / 3, "head backward": 2 / 3, "head inputs": 1 / 3}
-# The host launches a layer's forward pass in the shortest time that one of them took: where it was the limit.
+# Host time to launch a layer's forward pass: the shortest forward pass, for which launches were the limit.
 LAUNCH_S = min(min(row) for row in LAYER.values()) * _LAYER_PARTS["forward"] / 1e3
 _STREAM = 1     # CUDA's legacy stream
 
@@ -90,7 +90,7 @@ class Bent(paced.Paced):
             self._until(end)
 
     def _stated(self, kind, size, chunk):
-        return None if kind == "tp" else super()._stated(kind, size, chunk)     # the table's passes are with their sums
+        return None if kind == "tp" else super()._stated(kind, size, chunk)     # passes in the table include their all-reduces
 
     def _layers(self, chunk):
         return len(self._plan.parts[self._place.stage][chunk].layers)
