@@ -32,8 +32,7 @@ namespace {
 /// One measured row: its configuration, and the judge's result for a factor.
 struct Row {
   std::string model, name;
-  std::string
-      configuration;  ///< rows that differ in none of this are not independent of each other
+  std::string configuration;  ///< rows with equal configurations are not independent
   double measured = 0;
   double weight = 0;  ///< the row with the largest weight of a model is the fitted one
   std::function<double(double)> judged;
@@ -231,8 +230,7 @@ std::vector<Row> best_plans(const Table& table) {
          table.number(i, "iter_time_s"), -static_cast<double>(gpus) + 1e-4 * trained.global_batch,
          [=](double factor) {
            double best = 1e300,
-                  any = 1e300;  // Alpa shards in ways that plans here do not: where none fits, any
-                                // counts
+                  any = 1e300;  // used if no plan fits: Alpa has further ways of sharding
            for (int tp = 1; tp <= per_node; tp *= 2)
              for (int pp = 1; pp * tp <= gpus && pp <= trained.layers; ++pp)
                for (int batches : {4, 8, 16, 32, 64, 128, 256}) {

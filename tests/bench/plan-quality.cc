@@ -87,7 +87,7 @@ void against_exhaustive(int cases, unsigned first_seed, bool verbose, Ratio& all
 struct Large {
   const char* model;
   const char* cluster;
-  int pp, dp, tp;  ///< of the starting plan
+  int pp, dp, tp;  ///< degrees of the initial plan
   int to;          ///< total number of GPUs
 };
 

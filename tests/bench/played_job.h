@@ -22,7 +22,7 @@ struct Spec {
 
 /// The work of one rank under the plan of its epoch.
 struct Part {
-  double iteration_s = 0;  ///< as the judge executes the plan
+  double iteration_s = 0;  ///< time of an iteration that the judge executes
   /// The values that a profiler would measure on the judge's hardware; nothing if the plan does not
   /// use the rank.
   std::optional<swell::profiler::RankProfile> profile;

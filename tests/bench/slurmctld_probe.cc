@@ -2,13 +2,12 @@
 // Creates the load and the measurements of tests/bench/slurmctld over Slurm's public API. It starts
 // no client process for a sample, so that only slurmctld is timed.
 //
-//   slurmctld_probe fill NODES FIRST RUNNING PENDING   allocations that hold GPUs, from node FIRST
-//   + 1
-//                                          on and round again, and jobs that cannot start
-//   slurmctld_probe load SECONDS [FOLDER]  the same mix of requests whatever scheduler runs; with
-//                                          FOLDER, each request's time is appended to FOLDER/KIND,
-//                                          in us, and sdiag's cycles to
-//                                          FOLDER/{main,backfill}_cycle
+//   slurmctld_probe fill NODES FIRST RUNNING PENDING
+//       creates allocations that hold GPUs, from node FIRST + 1 on, cyclically, and jobs that
+//       cannot start
+//   slurmctld_probe load SECONDS [FOLDER]
+//       sends the same mix of requests for every scheduler; with FOLDER, appends each request's
+//       time in us to FOLDER/KIND, and sdiag's cycles to FOLDER/{main,backfill}_cycle
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

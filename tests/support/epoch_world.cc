@@ -22,7 +22,7 @@ void World::require(bool holds, const char* what) {
   std::abort();
 }
 
-// ---- time and news
+// ---- time and messages
 
 void World::tick() {
   for (int looks = 0; machine_.deadline() && *machine_.deadline() <= now_; ++looks) {
@@ -167,7 +167,7 @@ void World::ends_training(int id) {
     });
 }
 
-// ---- what the machine wants done
+// ---- actions that the machine requests
 
 void World::carry_out() {
   for (auto actions = machine_.take(); !actions.empty(); actions = machine_.take())

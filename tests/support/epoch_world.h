@@ -116,7 +116,7 @@ class World {
   void send(int from, News news) { outbox_[from].push_back({now_, std::move(news)}); }
   void deliver(int from);
   bool deliver_something(int which);
-  // the agent's part
+  // actions of the agent
   void carry_out();
   void act(const action::StartStep& start);
   void act(const action::StartWorkers& start);

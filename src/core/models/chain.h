@@ -18,7 +18,7 @@ inline constexpr int kUnitKinds = 5;
 struct Unit {
   UnitKind kind = UnitKind::layer;
   double forward_flop = 0;
-  double traffic_bytes = 0;  ///< of activations that a forward pass reads and writes
+  double traffic_bytes = 0;  ///< activations that a forward pass reads and writes
   double parameters = 0;     ///< without matrices that units share, see Load
   double split_bytes = 0;    ///< kept for the backward pass, divided by TP
   double whole_bytes = 0;    ///< kept for the backward pass, whole on every GPU

@@ -15,13 +15,13 @@ inline double tp_comp_fwd(double comp_s, double local_batch, double layers, doub
   return comp_s * local_batch * layers / tp;
 }
 
-/// Bytes that each GPU sends in one of a layer's two forward all-reduces: V' = k_activ * b * 2(1 -
-/// 1/TP).
+/// Returns the bytes that each GPU sends in one of a layer's two forward all-reduces: V' = k_activ
+/// * b * 2(1 - 1/TP).
 inline double tp_transmission_bytes(double activ_bytes, double local_batch, double tp) noexcept {
   return activ_bytes * local_batch * 2 * (1 - 1 / tp);
 }
 
-/// Bandwidth of a message of V' bytes: linear in log2 V' up to the saturation size.
+/// Returns the bandwidth of a message of V' bytes: linear in log2 V' up to the saturation size.
 inline double tp_bandwidth(double link_bytes_per_s, double transmission_bytes,
                            double saturation_bytes) noexcept {
   const double share = std::log2(std::max(transmission_bytes, 2.0)) / std::log2(saturation_bytes);
@@ -36,14 +36,14 @@ inline double tp_commu_fwd(double activ_bytes, double local_batch, double layers
   return 2 * layers * once / tp_bandwidth(link_bytes_per_s, once, saturation_bytes);
 }
 
-/// Seconds of a pass in the second model: the slower of device and launches, smoothed if the two
-/// are close: sqrt(device^2 + launch^2).
+/// Returns the seconds of a pass in the second model: the slower of device and launches, smoothed
+/// if the two are close: sqrt(device^2 + launch^2).
 inline double with_launches(double device, double launch) noexcept {
   return std::hypot(device, launch);
 }
 
-/// Seconds of an all-reduce of V' bytes in the second model: a latency, plus V' at three quarters
-/// of the link bandwidth, which NCCL typically reaches.
+/// Returns the seconds of an all-reduce of V' bytes in the second model: a latency, plus V' at
+/// three quarters of the link bandwidth, which NCCL typically reaches.
 inline double allreduce_s(double transmission_bytes, double link_bytes_per_s) noexcept {
   return 40e-6 + transmission_bytes / (0.75 * link_bytes_per_s);
 }
@@ -57,7 +57,7 @@ inline double dp_commu(double param_bytes, double layers, double dp, double band
 }
 
 /// T_DP-commu-extra = (bwd^k + commu^k)^(1/k) - bwd: the part of the synchronization that the
-/// backward pass does not hide. k = 1: all of it; k to infinity: max(commu - bwd, 0).
+/// backward pass does not overlap. k = 1: all of it; k to infinity: max(commu - bwd, 0).
 inline double dp_commu_extra(double bwd, double commu, double overlap) noexcept {
   if (commu <= 0) return 0;
   const double max = std::max(bwd, commu);  // factored out, since a large k would underflow

@@ -178,7 +178,7 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
     seen_type = group.type;
     seen_batch = group.local_batch;
     const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(group.type)];
-    overlap = std::min(overlap, k.overlap);  // the group that hides least delays its ring
+    overlap = std::min(overlap, k.overlap);  // the group with the least overlap delays its ring
     if (costs_)
       if (const auto cost = costs_->chunk(load, group.type, stage.tp, group.local_batch)) {
         const double commu = layer_commu(group.type, stage.tp, group.local_batch) * layers;

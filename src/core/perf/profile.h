@@ -57,7 +57,7 @@ struct GroupObservation {
   /// Gradients of everything else on one GPU (embedding, projection).
   double extra_param_bytes = 0;
   double extra_state_bytes = 0;  ///< parameters and optimizer state of everything else
-  double peak_bytes = 0;         ///< largest allocation ever on one GPU (max_memory_allocated)
+  double peak_bytes = 0;         ///< maximum allocated memory of one GPU (max_memory_allocated)
   std::vector<NodeObservation> nodes{};  ///< parts of fwd_s and bwd_s; empty: not observed
 };
 

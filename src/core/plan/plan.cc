@@ -352,7 +352,7 @@ int& chunk_at(std::vector<Stage>& stages, std::size_t at) {
   return stages[at % stages.size()].chunks[at / stages.size()];
 }
 
-/// Turns chunks that count layers alone into chunks of units.
+/// Converts chunks that only count layers into chunks of units.
 void add_ends(std::vector<Stage>& stages) {
   long layers = 0, units = 0;
   for (const Stage& stage : stages) {

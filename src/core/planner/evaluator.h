@@ -62,7 +62,7 @@ class Evaluator {
   const perf::MemoryModel& memory() const noexcept { return memory_; }
   int micro_batch() const noexcept { return micro_batch_; }
   long evaluated() const noexcept { return evaluated_; }
-  /// Counts plans whose earlier result is reused as evaluated.
+  /// Adds `known` plans, whose earlier results are reused, to evaluated().
   void count(long known) noexcept { evaluated_ += known; }
 
  private:

@@ -42,7 +42,7 @@ struct CellPlans {
 };
 
 struct GridOptions {
-  int clusters = 16;    ///< O: runs of layers that partitions are made of
+  int clusters = 16;    ///< O: layer clusters, of which partitions consist
   int frontier = 8;     ///< maximum number of plans, see reduce_frontier()
   int most_stages = 0;  ///< maximum number of stages of a cell; 0: the number of clusters
 };

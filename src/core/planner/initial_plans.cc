@@ -35,8 +35,8 @@ class InitialPlans {
     keep(best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {}));
   }
 
-  /// Plans with one stage for each part, with every combination of TP degrees; `layout` holds the
-  /// stages so far.
+  /// Adds plans with one stage for each part, for every combination of TP degrees. `layout` holds
+  /// the stages so far.
   void one_stage_each(const std::vector<Islands>& parts, plan::Layout layout, Islands idle,
                       bool same_tp) {
     if (layout.stages.size() == parts.size()) {
@@ -168,7 +168,7 @@ class InitialPlans {
     if (!layout.stages.back().groups.empty()) try_skeleton(std::move(layout), idle, best);
   }
 
-  /// Appends stages of `dp` groups, each within one island; returns the GPUs left over.
+  /// Appends stages of `dp` groups, each within one island. Returns the remaining GPUs.
   static Islands cut_within_nodes(const Islands& gpus, int dp, int tp, plan::Layout& layout) {
     Islands left_over;
     for (const Island& island : gpus) {

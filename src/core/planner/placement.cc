@@ -99,7 +99,7 @@ class Placer {
   /// Returns nothing if units are left over.
   std::optional<Counts> fill(double most, int least, bool from_rear) const {
     Counts counts(places_, 0);
-    int first = 0, end = chain_.units();  // units left
+    int first = 0, end = chain_.units();  // range of the remaining units
     for (std::size_t step = 0; step < places_; ++step) {
       const std::size_t place = from_rear ? places_ - 1 - step : step;
       const std::size_t stage = stage_at(place);

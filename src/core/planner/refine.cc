@@ -109,7 +109,7 @@ const plan::StageLayout& at(const plan::Layout& layout, int i) {
   return layout.stages[static_cast<std::size_t>(i)];
 }
 
-/// All changes of one plan. Each builds a changed skeleton and gives it to the search.
+/// Makes all changes of one plan. Each builds a changed skeleton and passes it to the search.
 class Changes {
  public:
   Changes(const Solution& found, const Degrees& degrees, Search& search)

@@ -57,7 +57,7 @@ struct ScaleTable {
 /// Sets `modelled` of all rows. `perf`: the performance model of the problem.
 void add_modelled(ScaleTable& table, const perf::PerformanceModel& perf);
 
-/// Where a table's coefficients come from.
+/// Source of a table's coefficients.
 enum class ScaleSource : std::uint8_t {
   unknown,      ///< written by a Swell that did not record it
   running_job,  ///< the profile of the running job

@@ -20,7 +20,7 @@ struct StageOption {
   std::vector<std::pair<int, int>> fullest;  ///< (GPU type, samples of its fullest group)
   double comp = 0;        ///< seconds for each layer: forward and backward pass of one micro-batch
   double bwd = 0;         ///< the backward part of `comp`
-  double extra = 0;       ///< seconds for each layer: unhidden synchronization, and optimizer
+  double extra = 0;       ///< seconds for each layer: synchronization without overlap, optimizer
   double heads_comp = 0;  ///< time that all heads add on the last stage, if there is MTP
 };
 

@@ -23,7 +23,7 @@ struct Dated {
   friend bool operator==(const Dated&, const Dated&) = default;
 };
 
-/// Measured costs of one training's changes of plan. Pure; seconds.
+/// Measured costs of one training's changes of plan. Times are in seconds; methods are pure.
 class Pauses {
  public:
   /// Adds the cost of a change made at `now`. Only the last kKept costs of each way count.

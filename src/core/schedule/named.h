@@ -29,7 +29,7 @@ Schedule zero_bubble(const Shape& shape);
 /// Returns one micro-batch at a time (FlexTrain, Fig. 3): no stage ever keeps activations of two.
 Schedule memory_minimised(const Shape& shape);
 
-/// Names that named() knows.
+/// Returns the names that named() accepts.
 const std::vector<std::string_view>& names();
 
 /// Returns the schedule called `name`. Returns an error if the name is unknown or its schedule

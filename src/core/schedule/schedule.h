@@ -36,7 +36,7 @@ using Order = std::vector<Operation>;
 /// s + 1; chunk c + 1 of stage 0 comes after chunk c of the last stage.
 struct Shape {
   int stages = 1;
-  int chunks = 1;  ///< of each stage: virtual stages
+  int chunks = 1;  ///< chunks of each stage (virtual stages)
   int micro_batches = 1;
   friend bool operator==(const Shape&, const Shape&) = default;
 };

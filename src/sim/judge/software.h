@@ -32,7 +32,7 @@ struct Software {
   // Gradients and state.
   /// Forward passes repeated before the backward one: 1 with full recomputation.
   double repeated_forward = 0;
-  double gradient_bytes = 2;   ///< for each parameter, as it is sent
+  double gradient_bytes = 2;   ///< for each parameter sent
   double bucket_bytes = 25e6;  ///< size of the pieces in which gradients are sent
   /// Share of the gradients' traffic that may overlap the last backward pass.
   double overlapped_share = 0.7;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Stands in for Criterion under ThreadSanitizer, where Criterion itself cannot start: each test in
-// a process of its own, no output but of failures.
+// Replaces Criterion under ThreadSanitizer, with which Criterion cannot start. Runs each test in
+// its own process, and prints only failures.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct One {
   const char *suite, *name;
   void (*body)();
   Clock::time_point begin{};
-  double took_s = 0, cpu_s = 0;  ///< of the processor: what its programs took, too
+  double took_s = 0, cpu_s = 0;  ///< cpu_s: processor time, including its child processes
 };
 inline std::vector<One>& all() {
   static std::vector<One> tests;
@@ -36,7 +36,7 @@ struct Adder {
   std::fprintf(stderr, "%s:%d: %s\n", file, line, what);
   std::_Exit(1);
 }
-/// Waits for one of the tests that run; whether it failed.
+/// Waits for the end of one running test. Returns whether it failed.
 inline bool collect(std::map<pid_t, One*>& running) {
   int status = 0;
   rusage used{};
@@ -49,7 +49,7 @@ inline bool collect(std::map<pid_t, One*>& running) {
   if (status != 0) std::fprintf(stderr, "failed: %s::%s\n", one->suite, one->name);
   return status != 0;
 }
-/// Where the time went.
+/// Prints the times of the slowest tests.
 inline void print_slowest() {
   std::vector<One> tests = all();
   const auto shown = std::min<std::size_t>(tests.size(), 12);
@@ -59,7 +59,7 @@ inline void print_slowest() {
     std::printf("%6.1f s, %6.1f s of CPU: %s::%s\n", tests[i].took_s, tests[i].cpu_s,
                 tests[i].suite, tests[i].name);
 }
-/// Runs every test, some at a time: most wait. The number that failed.
+/// Runs all tests, several at a time, since most of them wait. Returns the number of failures.
 inline int run() {
   constexpr std::size_t kAtATime = 4;
   int failed = 0;
@@ -69,7 +69,7 @@ inline int run() {
     const pid_t pid = fork();
     if (pid == 0) {
       one.body();
-      std::exit(0);  // the sanitizer's own exit code counts
+      std::exit(0);  // the sanitizer replaces this exit code if it found a fault
     }
     running[pid] = &one;
     if (running.size() == kAtATime) failed += collect(running);
