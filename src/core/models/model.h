@@ -75,8 +75,8 @@ inline constexpr int kMostMtpHeads = 16;
 inline constexpr int kMostCp = 64, kMostEp = 4096;
 /// Returns an error that names the figure of `model` that exceeds these limits.
 Result<void> check_planned_for(const Model& model);
-/// Returns an error if `model` has CP or EP: Swell plans these only for models, since programs
-/// cannot run them.
+/// Returns an error that names the CP or EP of `model` if it has any: programs cannot run these, so
+/// plans of running jobs do not have them.
 Result<void> check_runs(const Model& model);
 
 /// Reads Swell's own form, whose names are Model's members. kv_heads, ffn, vocab, mtp_heads, cp, ep
