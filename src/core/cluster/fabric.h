@@ -40,8 +40,8 @@ inline constexpr const char* kUnknownGpu = "unknown";
 /// Distances and bandwidths between nodes and their GPUs: common switches or blocks, and the speed
 /// of the links. Built from the nodes' published descriptions, Slurm's topology.conf and a
 /// calibration. Each of these may be missing; the results are then coarser. Immutable, hence safe
-/// to share between threads. Memory and building time are linear in the nodes, not in their pairs;
-/// every query about two nodes takes constant time.
+/// to share between threads. Memory and building time grow with the number of nodes, not of their
+/// pairs; every query about two nodes takes constant time.
 class Fabric {
  public:
   /// Builds the fabric; index i in all other functions is nodes[i]. If two nodes have one name,
