@@ -188,6 +188,9 @@ bool EpochMachine::puts_off(std::function<void(double)> news, bool spoils, bool 
 }
 
 void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
+  if (Switching* one = in<Switching>();
+      one != nullptr && one->epoch == epoch && awaits_signal(*one, now, how))
+    return;
   SwitchOutcome outcome = how;
   if (const Switching* one = in<Switching>();
       one != nullptr && !outcome.committed && outcome.code == ErrorCode::cancelled) {
@@ -393,6 +396,9 @@ void EpochMachine::tick_live(double now) {
     act(action::CallOffLive{});
     stopped(now, asking_->epoch, 0, std::vector<WorkerId>(asking_->workers));
   }
+  if (const Switching* one = in<Switching>();
+      one != nullptr && one->judged_at && now >= *one->judged_at)
+    switched(now, one->epoch, SwitchOutcome(one->outcome));
   if (Switching* one = in<Switching>()) {
     const bool was_called_off = one->is_called_off;
     if (now >= std::min(one->by, one->hard_by)) {

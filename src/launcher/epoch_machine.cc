@@ -393,6 +393,7 @@ std::optional<double> EpochMachine::deadline() const {
   earliest(hangs_at());
   earliest(passes_missed_at());
   earliest(growth_limit());
+  if (const Switching* one = in<Switching>()) earliest(one->judged_at);
   if (const Switching* one = in<Switching>())
     earliest(one->is_called_off ? one->hard_by : std::min(one->by, one->hard_by));
   if (const auto drain = drain_by(); drain && is_live()) earliest(*drain - settings_.min_live_s);

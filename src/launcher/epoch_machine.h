@@ -254,6 +254,10 @@ class EpochMachine {
     std::vector<std::function<void(double)>> later;
     bool to_running = false;   ///< all of its workers train before it, too
     std::vector<Exit> failed;  ///< of programs of either epoch, meanwhile
+    /// It has ended, and a program has that the user may have sent a signal: until then it is
+    /// waited for word of that.
+    std::optional<double> judged_at = std::nullopt;
+    SwitchOutcome outcome = {};
   };
   /// The workers have been asked to leave, or killed, for another epoch.
   struct Leaving {
@@ -357,6 +361,7 @@ class EpochMachine {
   void fail_for_good(double now);
   int signal_for(const Exit& exit, double now) const;
   int signal_for(const Switching& one, double now) const;
+  bool awaits_signal(Switching& one, double now, const SwitchOutcome& how) const;
   bool ends_for_signal(const Exit& exit, double now);
   bool recovers(double now);
   bool retries(double now);

@@ -13,6 +13,12 @@ namespace swell::launcher {
 
 using control::JobState;
 
+namespace {
+
+constexpr double kNoticeFollows_s = 0.5;  // a shim's word of a signal, after its program's end
+
+}  // namespace
+
 /// Starts the program again after a failure, over what the run has then, where it may.
 bool EpochMachine::recovers(double now) {
   if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
@@ -131,6 +137,21 @@ int EpochMachine::signal_for(const Switching& one, double now) const {
   for (const auto& [signal, at] : forwarded_)
     if (at >= one.since && is_end_signal(signal)) return signal;
   return 0;
+}
+
+/// Whether a switch that has ended is not judged yet: one of its programs died of a signal, and the
+/// shims tell a little later which one Slurm sent.
+bool EpochMachine::awaits_signal(Switching& one, double now, const SwitchOutcome& how) const {
+  const auto may_be_sent = [](const Exit& exit) {
+    const int signal = exit.signal != 0 ? exit.signal : exit.code - 128;
+    return is_end_signal(signal) || signal == SIGUSR1 || signal == SIGUSR2;
+  };
+  if (how.committed || one.judged_at || signal_for(one, now) != 0 ||
+      std::none_of(one.failed.begin(), one.failed.end(), may_be_sent))
+    return false;
+  one.judged_at = now + kNoticeFollows_s;
+  one.outcome = how;
+  return true;
 }
 
 /// Ends the run where the program ended for such a signal, as under srun: neither lent GPUs nor a

@@ -100,6 +100,22 @@ Test(live_signal, a_growth_whose_new_programs_die_of_it_is_tried_again) {
   cr_assert_not(one.run.code.has_value());
 }
 
+Test(live_signal, word_of_it_may_come_when_the_switch_has_ended) {
+  for (const bool is_sent : {true, false})
+    for (const int signal : {SIGUSR2, SIGINT}) {
+      Switch one(true);
+      one.ends(one.next, {0, signal});
+      one.run.aborted(one.next, false, runtime::kCalledOff);
+      cr_assert_leq(*one.run.machine.deadline(), one.run.now + 1);
+      if (is_sent) one.send(signal);
+      one.run.tick(one.run.now + 0.5);
+      cr_assert_eq(one.run.machine.status().no_growth.empty(), is_sent);
+      cr_assert_eq(one.run.releases.empty(), is_sent, "its program has a fault of its own");
+      one.run.tick(one.run.now + 3);
+      cr_assert_eq(one.run.orders.size(), is_sent ? 2u : 1u);
+    }
+}
+
 Test(live_signal, a_return_whose_new_programs_die_of_it_is_tried_again) {
   for (const bool is_silent : {false, true}) {
     Switch one(false);

@@ -227,15 +227,18 @@ Test(user_signal, who_trains_on_though_asked_to_leave_is_not_sent_it_twice) {
 }
 
 Test(user_signal, what_dies_of_it_as_others_have_ended_and_gpus_go_back_ends_the_run) {
-  Run run;
-  run.grown();
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
-  run.shrink(9, 60);
-  cr_assert(run.signalled(SIGUSR1, 0), "they may be at their end, too");
-  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
-  run.leave(1, 4, Exit{0, SIGINT});
-  run.leave(0, 1, Exit{0, SIGINT});
-  run.tick(run.now + 3);
-  cr_assert_eq(run.code.value_or(-1), 128 + SIGINT);
-  cr_assert_eq(run.starts, 2);
+  for (const bool lent_first : {false, true}) {
+    Run run;
+    run.grown();
+    run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+    run.shrink(9, 60);
+    cr_assert(run.signalled(SIGUSR1, 0), "they may be at their end, too");
+    run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+    if (lent_first) run.leave(1, 4, Exit{0, SIGINT});
+    run.leave(0, 1, Exit{0, SIGINT});
+    if (!lent_first) run.leave(1, 4, Exit{0, SIGINT});
+    run.tick(run.now + 3);
+    cr_assert_eq(run.code.value_or(-1), 128 + SIGINT);
+    cr_assert_eq(run.starts, 2);
+  }
 }
