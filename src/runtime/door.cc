@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -32,6 +33,17 @@ bool is_of_the_newcomer(int error) {
   return false;
 }
 
+double seconds(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+/// Returns the CPU time of the calling thread.
+double thread_time_s() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 /// Returns the number of peers without proof: at most a quarter of the descriptors that this
 /// process may have.
 std::size_t places_within_limit(std::size_t wanted) {
@@ -49,7 +61,8 @@ Door::Door(Options options, Descriptor unix_listening, Descriptor tcp_listening,
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       key_(std::move(key)),
       places_(places_within_limit(options_.places),
-              std::min(places_within_limit(options_.places), options_.places_of_one_address)) {}
+              std::min(places_within_limit(options_.places), options_.places_of_one_address)),
+      share_(options_.share, options_.saved_up_s) {}
 
 Result<void> Door::open() {
   if (!wake_) return Error(fmt::format("an eventfd: {}", std::strerror(errno)));
@@ -89,6 +102,7 @@ int Door::wait_ms() const {
     if (!next || time < *next) next = time;
   };
   if (admit_again_) consider(*admit_again_);
+  if (tcp_again_) consider(*tcp_again_);
   for (const auto& [id, guest] : guests_) consider(guest.until);
   if (!next) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*next - Clock::now()).count();
@@ -98,9 +112,11 @@ int Door::wait_ms() const {
 void Door::turn() {
   const bool accepts = !accept_again_ || *accept_again_ <= Clock::now();
   if (accepts) accept_again_.reset();
+  if (tcp_again_ && *tcp_again_ <= Clock::now()) tcp_again_.reset();
+  const double begin_s = thread_time_s();
   std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0},
                                 {accepts ? unix_.get() : -1, POLLIN, 0},
-                                {accepts && tcp_ ? tcp_.get() : -1, POLLIN, 0}};
+                                {accepts && tcp_ && !tcp_again_ ? tcp_.get() : -1, POLLIN, 0}};
   std::vector<Places::Id> ids;
   for (const auto& [id, guest] : guests_)
     if (guest.proof) {
@@ -129,6 +145,10 @@ void Door::turn() {
   for (const auto& [id, guest] : guests_)
     if (guest.until <= now) late.push_back(id);
   for (const Places::Id id : late) drop(id);
+  share_.use(thread_time_s() - begin_s, seconds(now));
+  if (const double wait_s = share_.wait_s(seconds(now)); wait_s > 0)
+    tcp_again_ =
+        now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_s));
 }
 
 void Door::accept_some(int listening, bool is_unix) {

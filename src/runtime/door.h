@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/cpu_share.h"
 #include "core/places.h"
 #include "core/result.h"
 #include "runtime/channel.h"
@@ -29,6 +30,8 @@ class Door {
     std::chrono::milliseconds proof_time{5000};  ///< time for a peer to prove that it holds the key
     /// Time for which a proved peer waits if no thread can be started for it.
     std::chrono::milliseconds thread_time{10000};
+    /// Share of a core that newcomers over TCP may take; beyond it they wait in the kernel.
+    double share = 0.25, saved_up_s = 0.5;
     /// Takes over a peer; called by the door's thread. Returns false, and leaves the channel
     /// unchanged, if that is not possible now.
     std::function<bool(Channel& channel, bool is_unix)> let_in;
@@ -74,7 +77,9 @@ class Door {
   std::map<Places::Id, Guest> guests_;
   Places places_;
   Places::Id last_id_ = 0;
+  CpuShare share_;
   std::optional<Clock::time_point> accept_again_, admit_again_;
+  std::optional<Clock::time_point> tcp_again_;  ///< newcomers have used up their share until then
 };
 
 }  // namespace swell::runtime

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <vector>
 
+#include "control/thread_time.h"
 #include "core/number.h"
 
 namespace swell::tools {
@@ -38,7 +39,8 @@ HttpServer::HttpServer(control::Fd listening, Options options)
     : listening_(std::move(listening)),
       options_(std::move(options)),
       places_(within_limit(options_.clients),
-              std::min(within_limit(options_.clients), options_.clients_of_one_address)) {}
+              std::min(within_limit(options_.clients), options_.clients_of_one_address)),
+      share_(options_.share, options_.saved_up_s) {}
 
 int HttpServer::wait_ms() const {
   std::optional<Clock::time_point> next = accept_again_;
@@ -52,6 +54,7 @@ int HttpServer::wait_ms() const {
 void HttpServer::turn() {
   const bool accepts = !accept_again_ || *accept_again_ <= Clock::now();
   if (accepts) accept_again_.reset();
+  control::ThreadLaps laps;
   std::vector<pollfd> polled = {{accepts ? listening_.get() : -1, POLLIN, 0}};
   std::vector<Places::Id> ids;
   for (const auto& [id, client] : clients_) {
@@ -67,6 +70,13 @@ void HttpServer::turn() {
   for (const auto& [id, client] : clients_)
     if (client.until <= Clock::now()) late.push_back(id);
   for (const Places::Id id : late) drop(id);
+  const auto now = Clock::now();
+  const double now_s = std::chrono::duration<double>(now.time_since_epoch()).count();
+  share_.use(laps.lap_s(), now_s);
+  if (const double wait_s = share_.wait_s(now_s); wait_s > 0)
+    accept_again_ = std::max(
+        accept_again_.value_or(now),
+        now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_s)));
 }
 
 void HttpServer::accept_some() {
@@ -118,7 +128,8 @@ void HttpServer::serve(Places::Id id) {
   }
   // Bytes that the client sent beyond its request would make the system reset the connection.
   char rest[1024];
-  while (::recv(client.fd.get(), rest, sizeof rest, 0) == sizeof rest) continue;
+  for (int i = 0; i < 16 && ::recv(client.fd.get(), rest, sizeof rest, 0) == sizeof rest; ++i)
+    continue;
   drop(id);
 }
 

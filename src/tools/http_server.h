@@ -9,6 +9,7 @@
 #include <string>
 
 #include "control/socket.h"
+#include "core/cpu_share.h"
 #include "core/places.h"
 #include "core/result.h"
 
@@ -22,6 +23,8 @@ class HttpServer {
     std::size_t clients = 512, clients_of_one_address = 256;
     /// For a client to send its request and take the answer, without the time that answers take.
     std::chrono::milliseconds patience{5000};
+    /// Share of a core that clients may take, all together; beyond it they wait in the kernel.
+    double share = 0.2, saved_up_s = 1;
     /// Returns the whole response to a request, which is given up to its empty line.
     std::function<std::string(const std::string& request)> answer;
   };
@@ -48,6 +51,7 @@ class HttpServer {
   std::map<Places::Id, Client> clients_;
   Places places_;
   Places::Id last_id_ = 0;
+  CpuShare share_;
   std::optional<Clock::time_point> accept_again_;
 };
 

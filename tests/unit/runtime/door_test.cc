@@ -4,9 +4,11 @@
 #include "runtime/door.h"
 
 #include <arpa/inet.h>
+#include <atomic>
 #include <chrono>
 #include <criterion/criterion.h>
 #include <csignal>
+#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -234,4 +236,27 @@ Test(door, a_peer_waits_for_a_thread_and_nobody_is_hurt_meanwhile, .timeout = 60
   }
   std::error_code ignored;  // where only root may remove it
   std::filesystem::remove_all(folder, ignored);
+}
+
+Test(door, strangers_without_end_cost_their_share, .timeout = 60) {
+  Descriptor tcp = listen_tcp("127.0.0.1").value();
+  const std::string target = runtime::address_of(tcp.get());
+  std::atomic<double> used_s = 0;
+  Door::Options options;
+  options.share = options.saved_up_s = 0.02;
+  options.let_in = [](Channel&, bool) { return true; };
+  options.at_each_turn = [&used_s] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    used_s = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  Door door(std::move(options), Descriptor(), std::move(tcp), LiveJob::kKey);
+  cr_assert(door.open().ok());
+  const auto begin = Clock::now();
+  const Strangers one(target, 0, 200, Says::garbage), other(target, 0, 200, Says::nothing);
+  std::this_thread::sleep_for(3s);
+  const std::chrono::duration<double> time = Clock::now() - begin;
+  cr_assert_leq(used_s.load(), 1.5 * (0.02 + 0.02 * time.count()) + 0.02, "%g s", used_s.load());
+  const auto channel = Channel::connect_tcp(target, LiveJob::kKey, within(20s));
+  cr_assert(channel.ok(), "%s", channel.ok() ? "" : channel.error().message().c_str());
 }

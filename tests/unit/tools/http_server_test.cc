@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "control/thread_time.h"
+
 using namespace std::chrono_literals;
 using namespace swell;
 using namespace swell::tools;
@@ -158,4 +160,56 @@ Test(listen_address, all_addresses_are_those_of_ipv4_too) {
   const auto listening = listen_at({"", 0});
   cr_assert(listening.ok());
   cr_assert(control::connect_to("127.0.0.1", control::local_port(listening->get()), 10s).ok());
+}
+
+Test(http_server, a_flood_of_requests_costs_its_share, .timeout = 60) {
+  HttpServer::Options options;
+  std::atomic<int> answers = 0;
+  options.share = 0.05;
+  options.saved_up_s = 0.02;
+  options.answer = [&](const std::string&) {
+    for (const double begin = control::thread_time_s(); control::thread_time_s() < begin + 1e-3;)
+      continue;
+    ++answers;
+    return std::string("answer");
+  };
+  const Served served(std::move(options));
+  std::atomic<bool> stops = false;
+  std::vector<std::thread> flood;
+  for (int i = 0; i < 4; ++i)
+    flood.emplace_back([&] {
+      while (!stops) {
+        const control::Fd client = served.client();
+        say(client, "GET /\r\n\r\n");
+        heard(client);
+      }
+    });
+  const auto begin = Clock::now();
+  std::this_thread::sleep_for(3s);
+  const std::chrono::duration<double> time = Clock::now() - begin;
+  const int answered = answers;
+  stops = true;
+  for (std::thread& each : flood) each.join();
+  // The clock of the process counts the clients, too: an answer takes a fifth of a millisecond at
+  // least.
+  cr_assert_leq(answered * 1e-3, 1.5 * (0.02 + 0.05 * time.count()), "%d answers", answered);
+  cr_assert_geq(answered, 10);
+}
+
+Test(http_server, a_client_that_sends_without_end_is_not_heard_for_ever, .timeout = 60) {
+  const Served served({});
+  std::atomic<bool> stops = false;
+  const control::Fd one = served.client();
+  say(one, "GET /\r\n\r\n");
+  std::thread sender([&] {
+    const std::string much(65536, 'x');
+    while (!stops && send(one.get(), much.data(), much.size(), MSG_NOSIGNAL) > 0) continue;
+  });
+  for (int i = 0; i < 20; ++i) {
+    const control::Fd other = served.client();
+    say(other, "GET /\r\n\r\n");
+    cr_assert_eq(heard(other), std::string("<GET /\r\n\r\n>"));
+  }
+  stops = true;
+  sender.join();
 }
