@@ -35,6 +35,8 @@ struct Connection {
   uid_t uid = static_cast<uid_t>(-1);
   bool authenticated = false;
   bool opening = false;     ///< a frame of it is at munge
+  bool waits = false;       ///< for its party to have CPU time; nothing is read meanwhile
+  double counted_s = 0;     ///< CPU time that was counted for the frame at munge beforehand
   std::size_t sealing = 0;  ///< messages at munge
   std::size_t sealing_bytes = 0;
   bool input_ended = false;

@@ -55,7 +55,11 @@ Result<std::string> new_nonce() {
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     return Error(fmt::format("no random bytes: {}", std::strerror(errno)));
   std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  constexpr std::string_view digits = "0123456789abcdef";
+  for (const unsigned char byte : bytes) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
   return text;
 }
 

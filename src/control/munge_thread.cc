@@ -11,6 +11,7 @@
 #include <poll.h>
 
 #include "control/quiet_thread.h"
+#include "control/thread_time.h"
 #include "control/wake_fd.h"
 
 namespace swell::control {
@@ -121,6 +122,7 @@ struct MungeThread::State {
       work.pop_front();
       lock.unlock();
       Outcome outcome;
+      ThreadLaps laps;
       try {
         outcome = outcome_of(next, socket);
       } catch (const std::exception& e) {
@@ -128,6 +130,7 @@ struct MungeThread::State {
         outcome.done.opened = next.open;
         outcome.done.error = Error(std::string("munge: ") + e.what());
       }
+      outcome.done.cpu_s = laps.lap_s();
       lock.lock();
       if (outcome.is_unreachable && Clock::now() < next.try_until) {
         work.push_front(std::move(next));

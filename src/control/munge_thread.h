@@ -30,6 +30,7 @@ class MungeThread {
     std::optional<Error> error;
     std::string data;                    ///< the payload, or the credential
     uid_t uid = static_cast<uid_t>(-1);  ///< of open(): who made the credential
+    double cpu_s = 0;                    ///< time of the thread that it took
   };
 
   /// `socket`: munged's; empty: munge's default.

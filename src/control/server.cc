@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/server.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
@@ -88,6 +89,15 @@ class LiveServer final : public Server {
 };
 
 }  // namespace
+
+void Server::Options::leave_files(std::uint64_t max_files) {
+  const auto half = static_cast<int>(
+      std::clamp<std::uint64_t>(max_files / 2, 16, static_cast<std::uint64_t>(max_connections)));
+  max_connections = half;
+  max_connections_per_user = std::min(max_connections_per_user, half / 2);
+  max_unauthenticated = std::min(max_unauthenticated, half / 2);
+  max_unauthenticated_per_address = std::min(max_unauthenticated_per_address, half / 4);
+}
 
 Result<std::unique_ptr<Server>> Server::start(Options options, std::function<void()> wake) {
   try {

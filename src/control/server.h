@@ -35,7 +35,7 @@ class Server {
     std::string munge_socket;           ///< empty: munge's default
     std::function<bool(uid_t)> allow;   ///< whose credentials are accepted; empty: everybody's
     std::size_t max_frame_bytes = 64 * 1024;
-    int max_connections = 20000;
+    int max_connections = 20000;  ///< those that are being closed give way first
     int max_connections_per_user = 2000;
     /// When full, a newcomer replaces the oldest connection of the address that has most.
     int max_unauthenticated = 256;
@@ -44,8 +44,17 @@ class Server {
     /// user's connections meanwhile. 0: no limit.
     int max_taken_of_user = 0;
     double first_message_s = 10;  ///< time a new connection has for its first good message
+    /// Shares of a core that peers without a good message may take, all together, and each user's
+    /// connections; 0: no limit. Beyond it connections wait in the kernel, and messages unread.
+    double strangers_share = 0.04;
+    double user_share = 0;
+    double saved_up_s = 0.5;  ///< CPU time that gathers while little of a share is used
     std::function<void(const std::string&)>
         log;  ///< refusals and faults, one line each; rate-limited
+
+    /// Takes at most half of the files that its process may open, as slurmctld needs them for
+    /// Slurm, and gives a user, and strangers, half of these.
+    void leave_files(std::uint64_t max_files);
   };
 
   /// Event of a connection; take() returns them in order.

@@ -29,6 +29,14 @@ constexpr auto kCloseTime = std::chrono::seconds(2);
 /// How long munged may be away without the loss of connections.
 constexpr auto kMungeOutage = std::chrono::seconds(60);
 
+/// Users that are remembered, beyond those with connections, though they have used no CPU time
+/// lately.
+constexpr std::size_t kMaxIdleParties = 64;
+
+double seconds(Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
 bool watch(int epoll, int operation, int fd, std::uint64_t id, std::uint32_t events) {
   epoll_event event{};
   event.events = events;
@@ -59,6 +67,7 @@ ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd l
 }
 
 void ServerLoop::run() noexcept {
+  laps_ = ThreadLaps();  // of this thread
   while (!mailbox_.stop) {
     try {
       turn();
@@ -74,27 +83,75 @@ void ServerLoop::run() noexcept {
 
 void ServerLoop::turn() {
   std::array<epoll_event, 64> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                               until_next_deadline_ms());
-  for (int i = 0; i < count; ++i) {
+  const int ready_count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                     until_next_deadline_ms());
+  bool is_called = false;
+  for (int i = 0; i < ready_count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.u64 == kListenerId) accept_some();
-    else if (event.data.u64 == mailbox_id) handle_orders();
-    else if (event.data.u64 == munge_id) handle_munge();
-    else if (const auto found = connections_.find(event.data.u64); found != connections_.end())
+    if (event.data.u64 == kListenerId) {
+      is_called = true;
+    } else if (event.data.u64 == mailbox_id) {
+      handle_orders();
+    } else if (event.data.u64 == munge_id) {
+      handle_munge();
+    } else if (const auto found = connections_.find(event.data.u64); found != connections_.end()) {
+      const uid_t whose = party_of(*found->second);
       ready(*found->second, event.events);
+      count(whose);
+    }
   }
+  resume_waiting();
+  // Those who wait come first: a newcomer may take the place of one who has said something.
+  if (is_called) accept_some();
   handle_deadlines();
+  count(kStrangers);
+  if (parties_.size() > per_user_.size() + kMaxIdleParties)
+    std::erase_if(parties_, [now_s = seconds(Clock::now())](auto& each) {
+      return each.second.waiting.empty() && each.second.share.is_whole(now_s);
+    });
 }
 
-int ServerLoop::until_next_deadline_ms() const {
-  auto next = Clock::now() + std::chrono::hours(1);
+ServerLoop::Party& ServerLoop::party(uid_t whose) {
+  const auto known = parties_.find(whose);
+  if (known != parties_.end()) return known->second;
+  const double share = whose == kStrangers ? options_.strangers_share : options_.user_share;
+  return parties_.emplace(whose, Party{CpuShare(share, options_.saved_up_s), {}}).first->second;
+}
+
+void ServerLoop::count(uid_t whose, double at_munge_s) {
+  party(whose).share.use(laps_.lap_s() + at_munge_s, seconds(Clock::now()));
+}
+
+void ServerLoop::resume_waiting() {
+  for (const uid_t whose : std::set<uid_t>(waiting_parties_)) {
+    Party& its = party(whose);
+    while (!its.waiting.empty() && its.share.wait_s(seconds(Clock::now())) <= 0) {
+      const ConnectionId id = its.waiting.front();
+      its.waiting.pop_front();
+      const auto found = connections_.find(id);
+      if (found == connections_.end()) continue;
+      found->second->waits = false;
+      next_frame(*found->second);
+      settle(*found->second);
+      count(whose);
+    }
+    if (its.waiting.empty()) waiting_parties_.erase(whose);
+  }
+}
+
+int ServerLoop::until_next_deadline_ms() {
+  const auto now = Clock::now();
+  auto next = now + std::chrono::hours(1);
+  for (const uid_t whose : waiting_parties_)
+    next = std::min(
+        next, now + std::chrono::duration_cast<Clock::duration>(
+                        std::chrono::duration<double>(party(whose).share.wait_s(seconds(now)))));
   if (accept_again_) next = std::min(next, *accept_again_);
   if (const auto oldest = unauthenticated_.oldest())
     next = std::min(next, connections_.at(*oldest)->since +
                               std::chrono::duration_cast<Clock::duration>(
                                   std::chrono::duration<double>(options_.first_message_s)));
-  for (const ConnectionId id : closing_) next = std::min(next, *connections_.at(id)->close_by);
+  if (!closing_.empty()) next = std::min(next, closing_.front().first);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
   return static_cast<int>(std::max<std::int64_t>(0, left.count()));
 }
@@ -110,6 +167,7 @@ void ServerLoop::handle_orders() {
     const auto found = connections_.find(order.connection);
     if (found == connections_.end() || found->second->close_by) continue;
     Connection& connection = *found->second;
+    const uid_t whose = party_of(connection);
     if (order.message) {
       queue(connection, *order.message);
     } else {
@@ -117,11 +175,14 @@ void ServerLoop::handle_orders() {
       begin_close(connection);
     }
     settle(connection);
+    count(whose);
   }
   for (const ConnectionId id : std::exchange(paused_, {}))
     if (const auto found = connections_.find(id); found != connections_.end()) {
+      const uid_t whose = party_of(*found->second);
       next_frame(*found->second);
       settle(*found->second);
+      count(whose);
     }
 }
 
@@ -130,10 +191,16 @@ void ServerLoop::handle_munge() {
     if (done.ticket == munge_id && done.error)
       log_(fmt::format("nobody can connect yet: {}", done.error->message()));
     const auto found = connections_.find(done.ticket);
-    if (found == connections_.end()) continue;
+    if (done.opened) frame_s_ += (done.cpu_s - frame_s_) / 16;
+    if (found == connections_.end()) {
+      count(kStrangers, done.opened ? done.cpu_s - frame_s_ : done.cpu_s);
+      continue;
+    }
     Connection& connection = *found->second;
+    const uid_t before = party_of(connection);
     if (done.opened) {
       connection.opening = false;
+      party(before).share.use(-connection.counted_s, seconds(Clock::now()));
       opened(connection, done);
       next_frame(connection);
     } else {
@@ -146,7 +213,11 @@ void ServerLoop::handle_munge() {
                false);
       else connection.out += framed(done.data);
     }
+    // Else a user without CPU time left would get some for each new connection.
+    const uid_t its = party_of(connection);
+    const bool pays = its == before || party(its).share.wait_s(seconds(Clock::now())) <= 0;
     settle(connection);
+    count(pays ? its : before, done.cpu_s);
   }
 }
 
@@ -160,9 +231,11 @@ void ServerLoop::handle_deadlines() {
     refuse(oldest, fmt::format("no good message within {:g} s", options_.first_message_s), false);
     settle(oldest);
   }
-  for (const ConnectionId id : std::set<ConnectionId>(closing_))
-    if (Connection& connection = *connections_.at(id); *connection.close_by <= now)
-      drop(connection);
+  while (!closing_.empty() && closing_.front().first <= now) {
+    const auto found = connections_.find(closing_.front().second);
+    closing_.pop_front();
+    if (found != connections_.end()) drop(*found->second);
+  }
   if (accept_again_ && *accept_again_ <= now) {
     accept_again_.reset();
     watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
@@ -170,6 +243,13 @@ void ServerLoop::handle_deadlines() {
 }
 
 void ServerLoop::accept_some() {
+  count(kStrangers);
+  const auto now = Clock::now();
+  if (const double wait_s = party(kStrangers).share.wait_s(seconds(now)); wait_s > 0) {
+    accept_again_ =
+        now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_s));
+    return;
+  }
   for (int i = 0; i < 64; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
@@ -181,7 +261,8 @@ void ServerLoop::accept_some() {
       }
       break;
     }
-    tune(fd.get());
+    if (connections_.size() >= static_cast<std::size_t>(options_.max_connections))
+      drop_oldest_closing();
     if (connections_.size() >= static_cast<std::size_t>(options_.max_connections)) {
       log_(fmt::format("refused {}: {} connections are open already", peer_name(fd.get()),
                        connections_.size()));
@@ -206,6 +287,16 @@ void ServerLoop::accept_some() {
     settle(connection);
   }
   watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
+}
+
+void ServerLoop::drop_oldest_closing() {
+  while (!closing_.empty()) {
+    const auto found = connections_.find(closing_.front().second);
+    closing_.pop_front();
+    if (found == connections_.end()) continue;
+    drop(*found->second);
+    return;
+  }
 }
 
 void ServerLoop::make_room_for(const std::string& address) {
@@ -236,7 +327,7 @@ void ServerLoop::ready(Connection& connection, std::uint32_t events) {
 }
 
 void ServerLoop::next_frame(Connection& connection) {
-  if (connection.opening || connection.close_by) return;
+  if (connection.opening || connection.close_by || connection.waits) return;
   {
     const std::lock_guard lock(mailbox_.mutex);
     if (connection.take_number != mailbox_.take_number) connection.untaken = 0;
@@ -250,6 +341,13 @@ void ServerLoop::next_frame(Connection& connection) {
       return;
     }
   }
+  const uid_t whose = party_of(connection);
+  if (Party& its = party(whose); its.share.wait_s(seconds(Clock::now())) > 0) {
+    connection.waits = true;
+    its.waiting.push_back(connection.id);
+    waiting_parties_.insert(whose);
+    return;
+  }
   Result<std::optional<std::string>> frame = connection.reader.next();
   if (!frame) return refuse(connection, frame.error().message(), false);
   if (!*frame) return;
@@ -257,6 +355,8 @@ void ServerLoop::next_frame(Connection& connection) {
     return refuse(connection, "what it said is not a munge credential", false);
   if (!connection.authenticated) shelter(connection);
   connection.opening = true;
+  connection.counted_s = frame_s_;
+  party(whose).share.use(frame_s_, seconds(Clock::now()));
   munge_->open(connection.id, std::move(**frame));
 }
 
@@ -327,8 +427,10 @@ void ServerLoop::refuse(Connection& connection, const std::string& reason, bool 
 }
 
 void ServerLoop::begin_close(Connection& connection) {
-  connection.close_by = Clock::now() + kCloseTime;
-  closing_.insert(connection.id);
+  if (!connection.close_by) {
+    connection.close_by = Clock::now() + kCloseTime;
+    closing_.emplace_back(*connection.close_by, connection.id);
+  }
   unauthenticated_.leave(connection.id);
 }
 
@@ -345,7 +447,7 @@ void ServerLoop::settle(Connection& connection) {
       connection.shut = true;
     }
   }
-  const bool paused = paused_.contains(connection.id);
+  const bool paused = connection.waits || paused_.contains(connection.id);
   if (connection.input_ended && !connection.opening && !paused) return drop(connection);
   std::uint32_t events = 0;
   if (!connection.opening && !connection.input_ended && !paused) events |= EPOLLIN;
@@ -366,7 +468,6 @@ void ServerLoop::drop(Connection& connection) {
   }
   unauthenticated_.leave(id);
   sheltered_.erase(id);
-  closing_.erase(id);
   paused_.erase(id);
   connections_.erase(id);
 }

@@ -14,7 +14,9 @@
 #include "control/log_limit.h"
 #include "control/munge_thread.h"
 #include "control/server.h"
+#include "control/thread_time.h"
 #include "control/wake_fd.h"
+#include "core/cpu_share.h"
 #include "core/places.h"
 
 namespace swell::control {
@@ -62,9 +64,23 @@ class ServerLoop {
 
  private:
   using Connections = std::unordered_map<ConnectionId, std::unique_ptr<Connection>>;
+  /// Peers that share CPU time: the connections of a user, or all without a good message.
+  struct Party {
+    CpuShare share;
+    std::deque<ConnectionId> waiting;  ///< connections whose next frame waits for CPU time
+  };
+  static constexpr uid_t kStrangers = static_cast<uid_t>(-1);
 
   void turn();
-  int until_next_deadline_ms() const;
+  static uid_t party_of(const Connection& connection) {
+    return connection.authenticated ? connection.uid : kStrangers;
+  }
+  Party& party(uid_t whose);
+  /// Counts the CPU time since the last lap, and what munge's thread needed.
+  void count(uid_t whose, double at_munge_s = 0);
+  /// Goes on with connections whose party has CPU time again.
+  void resume_waiting();
+  int until_next_deadline_ms();
   void handle_orders();
   void handle_munge();
   void handle_deadlines();
@@ -83,6 +99,9 @@ class ServerLoop {
   /// Lets silent connections go until one more from this address may come. No address can take all
   /// places.
   void make_room_for(const std::string& address);
+  /// Lets the connection go that has been closing for longest, though its peer may not have read
+  /// why.
+  void drop_oldest_closing();
   /// Keeps the place of a connection whose first frame is at munge, of half of all at most.
   void shelter(const Connection& connection);
   /// `bytes`: of the frame that it came in.
@@ -100,9 +119,14 @@ class ServerLoop {
   Places unauthenticated_;
   /// Connections whose first frame is at munge: they keep their places until it is read.
   std::set<ConnectionId> sheltered_;
-  std::set<ConnectionId> closing_;
+  /// Connections that close, in order of time; some are gone by then.
+  std::deque<std::pair<Clock::time_point, ConnectionId>> closing_;
   std::set<ConnectionId> paused_;  ///< until the caller takes events
   std::map<uid_t, int> per_user_;
+  std::map<uid_t, Party> parties_;
+  std::set<uid_t> waiting_parties_;
+  ThreadLaps laps_;
+  double frame_s_ = 1e-4;     ///< CPU time of munge's thread for a frame, lately
   ConnectionId last_id_ = 2;  ///< the first ones are the loop's own descriptors
   std::optional<Clock::time_point> accept_again_;
 };

@@ -16,6 +16,10 @@ namespace swell::control {
 
 namespace {
 
+/// Connections that wait to be accepted. As they are accepted at a bounded pace while there is a
+/// flood, more would wait for longer than clients do.
+constexpr int kBacklog = 256;
+
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 Result<Addresses> resolve(const std::string& host, std::uint16_t port) {
@@ -92,7 +96,7 @@ Result<Fd> listen_on(const std::string& address, std::uint16_t port) {
     Fd fd = new_socket(*one);
     const int on = 1;
     if (fd && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        bind(fd.get(), one->ai_addr, one->ai_addrlen) == 0 && listen(fd.get(), 1024) == 0)
+        bind(fd.get(), one->ai_addr, one->ai_addrlen) == 0 && listen(fd.get(), kBacklog) == 0)
       return fd;
     problem = errno;
   }

@@ -31,7 +31,8 @@ class Fd {
   int fd_ = -1;
 };
 
-/// A listening, non-blocking, close-on-exec TCP socket. The error names address and port.
+/// A listening, non-blocking, close-on-exec TCP socket; what it accepts is tuned as itself. The
+/// error names address and port.
 Result<Fd> listen_on(const std::string& address, std::uint16_t port);
 
 /// From the first to the last; both 0: any.

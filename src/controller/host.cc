@@ -12,6 +12,7 @@
 #include <optional>
 #include <sstream>
 #include <stdexcept>
+#include <sys/resource.h>
 #include <system_error>
 #include <utility>
 
@@ -44,6 +45,8 @@ constexpr auto kDebounce = std::chrono::milliseconds(50);
 
 /// Messages of one user's agents and tools that a round hears: the next round hears more of them.
 constexpr int kMessagesOfUser = 256;
+/// Share of a core that reading one user's messages takes at most: some hundred messages a second.
+constexpr double kShareOfUser = 0.02;
 
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
@@ -271,6 +274,8 @@ class Host final : public control::BackgroundThread {
     options.ports = {port, port};
     options.munge_socket = slurm::munge_socket_of(slurm_config.auth_info);
     options.max_taken_of_user = kMessagesOfUser;
+    options.user_share = kShareOfUser;
+    if (rlimit files{}; getrlimit(RLIMIT_NOFILE, &files) == 0) options.leave_files(files.rlim_cur);
     options.log = [this](const std::string& text) { info(text); };
     bool said = false;
     while (true) {

@@ -28,6 +28,8 @@ namespace swell::launcher {
 namespace {
 
 constexpr double kHeartbeat_s = 20;
+/// Share of a core that strangers at the agent's port may take.
+constexpr double kStrangersShare = 0.25;
 constexpr double kFirstOffer_s = 2;
 constexpr double kOutputLook_s = 5;
 
@@ -199,6 +201,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   options.max_unauthenticated = budget.max_strangers;
   options.max_unauthenticated_per_address = budget.max_strangers_per_address;
   options.first_message_s = kFirstMessageSeconds;
+  options.strangers_share = kStrangersShare;
   options.log = [left = kMaxRefusalLines](const std::string& line) mutable {
     if (left <= 0) return;
     say(line);

@@ -438,6 +438,25 @@ def mutated(end, _):
     return sent
 
 
+def lingering(end, arguments):
+    """Connections that are refused for what they say, with real credentials, and do not hang up."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    held, made = [], 0
+    while time.time() < end:
+        try:
+            agent = Agent()
+            agent.say(type="bye", exit_code=0)
+            held.append(agent)
+            made += 1
+        except OSError:
+            pass
+        for agent in held[:-int(arguments[0])]:
+            agent.link.close()
+        del held[:-int(arguments[0])]
+    return made
+
+
 def holder(end, arguments):
     """A job that asks for a day of grace, whose program makes way for more GPUs and leaves for nothing once it has some."""
     job = submit("--elastic=max=8,grace=86400", "--gres=gpu:1", "--mem=100M",

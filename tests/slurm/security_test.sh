@@ -67,6 +67,27 @@ garbage_at_the_port() {
 }
 check 'garbage and silence at the port of the controller delay nobody' garbage_at_the_port
 
+ticks_of() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
+floods_at_the_port() { # as fast as they can; slurmctld has no more to do with it after a while
+  local port pid how ticks begin percent status
+  local -a strangers=()
+  port=$(port_of_controller) pid=$("$cluster" pid slurmctld)
+  for how in flood garbage; do
+    python3 "$here/strangers.py" backup $how 100 "$port" > "strangers.$how" & strangers+=($!)
+  done
+  within 60 grep -q here strangers.flood && within 60 grep -q here strangers.garbage && sleep 5
+  ticks=$(ticks_of "$pid") begin=$SECONDS
+  # Within little time: an agent waits for 8 s at most before it connects again.
+  games_job && within 20 word_is "$job" state ACTIVE && within 20 grown "$job" 8 && settled
+  status=$?
+  while ((SECONDS - begin < 12)); do sleep 0.5; done
+  percent=$((($(ticks_of "$pid") - ticks) * 100 / $(getconf CLK_TCK) / (SECONDS - begin)))
+  printf '%s %% of a core\n' "$percent"
+  { kill "${strangers[@]}" && wait "${strangers[@]}"; } 2> /dev/null
+  ((status == 0 && percent <= 12))
+}
+check 'floods at the port of the controller cost it little, and an agent connects meanwhile' floods_at_the_port
+
 # ---- an agent that somebody wrote to do harm
 
 cancels_nobodys_jobs() {

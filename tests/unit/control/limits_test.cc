@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a server and a client bear with, and for how long.
+#include <array>
 #include <criterion/criterion.h>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <thread>
 
 #include "transport_peers.h"
@@ -10,6 +15,78 @@ using namespace swell;
 using namespace swell::control;
 using namespace swell::test;
 using namespace std::chrono_literals;
+
+namespace {
+
+/// CPU time of the threads of this name in this process, in seconds.
+double thread_time_s(const std::string& name) {
+  double sum_s = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string its_name;
+    double its_ns = 0;
+    std::getline(std::ifstream(task.path() / "comm"), its_name);
+    std::ifstream(task.path() / "schedstat") >> its_ns;
+    if (its_name == name) sum_s += its_ns * 1e-9;
+  }
+  return sum_s;
+}
+
+/// Processes that do it again and again: CPU time of their threads is not the server's.
+class Flood {
+ public:
+  Flood(int processes, const std::function<void()>& act) {
+    for (int i = 0; i < processes; ++i) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) act();
+      }
+      pids_.push_back(pid);
+    }
+  }
+  ~Flood() {
+    for (const pid_t pid : pids_) kill(pid, SIGKILL);
+    for (const pid_t pid : pids_) waitpid(pid, nullptr, 0);
+  }
+  Flood(const Flood&) = delete;
+  Flood& operator=(const Flood&) = delete;
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+constexpr double kShare = 0.02, kSavedUp_s = 0.02;
+
+/// CPU time that a server's threads take within 3 s, and its share of that time.
+std::pair<double, double> used_and_allowed() {
+  const auto begin = std::chrono::steady_clock::now();
+  const double before = thread_time_s("swell-control") + thread_time_s("swell-munge");
+  std::this_thread::sleep_for(3s);
+  const double used_s = thread_time_s("swell-control") + thread_time_s("swell-munge") - before;
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+  return {used_s, kSavedUp_s + kShare * time.count()};
+}
+
+Server::Options with_shares() {
+  Server::Options options;
+  options.strangers_share = options.user_share = kShare;
+  options.saved_up_s = kSavedUp_s;
+  return options;
+}
+
+/// Connects, says this, and leaves.
+void say_and_leave(std::uint16_t port, const std::string& said) {
+  const auto fd = connect_to("127.0.0.1", port, 2s);
+  if (!fd) return;
+  if (!said.empty()) static_cast<void>(::send(fd->get(), said.data(), said.size(), MSG_NOSIGNAL));
+  std::array<char, 256> bytes;
+  pollfd ready{fd->get(), POLLIN, 0};
+  while (poll(&ready, 1, 200) == 1 && recv(fd->get(), bytes.data(), bytes.size(), 0) > 0) {
+    if (said.empty()) return;
+  }
+}
+
+}  // namespace
 
 Test(limits, a_server_listens_within_its_range_of_ports, .timeout = 120) {
   PrivateMunge munge;
@@ -274,5 +351,93 @@ Test(limits, a_users_flood_is_heard_bit_by_bit_and_in_order, .timeout = 120) {
   while (next < 100) {
     const Server::Event event = host.next();
     cr_assert_eq(as<Bye>(event.message).exit_code, next++);
+  }
+}
+
+Test(limits, a_flood_of_strangers_costs_its_share_and_keeps_no_good_client_away, .timeout = 120) {
+  for (const std::string& said : {std::string(), framed("garbage"), framed("MUNGE:AwQDAAB:")}) {
+    PrivateMunge munge;
+    Host host(munge, with_shares());
+    const Flood flood(4, [&, port = host.server().port()] { say_and_leave(port, said); });
+    const auto [used_s, allowed_s] = used_and_allowed();
+    cr_assert_leq(used_s, 1.5 * allowed_s + 0.02, "%g s; after \"%s\" %g s are allowed", used_s,
+                  said.c_str(), allowed_s);
+    cr_assert_geq(used_s, 0.2 * allowed_s, "there is a flood");
+    std::vector<std::unique_ptr<Client>> clients;
+    for (JobId job = 1; job <= 3; ++job) {
+      clients.push_back(client_of(host, munge));
+      cr_assert(clients.back()->send(hello(job)).ok());
+      cr_assert_eq(as<Hello>(host.next().message).job, job);
+    }
+  }
+}
+
+Test(limits, a_users_flood_costs_its_share_and_delays_no_stranger, .timeout = 120) {
+  PrivateMunge munge;
+  Host host(munge, with_shares());
+  std::unique_ptr<Client> client;
+  int said = 0;
+  const Flood flood(1, [&] {
+    if (!client) client = client_of(host, munge);
+    static_cast<void>(client->send(Bye{said++}));
+  });
+  const auto [used_s, allowed_s] = used_and_allowed();
+  cr_assert_leq(used_s, 1.5 * allowed_s + 0.02, "%g s; %g s are allowed", used_s, allowed_s);
+  for (int next = 0; next < 100; ++next)  // nothing is lost
+    cr_assert_eq(as<Bye>(host.next().message).exit_code, next);
+  const auto start = std::chrono::steady_clock::now();
+  RawPeer another(host, munge);
+  another.greet();
+  cr_assert_lt(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+               5.0);
+}
+
+Test(limits, a_user_without_cpu_time_gets_none_by_connecting_anew, .timeout = 120) {
+  PrivateMunge munge;
+  Host host(munge, with_shares());
+  const Flood flood(4, [&] {
+    const auto client =
+        Client::connect({"127.0.0.1", host.server().port(), munge.socket(), {}}, 10s);
+    if (client) static_cast<void>((*client)->send(hello(1)));
+  });
+  const auto [used_s, allowed_s] = used_and_allowed();
+  // As a stranger, and as a user.
+  cr_assert_leq(used_s, 1.5 * 2 * allowed_s + 0.02, "%g s; %g s are allowed", used_s, allowed_s);
+  for (int i = 0; i < 10; ++i) host.next();
+}
+
+Test(limits, refused_ones_that_do_not_hang_up_keep_nobody_away, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.max_connections = 8;
+  Host host(munge, options);
+  std::vector<std::unique_ptr<RawPeer>> refused;
+  for (int i = 0; i < 24; ++i) {
+    refused.push_back(std::make_unique<RawPeer>(host, munge));
+    refused.back()->greet();
+    refused.back()->send(framed(refused.back()->credential("not a message")));
+    if (i < 8) static_cast<void>(refused.back()->received());
+  }
+  const auto client = client_of(host, munge);
+  cr_assert(client->send(hello(1)).ok());
+  cr_assert_eq(as<Hello>(host.next().message).job, 1u);
+}
+
+Test(limits, a_server_leaves_files_to_its_process) {
+  Server::Options options;
+  options.leave_files(1024);
+  cr_assert_eq(options.max_connections, 512);
+  cr_assert_eq(options.max_connections_per_user, 256);
+  cr_assert_eq(options.max_unauthenticated, 256);
+  cr_assert_eq(options.max_unauthenticated_per_address, 64);
+  options.leave_files(20);
+  cr_assert_eq(options.max_connections, 16);
+  cr_assert_eq(options.max_unauthenticated_per_address, 4);
+  for (const std::uint64_t plenty : {std::uint64_t{1} << 20, ~std::uint64_t{0}}) {
+    Server::Options many;
+    many.leave_files(plenty);
+    cr_assert_eq(many.max_connections, 20000);
+    cr_assert_eq(many.max_connections_per_user, 2000);
+    cr_assert_eq(many.max_unauthenticated, 256);
   }
 }
