@@ -14,6 +14,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 __all__ = ["fingerprint", "is_stored"]
 
 _SAMPLES = 8
+_INDICES = 1024
 _BYTES = 1 << 16        # of one value
 _SECONDS = 0.5          # for all of them; where one takes more than its share: no digest
 _DEEP = 8
@@ -26,12 +27,11 @@ class _Unknown(Exception):
 def fingerprint(dataset: Any, length: int) -> str:
     """Returns a digest of samples at fixed places; empty: they are not of numbers, text, arrays and tensors, take too long, or code of the script's makes them.
 
-    That code is not run: the dataset may hold files, caches or iterators, which a fetch that the training does not make would change.
+    That code is not run: the dataset may hold files, caches or iterators, which a fetch that the training does not make would change. A Subset of such a dataset
+    has a digest of its indices, which random_split() draws.
     """
-    if not is_stored(dataset):
-        return ""
     try:
-        return _digest(dataset, length)
+        return _digest(dataset, length) if is_stored(dataset) else _digest_of_indices(dataset)
     except Exception:   # of samples: the training shows it where it is one
         return ""
 
@@ -46,6 +46,20 @@ def is_stored(dataset: Any) -> bool:
     if name == ("datasets.arrow_dataset", "Dataset"):
         return bool(dataset.format["type"] != "custom")
     return type(dataset) in (list, tuple, TensorDataset, torch.Tensor) or name == ("numpy", "ndarray")
+
+
+def _digest_of_indices(dataset: Any) -> str:
+    """Returns a digest of some of a Subset's indices; empty: it is of another type, or they are."""
+    found = hashlib.blake2b(digest_size=8)
+    is_any = False
+    while type(dataset) is Subset:
+        indices: Any = dataset.indices
+        if not isinstance(indices, (list, tuple, range, torch.Tensor)) and type(indices).__module__ != "numpy":
+            return ""
+        some = [int(indices[at]) for at in range(0, len(indices), max(1, len(indices) // _INDICES))]
+        found.update(f"{len(indices)} {some}".encode())
+        dataset, is_any = dataset.dataset, True
+    return found.hexdigest() if is_any else ""
 
 
 def _digest(dataset: Any, length: int) -> str:

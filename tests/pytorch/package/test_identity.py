@@ -230,6 +230,23 @@ def test_data_made_by_the_script_and_slow_data_have_no_digest(monkeypatch):
     assert fingerprint(rows, 48) == ""
 
 
+def test_a_part_of_data_made_by_the_script_has_a_digest_of_its_indices():
+    class Made(torch.utils.data.Dataset):
+        def __getitem__(self, index):
+            raise AssertionError("a sample is fetched")
+
+    def part(*indices):
+        return fingerprint(torch.utils.data.Subset(Made(), *indices), 3)
+    assert part([1, 2, 5]) and len({part(each) for each in ([1, 2, 5], (1, 2, 5), torch.tensor([1, 2, 5]), numpy.array([1, 2, 5]))}) == 1
+    assert part(range(1, 4)) == part([1, 2, 3]) != part([3, 2, 1]) and part(iter([1, 2, 3])) == ""
+    whole = torch.utils.data.Subset(Made(), range(9))
+    assert len({fingerprint(torch.utils.data.Subset(each, [1, 2, 5]), 3) for each in (Made(), whole, torch.utils.data.Subset(Made(), range(8)))}) == 3
+    drawn = list(torch.randperm(10 ** 6).tolist())
+    began = time.monotonic()
+    other = [*drawn[:-2000:-1], *drawn[:-1999]]
+    assert part(drawn) != part(other) and time.monotonic() - began < 0.5
+
+
 def test_to_look_at_samples_draws_no_numbers():
     random.seed(0), numpy.random.seed(0), torch.manual_seed(0)
     expected = random.random(), numpy.random.rand(), torch.rand(1)
