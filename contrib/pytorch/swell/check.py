@@ -115,9 +115,16 @@ class Places:
     launchers: list[tuple[int, str]] = field(default_factory=list)      # lines that start workers, with what they start
     depends: set[tuple[int, str]] = field(default_factory=set)      # modules whose results depend on the number of workers, with their lines
 
+    has_group: bool = False     # whether init_process_group() is called
+
     def variable(self, kind: str) -> str:
         """The script's own name of its newest one."""
         return self.variables.get(kind, [kind])[-1]
+
+    def model(self) -> str:
+        """The script's own name of its newest model that is wrapped; where none is, of the one that the newest optimizer trains."""
+        trained = list(self.optimized.values())
+        return trained[-1] if trained and "model" not in self.variables else self.variable("model")
 
     def optimizer_of(self, model: str) -> str:
         """The script's own name of the optimizer that trains a model; its newest one where none is seen to."""
@@ -131,9 +138,10 @@ def _called(node: ast.AST) -> str:
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
 
 
+_WRAPPERS = ("DistributedDataParallel", "DDP", "fully_shard", "FullyShardedDataParallel", "FSDP")
 _ELASTIC = ("Elastic", "AccelerateElastic", "LightningElastic", "MegatronElastic", "SwellCallback", "attach")
 _MADE = {**dict.fromkeys(("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"), "optimizer"), **dict.fromkeys(_ELASTIC[:4], "elastic"),
-         **dict.fromkeys(("DistributedDataParallel", "DDP", "fully_shard"), "model"), "Accelerator": "accelerator"}
+         **dict.fromkeys(_WRAPPERS, "model"), "Accelerator": "accelerator"}
 _DEPENDS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 
 
@@ -154,10 +162,10 @@ def _launcher_in(node: ast.AST) -> str:
     return found.group(1) if found else ""
 
 
-def _targets(node: ast.Assign) -> list[str]:
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
     """Names that an assignment gives, a.b as it is written."""
     found = []
-    for target in node.targets:
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         for each in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
             found.append(ast.unparse(each) if isinstance(each, (ast.Name, ast.Attribute)) else "")
     return found
@@ -170,15 +178,22 @@ def _parameters_of(node: ast.AST) -> str:
 
 
 def _name_variables(tree: ast.AST, places: Places) -> None:
+    stepped = {ast.unparse(node.func.value) for node in ast.walk(tree)
+               if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"}
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
         values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] if _called(node.value) != "prepare" else []
         for name, value in zip(_targets(node), values):
-            if name and (kind := _MADE.get(_called(value))):
+            model = _parameters_of(value) if isinstance(value, ast.Call) else ""
+            # One of another library, or that the list lacks, is told by what it is given and that it steps.
+            kind = _MADE.get(_called(value)) or ("optimizer" if model and name in stepped else None)
+            if name and kind:
                 places.variables.setdefault(kind, []).append(name)
-                if kind == "optimizer" and (model := _parameters_of(value)):
-                    places.optimized[name] = model
+                if kind == "optimizer":
+                    places.optimizer = max(places.optimizer, node.end_lineno or 0)
+                    if model:
+                        places.optimized[name] = model
         if _called(node.value) == "prepare" and (names := [name for name in _targets(node) if name]):
             places.variables.setdefault("model", names[:1])
 
@@ -199,6 +214,7 @@ def find_places(source: str) -> Places:
     for node in ast.walk(tree):
         name, line = _called(node), getattr(node, "end_lineno", 0) or 0
         owner = ast.unparse(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+        places.has_group = places.has_group or name == "init_process_group"
         if name in _ELASTIC and (name != "attach" or owner == "SwellCallback"):
             places.elastic = max(places.elastic, line)
         elif name in ("batches", "loader") and owner == own:
@@ -210,7 +226,7 @@ def find_places(source: str) -> Places:
         if name == "step" and owner == own:
             places.elastic_step = max(places.elastic_step, line)
             continue
-        if name in ("DistributedDataParallel", "DDP", "fully_shard", "prepare"):
+        if name in (*_WRAPPERS, "prepare"):
             places.wrap = max(places.wrap, line)
         elif name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "get_megatron_optimizer"):
             places.optimizer = max(places.optimizer, line)
@@ -247,13 +263,16 @@ def _how(places: Places) -> dict[str, str]:
         missing = [line for line, there in ((made, places.elastic), (loop, places.batches)) if not there]
         told = "\n       ".join(missing) or "it has the lines of an elastic script: its output says what went wrong"
         return dict.fromkeys(("signal", "agreement", "checkpoint", "resume"), told)
-    model, own = places.variable("model"), places.variable("elastic")
+    model, own = places.model(), places.variable("elastic")
     optimizer = places.optimizer_of(model)
     name = f"AccelerateElastic({places.variable('accelerator')}, " if places.framework == "accelerate" else "Elastic("
     made = after(max(places.wrap, places.optimizer), f"{own} = {name}{model}, {optimizer}, directory=\"checkpoints\", global_batch=...)")
     loop = (f"line {places.loop}: " if places.loop else "") + f"for batch in {own}.batches(dataset, epochs=...):"
     step = (f"line {places.step}: " if places.step else "") + f"{own}.step(loss) in place of backward and {optimizer}.step"
-    missing = [line for line, there in ((made, places.elastic), (loop, places.batches), (step, places.elastic_step)) if not there]
+    wrap = (f"before line {places.optimizer}: " if places.optimizer else "") + \
+        ("" if places.has_group else "torch.distributed.init_process_group(), and ") + \
+        f"{model} = DistributedDataParallel({model}), which averages gradients over the workers, unless another module does so"
+    missing = [line for line, there in ((wrap, places.wrap or places.framework == "accelerate"), (made, places.elastic), (loop, places.batches), (step, places.elastic_step)) if not there]
     if len(places.variables.get("optimizer", [])) > 1 and not places.elastic:
         missing.append(f"{own} takes one optimizer: give it one with the parameters of {' and '.join(places.variables['optimizer'])} as groups, or "
                        "handle the signal by hand (README, By hand)")

@@ -74,11 +74,20 @@ GAN = """\
     (GAN, ["AccelerateElastic(acc, G, og, ", "elastic takes one optimizer: give it one with the parameters of og and od as groups"]),
     (PLAIN.replace("model", "net").replace("optimizer =", "opt ="), ["after line 5: elastic = Elastic(net, opt, "]),
     (PLAIN + "elastic = Elastic(model, optimizer)\n", ["line 6: for batch in elastic.batches(dataset, epochs=...):"]),
+    ("net = torch.nn.Linear(4, 4)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\nopt.step()\n",
+     ["before line 2: torch.distributed.init_process_group(), and net = DistributedDataParallel(net)", "after line 2: elastic = Elastic(net, opt, "]),
+    ("net = FSDP(Net())\nopt = Lion(net.parameters())\nopt.step()\n", ["after line 2: elastic = Elastic(net, opt, "]),
+    ("self.net = Net()\nself.opt: Optimizer = Lion(self.net.parameters())\nema = EMA(self.net.parameters())\nself.opt.step()\nema.update()\n",
+     ["self.net = DistributedDataParallel(self.net)", "after line 2: elastic = Elastic(self.net, self.opt, "]),
+    ("a, b = Net(), Net()\none = NAdam(a.parameters())\nother = Muon(b.parameters())\none.step()\nother.step()\n",
+     ["elastic = Elastic(b, other, ", "give it one with the parameters of one and other as groups"]),
+    ("dist.init_process_group()\nnet = Net()\nopt = Lion(net.parameters())\nopt.step()\n", ["before line 3: net = DistributedDataParallel(net)", "after line 3: "]),
 ])
 def test_advice_has_the_script_s_own_names_and_only_what_is_missing(text, said):
     told = _how(find_places(textwrap.dedent(text)))["signal"]
     assert all(each in told for each in said), told
     assert ("elastic = " in told) == ("elastic = Elastic(" not in text), told
+    assert ("init_process_group()" in told) == (not any(each in text for each in ("DistributedDataParallel", "FSDP", "acc")) and "init_process_group()" not in text), told
 
 
 def test_modules_that_depend_on_the_number_of_workers_are_noted(tmp_path):
