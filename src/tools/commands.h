@@ -25,6 +25,7 @@ Action add_resume(CLI::App& app);
 Action add_top(CLI::App& app);
 Action add_topo(CLI::App& app);
 Action add_why(CLI::App& app);
+Action add_speeds(CLI::App& app);
 Action add_sim(CLI::App& app);
 
 }  // namespace swell::tools

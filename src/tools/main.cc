@@ -27,7 +27,7 @@ constexpr struct {
     {"resume", swell::tools::add_resume},   {"max", swell::tools::add_max},
     {"replan", swell::tools::add_replan},   {"history", swell::tools::add_history},
     {"top", swell::tools::add_top},         {"exporter", swell::tools::add_exporter},
-    {"profile", swell::tools::add_profile},
+    {"profile", swell::tools::add_profile}, {"speeds", swell::tools::add_speeds},
 #ifdef SWELL_SIMULATOR
     {"sim", swell::tools::add_sim},
 #endif

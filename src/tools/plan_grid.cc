@@ -98,6 +98,7 @@ void print_json(const planner::GridTable& table, const perf::PerformanceModel& p
   write_json_line(Json::object({{"model", perf.model().name},
                                 {"cluster", perf.cluster().name()},
                                 {"source", planner::name_of(request.source)},
+                                {"samples_per_step", perf.model().global_batch},
                                 {"complete", table.complete},
                                 {"rows", Json::array_of(rows)}}));
 }

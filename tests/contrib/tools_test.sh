@@ -50,7 +50,7 @@ check 'swell profile gives Python its words, and says where there is none' the_p
 
 readers=('swell plan --cluster 1x8-h100 --model' 'swell plan --model gpt2-1.3b --cluster' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan'
   'swell plan --model gpt2-1.3b --cluster 1x8-h100 --schedule' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --profile' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --coefficients' 'swell predict --data'
-  'swell history 1 --file' 'swell topo --hwloc-xml' 'swell topo --fabric-file' 'swell topo --publish --description' 'swell replan 1 --plan')
+  'swell history 1 --file' 'swell topo --hwloc-xml' 'swell topo --fabric-file' 'swell topo --publish --description' 'swell replan 1 --plan' 'swell speeds')
 ! swell sim --help > /dev/null 2>&1 || readers+=('swell sim --policy fifo --trace' 'swell sim --policy fifo --cluster')
 only_files_are_read() {
   local reader file
@@ -124,6 +124,14 @@ exact_plans_have_chunks() {
   "${plan[@]}" --one-chunk > table && grep -qE '^ +8 ' table && ! grep -qE 'interleaved|zero-bubble|schedule of its own' table || { cat table; return 1; }
   fails swell replan 1 && grep -qF 'replan needs --plan FILE or --schedule NAME' said || { cat said; return 1; }
 }
+speeds_are_written_short() {
+  swell plan --model gpt2-1.3b --cluster 1x8-h100+1x8-a100 --grid --sizes 4/8 --json > grid.json && swell speeds grid.json > short || return
+  cat short
+  grep -qE '^gpt2-1.3b;[0-9]+;a100:data-sheets:4=[0-9.]+,8=[0-9.]+;h100:data-sheets:4=[0-9.]+,8=[0-9.]+$' short || return
+  printf '{"rows": []}' > rows.json
+  fails swell speeds rows.json && grep -qF 'table=rows.json: it has 0 rows; 1 to 4096 are read' said || { cat said; return 1; }
+}
+check 'a table of swell plan is written as the short text that a submission sends' speeds_are_written_short
 check 'exact plans have chunks and a schedule unless the program takes none' exact_plans_have_chunks
 check 'plans with chunks and schedules are printed, and unknown schedules refused' schedules_are_planned
 

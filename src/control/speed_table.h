@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/planner/scale_table.h"
+#include "core/result.h"
+
+namespace swell::control {
+
+/// Speeds of a job by GPU type and number, known before it runs: `table=FILE` of --elastic. `swell
+/// speeds` reads them from what `swell plan --grid --json` prints, for the SPANK plugin, which
+/// sends text() along; job_submit/swell keeps that in the job's AdminComment for the controller.
+struct SpeedTable {
+  struct Row {
+    std::string type;  ///< as Slurm names it
+    int gpus = 0;
+    double samples_per_s = 0;
+    planner::ScaleSource source = planner::ScaleSource::unknown;
+    friend bool operator==(const Row&, const Row&) = default;
+  };
+  std::string model;            ///< its name as one word of a tag
+  double samples_per_step = 0;  ///< global batch
+  std::vector<Row> rows;        ///< by type in the order of their names, then by rising GPUs
+
+  /// Longest text() that is sent.
+  static constexpr std::size_t kMaxText = 4096;
+  /// Longest file that is read.
+  static constexpr std::size_t kMaxFile = std::size_t{4} << 20;
+
+  /// Reads the JSON that `swell plan --grid --json` prints; rows without a plan are left out. The
+  /// error is one sentence for the user.
+  static Result<SpeedTable> from_json(std::string_view text);
+  /// The same from a file.
+  static Result<SpeedTable> from_file(const std::string& path);
+
+  /// A model's name as `model` has it.
+  static std::string word_of(std::string_view model);
+
+  /// A text without blanks and brackets that parse() reads back, speeds to six digits:
+  /// "gpt-1b;64;a100:data-sheets:1=10.5,2=20;h100:one-device:1=21".
+  std::string text() const;
+  /// The error names what is wrong.
+  static Result<SpeedTable> parse(std::string_view text);
+
+  /// Samples a second on `gpus` of `type`: on the line between two rows, as many as the last row
+  /// with more GPUs than that; none below the first row and for types without rows.
+  std::optional<double> speed(std::string_view type, int gpus) const noexcept;
+  /// The source of the type's rows; unknown where there are none.
+  planner::ScaleSource source_of(std::string_view type) const noexcept;
+  /// The fastest row of those types (empty: of all) with at most `max_gpus`; null: there is none.
+  const Row* fastest(const std::vector<std::string>& types, int max_gpus) const noexcept;
+
+  friend bool operator==(const SpeedTable&, const SpeedTable&) = default;
+};
+
+}  // namespace swell::control
