@@ -22,6 +22,7 @@ constexpr std::size_t kMaxCharacters = 1024;
 constexpr int kMaxGrace_s = 24 * 3600;
 constexpr int kMaxStay_s = 7 * 24 * 3600;
 constexpr int kMaxGrow_s = 24 * 3600;
+constexpr std::int64_t kMaxSteps = 1'000'000'000'000;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -142,15 +143,34 @@ Result<void> read_deadline(ElasticSpec& spec, std::string_view value) {
   return {};
 }
 
+Result<void> read_steps(ElasticSpec& spec, std::string_view value) {
+  const auto steps = read_number<std::int64_t>(value);
+  if (!steps || *steps < 1 || *steps > kMaxSteps)
+    return bad("steps", value, fmt::format("a whole number of steps from 1 to {}", kMaxSteps));
+  spec.steps = *steps;
+  return {};
+}
+
+Result<void> read_table(ElasticSpec& spec, std::string_view value) {
+  const bool plain = std::all_of(value.begin(), value.end(), [](unsigned char c) {
+    return c > ' ' && c < 0x7f && c != '[' && c != ']' && c != '"' && c != '\'';
+  });
+  if (!plain)
+    return bad("table", value, "a file whose name has no blanks, quotes, brackets or commas");
+  spec.table = value;
+  return {};
+}
+
 struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
 constexpr Key kKeys[] = {
-    {"max", read_max},   {"min", read_min},          {"sizes", read_sizes},
-    {"step", read_step}, {"types", read_types},      {"consistency", read_consistency},
-    {"mode", read_mode}, {"grace", read_grace},      {"stay", read_stay},
-    {"grow", read_grow}, {"deadline", read_deadline}};
+    {"max", read_max},    {"min", read_min},           {"sizes", read_sizes},
+    {"step", read_step},  {"types", read_types},       {"consistency", read_consistency},
+    {"mode", read_mode},  {"grace", read_grace},       {"stay", read_stay},
+    {"grow", read_grow},  {"deadline", read_deadline}, {"steps", read_steps},
+    {"table", read_table}};
 
 bool is_key(std::string_view entry) {
   return std::any_of(std::begin(kKeys), std::end(kKeys),
@@ -199,7 +219,7 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
   if (key == std::end(kKeys))
     return Error(fmt::format(
         "--elastic: unknown key \"{}\"; the keys are max, min, sizes, step, types, consistency, mode, "
-        "grace, stay, grow, deadline",
+        "grace, stay, grow, deadline, steps, table",
         name));
   if (equals == std::string_view::npos || equals + 1 == entry.size())
     return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
@@ -251,6 +271,8 @@ std::string ElasticSpec::text() const {
   if (stay_s > 0) result += fmt::format(",stay={}", stay_s);
   if (grow_s > 0) result += fmt::format(",grow={}", grow_s);
   if (deadline) result += fmt::format(",deadline={}", deadline->text());
+  if (steps > 0) result += fmt::format(",steps={}", steps);
+  if (!table.empty()) result += fmt::format(",table={}", table);
   return result;
 }
 

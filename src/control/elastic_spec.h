@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,7 +29,8 @@ struct ElasticSpec {
   std::vector<int> sizes;
   /// `step=4`: totals of the basic demand and any number of times 4 more; 0: any. Not beside sizes.
   int step = 0;
-  /// `types=h100/a100`: acceptable GPU types of expansions; empty: the type of the basic demand.
+  /// `types=h100/a100`: acceptable GPU types of expansions, and with `table` of the basic demand;
+  /// empty: the type of the basic demand.
   std::vector<std::string> types;
   Consistency consistency = Consistency::relaxed;
   Mode mode = Mode::restart;
@@ -41,6 +43,10 @@ struct ElasticSpec {
   int grow_s = 0;
   /// `deadline=6h` or `deadline=2026-12-01T08:00`: what keeps it is lent first.
   std::optional<Deadline> deadline;
+  /// `steps=20000`: the training's steps in all; 0: not said.
+  std::int64_t steps = 0;
+  /// `table=gpt.json`: the file of speeds that the SPANK plugin reads (SpeedTable); empty: none.
+  std::string table;
 
   /// Reads the option's value; empty text gives the defaults. The error is one sentence that names
   /// the key and what is allowed.

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "control/elastic_spec.h"
+#include "control/speed_table.h"
 #include "control/tag.h"
 #include "controller/lowering.h"
+#include "controller/type_choice.h"
 #include "core/count_of.h"
 #include "core/saturating.h"
 #include "core/slurm_text/gres.h"
@@ -125,6 +127,23 @@ Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionP
   return admission;
 }
 
+/// Checks what table= sent along, and the deadline against it.
+Result<void> check_table(const control::ElasticSpec& spec, const SubmitRequest& request,
+                         int basic_gpus) {
+  if (spec.table.empty()) return {};
+  if (!request.speeds)
+    return Error(fmt::format(
+        "--elastic: table={} was not read; submit with sbatch, salloc or srun where Swell's plugin is in plugstack.conf",
+        spec.table));
+  const auto table = control::SpeedTable::parse(*request.speeds);
+  if (!table) return table.error().while_doing("--elastic");
+  std::string type;
+  for (const std::string* list : {&request.tres_per_job, &request.tres_per_node,
+                                  &request.tres_per_task, &request.tres_per_socket})
+    if (type.empty()) type = slurm_text::sum_gpus(*list).type;
+  return check_deadline(spec, *table, type, basic_gpus, request.submitted);
+}
+
 }  // namespace
 
 int basic_gpus_of(const SubmitRequest& request) {
@@ -187,6 +206,7 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
         "--elastic: a heterogeneous job cannot be elastic; submit its parts as jobs of their own");
   const int basic = basic_gpus_of(request);
   if (const Result<void> fits = spec->check_basic(basic); !fits) return fits.error();
+  if (const Result<void> good = check_table(*spec, request, basic); !good) return good.error();
   const bool is_lowered = lowers && spec->min_gpus && *spec->min_gpus < basic;
   if (is_lowered) {
     auto lowered = lower(request, basic, *spec->min_gpus);
@@ -205,6 +225,7 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
   if (is_lowered) tag.set("wanted", std::to_string(basic));
   tag.set("lent", "0");
   tag.set("state", to_text(control::JobState::allocated));
+  if (!spec->table.empty()) tag.set("speeds", *request.speeds);
   admission.admin_comment = tag.put_into(comment);
   return admission;
 }

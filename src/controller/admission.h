@@ -30,6 +30,7 @@ inline constexpr const char* kGrantTaken =
 struct SubmitRequest {
   uid_t uid = 0;
   std::string name, comment, admin_comment, partition, account, qos, required_nodes;
+  std::string features, excluded_nodes;  ///< --constraint and --exclude
   std::string tres_per_node, tres_per_job, tres_per_task, tres_per_socket;
   std::string beyond_an_offer;  ///< members that no offer has and that are not left alone; of
                                 ///< companions only
@@ -41,6 +42,7 @@ struct SubmitRequest {
   bool all_memory = false;    ///< --mem=0: all that the node has
   bool immediate = false, has_script = false, is_array = false, is_het_component = false;
   std::optional<std::string> elastic;  ///< the value of --elastic; nothing: not given
+  std::optional<std::string> speeds;   ///< SpeedTable::text() of its table=; nothing: not sent
 };
 
 /// Amounts to ask for in place of those of the submission; nothing: as it was.

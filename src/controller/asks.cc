@@ -2,6 +2,7 @@
 // Of the controller: what owners ask of their jobs with the swell command.
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <unistd.h>
 
 #include "control/printable.h"
@@ -17,7 +18,8 @@ namespace {
 
 /// Why a job that somebody asks about is none of the controller's, from Slurm's records.
 std::string why_not_known(const slurm::Snapshot& snapshot, const control::Ask& ask,
-                          bool is_all_shown, uid_t uid) {
+                          bool is_all_shown, uid_t uid,
+                          const std::function<std::string(const slurm::JobRecord&)>& why_type) {
   const auto found =
       std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(),
                    [&](const slurm::JobRecord& record) { return record.id == ask.job; });
@@ -37,8 +39,11 @@ std::string why_not_known(const slurm::Snapshot& snapshot, const control::Ask& a
   if (found->phase == slurm::JobPhase::ended)
     return fmt::format("job {} has ended ({}): swell history {}", ask.job, found->state_text,
                        ask.job);
-  if (found->phase == slurm::JobPhase::pending)
-    return fmt::format("job {} waits still: it can be lent GPUs once it runs", ask.job);
+  if (found->phase == slurm::JobPhase::pending) {
+    const std::string type = ask.what == "why" ? why_type(*found) : "";
+    return fmt::format("job {} waits still: it can be lent GPUs once it runs{}{}", ask.job,
+                       type.empty() ? "" : "; ", type);
+  }
   return fmt::format("job {} is {} just now: ask again", ask.job, found->state_text);
 }
 
@@ -99,7 +104,10 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
   }
   const auto found = jobs_.find(ask.job);
   const bool is_admin = event.uid == 0 || event.uid == geteuid();
-  if (found == jobs_.end()) return refuse_it(why_not_known(snapshot_, ask, is_admin, event.uid));
+  if (found == jobs_.end())
+    return refuse_it(
+        why_not_known(snapshot_, ask, is_admin, event.uid,
+                      [this](const slurm::JobRecord& pending) { return why_type(pending); }));
   ElasticJob& job = found->second;
   if (event.uid != job.uid && !is_admin)
     return refuse_it(fmt::format("job {} belongs to another user", ask.job));
@@ -209,6 +217,8 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   if (job.wanted_gpus > job.basic_gpus)
     say(fmt::format("its user asked for {} and consented to run with {}",
                     count_of(job.wanted_gpus, "GPU"), job.basic_gpus));
+  if (!job.refused_table.empty()) say(job.refused_table);
+  if (!job.chosen.empty()) say("its GPU type: " + job.chosen);
   Json leaving = Json::array();
   for (const Companion& companion : job.companions) {
     if (!companion.leaving) continue;
@@ -294,6 +304,7 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                                  {"scale", job.scale.rows_json()},
                                  {"scale_source", planner::name_of(job.scale.source)},
                                  {"waits_for", waits}});
+  if (!job.chosen.empty()) answer.details.set("gpu_type", job.chosen);
   if (plan) answer.details.set("plan", plan->to_json());
   if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);
   if (job.steps.total() > 0)

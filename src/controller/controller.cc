@@ -159,6 +159,7 @@ std::optional<bool> Controller::look(double now) {
   loaded->value().just_left = slurm::left_between(snapshot_, **loaded);
   loaded->value().kept_nodes = slurm::keep_for_restarts(snapshot_, **loaded);
   snapshot_ = std::move(**loaded);
+  ++looks_;
   if (first_look_ == 0) first_look_ = snapshot_.taken;
   const bool is_first = !snapshot_at_;
   snapshot_at_ = now;

@@ -71,6 +71,9 @@ class Controller {
   /// Slurm's records at the last look.
   const slurm::Snapshot& snapshot() const noexcept { return snapshot_; }
 
+  /// How many looks at Slurm's records have shown a change.
+  long looks() const noexcept { return looks_; }
+
   /// State of the controller, for tests and for measuring.
   const JobTable& jobs() const noexcept { return jobs_; }
   double last_decide_s() const noexcept { return last_decide_s_; }
@@ -127,6 +130,10 @@ class Controller {
   void cancel(const CompanionIdentity& companion, const std::string& reason);
   void tell_shrink(ElasticJob& job, const Companion& companion, double now);
 
+  // GPU types of waiting jobs (types.cc)
+  /// Says for `swell why` why a waiting job has its type; empty: its type is not chosen.
+  std::string why_type(const slurm::JobRecord& pending) const;
+
   // Deadlines (controller.cc)
   void keep_deadlines(double now);
   void end_all(ElasticJob& job, double now, const std::string& reason);
@@ -134,6 +141,7 @@ class Controller {
   std::shared_ptr<const cluster::Cluster> machines();
   const slurm::JobRecord* record_of(JobId job) const;
   void take_sheet(ElasticJob& job, const Json& model, double now);
+  void check_table(ElasticJob& job);
   void take_reports(double now);
   /// A job's GPUs as planners number them. The error says what nobody can tell: a sentence for the
   /// job's owner.
@@ -200,6 +208,7 @@ class Controller {
   std::shared_ptr<const slurm::KnownFabric> known_fabric_;
   JobTable jobs_;
   slurm::Snapshot snapshot_;
+  long looks_ = 0;
   std::time_t first_look_ = 0;         ///< when the first one was taken
   std::optional<double> snapshot_at_;  ///< when `snapshot_.taken` was; none: there is none yet
   bool decide_due_ = false, draining_ = false;

@@ -33,6 +33,9 @@ struct ElasticJob {
   std::time_t started = 0;  ///< tells a requeued job from its former run
   double first_seen = 0;
   control::ElasticSpec spec;
+  std::string speeds;         ///< SpeedTable::text() of its table=; empty: none
+  std::string refused_table;  ///< why its table is not used, for the owner; empty: it is, or none
+  std::string chosen;         ///< why it has its GPU type, for people; empty: it was not chosen
   int basic_gpus = 0;
   int wanted_gpus = 0;  ///< what its user asked for, where he consented to fewer; 0: no consent
   CompanionSet companions;

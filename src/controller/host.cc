@@ -10,6 +10,7 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <sys/resource.h>
@@ -28,6 +29,7 @@
 #include "controller/place_file.h"
 #include "controller/preemption_order.h"
 #include "controller/site_advice.h"
+#include "controller/type_choice.h"
 #include "core/policy/registry.h"
 #include "slurm/live_slurm.h"
 
@@ -78,6 +80,10 @@ class Host final : public control::BackgroundThread {
     if (kept.named_in(request.qos, request.partition) && !grant_in(request.comment)) place = kept;
     Result<Admission> admission = controller::admit(request, place, book_, now_s(), on_ && lowers_);
     if (admission && request.elastic && !admission->is_companion) {
+      {
+        std::lock_guard lock(queue_mutex_);
+        if (queue_ && on_ && !advice_.draining()) choose_type(request, *admission, *queue_);
+      }
       const std::string advice = advice_.on(request);
       if (!advice.empty() && !admission->notice.empty()) admission->notice += '\n';
       admission->notice += advice;
@@ -226,6 +232,7 @@ class Host final : public control::BackgroundThread {
     while (true) {
       follow_conf(controller);
       const double due = controller.cycle(now_s());
+      learn_queue(controller);
       advice_.learn(controller.snapshot(), config_);
       controller.set_max_grace(advice_.max_grace_s());
       if (pause(rest_after(controller.last_own_s(), config_.poll_interval_s)))
@@ -235,6 +242,22 @@ class Host final : public control::BackgroundThread {
                kDebounce))
         return controller.finish();
     }
+  }
+
+  /// Makes the queue anew by which types are chosen, where there are several: no more than a tenth
+  /// of this thread's time.
+  void learn_queue(const Controller& controller) {
+    if (controller.looks() == queue_looks_ || Clock::now() < queue_due_) return;
+    const Clock::time_point begin = Clock::now();
+    std::unique_ptr<GpuQueue> queue;
+    std::set<std::string_view> types;
+    for (const slurm::NodeRecord& node : controller.snapshot().nodes)
+      for (const slurm::GpuRequest& gpus : node.gpus) types.insert(gpus.type);
+    if (types.size() > 1) queue = std::make_unique<GpuQueue>(controller.snapshot(), true);
+    queue_looks_ = controller.looks();
+    queue_due_ = Clock::now() + 10 * (Clock::now() - begin);
+    std::lock_guard lock(queue_mutex_);
+    queue_ = std::move(queue);
   }
 
   std::unique_ptr<History> open_history(const Config& config,
@@ -303,8 +326,12 @@ class Host final : public control::BackgroundThread {
   bool draining_ = false;            ///< as it said last
   std::atomic<bool> lowers_{false};  ///< jobs that consent are submitted for fewer GPUs
   SiteAdvice advice_;
-  std::mutex mutex_;      // of the next
-  ExpansionPlace place_;  ///< what swell.conf said when this controller started
+  long queue_looks_ = -1;  ///< the look that `queue_` is of
+  Clock::time_point queue_due_;
+  std::mutex queue_mutex_;           // of the next
+  std::unique_ptr<GpuQueue> queue_;  ///< null: one GPU type alone, or nothing is known yet
+  std::mutex mutex_;                 // of the next
+  ExpansionPlace place_;             ///< what swell.conf said when this controller started
 };
 
 // Never destroyed: a thread left behind may outlive static destructors.

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "control/speed_table.h"
 #include "core/saturating.h"
 #include "core/slurm_text/hostlist.h"
 #include "core/slurm_text/lists.h"
@@ -66,6 +67,9 @@ class Reconciler {
       job.refused_for = tag->get("why");
       job.taken_back = tag->get("taken_back");
       std::replace(job.taken_back.begin(), job.taken_back.end(), '_', ' ');
+      job.chosen = tag->get("chosen");
+      std::replace(job.chosen.begin(), job.chosen.end(), '_', ' ');
+      if (control::SpeedTable::parse(tag->get("speeds"))) job.speeds = tag->get("speeds");
       for (const control::CompanionWord& word : control::companions_from(tag->get("companions")))
         named_[{record.id, word.id}] = word;
       jobs_.emplace(record.id, std::move(job));

@@ -57,6 +57,11 @@ void SiteAdvice::set_draining(bool draining) {
   facts_.draining = draining;
 }
 
+bool SiteAdvice::draining() {
+  std::lock_guard lock(mutex_);
+  return facts_.draining;
+}
+
 void SiteAdvice::learn(const slurm::Snapshot& snapshot, const Config& config) {
   const auto now = std::chrono::steady_clock::now();
   if (snapshot.nodes.empty() || (learnt_ && now - *learnt_ < kSiteFactsKept)) return;

@@ -19,6 +19,7 @@ class SiteAdvice {
  public:
   /// Whether lending is stopped for now.
   void set_draining(bool draining);
+  bool draining();
 
   /// Looks up, now and then, which GPUs the cluster has and what grace its expansions get; asks
   /// slurmctld. From the controller's thread alone.

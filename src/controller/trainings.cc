@@ -5,6 +5,7 @@
 #include <ranges>
 #include <utility>
 
+#include "control/speed_table.h"
 #include "controller/controller.h"
 #include "controller/growth_facts.h"
 #include "controller/quotas.h"
@@ -106,12 +107,26 @@ void Controller::take_sheet(ElasticJob& job, const Json& model, double now) {
   auto sheet = ModelSheet::read(model);
   if (sheet) {
     job.sheet = std::move(*sheet);
+    check_table(job);
     if (!job.described_since) job.described_since = now;
   } else {
     job.refused_sheet = sheet.error().message();
     events_.event("model-refused", {{"job", job.id}, {"reason", job.refused_sheet}},
                   fmt::format("job {}: its model is not used: {}", job.id, job.refused_sheet));
   }
+}
+
+/// Drops the table of a job that trains another model.
+void Controller::check_table(ElasticJob& job) {
+  const auto table = control::SpeedTable::parse(job.speeds);
+  const std::string model = control::SpeedTable::word_of(job.sheet->model().name);
+  if (!table || table->model == model) return;
+  job.refused_table = fmt::format(
+      "its table is of model {}, and it trains {}: submit with a table of {} (swell plan --grid --json)",
+      table->model, model, model);
+  job.speeds.clear();
+  events_.event("table-refused", {{"job", job.id}, {"reason", job.refused_table}},
+                fmt::format("job {}: {}", job.id, job.refused_table));
 }
 
 void Controller::take_reports(double now) {

@@ -96,6 +96,31 @@ std::optional<std::string> with_gpus(std::string_view list, int count) {
   return made;
 }
 
+std::optional<std::string> with_gpu_type(std::string_view list, std::string_view type) {
+  std::string made;
+  int found = 0;
+  for (const std::string_view entry : split_list(list)) {
+    if (!made.empty()) made += ',';
+    const std::vector<GpuRequest> gpus = parse_gpus(entry);
+    if (gpus.empty()) {
+      made += entry;
+      continue;
+    }
+    ++found;
+    std::string_view rest = entry;
+    for (const std::string_view prefix : {"gres:", "gres/"})
+      if (take_prefix(rest, prefix)) made += prefix;
+    const char sign = rest.size() > 3 && rest[3] == '=' ? '=' : ':';
+    made += "gpu:";
+    made += type;
+    made += sign + std::to_string(gpus.front().count);
+    if (const std::size_t parenthesis = entry.find('('); parenthesis != std::string_view::npos)
+      made += entry.substr(parenthesis);
+  }
+  if (found != 1) return std::nullopt;
+  return made;
+}
+
 std::int64_t tres_value(std::string_view tres, std::string_view key) {
   for (std::string_view entry : split_list(tres)) {
     if (!take_prefix(entry, key) || !take_prefix(entry, "=")) continue;

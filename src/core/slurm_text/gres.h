@@ -28,6 +28,10 @@ GpuRequest sum_gpus(std::string_view list);
 /// it has no such entry, or several.
 std::optional<std::string> with_gpus(std::string_view list, int count);
 
+/// The list with its GPU entry asking for GPUs of `type`, all else as it was; nothing where it has
+/// no such entry, or several.
+std::optional<std::string> with_gpu_type(std::string_view list, std::string_view type);
+
 /// Value of `key` in Slurm's TRES text ("cpu=32,mem=4000M,node=1,gres/gpu=4"); memory in MiB; 0
 /// where absent.
 std::int64_t tres_value(std::string_view tres, std::string_view key);

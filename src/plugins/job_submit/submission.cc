@@ -53,6 +53,13 @@ std::optional<std::string> elastic_of(const job_desc_msg_t& job) {
   return variable(job.environment, job.env_size, "SWELL_ELASTIC");
 }
 
+/// The speeds of table=FILE, which the SPANK plugin has read.
+std::optional<std::string> speeds_of(const job_desc_msg_t& job) {
+  for (const char* name : {"SWELL_SPEEDS", "SPANK_SWELL_SPEEDS"})
+    if (auto value = variable(job.spank_job_env, job.spank_job_env_size, name)) return value;
+  return variable(job.environment, job.env_size, "SWELL_SPEEDS");
+}
+
 void replace(char*& member, const std::string& value) {
   void* old = member;
   slurm_xfree(&old);
@@ -112,7 +119,10 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   request.is_array = job.array_inx != nullptr;
   request.is_het_component = job.het_job_offset != NO_VAL;
   request.submitted = std::time(nullptr);
+  request.features = text(job.features);
+  request.excluded_nodes = text(job.exc_nodes);
   request.elastic = elastic_of(job);
+  if (request.elastic) request.speeds = speeds_of(job);
   if (controller::grant_in(request.comment)) request.beyond_an_offer = members_beyond_an_offer(job);
   return request;
 }

@@ -11,6 +11,7 @@
 #include "control/elastic_spec.h"
 #include "plugins/guarded.h"
 #include "plugins/spank/publisher.h"
+#include "plugins/spank/speeds.h"
 
 extern "C" {
 #include <slurm/spank.h>
@@ -28,6 +29,12 @@ std::optional<std::string>& given() {
   return value;
 }
 
+/// The speeds of table=FILE as they are sent; empty: none.
+std::string& speeds() {
+  static std::string text;
+  return text;
+}
+
 int read_option(int, const char* value, int) noexcept {
   return guarded("--elastic", ESPANK_ERROR, [&]() -> int {
     // For an option without a value, Slurm passes these words to the later components of a het job.
@@ -37,6 +44,15 @@ int read_option(int, const char* value, int) noexcept {
     if (!spec) {
       slurm_error("%s", spec.error().message().c_str());
       return ESPANK_BAD_ARG;
+    }
+    speeds().clear();
+    if (!spec->table.empty()) {
+      const auto read = swell::spank::read_speeds(SWELL_BINDIR "/swell", spec->table);
+      if (!read) {
+        slurm_error("%s", read.error().message().c_str());
+        return ESPANK_BAD_ARG;
+      }
+      speeds() = *read;
     }
     given() = spec->text();
     return ESPANK_SUCCESS;
@@ -54,7 +70,7 @@ bool submits() {
 constexpr const char* kElasticJob = "SWELL_JOB_IS_ELASTIC";
 /// Variables by which Slurm passes the option to processes of a job; jobs that are submitted within
 /// it would inherit it.
-constexpr const char* kInherited[] = {"SLURM_SPANK_SWELL_ELASTIC",
+constexpr const char* kInherited[] = {"SLURM_SPANK_SWELL_ELASTIC", "SLURM_SPANK_SWELL_SPEEDS",
                                       "SLURM_SPANK__SLURM_SPANK_OPTION_swell_elastic",
                                       "_SLURM_SPANK_OPTION_swell_elastic"};
 /// Set by swellrun for the steps that it starts.
@@ -109,7 +125,7 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
   static char usage[] =
       "lend the job idle GPUs (keys: max=N|Nx, min=N, sizes=A/B/.. or step=N, types=A/B/.., "
       "consistency=exact|relaxed, mode=restart|live, grace=SECONDS, stay=SECONDS, grow=SECONDS, "
-      "deadline=TIME|DATE)";
+      "deadline=TIME|DATE, steps=N, table=FILE)";
   static spank_option option = {name, argument, usage, 2, 0, read_option};
   return spank_option_register(spank, &option);
 }
@@ -127,6 +143,11 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments)
       else unsetenv(kElasticJob);
     }
     if (!given()) return ESPANK_SUCCESS;
+    if (!speeds().empty())
+      if (const spank_err_t problem =
+              spank_job_control_setenv(spank, "SWELL_SPEEDS", speeds().c_str(), 1);
+          problem != ESPANK_SUCCESS)
+        return problem;
     return spank_job_control_setenv(spank, "SWELL_ELASTIC", given()->c_str(), 1);
   });
 }

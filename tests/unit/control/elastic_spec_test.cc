@@ -56,6 +56,9 @@ Test(elastic_spec, reads_every_key) {
   cr_assert_eq(more.step, 4);
   cr_assert_eq(more.stay_s, 600);
   cr_assert_eq(more.grow_s, 120);
+  const ElasticSpec typed = good("types=h100/a100,steps=1000000000000,table=/d/gpt.json");
+  cr_assert_eq(typed.steps, 1'000'000'000'000);
+  cr_assert_eq(typed.table, std::string("/d/gpt.json"));
 }
 
 Test(elastic_spec, keys_that_are_not_given_are_not_written_so_that_older_programs_read_the_text) {
@@ -67,7 +70,8 @@ Test(elastic_spec, keys_that_are_not_given_are_not_written_so_that_older_program
 
 Test(elastic_spec, its_text_reads_back_to_itself) {
   for (const char* text : {"", "max=7", "max=8,min=4", "max=2.5x", "sizes=1/2/4,types=v100",
-                           "consistency=exact,grace=5", "step=4,stay=600,grow=120", "step=1"}) {
+                           "consistency=exact,grace=5", "step=4,stay=600,grow=120", "step=1",
+                           "steps=5,table=g.json"}) {
     const ElasticSpec spec = good(text);
     cr_assert(good(spec.text().c_str()) == spec, "%s", text);
   }
@@ -96,6 +100,9 @@ Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
   cr_assert(says(reason("grow=0"), "from 1 to 86400"));
   cr_assert(says(reason("grow=86401"), "grow=86401"));
   cr_assert(says(reason("step=2,sizes=4/8"), "step=2 and sizes=4/8 are both given; give one"));
+  cr_assert(says(reason("steps=0"), "steps=0 is not valid; steps must be a whole number of steps"));
+  cr_assert(says(reason("steps=1e6"), "steps=1e6"));
+  cr_assert(says(reason("table=my file.json"), "a file whose name has no blanks"));
   cr_assert(says(reason("max"), "write max=VALUE"));
   cr_assert(says(reason("max=4,max=8"), "twice"));
   cr_assert(says(reason("max=nanx"), "max=nanx"));

@@ -83,3 +83,16 @@ Test(gres, writes_another_count_in_every_spelling) {
   cr_assert_not(with_gpus("gres:gpu:h100:4,gres:gpu:a100:4", 2).has_value(), "two kinds");
   cr_assert_not(with_gpus("gres:lustre:1", 2).has_value());
 }
+
+Test(gres, the_type_of_the_gpus_is_replaced_and_all_else_stays) {
+  const auto typed = [](const char* list) { return with_gpu_type(list, "a100").value_or("none"); };
+  cr_assert_eq(typed("gres:gpu:h100:4"), std::string("gres:gpu:a100:4"));
+  cr_assert_eq(typed("gres/gpu:4"), std::string("gres/gpu:a100:4"));
+  cr_assert_eq(typed("gpu:h100:8(S:0-1)"), std::string("gpu:a100:8(S:0-1)"));
+  cr_assert_eq(typed("gpu"), std::string("gpu:a100:1"));
+  cr_assert_eq(typed("gpu:h100"), std::string("gpu:a100:1"));
+  cr_assert_eq(typed("gres/gpu=4"), std::string("gres/gpu:a100=4"));
+  cr_assert_eq(typed("gres/tmp:1,gres/gpu:h100:4"), std::string("gres/tmp:1,gres/gpu:a100:4"));
+  cr_assert_eq(typed("gres/gpu:h100:2,gres/gpu:v100:2"), std::string("none"));
+  cr_assert_eq(typed("gres/tmp:1"), std::string("none"));
+}
