@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from swell._counted import counted
+from swell._deepspeed import INSTEAD
 from swell._workers import Workers, python
 
 __all__ = ["Finding", "find_places", "main"]
@@ -113,6 +114,7 @@ class Places:
     variables: dict[str, list[str]] = field(default_factory=dict)       # names of what is made: "model", "optimizer", "accelerator", "elastic"
     optimized: dict[str, str] = field(default_factory=dict)     # the model whose parameters each optimizer is given
     launchers: list[tuple[int, str]] = field(default_factory=list)      # lines that start workers, with what they start
+    deepspeed: tuple[int, str] | None = None        # the line where the script first trains with DeepSpeed, and how
     depends: set[tuple[int, str]] = field(default_factory=set)      # modules whose results depend on the number of workers, with their lines
 
     has_group: bool = False     # whether init_process_group() is called
@@ -160,6 +162,21 @@ def _launcher_in(node: ast.AST) -> str:
     text = " ".join(each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
     found = _LAUNCHERS.search(text)
     return found.group(1) if found else ""
+
+
+def _deepspeed_in(node: ast.AST) -> str:
+    """Says how a call has DeepSpeed train, as it is written; empty: it does not."""
+    name = _called(node)
+    if not isinstance(node, ast.Call) or not name:
+        return ""
+    if ast.unparse(node.func) == "deepspeed.initialize" or name in ("DeepSpeedPlugin", "DeepSpeedStrategy"):
+        return ast.unparse(node.func)
+    for each in node.keywords:
+        value = each.value.value if isinstance(each.value, ast.Constant) else None
+        if (each.arg == "deepspeed" and name.endswith(("Arguments", "Config")) and not (isinstance(each.value, ast.Constant) and value is None)) or \
+                (each.arg == "strategy" and isinstance(value, str) and value.startswith("deepspeed")):
+            return f"{name}({ast.unparse(each)})"
+    return ""
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
@@ -221,6 +238,8 @@ def find_places(source: str) -> Places:
             places.batches = max(places.batches, line)
         elif name in _DEPENDS:
             places.depends.add((getattr(node, "lineno", 0), name))
+        if how := _deepspeed_in(node):
+            places.deepspeed = min(places.deepspeed or (sys.maxsize, ""), (getattr(node, "lineno", 0), how))
         if starts := _launcher_in(node):
             places.launchers.append((getattr(node, "lineno", 0), starts))
         if name == "step" and owner == own:
@@ -489,6 +508,10 @@ def main(arguments: list[str] | None = None) -> int:
             findings = _try(trial, _how(places), places.launchers)
             notes = _notes(trial, places)
     is_elastic = all(finding.good for finding in findings[:3]) and findings[3].good is not False
+    if places.deepspeed and not is_elastic:
+        line, how_trained = places.deepspeed
+        findings[0] = Finding(findings[0].name, False, "it trains with DeepSpeed, which cannot be resized", f"line {line}: {how_trained}: {INSTEAD}")
+        del findings[1:]        # their advice goes with what takes its place
     is_untold = any(finding.is_untold for finding in findings)
     shown: set[str] = set()
     for finding in findings:

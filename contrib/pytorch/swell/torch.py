@@ -21,6 +21,7 @@ from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._averaged import average_what_is_trained
 from swell._beside import Beside
 from swell._counted import counted
+from swell._deepspeed import refuse_deepspeed
 from swell._dropout import Draws, is_compiled
 from swell._drawn import DrawnLoader
 from swell._generators import generators, of_rank, restore_generators, seed_generators
@@ -130,6 +131,7 @@ class Elastic:
                  scaler: torch.amp.GradScaler | None = None, dropout_by_sample: bool | None = None) -> None:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
+        refuse_deepspeed(type(self).__name__, model, optimizer)
         _check_optimizer(optimizer)
         _check_steps(optimizer, scheduler)
         here = _request.place()

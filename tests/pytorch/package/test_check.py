@@ -57,6 +57,19 @@ def test_a_loop_of_Megatron_Core_is_told_its_own_lines():
     assert "after line 3: elastic = MegatronElastic(chunks, optimizer" in told and "elastic.batches(dataset, steps=...)" in told
 
 
+@pytest.mark.parametrize("text, named", [
+    ("import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config={})\n", "line 2: deepspeed.initialize"),
+    ("from accelerate import Accelerator, DeepSpeedPlugin\naccelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=2))\n", "line 2: DeepSpeedPlugin"),
+    ("import transformers\narguments = transformers.TrainingArguments('out', deepspeed='ds.json')\n", "line 2: TrainingArguments(deepspeed='ds.json')"),
+    ("import trl\narguments = trl.SFTConfig('out', deepspeed=options.zero)\n", "line 2: SFTConfig(deepspeed=options.zero)"),
+    ("import lightning\ntrainer = lightning.Trainer(strategy='deepspeed_stage_2')\n", "line 2: Trainer(strategy='deepspeed_stage_2')"),
+    ("import transformers\narguments = transformers.TrainingArguments('out', deepspeed=None)\ntrainer = Trainer(strategy='ddp')\n", "")])
+def test_a_training_with_DeepSpeed_is_refused_by_name(tmp_path, text, named):
+    code, said = check(tmp_path, write(tmp_path, "import time\n" + text + "time.sleep(600)\n"), patience=0.5)
+    assert ("which cannot be resized" in said) == bool(named) and code == (1 if named else 2), said
+    assert not named or (named.replace("2", "3", 1) + ": its checkpoints are read by as many workers as wrote them; use fully_shard" in said and "elastic = " not in said), said
+
+
 GAN = """\
     import torch
     from accelerate import Accelerator

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import types
 
 import pytest
 
@@ -540,6 +541,15 @@ def test_attach_refuses_DeepSpeed(by, tmp_path):
         trainer.is_deepspeed_enabled = True     # by an environment or a file of accelerate's
     with pytest.raises(ValueError, match="SwellCallback cannot resize a Trainer with DeepSpeed"):
         SwellCallback.attach(trainer)
+
+
+@apart
+def test_a_strategy_of_DeepSpeed_is_refused_by_name(tmp_path):
+    from lightning.pytorch.strategies import DeepSpeedStrategy
+    elastic = LightningElastic(str(tmp_path))
+    trainer = types.SimpleNamespace(strategy=object.__new__(DeepSpeedStrategy))     # which cannot be made without the package
+    with pytest.raises(TypeError, match=r"LightningElastic cannot resize a training with DeepSpeed \(DeepSpeedStrategy\): .*; use fully_shard"):
+        elastic.setup(trainer, None, "fit")
 
 
 @apart

@@ -240,6 +240,23 @@ def test_several_optimizers_are_refused_by_name(tmp_path):
     assert named(lambda model: None, tmp_path / "none").startswith("optimizer= is of type NoneType; give an optimizer over")
 
 
+@apart
+@pytest.mark.parametrize("given", ["an engine", "an optimizer", "a partitioned model"])
+def test_DeepSpeed_is_refused_by_name(given, tmp_path, monkeypatch):
+    """By types as it has them: of its modules, and with its marks on parameters."""
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if given == "an engine":
+        model = type("DeepSpeedEngine", (torch.nn.Module,), {"__module__": "deepspeed.runtime.engine"})()
+    elif given == "an optimizer":
+        optimizer = type("DeepSpeedZeroOptimizer", (), {"__module__": "deepspeed.runtime.zero.stage_1_and_2"})()
+    else:
+        model.weight.ds_id = 0
+    with pytest.raises(TypeError, match="Elastic cannot resize a training with DeepSpeed .*as many workers as wrote them; use fully_shard"):
+        Elastic(model, optimizer, directory=tmp_path, global_batch=4)
+    assert not list(tmp_path.iterdir())
+
+
 def taken_ahead(batches):
     """One batch ahead, as a prefetcher takes them."""
     before = None

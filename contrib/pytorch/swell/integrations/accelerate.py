@@ -18,6 +18,7 @@ from accelerate.utils import DistributedType, send_to_device
 
 from swell._agreement import cpu_group
 from swell._counted import counted
+from swell._deepspeed import INSTEAD
 from swell._room import save_beside
 from swell.torch import Elastic
 
@@ -134,9 +135,11 @@ class AccelerateElastic(Elastic):
         if accelerator.gradient_accumulation_steps != 1:
             raise ValueError(f"Accelerator(gradient_accumulation_steps={accelerator.gradient_accumulation_steps}): leave it out, and give "
                              "global_batch and micro_batch to AccelerateElastic, which accumulates what the workers demand")
-        if getattr(accelerator.state, "deepspeed_plugin", None) is not None or accelerator.distributed_type == DistributedType.MEGATRON_LM:
-            raise ValueError("AccelerateElastic cannot resize a training with DeepSpeed or Megatron-LM: their checkpoints are read by as many workers as wrote "
-                             "them; use DistributedDataParallel or FSDP")
+        if getattr(accelerator.state, "deepspeed_plugin", None) is not None:
+            raise ValueError(f"AccelerateElastic cannot resize a training with DeepSpeed: {INSTEAD}, by Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=2))")
+        if accelerator.distributed_type == DistributedType.MEGATRON_LM:
+            raise ValueError("AccelerateElastic cannot resize Accelerate's Megatron-LM: its checkpoints are read by as many workers as wrote them; use "
+                             "swell.integrations.megatron, or DistributedDataParallel or FSDP")
         others = [each for each in getattr(accelerator, "_optimizers", ()) if each is not optimizer and each not in (options.get("state") or {}).values()]
         if others and optimizer in accelerator._optimizers:
             raise ValueError(f"accelerator.prepare() has {counted(len(others), 'other optimizer')} ({', '.join(type(each.optimizer).__name__ for each in others)}), whose state no "

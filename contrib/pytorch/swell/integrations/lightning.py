@@ -26,6 +26,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from swell import _identity, _native, _request, data
 from swell._agreement import gather
 from swell._averaged import average_what_is_trained
+from swell._deepspeed import INSTEAD
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
@@ -174,6 +175,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage != "fit":
             return
+        if any(kind.__name__ == "DeepSpeedStrategy" for kind in type(trainer.strategy).__mro__):     # of lightning's or of pytorch_lightning's
+            raise TypeError(f"LightningElastic cannot resize a training with DeepSpeed ({type(trainer.strategy).__name__}): {INSTEAD}, by Trainer(strategy=ModelParallelStrategy()) or "
+                            "strategy=\"ddp\"")
         if trainer._accelerator_connector.use_distributed_sampler:
             raise RuntimeError("LightningElastic shares out the samples itself; give Trainer(use_distributed_sampler=False)")
         if trainer.world_size != _request.place().world:

@@ -20,6 +20,7 @@ from transformers.trainer_utils import SaveStrategy
 
 from swell import _identity, _native, _request, data
 from swell._averaged import average_what_is_trained
+from swell._deepspeed import INSTEAD
 from swell._drawn import DrawnLoader
 from swell._lock import run_name
 from swell._plain import plain
@@ -51,7 +52,7 @@ def _refuse(trainer: Any, global_batch: int) -> None:
         raise ValueError(f"train_sampling_strategy={args.train_sampling_strategy} makes the order of the samples depend on the number of workers: leave "
                          "it out, or give sequential")
     if args.deepspeed or getattr(trainer, "is_deepspeed_enabled", False):      # of the arguments, or of accelerate's configuration
-        raise ValueError("SwellCallback cannot resize a Trainer with DeepSpeed: its checkpoints are read by as many workers as wrote them; use fsdp=")
+        raise ValueError(f"SwellCallback cannot resize a Trainer with DeepSpeed: {INSTEAD}, by fsdp= of TrainingArguments or without it")
     sharded = next((name for name, parameter in trainer.model.named_parameters() if isinstance(parameter, DTensor)), None)
     if sharded is not None and not trainer.is_fsdp_enabled:
         raise TypeError(f"{sharded} is sharded, but not by the Trainer, whose first worker alone would gather the weights in a save, and wait for ever: "
