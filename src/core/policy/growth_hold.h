@@ -6,7 +6,7 @@
 
 namespace swell::policy {
 
-/// Reason why a job may not be lent more GPUs now. Of several that hold at once, growth_hold()
+/// Reason why a job may not be lent more GPUs now. If several hold at once, growth_hold()
 /// returns the first of this list: those that last longest, or that somebody must remove, come
 /// first.
 enum class GrowthHold : std::uint8_t {
