@@ -108,6 +108,11 @@ class Run:
         with open(self._log(rank), errors="replace") as file:
             return file.read()
 
+    def said_by(self, start):
+        """Returns the words of rank 0 in a start, by the start's number."""
+        with open(os.path.join(self.folder, f"said.{start}.0"), errors="replace") as file:
+            return file.read()
+
     def step(self):
         try:
             with open(os.path.join(self.folder, "step.0")) as file:

@@ -20,7 +20,7 @@ of_part() { # NAME...: the test files of these names
   local name
   for name in "$@"; do printf '%s\n' "$here/package/test_$name.py"; done
 }
-live=(live staying) frameworks=(integrations matrix megatron odd trl written)
+live=(live staying) frameworks=(integrations matrix megatron odd ordinary trl written)
 files=("$here/package")
 if [[ ${1:-} == --part ]]; then
   case ${2:-} in

@@ -15,6 +15,7 @@ from torch.utils.data import Subset
 
 from swell._content import is_stored
 from swell._generators import seeded_numpy
+from swell._noise import watched
 
 __all__ = ["DrawnLoader", "DrawnSamples", "Numbered"]
 
@@ -208,12 +209,12 @@ class DrawnLoader(torch.utils.data.DataLoader[Any]):
     def _get_iterator(self) -> Any:
         sampler: Any = getattr(self.batch_sampler, "batch_sampler", self.batch_sampler)     # within Accelerate's SkipBatchSampler
         in_reader = self.num_workers > 0
-        if not hasattr(sampler, "is_numbered") or (not in_reader and is_stored(self.dataset)):
-            return super()._get_iterator()
-        sampler.is_numbered = True
-        drawn = _Drawn(self.dataset, sampler.seed, in_reader=in_reader)
-        before = {name: self.__dict__[name] for name in ("dataset", "worker_init_fn")}
-        self.__dict__.update(dataset=drawn, worker_init_fn=_Begins(drawn, self.worker_init_fn))     # past a DataLoader's __setattr__, which refuses it
+        before = {name: self.__dict__[name] for name in ("dataset", "worker_init_fn", "collate_fn")}
+        self.__dict__.update(collate_fn=watched(self.collate_fn))       # past a DataLoader's __setattr__, which refuses it
+        if hasattr(sampler, "is_numbered") and (in_reader or not is_stored(self.dataset)):
+            sampler.is_numbered = True
+            drawn = _Drawn(self.dataset, sampler.seed, in_reader=in_reader)
+            self.__dict__.update(dataset=drawn, worker_init_fn=_Begins(drawn, self.worker_init_fn))
         try:
             return super()._get_iterator()
         finally:

@@ -36,6 +36,7 @@ class Draws:
         """must: whether to raise where a recomputed call's mask is not known, rather than draw it as ever."""
         self._seed, self._step, self._samples, self._must = seed, 0, range(0), must
         self._calls: dict[str, int] = {}    # of this pass, by module
+        self.numbers = 0    # that this pass took from torch's generator, each by number_from()
         self._drawn: dict[tuple[str, int], tuple[range, int]] = {}      # of this step, by module and what torch's generator gave the call: its samples and number
         self._has_said = False
         self._generators: dict[torch.device, torch.Generator] = {}
@@ -50,6 +51,7 @@ class Draws:
             self._drawn.clear()     # passes of one step may be recomputed by one backward pass
         self._step, self._samples = step, samples
         self._calls.clear()
+        self.numbers = 0
         Draws.now = self
 
     def end(self) -> None:
@@ -104,13 +106,23 @@ class Draws:
         return False
 
     @staticmethod
-    def _key(module: Any) -> tuple[str, int]:
+    def number_from(generator: torch.Generator) -> int:
+        """Takes a number from a generator of the CPU's."""
+        return int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator))
+
+    @property
+    def has_said(self) -> bool:
+        """Whether masks that are drawn as ever were named."""
+        return self._has_said
+
+    def _key(self, module: Any) -> tuple[str, int]:
         """The module, and a number of torch's generator, which stands where it stood when a part of a pass is recomputed."""
-        return module.swell_name, int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+        return module.swell_name, self.number_from(torch.default_generator)
 
     def _called(self, module: Any) -> tuple[range, int]:
         """The samples of this call, and which of the module's calls in the pass it is."""
         key = self._key(module)
+        self.numbers += 1
         number = self._calls[key[0]] = self._calls.get(key[0], -1) + 1
         self._drawn[key] = self._samples, number
         return self._samples, number

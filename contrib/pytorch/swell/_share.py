@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from swell import _request
 from swell._dropout import draws_by_sample
 
-__all__ = ["depends_on_workers", "fails_on_one_sample", "kept_buffers", "say_what_changes", "say_what_depends", "says_what_depends", "why_no_mean"]
+__all__ = ["depends_on_workers", "draws_masks", "fails_on_one_sample", "kept_buffers", "say_what_changes", "say_what_depends", "says_what_depends", "why_no_mean"]
 
 _NAMED = 3
 _LARGEST = 1 << 24      # values of a buffer that is looked at
@@ -54,6 +54,11 @@ def _drops(module: torch.nn.Module) -> bool:
     fused = getattr(getattr(module, "config", None), "_attn_implementation", "eager") not in ("eager", None) and "Attention" in type(module).__name__
     return any(isinstance(value, float) and value > 0 and "drop" in name for name, value in vars(module).items()) or \
         fused and any(isinstance(child, _DropoutNd) and child.p > 0 for child in module.children())
+
+
+def draws_masks(model: torch.nn.Module) -> bool:
+    """Whether a module of a model that trains now draws masks, which depends_on_workers() names."""
+    return any(module.training and _drops(module) for module in model.modules())
 
 
 def fails_on_one_sample(model: torch.nn.Module, *, trains: bool = False) -> bool:

@@ -21,6 +21,7 @@ import torch.utils.data
 
 from swell._generators import generators, restore_generators
 from swell._identity import check_same
+from swell._noise import watched
 from swell._plain import Unreadable, check_readable, decoded, encoded
 from swell.data import ElasticIterable, Piece, pieces
 
@@ -205,7 +206,7 @@ class Stream:
         self.is_of_batches, self.unit, self.units = bool(batch), batch or 1, global_batch // (batch or 1)
         self.global_batch, self.micro_batch, self.rank, self.world = global_batch, 1 if batch else micro_batch, rank, world
         self.samples = source.samples if isinstance(source, ElasticIterable) else 0     # trained on since training began
-        self._collate = collate or torch.utils.data.default_collate
+        self._collate = watched(collate or torch.utils.data.default_collate)
         self._goes_on = not isinstance(source, ElasticIterable) and not _has_buffer(source)     # from its own state
         self._at = _Position(of_epoch=self.samples, behind=self.samples // self.unit)   # behind the last step
         self._reads = self._at      # behind the last global batch that was read

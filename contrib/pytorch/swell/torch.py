@@ -25,6 +25,7 @@ from swell._deepspeed import refuse_deepspeed
 from swell._dropout import Draws, is_compiled
 from swell._drawn import DrawnLoader
 from swell._generators import generators, of_rank, restore_generators, seed_generators
+from swell._noise import Noise
 from swell._plain import plain
 from swell._profile import Profile
 from swell._share import fails_on_one_sample, kept_buffers, say_what_changes, say_what_depends, says_what_depends, why_no_mean
@@ -169,6 +170,7 @@ class Elastic:
         self._draws = Draws(model, seed, must=bool(dropout_by_sample)) if dropout_by_sample is not False and not is_compiled(model) else None
         say_what_depends(model)
         self._buffers = kept_buffers(model) if says_what_depends() else None        # until the first pass is over
+        self._noise = Noise("the training step")
         _request.listen(leaves_at_once=True)
         self._agreement = Agreement(cpu_group())
         self._checkpoints = Checkpoints(directory, self._wrapped, self._saved_optimizer(), keep=keep, group=cpu_group())
@@ -400,6 +402,7 @@ class Elastic:
                 return
             if self._is_given:
                 raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch, before the next one is taken, or "
+            self._noise.begin()
                                    "`if elastic.skip(...): continue` on every worker, which leaves a batch out; give what reads ahead to batches(), as num_workers=")
             if self._is_skipped:
                 for _ in self._passes[self._pass + 1:]:
@@ -436,6 +439,7 @@ class Elastic:
         if profile is not None:
             profile.begin_backward()
         weighted = loss * (share * self.world)
+        self._noise.end(self.model, self._draws)
         self._backward(self.scaler.scale(weighted) if self.scaler is not None else weighted)
         if self._draws is not None:
             self._draws.end()

@@ -250,20 +250,23 @@ def saves_beside(moments):
 # ---- plain loops that are ordinary in research: each is given to plainly(), which varies what Elastic is given
 
 
-def plainly(moments, inner=None, schedule=None, clip=None, data=None, loss=nn.functional.mse_loss, before=lambda step, inner, optimizer: None, after=lambda loss: None, state=None, beside=None, read=lambda batches: batches, **options):
-    """schedule: given as scheduler=. clip: the largest value of a gradient. before: called before each forward pass; after: with the loss of each step. read: wraps batches()."""
+def plainly(moments, inner=None, schedule=None, clip=None, data=None, loss=nn.functional.mse_loss, before=lambda step, inner, optimizer: None, after=lambda loss: None, state=None, read=lambda batches: batches, trains=lambda inner: inner.parameters(), loader=None,
+            max_grad_norm=None, tells_step=False, **options):
+    """schedule: given as scheduler=. clip: the largest value of a gradient. before: called before each forward pass; after: with the loss of each step, and, if tells_step, its number.
+    read: wraps batches(). trains: what the optimizer is given. loader: arguments of batches()."""
     dist.init_process_group("gloo")
     inner = inner if inner is not None else network()
     model = nn.parallel.DistributedDataParallel(inner, **options)
-    optimizer = torch.optim.AdamW([{"params": list(inner.parameters()), "lr": 1e-2}])
+    optimizer = torch.optim.AdamW([{"params": list(trains(inner)), "lr": 1e-2}])
     if clip is not None:
         optimizer.register_step_pre_hook(lambda *_: torch.nn.utils.clip_grad_value_(inner.parameters(), clip))
     made = state(optimizer) if state is not None else {}
-    elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH, micro_batch=4, checkpoint_every=4, scheduler=schedule(optimizer) if schedule is not None else None, state=made)
-    for x, y in read(elastic.batches(data if data is not None else rows(98), steps=common.steps(), num_workers=0)):
+    elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH, micro_batch=4, checkpoint_every=4, scheduler=schedule(optimizer) if schedule is not None else None, state=made,
+                      max_grad_norm=max_grad_norm)
+    for x, y in read(elastic.batches(data if data is not None else rows(98), steps=common.steps(), **{"num_workers": 0, **(loader or {})})):
         before(elastic.steps, inner, optimizer)
         if elastic.step(loss(model(x), y)):
-            after(elastic.mean_loss(), **made)
+            after(elastic.mean_loss(), **({"step": elastic.steps} if tells_step else {}), **made)
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
             moments.at("step", elastic.steps)
     finish(weights=norms(model.parameters()), rates=[group["lr"] for group in optimizer.param_groups], decay=[group["weight_decay"] for group in optimizer.param_groups])
@@ -655,8 +658,8 @@ def accelerate_prepares_its_loader(moments):
 # ---- Lightning
 
 
-def lightning(moments, *, module=None, callbacks=(), epochs=3, loaders=1, **options):
-    """Epochs of nine batches, with a validation at the end of each. module: a class derived from what lightning_module() makes."""
+def lightning(moments, *, module=None, callbacks=(), later=(), epochs=3, loaders=1, first=lambda trainer, module, loader: None, **options):
+    """Epochs of nine batches, with a validation at the end of each. module: a class derived from what lightning_module() makes. callbacks, later: before and after ours. first: called before fit()."""
     import csv
     import glob
 
@@ -674,10 +677,11 @@ def lightning(moments, *, module=None, callbacks=(), epochs=3, loaders=1, **opti
 
     elastic = LightningElastic(common.path("checkpoints"), every=5)
     it = pl.Trainer(**{**dict(accelerator="cpu", devices=elastic.devices, num_nodes=elastic.num_nodes, strategy="ddp"), **options},
-                    callbacks=[*callbacks, Asks(), elastic], use_distributed_sampler=False, max_epochs=epochs, enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+                    callbacks=[*callbacks, Asks(), elastic, *later], use_distributed_sampler=False, max_epochs=epochs, enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
                     logger=CSVLogger(common.path("."), name="csv", version=elastic.version), enable_checkpointing=False, log_every_n_steps=1, default_root_dir=common.path("."))
     made = (module or lightning_module())()
     train = [elastic.loader(rows(108, seed), global_batch=GLOBAL_BATCH) for seed in range(1, loaders + 1)]
+    first(it, made, train[0])
     it.fit(made, train[0] if loaders == 1 else CombinedLoader(train, "min_size"), torch.utils.data.DataLoader(rows(12, 2), batch_size=2), ckpt_path=elastic.newest())
     if it.is_global_zero:
         [table] = glob.glob(common.path("csv/*/metrics.csv"))

@@ -29,10 +29,10 @@ def is_same(one, other):
     return abs(one - other) <= SAME * max(abs(one), abs(other), 0.01) if isinstance(one, float) else one == other
 
 
-def is_the_same_training(runs, name, steps, asked, worlds):
-    """Resizes a job after these steps, and compares it with one that nobody resizes."""
-    alone = runs(Run, "alone", "odd", name, steps=steps).fast().start(1).leave_well()
-    run = runs(Run, "resized", "odd", name, *(f"step@{step}" for step in asked), steps=steps).fast()
+def is_the_same_training(runs, name, steps, asked, worlds, job="odd"):
+    """Resizes a job after these steps, or moments, and compares it with one that nobody resizes."""
+    alone = runs(Run, "alone", job, name, steps=steps).fast().start(1).leave_well()
+    run = runs(Run, "resized", job, name, *(f"step@{each}" if isinstance(each, int) else each for each in asked), steps=steps).fast()
     for world in worlds:
         run.start(world).leave_well()
     assert run.worlds() == [world for world, _ in itertools.groupby(worlds)] and deviation(run.curve(), alone.curve()) < SAME

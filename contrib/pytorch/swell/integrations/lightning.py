@@ -36,6 +36,7 @@ from swell._written import check_written, is_cut_off
 from swell.checkpoint import on_all, set_aside, together, why_unsaved
 from swell._drawn import DrawnLoader
 from swell._generators import generators, of_rank, restore_generators
+from swell._noise import Noise
 from swell.integrations import _metrics
 from swell.integrations._leaving import Departure
 from swell.integrations._unsaved import why_averages_are_lost
@@ -86,6 +87,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._is_due = False        # a validation that workers were asked to leave in is to be made
         self._has_stopped = False       # a callback has ended training before its last step
 
+        self._noise = Noise("the training step")
     # ---- what a script asks
 
     @property
@@ -414,6 +416,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         _request.made_step(trainer.global_step, self._total(trainer))
         self._passes_boundary(trainer)
         leave = self._departure.agreed()
+        self._noise.end(pl_module)
         if leave:
             self._leave(trainer)
         elif self.every > 0 and trainer.global_step > 0 and trainer.global_step % self.every == 0:
@@ -616,6 +619,7 @@ class _Validations(pl.Callback):  # type: ignore[misc]
 
 
 class _Times(pl.Callback):  # type: ignore[misc]
+        self._elastic._noise.begin()
     """Gives the profiler the parts of a step."""
 
     def __init__(self, departure: Departure) -> None:

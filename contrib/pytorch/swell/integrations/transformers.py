@@ -23,6 +23,7 @@ from swell._averaged import average_what_is_trained
 from swell._deepspeed import INSTEAD
 from swell._drawn import DrawnLoader
 from swell._lock import run_name
+from swell._noise import Noise
 from swell._plain import plain
 from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream, packed, unpacked
@@ -92,6 +93,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self.folder = Folder(trainer.args.output_dir)
         self._given = dict(state or {})     # to save and load, by name
         self._steps_seen = 0        # by this process
+        self._noise = Noise("the training step")
         self._stream = self._streamed()
         self._departure = Departure()
         needs_two = fails_on_one_sample(trainer.model, trains=True)
@@ -365,8 +367,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         # Not at a step's end: by now it has been logged, and what was due after it is done.
         if self._live is not None:
             self._live.pass_boundary(self._about)
+        self._noise.begin()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._noise.end(self.trainer.model, is_named=args.neftune_noise_alpha is not None)
         asked = self._departure.agreed()
         # The Trainer counts passes, of which there are more or fewer with other workers.
         if self._stream is not None:

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ordinary scripts, written from the documents alone: the same training however they are resized, or one line says what is not."""
+
+import pytest
+
+from forked import Run
+from test_odd import is_the_same_training
+
+slow = pytest.mark.slow
+PLAIN = ["adds_a_group", "recomputes", "draws_in_readers", "weighs_samples", "steps_each_epoch",
+         *(pytest.param(name, marks=slow) for name in ("lazy", "thaws", "compiled", "compiled_in_place", "cycles", "cycles_by_a_function", "warms_up_in_turn", "clips", "draws"))]
+LIGHTNING = ["lightning_steps_by_hand",
+             *(pytest.param(name, marks=slow) for name in ("lightning_stops_early", "lightning_clips", "lightning_compiles", "lightning_chains"))]
+NOISE = "draws random numbers ({}) for the samples that a worker has, so losses differ within their noise on another number of workers"
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_an_ordinary_script_is_resized_as_any_other(name, runs):
+    run = is_the_same_training(runs, name, 14, [1, 9], [1, 3, 1], job="ordinary")      # a step of 2 samples is the last of an epoch
+    assert run.sizes() == list(range(1, 13)) and not any("draws" in run.said_by(start) for start in range(3))
+
+
+@pytest.mark.parametrize("name", LIGHTNING)
+def test_an_ordinary_script_with_Lightning_is_resized_as_any_other(name, runs):
+    run = is_the_same_training(runs, name, 27, [3, 9, 20], [1, 2, 1, 2], job="ordinary")
+    assert "continues" not in run.said_by(0) and "continues from step " in run.said_by(1) and "continues from step 0," not in run.said_by(1)
+    assert not any(" draws " in run.said_by(start) for start in range(4))
+
+
+@pytest.mark.parametrize("name, asked", [("trainer_loads_the_best", ["evaluation@4", "evaluation@8"]), pytest.param("trainer_checkpoints_activations", [3, 7], marks=slow), pytest.param("trainer_compiles", [3, 7], marks=slow)])
+def test_an_ordinary_script_with_a_Trainer_is_resized_as_any_other(name, asked, runs):
+    run = is_the_same_training(runs, name, 12, asked, [1, 3, 1], job="ordinary")
+    assert not any(" draws " in run.said_by(start) for start in range(3))
+
+
+@pytest.mark.parametrize("name, what, of", [
+    ("draws_in_the_loop", "the training step", "torch's"), ("draws_python_in_the_loop", "the training step", "Python's"), ("seeds_in_the_loop", "the training step", "torch's"),
+    ("drops_and_draws_in_the_loop", "the training step", "torch's"), ("draws_in_collate", "collate_fn", "torch's"), ("draws_in_collate_of_readers", "collate_fn", "torch's"),
+    ("lightning_draws", "the training step", "torch's, numpy's"), ("trainer_draws", "the training step", "torch's"), ("trainer_masks", "collate_fn", "torch's")])
+def test_draws_for_a_part_of_a_batch_are_said_once(name, what, of, runs):
+    run = runs(Run, "draws", "ordinary", name, "step@2", steps=6).fast()
+    for _ in range(2):
+        run.start(1).leave_well()
+    said = [line for start in range(2) for line in run.said_by(start).splitlines() if " draws " in line]
+    assert len(said) == 1 and said[0].startswith(f"swell: {what} " + NOISE.format(of)) and said[0] in run.said_by(0), said
+
+
+@pytest.mark.parametrize("name", ["splits_anew", "weighs_samples_anew"])
+def test_another_part_of_a_dataset_is_said(name, runs):
+    run = runs(Run, "parts", "ordinary", name, "step@2", steps=4).fast()
+    for _ in range(2):
+        run.start(1).leave_well()
+    assert "not those of the run so far" not in run.said_by(0) and "a few samples of the dataset are not those of the run so far" in run.said_by(1)
