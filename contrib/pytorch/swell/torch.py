@@ -180,10 +180,15 @@ class Elastic:
         self._pass = 0
         self._is_given = False      # the batch of that pass, which awaits its step
         self._is_skipped = False    # the present global batch
+        self._partial: tuple[torch.Tensor, torch.Tensor, torch.Tensor, int] | None = None       # a parameter, its gradient of the passes so far where others follow, and a copy of that
+        self._scheduled: Any = None     # of the schedule, where it was stepped last
         self._loss: torch.Tensor | None = None
         self._part = torch.zeros(())    # of the present global batch's loss
         self._next: LiveState | None = None     # of the epoch that is being prepared, where this process stays
         self._has_moved = False     # to another world, within batches()
+        if hasattr(self._saved_optimizer(), "register_step_pre_hook"):
+            me = weakref.ref(self)
+            self._saved_optimizer().register_step_pre_hook(lambda *_: one._optimizer_steps() if (one := me()) is not None else None)
         self._beside = Beside([model, optimizer, *self._state.values()], optimizer) if _request.under_swellrun() and self.rank == 0 else None
         self._live = self._go_live(warm_up)
         self._profile = Profile(self._live.session, model, rank=self.rank) if self._live is not None else None
@@ -397,12 +402,12 @@ class Elastic:
                 unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
                 self._draws.begin(self.steps, range(piece.begin * unit, piece.end * unit))
             self._is_given, self._is_skipped = True, False
+            self._noise.begin()
             yield batch
             if self._has_moved:     # where the program polls: the global batch begins anew
                 return
             if self._is_given:
                 raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch, before the next one is taken, or "
-            self._noise.begin()
                                    "`if elastic.skip(...): continue` on every worker, which leaves a batch out; give what reads ahead to batches(), as num_workers=")
             if self._is_skipped:
                 for _ in self._passes[self._pass + 1:]:
@@ -429,17 +434,18 @@ class Elastic:
             raise RuntimeError("elastic.step() was called for a batch that elastic.skip() has left out: go on to the next one where it returns True" if self._is_skipped else
                                "elastic.step() was called twice for one batch; call it once, with the sum of what is trained on it")
         self._is_given = False
+        self._check_partial()
         if self.steps == self._looked_at_loss and self._beside is not None and not self._lost:
             self._look_at_loss(loss)
         if self._pass == len(self._passes) - 1:
             self._agreement.steps()
+        self._noise.end(self.model, self._draws)
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
         # Workers' gradients are averaged; the mean over the global batch is a sum over workers.
         profile = self._profile
         if profile is not None:
             profile.begin_backward()
         weighted = loss * (share * self.world)
-        self._noise.end(self.model, self._draws)
         self._backward(self.scaler.scale(weighted) if self.scaler is not None else weighted)
         if self._draws is not None:
             self._draws.end()
@@ -449,6 +455,7 @@ class Elastic:
             self._part = torch.zeros_like(loss, requires_grad=False)
         self._part = self._part + loss.detach() * share
         if self._pass < len(self._passes) - 1:
+            self._note_partial()
             return False
         self._loss = self._part
         self._check_gradients()
@@ -462,7 +469,7 @@ class Elastic:
         if profile is not None:
             profile.end_optimizer()
         if self.scheduler is not None and has_stepped:
-            self.scheduler.step()
+            self._step_schedule(self.scheduler)
         self._advance()
         return True
 
@@ -490,7 +497,7 @@ class Elastic:
             raise RuntimeError("elastic.skip() was called for a batch that elastic.step() has trained on; call it before")
         if not self._agreement.skips(bool(when)):
             return False
-        self._is_given, self._is_skipped = False, True
+        self._is_given, self._is_skipped, self._partial = False, True, None
         if self._draws is not None:
             self._draws.end()
         self._drop_passes()
@@ -540,6 +547,42 @@ class Elastic:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return bool(self.scaler.get_scale() >= scale)
+
+    def _step_schedule(self, schedule: Schedule) -> None:
+        """Be lent nothing where the script steps it, too: it may do so once a pass, of which another number of workers makes another number."""
+        if self._scheduled is not None and self._scheduled != getattr(schedule, "last_epoch", None) and self._beside is not None and not self._lost:
+            self._lost = f"the script steps {type(schedule).__name__}, which Elastic steps once for each global batch: leave scheduler.step() out of the loop"
+            self._offer_sizes()
+        schedule.step()
+        self._scheduled = getattr(schedule, "last_epoch", None)
+
+    def _note_partial(self) -> None:
+        """Note the gradient of the smallest parameter, to which other passes of the global batch are added."""
+        found = min((each for each in self.model.parameters() if each.grad is not None), key=torch.Tensor.numel, default=None)
+        if found is not None and found.grad is not None:
+            self._partial = found, found.grad, found.grad.detach().clone(), found.grad._version
+
+    def _check_partial(self) -> None:
+        """Raises where the script has dropped the gradients of passes so far; where it has changed them, be lent nothing: another number of workers makes other passes."""
+        partial, self._partial = self._partial, None
+        if partial is None or not self._pass:
+            return
+        parameter, gradient, values, version = partial
+        if parameter.grad is gradient and (gradient._version == version or torch.equal(gradient, values)):      # as where a norm alone is taken
+            return
+        if parameter.grad is None or not parameter.grad.any():
+            raise RuntimeError("gradients were dropped between two passes of one global batch, whose sum they are a part of: leave optimizer.zero_grad() out of the loop, or put it under "
+                               "`if elastic.step(loss):`; elastic.step() zeroes gradients itself")
+        if self._beside is not None and not self._lost:
+            self._lost = ("gradients are changed between passes of one global batch, of which another number of workers makes others: leave clip_grad_norm_() and the like out of the loop, and give "
+                          "Elastic max_grad_norm=, which clips the whole sum")
+            self._offer_sizes()
+
+    def _optimizer_steps(self) -> None:
+        """Raises where the script steps the optimizer between two passes of one global batch."""
+        if self._partial is not None:
+            raise RuntimeError("the optimizer was stepped between two passes of one global batch, with a part of its gradients: leave optimizer.step() out of the loop; elastic.step() does it "
+                               "with the last pass")
 
     def _check_gradients(self) -> None:
         """Raises where a gradient is this worker's alone."""
@@ -688,7 +731,7 @@ class Elastic:
 
     def _restore(self, rest: dict[str, Any], reseed: bool) -> None:
         _identity.check_same({"numbers": {"global_batch": rest["global_batch"]}}, global_batch=self.global_batch)
-        self.steps, self._data = rest["steps"], rest["data"]
+        self.steps, self._data, self._scheduled, self._partial = rest["steps"], rest["data"], None, None
         self.samples = rest["data"]["samples"] if rest["data"] else 0
         for name, thing in self._state.items():
             if name in rest.get("state", ()):

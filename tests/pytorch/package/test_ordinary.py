@@ -7,7 +7,7 @@ from forked import Run
 from test_odd import is_the_same_training
 
 slow = pytest.mark.slow
-PLAIN = ["adds_a_group", "recomputes", "draws_in_readers", "weighs_samples", "steps_each_epoch",
+PLAIN = ["adds_a_group", "recomputes", "draws_in_readers", "weighs_samples", "steps_each_epoch", "does_all_of_it_after_a_step", "takes_norms_of_passes",
          *(pytest.param(name, marks=slow) for name in ("lazy", "thaws", "compiled", "compiled_in_place", "cycles", "cycles_by_a_function", "warms_up_in_turn", "clips", "draws"))]
 LIGHTNING = ["lightning_steps_by_hand",
              *(pytest.param(name, marks=slow) for name in ("lightning_stops_early", "lightning_clips", "lightning_compiles", "lightning_chains"))]
@@ -51,3 +51,18 @@ def test_another_part_of_a_dataset_is_said(name, runs):
     for _ in range(2):
         run.start(1).leave_well()
     assert "not those of the run so far" not in run.said_by(0) and "a few samples of the dataset are not those of the run so far" in run.said_by(1)
+
+
+@pytest.mark.parametrize("name, says", [
+    ("zeroes_gradients", "gradients were dropped between two passes of one global batch"), ("zeroes_gradients_in_place", "gradients were dropped between two passes of one global batch"),
+    ("steps_the_optimizer", "the optimizer was stepped between two passes of one global batch")])
+def test_lines_of_a_loop_of_before_that_spoil_a_sum_of_passes_are_refused(name, says, runs):
+    run = runs(Run, "left", "ordinary", name, steps=4).fast().start(1)
+    assert run.leave() == [1] and f"RuntimeError: {says}" in run.said() and not run.step()
+
+
+@pytest.mark.parametrize("name, says", [("clips_each_pass", "gradients are changed between passes of one global batch, of which another number of workers makes others: leave clip_grad_norm_()"),
+                                        ("steps_its_schedule_too", "the script steps StepLR, which Elastic steps once for each global batch: leave scheduler.step() out of the loop")])
+def test_lines_of_a_loop_of_before_that_are_done_once_a_pass_are_lent_nothing(name, says, runs):
+    run = runs(Run, "left", "ordinary", name, steps=4).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.why.startswith(says) and run.step() == 4
