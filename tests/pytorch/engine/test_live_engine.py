@@ -309,6 +309,16 @@ def test_batches_that_are_skipped_count_as_steps_over_live_re_plans(runs):
     assert [line["step"] for line in run.lines()] == [step for step in range(1, STEPS + 1) if step % 7 != 3] and run.worlds() == [1, 3, 1] and run.curve() == reference.curve()
 
 
+def test_a_re_plan_between_skipped_batches_leaves_what_follows_as_it_is(runs):
+    models.model(models.CONFIGS["gpt2"]())
+    reference = runs(False, "reference", "gpt2", "pipeline", "dataset", "skips", "skips-long").fast().start(1).leave_well()
+    run = runs(True, "skips", "gpt2", "pipeline", "dataset", "skips", "skips-long").start(1)
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "skipped")), "the first skipped batch")
+    assert run.switch(3)["committed"]
+    run.fast().leave_well()
+    assert [(line["step"], line["world"]) for line in run.lines()] == [(1, 1), (2, 1), (4, 1), *((step, 3) for step in (35, 36, 37, 39, 40))] and run.curve() == reference.curve()
+
+
 def test_a_profile_from_a_gpu_yields_the_second_model(runs):
     models.model(models.CONFIGS["gpt2"]())
     run = runs(True, "profile", "gpt2", "pipeline", "on-gpu", steps=80).fast().start(2).leave_well()

@@ -5,7 +5,7 @@ has, of which each step needs as much again until the process has ended (`activa
 `hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `drops`: with dropout; `undrawn`: with one that is not drawn by sample; `unreadable`: a state that no start could read; `average`: of the weights,
 with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
 each worker). `unfreezes`, `adds`: its first layer is trained from step 5 on, in the latter by another group of the optimizer; `freezes`: to step 5; `alternates`: from step 5 to 9, and from 13 on; `outside`: the optimizer has what is not of the model from step 5 on; `inner`: what is within DDP is called; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped; `skips`: batches with one of two broken samples, whose losses are not finite, and those after
-steps 6 and 20 are skipped (`leaves`: the first start is asked to leave so that step 7 is its last); `looks`: before the first step in each world it looks at the mean loss; `skips-apart`: rank 1 alone skips after step 6; `fails-once`: rank 1 fails
+steps 6 and 20 are skipped (`leaves`: the first start is asked to leave so that step 7 is its last); `looks`: before the first step in each world it looks at the mean loss; `skips-long`: those after steps 5 to 34, too, and `skipped` is written; `skips-apart`: rank 1 alone skips after step 6; `fails-once`: rank 1 fails
 as it collects the state of the second checkpoint. While there is a file
 `full` no checkpoint can be written; EIO: common.fail_with(); `cuts`: common.cut_as_told(); `together`: rank 1 fails in
 a save that all make together. Options that keep it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
@@ -195,7 +195,10 @@ def train(arguments):
         if "skips" in arguments:
             if elastic.steps == 5 and "leaves" in arguments and os.environ["SWELL_EPOCH"] == "0":
                 os.kill(os.getpid(), signal.SIGUSR1)
-            if elastic.skip(not torch.isfinite(loss) or elastic.steps in (6, 20)):
+            if elastic.skip(not torch.isfinite(loss) or elastic.steps in (6, 20) or "skips-long" in arguments and 5 <= elastic.steps < 35):
+                if "skips-long" in arguments:
+                    open(common.path("skipped"), "w").close()
+                    common.pace()
                 continue
         if "skips-apart" in arguments and elastic.steps == 6 and elastic.rank == 1 and elastic.skip():
             continue

@@ -4,7 +4,7 @@
 Arguments: the family (llama or gpt2), "pipeline" or "swaps" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
 "dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "sgd", "adam", "stepped", "unscheduled": another optimizer, another schedule, none, "clips" for other hyperparameters, "unreadable" for a schedule that no checkpoint can hold,
 "draws" for numbers that the loop draws before each step, which it writes to drawn.RANK; each start has a seed of its own, and draws more before the loop, and with "checkpoints" after each step ("apart": ranks have other seeds),
-"skips" for a loop that leaves some batches out by the word of the last worker, "skips-apart" for one in which that worker alone calls skip(),
+"skips" for a loop that leaves some batches out by the word of the last worker, "skips-long" for one that leaves those of 30 steps in a row out and then writes `skipped`, "skips-apart" for one in which that worker alone calls skip(),
 "own" for no plan but what the engine makes, "mtp" for an MTP head, "other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
 GPU that a driver's stand-in has, "keeps" for tensors that the script keeps over it, "wide" for a state of 40 MB.
 Workers that reach the end write what they hold of the state to state.RANK.
@@ -87,7 +87,10 @@ def main(arguments):
             rates = torch.tensor([float(torch.rand(())), random.random(), float(numpy.random.rand())])
             with open(common.path(f"drawn.{engine.rank}"), "a") as file:
                 file.write(f"{engine.steps + 1} {rates.tolist()}\n")
-        if "skips" in arguments and engine.skip(engine.steps % 7 == 2 and engine.rank == engine.world - 1):
+        if "skips" in arguments and engine.skip((engine.steps % 7 == 2 or "skips-long" in arguments and 4 <= engine.steps < 34) and engine.rank == engine.world - 1):
+            if "skips-long" in arguments and engine.steps > 4:
+                open(common.path("skipped"), "w").close()
+                common.pace()
             continue
         if "skips-apart" in arguments and engine.rank == engine.world - 1 and engine.steps == 1:
             engine.skip()

@@ -67,6 +67,17 @@ def test_a_live_run_that_skips_batches_is_resized_as_any_other(runs):
     assert deviation(run.curve(), alone.curve()) < SAME
 
 
+def test_a_live_run_is_resized_between_batches_that_it_skips(runs):
+    alone = runs(Run, "alone", "ddp", "skips", "skips-long").fast().start(1).leave_well()
+    run = runs(LiveRun, "skips", "ddp", "skips", "skips-long", "no-checkpoints").start(1)
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "skipped")), "the first skipped batch")
+    assert run.switch(3)["committed"]
+    assert run.shrink(2, 1)["committed"]
+    run.fast().leave_well()
+    assert run.worlds() == [1, 2], "a batch was trained on between the two switches"
+    assert [line["step"] for line in run.lines()] == sorted(alone.curve()) and deviation(run.curve(), alone.curve()) < SAME
+
+
 def test_the_mean_loss_before_the_first_step_in_a_world_is_not_the_share_of_who_is_left(runs):
     run = runs(LiveRun, "looks", "ddp", "looks", "no-checkpoints", steps=20).start(3).reach(4)
     assert run.shrink(2, 1)["committed"]
