@@ -271,13 +271,19 @@ def lightning_finds_rates_at_epochs(moments):
 
 
 def lightning_finds_a_batch(moments):
+    import lightning.pytorch as pl
     from lightning.pytorch.callbacks import BatchSizeFinder
 
-    class Module(lightning_module()):
-        def __init__(self):
-            super().__init__()
-            self.batch_size = 2
-    lightning(moments, module=Module, later=[BatchSizeFinder(max_trials=2)], strategy="auto")
+    from swell.integrations import LightningElastic
+    elastic = LightningElastic(common.path("checkpoints"))
+
+    class Data(pl.LightningDataModule):
+        batch_size = 2
+
+        def train_dataloader(self):
+            return elastic.loader(rows(108), global_batch=12)
+    pl.Trainer(accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, use_distributed_sampler=False, default_root_dir=common.path("."),
+               callbacks=[BatchSizeFinder(max_trials=2), elastic]).fit(lightning_module()(), datamodule=Data())
 
 
 def lightning_steps_by_hand(moments):

@@ -9,8 +9,8 @@ from test_odd import is_the_same_training
 slow = pytest.mark.slow
 PLAIN = ["adds_a_group", "recomputes", "draws_in_readers", "weighs_samples", "steps_each_epoch", "does_all_of_it_after_a_step", "takes_norms_of_passes",
          *(pytest.param(name, marks=slow) for name in ("lazy", "thaws", "compiled", "compiled_in_place", "cycles", "cycles_by_a_function", "warms_up_in_turn", "clips", "draws"))]
-LIGHTNING = ["lightning_steps_by_hand",
-             *(pytest.param(name, marks=slow) for name in ("lightning_stops_early", "lightning_clips", "lightning_compiles", "lightning_chains"))]
+LIGHTNING = ["lightning_steps_by_hand", "lightning_finds_a_rate", "lightning_finds_a_rate_later",
+             *(pytest.param(name, marks=slow) for name in ("lightning_finds_a_rate_by_a_tuner", "lightning_stops_early", "lightning_clips", "lightning_compiles", "lightning_chains"))]
 NOISE = "draws random numbers ({}) for the samples that a worker has, so losses differ within their noise on another number of workers"
 
 
@@ -51,6 +51,17 @@ def test_another_part_of_a_dataset_is_said(name, runs):
     for _ in range(2):
         run.start(1).leave_well()
     assert "not those of the run so far" not in run.said_by(0) and "a few samples of the dataset are not those of the run so far" in run.said_by(1)
+
+
+def test_a_callback_that_changes_the_batch_of_Lightning_is_refused(runs):
+    run = runs(Run, "finds", "ordinary", "lightning_finds_a_batch").fast().start(1)
+    assert run.leave() == [1] and "RuntimeError: BatchSizeFinder changes the batch of a worker, and LightningElastic keeps the global batch: leave it out" in run.said()
+    assert not run.step()
+
+
+def test_a_callback_that_looks_for_rates_within_the_training_is_lent_nothing(runs):
+    run = runs(Run, "finds", "ordinary", "lightning_finds_rates_at_epochs", "step@2", steps=9).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.why.startswith("Finder may look for learning rates within the training") and run.step() == 9
 
 
 @pytest.mark.parametrize("name, says", [

@@ -15,7 +15,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.fabric.loggers import csv_logs
 from lightning.fabric.plugins.io import torch_io
-from lightning.pytorch.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging, WeightAveraging
+from lightning.pytorch.callbacks import BatchSizeFinder, GradientAccumulationScheduler, LearningRateFinder, StochasticWeightAveraging, WeightAveraging
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io.wrapper import _WrappingCheckpointIO
 from lightning.pytorch.loops.evaluation_loop import RestartStage
@@ -79,6 +79,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._logs_epochs = False
         self._made: dict[str, str] = {}     # kinds of what the script has made; callbacks may put another schedule in its place
         self._told: dict[str, Any] = {}     # what a start may change
+        self._finders: list[Any] = []       # of learning rates
         self._generators: dict[str, Any] | None = None      # those to go on with
         self._is_handed_over = False
         self._last_step = -1        # of max_steps
@@ -86,8 +87,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         _watch_saves(self)
         self._is_due = False        # a validation that workers were asked to leave in is to be made
         self._has_stopped = False       # a callback has ended training before its last step
-
         self._noise = Noise("the training step")
+
     # ---- what a script asks
 
     @property
@@ -185,6 +186,11 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if trainer.world_size != _request.place().world:
             raise RuntimeError(f"Lightning sees {trainer.world_size} workers, there are {_request.place().world}; give "
                                "Trainer(devices=elastic.devices, num_nodes=elastic.num_nodes)")
+        if finder := next((each for each in trainer.callbacks if isinstance(each, BatchSizeFinder)), None):
+            raise RuntimeError(f"{type(finder).__name__} changes the batch of a worker, and LightningElastic keeps the global batch: leave it out, and give elastic.loader(global_batch=...)")
+        self._finders = [each for each in trainer.callbacks if isinstance(each, LearningRateFinder)]
+        for each in self._finders:
+            each.on_fit_start = lambda *_: None     # until on_fit_start() here
         if not any(isinstance(each, _Validations) for each in trainer.callbacks):
             at = trainer.callbacks.index(self) + 1      # each at its place in the script's order
             trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure)]
@@ -206,6 +212,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
         connector = trainer._checkpoint_connector
+        self._find_rates(trainer, pl_module)
         assert self._departure.trained is not None
         identity = self._loaded.get("identity")
         _identity.check_same(identity, kinds=self._made)       # before any state is loaded
@@ -232,6 +239,18 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             call._call_callbacks_load_state_dict(trainer, taken["lightning"])
             self._loaded["metrics"] = taken["logged"]
             self._generators = generators()
+
+    def _find_rates(self, trainer: Any, pl_module: Any) -> None:
+        """Have callbacks look for a learning rate where the training begins: each trains for a while, and goes back to a checkpoint of its own, in the place of one that is to be gone on with."""
+        begins = trainer.ckpt_path is None and not self._steps()
+        for each in self._finders:
+            if begins or each._early_exit:      # a Tuner's, which trains nothing beyond
+                try:
+                    type(each).on_fit_start(each, trainer, pl_module)
+                finally:
+                    self._loaded, self._is_due, self._generators = {}, False, None      # of that checkpoint
+        if other := next((each for each in self._finders if type(each) is not LearningRateFinder), None):
+            self._departure.bar(f"{type(other).__name__} may look for learning rates within the training, where it goes back to a checkpoint of its own: use LearningRateFinder itself")
 
     def _take_over(self, trainer: Any, pl_module: Any) -> Any:
         if _native.is_live() and (why := _why_not_live(trainer, pl_module)):
@@ -397,6 +416,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         assert self._sampler is not None
+        self._noise.end(pl_module)
         self._sampler.advance()
         self._accumulating = trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
 
@@ -416,7 +436,6 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         _request.made_step(trainer.global_step, self._total(trainer))
         self._passes_boundary(trainer)
         leave = self._departure.agreed()
-        self._noise.end(pl_module)
         if leave:
             self._leave(trainer)
         elif self.every > 0 and trainer.global_step > 0 and trainer.global_step % self.every == 0:
@@ -579,6 +598,8 @@ def _why_not_live(trainer: Any, pl_module: Any) -> str:
         return f"{type(adds[0]).__name__}.on_save_checkpoint() adds to checkpoints what live mode does not hand over"
     if any(isinstance(each, StochasticWeightAveraging) for each in trainer.callbacks):
         return "StochasticWeightAveraging puts another schedule in the place of the script's, which live mode does not hand over"
+    if any(isinstance(each, LearningRateFinder) for each in trainer.callbacks):
+        return "LearningRateFinder trains for a while before the training"
     if any(config.reduce_on_plateau for config in trainer.lr_scheduler_configs):
         return "ReduceLROnPlateau looks at what was logged of an epoch, which live mode does not hand over"
     return ""
@@ -598,6 +619,7 @@ class _Begins(pl.Callback):  # type: ignore[misc]
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         self._elastic._batch_begins(trainer)
+        self._elastic._noise.begin()
 
 
 class _Validations(pl.Callback):  # type: ignore[misc]
@@ -619,7 +641,6 @@ class _Validations(pl.Callback):  # type: ignore[misc]
 
 
 class _Times(pl.Callback):  # type: ignore[misc]
-        self._elastic._noise.begin()
     """Gives the profiler the parts of a step."""
 
     def __init__(self, departure: Departure) -> None:
