@@ -168,6 +168,8 @@ const Key kKeys[] = {
      [](SwellConf& c, std::string_view v) { return whole(c.max_grace_s, v, 0, 86400); }},
     {"WithholdTime",
      [](SwellConf& c, std::string_view v) { return seconds(c.withhold_s, v, 0, 604800); }},
+    {"TypeInterval",
+     [](SwellConf& c, std::string_view v) { return seconds(c.type_interval_s, v, 0, 86400); }},
     {"LowerRequests",
      [](SwellConf& c, std::string_view v) { return yes_or_no(c.lowers_requests, v); }},
     {"HistoryDays",

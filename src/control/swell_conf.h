@@ -43,9 +43,10 @@ struct SwellConf {
   LentLimits max_lent_by_qos;      ///< MaxLentByQOS: of the QOS that a job runs under
   int max_grace_s = 0;             ///< MaxGrace: of any job; 0: GraceTime of the expansions' place
   double withhold_s = 3600;        ///< WithholdTime: of a node where companions fail; 0: none is
-  bool lowers_requests = true;     ///< LowerRequests: jobs with min= are submitted for so few
-  int history_days = 90;           ///< HistoryDays: ended jobs are kept so long; 0: no history
-  std::string event_log;           ///< EventLog: a file that gets one JSON line an event
+  double type_interval_s = 180;  ///< TypeInterval: the type of pending jobs is looked at; 0: never
+  bool lowers_requests = true;   ///< LowerRequests: jobs with min= are submitted for so few
+  int history_days = 90;         ///< HistoryDays: ended jobs are kept so long; 0: no history
+  std::string event_log;         ///< EventLog: a file that gets one JSON line an event
 
   friend bool operator==(const SwellConf&, const SwellConf&) = default;
 

@@ -111,6 +111,7 @@ double Controller::cycle(double now) {
     keep_user_limits(now);
     return_what_must(now);
     tell_the_alone();
+    choose_types(now);
     take_planned(now, {}, false);
     if (decide_due_) decide(now);
   }

@@ -131,6 +131,9 @@ class Controller {
   void tell_shrink(ElasticJob& job, const Companion& companion, double now);
 
   // GPU types of waiting jobs (types.cc)
+  /// Moves jobs with types= and table= that wait to the type on which they are predicted to end
+  /// first.
+  void choose_types(double now);
   /// Says for `swell why` why a waiting job has its type; empty: its type is not chosen.
   std::string why_type(const slurm::JobRecord& pending) const;
 
@@ -209,6 +212,7 @@ class Controller {
   JobTable jobs_;
   slurm::Snapshot snapshot_;
   long looks_ = 0;
+  double types_due_ = 0;               ///< choose_types() looks again
   std::time_t first_look_ = 0;         ///< when the first one was taken
   std::optional<double> snapshot_at_;  ///< when `snapshot_.taken` was; none: there is none yet
   bool decide_due_ = false, draining_ = false;

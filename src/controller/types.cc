@@ -12,6 +12,9 @@ namespace swell::controller {
 
 namespace {
 
+/// Jobs that are moved in one round: each takes a few RPCs.
+constexpr int kMaxMoves = 16;
+
 /// A waiting job whose type may be chosen.
 struct Chooser {
   control::Tag tag;
@@ -31,6 +34,50 @@ std::optional<Chooser> chooser_of(const slurm::JobRecord& job) {
 
 }  // namespace
 
+void Controller::choose_types(double now) {
+  if (parts_.config.type_interval_s <= 0 || draining_ || now < types_due_ ||
+      !parts_.slurm->changes_gpu_types())
+    return;
+  types_due_ = now + parts_.config.type_interval_s;
+  const auto waits_for_type = [](const slurm::JobRecord& job) {
+    return job.phase == slurm::JobPhase::pending && chooser_of(job).has_value();
+  };
+  if (std::none_of(snapshot_.jobs.begin(), snapshot_.jobs.end(), waits_for_type)) return;
+  GpuQueue queue(snapshot_, false);
+  int moved = 0;
+  for (const slurm::JobRecord* job : GpuQueue::in_order(snapshot_)) {
+    auto its = chooser_of(*job);
+    if (!its) {
+      queue.place_as_asked(*job);
+      continue;
+    }
+    const auto choice = choose_type(*job, its->spec, its->table, queue);
+    if (!choice || !pays_to_move(*choice) || moved == kMaxMoves) {
+      queue.place_as_asked(*job);
+      continue;
+    }
+    const TypeOffer& best = choice->best();
+    const std::string asked = type_asked_by(*job);
+    const std::string why =
+        fmt::format("{}: moved to {}", choice->words(gpus_asked_by(*job)), best.type);
+    its->tag.set("chosen", control::as_word(why));
+    const std::string comment = its->tag.put_into(job->admin_comment);
+    const Result<bool> done = parts_.slurm->set_gpu_type(job->id, best.type, comment);
+    ++moved;
+    if (!done || !*done) {
+      if (!done) events_.say_once(fmt::format("type of job {}", job->id), done.error().message());
+      queue.place_as_asked(*job);
+      continue;
+    }
+    if (parts_.tags != nullptr) parts_.tags->wrote(job->id, comment);
+    parts_.slurm->forget();
+    queue.place(*job, best.type, best.end_s ? *best.end_s - best.start_s : GpuQueue::kForever_s);
+    events_.event("type-chosen",
+                  {{"job", job->id}, {"from", asked}, {"to", best.type}, {"reason", why}},
+                  fmt::format("job {}, which waits, asks for {} now: {}", job->id, best.type, why));
+  }
+}
+
 std::string Controller::why_type(const slurm::JobRecord& pending) const {
   const auto its = chooser_of(pending);
   if (!its) return {};
@@ -42,8 +89,12 @@ std::string Controller::why_type(const slurm::JobRecord& pending) const {
   const auto choice = choose_type(pending, its->spec, its->table, queue);
   if (!choice) return choice.error().message();
   const std::string& asked = type_asked_by(pending);
-  return fmt::format("it asks for {}, by its table: {}", asked.empty() ? "any type" : asked,
-                     choice->words(gpus_asked_by(pending)));
+  return fmt::format(
+      "it asks for {}, by its table: {}{}", asked.empty() ? "any type" : asked,
+      choice->words(gpus_asked_by(pending)),
+      parts_.slurm->changes_gpu_types()
+          ? ""
+          : "; this version of Slurm does not let it change its type while it waits");
 }
 
 }  // namespace swell::controller

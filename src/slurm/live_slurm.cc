@@ -11,6 +11,7 @@
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
+#include "core/slurm_text/gres.h"
 #include "slurm/associations.h"
 #include "slurm/convert.h"
 #include "slurm/loaded.h"
@@ -100,6 +101,40 @@ class LiveSlurm final : public SlurmApi {
     if (is_taken_later(errno)) return false;
     return failure("slurm_update_job")
         .while_doing(fmt::format("writing AdminComment of job {}", job));
+  }
+
+  bool changes_gpu_types() const noexcept override { return kChangesGpuTypes; }
+
+  Result<bool> set_gpu_type(JobId job, const std::string& type,
+                            const std::string& admin_comment) override {
+    const auto doing = [&](Error error) {
+      return error.while_doing(fmt::format("having job {} ask for {}", job, type));
+    };
+    job_info_msg_t* message = nullptr;
+    if (slurm::load_job(job, &message) != SLURM_SUCCESS) return doing(failure("slurm_load_job"));
+    const LoadedJobs loaded(message);
+    for (std::uint32_t i = 0; i < message->record_count; ++i) {
+      const job_info_t& info = message->job_array[i];
+      if (job_id_of(info) != job) continue;
+      if ((info.job_state & JOB_STATE_BASE) != JOB_PENDING)
+        return doing(Error("it does not wait any more"));
+      // Slurm's own text goes back to it, with another type.
+      auto in_all = slurm_text::with_gpu_type(text(info.tres_per_job), type),
+           per_node = slurm_text::with_gpu_type(text(info.tres_per_node), type);
+      if (!in_all && !per_node)
+        return doing(
+            Error("it does not ask by --gres, --gpus-per-node or --gpus for GPUs of one type"));
+      job_desc_msg_t update;
+      slurm_init_job_desc_msg(&update);
+      set_job_id(update, job);
+      if (in_all) update.tres_per_job = in_all->data();
+      if (per_node) update.tres_per_node = per_node->data();
+      update.admin_comment = const_cast<char*>(admin_comment.c_str());
+      if (slurm_update_job(&update) == SLURM_SUCCESS) return true;
+      if (is_taken_later(errno)) return false;
+      return doing(failure("slurm_update_job"));
+    }
+    return doing(Error("there is no such job"));
   }
 
  private:

@@ -28,4 +28,8 @@ bool higher_tiers_hold_companions_up(std::string_view version) noexcept {
   return release_of(version) > Release{22, 5};
 }
 
+bool changes_gpu_types(std::string_view version) noexcept {
+  return release_of(version) >= Release{24, 11};
+}
+
 }  // namespace swell::slurm

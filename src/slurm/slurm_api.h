@@ -31,6 +31,13 @@ class SlurmApi {
   /// Returns false if slurmctld cannot accept it yet, for a reason that passes by itself; this
   /// answer may take 5 s.
   virtual Result<bool> set_admin_comment(JobId job, const std::string& text) = 0;
+  /// Whether set_gpu_type() works with this version of Slurm.
+  virtual bool changes_gpu_types() const noexcept = 0;
+  /// Has a pending job ask for GPUs of `type`, all else as it was, and writes its AdminComment, in
+  /// one change. False as above; an error where it does not wait any more, or asks for GPUs in a
+  /// way that has no type.
+  virtual Result<bool> set_gpu_type(JobId job, const std::string& type,
+                                    const std::string& admin_comment) = 0;
 };
 
 }  // namespace swell::slurm

@@ -76,6 +76,9 @@ inline PerTask per_task_of(std::string_view tres_per_task) {
 /// the requester: from 23.02 on.
 inline constexpr bool kModifyTakesMessage = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
 
+/// Value of changes_gpu_types() of release.h for the Slurm that this is built for.
+inline constexpr bool kChangesGpuTypes = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 11, 0);
+
 /// Returns PreemptParameters, which came after 22.05; whether it exists is found from the header.
 /// Null: not set.
 template <typename Conf>

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# GPU types of jobs that have a table of their speeds (--elastic=types=A/B,table=FILE): chosen at submission.
-# Node1 has GPUs of one type, node2 of another.
+# GPU types of jobs that have a table of their speeds (--elastic=types=A/B,table=FILE): chosen at submission, and again while
+# they wait. Node1 has GPUs of one type, node2 of another.
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-cluster_up --nodes 2 --gpus-per-node 4 --gpu-type h100,a100
+cluster_up --nodes 2 --gpus-per-node 4 --gpu-type h100,a100 --swell-conf TypeInterval=2
 ready() { "$cluster" logs slurmctld | grep 'the controller is ready' > /dev/null; }
 within 20 ready || exit 1
 
@@ -42,6 +42,42 @@ waits_for_better() {
     in_state "$job" PENDING && within 20 why_says "$job" 'it asks for h100, by its table: 4 h100: starts in'
 }
 check 'where waiting for the better type pays it waits for that, and swell why says so' waits_for_better
+
+# Slurm before 24.11 would hold a job whose type is changed.
+changes_types() { [[ $(printf '%s\n' 24.11 "$(sinfo -V | grep -o '[0-9.]*$')" | sort -V | head -n 1) == 24.11 ]]; }
+stays_as_it_is() {
+  rigid --gres=gpu:h100:4 --time=1:00:00 && rigid --gres=gpu:a100:4 --time=9:00:00 && local longer=$rigid_job && within 20 in_state "$longer" RUNNING || return
+  submit_saying 'waits on h100' --elastic="$table,steps=3600" --gres=gpu:4 --time=2:00:00 && asks_for "$job" h100 &&
+    within 20 why_says "$job" 'this version of Slurm does not let it change its type' || return
+  swell doctor > doctor
+  cat doctor
+  grep 'does not change the GPU type of jobs that wait' doctor && scancel "$longer" && scancel "$rigid_job" && in_state "$job" PENDING && asks_for "$job" h100
+}
+if ! changes_types; then check 'where Slurm changes no type of a job that waits it stays, and all say so' stays_as_it_is; fi
+
+# Both nodes are taken, node1 for shorter; then node2 comes free.
+moved_while_it_waits() {
+  rigid --gres=gpu:h100:4 --time=1:00:00 && rigid --gres=gpu:a100:4 --time=9:00:00 && local longer=$rigid_job && within 20 in_state "$longer" RUNNING || return
+  submit_saying 'waits on h100' --elastic="$table,steps=3600" --gres=gpu:4 --time=2:00:00 || return
+  local priority
+  priority=$(squeue -h -j "$job" -o %Q)
+  asks_for "$job" h100 && scancel "$longer" && within 60 runs_on "$job" node2 && asks_for "$job" a100 && [[ $(squeue -h -j "$job" -o %Q) == "$priority" ]] &&
+    grep "\"event\":\"type-chosen\".*\"job\":$job" "$events" && within 20 why_says "$job" 'its GPU type: 4 a100: .*moved to a100'
+}
+! changes_types || check 'a job that waits is moved to the other type where it ends sooner there' moved_while_it_waits
+
+# slurmctld dies right after the change; what it had not written yet is decided again.
+kill_loses_nothing() {
+  rigid --gres=gpu:h100:4 --time=1:00:00 && rigid --gres=gpu:a100:4 --time=9:00:00 && local longer=$rigid_job && within 20 in_state "$longer" RUNNING || return
+  submit_saying 'waits on h100' --elastic="$table,steps=3600" --gres=gpu:4 --time=2:00:00 && asks_for "$job" h100 || return
+  touch mark && within 20 is_saved || return # what Slurm itself loses in a crash, the last seconds, is not ours to test
+  scontrol update "JobId=$longer" TimeLimit=10 && within 60 asks_for "$job" a100 && "$cluster" kill-ctld -KILL && "$cluster" restart-ctld || return
+  within 20 scontrol update "JobId=$longer" TimeLimit=10 # which may be lost, too
+  within 60 asks_for "$job" a100 && scancel "$longer" && within 60 runs_on "$job" node2 && within 20 why_says "$job" 'its GPU type: 4 a100:' &&
+    word_of "$job" speeds | grep '^gpt;10;'
+}
+is_saved() { [[ $SWELL_CLUSTER_DIR/state/job_state -nt mark ]]; }
+! changes_types || check 'kill -9 of slurmctld after a move loses neither type nor table' kill_loses_nothing
 
 refused() { # WORDS sbatch options
   ! sbatch "${@:2}" "$work/trainer_job.sh" > said 2>&1 && cat said && grep -q -- "$1" said

@@ -281,6 +281,19 @@ class ExpansionPartitionChecks {
   Findings& findings_;
 };
 
+/// Says where jobs with types= and table= cannot change their GPU type once they are submitted.
+void check_types(const Site& site, Findings& findings) {
+  std::set<std::string> types;
+  for (const slurm::NodeRecord& node : site.queue.nodes)
+    for (const slurm::GpuRequest& gpus : node.gpus) types.insert(gpus.type);
+  if (types.size() < 2 || slurm::changes_gpu_types(site.slurmctld->version)) return;
+  findings.push_back(
+      good("note",
+           fmt::format("Slurm {} does not change the GPU type of jobs that wait (24.11 does): with "
+                       "table= it is chosen at submission alone",
+                       site.slurmctld->version)));
+}
+
 /// Checks that nodes publish what they are made of, as slurmd has them do once it was started with
 /// the lines of slurm.conf and plugstack.conf. Says nothing where the site wants none of it.
 void check_topology(const Site& site, Findings& findings) {
@@ -343,6 +356,7 @@ void check_partitions(const Site& site, Findings& findings) {
     }
   }
   check_topology(site, findings);
+  check_types(site, findings);
 }
 
 }  // namespace swell::tools::doctor

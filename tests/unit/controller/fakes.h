@@ -122,6 +122,19 @@ class FakeSlurm : public slurm::SlurmApi {
     if (slurm::JobRecord* record = find(job)) record->admin_comment = text;
     return true;
   }
+  std::vector<std::pair<JobId, std::string>> typed;  ///< set_gpu_type()
+  bool refuses_types = false, changes_types = true;
+  bool changes_gpu_types() const noexcept override { return changes_types; }
+  Result<bool> set_gpu_type(JobId job, const std::string& type,
+                            const std::string& admin_comment) override {
+    typed.emplace_back(job, type);
+    if (refuses_types) return Error("Requested operation not supported");
+    if (slurm::JobRecord* record = find(job)) {
+      record->admin_comment = admin_comment;
+      (record->gpus_in_all.count > 0 ? record->gpus_in_all : record->gpus_per_node).type = type;
+    }
+    return true;
+  }
 };
 
 class FakeServer final : public control::Server {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What swell why says of the GPU types of jobs with a table.
+// Types of jobs that wait, as the controller moves them.
 #include <criterion/criterion.h>
 
 #include "control/speed_table.h"
@@ -37,8 +37,75 @@ void ask(test::World& world, control::ConnectionId connection, JobId job) {
 
 }  // namespace
 
+Test(types, a_job_that_waits_is_moved_to_the_type_on_which_it_ends_first) {
+  Waiting world;
+  world.step();
+  cr_assert_eq(world.slurm.typed.size(), 1u);
+  cr_assert(world.slurm.typed[0] == std::pair(JobId{20}, std::string("a100")));
+  const std::string& comment = world.slurm.find(20)->admin_comment;
+  cr_assert(comment.starts_with("mine swell[elastic="), "%s", comment.c_str());
+  cr_assert_neq(comment.find("chosen=4_a100:_idle_now,_done_in_6_h;"), std::string::npos, "%s",
+                comment.c_str());
+  cr_assert_neq(comment.find("speeds=m;10;"), std::string::npos);
+}
+
+Test(types, it_is_looked_at_again_after_the_interval_alone) {
+  Waiting world;
+  world.slurm.find(10)->end_time = world.slurm.now.taken + 600;  // the h100 come soon
+  for (int i = 0; i < 5; ++i) world.step();
+  cr_assert_eq(world.slurm.typed.size(), 0u);
+  world.slurm.find(10)->end_time = world.slurm.now.taken + 6 * 3600;
+  for (int i = 0; i < 5; ++i) world.step();
+  cr_assert_eq(world.slurm.typed.size(), 0u, "not before the interval is over");
+  world.step(180);
+  cr_assert_eq(world.slurm.typed.size(), 1u);
+}
+
+Test(types, nothing_moves_without_consent_or_while_nothing_is_lent) {
+  for (const char* without :
+       {"types=h100/a100,", " speeds=m;10;a100:one-device:4=10;h100:one-device:4=20"}) {
+    Waiting world;
+    std::string& comment = world.slurm.find(20)->admin_comment;
+    comment.erase(comment.find(without), std::string(without).size());
+    world.step();
+    cr_assert_eq(world.slurm.typed.size(), 0u, "%s", without);
+  }
+  Waiting held;
+  held.slurm.find(20)->waiting = slurm::Waiting::for_other;
+  held.step();
+  cr_assert_eq(held.slurm.typed.size(), 0u);
+  Waiting drained;
+  drained.controller->set_draining(true);
+  drained.step();
+  cr_assert_eq(drained.slurm.typed.size(), 0u);
+}
+
+Test(types, a_version_of_slurm_that_cannot_change_types_is_not_asked_and_why_says_so) {
+  Waiting world;
+  world.slurm.changes_types = false;
+  world.step();
+  cr_assert_eq(world.slurm.typed.size(), 0u);
+  ask(world, 1, 20);
+  cr_assert_neq(world.server.last<control::Refused>()->reason.find(
+                    "this version of Slurm does not let it change its type"),
+                std::string::npos);
+}
+
+Test(types, a_slurm_that_refuses_is_asked_again_later_and_nothing_else_suffers) {
+  Waiting world;
+  world.slurm.refuses_types = true;
+  world.step();
+  cr_assert_eq(world.slurm.typed.size(), 1u);
+  cr_assert_eq(world.slurm.find(20)->admin_comment, std::string(kComment));
+  world.slurm.refuses_types = false;
+  world.step(200);
+  cr_assert_eq(world.slurm.typed.size(), 2u);
+  cr_assert_eq(world.slurm.find(20)->gpus_per_node.type, std::string("a100"));
+}
+
 Test(types, why_tells_the_types_of_a_job_that_waits_and_of_one_that_runs) {
   Waiting world;
+  world.slurm.refuses_types = true;
   world.step();
   world.server.says(1, control::Ask{.job = 20, .what = "why"});
   world.step();

@@ -55,13 +55,15 @@ Test(versions, a_job_id_is_found_where_the_record_has_it) {
 Test(versions, a_running_slurm_is_told_by_its_version) {
   struct {
     const char* version;
-    bool preempt_parameters, held_up;
-  } const cases[] = {{"22.05.8", false, false}, {"22.05", false, false},
-                     {"23.02.7", true, true},   {"24.11.5", true, true},
-                     {"26.05.5", true, true},   {"", false, false},
-                     {"unknown", false, false}, {"22.05.8-rc1", false, false}};
+    bool preempt_parameters, held_up, changes_types;
+  } const cases[] = {{"22.05.8", false, false, false},    {"22.05", false, false, false},
+                     {"23.02.7", true, true, false},      {"24.05.9", true, true, false},
+                     {"24.11.5", true, true, true},       {"26.05.5", true, true, true},
+                     {"", false, false, false},           {"unknown", false, false, false},
+                     {"22.05.8-rc1", false, false, false}};
   for (const auto& each : cases) {
     cr_assert_eq(has_preempt_parameters(each.version), each.preempt_parameters, "%s", each.version);
     cr_assert_eq(higher_tiers_hold_companions_up(each.version), each.held_up, "%s", each.version);
+    cr_assert_eq(changes_gpu_types(each.version), each.changes_types, "%s", each.version);
   }
 }

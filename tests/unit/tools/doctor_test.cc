@@ -385,6 +385,19 @@ Test(doctor, one_node_that_publishes_is_enough) {
   expect_all_good(site);
 }
 
+Test(doctor, that_slurm_changes_no_gpu_type_is_said_where_there_are_several) {
+  const auto says = [](const char* version, bool is_mixed) {
+    Site site = healthy_site();
+    site.slurmctld->version = version;
+    for (slurm::NodeRecord& node : site.queue.nodes) node.gpus = {{8, "h100", ""}};
+    if (is_mixed) site.queue.nodes[0].gpus = {{8, "a100", ""}};
+    return contains(findings_text(examine(site)), "does not change the GPU type of jobs that wait");
+  };
+  cr_assert(says("22.05.8", true));
+  cr_assert_not(says("22.05.8", false));
+  cr_assert_not(says("24.11.5", true));
+}
+
 Test(doctor, both_spellings_of_the_preemption_signal_are_right) {
   Site site = healthy_site();
   site.slurmctld->slurmctld_parameters.clear();
