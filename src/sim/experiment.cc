@@ -77,6 +77,7 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.failures_per_day = experiment.failures_per_day;
   setup.max_factor = experiment.max_factor;
   setup.redeployment = experiment.redeployment;
+  setup.explain = experiment.explain && !task.without_consent;
   return simulate(setup);
 }
 
@@ -225,6 +226,7 @@ Result<Results> run(const Experiment& experiment) {
     std::vector<const Outcome*> pointers;
     for (const Outcome& outcome : results.outcomes.back()) pointers.push_back(&outcome);
     results.metrics.push_back(measure(pointers, fifo));
+    if (experiment.explain) results.explanations.push_back(explain(results.outcomes.back()));
     results.consent.emplace_back();
     if (anybody_consents && honours_consent(name))
       results.consent.back() = consent_cost(results.outcomes.back(), outcomes_of(name, true));

@@ -10,6 +10,7 @@
 
 #include "core/policy/trust.h"
 #include "sim/consent.h"
+#include "sim/explain.h"
 #include "sim/metrics.h"
 #include "sim/settings.h"
 #include "sim/simulation.h"
@@ -46,6 +47,7 @@ struct Experiment {
   double launch_floor_s = 0;   ///< JobTypeOptions::launch_floor_s
   double least_share = 0.5;    ///< JobTypeOptions::least_share, where any job consents
   bool leave_out_large = false;
+  bool explain = false;  ///< fills Results::explanations
   int seeds = 1;
   int first_seed = 1;
   int threads = 1;
@@ -63,6 +65,7 @@ struct Results {
   /// By policy: what consent costs under it; none where it does not honour consent or nobody gives
   /// it.
   std::vector<std::optional<ConsentCost>> consent;
+  std::vector<Explanation> explanations;  ///< by policy; empty unless Experiment::explain
   std::vector<JobType> types;
   Workload workload;  ///< of the first seed
   int jobs = 0;       ///< in the first seed

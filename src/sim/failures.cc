@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/redeploy/redeployment.h"
+#include "sim/explain.h"
 
 namespace swell::sim {
 
@@ -18,16 +19,18 @@ void lose_progress(State& state, Job& job) {
 }
 
 void fall_back(State& state, Job& job) {
+  end_change(state, job);  // what is lost now is not of its doing
   lose_progress(state, job);
   state.drop_companions(job);
   const auto cost =
       redeploy::cost_of(redeploy::Method::checkpoint, *job.type.expected, job.current,
                         job.basic_plan, state.cluster, redeploy::ranks_of(*job.type.model));
   job.next = job.basic_plan;
+  note_change(state, job, job.next, {Cause::Why::node_failed});
   job.move = Move::paused;
   ++job.version;
   const double pause_s = cost.delay_s + cost.pause_s;
-  state.outcome.lost_gpu_s += pause_s * job.type.gpus;
+  note_idle(state, job, pause_s, pause_s * job.type.gpus);
   state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
 }
 
@@ -36,6 +39,7 @@ void fall_back(State& state, Job& job) {
 void requeue(State& state, Job& job) {
   if (job.profiling) job.outcome.waited_s += state.now_s - job.pending_since_s;
   job.profiling = false;
+  end_change(state, job);
   lose_progress(state, job);
   state.drop_companions(job);
   state.ledger.give_back(job.basic, {job.spec.id, 0});

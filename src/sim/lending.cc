@@ -3,6 +3,7 @@
 
 #include "core/redeploy/redeployment.h"
 #include "sim/decisions.h"
+#include "sim/explain.h"
 #include "sim/moves.h"
 
 namespace swell::sim {
@@ -10,19 +11,42 @@ namespace swell::sim {
 namespace {
 
 /// All decisions for one job.
-struct Change {
+struct Wanted {
   std::vector<const policy::Grant*> grants;
   std::set<policy::JobId> reclaims;
+  Cause reclaimed_for;  ///< the reason for the first of these
   const plan::Layout* plan = nullptr;
 };
 
-std::map<policy::JobId, Change> by_job(const State& state, const policy::Decisions& decisions) {
-  std::map<policy::JobId, Change> changes;
+Cause cause_of(const policy::Reclaim& reclaim) {
+  using Why = policy::Reclaim::Why;
+  if (reclaim.needed_by > 0) return {Cause::Why::pending_job, reclaim.needed_by};
+  switch (reclaim.why) {
+    case Why::another_job: break;
+    case Why::owed: return {Cause::Why::owed};
+    case Why::deadline: return {Cause::Why::deadline};
+    case Why::brings_little: return {Cause::Why::brings_little};
+    case Why::slows: return {Cause::Why::slows};
+  }
+  return {Cause::Why::another_job};
+}
+
+/// The reason for which the job gets another plan. `gpus`: those that it had before.
+Cause cause_of_growth(const Job& job, const Wanted& change, int gpus) {
+  if (change.grants.empty()) return {Cause::Why::better_plan};
+  if (gpus < job.wanted_gpus) return {Cause::Why::wish};
+  return {job.coefficients ? Cause::Why::gain : Cause::Why::unprofiled};
+}
+
+std::map<policy::JobId, Wanted> by_job(const State& state, const policy::Decisions& decisions) {
+  std::map<policy::JobId, Wanted> changes;
   for (const policy::Reclaim& reclaim : decisions.reclaims) {
     const bool known = reclaim.needed_by > 0 && reclaim.needed_by <= state.jobs.size();
     if (known && state.jobs[reclaim.needed_by - 1].phase != Phase::pending)
       continue;  // it has started elsewhere
-    changes[reclaim.job].reclaims.insert(reclaim.companion);
+    Wanted& change = changes[reclaim.job];
+    if (change.reclaims.empty()) change.reclaimed_for = cause_of(reclaim);
+    change.reclaims.insert(reclaim.companion);
   }
   for (const policy::Grant& grant : decisions.grants) changes[grant.job].grants.push_back(&grant);
   for (const policy::NewPlan& plan : decisions.plans) changes[plan.job].plan = &plan.layout;
@@ -32,7 +56,7 @@ std::map<policy::JobId, Change> by_job(const State& state, const policy::Decisio
 /// Chooses the GPUs of each grant: those that the plan names, then the lowest idle ones. Nothing
 /// where one of them is not available.
 std::optional<std::vector<NodeGpus>> gpus_for(const State& state, const Job& job,
-                                              const Change& change) {
+                                              const Wanted& change) {
   std::map<int, plan::GpuMask> named;
   if (change.plan)
     for (const NodeGpus& part : gpus_of(*change.plan)) named[part.node] = part.gpus;
@@ -66,8 +90,9 @@ void end_in_first_iteration(State& state, Job& job) {
   job.since_s = job.saved_s = state.now_s;
   for (LentGpus& companion : job.companions) companion.leaving = true;
   job.next = job.basic_plan;
+  note_change(state, job, job.next, {Cause::Why::no_memory});
   job.move = Move::paused;
-  state.outcome.lost_gpu_s += redeploy::kInitialize_s * count(job.held(true));
+  note_idle(state, job, redeploy::kInitialize_s, redeploy::kInitialize_s * count(job.held(true)));
   state.plan_event(state.now_s + redeploy::kInitialize_s, Event::Kind::moved, job.spec.id,
                    job.version);
 }
@@ -89,17 +114,19 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
       ++state.outcome.refused;
       // A reclaim is never out of date.
       if (job.phase == Phase::running && !change.reclaims.empty())
-        reclaim(state, job, change.reclaims, nullptr);
+        reclaim(state, job, change.reclaims, nullptr, change.reclaimed_for);
       continue;
     }
     if (change.plan) check_plan(state, job, *change.plan);
     const auto gpus = gpus_for(state, job, change);
     if (!gpus) {
       ++state.outcome.refused;
-      if (!change.reclaims.empty()) reclaim(state, job, change.reclaims, nullptr);
+      if (!change.reclaims.empty())
+        reclaim(state, job, change.reclaims, nullptr, change.reclaimed_for);
       continue;
     }
     const bool starting = state.begins_with_offer(job);
+    const Cause cause = cause_of_growth(job, change, count(job.held(false)));
     for (std::size_t i = 0; i < gpus->size(); ++i) {
       const policy::JobId companion = state.next_companion++;
       state.ledger.take((*gpus)[i], {id, companion});
@@ -107,16 +134,24 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
     }
     if (!gpus->empty()) state.wait_after_grant(job);
     if (!change.reclaims.empty()) {
-      reclaim(state, job, change.reclaims, change.plan);
+      reclaim(state, job, change.reclaims, change.plan, change.reclaimed_for);
       continue;
     }
     plan::Layout next = plan_for(state, job, change.plan);
     ++job.version;
-    if (next == job.current) continue;
+    if (next == job.current) {
+      if (!gpus->empty()) note_change(state, job, next, cause);
+      continue;
+    }
     if (gpus->empty()) state.wait_after_loss(job);
-    if (starting && !job.truth.fits(next)) end_in_first_iteration(state, job);
-    else if (starting) state.start_anew(job, std::move(next));
-    else begin_move(state, job, std::move(next));
+    if (!starting) {
+      begin_move(state, job, std::move(next), cause);
+    } else if (!job.truth.fits(next)) {
+      end_in_first_iteration(state, job);
+    } else {
+      note_change(state, job, next, cause);
+      state.start_anew(job, std::move(next));
+    }
   }
 }
 
@@ -147,7 +182,7 @@ void apply_migrations(State& state, const Pending& pending) {
     job.basic = target;
     job.basic_plan = each.layout;
     ++state.outcome.migrations;
-    begin_move(state, job, each.layout);
+    begin_move(state, job, each.layout, {Cause::Why::pending_job, each.needed_by});
   }
 }
 
@@ -175,7 +210,8 @@ void preempt_for(State& state, const std::vector<Start>& waiting) {
       taken[id].insert(companion);
     }
   }
-  for (const auto& [id, companions] : taken) reclaim(state, state.job(id), companions, nullptr);
+  for (const auto& [id, companions] : taken)
+    reclaim(state, state.job(id), companions, nullptr, {Cause::Why::no_room});
 }
 
 }  // namespace swell::sim

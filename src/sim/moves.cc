@@ -8,20 +8,12 @@
 #include "core/count_of.h"
 #include "core/perf/performance_model.h"
 #include "core/redeploy/redeployment.h"
+#include "sim/explain.h"
 #include "sim/failures.h"
 
 namespace swell::sim {
 
 namespace {
-
-double predicted_s(const State& state, const Job& job, const plan::Layout& layout) {
-  const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
-  const perf::Sends sends =
-      state.setup.policy ? state.setup.policy->simulation_traits().sends : perf::Sends::ignored;
-  return perf::PerformanceModel(*job.type.model, state.cluster, coefficients, sends)
-      .iteration_time(layout)
-      .total();
-}
 
 redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& from,
                        const plan::Layout& to) {
@@ -42,7 +34,7 @@ int new_gpus(const Job& job) {
 void pause(State& state, Job& job, double pause_s) {
   state.set_training(job, false);
   job.move = Move::paused;
-  state.outcome.lost_gpu_s += pause_s * count(job.held(true));
+  note_idle(state, job, pause_s, pause_s * count(job.held(true)));
   state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
 }
 
@@ -53,10 +45,19 @@ void out_of_memory(State& state, Job& job) {
   job.barred = true;
   job.late.clear();
   for (LentGpus& companion : job.companions) companion.leaving = true;
-  begin_move(state, job, job.basic_plan);
+  begin_move(state, job, job.basic_plan, {Cause::Why::no_memory});
 }
 
 }  // namespace
+
+double predicted_s(const State& state, const Job& job, const plan::Layout& layout) {
+  const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
+  const perf::Sends sends =
+      state.setup.policy ? state.setup.policy->simulation_traits().sends : perf::Sends::ignored;
+  return perf::PerformanceModel(*job.type.model, state.cluster, coefficients, sends)
+      .iteration_time(layout)
+      .total();
+}
 
 bool within(const GpuSet& inner, const GpuSet& outer) noexcept {
   return std::all_of(inner.begin(), inner.end(), [&](const NodeGpus& part) {
@@ -97,17 +98,18 @@ void check_plan(const State& state, const Job& job, const plan::Layout& layout) 
     refuse(fmt::format("there are {} of {}", layers, count_of(job.type.model->layers, "layer")));
 }
 
-void begin_move(State& state, Job& job, plan::Layout next) {
+void begin_move(State& state, Job& job, plan::Layout next, Cause cause) {
   if (job.move == Move::paused)
     throw Broken(
         fmt::format("job {} would change its plan while it changes its plan", job.spec.id));
   ++job.version;
+  note_change(state, job, next, cause);
   const redeploy::Cost cost = cost_of(state, job, job.current, next);
   job.next = std::move(next);
   job.moving = cost;
   if (cost.delay_s <= 0) return pause(state, job, cost.pause_s);
   job.move = Move::warming;
-  state.outcome.lost_gpu_s += cost.delay_s * new_gpus(job);
+  note_idle(state, job, 0, cost.delay_s * new_gpus(job));
   state.plan_event(state.now_s + cost.delay_s, Event::Kind::warmed, job.spec.id, job.version);
 }
 
@@ -150,7 +152,7 @@ void moved(State& state, Job& job) {
   state.changed = state.to_decide = true;
   state.plan_report(job);
   if (state.slurmctld() != policy::SimulationTraits::Slurmctld::none) state.plan_profile(job);
-  if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr);
+  if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr, job.late_cause);
 }
 
 void report(State& state, Job& job) {
@@ -168,7 +170,7 @@ void report(State& state, Job& job) {
   if (job.trust.is_over(state.now_s) && !lent.empty()) {
     job.trust.reclaimed(state.now_s);
     ++state.outcome.given_back;
-    reclaim(state, job, lent, nullptr);
+    reclaim(state, job, lent, nullptr, {Cause::Why::fell_short});
     state.plan_event(job.trust.until(), Event::Kind::trusted);
   } else if (!job.trust.may_grow(state.now_s) && job.trust.until() > state.now_s) {
     state.plan_event(job.trust.until(), Event::Kind::report, job.spec.id, job.version);
@@ -197,10 +199,11 @@ plan::Layout plan_for(State& state, const Job& job, const plan::Layout* wanted) 
   return *best;
 }
 
-void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids,
-             const plan::Layout* wanted) {
+void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids, const plan::Layout* wanted,
+             Cause cause) {
   if (job.move == Move::paused) {
     job.late.insert(ids.begin(), ids.end());
+    job.late_cause = cause;
     return;
   }
   bool any = false;
@@ -223,8 +226,12 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids,
   });
   plan::Layout next = plan_for(state, job, wanted);
   ++job.version;
-  if (next == job.current) job.move = Move::none;  // the training plan does not change
-  else begin_move(state, job, std::move(next));
+  if (next == job.current) {  // the training plan does not change
+    job.move = Move::none;
+    note_change(state, job, next, cause);
+  } else {
+    begin_move(state, job, std::move(next), cause);
+  }
 }
 
 }  // namespace swell::sim

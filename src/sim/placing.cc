@@ -3,6 +3,7 @@
 
 #include "core/redeploy/redeployment.h"
 #include "sim/decisions.h"
+#include "sim/explain.h"
 #include "sim/moves.h"
 
 namespace swell::sim {
@@ -93,7 +94,8 @@ void place(State& state, Job& job, const plan::Layout& layout) {
   job.next = layout;
   job.move = Move::paused;
   ++job.version;
-  state.outcome.lost_gpu_s += pause_s * count(gpus);
+  if (!starts) note_change(state, job, layout, {Cause::Why::placed});
+  note_idle(state, job, pause_s, pause_s * count(gpus));
   state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
 }
 
@@ -112,6 +114,7 @@ void apply_placing(State& state, const Pending& pending) {
       job.basic.clear();
       if (plan->layout.stages.empty()) {
         state.set_training(job, false);
+        end_change(state, job);
         std::erase(state.running, plan->job);
         state.make_pending(job);
         continue;

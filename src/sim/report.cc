@@ -16,6 +16,7 @@ Json results_json(const Results& results, bool repeatable) {
     Json one = to_json(results.metrics[i], !repeatable);
     if (!results.to_swell.empty()) one.set("to_swell", to_json(results.to_swell[i]));
     if (results.consent[i]) one.set("consent", to_json(*results.consent[i], results.types));
+    if (!results.explanations.empty()) one.set("explanation", to_json(results.explanations[i]));
     policies.set(results.policies[i].c_str(), one);
   }
   Json json = Json::object(

@@ -8,6 +8,7 @@
 
 #include "core/count_of.h"
 #include "sim/decisions.h"
+#include "sim/explain.h"
 #include "sim/failures.h"
 #include "sim/invariants.h"
 #include "sim/moves.h"
@@ -48,6 +49,7 @@ class Simulation {
     const double passed = to_s - state_.now_s;
     state_.outcome.used_gpu_s += passed * state_.ledger.used();
     state_.outcome.lent_gpu_s += passed * state_.ledger.used_by_companions();
+    note_waiting(state_, waiting_, passed);
     if (state_.replaces())
       for (const policy::JobId id : state_.running) count_held(state_.job(id), passed);
     state_.now_s = to_s;

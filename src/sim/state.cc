@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "sim/explain.h"
+
 namespace swell::sim {
 
 namespace {
@@ -238,6 +240,7 @@ void State::drop_companions(Job& job) {
 
 void State::end(Job& job) {
   advance(job);
+  end_change(*this, job);
   drop_companions(job);
   ledger.give_back(job.basic, {job.spec.id, 0});
   job.basic.clear();

@@ -34,6 +34,14 @@ struct LentGpus {
   NodeGpus gpus;
   bool leaving = false;  ///< its GPUs are given back once the state has moved off them
   double benefit = -1;   ///< policy::Grant::benefit
+  int change = -1;       ///< the change that lent it, in Outcome::changes; -1: not recorded
+};
+
+/// The change of a job that has not ended, while it is recorded.
+struct OpenChange {
+  std::size_t change = 0;  ///< in Outcome::changes
+  double left = 0;         ///< Job::left at its begin
+  double iteration_s = 0;  ///< of the plan that it is compared with
 };
 
 struct Job {
@@ -70,11 +78,13 @@ struct Job {
   long end_stamp = 0;     ///< stamp of the valid end event; older end events are void
   double grow_after = 0;  ///< earliest time of its next growth, by GrowthInterval
   std::set<policy::JobId> late;  ///< companions to reclaim once the present move is done
-  bool barred = false;           ///< ran out of memory; keeps to what it asked for from then on
-  policy::Trust trust;           ///< what its lent GPUs brought, as the controller judges it
-  bool basic_seen = false;       ///< its speed on its basic plan was measured
-  bool current_seen = false;     ///< and that on the plan that it runs
-  bool offered = false;          ///< a policy has decided with this pending job in view
+  Cause late_cause;              ///< the reason to reclaim these
+  std::optional<OpenChange> open_change;
+  bool barred = false;        ///< ran out of memory; keeps to what it asked for from then on
+  policy::Trust trust;        ///< what its lent GPUs brought, as the controller judges it
+  bool basic_seen = false;    ///< its speed on its basic plan was measured
+  bool current_seen = false;  ///< and that on the plan that it runs
+  bool offered = false;       ///< a policy has decided with this pending job in view
   bool ran = false;
   bool profiling = false;  ///< the GPUs that it holds measure its profile; it does not train
   JobOutcome outcome;
@@ -158,6 +168,7 @@ struct Setup {
   /// says.
   std::optional<redeploy::Measured> redeployment;
   std::optional<Clocks> clocks;  ///< none: policies lend as if slurmctld ran none of them
+  bool explain = false;          ///< records Outcome::changes
 };
 
 /// State of the simulated cluster and its jobs, and the basic changes of it.

@@ -44,7 +44,7 @@ struct Options {
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0, profile_steps = sim::Reporting{}.steps,
       days = 31;
   std::vector<double> deadlines;  ///< none or two
-  bool sample = false, leave_out_large = false, site = false;
+  bool sample = false, leave_out_large = false, site = false, explain = false;
 };
 
 /// Share of a site's jobs that are not elastic. It is assumed: nobody has asked the users.
@@ -170,6 +170,7 @@ Result<sim::Experiment> read_experiment(const Options& options, const Site* site
   made.settings = std::move(*settings);
   made.launch_floor_s = options.launch_floor;
   made.leave_out_large = options.leave_out_large;
+  made.explain = options.explain;
   made.seeds = options.seeds;
   made.first_seed = options.first_seed;
   made.threads = options.threads > 0
@@ -284,6 +285,57 @@ void print_consent(const sim::Results& results) {
   if (any) write_text("\n" + table.text());
 }
 
+/// Prints what the decisions of each policy cost and brought.
+void print_explanations(const sim::Results& results, int first_seed) {
+  using Align = TextTable::Align;
+  for (std::size_t i = 0; i < results.explanations.size(); ++i) {
+    const sim::Explanation& made = results.explanations[i];
+    say("\n{}: of a job's time, on average {:.0f} s without GPUs, {:.0f} s at a standstill for changes "
+        "of plan, {:.0f} s in training\n",
+        results.policies[i], made.waited_s, made.still_s, made.trained_s);
+    if (made.sums.empty()) continue;
+    TextTable sums({{"decision"},
+                    {"times", Align::right},
+                    {"jobs lost [s]", Align::right},
+                    {"jobs gained [s]", Align::right},
+                    {"others waited [s]", Align::right},
+                    {"standstill [s]", Align::right},
+                    {"idle [GPU s]", Align::right},
+                    {"why"}});
+    for (const sim::ChangeSum& sum : made.sums)
+      sums.add({text_of(sum.kind), fmt::format("{}", sum.changes),
+                fmt::format("{:.0f}", sum.lost_s), fmt::format("{:.0f}", sum.gained_s),
+                fmt::format("{:.0f}", sum.others_s), fmt::format("{:.0f}", sum.still_s),
+                fmt::format("{:.0f}", sum.idle_gpu_s), text_of(sim::Cause{sum.why})});
+    write_text("\n" + sums.text());
+    TextTable costliest({{"cost [s]", Align::right},
+                         {"others [s]", Align::right},
+                         {"idle [GPU s]", Align::right},
+                         {"seed", Align::right},
+                         {"job", Align::right},
+                         {"at [s]", Align::right},
+                         {"for [s]", Align::right},
+                         {"decision"},
+                         {"GPUs"},
+                         {"promised", Align::right},
+                         {"was", Align::right},
+                         {"plan"},
+                         {"why"}});
+    for (const auto& [seed, change] : made.costliest)
+      costliest.add(
+          {fmt::format("{:.0f}", change.cost_s()), fmt::format("{:.0f}", change.others_delay_s),
+           fmt::format("{:.0f}", change.idle_gpu_s),
+           fmt::format("{}", static_cast<std::size_t>(first_seed) + seed),
+           fmt::format("{}", change.job), fmt::format("{:.0f}", change.at_s),
+           fmt::format("{:.0f}", change.until_s - change.at_s), text_of(change.kind),
+           fmt::format("{} to {}", change.gpus_before, change.gpus_after),
+           change.promised > 0 ? fmt::format("{:.2f}x", change.promised) : "-",
+           fmt::format("{:.2f}x", change.real),
+           fmt::format("{} to {}", change.plan_before, change.plan_after), text_of(change.cause)});
+    write_text("\n" + costliest.text());
+  }
+}
+
 int run(const Options& options) {
   std::optional<Site> site;
   if (options.site) {
@@ -311,6 +363,7 @@ int run(const Options& options) {
         count_of(options.seeds, "seed"));
     print_table(*results);
     print_consent(*results);
+    print_explanations(*results, options.first_seed);
     say("\n{}\n", sim::redeployment_text(*experiment));
   }
   if (options.json != "-") {
@@ -516,6 +569,11 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--jobs", options->jobs, "At most so many jobs")->check(CLI::PositiveNumber);
   sub->add_option("--threads", options->threads, "Simulations at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
+  sub->add_flag(
+         "--explain", options->explain,
+         "Print the ten decisions of each policy that cost most, with what was predicted and "
+         "what came of it, and all by their reasons")
+      ->excludes(site);
   sub->add_option("--json", options->json,
                   "Write results as one JSON object to a file; - is standard output");
   sub->add_option("--csv", options->csv, "Write one line a job, policy and seed to a file");
