@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Ordinary scripts, written from the documents alone: the same training however they are resized, or one line says what is not."""
 
+import os
+
 import pytest
 
-from forked import Run
-from test_odd import is_the_same_training
+from forked import LiveRun, Run, deviation
+from native import needs_live_host
+from test_odd import SAME, end, is_same, is_the_same_training
 
+LIVE = 40       # steps of a run that is resized live
 slow = pytest.mark.slow
 PLAIN = ["adds_a_group", "recomputes", "draws_in_readers", "weighs_samples", "steps_each_epoch", "does_all_of_it_after_a_step", "takes_norms_of_passes",
          *(pytest.param(name, marks=slow) for name in ("lazy", "thaws", "compiled", "compiled_in_place", "cycles", "cycles_by_a_function", "warms_up_in_turn", "clips", "draws"))]
@@ -77,3 +81,17 @@ def test_lines_of_a_loop_of_before_that_spoil_a_sum_of_passes_are_refused(name, 
 def test_lines_of_a_loop_of_before_that_are_done_once_a_pass_are_lent_nothing(name, says, runs):
     run = runs(Run, "left", "ordinary", name, steps=4).fast().start(1).leave_well()
     assert run.sizes() == [1] and run.why.startswith(says) and run.step() == 4
+
+
+@needs_live_host
+@pytest.mark.parametrize("name", ["draws_in_readers", *(pytest.param(name, marks=slow) for name in (
+    "recomputes", "steps_each_epoch", "lightning_clips", "trainer_loads_the_best", "lazy"))])
+def test_an_ordinary_script_is_resized_live_as_any_other(name, runs):
+    alone = runs(Run, "alone", "ordinary", name, steps=LIVE).fast().start(1).leave_well()
+    run = runs(LiveRun, "live", "ordinary", name, "step@3", "step@9", steps=LIVE).start(1)
+    for step, world in ((3, 2), (9, 1)):
+        run.until(lambda: os.path.exists(os.path.join(run.folder, f"moment.step.{step}")), "the step")
+        report = run.switch(world)
+        assert report.get("committed"), report
+    run.fast().leave_well()
+    assert run.worlds() == [1, 2, 1] and deviation(run.curve(), alone.curve()) < SAME and is_same(end(run), end(alone)), (end(run), end(alone))
