@@ -73,13 +73,12 @@ Result<cluster::Cluster> read_cluster(const Options& options) {
     if (!read) return read.error().while_doing(options.cluster);
     return read;
   }
-  std::string name = options.cluster;
-  std::replace(name.begin(), name.end(), ':', '-');
-  auto made = cluster::preset(name);
+  auto made = cluster::preset(options.cluster);
   if (!made) return made;
   std::vector<cluster::Node> nodes = made->nodes();
   for (cluster::Node& node : nodes) node.network_bytes_per_s = network_of(options.bandwidth);
-  return cluster::Cluster::make(name, made->types(), std::move(nodes), made->cross_rack_factor());
+  return cluster::Cluster::make(made->name(), made->types(), std::move(nodes),
+                                made->cross_rack_factor());
 }
 
 Result<sim::Mix> read_mix(const std::string& text) {

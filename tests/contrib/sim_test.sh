@@ -86,7 +86,7 @@ check 'a site'"'"'s jobs are read alike from sacct -P, CSV with quotes, semicolo
 wrong_input() {
   printf 'submit_s,num_gpus\n1,2\n' > "$work/bad.csv"
   refused 'no column "duration_s"' --trace "$work/bad.csv" && refused 'No such file' --trace "$work/none" &&
-    refused nosuch --policy nosuch && refused 'S:M:L' --mix 3:1 && refused 'NODESxGPUS-TYPE' --cluster 8x8:h99 &&
+    refused nosuch --policy nosuch && refused 'S:M:L' --mix 3:1 && refused 'NODESxGPUS:TYPE' --cluster 8x8:h99 &&
     refused 'No such file' --json "$work/none/json"
 }
 check 'wrong input is one error that names it' wrong_input

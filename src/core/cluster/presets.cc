@@ -3,6 +3,7 @@
 
 #include "core/count_of.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <vector>
@@ -46,16 +47,19 @@ Cluster uniform_cluster(std::string name, const GpuType& type, int nodes, int gp
 }
 
 Result<Cluster> preset(std::string_view name) {
+  std::string known;
+  for (const GpuType& type : gpu_catalogue()) known += (known.empty() ? "" : ", ") + type.name;
   const Error unknown(fmt::format(
-      "there is no cluster preset \"{}\"; one is NODESxGPUS-TYPE, such as 8x8-h100 or 128x8-h100, or several of these as 4x8-h100+4x8-l20, with 1 to {} of 1 to {} of a type in the catalogue",
-      name, count_of(kMaxNodes, "node"), count_of(kMaxGpusPerNode, "GPU")));
+      "there is no cluster preset \"{}\"; one is NODESxGPUS:TYPE, such as 8x8:h100 or 128x8:h100, or several of these as 4x8:h100+4x8:l20, with 1 to {} of 1 to {} of a type in the catalogue: {}",
+      name, count_of(kMaxNodes, "node"), count_of(kMaxGpusPerNode, "GPU"), known));
   std::vector<GpuType> types;
   std::vector<Node> nodes;
   for (std::string_view rest = name; !rest.empty() || nodes.empty();) {
     const int count = take_number(rest);
     if (count < 1 || !take(rest, 'x')) return unknown;
     const int gpus = take_number(rest);
-    if (gpus < 1 || gpus > kMaxGpusPerNode || !take(rest, '-')) return unknown;
+    if (gpus < 1 || gpus > kMaxGpusPerNode || (!take(rest, '-') && !take(rest, ':')))
+      return unknown;
     const std::string_view word = rest.substr(0, rest.find('+'));
     rest.remove_prefix(word.size());
     const auto type = find_gpu_type(word);
@@ -72,7 +76,9 @@ Result<Cluster> preset(std::string_view name) {
   const bool several_racks = nodes.size() > kRackNodes;
   for (std::size_t i = 0; several_racks && i < nodes.size(); ++i)
     nodes[i].rack = static_cast<int>(i / kRackNodes);
-  return Cluster::make(std::string(name), std::move(types), std::move(nodes),
+  std::string plain(name);
+  std::replace(plain.begin(), plain.end(), ':', '-');
+  return Cluster::make(std::move(plain), std::move(types), std::move(nodes),
                        several_racks ? 0.5 : 1.0);
 }
 

@@ -173,6 +173,18 @@ Test(cluster, presets_are_the_papers_clusters) {
     cr_assert_not(preset(wrong).ok(), "%s", wrong);
 }
 
+Test(cluster, a_preset_may_be_written_with_colons) {
+  for (const char* name : {"4x8:h100+2x4:l20", "4x8-h100+2x4:l20"}) {
+    const auto made = preset(name);
+    cr_assert(made.ok(), "%s: %s", name, made.ok() ? "" : made.error().message().c_str());
+    cr_assert_eq(made->name(), "4x8-h100+2x4-l20");
+    cr_assert_eq(made->gpu_count(), 40);
+  }
+  cr_assert(preset("1x8:nvidia_h100_80gb_hbm3").ok());
+  cr_assert_neq(preset("1x8:h99").error().message().find("catalogue: b200, h200, h100, "),
+                std::string::npos);
+}
+
 Test(cluster, a_preset_may_have_nodes_of_several_types) {
   const Cluster mixed = preset("4x8-h100+2x4-l20").value();
   cr_assert_eq(mixed.name(), "4x8-h100+2x4-l20");
