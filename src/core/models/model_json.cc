@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <fmt/format.h>
 #include <initializer_list>
+#include <iterator>
 
 #include "core/models/model.h"
 
@@ -15,14 +16,17 @@ class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {}
 
-  int need(std::initializer_list<const char*> keys) {
+  /// Returns the value of the first of `keys` that is there. The error where none is names the last
+  /// one in a file with names as GPT-2's, and the first one in others.
+  int need(std::initializer_list<const char*> keys, int least = 0) {
     for (const char* key : keys)
-      if (json_.has(key)) return read(key);
-    return read(*keys.begin());
+      if (json_.has(key)) return read(key, least);
+    const bool is_gpt2 = json_.has("n_embd") || json_.has("n_layer") || json_.has("n_head");
+    return read(is_gpt2 ? *std::prev(keys.end()) : *keys.begin(), least);
   }
-  int or_else(std::initializer_list<const char*> keys, int otherwise) {
+  int or_else(std::initializer_list<const char*> keys, int otherwise, int least = 0) {
     for (const char* key : keys)
-      if (json_.has(key) && !json_is_null(json_.at(key).get())) return read(key);
+      if (json_.has(key) && !json_is_null(json_.at(key).get())) return read(key, least);
     return otherwise;
   }
   bool flag(const char* key, bool otherwise) {
@@ -40,8 +44,8 @@ class Reader {
   const std::optional<Error>& problem() const { return problem_; }
 
  private:
-  int read(const char* key) {
-    auto value = json_.integer_at(key, 0, kMaxCount);
+  int read(const char* key, int least) {
+    auto value = json_.integer_at(key, least, kMaxCount);
     if (!value) fail(value.error());
     return value ? static_cast<int>(*value) : 0;
   }
@@ -91,10 +95,10 @@ int learned_positions(Reader& in, const std::string& family) {
 void read_huggingface(Reader& in, Model& model) {
   const std::string family = in.text("model_type", "model");
   model.name = in.text("_name_or_path", family);
-  model.layers = in.need({"num_hidden_layers", "n_layer"});
-  model.hidden = in.need({"hidden_size", "n_embd"});
-  model.heads = in.need({"num_attention_heads", "n_head"});
-  model.kv_heads = in.or_else({"num_key_value_heads"}, model.heads);
+  model.layers = in.need({"num_hidden_layers", "n_layer"}, 1);
+  model.hidden = in.need({"hidden_size", "n_embd"}, 1);
+  model.heads = in.need({"num_attention_heads", "n_head"}, 1);
+  model.kv_heads = in.or_else({"num_key_value_heads"}, model.heads, 1);
   model.head_dim = in.or_else({"head_dim"}, family == "qwen3" || family == "qwen3_moe" ? 128 : 0);
   // DeepSeek's head_dim is only the rotary part of a head.
   if (in.or_else({"qk_rope_head_dim"}, 0) > 0) model.head_dim = 0;
@@ -102,10 +106,10 @@ void read_huggingface(Reader& in, Model& model) {
       model.head_dim == model.hidden / model.heads)
     model.head_dim = 0;
   model.ffn = in.or_else({"intermediate_size", "ffn_dim", "n_inner"},
-                         model.hidden <= kMaxCount / 4 ? 4 * model.hidden : kMaxCount);
-  model.vocab = in.need({"vocab_size"});
+                         model.hidden <= kMaxCount / 4 ? 4 * model.hidden : kMaxCount, 1);
+  model.vocab = in.need({"vocab_size"}, 1);
   model.sequence =
-      in.or_else({"sequence", "max_position_embeddings", "n_positions", "n_ctx"}, 2048);
+      in.or_else({"sequence", "max_position_embeddings", "n_positions", "n_ctx"}, 2048, 1);
   model.positions = learned_positions(in, family);
   model.global_batch = in.or_else({"global_batch"}, 256);
   const std::string activation = in.text("hidden_act", in.text("activation_function", "gelu"));

@@ -254,6 +254,20 @@ Test(models, an_error_names_the_files_own_key) {
       said(R"({"text_config":{"hidden_size":64}})").find("\"num_hidden_layers\" is missing"),
       std::string::npos);
   cr_assert_neq(said(R"({"hidden":64})").find("\"layers\" is missing"), std::string::npos);
+  cr_assert_neq(said(R"({"n_embd":768,"n_head":12})").find("\"n_layer\" is missing"),
+                std::string::npos);
+  const std::pair<const char*, const char*> none[] = {
+      {R"({"n_layer":0,"n_embd":768,"n_head":12,"vocab_size":9})", "\"n_layer\" is 0"},
+      {R"({"n_layer":2,"n_embd":768,"n_head":12,"vocab_size":0})", "\"vocab_size\" is 0"},
+      {R"({"num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,"vocab_size":9,
+          "intermediate_size":0})",
+       "\"intermediate_size\" is 0"},
+      {R"({"num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,"vocab_size":9,
+          "num_key_value_heads":0})",
+       "\"num_key_value_heads\" is 0"}};
+  for (const auto& [config, words] : none)
+    cr_assert_neq(said(config).find(words), std::string::npos, "%s: %s", config,
+                  said(config).c_str());
 }
 
 namespace {
