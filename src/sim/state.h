@@ -47,10 +47,14 @@ struct OpenChange {
 struct Job {
   Job(const JobSpec& its_spec, const JobType& its_type, const cluster::Cluster& cluster,
       std::uint64_t seed)
-      : spec(its_spec), type(its_type), truth(its_type, cluster, seed, its_spec.id) {}
+      : spec(its_spec),
+        type(its_type),
+        demand(spread_of(its_type.gpus, cluster, its_type.gpu_type).value_or(Spread{})),
+        truth(its_type, cluster, seed, its_spec.id) {}
 
   const JobSpec& spec;
   const JobType& type;  ///< as it was submitted: JobType::least where its consent is honoured
+  const Spread demand;  ///< nodes and GPUs of each on which its own GPUs are
   int wanted_gpus = 0;  ///< GPUs that it was traced with; those of `type` where no consent counts
   double limit_s = 0;   ///< its time limit on the GPUs of `type`
   Truth truth;

@@ -15,6 +15,9 @@ namespace {
 // never run out before GPUs.
 constexpr policy::Resources kPerGpu{1, 8, 65536};
 
+/// Pending jobs that the base scheduler looks at: Slurm's default of bf_max_job_test.
+constexpr std::size_t kLookedAt = 500;
+
 std::shared_ptr<const policy::Training> training_of(const State& state, const Job& job,
                                                     const plan::Allocations& allocations = {}) {
   auto training = std::make_shared<policy::Training>();
@@ -181,12 +184,13 @@ std::vector<PendingJob> queue_of(const State& state) {
   std::vector<PendingJob> queue;
   for (policy::JobId id : state.pending) {
     const Job& job = state.jobs[id - 1];
-    queue.push_back({id, *spread_of(job.type.gpus, state.cluster, job.type.gpu_type),
-                     job.spec.submit_s, job.limit_s, job.type.gpu_type});
+    queue.push_back({id, job.demand, job.spec.submit_s, job.limit_s, job.type.gpu_type});
   }
-  std::sort(queue.begin(), queue.end(), [&](const PendingJob& a, const PendingJob& b) {
-    return state.setup.order->before(a, b);
-  });
+  const std::size_t taken = state.replaces() ? queue.size() : std::min(queue.size(), kLookedAt);
+  std::partial_sort(
+      queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(taken), queue.end(),
+      [&](const PendingJob& a, const PendingJob& b) { return state.setup.order->before(a, b); });
+  queue.resize(taken);
   return queue;
 }
 

@@ -9,7 +9,8 @@ namespace swell::sim {
 /// truth. Node indexes are the cluster's; a node that is down has no resources.
 policy::ClusterView make_view(const State& state, const std::vector<PendingJob>& queue);
 
-/// The pending jobs in the base scheduler's order.
+/// Returns the pending jobs in the base scheduler's order: all where a policy replaces it, else as
+/// many as Slurm's backfill looks at.
 std::vector<PendingJob> queue_of(const State& state);
 
 }  // namespace swell::sim

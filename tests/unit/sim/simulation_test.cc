@@ -84,6 +84,24 @@ struct DeafToConsent final : policy::Policy {
 
 }  // namespace
 
+Test(simulation, no_more_of_a_long_queue_is_looked_at_than_by_slurms_backfill) {
+  struct Watching final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      longest = std::max(longest, view.queue.size());
+      return {};
+    }
+    mutable std::size_t longest = 0;
+  };
+  std::vector<World::Given> jobs(620, {8, 0, 10});
+  World world(1, jobs);
+  const Watching policy;
+  world.setup.policy = &policy;
+  const Outcome outcome = world.run();
+  cr_assert_eq(policy.longest, 500u);
+  for (std::size_t job = 1; job < outcome.jobs.size(); ++job)
+    cr_assert_geq(outcome.jobs[job].start_s, outcome.jobs[job - 1].end_s - 1e-6, "in their order");
+}
+
 Test(simulation, without_a_policy_jobs_take_their_basic_time_after_their_wait) {
   const Outcome outcome = World(1, {{8, 0, 100}, {8, 10, 100}, {8, 20, 50}}).run();
   cr_assert(near(outcome.jobs[0].end_s, 100));
