@@ -34,6 +34,7 @@ constexpr const char* kNoGpus = "ask for no GPU";
 constexpr const char* kParts = "ask for a part of a GPU";
 constexpr const char* kNeverRan = "did not run";
 constexpr const char* kRunsStill = "wait or run still";
+constexpr const char* kNoTime = "have no time of submission";
 
 using slurm_text::Delimited;
 
@@ -51,6 +52,12 @@ bool is_under_way(std::string_view state) {
   for (const char c : state.substr(0, state.find(' ')))
     upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return std::find(std::begin(kWords), std::end(kWords), upper) != std::end(kWords);
+}
+
+std::string lowered(std::string_view text) {
+  std::string lower;
+  for (const char c : text) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
 }
 
 /// The first of `names` that is a column.
@@ -110,6 +117,10 @@ class PlainRows {
     const auto gpus = gpus_of(row);
     if (!gpus) return gpus.error();
     read.gpus = *gpus;
+    if (may_lack(submit_) && is_unknown(cell(row, submit_))) {
+      rows.leave_out(kNoTime);
+      return {};
+    }
     read.submit_s = time_of(cell(row, submit_));
     if (!read.submit_s || *read.submit_s >= 1e12)
       return wrong(row, name_of(submit_), cell(row, submit_), "a number of at least 0");
@@ -126,10 +137,17 @@ class PlainRows {
     return heading_->at(*column);
   }
 
-  Result<double> number(const Delimited::Row& row, std::optional<std::size_t> column,
-                        bool may_be_empty) const {
+  /// Whether cells of the column may be without a value: those of published traces may, those of
+  /// Swell's own form, which people write, may not.
+  bool may_lack(std::optional<std::size_t> column) const {
+    const std::string& name = name_of(column);
+    return lowered(name) != "submit_s" && lowered(name) != "num_gpus" &&
+           lowered(name) != "duration_s";
+  }
+
+  Result<double> number(const Delimited::Row& row, std::optional<std::size_t> column) const {
     const std::string_view text = cell(row, column);
-    if (may_be_empty && text.empty()) return 0.0;
+    if (may_lack(column) && is_unknown(text)) return 0.0;
     const auto value = read_number<double>(text);
     if (!value || !(*value >= 0) || !(*value < 1e12))
       return wrong(row, name_of(column), text, "a number of at least 0");
@@ -138,15 +156,15 @@ class PlainRows {
 
   Result<double> gpus_of(const Delimited::Row& row) const {
     if (gpus_) {
-      auto count = number(row, gpus_, false);
+      auto count = number(row, gpus_);
       // Swell's own form is made by people: a part of a GPU is a mistake there.
       if (count && *count != std::floor(*count) && name_of(gpus_) == "num_gpus" && !percent_)
         return wrong(row, "num_gpus", cell(row, gpus_), "a whole number");
       return count;
     }
     if (percent_) {
-      const auto percent = number(row, percent_, true);
-      const auto instances = instances_ ? number(row, instances_, true) : Result<double>(1.0);
+      const auto percent = number(row, percent_);
+      const auto instances = instances_ ? number(row, instances_) : Result<double>(1.0);
       if (!percent) return percent.error();
       if (!instances) return instances.error();
       // Instances that share GPUs have parts of them.
@@ -161,7 +179,8 @@ class PlainRows {
   }
 
   Result<double> duration_of(const Delimited::Row& row) const {
-    if (duration_) return number(row, duration_, begin_.has_value());
+    if (duration_ && !(begin_ && end_ && is_unknown(cell(row, duration_))))
+      return number(row, duration_);
     const auto begin = time_of(cell(row, begin_)), end = time_of(cell(row, end_));
     if (!begin || !end || *begin <= 0) return 0.0;  // it never began, or its end is not known
     return std::max(*end - *begin, 0.0);
@@ -222,6 +241,10 @@ class SacctRows {
       rows.leave_out(kRunsStill);
       return {};
     }
+    if (is_unknown(row.at(submit_))) {
+      rows.leave_out(kNoTime);
+      return {};
+    }
     read.submit_s = time_of(row.at(submit_));
     if (!read.submit_s)
       return wrong(row, "Submit", row.at(submit_), "a time such as 2026-11-20T16:02:51");
@@ -264,6 +287,11 @@ Result<TraceFile> read_all(const Delimited& table, const Result<Rows>& reader) {
 
 }  // namespace
 
+bool is_unknown(std::string_view text) {
+  static constexpr std::string_view kWords[] = {"", "none", "unknown", "null", "nan", "n/a", "\\n"};
+  return std::find(std::begin(kWords), std::end(kWords), lowered(text)) != std::end(kWords);
+}
+
 std::optional<double> time_of(std::string_view text) {
   if (const auto seconds = read_number<double>(text); seconds && *seconds >= 0) return seconds;
   std::tm parts{};
@@ -295,6 +323,7 @@ std::optional<double> time_of(std::string_view text) {
 
 Result<void> TraceRows::add(const TraceRow& row, const std::string& where) {
   const char* reason = is_under_way(row.state)            ? kRunsStill
+                       : !row.submit_s                    ? kNoTime
                        : *row.duration_s <= 0             ? kNeverRan
                        : row.gpus <= 0                    ? kNoGpus
                        : row.gpus != std::floor(row.gpus) ? kParts

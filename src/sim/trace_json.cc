@@ -72,8 +72,10 @@ Result<TraceRow> of_philly(const Json& job) {
   TraceRow row;
   row.state = text_of(job.at("status"));
   row.account = text_of(job.at("vc"));
-  row.submit_s = time_of(text_of(job.at("submitted_time")));
-  if (!row.submit_s) return Error("its \"submitted_time\" is not a time");
+  const std::string submitted = text_of(job.at("submitted_time"));
+  row.submit_s = time_of(submitted);
+  if (!row.submit_s && !is_unknown(submitted))
+    return Error(fmt::format("its \"submitted_time\" is \"{}\"; a time is wanted", submitted));
   double ran_s = 0;
   for (const Json& attempt : job.at("attempts").items()) {
     const auto begin = time_of(text_of(attempt.at("start_time"))),

@@ -21,7 +21,7 @@ struct TraceRow {
 class TraceRows {
  public:
   /// Adds a job, or counts why it is left out. The error, which begins with `where`, is of a
-  /// submission years apart from the others. REQUIRES: row.submit_s and row.duration_s are set.
+  /// submission years apart from the others. REQUIRES: row.duration_s is set.
   Result<void> add(const TraceRow& row, const std::string& where);
   void leave_out(const char* reason) { ++file_.left_out[reason]; }
   /// Returns all, sorted; an error where no job is left.
@@ -36,6 +36,9 @@ class TraceRows {
 /// UTC, as seconds since 1970; or such seconds themselves; nothing of other text. Times without an
 /// offset are taken for UTC.
 std::optional<double> time_of(std::string_view text);
+
+/// Whether a cell says that its value is not known: "", "None", "Unknown" and the like.
+bool is_unknown(std::string_view text);
 
 /// Reads what trace_from_text() is given where it is JSON.
 Result<TraceFile> trace_from_json(std::string_view text);

@@ -141,6 +141,34 @@ Test(trace, published_ones_are_read_by_their_own_columns) {
     cr_assert_eq(told(text), std::string(jobs), "%s: %s", text, told(text).c_str());
 }
 
+Test(trace, jobs_without_a_known_value_are_counted_and_do_not_end_the_reading) {
+  const std::pair<const char*, const char*> traces[] = {
+      {"JobID|Submit|ElapsedRaw|AllocTRES|State\n1|Unknown|60|gres/gpu=1|COMPLETED\n"
+       "2||60|gres/gpu=1|COMPLETED\n3|None|60|gres/gpu=1|COMPLETED\n"
+       "4|1767225600|60|gres/gpu=1|COMPLETED\n",
+       "0 1 60 ; 3 have no time of submission"},
+      {"job_id,vc,gpu_num,state,submit_time,start_time,end_time,duration\n"
+       "1,a,None,COMPLETED,100,110,170,60\n2,a,2,COMPLETED,NaN,110,170,60\n"
+       "3,a,2,COMPLETED,100,110,170,\n4,a,2,COMPLETED,100,110,170,nan\n"
+       "5,a,2,CANCELLED,100,,,NULL\n",
+       "0 2 60 a; 0 2 60 a; 1 ask for no GPU, 1 did not run, 1 have no time of submission"},
+      {R"([{"status":"Pass","vc":"v","attempts":[{"start_time":"2017-10-09 07:00:00",
+          "end_time":"2017-10-09 07:01:00","detail":[{"ip":"m","gpus":["g"]}]}],
+          "submitted_time":"2017-10-09 07:00:00"},
+          {"status":"Pass","vc":"v","attempts":[{"start_time":"2017-10-09 07:00:00",
+          "end_time":"2017-10-09 07:01:00","detail":[{"ip":"m","gpus":["g"]}]}],
+          "submitted_time":"None"},
+          {"status":"Killed","vc":"v","attempts":[{"start_time":"None","end_time":null,
+          "detail":[]}],"submitted_time":"2017-10-09 07:00:00"}])",
+       "0 1 60 v; 1 did not run, 1 have no time of submission"}};
+  for (const auto& [text, jobs] : traces)
+    cr_assert_eq(told(text), std::string(jobs), "%s: %s", text, told(text).c_str());
+  cr_assert(trace_from_text("JobID|Submit|ElapsedRaw|AllocTRES\n1|soon|60|gres/gpu=1\n")
+                .error()
+                .message()
+                .starts_with("line 2: Submit is \"soon\""));
+}
+
 Test(trace, a_sacct_row_whose_name_has_the_separator_is_left_out) {
   cr_assert_eq(told("JobID|JobName|Submit|ElapsedRaw|AllocTRES\n"
                     "1|a|b|1767225600|60|gres/gpu=1\n2|c|1767225600|60|gres/gpu=1\n"
