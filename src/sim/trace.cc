@@ -215,7 +215,7 @@ class SacctRows {
                                                                : nullptr;
     if (lacks != nullptr)
       return Error(
-          fmt::format("line 1 has no field \"{}\"; print the jobs with: sacct -aXP "
+          fmt::format("line 1 has no field \"{}\"; print the jobs with: sacct -aXP -S now-31days "
                       "-o JobID,Account,Submit,ElapsedRaw,AllocTRES,State",
                       lacks));
     return made;
@@ -375,12 +375,12 @@ Result<TraceFile> trace_from_csv(std::string_view text, const JobFilter& filter)
   return read_all(*table, PlainRows::make(*table));
 }
 
-Result<TraceFile> trace_from_text(std::string_view text) {
+Result<TraceFile> trace_from_text(std::string_view text, const JobFilter& filter) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json =
       first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
-  return is_json ? trace_from_json(text) : trace_from_csv(text);
+  return is_json ? trace_from_json(text) : trace_from_csv(text, filter);
 }
 
 Trace generate(const Generator& generator, std::uint64_t seed) {

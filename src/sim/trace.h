@@ -47,7 +47,7 @@ struct JobFilter {
 Result<TraceFile> trace_from_csv(std::string_view text, const JobFilter& filter = {});
 
 /// Reads a table as trace_from_csv() does, or JSON: what `sacct --json` prints, and Philly's log.
-Result<TraceFile> trace_from_text(std::string_view text);
+Result<TraceFile> trace_from_text(std::string_view text, const JobFilter& filter = {});
 
 /// Settings of a synthetic trace.
 struct Generator {

@@ -63,7 +63,8 @@ Result<TraceRow> of_sacct(const Json& job) {
   row.account = text_of(job.at("account"));
   if (!row.submit_s || !row.duration_s)
     return Error(
-        "it has no time.submission and time.elapsed; print the jobs with: sacct -aX --json");
+        "it has no time.submission and time.elapsed; print the jobs with: sacct -aX -S "
+        "now-31days --json");
   return row;
 }
 

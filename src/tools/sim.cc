@@ -45,9 +45,10 @@ struct Options {
       days = 31;
   std::vector<double> deadlines;  ///< none or two
   bool sample = false, leave_out_large = false, site = false, explain = false;
+  bool page = false;  ///< what Swell brings, by account, in place of a table of policies
 };
 
-/// Share of a site's jobs that are not elastic. It is assumed: nobody has asked the users.
+/// Share of jobs on a page that are not elastic. It is assumed: nobody has asked the users.
 constexpr double kSiteRigidShare = 0.5;
 /// Decides for jobs without a profile, as Swell does for programs that it knows nothing of, and is
 /// quick enough for a month of jobs.
@@ -92,7 +93,15 @@ Result<sim::Mix> read_mix(const std::string& text) {
   return mix;
 }
 
-/// `site`: null unless --site is given.
+/// Reads the cluster and the jobs of a page.
+Result<Site> read_site(const Options& options) {
+  if (options.site) return load_site(options.days, options.gpu_type, options.trace);
+  auto cluster = read_cluster(options);
+  if (!cluster) return cluster.error();
+  return site_of_file(*std::move(cluster), options.trace);
+}
+
+/// `site`: null unless a page is made.
 Result<sim::Experiment> read_experiment(const Options& options, const Site* site) {
   sim::Experiment made;
   if (site != nullptr) {
@@ -104,7 +113,7 @@ Result<sim::Experiment> read_experiment(const Options& options, const Site* site
     if (!cluster) return cluster.error();
     made.cluster = std::make_shared<cluster::Cluster>(std::move(*cluster));
   }
-  if (!options.trace.empty()) {
+  if (site == nullptr && !options.trace.empty()) {
     auto text = read_file(options.trace);
     if (!text) return text.error();
     auto trace = sim::trace_from_text(*text);
@@ -337,8 +346,8 @@ void print_explanations(const sim::Results& results, int first_seed) {
 
 int run(const Options& options) {
   std::optional<Site> site;
-  if (options.site) {
-    auto loaded = load_site(options.days, options.gpu_type);
+  if (options.page) {
+    auto loaded = read_site(options);
     if (!loaded) return fail(loaded.error());
     site = *std::move(loaded);
     for (const std::string& note : site->notes) complain(note);
@@ -355,7 +364,7 @@ int run(const Options& options) {
     complain(fmt::format("left out of the mix, since they need more GPUs than the cluster's {}: {}",
                          experiment->cluster->gpu_count(), fmt::join(left_out, ", ")));
   if (site && options.json != "-") {
-    write_text(site_page(*site, *experiment, *results, options.days));
+    write_text(site_page(*site, *experiment, *results));
   } else if (options.json != "-") {
     say("{} on {} of {}, {}\n", sim::jobs_text(*results, *experiment),
         count_of(experiment->cluster->gpu_count(), "GPU"), experiment->cluster->name(),
@@ -404,17 +413,18 @@ Action add_sim(CLI::App& app) {
       "--site", options->site,
       "This cluster and the jobs of its last month, from slurmctld and sacct: what Swell would "
       "have brought, by account");
-  sub->add_option("--days", options->days, "With --site: days of jobs that are read")
-      ->check(CLI::Range(1, 3660))
-      ->needs(site)
-      ->capture_default_str();
+  CLI::Option* days =
+      sub->add_option("--days", options->days, "With --site: days of jobs that are read")
+          ->check(CLI::Range(1, 3660))
+          ->needs(site)
+          ->capture_default_str();
   sub->add_option("--gpu-type", options->gpu_type,
                   "With --site: type for GPUs whose own the catalogue lacks, such as h100")
       ->needs(site);
-  sub->add_option("--cluster", options->cluster,
-                  "NODESxGPUS:TYPE, such as 8x8:h100, or a JSON file")
-      ->excludes(site)
-      ->capture_default_str();
+  CLI::Option* cluster = sub->add_option("--cluster", options->cluster,
+                                         "NODESxGPUS:TYPE, such as 8x8:h100, or a JSON file")
+                             ->excludes(site)
+                             ->capture_default_str();
   CLI::Option* trace = sub->add_option(
       "--trace", options->trace,
       "What sacct -P or sacct --json prints, a published trace, or a table with submit_s, num_gpus "
@@ -426,8 +436,8 @@ Action add_sim(CLI::App& app) {
       ->check(CLI::Range(0.01, 10.0))
       ->capture_default_str();
   sub->add_option("--policy", options->policies,
-                  "Policies, separated by commas: fifo, sjf, or one that lends or places (with "
-                  "--site: fewest-first)")
+                  "Policies, separated by commas: fifo, sjf, or one that lends or places (a page "
+                  "by account: fewest-first)")
       ->delimiter(',');
   sub->add_option("--seeds", options->seeds, "Repetitions with other samples of the trace")
       ->check(CLI::Range(1, 100000))
@@ -476,7 +486,7 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   CLI::Option* rigid_share =
       sub->add_option("--rigid-share", options->rigid_share,
-                      "Share of jobs that are not elastic (with --site: 0.5)")
+                      "Share of jobs that are not elastic (of a page by account: 0.5)")
           ->check(CLI::Range(0.0, 1.0));
   sub->add_option("--consent-share", options->consent_share,
                   "Share of elastic jobs that start with fewer GPUs where the policy honours it")
@@ -580,12 +590,21 @@ Action add_sim(CLI::App& app) {
                   "Write to a file how fast each job of the first seed is on how many GPUs");
   sub->add_option("--report", options->report,
                   "Write a page to look at, HTML without anything from outside");
-  trace->excludes(site);
-  return [options, rigid_share] {
-    if (options->policies.empty() && !options->site)
-      return fail(Error("--policy is required, such as --policy fifo,swell"));
+  trace->excludes(days);
+  return [options, rigid_share, cluster] {
+    options->page = options->site || (options->policies.empty() && !options->trace.empty());
+    if (options->policies.empty() && !options->page)
+      return fail(
+          Error("--policy is required, such as --policy fifo,swell; --site, or --cluster and "
+                "--trace, print a page by account without it"));
+    if (options->page && options->sample)
+      return fail(Error("--sample compares policies: give --policy, too, such as fifo,swell"));
+    if (options->page && !options->site && cluster->count() == 0)
+      return fail(
+          Error("give the cluster on which these jobs ran by --cluster, such as --cluster "
+                "8x8:h100, or --site for the one that Slurm has here"));
     if (options->policies.empty()) options->policies = {kSitePolicy};
-    if (options->site && rigid_share->count() == 0) options->rigid_share = kSiteRigidShare;
+    if (options->page && rigid_share->count() == 0) options->rigid_share = kSiteRigidShare;
     return run(*options);
   };
 }

@@ -15,6 +15,7 @@
 #include "sim/accounts.h"
 #include "slurm/live_slurm.h"
 #include "tools/doctor/child_process.h"
+#include "tools/files.h"
 #include "tools/output.h"
 #include "tools/text_table.h"
 #include "tools/topo_cluster.h"
@@ -73,7 +74,7 @@ Result<sim::TraceFile> jobs_of_site(int days, std::vector<std::string>& notes) {
       kPatience);
   if (!printed)
     return Error(fmt::format("{}; swell sim --site reads jobs from Slurm's accounting; without it "
-                             "give --trace FILE instead of --site",
+                             "add --trace FILE, with jobs that were printed elsewhere",
                              printed.error().message()))
         .while_doing("sacct");
   sim::JobFilter filter = companions_of_site(notes);
@@ -81,6 +82,26 @@ Result<sim::TraceFile> jobs_of_site(int days, std::vector<std::string>& notes) {
   auto trace = sim::trace_from_csv(*printed, filter);
   if (!trace) return trace.error().while_doing("sacct");
   return trace;
+}
+
+Result<sim::TraceFile> jobs_of_file(const std::string& path, const sim::JobFilter& filter) {
+  const auto text = read_file(path);
+  if (!text) return text.error();
+  auto trace = sim::trace_from_text(*text, filter);
+  if (!trace) return trace.error().while_doing(path);
+  return trace;
+}
+
+/// Leaves out what `cluster` cannot hold. `source`: where the jobs are from, for the error.
+Result<Site> joined(cluster::Cluster cluster, sim::TraceFile trace, std::string which,
+                    const std::string& source) {
+  trace.leave_out_larger(cluster.gpu_count(), "the cluster");
+  if (trace.jobs.empty())
+    return Error("no job of it can be simulated: " + trace.left_out_text()).while_doing(source);
+  return Site{std::make_shared<cluster::Cluster>(std::move(cluster)),
+              std::move(trace),
+              std::move(which),
+              {}};
 }
 
 std::string minutes(double seconds) {
@@ -129,7 +150,7 @@ std::string account_table(const std::vector<sim::AccountRow>& rows) {
 
 }  // namespace
 
-Result<Site> load_site(int days, const std::string& gpu_type) {
+Result<Site> load_site(int days, const std::string& gpu_type, const std::string& trace_file) {
   auto fabric = load_fabric({});
   if (!fabric) return fabric.error();
   const auto types = assumed_types(fabric->fabric, gpu_type);
@@ -140,24 +161,34 @@ Result<Site> load_site(int days, const std::string& gpu_type) {
                  "; name a type that is like it by --gpu-type, such as --gpu-type h100");
   if (cluster->gpu_count() == 0)
     return Error("no node of this cluster has GPUs in its Gres; give --cluster and --trace");
-  auto trace = jobs_of_site(days, fabric->notes);
+  auto trace = trace_file.empty() ? jobs_of_site(days, fabric->notes)
+                                  : jobs_of_file(trace_file, companions_of_site(fabric->notes));
   if (!trace) return trace.error();
-  trace->leave_out_larger(cluster->gpu_count(), "the cluster");
-  if (trace->jobs.empty())
-    return Error("no job of it can be simulated: " + trace->left_out_text()).while_doing("sacct");
-  return Site{std::make_shared<cluster::Cluster>(*std::move(cluster)), *std::move(trace),
-              std::move(fabric->notes)};
+  const std::string which =
+      !trace_file.empty()
+          ? "of " + trace_file
+          : "submitted in the last " + (days == 1 ? std::string("day") : count_of(days, "day"));
+  auto site = joined(*std::move(cluster), *std::move(trace), which,
+                     trace_file.empty() ? "sacct" : trace_file);
+  if (site) site->notes = std::move(fabric->notes);
+  return site;
+}
+
+Result<Site> site_of_file(cluster::Cluster cluster, const std::string& trace_file) {
+  auto trace = jobs_of_file(trace_file, {});
+  if (!trace) return trace.error();
+  return joined(std::move(cluster), *std::move(trace), "of " + trace_file, trace_file);
 }
 
 std::string site_page(const Site& site, const sim::Experiment& experiment,
-                      const sim::Results& results, int days) {
+                      const sim::Results& results) {
   const cluster::Cluster& cluster = *site.cluster;
   std::vector<std::string> types;
   for (const cluster::GpuType& type : cluster.types()) types.push_back(type.name);
-  std::string page = line_of(
-      "{} submitted in the last {}, on {} of {} ({}).\n", count_of(results.jobs, "GPU job"),
-      days == 1 ? std::string("day") : count_of(days, "day"), count_of(cluster.gpu_count(), "GPU"),
-      count_of(cluster.nodes().size(), "node"), fmt::format("{}", fmt::join(types, ", ")));
+  std::string page =
+      line_of("{} {}, on {} of {} ({}).\n", count_of(results.jobs, "GPU job"), site.which,
+              count_of(cluster.gpu_count(), "GPU"), count_of(cluster.nodes().size(), "node"),
+              fmt::format("{}", fmt::join(types, ", ")));
   if (!site.trace.left_out.empty()) page += line_of("Left out: {}.\n", site.trace.left_out_text());
   if (results.without_plan > 0)
     page += line_of("Left out: {} on whose number of GPUs no model of the mix has a plan.\n",

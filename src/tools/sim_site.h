@@ -11,21 +11,25 @@
 
 namespace swell::tools {
 
-/// The cluster that this program runs on, and the GPU jobs of its last days.
+/// A cluster and the GPU jobs that were submitted to it.
 struct Site {
   std::shared_ptr<const cluster::Cluster> cluster;
   sim::TraceFile trace;
+  std::string which;               ///< words for these jobs, such as "submitted in the last day"
   std::vector<std::string> notes;  ///< what is not known of the cluster, one sentence each
 };
 
-/// Reads the nodes from slurmctld and the jobs submitted in the last `days` days from `sacct`.
+/// Reads the nodes from slurmctld and the jobs from the file `trace`; where that is empty, those
+/// submitted in the last `days` days from `sacct`.
 /// `gpu_type`: type of GPUs for which Slurm names none that the catalogue has; empty: none is
 /// assumed, and the error names the option.
-Result<Site> load_site(int days, const std::string& gpu_type);
+Result<Site> load_site(int days, const std::string& gpu_type, const std::string& trace);
 
-/// One page: what each policy but fifo brings the site, all in all and by account. `days`: of
-/// load_site().
+/// Reads the jobs of the file `trace`, for `cluster`.
+Result<Site> site_of_file(cluster::Cluster cluster, const std::string& trace);
+
+/// One page: what each policy but fifo brings the site, all in all and by account.
 std::string site_page(const Site& site, const sim::Experiment& experiment,
-                      const sim::Results& results, int days);
+                      const sim::Results& results);
 
 }  // namespace swell::tools

@@ -40,7 +40,7 @@ how_many() {
   "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --policy fifo > "$work/said" 2> "$work/warned" &&
     grep '^400 jobs of the trace on 16 GPUs' "$work/said" && [[ ! -s $work/warned ]] || { cat "$work/said"; return 1; }
   refused '--sample' --trace "$work/400.csv" --trace-gpus 16 &&
-  grep -q 'swell sim --cluster NODESxGPUS:TYPE --trace FILE --policy fifo,swell' "$top/README.md"
+  grep -q 'swell sim --cluster NODESxGPUS:TYPE --trace FILE` prints the same page anywhere, and with `--policy fifo,swell`' "$top/README.md"
 }
 check 'all jobs of a trace are taken, or a sample where that is asked for, and a few are warned of' how_many
 
@@ -82,6 +82,44 @@ forms() {
   done
 }
 check 'a site'"'"'s jobs are read alike from sacct -P, CSV with quotes, semicolons and sacct --json' forms
+
+# Without --policy a trace ends with the page that --site prints.
+page_of() { # FORM OPTION...
+  "$swell" sim --cluster 16x8:h100 --trace "$work/month.$1" --decision-time fixed "${@:2}" > "$work/page.$1" 2> "$work/warned" && [[ ! -s $work/warned ]] || { cat "$work/warned"; return 1; }
+}
+pages() {
+  local form
+  for form in bars csv semicolons json; do
+    page_of "$form" --hours 24 && cmp <(sed 1d "$work/page.bars") <(sed 1d "$work/page.$form") || return 1
+    grep -q "^1209 GPU jobs of $work/month.$form, on 128 GPUs of 16 nodes (h100)" "$work/page.$form" &&
+      grep -q '^Left out: 5000 ask for no GPU, 5000 did not run, 5000 wait or run still' "$work/page.$form" || { cat "$work/page.$form"; return 1; }
+  done
+}
+check 'swell sim --trace makes one page of what sacct printed in each form' pages
+
+month_of_jobs() {
+  local spent TIMEFORMAT=%U
+  spent=$({ time page_of json 1>&2; } 2>&1) || { printf '%s\n' "$spent"; return 1; }
+  printf '# the page of a month of 50,000 jobs took %s s of processors\n' "$spent"
+  for form in research nlp all; do grep -qE "^$form +[0-9]{5} +[0-9]+ +[0-9]+ .*[0-9.]+x" "$work/page.json" || { cat "$work/page.json"; return 1; }; done
+  grep -q '^35000 GPU jobs' "$work/page.json" && ((${spent%.*} < 60))
+}
+check 'the page of a month of 50,000 jobs is there in a minute' month_of_jobs
+
+wrong_pages() {
+  local said
+  said=$("$swell" sim --trace "$work/month.bars" 2>&1) && return 1
+  [[ $said == *'--cluster 8x8:h100, or --site'* ]] || { printf '%s\n' "$said"; return 1; }
+  said=$("$swell" sim --cluster 2x8:h100 --trace "$work/month.bars" --sample 2>&1) && return 1
+  [[ $said == *'give --policy, too'* ]] || { printf '%s\n' "$said"; return 1; }
+}
+check 'a page without a cluster, or of a sample, is one error with what to give' wrong_pages
+
+# Many more jobs than GPUs for them: no longer queue is looked at than Slurm's backfill looks at.
+overloaded() {
+  "$swell" sim --cluster 2x8:h100 --trace "$work/month.bars" --hours 72 --decision-time fixed > "$work/said" 2>&1 && grep -qE '^all +[0-9]+ ' "$work/said" || { cat "$work/said"; return 1; }
+}
+check 'a queue of thousands of jobs is simulated' overloaded
 
 wrong_input() {
   printf 'submit_s,num_gpus\n1,2\n' > "$work/bad.csv"

@@ -209,6 +209,12 @@ month_of_jobs() {
 }
 check 'swell sim --site makes one page of a month of 50,000 jobs' month_of_jobs
 
+site_and_file() {
+  swell sim --site --trace "$TMPDIR/month/jobs" --hours 24 > "$TMPDIR/page.txt" 2>&1 || { cat "$TMPDIR/page.txt"; return 1; }
+  grep -qE "^[0-9]+ GPU jobs? of $TMPDIR/month/jobs, on 12 GPUs of 3 nodes \(h100\)" "$TMPDIR/page.txt" || { cat "$TMPDIR/page.txt"; return 1; }
+}
+check 'swell sim --site takes jobs from a file, too' site_and_file
+
 refused_site() { # WORD OPTION...
   local word=$1 said
   shift
