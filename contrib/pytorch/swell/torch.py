@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import numbers
 import os
 import sys
 import weakref
@@ -60,6 +61,17 @@ def _check_layout(model: torch.nn.Module, world: int) -> None:
         if mesh.ndim > 1 or mesh.size() != world:
             raise TypeError(f"{name} is laid out over a mesh of {' x '.join(map(str, mesh.shape))} workers (HSDP or tensor parallelism); Elastic "
                             f"shares the samples out over all {world} of them: give fully_shard a mesh of one dimension, or use swell.torch.Engine")
+
+
+def _check_given(model: Any, scaler: Any, **counts: Any) -> None:
+    """Raises TypeError or ValueError where an argument cannot be what it is for."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model= is of type {type(model).__name__}; give one torch.nn.Module, which may have several models as its parts")
+    if scaler is not None and not callable(getattr(scaler, "unscale_", None)):
+        raise TypeError(f"scaler= is of type {type(scaler).__name__}; give a torch.amp.GradScaler, or leave it out")
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(f"{name}={value!r}; give a whole number of at least 1")
 
 
 def _check_optimizer(given: Any) -> None:
@@ -130,9 +142,8 @@ class Elastic:
                  max_grad_norm: float | None = None, checkpoint_every: int = 1000, keep: int = 2,
                  state: Mapping[str, Stateful] | None = None, seed: int = 0, warm_up: Callable[[], Any] | None = None,
                  scaler: torch.amp.GradScaler | None = None, dropout_by_sample: bool | None = None) -> None:
-        if global_batch < 1:
-            raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
         refuse_deepspeed(type(self).__name__, model, optimizer)
+        _check_given(model, scaler, global_batch=global_batch, micro_batch=1 if micro_batch is None else micro_batch)
         _check_optimizer(optimizer)
         _check_steps(optimizer, scheduler)
         here = _request.place()

@@ -257,6 +257,17 @@ def test_DeepSpeed_is_refused_by_name(given, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("given, says", [
+    ({"model": [torch.nn.Linear(2, 1)]}, "model= is of type list; give one torch.nn.Module"), ({"global_batch": "8"}, "global_batch='8'; give a whole number of at least 1"),
+    ({"global_batch": 0}, "global_batch=0; give"), ({"global_batch": 2.5}, "global_batch=2.5; give"), ({"global_batch": True}, "global_batch=True; give"),
+    ({"micro_batch": 0}, "micro_batch=0; give a whole number"), ({"scaler": 5}, "scaler= is of type int; give a torch.amp.GradScaler")])
+def test_arguments_of_another_kind_are_refused_by_name(tmp_path, given, says):
+    model = torch.nn.Linear(2, 1)
+    with pytest.raises((TypeError, ValueError)) as refused:
+        Elastic(given.pop("model", model), torch.optim.SGD(model.parameters(), lr=0.1), directory=tmp_path, **{"global_batch": 8, **given})
+    assert str(refused.value).startswith(says)
+
+
 def taken_ahead(batches):
     """One batch ahead, as a prefetcher takes them."""
     before = None
