@@ -95,12 +95,20 @@ def _plainly(group: Mapping[str, Any], parameters: list[torch.Tensor]) -> dict[s
             **({"lr": float(rate)} if isinstance(rate, torch.Tensor) else {})}
 
 
+def _without_memory(key: str, value: Any) -> Any:
+    """A value that an optimizer keeps, for a step that needs no memory; the number of the step itself, which is read on the host."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.tensor(float(value)) if key == "step" and value.numel() == 1 else torch.empty(tuple(value.shape), dtype=value.dtype, device="meta")
+
+
 def state_of_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any]]:
     """Returns the values that the optimizer keeps of each parameter once it has stepped, by the parameter's id(): tensors without memory, or values.
 
     Found by a step of its kind over parameters that have no memory; the optimizer itself is not touched.
     """
     stands_for: dict[int, torch.Tensor] = {}
+    has: dict[torch.Tensor, dict[str, Any]] = {}
     groups = []
     for group in optimizer.param_groups:
         made = []
@@ -108,11 +116,13 @@ def state_of_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any
             one = torch.empty(tuple(parameter.shape), dtype=parameter.dtype, device="meta", requires_grad=True)
             one.grad = torch.empty_like(one)
             stands_for[id(parameter)] = one
+            if there := optimizer.state.get(parameter):     # made with the optimizer, as Adagrad does
+                has[one] = {key: _without_memory(key, value) for key, value in there.items()}
             if parameter.requires_grad:
                 made.append(one)
         groups.append(_plainly(group, made))
     try:
-        state = _step_of(optimizer, groups, {})
+        state = _step_of(optimizer, groups, has)
     except Exception as error:
         raise Unsupported(f"what {type(optimizer).__name__} keeps of a parameter cannot be told before it steps: {error}") from error
     return {number: dict(state.get(one, {})) for number, one in stands_for.items()}
@@ -241,6 +251,8 @@ class LiveState:
 
     def _keep(self, name: str, parameter: torch.Tensor, key: str, value: torch.Tensor, device: torch.device) -> None:
         is_like = value.shape == parameter.shape
+        if type(value) is not torch.Tensor:
+            raise Unsupported(f"{type(self.optimizer).__name__} keeps a {key} of {name} as a {type(value).__name__}, whose memory Swell does not know")
         if is_like:
             share = share_of(name, parameter)
         elif isinstance(parameter, DTensor) and value.numel() > 1:

@@ -26,6 +26,7 @@ from swell._deepspeed import refuse_deepspeed
 from swell._dropout import Draws, is_compiled
 from swell._drawn import DrawnLoader
 from swell._generators import generators, of_rank, restore_generators, seed_generators
+from swell._meshes import Place, by_mesh, place_of
 from swell._noise import Noise
 from swell._plain import plain
 from swell._profile import Profile
@@ -52,17 +53,6 @@ class Schedule(Stateful, Protocol):
     def step(self) -> None: ...
 
 
-def _check_layout(model: torch.nn.Module, world: int) -> None:
-    """Each worker has samples of its own: not so where a mesh has other dimensions."""
-    for name, parameter in model.named_parameters():
-        if not isinstance(parameter, DTensor):
-            continue
-        mesh = parameter.device_mesh
-        if mesh.ndim > 1 or mesh.size() != world:
-            raise TypeError(f"{name} is laid out over a mesh of {' x '.join(map(str, mesh.shape))} workers (HSDP or tensor parallelism); Elastic "
-                            f"shares the samples out over all {world} of them: give fully_shard a mesh of one dimension, or use swell.torch.Engine")
-
-
 def _check_given(model: Any, scaler: Any, **counts: Any) -> None:
     """Raises TypeError or ValueError where an argument cannot be what it is for."""
     if not isinstance(model, torch.nn.Module):
@@ -82,6 +72,16 @@ def _check_optimizer(given: Any) -> None:
                         "parameters as groups, or those that the script steps itself as state={\"name\": optimizer}")
     if not (hasattr(given, "param_groups") and callable(getattr(given, "step", None))):
         raise TypeError(f"optimizer= is of type {type(given).__name__}; give an optimizer over the model's parameters, such as torch.optim.AdamW(model.parameters())")
+
+
+def _check_kind(given: Any, model: torch.nn.Module) -> None:
+    """Raises TypeError where torch cannot load the optimizer's state, or make its step over shards: a start would fail that comes after the first."""
+    kinds = type(getattr(given, "optimizer", given)).__mro__        # within Accelerate's
+    if torch.optim.SparseAdam in kinds:
+        raise TypeError("optimizer= is a SparseAdam, whose state torch.distributed.checkpoint cannot load: no start could go on; give torch.nn.Embedding sparse=False, and "
+                        "another optimizer, such as AdamW")
+    if torch.optim.Adafactor in kinds and any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+        raise TypeError("optimizer= is an Adafactor, which cannot step over parameters that fully_shard has sharded; use DistributedDataParallel, or another optimizer, such as AdamW")
 
 
 def _check_steps(optimizer: Any, scheduler: Any) -> None:
@@ -146,6 +146,7 @@ class Elastic:
         _check_given(model, scaler, global_batch=global_batch, micro_batch=1 if micro_batch is None else micro_batch)
         _check_optimizer(optimizer)
         _check_steps(optimizer, scheduler)
+        _check_kind(optimizer, model)
         here = _request.place()
         if here.world > 1 and not dist.is_initialized():
             raise RuntimeError(f"there are {here.world} workers; call torch.distributed.init_process_group() before Elastic()")
@@ -154,7 +155,9 @@ class Elastic:
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         self._wrapped: torch.nn.Module = getattr(model, "_orig_mod", model)     # what shares gradients, within torch.compile()
         self.global_batch, self.seed = global_batch, seed
-        self.micro_batch = micro_batch or -(-global_batch // min(here.basic_workers, global_batch))
+        self._check_made()
+        self._place = place_of(model, self.rank, self.world)
+        self.micro_batch = micro_batch or -(-global_batch // min(self._basic_shares(), global_batch))
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self.steps = 0      # done since training began
         self._total: int | None = None      # those at its end, where batches() knows them
@@ -222,6 +225,17 @@ class Elastic:
             return f"{type(self.model).__name__} can train on one worker alone, as nothing would average its gradients over more: {how}"
         return ""
 
+    def _check_made(self) -> None:
+        """Raises TypeError where a parameter is made by the first pass only: no checkpoint could be loaded before."""
+        for name, parameter in self.model.named_parameters():
+            if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
+                raise TypeError(f"{name} has no shape yet (a lazy module makes it in its first pass): make a pass on every worker, such as with a batch of zeros, before "
+                                "the model is wrapped and given to Elastic")
+
+    def _basic_shares(self) -> int:
+        """The number of shares of samples on the GPUs that the job asked for."""
+        return max(1, _request.place().basic_workers // self._place.together)
+
     def _is_shared(self) -> bool:
         return isinstance(self._wrapped, DistributedDataParallel) or hasattr(self._wrapped, "set_requires_gradient_sync")
 
@@ -230,8 +244,7 @@ class Elastic:
         if self.world > 1 and not self._is_shared():
             raise TypeError(f"{type(self.model).__name__} is trained by {self.world} workers, but nothing averages its gradients; wrap it "
                             "in DistributedDataParallel or fully_shard before Elastic()")
-        _check_layout(self.model, self.world)
-        share = -(-self.global_batch // min(self.world, _request.place().basic_workers))
+        share = -(-self.global_batch // min(self._place.count, self._basic_shares()))
         if self._has_static_graph() and share > self.micro_batch:
             raise ValueError(f"static_graph=True does not go with passes that share no gradients: a worker has {share} samples of the global "
                              f"batch, micro_batch={self.micro_batch}; leave micro_batch out, or static_graph")
@@ -242,7 +255,8 @@ class Elastic:
         """Tell swellrun the numbers of workers; none but the present one where something speaks against more."""
         why = self._bar or self._lost
         if not why:
-            _request.can_run_with(world for world in range(1, self._most_workers + 1) if not self._needs_two or self._has_two_each(world))
+            together, unit = self._place.together, self._place.unit
+            _request.can_run_with(world for world in range(unit, self._most_workers * together + 1, unit) if not self._needs_two or self._has_two_each(world // together))
             return
         if self.rank == 0 and _request.under_swellrun():
             print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
@@ -289,7 +303,7 @@ class Elastic:
 
         Others, up to one worker a sample, train the same model, with some workers idle for part of a step.
         """
-        return data.sizes(self.global_batch, _request.place().basic_workers)
+        return [self._place.together * shares for shares in data.sizes(self.global_batch, self._basic_shares()) if not self._place.together * shares % self._place.unit]
 
     def mean_loss(self) -> float:
         """The loss of the last step that was not skipped: the mean over the whole global batch; nan where this start has made none yet.
@@ -301,7 +315,7 @@ class Elastic:
         total = self._loss.clone()
         if self.world > 1:
             dist.all_reduce(total)
-        return float(total.item())
+        return float(total.item()) / self._place.together
 
     # ---- the loop
 
@@ -375,7 +389,7 @@ class Elastic:
     def _sampler_of(self, dataset: Any, shuffle: bool, drop_last: bool, loader: dict[str, Any]) -> data.ElasticSampler | Stream:
         if not is_stream(dataset):
             sampler = data.ElasticSampler(dataset, self.global_batch, micro_batch=self.micro_batch, shuffle=shuffle, seed=self.seed,
-                                          drop_last=drop_last, rank=self.rank, world=self.world)
+                                          drop_last=drop_last, rank=self._place.index, world=self._place.count)
             if rest := sampler.epoch_samples % self.global_batch:
                 self._batches = {self.global_batch, rest}
                 self._offer_sizes()
@@ -383,7 +397,7 @@ class Elastic:
         if others := sorted(set(loader) - {"collate_fn"}):
             raise ValueError(f"{', '.join(others)}: batches() reads {type(dataset).__name__} in this process; for readers beside it give a loader with "
                              "state_dict(), such as torchdata's StatefulDataLoader")
-        stream = Stream(dataset, self.global_batch, micro_batch=self.micro_batch, rank=self.rank, world=self.world, collate=loader.get("collate_fn"))
+        stream = Stream(dataset, self.global_batch, micro_batch=self.micro_batch, rank=self._place.index, world=self._place.count, collate=loader.get("collate_fn"))
         if stream.units < self._most_workers:
             self._most_workers = stream.units
             self._offer_sizes()
@@ -452,11 +466,11 @@ class Elastic:
             self._agreement.steps()
         self._noise.end(self.model, self._draws)
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
-        # Workers' gradients are averaged; the mean over the global batch is a sum over workers.
+        # Gradients are averaged over those that have samples of their own; the mean over the global batch is a sum over workers.
         profile = self._profile
         if profile is not None:
             profile.begin_backward()
-        weighted = loss * (share * self.world)
+        weighted = loss * (share * self._place.count)
         self._backward(self.scaler.scale(weighted) if self.scaler is not None else weighted)
         if self._draws is not None:
             self._draws.end()
@@ -642,7 +656,14 @@ class Elastic:
         loss.backward()     # type: ignore[no-untyped-call]
 
     def _clip(self, norm: float) -> None:
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), norm)
+        meshes = list(by_mesh(self.model))
+        if len(meshes) < 2:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), norm)
+            return
+        norms = [torch.nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None]) for parameters in meshes]
+        total = torch.linalg.vector_norm(torch.stack([each.full_tensor() if isinstance(each, DTensor) else each for each in norms]))
+        for parameters in meshes:
+            torch.nn.utils.clip_grads_with_norm_(parameters, norm, total)
 
     def _why_not_stay(self) -> str:
         """Why this process cannot train on in another world; empty: it can."""
@@ -659,6 +680,10 @@ class Elastic:
 
     def _go_live(self, warm_up: Callable[[], Any] | None) -> LiveState | None:
         """Register the state with this worker's shim, where there is one; None on all workers if one of them cannot."""
+        if self._place.together > 1:
+            if _native.is_live() and self.rank == 0:
+                print(f"swell: {self._place.together} workers train on the same samples (tensor parallelism): this job is resized by restarts", file=sys.stderr, flush=True)
+            return None
         why_not = self._why_not_stay() if _native.is_live() else ""
         live = join(self._wrapped, self._saved_optimizer(), self._state, rank=self.rank, group=self._checkpoints.group, stays=not why_not)
         if live is None:
@@ -718,6 +743,7 @@ class Elastic:
         assert isinstance(self._wrapped, DistributedDataParallel) and taken is not None
         _staying.regroup_ddp(self._wrapped, live.session)
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self._place = Place(self.rank, self.world)      # of DistributedDataParallel
         self._agreement = Agreement(cpu_group())
         self._checkpoints.take_over(cpu_group())
         before, self._live, self._next, self._has_moved, self._passes = self._live, live, None, True, []
@@ -747,11 +773,12 @@ class Elastic:
         for name, thing in self._state.items():
             if name in rest.get("state", ()):
                 thing.load_state_dict(rest["state"][name])
-        mine = of_rank(rest.get("generators", ()), self.rank) if reseed else None
+        # Workers that train on the same samples draw the same numbers.
+        mine = of_rank(rest.get("generators", ()), self.rank) if reseed and self._place.together == 1 else None
         if mine is not None:
             restore_generators(mine)
         elif reseed:
-            seed_generators(self.seed, self.steps, self.rank)
+            seed_generators(self.seed, self.steps, self._place.index)
         self._drawn = generators()
 
     def _draw_on(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `hsdp`: of two dimensions; `paced`: with a layer that
+"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `paced`: with a layer that
 takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
 has, of which each step needs as much again until the process has ended (`activations`); `keeps`: the script has the state of step 3 until it ends, uncloned; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
 `hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `drops`: with dropout; `undrawn`: with one that is not drawn by sample; `unreadable`: a state that no start could read; `average`: of the weights,
@@ -29,11 +29,10 @@ from swell.torch import Elastic
 ACTIVATIONS = 32 << 20      # bytes that a first step takes of the GPU
 
 
-def sharded(model, other_dimensions=()):
+def sharded(model):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
-    shape = *other_dimensions, dist.get_world_size()
-    mesh = init_device_mesh("cpu", shape, mesh_dim_names=tuple(f"dimension{at}" for at in range(len(shape))))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in model:
         if isinstance(layer, torch.nn.Linear):
             fully_shard(layer, mesh=mesh)
@@ -146,7 +145,7 @@ def train(arguments):
     elif "plain" in arguments:
         model = torch.nn.Sequential(*model)
     else:
-        model = sharded(model, (1,) if "hsdp" in arguments else ()) if "fsdp" in arguments else wrap(model, gradient_as_bucket_view=True)
+        model = sharded(model) if "fsdp" in arguments else wrap(model, gradient_as_bucket_view=True)
     if "on-gpu" in arguments and "fsdp" in arguments:
         stand_in_gpu.move(model)
     if "hooked" in arguments:

@@ -56,12 +56,6 @@ def test_a_request_to_one_worker_makes_all_leave_at_the_same_step(runs):
     assert run.step() <= asked_at + 3 and "checkpoint at step" in run.said(0)
 
 
-def test_a_mesh_of_two_dimensions_is_refused_in_one_sentence(runs):
-    run = runs(Run, "mesh", "ddp", "fsdp", "hsdp").start(2)
-    assert run.leave() == [1, 1]
-    assert "TypeError: 0.weight is laid out over a mesh of 1 x 2 workers" in run.said(0) and "one dimension" in run.said(0)
-
-
 def test_workers_that_still_start_leave_at_once(runs):
     run = runs(Run, "starting", "ddp", "starting").start(2)
     run.until(lambda: all(os.path.exists(os.path.join(run.folder, f"starting.{rank}")) for rank in range(2)), "both workers, within their start")
