@@ -33,7 +33,7 @@ def of_wandb(folder):
 
 
 def records(name):
-    """What a .wandb file holds: a log as LevelDB's, in blocks of 32 KiB, behind a header of 7 bytes; the last record of a killed worker may be cut off."""
+    """The content of a .wandb file: a log as LevelDB's, in blocks of 32 KiB, behind a header of 7 bytes; the last record of a killed worker may be cut off."""
     with open(name, "rb") as file:
         text = file.read()
     at, part = 7, b""
