@@ -68,6 +68,11 @@ def test_a_model_of_each_layout_is_resized_by_restarts(runs, alone, layout, worl
     assert run.sizes() == [size for size in sizes if size <= 12 or layout == "fsdp-tp"]
 
 
+def test_a_gradient_counts_once_for_workers_of_the_same_samples(runs, alone):
+    """SGD without clipping: steps of other optimizers, and clipped ones, do not depend on a gradient's scale."""
+    assert is_same(resized(runs, [2, 4], "fsdp-tp", "SGD"), alone("SGD"))
+
+
 @needs_live_host
 @pytest.mark.parametrize("layout, worlds", [("hsdp", [2, 4, 2]), ("checkpointed", [1, 2]), ("compiled", [1, 2])])
 def test_a_model_of_each_layout_is_resized_live(runs, alone, layout, worlds):
