@@ -387,10 +387,6 @@ def trainer_masks(moments):
     trainer_recomputes(moments, collate=collate)
 
 
-def trainer_compiles(moments):
-    trainer_recomputes(moments, torch_compile=True, torch_compile_backend="aot_eager", lr_scheduler_type="warmup_stable_decay", warmup_steps=3, lr_scheduler_kwargs={"num_decay_steps": 5})
-
-
 def main(arguments):
     name, *words = arguments
     begin()

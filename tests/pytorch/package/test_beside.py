@@ -371,8 +371,8 @@ class Teaches(Script):
             mine.lerp_(value, 0.05)
 
 
-QUIET = [Gradients, AverageOfGradients, Copies, StepBefore, Middle, FromTheStart, Best, OtherTraining, Given, GivenAnew, GivenModule, CopyOfWhatIsGiven, Unchanging]
-SELDOM = [CopiesEachTenth, StepsEachTenth, BetweenEachTenth, FromTheStartEachTenth, GradientsByParameter, GivenEachFifth, Unchanging]
+QUIET = [Gradients, AverageOfGradients, Copies, StepBefore, Middle, FromTheStart, OtherTraining, Given, GivenAnew, GivenModule, CopyOfWhatIsGiven, Unchanging]
+SELDOM = [CopiesEachTenth, StepsEachTenth, BetweenEachTenth, FromTheStartEachTenth, GradientsByParameter, GivenEachFifth, Best, Unchanging]
 
 
 @pytest.mark.parametrize("kind", QUIET)

@@ -31,7 +31,7 @@ def test_an_ordinary_script_with_Lightning_is_resized_as_any_other(name, runs):
     assert not any(" draws " in run.said_by(start) for start in range(4))
 
 
-@pytest.mark.parametrize("name, asked", [("trainer_loads_the_best", ["evaluation@4", "evaluation@8"]), pytest.param("trainer_checkpoints_activations", [3, 7], marks=slow), pytest.param("trainer_compiles", [3, 7], marks=slow)])
+@pytest.mark.parametrize("name, asked", [("trainer_loads_the_best", ["evaluation@4", "evaluation@8"]), pytest.param("trainer_checkpoints_activations", [3, 7], marks=slow)])
 def test_an_ordinary_script_with_a_Trainer_is_resized_as_any_other(name, asked, runs):
     run = is_the_same_training(runs, name, 12, asked, [1, 3, 1], job="ordinary")
     assert not any(" draws " in run.said_by(start) for start in range(3))
