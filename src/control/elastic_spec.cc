@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <set>
 
+#include "control/split.h"
 #include "core/count_of.h"
 #include "core/number.h"
 #include "core/policy/lending/sizes.h"
@@ -23,16 +24,6 @@ constexpr int kMaxGrace_s = 24 * 3600;
 constexpr int kMaxStay_s = 7 * 24 * 3600;
 constexpr int kMaxGrow_s = 24 * 3600;
 constexpr std::int64_t kMaxSteps = 1'000'000'000'000;
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
 
 Error bad(std::string_view key, std::string_view value, std::string_view allowed) {
   return Error(

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "control/input_file.h"
+#include "control/split.h"
 #include "control/tag.h"
 #include "core/count_of.h"
 #include "core/json.h"
@@ -37,16 +38,6 @@ std::optional<planner::ScaleSource> source_named(std::string_view name) {
   for (const planner::ScaleSource source : kSources)
     if (name == planner::name_of(source)) return source;
   return std::nullopt;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 /// Puts the rows in order. The error names two of one type and number.

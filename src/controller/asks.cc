@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the controller: what owners ask of their jobs with the swell command.
+// Part of Controller: requests of owners for their jobs, by the swell command.
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the controller: GPU types of jobs that wait, of which a table tells the speeds.
+// Part of Controller: the GPU types of pending jobs that have a table of speeds.
 #include <algorithm>
 #include <fmt/format.h>
 

@@ -72,7 +72,12 @@ GpuRequest sum_gpus(std::string_view list) {
   return sum;
 }
 
-std::optional<std::string> with_gpus(std::string_view list, int count) {
+namespace {
+
+/// Returns `list` with the text of its entry of GPUs, up to a parenthesis, replaced by
+/// `changed(text, gpus)`; nothing if it has none or several.
+template <typename Changed>
+std::optional<std::string> with_changed_gpus(std::string_view list, const Changed& changed) {
   std::string made;
   int found = 0;
   for (const std::string_view entry : split_list(list)) {
@@ -83,42 +88,37 @@ std::optional<std::string> with_gpus(std::string_view list, int count) {
       continue;
     }
     ++found;
-    const std::string_view name = entry.substr(0, entry.find('('));
-    const std::size_t last = name.find_last_of(":=");
-    const bool has_count = last != std::string_view::npos &&
-                           read_whole<std::int64_t>(name.substr(last + 1)).has_value();
-    made += has_count ? name.substr(0, last) : name;
-    made += (has_count ? name[last] : ':') + std::to_string(count);
-    if (const std::size_t parenthesis = entry.find('('); parenthesis != std::string_view::npos)
-      made += entry.substr(parenthesis);
+    const std::size_t parenthesis = std::min(entry.find('('), entry.size());
+    made += changed(entry.substr(0, parenthesis), gpus.front());
+    made += entry.substr(parenthesis);
   }
   if (found != 1) return std::nullopt;
   return made;
 }
 
+}  // namespace
+
+std::optional<std::string> with_gpus(std::string_view list, int count) {
+  return with_changed_gpus(list, [count](std::string_view name, const GpuRequest&) {
+    const std::size_t last = name.find_last_of(":=");
+    const bool has_count = last != std::string_view::npos &&
+                           read_whole<std::int64_t>(name.substr(last + 1)).has_value();
+    return std::string(has_count ? name.substr(0, last) : name) + (has_count ? name[last] : ':') +
+           std::to_string(count);
+  });
+}
+
 std::optional<std::string> with_gpu_type(std::string_view list, std::string_view type) {
-  std::string made;
-  int found = 0;
-  for (const std::string_view entry : split_list(list)) {
-    if (!made.empty()) made += ',';
-    const std::vector<GpuRequest> gpus = parse_gpus(entry);
-    if (gpus.empty()) {
-      made += entry;
-      continue;
-    }
-    ++found;
-    std::string_view rest = entry;
+  return with_changed_gpus(list, [type](std::string_view rest, const GpuRequest& gpus) {
+    std::string made;
     for (const std::string_view prefix : {"gres:", "gres/"})
       if (take_prefix(rest, prefix)) made += prefix;
     const char sign = rest.size() > 3 && rest[3] == '=' ? '=' : ':';
     made += "gpu:";
     made += type;
-    made += sign + std::to_string(gpus.front().count);
-    if (const std::size_t parenthesis = entry.find('('); parenthesis != std::string_view::npos)
-      made += entry.substr(parenthesis);
-  }
-  if (found != 1) return std::nullopt;
-  return made;
+    made += sign + std::to_string(gpus.count);
+    return made;
+  });
 }
 
 std::int64_t tres_value(std::string_view tres, std::string_view key) {
