@@ -26,9 +26,6 @@ constexpr double kBetterThanLinear = 1.25;
 /// core.
 constexpr long kMaxThorough = 20'000, kMaxEvaluated = 400'000;
 
-/// Age in seconds at which a job without a profile is taken for one that reports none.
-constexpr double kProfileOverdue_s = 600;
-
 /// State of one decision while it is made.
 class Decision {
  public:
@@ -76,10 +73,7 @@ class Decision {
       return std::any_of(owed.begin(), owed.end(),
                          [&](const Grant& grant) { return grant.job == job->id; });
     });
-    const Reaches reaches = [this](const ElasticJobView& job, NodeIndex node) {
-      return may_spread_to(job, node);
-    };
-    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth, reaches))
+    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth))
       decisions.grants.push_back(grant);
     decisions.reclaims = room_.reclaims();
     if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
@@ -89,26 +83,6 @@ class Decision {
  private:
   double predicted(const ElasticJobView& job, const plan::Layout& layout) const {
     return tables_.throughput(*job.training, layout, *view_.machines);
-  }
-
-  /// Whether a job without a profile may be lent GPUs of the node. Over a slow network most jobs
-  /// get slower by that, and their state moves there and back: they stay on their own nodes until
-  /// their profile is there, or until they have trained for so long that none is to be expected.
-  /// GPUs that a job is owed it gets anywhere, as its user said how many it wants.
-  bool may_spread_to(const ElasticJobView& job, NodeIndex node) const {
-    const bool is_own =
-        std::find(job.basic_nodes.begin(), job.basic_nodes.end(), node) != job.basic_nodes.end();
-    if (is_own || !view_.machines || room_.total(job) < owed_total(job) ||
-        view_.now_s - job.started_s >= kProfileOverdue_s)
-      return true;
-    const auto gpu_speed = [&](NodeIndex each) {
-      const cluster::Node& there = view_.machines->node(each);
-      return there.network_bytes_per_s /
-             static_cast<double>(std::max<std::size_t>(there.gpus.size(), 1));
-    };
-    double slowest = gpu_speed(node);
-    for (const NodeIndex own : job.basic_nodes) slowest = std::min(slowest, gpu_speed(own));
-    return slowest >= options_.slow_network * 1e9;
   }
 
   /// Reclaims what is lent to jobs that, by their profile, are no faster with it than without: they

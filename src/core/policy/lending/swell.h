@@ -16,7 +16,6 @@ namespace swell::policy {
 ///   it has;
 /// - a job that has trained for less time counts more, since half of all jobs are short;
 /// - a starting job is lent GPUs at once, by the data sheets, before its first step;
-/// - a job without a profile stays on its own nodes where the network between nodes is slow;
 /// - a companion that helps another job clearly more is reclaimed though no job waits for it;
 /// - the number of micro-batches may fall, and sends between stages count (perf/sends.h);
 /// - speeds that were measured count in place of predicted ones, and where predictions are far off,
@@ -44,17 +43,14 @@ class Swell final : public Policy {
     double min_speedup = 1.1;    ///< speed-up needed for a change of plan
     double level = 0, apart = 0, significant = 0;  ///< see planner::RowFilter
     int takers = 4;  ///< limit of jobs in one decision for which others may lose companions
-    int queue_depth = kQueueDepth;  ///< pending jobs considered, from the head
-    double min_growth = 0.1;        ///< for jobs without a profile; see FewestFirst
-    /// Speed of the network between nodes, in GB/s for each GPU of a node, below which jobs without
-    /// a profile are lent GPUs of their own nodes alone. 0: whatever the network is.
-    double slow_network = 1;
+    int queue_depth = kQueueDepth;            ///< pending jobs considered, from the head
+    double min_growth = 0.1;                  ///< for jobs without a profile; see FewestFirst
     std::shared_ptr<Executor> executor;       ///< see PolicyOptions
     std::function<planner::Budget()> budget;  ///< likewise
     planner::RowFilter row_filter() const noexcept { return {level, apart, significant}; }
   };
   /// Parameters of `swell sim --set`.
-  static constexpr std::array<Parameter<Options>, 13> kParameters = {
+  static constexpr std::array<Parameter<Options>, 12> kParameters = {
       {{"objective", &Options::objective, 0, kObjectiveNames.size() - 1},
        {"aversion", &Options::aversion, 0, 10},
        {"youth", &Options::youth, 0, 10},
@@ -66,8 +62,7 @@ class Swell final : public Policy {
        {"level", &Options::level, 0, 1},
        {"apart", &Options::apart, 0, 100},
        {"significant", &Options::significant, 0, 1},
-       {"min-growth", &Options::min_growth},
-       {"slow-network", &Options::slow_network}}};
+       {"min-growth", &Options::min_growth}}};
   Swell();
   explicit Swell(Options options);
   Decisions decide(const ClusterView& view) const override;

@@ -23,8 +23,8 @@ class Lending {
  public:
   enum class Until { wanted, max };
 
-  Lending(Room& room, double min_growth, Until until, Reaches reaches)
-      : room_(room), min_growth_(min_growth), until_(until), reaches_(std::move(reaches)) {}
+  Lending(Room& room, double min_growth, Until until)
+      : room_(room), min_growth_(min_growth), until_(until) {}
 
   std::vector<Grant> run(const std::vector<const ElasticJobView*>& jobs) {
     for (const ElasticJobView* job : jobs)
@@ -91,8 +91,7 @@ class Lending {
     NodeIndex best = -1;
     std::tuple<bool, bool, int, int> best_rank;
     for (NodeIndex node : room_.view().partitions[static_cast<std::size_t>(job.partition)]) {
-      if (!room_.may_lend(job, node, job.per_worker) || (reaches_ && !reaches_(job, node)))
-        continue;
+      if (!room_.may_lend(job, node, job.per_worker)) continue;
       auto found = mine.find(node);
       const std::tuple<bool, bool, int, int> rank{
           found != mine.end() && found->second > 0,
@@ -130,7 +129,6 @@ class Lending {
   Room& room_;
   double min_growth_;
   Until until_;
-  Reaches reaches_;
   std::priority_queue<Step, std::vector<Step>, std::greater<>> steps_;
   std::map<JobId, std::map<NodeIndex, int>> workers_;  ///< lent in this decision
   std::map<JobId, NodeIndex> last_node_;               ///< node of a job's last lent worker
@@ -141,12 +139,12 @@ class Lending {
 }  // namespace
 
 std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs,
-                                         double min_growth, const Reaches& reaches) {
-  return Lending(room, min_growth, Lending::Until::max, reaches).run(jobs);
+                                         double min_growth) {
+  return Lending(room, min_growth, Lending::Until::max).run(jobs);
 }
 
 std::vector<Grant> lend_what_is_owed(Room& room, const std::vector<const ElasticJobView*>& jobs) {
-  return Lending(room, 0, Lending::Until::wanted, nullptr).run(jobs);
+  return Lending(room, 0, Lending::Until::wanted).run(jobs);
 }
 
 }  // namespace swell::policy

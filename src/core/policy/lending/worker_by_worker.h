@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "core/policy/lending/room.h"
 
 namespace swell::policy {
 
-/// Whether a job may be lent GPUs of the node; null: of any that it may use.
-using Reaches = std::function<bool(const ElasticJobView& job, NodeIndex node)>;
-
 /// Lends what `room` has left to `jobs` whose training is not known: first to those that have fewer
 /// GPUs than they want, up to these, in the order in which they started; then one worker at a time
 /// to the job with the fewest. Grows a job that is owed nothing only where its total rises by at
 /// least the share `min_growth`.
 std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs,
-                                         double min_growth, const Reaches& reaches = nullptr);
+                                         double min_growth);
 
 /// Lends as lend_worker_by_worker() to jobs that have fewer GPUs than they want, and no more than
 /// these.

@@ -70,28 +70,6 @@ int reclaimed(const ClusterView& view, const Decisions& decisions, JobId needed_
 
 }  // namespace
 
-Test(swell, a_job_without_a_profile_stays_on_its_nodes_where_the_network_is_slow) {
-  ClusterView view = idle_cluster(2);
-  view.now_s = 10000;
-  ElasticJobView& job = add_job(view, 1, 0, 4);
-  job.max_gpus = 16;
-  job.started_s = view.now_s - 60;
-  const auto lent_with = [&](double network) {
-    know_machines(view, network);
-    return granted(decide(view), 1);
-  };
-  cr_assert_eq(lent_with(400e9), 12);
-  cr_assert_eq(lent_with(1.25e9), 4, "10 Gbit/s for 8 GPUs: those of its own node alone");
-  Swell::Options whatever;
-  whatever.slow_network = 0;
-  cr_assert_eq(granted(Swell(whatever).decide(view), 1), 12);
-  job.wanted_gpus = 12;
-  cr_assert_geq(lent_with(1.25e9), 8, "what it is owed it gets anywhere");
-  job.wanted_gpus = 0;
-  job.started_s = view.now_s - 3600;
-  cr_assert_eq(lent_with(1.25e9), 12, "its program reports none");
-}
-
 Test(swell, a_job_without_a_limit_gives_back_for_a_newcomer_in_one_decision) {
   ClusterView view = one_has_four_nodes(true);
   const Decisions decisions = decide(view);
