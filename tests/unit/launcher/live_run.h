@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/epoch_machine.h"
+#include "runtime/messages.h"
 #include "support/worker_nodes.h"
 
 // A run in live mode for tests of the epoch machine, without agent, clock or processes.
