@@ -105,7 +105,7 @@ Test(live_signal, word_of_it_may_come_when_the_switch_has_ended) {
     for (const int signal : {SIGUSR2, SIGINT}) {
       Switch one(true);
       one.ends(one.next, {0, signal});
-      one.run.aborted(one.next, false, runtime::kCalledOff);
+      one.run.cancelled(one.next);
       cr_assert_leq(*one.run.machine.deadline(), one.run.now + 1);
       if (is_sent) one.send(signal);
       one.run.tick(one.run.now + 0.5);
