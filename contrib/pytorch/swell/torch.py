@@ -228,7 +228,7 @@ class Elastic:
     def _check_made(self) -> None:
         """Raises TypeError where a parameter is made by the first pass only: no checkpoint could be loaded before."""
         for name, parameter in self.model.named_parameters():
-            if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
+            if torch.nn.parameter.is_lazy(parameter):
                 raise TypeError(f"{name} has no shape yet (a lazy module makes it in its first pass): make a pass on every worker, such as with a batch of zeros, before "
                                 "the model is wrapped and given to Elastic")
 
