@@ -55,9 +55,9 @@ Test(files, links_planted_beside_a_file_are_not_written_through) {
   folder.write("victim", "as it was");
   std::filesystem::create_symlink(folder.at("victim"), folder.at("metrics.prom.new"));
   cr_assert(replace_file(folder.at("metrics.prom"), "fresh").ok());
-  cr_assert_str_eq(read_file(folder.at("victim"))->c_str(), "as it was");
+  cr_assert_eq(read_file(folder.at("victim")).value(), std::string("as it was"));
   cr_assert_not(std::filesystem::is_symlink(folder.at("metrics.prom")));
-  cr_assert_str_eq(read_file(folder.at("metrics.prom"))->c_str(), "fresh");
+  cr_assert_eq(read_file(folder.at("metrics.prom")).value(), std::string("fresh"));
 }
 
 Test(files, a_folder_or_fifo_there_does_not_prevent_writing, .timeout = 20) {
@@ -66,7 +66,7 @@ Test(files, a_folder_or_fifo_there_does_not_prevent_writing, .timeout = 20) {
   cr_assert_eq(mkfifo(folder.at("other.prom.new").c_str(), 0666), 0);
   for (const char* name : {"metrics.prom", "other.prom"}) {
     cr_assert(replace_file(folder.at(name), "fresh").ok());
-    cr_assert_str_eq(read_file(folder.at(name))->c_str(), "fresh");
+    cr_assert_eq(read_file(folder.at(name)).value(), std::string("fresh"));
   }
 }
 
