@@ -23,9 +23,9 @@ inline constexpr std::chrono::milliseconds kFirstLoopPause{1000};
 /// Longest such pause. A loop that ran for longer before it failed has the first one again.
 inline constexpr std::chrono::seconds kMaxLoopPause{60};
 
-/// One run of a plugin's own thread inside slurmctld. The thread keeps it alive: stop() may have to
-/// leave it behind, where it waits for an RPC. It takes no signals and gives way to slurmctld's own
-/// threads. Made by std::make_shared.
+/// A plugin's own thread inside slurmctld. The thread owns a reference to this object, since stop()
+/// leaves a thread behind that waits for an RPC. The thread takes no signals, and runs at a lower
+/// priority than slurmctld's own threads. Make it with std::make_shared.
 class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
  public:
   using Clock = std::chrono::steady_clock;
@@ -33,7 +33,7 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
       : first_pause_(first_pause) {}
   virtual ~BackgroundThread() = default;
 
-  /// Throws std::system_error where there can be no more threads.
+  /// Throws std::system_error if no thread can be started.
   void start() {
     const SmallStack small;
     std::thread([self = shared_from_this()] { self->run(); }).detach();
@@ -57,18 +57,18 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
  protected:
   /// Runs in the thread until it is time to stop.
   virtual void loop() = 0;
-  /// loop() has thrown, as where it could not start a thread of its own: it is begun again after a
-  /// pause.
+  /// Reports that loop() has thrown, for example because no thread could be started. loop() is
+  /// called again after a pause.
   virtual void failed(const char* reason) noexcept = 0;
 
-  /// Waits; true where it is time to stop.
+  /// Waits for `time`. Returns whether it is time to stop.
   bool pause(Clock::duration time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [&] { return stopping_; });
   }
 
-  /// Waits until `until` or a wake, then `gather` more, as events come in bursts; true where it is
-  /// time to stop.
+  /// Waits until `until` or a wake(), then for `gather` more, since events come in bursts. Returns
+  /// whether it is time to stop.
   bool wait(Clock::time_point until, Clock::duration gather) {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, until, [&] { return stopping_ || woken_; });

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kMungeTime = std::chrono::seconds(5);
-/// How long munged may be away without the loss of a connection that stands.
+/// An open connection survives an absence of munged for this long.
 constexpr auto kMungeOutage = std::chrono::seconds(60);
 constexpr auto kSendTime = std::chrono::seconds(5);
 
@@ -87,7 +87,7 @@ class LiveClient final : public Client {
   }
 
  private:
-  /// The next message as JSON, from a good frame. Nothing when the time is over.
+  /// Returns the next message from a good frame, as JSON; nothing when the time is over.
   Result<std::optional<Json>> next_json(Clock::time_point deadline) {
     if (broken_) return *broken_;
     const Result<std::optional<std::string>> frame = next_frame(deadline);
@@ -129,7 +129,7 @@ class LiveClient final : public Client {
     return {};
   }
 
-  /// Nothing when the time is over.
+  /// Returns nothing when the time is over.
   Result<std::optional<std::string>> next_frame(Clock::time_point deadline) {
     for (;;) {
       Result<std::optional<std::string>> frame = reader_.next();

@@ -22,10 +22,10 @@ class Client {
     std::string host;
     std::uint16_t port = 0;
     std::string munge_socket;          ///< empty: munge's default
-    std::function<bool(uid_t)> trust;  ///< as whom the server must speak; empty: nobody is trusted
+    std::function<bool(uid_t)> trust;  ///< users that the server may run as; empty: none
     std::size_t max_frame_bytes = 64 * 1024;
-    /// Hears why a message in a good frame cannot be read, which is then left out. Empty: such a
-    /// message ends the connection.
+    /// Called with the reason when a message in a good frame cannot be read; the message is
+    /// dropped. Empty: such a message ends the connection.
     std::function<void(const Error&)> dropped = nullptr;
   };
 
@@ -34,15 +34,15 @@ class Client {
                                                  std::chrono::milliseconds timeout);
   virtual ~Client() = default;
 
-  /// The socket, to be polled for reading.
+  /// Returns the socket, to be polled for reading.
   virtual int fd() const = 0;
-  /// The local address of the connection: how this machine is reached from the server's network.
+  /// Returns the local address of the connection, at which the server's network reaches this host.
   virtual std::string local_address() const = 0;
   virtual Result<void> send(const Message& message) = 0;
-  /// The next message, nothing after `timeout`, or an error when the connection is of no more use.
+  /// Returns the next message, nothing after `timeout`, or an error if the connection has failed.
   virtual Result<std::optional<Message>> receive(std::chrono::milliseconds timeout) = 0;
-  /// Whether the server has closed the connection to make room for others, before it heard a good
-  /// message. Does not wait. REQUIRES: send() or receive() has failed.
+  /// Returns whether the server closed the connection to make room for others before it had read a
+  /// good message. Does not wait. REQUIRES: send() or receive() has failed.
   virtual bool is_crowded_out() = 0;
 };
 

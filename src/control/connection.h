@@ -13,8 +13,8 @@ namespace swell::control {
 
 using Clock = std::chrono::steady_clock;
 
-/// State of one connection in the server's loop. At most one of its frames is at munge at a time,
-/// and nothing is read meanwhile: a peer that floods waits in its own socket.
+/// State of one connection in the server's loop. Munge decodes at most one of its frames at a time,
+/// and nothing is read meanwhile: a peer that floods fills its own socket.
 struct Connection {
   Connection(ConnectionId number, Fd socket, const std::string& nonce, std::size_t max_frame_bytes)
       : id(number),
@@ -34,10 +34,10 @@ struct Connection {
 
   uid_t uid = static_cast<uid_t>(-1);
   bool authenticated = false;
-  bool opening = false;     ///< a frame of it is at munge
-  bool waits = false;       ///< for its party to have CPU time; nothing is read meanwhile
-  double counted_s = 0;     ///< CPU time that was counted for the frame at munge beforehand
-  std::size_t sealing = 0;  ///< messages at munge
+  bool opening = false;     ///< munge decodes a frame of it
+  bool waits = false;       ///< its party has used up its CPU time; nothing is read meanwhile
+  double counted_s = 0;     ///< CPU time counted in advance for the frame that munge decodes
+  std::size_t sealing = 0;  ///< messages that munge encodes
   std::size_t sealing_bytes = 0;
   bool input_ended = false;
   bool output_broken = false;
@@ -48,9 +48,9 @@ struct Connection {
   std::uint64_t take_number = 0;  ///< which take() its untaken events wait for
   int untaken = 0;
 
-  /// Reads what is there, once. False: nothing more will come.
+  /// Reads what has arrived, once. Returns false if the peer will send nothing more.
   bool read_some();
-  /// Writes as much as goes without waiting. False: the peer does not read any more.
+  /// Writes as much as fits without waiting. Returns false if the peer has stopped reading.
   bool flush();
   /// Returns the number of bytes that wait to be sent.
   std::size_t queued_bytes() const { return out.size() + sealing_bytes; }

@@ -33,15 +33,15 @@ bool take(std::string_view& text, char expected) {
   return true;
 }
 
-/// Whether `a` and `b` say the same date and time of day.
+/// Returns whether `a` and `b` have the same date and time of day.
 bool same_clock(const std::tm& a, const std::tm& b) {
   return a.tm_year == b.tm_year && a.tm_mon == b.tm_mon && a.tm_mday == b.tm_mday &&
          a.tm_hour == b.tm_hour && a.tm_min == b.tm_min && a.tm_sec == b.tm_sec;
 }
 
-/// Unix times at which the clock of this host shows `parts`, rising: none where clocks skip it, two
-/// where they are set back over it. `utc`: the time at which a clock of UTC shows it. Clocks change
-/// at most once within two days.
+/// Returns the Unix times at which the clock of this host shows `parts`, in rising order: none if
+/// daylight saving skips that time, two if it repeats it. `utc`: the same date and time of day read
+/// as UTC. Assumes that clocks change at most once within two days.
 std::vector<std::time_t> local_times(const std::tm& parts, std::time_t utc) {
   constexpr std::time_t kDay_s = 86400;
   std::vector<std::time_t> found;
@@ -57,7 +57,7 @@ std::vector<std::time_t> local_times(const std::tm& parts, std::time_t utc) {
   return found;
 }
 
-/// "2026-12-01T08:00", with ":SS" or without, with "Z" or without.
+/// Reads "2026-12-01T08:00", with ":SS" or without, with "Z" or without.
 Result<std::time_t> time_from(std::string_view text) {
   const std::string_view whole = text;
   const Error is_none = not_valid(whole);
@@ -83,7 +83,7 @@ Result<std::time_t> time_from(std::string_view text) {
   parts.tm_sec = *second;
   const std::tm given = parts;
   const std::time_t utc = timegm(&parts);
-  // It carries what is out of range, such as the 31st of November, over to the next unit.
+  // mktime() accepts values out of range, and turns the 31st of November into the 1st of December.
   if (!same_clock(parts, given)) return is_none;
   const std::vector<std::time_t> times = is_utc ? std::vector{utc} : local_times(given, utc);
   if (times.empty())
@@ -98,7 +98,7 @@ Result<std::time_t> time_from(std::string_view text) {
   return times[0] > 0 ? Result<std::time_t>(times[0]) : is_none;
 }
 
-/// "1d12h": numbers with units, each once and in falling order.
+/// Reads "1d12h": numbers with units, each unit once and in falling order.
 std::optional<std::int64_t> duration_from(std::string_view text) {
   constexpr std::array<std::pair<char, std::int64_t>, 4> kUnits = {
       {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};

@@ -10,20 +10,20 @@
 
 namespace swell::control {
 
-/// When a training shall be done: `deadline=` of --elastic.
+/// The time by which a training shall be done: `deadline=` of --elastic.
 struct Deadline {
-  std::int64_t after_s = 0;  ///< seconds after the submission; 0: `at` says it
+  std::int64_t after_s = 0;  ///< seconds after the submission; 0: `at` is set
   std::time_t at = 0;        ///< Unix time
 
   static constexpr std::int64_t kMin_s = 60, kMax_s = std::int64_t{366} * 24 * 3600;
 
   /// Reads "6h", "1d12h" (of d, h, m and s; from kMin_s to kMax_s), or a time such as
-  /// "2026-12-01T08:00": of this host, or in UTC with a Z at its end. An error where it is neither,
-  /// and where the clocks of this host skip that time or show it twice.
+  /// "2026-12-01T08:00": local time of this host, or UTC with a Z at its end. Returns an error for
+  /// any other text, and for a local time that daylight saving skips or repeats.
   static Result<Deadline> parse(std::string_view text);
-  /// Text that parse() reads back to the same deadline on every host.
+  /// Returns a text that parse() reads back to the same deadline on every host.
   std::string text() const;
-  /// The same as a time, for a job that is submitted at Unix time `submitted`.
+  /// Returns this deadline as a Unix time, for a job that is submitted at `submitted`.
   Deadline from(std::time_t submitted) const noexcept {
     return at != 0 ? *this : Deadline{0, submitted + static_cast<std::time_t>(after_s)};
   }

@@ -168,7 +168,8 @@ bool is_key(std::string_view entry) {
                      [&](const Key& k) { return k.name == entry.substr(0, entry.find('=')); });
 }
 
-/// Rewrites the list that goes on after entries[at], as in "sizes=2,4,8"; empty where it is none.
+/// Returns the list that starts at entries[at], as in "sizes=2,4,8", with '/' between its values;
+/// empty if there is no such list.
 std::string list_with_commas(const std::vector<std::string_view>& entries, std::size_t at) {
   if (!entries[at].starts_with("sizes=") && !entries[at].starts_with("types=")) return {};
   std::string meant(entries[at]);
@@ -181,8 +182,8 @@ std::string list_with_commas(const std::vector<std::string_view>& entries, std::
   return parts > 1 ? meant : std::string();
 }
 
-/// Returns the text with commas where it parts keys by something else, as in "max=4;grace=3"; empty
-/// where it does not.
+/// Returns the text with commas in place of other separators between keys, as in "max=4;grace=3";
+/// empty if it has no others.
 std::string keys_with_commas(std::string_view text) {
   std::string meant;
   bool is_other = false;
@@ -240,7 +241,7 @@ Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
   if (spec.step > 0 && !spec.sizes.empty())
     return Error(fmt::format("--elastic: step={} and sizes={} are both given; give one of them",
                              spec.step, fmt::join(spec.sizes, "/")));
-  // The text with every key is what is recorded and read again.
+  // text() is longer than what the user wrote, and is what AdminComment records.
   if (const std::size_t in_full = spec.text().size(); in_full > kMaxCharacters)
     return Error(fmt::format(
         "--elastic: {} characters with every key written out; at most {} are read: shorten types or sizes",

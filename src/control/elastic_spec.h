@@ -15,35 +15,35 @@ namespace swell::control {
 enum class Consistency { exact, relaxed };
 enum class Mode { live, restart };
 
-/// A user's request by `--elastic[=key=value,...]`. Made from the option's text by the SPANK
-/// plugin and again by job_submit/swell, which records the canonical text in AdminComment; read by
-/// the controller and by swellrun.
+/// A user's request: `--elastic[=key=value,...]`. The SPANK plugin and job_submit/swell parse the
+/// option's text; job_submit/swell records the canonical text in AdminComment, which the controller
+/// and swellrun read.
 struct ElasticSpec {
   /// `max=16`: at most 16 GPUs in all; `max=4x`: at most four times the basic demand. At most one
   /// of them is set; neither: as many as pay.
   std::optional<int> max_gpus;
   std::optional<double> max_factor;
-  /// `min=4`: consents to start and to run with so few GPUs, where it asks for more.
+  /// `min=4`: the job may start and run with 4 GPUs, although it asks for more.
   std::optional<int> min_gpus;
   /// `sizes=8/16/32`: the totals that the program can run with, rising; empty: any.
   std::vector<int> sizes;
-  /// `step=4`: totals of the basic demand and any number of times 4 more; 0: any. Not beside sizes.
+  /// `step=4`: totals are the basic demand plus a multiple of 4; 0: any. Excludes `sizes`.
   int step = 0;
   /// `types=h100/a100`: acceptable GPU types of expansions, and with `table` of the basic demand;
   /// empty: the type of the basic demand.
   std::vector<std::string> types;
   Consistency consistency = Consistency::relaxed;
   Mode mode = Mode::restart;
-  /// `grace=60`: seconds that the job needs to give GPUs back.
+  /// `grace=60`: seconds that the job needs to return GPUs.
   int grace_s = 30;
-  /// `stay=600`: seconds that it is not grown after a growth or a reclaim; the site's own time
-  /// (GrowthInterval) holds where it is longer.
+  /// `stay=600`: seconds after a growth or a reclaim in which the job is not grown; the site's
+  /// GrowthInterval applies if it is longer.
   int stay_s = 0;
   /// `grow=120`: seconds that one growth may take, from the offer on; 0: Swell's own limits.
   int grow_s = 0;
-  /// `deadline=6h` or `deadline=2026-12-01T08:00`: what keeps it is lent first.
+  /// `deadline=6h` or `deadline=2026-12-01T08:00`: GPUs that are needed to keep it are lent first.
   std::optional<Deadline> deadline;
-  /// `steps=20000`: the training's steps in all; 0: not said.
+  /// `steps=20000`: total number of steps of the training; 0: not given.
   std::int64_t steps = 0;
   /// `table=gpt.json`: the file of speeds that the SPANK plugin reads (SpeedTable); empty: none.
   std::string table;
@@ -52,17 +52,17 @@ struct ElasticSpec {
   /// the key and what is allowed.
   static Result<ElasticSpec> parse(std::string_view text);
 
-  /// The text that parse() reads back to the same spec, every key in a fixed order; no spaces.
+  /// Returns a text that parse() reads back to the same spec: keys in a fixed order, no spaces.
   std::string text() const;
 
-  /// A job's `min` is at least its basic demand over this.
+  /// A job's `min` is at least its basic demand divided by this.
   static constexpr int kMaxLowering = 8;
-  /// Returns the total that a job with `basic_gpus` may be owed of the `wanted` that it was
-  /// submitted for: at most kMaxLowering times as many, since users can change a job with scontrol
-  /// after its submission.
+  /// Returns how many of the `wanted` GPUs that it was submitted for a job with `basic_gpus` may
+  /// be owed: at most kMaxLowering * basic_gpus, since users can change a job with scontrol after
+  /// its submission.
   static int owed_at_most(int wanted, int basic_gpus) noexcept;
 
-  /// Limit of GPUs where there is none.
+  /// Stands for "no limit" on the number of GPUs.
   static constexpr int kNoLimit = 1'000'000;
 
   bool has_max() const noexcept { return max_gpus || max_factor; }
@@ -71,8 +71,8 @@ struct ElasticSpec {
   /// sheets say how many pay), else policy::kUnplannedFactor times the basic demand.
   int max_total(int basic_gpus, bool planned) const;
 
-  /// The totals that `sizes` names or `step` gives, rising; empty: any. Those of a step end at
-  /// `limit`, but for the basic demand, which is always among them.
+  /// Returns the totals that `sizes` or `step` allows, in rising order; empty: any. Totals of a
+  /// step end at `limit`; the basic demand is always among them.
   std::vector<int> totals(int basic_gpus, int limit) const;
 
   /// Checks the spec against the basic demand. Errors: no GPUs, `max` below it, `sizes` without it,
@@ -82,8 +82,8 @@ struct ElasticSpec {
   friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;
 };
 
-/// The totals that both the user and the program allow, rising, with the basic demand among them;
-/// empty: any. Either list may be empty, for any.
+/// Returns the totals that both the user and the program allow, in rising order, with the basic
+/// demand among them; empty: any. An empty list on either side allows any.
 std::vector<int> common_sizes(const std::vector<int>& asked, const std::vector<int>& program,
                               int basic_gpus);
 

@@ -9,10 +9,10 @@
 #include "control/messages.h"
 #include "core/result.h"
 
-/// How messages travel: docs/protocol.md, "Frames".
+/// Frames, in which messages are sent: docs/protocol.md, "Frames".
 namespace swell::control {
 
-/// The body with its length before it: 4 bytes, big-endian.
+/// Returns the body after its length in 4 bytes, big-endian.
 std::string framed(std::string_view body);
 
 /// Cuts a stream of bytes into frames.
@@ -20,8 +20,8 @@ class FrameReader {
  public:
   explicit FrameReader(std::size_t max_bytes) : max_bytes_(max_bytes) {}
   void append(std::string_view bytes) { bytes_.append(bytes); }
-  /// The next frame's body, nothing while it is not all there, or an error for one that is empty or
-  /// above the cap; then the stream is of no more use.
+  /// Returns the next frame's body, nothing while it is incomplete, or an error if it is empty or
+  /// above the cap; after an error the stream cannot be read any further.
   Result<std::optional<std::string>> next();
 
  private:
@@ -29,29 +29,29 @@ class FrameReader {
   std::string bytes_;
 };
 
-/// The last frame to a connection whose place a newcomer took before it had said a good message,
-/// in clear text: whoever it is may connect again.
+/// Last frame to a connection that is closed to make room for another before it has sent a good
+/// message. Clear text: the peer may connect again.
 constexpr std::string_view kCrowdedOut = "crowded-out";
 
 enum class Side { client, server };
 
-/// The first frame of a connection, from the server, in clear text.
+/// Returns the first frame of a connection, which the server sends in clear text.
 std::string greeting(const std::string& nonce);
 Result<std::string> nonce_from(std::string_view greeting);
-/// 128 random bits as hexadecimal digits.
+/// Returns 128 random bits as hexadecimal digits.
 Result<std::string> new_nonce();
 
-/// One connection's protection against frames that were replayed, moved from another connection or
-/// sent back to where they came from. Each side has one.
+/// Protects one connection against frames that were replayed, moved from another connection or
+/// sent back to their sender. Each side has one.
 class Seal {
  public:
   Seal(Side own, std::string nonce) : own_(own), nonce_(std::move(nonce)) {}
-  /// The payload of the next credential to send.
+  /// Returns the payload of the next credential to send.
   std::string wrap(const Message& message);
-  /// The message in a credential's payload, not read yet. The error says what is wrong with what
-  /// protects it: nothing more of the connection can be trusted.
+  /// Returns the message in a credential's payload as JSON. An error means that the protection has
+  /// failed: nothing more from this connection can be trusted.
   Result<Json> open(std::string_view payload);
-  /// The same, read. The error says what is wrong with it.
+  /// As open(), and parses the message. The error says what is wrong with it.
   Result<Message> unwrap(std::string_view payload);
 
  private:

@@ -26,7 +26,7 @@ const char* kind_of(mode_t mode) noexcept {
 Result<Fd> open_regular(const std::string& path) {
   const auto failed = [&] { return Error(fmt::format("{}: {}", path, std::strerror(errno))); };
   struct stat status {};
-  // Opening a device can have an effect by itself: opens the path only if it is a file now.
+  // Opening a device can have an effect by itself: open the path only if it is a file now.
   if (stat(path.c_str(), &status) != 0) return failed();
   const auto other = [&] {
     return Error(fmt::format("{} is {}; a regular file is needed", path, kind_of(status.st_mode)));

@@ -8,14 +8,14 @@
 
 namespace swell::control {
 
-/// Size up to which a file is read that a user names.
+/// Largest file named by a user that is read.
 constexpr std::size_t kMaxInput = std::size_t{256} << 20;
 
-/// Content of a regular file of at most `max_bytes`. FIFOs, devices, sockets and folders are
-/// refused without waiting for them; the error names the file.
+/// Returns the content of a regular file of at most `max_bytes`. Refuses FIFOs, devices, sockets
+/// and folders without waiting for them; the error names the file.
 Result<std::string> read_regular(const std::string& path, std::size_t max_bytes = kMaxInput);
 
-/// Whether read_regular() would take it, for what a library reads.
+/// Returns the error that read_regular() would return, for files that a library reads.
 Result<void> check_regular(const std::string& path);
 
 }  // namespace swell::control

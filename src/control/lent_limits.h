@@ -10,15 +10,15 @@
 
 namespace swell::control {
 
-/// How many GPUs may be lent to the jobs of an account, or of a QOS, together.
+/// Largest number of GPUs that may be lent to all jobs of an account, or of a QOS, together.
 class LentLimits {
  public:
-  /// Reads "physics:64,chemistry:0,*:16": names as Slurm has them, in any case; `*` is each one
-  /// that is not named. The error says what is allowed.
+  /// Reads "physics:64,chemistry:0,*:16": Slurm's names, in any case; `*` stands for each one that
+  /// is not named. The error says what is allowed.
   static Result<LentLimits> parse(std::string_view text);
 
   bool empty() const noexcept { return by_name_.empty(); }
-  /// Nothing: no limit.
+  /// Returns the limit of `name`; nothing: no limit.
   std::optional<int> of(std::string_view name) const;
 
   friend bool operator==(const LentLimits&, const LentLimits&) = default;

@@ -25,7 +25,7 @@ constexpr std::size_t kMaxText = 4096;
 
 // One `describe` a type lists its members once; a Writer or a Reader walks the list.
 
-/// At most `most` bytes of it, in whole characters.
+/// Returns at most `most` bytes of the text, in whole characters.
 std::string cut(const std::string& text, std::size_t most) {
   std::string valid = valid_utf8(text);
   if (valid.size() <= most) return valid;
@@ -34,8 +34,8 @@ std::string cut(const std::string& text, std::size_t most) {
   return valid;
 }
 
-/// Keeps numbers and texts within the bounds that a Reader takes: what a program or a node says
-/// must not cost the message that passes it on.
+/// Keeps numbers and texts within the bounds that a Reader accepts: a value from a program or a
+/// node must not make the message that carries it unreadable.
 class Writer {
  public:
   explicit Writer(const char* type) : json_(Json::object({{"type", type}})) {}
@@ -136,7 +136,7 @@ class Reader {
       value.push_back(static_cast<int>(number));
     }
   }
-  /// A plan or a profile: whoever uses it reads what is in it.
+  /// A plan or a profile; its user parses and checks the content.
   void document(const char* key, Json& value) {
     Json read = json_.at(key);
     if (!read.is_object()) return fail(Error(fmt::format("\"{}\" must be an object", key)));
@@ -405,7 +405,7 @@ void describe(V& v, WorkerSignal& m) {
   v.member("signal", m.signal, 1, 64);
 }
 
-/// Tries the variant's types one by one until the name fits.
+/// Tries the variant's types in order until the name matches.
 template <std::size_t I = 0>
 Result<Message> read_as(const std::string& type, const Json& json) {
   if constexpr (I == std::variant_size_v<Message>) {

@@ -12,25 +12,26 @@
 
 /// Messages between a job's agent (in swellrun) and the controller (in slurmctld), and between the
 /// agent and its worker steps. Each struct is one JSON object {"type":NAME,...}; unknown
-/// members are ignored, so that a newer side may say more. docs/protocol.md describes the exchange.
+/// members are ignored, so that a newer side may send more. docs/protocol.md describes the
+/// exchange.
 namespace swell::control {
 
-/// The protocol's version. Sides of different versions refuse each other with a reason.
+/// Version of the protocol. Sides of different versions refuse each other with a reason.
 inline constexpr int kProtocolVersion = 2;
-/// This build's PACKAGE_VERSION.
+/// Returns the PACKAGE_VERSION of this build.
 const char* build() noexcept;
-/// Bytes of a plan or a profile as JSON, at most: with the rest it fits one frame.
+/// Largest plan or profile as JSON, in bytes: with the rest of its message it fits one frame.
 inline constexpr std::size_t kMaxDocument = 32768;
 
-/// GPUs of one job, and its workers, at most.
+/// Largest number of GPUs, and of workers, of one job.
 inline constexpr int kMaxGpus = 1'000'000;
 
 using JobId = std::uint32_t;
 
-/// The comment by which a companion shows its grant to job_submit/swell, followed by the nonce.
+/// Start of a companion's comment, before the nonce by which job_submit/swell knows its grant.
 inline constexpr const char* kGrantComment = "swell-grant=";
 
-/// Where a job stands in a reconfiguration (docs/journeys.md).
+/// State of a job in a reconfiguration (docs/journeys.md).
 enum class JobState { allocated, warming, ready, switching, active, draining, released };
 const char* to_text(JobState state) noexcept;  ///< "ALLOCATED", "WARMING", ...
 std::optional<JobState> job_state_from(const std::string& text);
@@ -48,7 +49,7 @@ struct Hello {
   std::vector<JobId> companions;  ///< expansions that it holds already (after a lost connection)
   std::string no_growth;          ///< as in Status
   std::vector<int> sizes;         ///< as in Status
-  /// Live mode: what it trains, as its user says (core/models/model.h); empty: nothing is said.
+  /// Live mode: the model that its user names (core/models/model.h); empty: none was named.
   Json model;
 };
 
@@ -59,18 +60,19 @@ struct OfferResult {
   std::string reason;   ///< salloc's words where refused
 };
 
-/// The answer to Grow: all its offers were tried.
+/// Answer to Grow, once all its offers were tried.
 struct GrowDone {
   static constexpr const char* type = "grow-done";
   std::vector<OfferResult> results;
 };
 
-/// The agent gave a companion up (its workers have left and it was cancelled, or it was lost).
+/// The agent no longer has this companion: it was lost, or its workers have left and the agent has
+/// cancelled it.
 struct Released {
   static constexpr const char* type = "released";
   JobId companion = 0;
   std::string reason;
-  bool failed = false;  ///< its workers ended, or never came up: its node may be at fault
+  bool failed = false;  ///< its workers ended or never started: the node may be at fault
 };
 
 /// Sent whenever the state or the epoch changes, and as a heartbeat.
@@ -102,19 +104,19 @@ struct Profile {
   Json profile;                   ///< core/perf/profile_json.h; at most kMaxDocument bytes
 };
 
-/// Training has changed its GPUs or its plan, and stood still for it.
+/// The training has changed its GPUs or its plan, and paused for it.
 struct Switched {
   static constexpr const char* type = "switched";
   std::string mode;  ///< "live" or "restart"
   int epoch = 0;     ///< from then on
   int workers = 0;   ///< from then on
   double stopped_s = 0;
-  /// Live: {"prepare_s","wait_s","quiesce_s","move_s","commit_s","bytes":{PATH: BYTES}}; training
-  /// goes on in the first two.
+  /// Live: {"prepare_s","wait_s","quiesce_s","move_s","commit_s","bytes":{PATH: BYTES}}; the job
+  /// trains during the first two.
   Json parts;
 };
 
-/// The program has ended: the agent leaves, and wants no more.
+/// The program has ended: the agent disconnects for good.
 struct Bye {
   static constexpr const char* type = "bye";
   int exit_code = 0;
@@ -122,20 +124,20 @@ struct Bye {
 
 // ---- controller to agent
 
-/// The answer to a good Hello.
+/// Answer to a Hello that is accepted.
 struct Welcome {
   static constexpr const char* type = "welcome";
   int version = kProtocolVersion;
   std::string elastic;  ///< the job's spec, as ElasticSpec::text() writes it
 };
 
-/// The answer to a Hello that is not accepted; the connection is closed after it.
+/// Answer to a Hello that is not accepted; the connection is closed after it.
 struct Refused {
   static constexpr const char* type = "refused";
   std::string reason;
 };
 
-/// One companion that the agent may create, exactly so, until the offer expires.
+/// A companion that the agent may create, with exactly these values, until the offer expires.
 struct Offer {
   std::string nonce;  ///< goes into the companion's comment
   std::string name;   ///< the companion's job name
@@ -149,21 +151,21 @@ struct Offer {
   int cpus = 0;
   std::int64_t memory_mib = 0;  ///< 0: let Slurm's defaults decide
   int time_limit_min = 0;       ///< 0: no limit
-  int warn_s = 0;               ///< for --signal: as long before its end it warns
+  int warn_s = 0;               ///< for --signal: seconds before its end at which Slurm warns it
 };
 
-/// GPUs are lent: create these companions together, then reconfigure once.
+/// Lends GPUs: the agent creates these companions together, then reconfigures once.
 struct Grow {
   static constexpr const char* type = "grow";
   std::vector<Offer> offers;
   int expires_s = 0;  ///< counted from the arrival
   Json plan;  ///< what to run over all GPUs then (core/plan/plan.h); empty: the program says
   std::string reason;          ///< what it is expected to bring, for people
-  bool devices_apart = false;  ///< a program opens the GPUs of its own allocation alone
+  bool devices_apart = false;  ///< a program can open only the GPUs of its own allocation
 };
 
-/// Give these companions back: checkpoint, leave, cancel them, tell with Released. The
-/// controller cancels those that still run after `deadline_s`.
+/// Takes companions back: their workers save and leave, the agent cancels them and sends Released.
+/// The controller cancels those that still run after `deadline_s`.
 struct Shrink {
   static constexpr const char* type = "shrink";
   std::vector<JobId> companions;
@@ -172,7 +174,7 @@ struct Shrink {
   Json plan;           ///< what to run over the GPUs that are left; empty: the program says
 };
 
-/// Run this plan over the GPUs that the job has, in place of the one that runs.
+/// Asks for another plan on the GPUs that the job has.
 struct Replan {
   static constexpr const char* type = "replan";
   Json plan;
@@ -181,23 +183,24 @@ struct Replan {
 
 // ---- a job's owner (the swell command) and controller
 
-/// The only message of its connection: what the owner of a job wants of it.
+/// Request of a job's owner; the only message of its connection.
 struct Ask {
   static constexpr const char* type = "ask";
   JobId job = 0;
   int version = kProtocolVersion;
   std::string what;  ///< replan, pause, resume, max, why, history or metrics
-  int number = 0;    ///< of max; of history: the last event that is known: may be above kMaxGpus
-  Json plan;         ///< of replan
-  /// For history, like `profiles`; a controller that does not know these ignores them. Not 0: only
-  /// the last so many changes of the job's GPUs.
+  int number =
+      0;      ///< of max: GPUs; of history: the last event already known, which may exceed kMaxGpus
+  Json plan;  ///< of replan
+  /// Of history, as is `profiles`; older controllers ignore both. Not 0: returns only so many of
+  /// the last changes of the job's GPUs.
   int last = 0;
-  bool profiles = false;  ///< each profile as it was reported, too
-  /// Replan: the schedule (Plan::schedule) for the plan that runs, in place of a plan.
+  bool profiles = false;  ///< of history: returns each reported profile, too
+  /// Of replan, in place of a plan: another schedule (Plan::schedule) for the plan that runs.
   std::string schedule{};
 };
 
-/// The answer, after which the connection is closed. A refusal is Refused.
+/// Answer to Ask, after which the connection is closed. Refused is sent for a refusal.
 struct Answer {
   static constexpr const char* type = "answer";
   std::string text;  ///< for people
@@ -210,12 +213,12 @@ struct Answer {
 struct WorkerHello {
   static constexpr const char* type = "worker-hello";
   int epoch = 0;
-  int group = 0;  ///< which allocation on which node: torchrun's node
+  int group = 0;  ///< number of its pair of allocation and node: a node for torchrun
   int local_rank = 0;
   std::string host;
   int port = 0;    ///< a free port there, for MASTER_PORT
   JobId step = 0;  ///< SLURM_STEP_ID
-  /// build() of the worker's swellrun; empty: of before it was said.
+  /// build() of the worker's swellrun; empty: one too old to send it.
   std::string build;
   /// Live mode: why its GPUs take one program at a time (core/compute_mode.h); empty: they take
   /// more.
@@ -224,53 +227,54 @@ struct WorkerHello {
   std::string misfit;
 };
 
-/// The program of this worker was told something by Slurm that concerns the whole job.
+/// Slurm has sent the program of this worker a signal that concerns the whole job.
 struct WorkerNotice {
   static constexpr const char* type = "worker-notice";
   int signal = 0;  ///< what Slurm sent to the step: its allocation is about to end
 };
 
-/// The program handles the restart signal from now on, or blocks it: it may be asked to leave.
+/// The program now handles or blocks the restart signal: it may be asked to leave.
 struct WorkerListens {
   static constexpr const char* type = "worker-listens";
   int epoch = 0;  ///< of the program, as WorkerStart gave it
 };
 
-/// Live mode: this worker's keeper listens, and its program finds it. docs/runtime.md.
+/// Live mode: this worker's keeper listens for its program (docs/runtime.md).
 struct WorkerRuntime {
   static constexpr const char* type = "worker-runtime";
   std::string socket;   ///< on its node
   std::string address;  ///< "address:port" from other nodes
-  std::string problem;  ///< not empty: there is no keeper, and why
+  std::string problem;  ///< why there is no keeper; empty: there is one
 };
 
-/// Live mode: what the program was seen to do is stable, or is again (docs/profiler.md).
+/// Live mode: the measurements of the program are stable, or have become stable at other values
+/// (docs/profiler.md).
 struct WorkerProfile {
   static constexpr const char* type = "worker-profile";
   int epoch = 0;        ///< of the program
   std::string profile;  ///< a rank's, in hexadecimal digits
 };
 
-/// The program has said with how many workers it can run.
+/// The program has reported with how many workers it can run.
 struct WorkerSizes {
   static constexpr const char* type = "worker-sizes";
   std::vector<int> workers;  ///< rising; empty: any
-  std::string why;           ///< why the program takes no others, for people; empty: unknown
+  std::string why;           ///< why it can run with no others, for people; empty: unknown
 };
 
-/// Each worker of the program is a training by itself: it is a launcher, and a process below it a
-/// worker with ranks of its own, or it was started without its rank.
+/// Each worker of the program trains by itself: it is a launcher whose child process has a rank of
+/// its own, or it was started without its rank.
 struct WorkerLaunches {
   static constexpr const char* type = "worker-launches";
   int epoch = 0;     ///< of the program, as WorkerStart gave it
-  std::string what;  ///< which process, and its ranks, for people
+  std::string what;  ///< the process and its ranks, for people
   bool no_rank = false;
 };
 
-/// Largest number of steps that a message has.
+/// Largest number of steps in a message.
 inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 
-/// How far the program is: where swellrun hears of its steps, at most once a second.
+/// Progress of the program, if swellrun can see its steps; sent at most once a second.
 struct WorkerSteps {
   static constexpr const char* type = "worker-steps";
   int epoch = 0;           ///< of the program, as WorkerStart gave it
@@ -289,22 +293,23 @@ struct WorkerExit {
 
 // ---- agent to worker
 
-/// Every worker of the epoch is there: start the program with these variables.
+/// Starts the program with these variables: every worker of the epoch is connected.
 struct WorkerStart {
   static constexpr const char* type = "worker-start";
   int epoch = 0;           ///< a live switch starts the next one's program beside the running one
-  int restart_signal = 0;  ///< kept back until the program handles it; 0: none is
+  int restart_signal = 0;  ///< held back until the program handles it; 0: none
   std::string key;         ///< the job's, for its keepers; empty: no live mode
   std::string ports;       ///< live mode: of its node's network, near its GPUs: "mlx5_0:1,mlx5_3:1"
   std::vector<std::pair<std::string, std::string>> environment;
-  bool none_is_new = false;  ///< a program of the epoch before trains on every worker of this one
+  bool none_is_new =
+      false;  ///< each worker of this epoch already runs a program of the epoch before
 };
 
-/// Send this signal to the program.
+/// Sends this signal to the program.
 struct WorkerSignal {
   static constexpr const char* type = "worker-signal";
-  static constexpr int kStay = 0;  ///< no signal: it was asked to leave, and need not any more
-  int epoch = -1;                  ///< to that epoch's program alone; -1: to all that run
+  static constexpr int kStay = 0;  ///< no signal: withdraws the request to leave
+  int epoch = -1;                  ///< of the program to signal; -1: all that run
   int signal = 0;
 };
 
@@ -313,7 +318,7 @@ using Message = std::variant<Hello, GrowDone, Released, Status, Profile, Switche
                              WorkerListens, WorkerRuntime, WorkerProfile, WorkerSizes,
                              WorkerLaunches, WorkerSteps, WorkerExit, WorkerStart, WorkerSignal>;
 
-/// The JSON form of a message.
+/// Returns the JSON form of a message.
 Json to_json(const Message& message);
 
 /// Reads one message. The error names the type, the member, what was found and what is allowed.

@@ -52,7 +52,7 @@ Error problem(const char* what, munge_err_t code, munge_ctx_t context) {
                                : ""));
 }
 
-// A fresh context for each call: decoding overwrites the one it is given.
+// Each call gets a fresh context: decoding overwrites it.
 Outcome outcome_of(const Work& work, const std::string& socket) {
   Outcome outcome;
   MungeThread::Done& result = outcome.done;
@@ -88,7 +88,7 @@ Outcome outcome_of(const Work& work, const std::string& socket) {
   return outcome;
 }
 
-// A thread that stays behind must not lose the code it runs when its plugin is unloaded.
+// A thread that is left behind still needs its code after its plugin is unloaded.
 void keep_this_library_loaded() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&keep_this_library_loaded), &info) != 0 &&

@@ -20,7 +20,7 @@ namespace swell::control {
 /// all that the thread still uses.
 class MungeThread {
  public:
-  /// Credentials are good for so long, the difference of two hosts' clocks included.
+  /// Lifetime of a credential; must exceed the difference between two hosts' clocks.
   static constexpr int kLifetime_s = 1800;
 
   /// Result of one piece of work.
@@ -30,29 +30,29 @@ class MungeThread {
     std::optional<Error> error;
     std::string data;                    ///< the payload, or the credential
     uid_t uid = static_cast<uid_t>(-1);  ///< of open(): who made the credential
-    double cpu_s = 0;                    ///< time of the thread that it took
+    double cpu_s = 0;                    ///< CPU time of the thread that it took
   };
 
-  /// `socket`: munged's; empty: munge's default.
+  /// Starts the thread. `socket`: munged's; empty: munge's default.
   static Result<std::unique_ptr<MungeThread>> start(const std::string& socket);
   ~MungeThread();
   MungeThread(const MungeThread&) = delete;
   MungeThread& operator=(const MungeThread&) = delete;
 
-  /// Makes a credential that only `reader` can open; everybody where there is no reader.
+  /// Makes a credential that only `reader` can open; without a reader, everybody can.
   void seal(std::uint64_t ticket, std::string payload, std::optional<uid_t> reader);
-  /// Opens a credential. A replayed or expired one is an error.
+  /// Opens a credential. Replayed and expired ones give an error.
   void open(std::uint64_t ticket, std::string credential);
 
-  /// Work that is given from now on is tried again for so long while munged cannot be reached; at
-  /// first: not at all. Everything behind it waits, too, as it needs the same munged.
+  /// Sets for how long later work is tried again while munged cannot be reached; initially 0. All
+  /// work behind it waits, too, as it needs the same munged.
   void set_patience(std::chrono::seconds patience);
 
-  /// Readable while take() has something.
+  /// Returns a descriptor that is readable while take() has something.
   int fd() const noexcept;
   /// Returns the work done since the last call, in order.
   std::vector<Done> take();
-  /// One piece of work, waited for; for a thread whose work is alone here.
+  /// Waits for one piece of work. REQUIRES: no other work was given.
   Result<Done> wait(std::uint64_t ticket, std::chrono::milliseconds timeout);
 
  private:

@@ -9,9 +9,9 @@
 
 namespace swell::control {
 
-/// Whether a character may command a terminal, hide, or change the order in which others are read:
-/// control characters (C0, DEL, C1), bidirectional controls, line separators and invisible format
-/// characters.
+/// Returns whether a character may control a terminal, hide, or change the order in which others
+/// are read: control characters (C0, DEL, C1), bidirectional controls, line separators and
+/// invisible format characters.
 constexpr bool is_unprintable(char32_t point) noexcept {
   constexpr struct {
     char32_t first, last;
@@ -24,10 +24,10 @@ constexpr bool is_unprintable(char32_t point) noexcept {
   return false;
 }
 
-/// Text of others as it may stand in a log, in a table or on a terminal: one line of UTF-8, with
-/// what is_unprintable() and bytes that are not UTF-8 written as \xNN, \uNNNN or \UNNNNNNNN, and at
-/// most about `max_bytes` of it. Unchanged where it is printable already. Inline: job_submit/swell
-/// needs it, which links nothing of Swell but the controller's library.
+/// Returns a text from others in a form that is safe in a log, a table or a terminal: one line of
+/// UTF-8 of at most about `max_bytes`, in which is_unprintable() characters and bytes that are not
+/// UTF-8 are written as \xNN, \uNNNN or \UNNNNNNNN. A printable text stays as it is. Inline, since
+/// job_submit/swell links nothing of Swell but the controller's library.
 inline std::string printable(std::string_view text, std::size_t max_bytes = 2000) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -43,7 +43,7 @@ inline std::string printable(std::string_view text, std::size_t max_bytes = 2000
   return result;
 }
 
-/// The same of text in several lines, which Swell put together: line feeds stay.
+/// As printable(), for a text of several lines that Swell has put together: keeps line feeds.
 inline std::string printable_lines(std::string_view text) {
   std::string result;
   for (;;) {

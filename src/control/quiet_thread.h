@@ -10,9 +10,9 @@
 
 namespace swell::control {
 
-/// A thread that takes no signals: its host (slurmctld, swellrun) expects them on its own threads.
-/// Its stack is a SmallStack.
-/// `body` must not throw. Throws std::system_error where there can be no more threads.
+/// Starts a thread that takes no signals: the process (slurmctld, swellrun) expects them on its own
+/// threads. Its stack is a SmallStack.
+/// `body` must not throw. Throws std::system_error if no thread can be started.
 template <typename Body>
 std::thread quiet_thread(const char* name, Body body) {
   sigset_t all, before;

@@ -31,29 +31,31 @@ class Server {
  public:
   struct Options {
     std::string address = "127.0.0.1";  ///< numeric or a host name; never a wildcard by default
-    PortRange ports;                    ///< it listens at a free one of these
+    PortRange ports;                    ///< the server listens at a free one of these
     std::string munge_socket;           ///< empty: munge's default
-    std::function<bool(uid_t)> allow;   ///< whose credentials are accepted; empty: everybody's
+    std::function<bool(uid_t)>
+        allow;  ///< returns whether a user's credentials are accepted; empty: all are
     std::size_t max_frame_bytes = 64 * 1024;
-    int max_connections = 20000;  ///< those that are being closed give way first
+    int max_connections = 20000;  ///< connections that are closing are dropped first
     int max_connections_per_user = 2000;
     /// When full, a newcomer replaces the oldest connection of the address that has most.
     int max_unauthenticated = 256;
-    int max_unauthenticated_per_address = 64;  ///< the oldest of the address gives way
+    int max_unauthenticated_per_address = 64;  ///< the oldest of the address is dropped
     /// One take() gives no more events of one user; the others wait, and no more is read of that
     /// user's connections meanwhile. 0: no limit.
     int max_taken_of_user = 0;
     double first_message_s = 10;  ///< time a new connection has for its first good message
-    /// Shares of a core that peers without a good message may take, all together, and each user's
-    /// connections; 0: no limit. Beyond it connections wait in the kernel, and messages unread.
+    /// Shares of a core: of all peers without a good message together, and of each user's
+    /// connections; 0: no limit. Beyond it, connections wait in the kernel, and messages wait
+    /// unread.
     double strangers_share = 0.04;
     double user_share = 0;
     double saved_up_s = 0.5;  ///< CPU time that gathers while little of a share is used
     std::function<void(const std::string&)>
         log;  ///< refusals and faults, one line each; rate-limited
 
-    /// Takes at most half of the files that its process may open, as slurmctld needs them for
-    /// Slurm, and gives a user, and strangers, half of these.
+    /// Lowers the limits on connections, so that the server takes at most half of the files that
+    /// slurmctld may open, and one user, or all strangers, half of these.
     void leave_files(std::uint64_t max_files);
   };
 
@@ -67,18 +69,19 @@ class Server {
     std::string type;  ///< of dropped: what the message says that it is
   };
 
-  /// Listens. `wake` is called from another thread whenever take() has something new; it must not
-  /// block and must not call back into the server.
+  /// Starts to listen. Calls `wake` from another thread whenever take() has something new; it must
+  /// not block and must not call back into the server.
   static Result<std::unique_ptr<Server>> start(Options options, std::function<void()> wake);
   virtual ~Server() = default;
 
   virtual std::uint16_t port() const = 0;
-  /// Everything since the last call, within max_taken_of_user. A connection's first event is its
-  /// first authenticated message.
+  /// Returns the events since the last call, within max_taken_of_user. A connection's first event
+  /// is its first authenticated message.
   virtual std::vector<Event> take() = 0;
-  /// Queues a message, readable by the peer's user only. Unknown connections are ignored.
+  /// Queues a message that only the peer's user can read. Ignores unknown connections.
   virtual void send(ConnectionId connection, Message message) = 0;
-  /// Closes after what is queued has been sent (or 2 s have passed). No closed event follows.
+  /// Closes the connection once its queued messages are sent, or after 2 s. No closed event
+  /// follows.
   virtual void close(ConnectionId connection) = 0;
 };
 

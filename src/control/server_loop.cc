@@ -17,7 +17,7 @@ namespace {
 // Ids of descriptors that are not connections.
 constexpr std::uint64_t kListenerId = 0, mailbox_id = 1, munge_id = 2;
 
-/// The beginning of every credential of munge.
+/// Start of every munge credential.
 constexpr std::string_view kCredential = "MUNGE:";
 constexpr std::size_t kMaxUntaken = 65536;  // events of all connections
 constexpr int kMaxUntakenOfOne = 256;
@@ -26,11 +26,10 @@ constexpr std::size_t kMaxUntakenBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxUntakenBytesOfUser = std::size_t{4} << 20;
 constexpr std::size_t kQueueFrames = 16;  // of the largest size, that may wait for a slow reader
 constexpr auto kCloseTime = std::chrono::seconds(2);
-/// How long munged may be away without the loss of connections.
+/// Connections survive an absence of munged for this long.
 constexpr auto kMungeOutage = std::chrono::seconds(60);
 
-/// Users that are remembered, beyond those with connections, though they have used no CPU time
-/// lately.
+/// Number of users without connections whose used CPU time is remembered.
 constexpr std::size_t kMaxIdleParties = 64;
 
 double seconds(Clock::time_point time) {
@@ -60,8 +59,8 @@ ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd l
   watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
   watch(epoll_.get(), EPOLL_CTL_ADD, mailbox_.wake.fd(), mailbox_id, EPOLLIN);
   watch(epoll_.get(), EPOLL_CTL_ADD, munge_->fd(), munge_id, EPOLLIN);
-  // A host without munged (Slurm's own auth/slurm needs none) would else be found out by the first
-  // job alone.
+  // Otherwise a host without munged (Slurm's own auth/slurm needs none) would be noticed only when
+  // the first job connects.
   munge_->seal(munge_id, {}, std::nullopt);
   munge_->set_patience(kMungeOutage);
 }
@@ -101,7 +100,7 @@ void ServerLoop::turn() {
     }
   }
   resume_waiting();
-  // Those who wait come first: a newcomer may take the place of one who has said something.
+  // Handle waiting connections first: a newcomer may replace one that has already sent something.
   if (is_called) accept_some();
   handle_deadlines();
   count(kStrangers);
@@ -213,7 +212,7 @@ void ServerLoop::handle_munge() {
                false);
       else connection.out += framed(done.data);
     }
-    // Else a user without CPU time left would get some for each new connection.
+    // Otherwise a user without CPU time left would get some with each new connection.
     const uid_t its = party_of(connection);
     const bool pays = its == before || party(its).share.wait_s(seconds(Clock::now())) <= 0;
     settle(connection);

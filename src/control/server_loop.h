@@ -21,15 +21,15 @@
 
 namespace swell::control {
 
-/// Exchange between the server's caller and its loop. Thread-safe where it says mutex.
+/// Data shared by the server's caller and its loop; `mutex` guards the marked members.
 struct Mailbox {
   struct Order {
     ConnectionId connection = 0;
-    std::optional<Message> message;  ///< none: close
+    std::optional<Message> message;  ///< nothing: closes the connection
   };
   struct Posted {
     Server::Event event;
-    std::size_t bytes = 0;  ///< of the frame it came in
+    std::size_t bytes = 0;  ///< of its frame
   };
   struct Untaken {
     std::size_t bytes = 0;
@@ -54,8 +54,8 @@ struct Mailbox {
   WakeFd wake;  ///< wakes the loop
 };
 
-/// The server's IO thread: sockets, limits, the order of things. It never waits for anything but
-/// its sockets; munge has a thread of its own.
+/// The server's IO thread: sockets, limits, and the order of messages. It waits for nothing but its
+/// sockets; munge has a thread of its own.
 class ServerLoop {
  public:
   ServerLoop(Server::Options options, std::function<void()> wake, Fd listener, Fd epoll,
@@ -76,9 +76,9 @@ class ServerLoop {
     return connection.authenticated ? connection.uid : kStrangers;
   }
   Party& party(uid_t whose);
-  /// Counts the CPU time since the last lap, and what munge's thread needed.
+  /// Counts the CPU time since the last lap, and that of munge's thread.
   void count(uid_t whose, double at_munge_s = 0);
-  /// Goes on with connections whose party has CPU time again.
+  /// Resumes connections whose party has CPU time again.
   void resume_waiting();
   int until_next_deadline_ms();
   void handle_orders();
@@ -92,17 +92,17 @@ class ServerLoop {
   void queue(Connection& connection, const Message& message);
   void refuse(Connection& connection, const std::string& reason, bool tell);
   void begin_close(Connection& connection);
-  /// Decides what to wait for next, or drops what has come to its end. The last thing done to a
-  /// connection in a turn: it may be gone afterwards.
+  /// Decides what a connection waits for next, or drops it if it has ended. Call it last in a turn:
+  /// the connection may be gone afterwards.
   void settle(Connection& connection);
   void drop(Connection& connection);
-  /// Lets silent connections go until one more from this address may come. No address can take all
-  /// places.
+  /// Closes silent connections until one more from this address may come, so that no address takes
+  /// all places.
   void make_room_for(const std::string& address);
-  /// Lets the connection go that has been closing for longest, though its peer may not have read
-  /// why.
+  /// Drops the connection that has been closing for longest, even if its peer has not read why.
   void drop_oldest_closing();
-  /// Keeps the place of a connection whose first frame is at munge, of half of all at most.
+  /// Protects the place of a connection whose first frame munge decodes; at most half of all
+  /// places.
   void shelter(const Connection& connection);
   /// `bytes`: of the frame that it came in.
   void post(Server::Event event, std::size_t bytes);
@@ -117,16 +117,16 @@ class ServerLoop {
 
   Connections connections_;
   Places unauthenticated_;
-  /// Connections whose first frame is at munge: they keep their places until it is read.
+  /// Connections whose first frame munge decodes: they keep their places until it is read.
   std::set<ConnectionId> sheltered_;
-  /// Connections that close, in order of time; some are gone by then.
+  /// Connections that are closing, oldest first; some may be gone already.
   std::deque<std::pair<Clock::time_point, ConnectionId>> closing_;
   std::set<ConnectionId> paused_;  ///< until the caller takes events
   std::map<uid_t, int> per_user_;
   std::map<uid_t, Party> parties_;
   std::set<uid_t> waiting_parties_;
   ThreadLaps laps_;
-  double frame_s_ = 1e-4;     ///< CPU time of munge's thread for a frame, lately
+  double frame_s_ = 1e-4;     ///< recent CPU time of munge's thread for a frame
   ConnectionId last_id_ = 2;  ///< the first ones are the loop's own descriptors
   std::optional<Clock::time_point> accept_again_;
 };

@@ -7,15 +7,15 @@
 
 namespace swell::control {
 
-/// Other than the 1 MB of the threads that Slurm starts, so that neither takes a kept stack of the
-/// other's.
+/// Differs from the 1 MB of Slurm's threads, so that neither side reuses cached stacks of the
+/// other.
 inline constexpr std::size_t kStackBytes = std::size_t{2} << 20;
 
-/// Threads that are started while this stands have stacks of kStackBytes, where the process's
-/// default is larger. A slurmctld that controls for the second time, as a backup, joins the
-/// scheduling thread of the first time again as it ends (22.05, main_sched_fini()): that reads the
-/// thread's old stack, which libc keeps as long as it keeps no more than 40 MB of them. A few
-/// stacks of 8 MB had it unmapped, and slurmctld crashed.
+/// While an object exists, new threads get stacks of kStackBytes if the process's default is
+/// larger. Reason: a backup slurmctld that takes over a second time joins the scheduling thread of
+/// its first time again as it ends (22.05, main_sched_fini()). That reads the thread's old stack,
+/// which libc caches while its cache is below 40 MB. With a few stacks of 8 MB the cache was full,
+/// the old stack was unmapped, and slurmctld crashed.
 class SmallStack {
  public:
   SmallStack() {

@@ -16,8 +16,8 @@ namespace swell::control {
 
 namespace {
 
-/// Connections that wait to be accepted. As they are accepted at a bounded pace while there is a
-/// flood, more would wait for longer than clients do.
+/// Backlog of connections that wait to be accepted. During a flood they are accepted at a bounded
+/// rate: in a longer backlog they would wait longer than clients do.
 constexpr int kBacklog = 256;
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
@@ -44,7 +44,7 @@ void set(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// 0 or an errno.
+/// Returns 0 or an errno.
 int connected(int fd, const addrinfo& address, std::chrono::steady_clock::time_point deadline) {
   if (connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -79,7 +79,7 @@ Name name_of(int fd, int (*get)(int, sockaddr*, socklen_t*) noexcept) {
 
 void tune(int fd) {
   set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  // A host that vanished is noticed within a minute.
+  // Detects within a minute that the other host has vanished.
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 30);
   set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 10);
@@ -130,7 +130,7 @@ Result<Fd> connect_to(const std::string& host, std::uint16_t port,
 }
 
 Result<std::string> address_towards(const std::string& host) {
-  constexpr std::uint16_t kAnyPort = 9;  // a datagram socket that is connected sends nothing
+  constexpr std::uint16_t kAnyPort = 9;  // connecting a datagram socket sends nothing
   const auto addresses = resolve(host, kAnyPort);
   if (!addresses) return addresses.error();
   int problem = EADDRNOTAVAIL;

@@ -31,19 +31,19 @@ class Fd {
   int fd_ = -1;
 };
 
-/// A listening, non-blocking, close-on-exec TCP socket; what it accepts is tuned as itself. The
-/// error names address and port.
+/// Returns a listening, non-blocking, close-on-exec TCP socket; accepted connections inherit its
+/// options. The error names address and port.
 Result<Fd> listen_on(const std::string& address, std::uint16_t port);
 
-/// From the first to the last; both 0: any.
+/// Ports from `first` to `last`; both 0: any.
 struct PortRange {
   std::uint16_t first = 0, last = 0;
 };
 
-/// As listen_on(), at a free port of the range, of which any may be the first that is tried.
+/// As listen_on(), at a free port of the range; begins its search at any of them.
 Result<Fd> listen_within(const std::string& address, PortRange range);
 
-/// A connected, non-blocking, close-on-exec TCP socket. Tries all of the host's addresses.
+/// Returns a connected, non-blocking, close-on-exec TCP socket. Tries all of the host's addresses.
 Result<Fd> connect_to(const std::string& host, std::uint16_t port,
                       std::chrono::milliseconds timeout);
 
@@ -51,12 +51,12 @@ Result<Fd> connect_to(const std::string& host, std::uint16_t port,
 /// host.
 Result<std::string> address_towards(const std::string& host);
 
-/// No delay for small messages; a host that vanished is noticed.
+/// Sends small messages at once, and detects that the other host has vanished.
 void tune(int fd);
 
 std::uint16_t local_port(int fd);
 std::string local_host(int fd);
-/// "address:port" of the other side, for logs.
+/// Returns "address:port" of the other side, for logs.
 std::string peer_name(int fd);
 
 }  // namespace swell::control

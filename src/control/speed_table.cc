@@ -40,7 +40,7 @@ std::optional<planner::ScaleSource> source_named(std::string_view name) {
   return std::nullopt;
 }
 
-/// Puts the rows in order. The error names two of one type and number.
+/// Sorts the rows. The error names a type and number that has two rows.
 Result<void> sort_rows(std::vector<SpeedTable::Row>& rows) {
   const auto key = [](const SpeedTable::Row& row) { return std::tie(row.type, row.gpus); };
   std::sort(rows.begin(), rows.end(),

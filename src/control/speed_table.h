@@ -23,36 +23,37 @@ struct SpeedTable {
     planner::ScaleSource source = planner::ScaleSource::unknown;
     friend bool operator==(const Row&, const Row&) = default;
   };
-  std::string model;            ///< its name as one word of a tag
+  std::string model;            ///< its name, as one word of a tag
   double samples_per_step = 0;  ///< global batch
   std::vector<Row> rows;        ///< by type in the order of their names, then by rising GPUs
 
-  /// Longest text() that is sent.
+  /// Largest text() that is sent, in bytes.
   static constexpr std::size_t kMaxText = 4096;
-  /// Longest file that is read.
+  /// Largest file that is read, in bytes.
   static constexpr std::size_t kMaxFile = std::size_t{4} << 20;
 
   /// Reads the JSON that `swell plan --grid --json` prints; rows without a plan are left out. The
   /// error is one sentence for the user.
   static Result<SpeedTable> from_json(std::string_view text);
-  /// The same from a file.
+  /// As from_json(), from a file.
   static Result<SpeedTable> from_file(const std::string& path);
 
-  /// A model's name as `model` has it.
+  /// Returns a model's name in the form of `model`.
   static std::string word_of(std::string_view model);
 
-  /// A text without blanks and brackets that parse() reads back, speeds to six digits:
+  /// Returns a text without blanks and brackets that parse() reads back; speeds have six digits:
   /// "gpt-1b;64;a100:data-sheets:1=10.5,2=20;h100:one-device:1=21".
   std::string text() const;
-  /// The error names what is wrong.
+  /// Reads what text() writes. The error names what is wrong.
   static Result<SpeedTable> parse(std::string_view text);
 
-  /// Samples a second on `gpus` of `type`: on the line between two rows, as many as the last row
-  /// with more GPUs than that; none below the first row and for types without rows.
+  /// Returns the samples a second on `gpus` of `type`: interpolated between two rows, that of the
+  /// last row beyond it; nothing below the first row and for types without rows.
   std::optional<double> speed(std::string_view type, int gpus) const noexcept;
-  /// The source of the type's rows; unknown where there are none.
+  /// Returns the source of the type's rows; unknown if there are none.
   planner::ScaleSource source_of(std::string_view type) const noexcept;
-  /// The fastest row of those types (empty: of all) with at most `max_gpus`; null: there is none.
+  /// Returns the fastest row of these types (empty: of all) with at most `max_gpus`; null if there
+  /// is none.
   const Row* fastest(const std::vector<std::string>& types, int max_gpus) const noexcept;
 
   friend bool operator==(const SpeedTable&, const SpeedTable&) = default;

@@ -11,14 +11,14 @@
 
 namespace swell::control {
 
-/// swell.conf: Key=Value lines beside slurm.conf, '#' begins a comment, keys in any case. Each key
-/// is described in swell.conf(5). Read by the controller, swellrun, `swell doctor` and `swell
-/// drain`.
+/// Content of swell.conf: Key=Value lines, '#' begins a comment, keys in any case; swell.conf(5)
+/// describes each key. The file is beside slurm.conf. The controller, swellrun, `swell doctor` and
+/// `swell drain` read it.
 struct SwellConf {
   bool enabled = true;    ///< Elasticity: false for "no"
   bool draining = false;  ///< Elasticity=drain: lend no more, reclaim what is lent
   std::string base_scheduler = "sched/backfill";  ///< BaseScheduler
-  std::string policy = "swell";  ///< Policy: any name; controller/config.h knows which are good
+  std::string policy = "swell";  ///< Policy: any name; controller/config.h checks it
   policy::Objective objective = policy::Objective::completion;  ///< Objective: of Policy=swell
   double aggressiveness = 1;        ///< Aggressiveness: of policies that lend by benefit
   double fairness = 0;              ///< Fairness: of policies that lend by benefit
@@ -53,36 +53,36 @@ struct SwellConf {
   /// Reads the text of a swell.conf. The error names the line, the key, the value and what is
   /// allowed.
   static Result<SwellConf> parse(std::string_view text);
-  /// Reads a file; one that does not exist is an error too: Swell needs to know the expansion QOS.
+  /// Reads a file. Returns an error if it does not exist: Swell needs the expansion QOS.
   static Result<SwellConf> load(const std::string& path);
 };
 
-/// Where companions run: their QOS, or their partition where there is no slurmdbd.
+/// The QOS under which companions run, or their partition if there is no slurmdbd.
 struct ExpansionPlace {
   std::string qos, partition;
 
   bool is_named() const noexcept { return !qos.empty() || !partition.empty(); }
   friend bool operator==(const ExpansionPlace&, const ExpansionPlace&) = default;
-  /// Is this place among those that a submission names? Slurm's own lists ("train,expansion"), in
-  /// any case.
+  /// Returns whether this place is among those that a submission names. Both are Slurm's own lists
+  /// ("train,expansion"), in any case.
   bool named_in(std::string_view qos_list, std::string_view partition_list) const;
 };
 
-/// ExpansionQOS and ExpansionPartition of a swell.conf, whatever else is wrong in it: that place is
-/// kept for companions also while elasticity is off.
+/// Reads ExpansionQOS and ExpansionPartition of a swell.conf, whatever else is wrong in it: they
+/// are reserved for companions even while elasticity is off.
 ExpansionPlace expansion_place_in(std::string_view text);
 
-/// The file's place: beside slurm.conf, whose path is given.
+/// Returns the path of swell.conf beside the given slurm.conf.
 std::string swell_conf_path(std::string_view slurm_conf);
 
-/// The swell.conf that holds for programs on any node: the one beside the node's own slurm.conf
-/// (`own_slurm_conf`, SLURM_CONF there; or Slurm's folder for configless nodes), or beside that of
-/// slurmctld. Configless Slurm does not hand it out to nodes: where there is none the defaults
-/// hold, with `port`, SWELL_CONTROL_PORT, in place of ControlPort.
+/// Returns the swell.conf for programs on any node: the one beside the node's own slurm.conf
+/// (`own_slurm_conf`: SLURM_CONF there, or Slurm's folder for configless nodes), or beside that of
+/// slurmctld. Configless Slurm does not send it to nodes: without one the defaults apply, with
+/// `port` (SWELL_CONTROL_PORT) in place of ControlPort.
 Result<SwellConf> swell_conf_on_node(const char* own_slurm_conf, std::string_view slurmctlds,
                                      const char* port);
 
-/// The same text with Elasticity=`value`, in place of the line that is there or at the end. All
+/// Returns the text with Elasticity=`value` in place of the line that is there, or at the end. All
 /// else stays as it was.
 std::string with_elasticity(std::string_view text, std::string_view value);
 

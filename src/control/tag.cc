@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kOpening = "swell[";
 
-/// Where the tag stands in a comment: [begin, end) with its brackets, or nothing.
+/// Returns the position of the tag in a comment: [begin, end) with its brackets, or nothing.
 std::optional<std::pair<std::size_t, std::size_t>> span_of(std::string_view comment) {
   const std::size_t begin = comment.find(kOpening);
   if (begin == std::string_view::npos) return std::nullopt;
@@ -55,7 +55,7 @@ std::string Tag::put_into(std::string_view admin_comment) const {
 std::string Tag::remove_from(std::string_view admin_comment) {
   std::string rest(admin_comment);
   while (const auto span = span_of(rest)) rest.erase(span->first, span->second - span->first);
-  // Half a tag must not become one together with what is appended later.
+  // Half a tag must not become a whole one by what is appended later.
   for (std::size_t at; (at = rest.find(kOpening)) != std::string::npos;)
     rest.erase(at, kOpening.size());
   return rest;

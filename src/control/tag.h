@@ -17,16 +17,16 @@ class Tag {
   Tag() = default;
   Tag(std::initializer_list<std::pair<std::string, std::string>> words) : words_(words) {}
 
-  /// The tag inside an AdminComment, or nothing.
+  /// Returns the tag inside an AdminComment, or nothing.
   static std::optional<Tag> find(std::string_view admin_comment);
-  /// The comment with its tag replaced (or appended where it has none).
+  /// Returns the comment with its tag replaced, or appended if it has none.
   std::string put_into(std::string_view admin_comment) const;
-  /// The comment without any tag.
+  /// Returns the comment without any tag.
   static std::string remove_from(std::string_view admin_comment);
 
-  /// The value of a word; empty where there is none.
+  /// Returns the value of a word; empty if there is none.
   std::string get(std::string_view key) const;
-  /// The value as a whole number of at least 0, or nothing.
+  /// Returns the value as a whole number of at least 0, or nothing.
   std::optional<std::int64_t> number(std::string_view key) const;
   Tag& set(std::string_view key, std::string value);
   std::string text() const;
@@ -35,8 +35,8 @@ class Tag {
   std::vector<std::pair<std::string, std::string>> words_;
 };
 
-/// A sentence of anybody's as one word of a tag: letters, digits and a few signs stay, blanks and
-/// all else become '_'; at most 200 characters.
+/// Returns any sentence as one word of a tag: keeps letters, digits and a few signs, replaces all
+/// else by '_'; at most 200 characters.
 std::string as_word(std::string_view sentence);
 
 /// One companion in a parent's tag: `12:node2:0-7`.
@@ -46,7 +46,7 @@ struct CompanionWord {
   std::string gpu_indices;
   int gpus = 0;
 };
-/// "12:node2:8:0-7;13:node3:4:0-3" as `companions=` holds it; "-" where there are none.
+/// Returns the value of `companions=`: "12:node2:8:0-7;13:node3:4:0-3"; "-" if there are none.
 std::string companions_text(const std::vector<CompanionWord>& companions);
 std::vector<CompanionWord> companions_from(std::string_view text);
 

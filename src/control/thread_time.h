@@ -13,7 +13,7 @@ inline double thread_time_s() noexcept {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// CPU time of the calling thread, in laps.
+/// Measures the CPU time of the calling thread in laps.
 class ThreadLaps {
  public:
   /// Returns the seconds since the last lap, or since this was made.

@@ -17,7 +17,7 @@ class WakeFd {
   WakeFd(const WakeFd&) = delete;
   WakeFd& operator=(const WakeFd&) = delete;
 
-  /// -1 where the process has too many files open.
+  /// Returns -1 if the process has too many files open.
   int fd() const noexcept { return fd_; }
   void signal() noexcept {
     const std::uint64_t one = 1;

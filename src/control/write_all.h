@@ -7,7 +7,8 @@
 
 namespace swell::control {
 
-/// Writes all of `text`; errno says why it could not. A full disk takes a part of it first.
+/// Writes all of `text`. Returns false, with errno, if it cannot; a full disk may have taken a part
+/// of it.
 inline bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(fd, text.data(), text.size());
