@@ -18,16 +18,16 @@ enum class Objective : std::uint8_t {
   fairness     ///< eq. 7: the worst ratio to the speed on a fair share of the cluster is best
 };
 
-/// Names for users, by the number of the objective.
+/// Names for users, indexed by Objective.
 inline constexpr std::array<const char*, 4> kObjectiveNames = {"completion", "throughput",
                                                                "deadlines", "fairness"};
 
-/// Whether GPUs that keep a deadline are lent before all others.
+/// Returns whether GPUs that keep a deadline are lent before all others.
 constexpr bool keeps_deadlines(Objective objective) {
   return objective == Objective::completion || objective == Objective::deadlines;
 }
 
-/// Returns the objective called `name`; nothing: there is none.
+/// Returns the objective called `name`, or nothing.
 constexpr std::optional<Objective> objective_named(std::string_view name) {
   const auto at = std::find(kObjectiveNames.begin(), kObjectiveNames.end(), name);
   if (at == kObjectiveNames.end()) return std::nullopt;

@@ -14,11 +14,11 @@
 
 namespace swell::policy {
 
-/// Numbers by the names of the parameters that they are for.
+/// Values of parameters, by name.
 using Parameters = std::map<std::string, double>;
 
-/// A number among a policy's Options that a simulation may set, or the number of an objective: its
-/// name, where it is, and the least and the greatest that make sense.
+/// A number among a policy's Options that a simulation may set: its name, its member, and its least
+/// and greatest sensible values.
 template <typename Options>
 struct Parameter {
   const char* name;
@@ -35,8 +35,8 @@ struct Parameter {
   }
 };
 
-/// `options` with `given` in the place of what stands there; the error names the parameter that is
-/// unknown or out of its range.
+/// Returns `options` with the values of `given`; the error names the parameter that is unknown or
+/// out of its range.
 template <typename Options, std::size_t N>
 Result<Options> with(Options options, const std::array<Parameter<Options>, N>& known,
                      const Parameters& given) {

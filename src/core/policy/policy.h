@@ -27,10 +27,10 @@ struct Reclaim {
   JobId job = 0;
   JobId companion = 0;
   JobId needed_by = 0;  ///< pending job that gets the GPUs; 0: none, the job's sizes changed
-  /// Where no pending job needs them.
+  /// Reason if no pending job needs them.
   enum class Why : std::uint8_t {
     another_job,    ///< another elastic job gains more by them
-    owed,           ///< another one wanted them, and consented to start with fewer
+    owed,           ///< another one is owed them: it consented to start with fewer
     deadline,       ///< another one keeps its deadline with them
     brings_little,  ///< they bring the job less than they must
     slows,          ///< by its profile the job is no faster with them
@@ -38,26 +38,24 @@ struct Reclaim {
   friend bool operator==(const Reclaim&, const Reclaim&) = default;
 };
 
-/// Plan that a job shall run once its grants and reclaims are done, which may be none where the job
-/// may_replan. From a policy that replaces the
-/// base scheduler it covers all GPUs of the job; without stages, the job goes back to the queue.
-/// For a job whose training is not known (`training` null): one stage without layers, with one
-/// group for each GPU.
+/// Plan that a job shall run once its grants and reclaims are done; a job that may_replan needs
+/// neither. From a policy that replaces the base scheduler it covers all GPUs of the job; without
+/// stages, the job goes back to the queue. For a job whose training is not known (`training`
+/// null): one stage without layers, with one group for each GPU.
 struct NewPlan {
   JobId job = 0;
   plan::Layout layout;
 };
 
-/// Moves a job's basic allocation to other GPUs, idle now, where it runs its basic plan: of a job
-/// without companions, and only where ClusterView::may_migrate.
+/// Moves the basic allocation of a job without companions to idle GPUs, where it runs its basic
+/// plan. Only if ClusterView::may_migrate.
 struct Migration {
   JobId job = 0;
   JobId needed_by = 0;  ///< pending job that gets the GPUs
   plan::Layout layout;  ///< basic plan on the new GPUs
 };
 
-/// Job of which less is expected than its own profile promises, for the errors of other owners'
-/// jobs.
+/// Job whose predicted speed is lowered because predictions for other owners' jobs were wrong.
 struct Lowered {
   JobId job = 0;
   double factor = 1;  ///< of its predicted speed, below 1
@@ -71,13 +69,13 @@ struct Unlikely {
   double chance = 0;    ///< see chance_to_pay()
 };
 
-/// How the deadline of a job stands.
+/// Prospect of a job's deadline.
 struct DeadlineState {
   JobId job = 0;
-  /// Time by which the job ends before it at its present speed; none: its profile or its steps are
-  /// not known.
+  /// Slack: seconds between the job's end at its present speed and the deadline; nothing: its
+  /// profile or its remaining steps are not known.
   std::optional<double> slack_s;
-  int needed_gpus = 0;  ///< the fewest in all that keep it; 0: no number that it may have does
+  int needed_gpus = 0;  ///< fewest GPUs in all that keep it; 0: no allowed number does
 };
 
 struct Decisions {
@@ -85,7 +83,7 @@ struct Decisions {
   std::vector<Reclaim> reclaims;
   std::vector<Migration> migrations;
   std::vector<NewPlan> plans;            ///< at most one a job
-  std::vector<Lowered> lowered;          ///< for their owners to be told
+  std::vector<Lowered> lowered;          ///< reported to the jobs' owners
   std::vector<Unlikely> unlikely;        ///< likewise
   std::vector<DeadlineState> deadlines;  ///< likewise
   /// Every companion that holds GPUs of a known node, in the order in which the policy would

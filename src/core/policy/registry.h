@@ -38,24 +38,25 @@ struct PolicyOptions {
 /// The parameters, with aggressiveness and fairness among them.
 Parameters with_benefits(const PolicyOptions& options);
 
-/// Makes the policy called `name`, one that the controller may run; the error lists the names there
-/// are, or the parameters that it has. Policies for comparison in the simulator, whose searches may
-/// take minutes, stand in rivals/registry.h.
+/// Makes the policy called `name`, if the controller may run it; the error lists the known names,
+/// or the policy's parameters. Rivals for the simulator, whose searches may take minutes, are in
+/// rivals/registry.h.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
                                             const PolicyOptions& options = {});
 
-/// Names that make_policy() knows, in the order of listings for users.
+/// Returns the names that make_policy() knows, in the order in which users see them.
 std::vector<std::string> policy_names();
-/// Whether this policy plans for jobs whose profile is known.
+/// Returns whether this policy plans for jobs whose profile is known.
 bool policy_plans(std::string_view name);
-/// Whether this policy plans by data sheets for jobs without a profile whose model is known.
+/// Returns whether this policy plans by data sheets for jobs without a profile whose model is
+/// known.
 bool policy_reads_data_sheets(std::string_view name);
 
-/// Whether it lends for any Objective.
+/// Returns whether this policy takes any Objective.
 bool policy_takes_objectives(std::string_view name);
-/// Description of a policy for the controller's log: "swell, which plans for jobs with a profile,
-/// by data sheets where their model is known, and lends to others as fewest-first does". The name
-/// alone where profiles make no difference or there is no such policy.
+/// Returns a description of a policy for the controller's log: "swell, which plans for jobs with a
+/// profile, by data sheets where their model is known, and lends to others as fewest-first does".
+/// The name alone where profiles make no difference or there is no such policy.
 std::string policy_without_profiles(std::string_view name);
 
 }  // namespace swell::policy

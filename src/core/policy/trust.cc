@@ -8,10 +8,9 @@ namespace swell::policy {
 
 namespace {
 
-/// A gain below this is none: where it is predicted, no promise; where it is measured, lent GPUs
-/// bring nothing.
+/// Smallest gain that counts: less is no promise if predicted, and no benefit if measured.
 constexpr double kMinGain = 0.05;
-/// After its trial it is lent nothing for so long.
+/// Duration of the first bar.
 constexpr double kBarred_s = 600;
 constexpr int kMaxDoublings = 6;
 
@@ -27,7 +26,7 @@ void Trust::heard(const std::optional<Speedup>& speedup, double now, double max_
   const double promised = speedup->predicted - 1, gained = speedup->measured - 1;
   const bool brings_nothing = gained < kMinGain;
   if (promised < kMinGain || (!brings_nothing && gained >= (1 - max_shortfall) * promised)) {
-    if (is_barred(now)) return;  // of GPUs that are on their way back
+    if (is_barred(now)) return;  // the report is about GPUs that are being returned
     is_barred_ = false;
     why_.clear();
     if (promised < kMinGain) kept_since_.reset();

@@ -22,7 +22,7 @@ namespace swell::policy {
 /// A Slurm job id; 0 names no job.
 using JobId = std::uint32_t;
 
-/// Resources of a node, or taken by a job there. CPUs as Slurm counts them, memory in MiB.
+/// Resources of a node, or of a job on a node. CPUs as Slurm counts them, memory in MiB.
 struct Resources {
   int gpus = 0;
   int cpus = 0;
@@ -74,7 +74,7 @@ struct CompanionView {
   double benefit = -1;     ///< Grant::benefit of when it was lent; below 0: not known
 };
 
-/// In place of a time: there is no deadline.
+/// Stands for "no deadline".
 inline constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 
 /// A running elastic job. Times are on the clock of ClusterView::now_s.
@@ -92,13 +92,12 @@ struct ElasticJobView {
   Resources per_worker;                ///< needs of one worker; at least 1 GPU
   std::vector<NodeIndex> basic_nodes;  ///< nodes of its own allocation
   NodeSet excluded_nodes;  ///< nodes never to lend on: the user's --exclude and --constraint
-  bool may_grow = false;   ///< an agent listens that wants more, and may have it now
-  /// A reconfiguration is under way, or was just now: what it is lent is asked for by nobody but
-  /// pending jobs.
+  bool may_grow = false;   ///< its agent is connected, wants more, and may have it now
+  /// A reconfiguration is under way or has just ended: only pending jobs may take its lent GPUs.
   bool changing = false;
-  bool may_replan = false;  ///< it would run another plan on the GPUs that it has
+  bool may_replan = false;  ///< it accepts another plan on the GPUs that it has
   bool moving = false;      ///< a change of plan is under way; read where may_migrate
-  /// Whether no step is done yet: then a change of plan loses only the time since the start.
+  /// Whether it has made no step yet: then a change of plan loses only the time since the start.
   bool starting = false;
   int reconfigurations = 0;  ///< changes of plan so far
   /// Expected cost of a change of plan, by the measured ones of the job, else of the
@@ -109,7 +108,7 @@ struct ElasticJobView {
   std::vector<plan::GpuMask> basic_gpu_masks;  ///< mask of the GPUs on each of basic_nodes
   std::shared_ptr<const Training> training;    ///< null: its training is not known
   double remaining_samples = -1;               ///< until the training ends; below 0: not known
-  double deadline_s = kNoDeadline;             ///< when it shall have ended
+  double deadline_s = kNoDeadline;             ///< time by which it shall end
   /// GPUs in all that keep its deadline: owed to it after what jobs are owed that consented to
   /// fewer, the least `left_s` first. 0: it has none, or no number keeps it. Set by the policies
   /// that look at deadlines, as is `left_s`, its time left at its present speed.
@@ -129,8 +128,8 @@ struct ElasticJobView {
   }
 };
 
-/// The job's allocations in the order in which it got them, where `machines` keep the devices of
-/// allocations apart; else none.
+/// Returns the job's allocations in the order in which it got them, if `machines` keep the devices
+/// of allocations apart; otherwise none.
 plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Cluster* machines);
 
 /// Returns the cost of going from the job's plan to plan `to`: as measured, where it was, else by
@@ -168,10 +167,10 @@ struct PendingDemand {
 /// more, but for the other parts of heterogeneous jobs among them, whatever users submit.
 inline constexpr int kQueueDepth = 1000;
 
-/// Which companions Slurm itself preempts for a waiting job, all of them being of one priority. It
-/// does so while others still leave, so that a policy that reclaims others loses both.
+/// Order in which Slurm itself preempts companions, which all have one priority, for a waiting job.
+/// Slurm does so while reclaimed ones still leave: a policy that reclaims others loses both.
 enum class Preemption {
-  as_reclaimed,   ///< those of Decisions::reclaim_order: the select plugin is there; or none
+  as_reclaimed,   ///< as in Decisions::reclaim_order, by the select plugin; or Slurm preempts none
   oldest_first,   ///< Slurm's own order
   youngest_first  ///< the same with PreemptParameters=youngest_first
 };

@@ -13,14 +13,15 @@ namespace swell::policy {
 
 namespace {
 
-/// The error expected before anything was measured, which counts as so many measurements.
+/// Error expected before anything was measured, and the number of measurements that it counts as.
 constexpr double kUsualError = 0.03, kUsual = 2;
-/// The error that a job's plans share is half believed at so many measurements, where it corrects
-/// predictions, and where it is told from the errors that they do not share.
+/// Number of measurements at which half of the error that a job's plans share is believed: to
+/// correct predictions, and to separate it from the errors that they do not share.
 constexpr double kDoubtOfOwn = 1, kDoubtOfShared = 0.5;
-/// A measurement further off than this factor of e tells no more.
+/// Measurements are capped at this logarithm of their error.
 constexpr double kMaxError = 1;
-/// Errors by which the best of many plans is too good, above the usual error.
+/// Number of standard deviations, above the usual error, by which the best of many plans is
+/// predicted too fast.
 constexpr double kCurse = 1.5;
 /// Error above which only few plans are compared.
 constexpr double kTooFarOff = 0.1;
@@ -48,7 +49,7 @@ double spread_of(const std::vector<double>& errors) {
   return std::sqrt(squares / (count + kUsual));
 }
 
-/// The middle one, of two the lower. REQUIRES: there is one.
+/// Returns the median, of two the lower. REQUIRES: `values` is not empty.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());

@@ -8,12 +8,12 @@
 
 namespace swell::policy {
 
-/// How fast the jobs of one view are and may become: measured where they were, predicted otherwise,
-/// and the latter corrected by how far predictions were off. The best of many plans is best in part
-/// because its prediction errs most (the winner's curse), so the larger the errors are, the less of
-/// a promised gain is expected. The errors of a job's own plans count for that job alone. Jobs of
-/// other owners count by the median over these owners, and at most kMaxOfOthers: profiles are the
-/// users' own words, so that nobody's may decide what others are lent.
+/// Present and possible speeds of the jobs of one view. Takes measured speeds where there are any,
+/// otherwise predictions, corrected by the errors of earlier ones. The best of many plans is best
+/// in part because its prediction errs most (the winner's curse): the larger the errors are, the
+/// less of a promised gain is expected. The errors of a job's own plans count for that job alone.
+/// Those of other owners' jobs count by the median over these owners, and at most kMaxOfOthers,
+/// since users write their profiles, and no user may decide what others are lent.
 class Belief {
  public:
   /// `few`: tables that compare few plans, for jobs that are too_far_off(); null: there are none.
@@ -22,17 +22,17 @@ class Belief {
 
   /// Maximum error that jobs of other owners add to a job's.
   static constexpr double kMaxOfOthers = 0.05;
-  /// Number of other owners whose median counts: two of fewer could make it what they like.
+  /// Least number of other owners for their median to count: of fewer, two could choose its value.
   static constexpr std::size_t kMinOwners = 3;
 
-  /// Whether the job can be planned for.
+  /// Returns whether the job can be planned for.
   bool knows(const ElasticJobView& job) const { return speeds_.contains(job.id); }
-  /// Samples a second under the basic plan. REQUIRES: knows().
+  /// Returns the samples a second under the basic plan. REQUIRES: knows().
   double basic(const ElasticJobView& job) const { return speeds_.at(job.id).basic; }
-  /// Samples a second under the plan that it runs. REQUIRES: knows().
+  /// Returns the samples a second under the plan that runs. REQUIRES: knows().
   double now(const ElasticJobView& job) const { return speeds_.at(job.id).now; }
-  /// Samples a second to expect of the best of many plans, where `predicted` is predicted for it.
-  /// REQUIRES: knows().
+  /// Returns the samples a second to expect of the best of many plans, if `predicted` is predicted
+  /// for it. REQUIRES: knows().
   double of_best(const ElasticJobView& job, double predicted) const {
     return predicted * speeds_.at(job.id).correction;
   }
@@ -41,8 +41,8 @@ class Belief {
   /// Factor by which the errors of other owners' jobs lower what is expected of this one; 1: they
   /// do not. REQUIRES: knows().
   double lowered_by_others(const ElasticJobView& job) const { return speeds_.at(job.id).others; }
-  /// Whether searches among many plans for the job would find errors rather than speed, by its own
-  /// plans. REQUIRES: knows().
+  /// Returns whether the errors of the job's own plans are so large that a search among many plans
+  /// would select errors rather than speed. REQUIRES: knows().
   bool too_far_off(const ElasticJobView& job) const;
   /// Returns the tables to search for the job's plans. REQUIRES: knows().
   const ScaleTables& tables_of(const ElasticJobView& job) const {

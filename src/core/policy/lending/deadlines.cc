@@ -16,8 +16,8 @@ namespace {
 /// Part of the time left that is kept in reserve for pauses and for predictions that err.
 constexpr double kReserve = 0.1;
 
-/// Speed grows with this power of the GPUs, where a job was never seen to have more; at least with
-/// the other one, whatever was seen.
+/// Exponents by which speed is assumed to grow with the GPUs: of a job that never had more GPUs,
+/// and the least one whatever was measured.
 constexpr double kPower = 0.9, kLeastPower = 0.25;
 
 double power_of(const ElasticJobView& job, const Belief& belief, double total) {
@@ -28,11 +28,12 @@ double power_of(const ElasticJobView& job, const Belief& belief, double total) {
   return std::clamp(seen, kLeastPower, 1.0);
 }
 
-/// Where no number of GPUs keeps a deadline, a job keeps those that bring it to this part of the
-/// speed that it needs: what it is lent is not taken back and claimed again by turns.
+/// If no number of GPUs keeps a deadline, a job keeps those that bring it to this part of the speed
+/// that it needs. Otherwise they would be reclaimed and claimed again in turn.
 constexpr double kNearly = 0.75;
 
-/// Plans evaluated at most for claims in one decision, in place of a count of seconds.
+/// Limit of plans evaluated for claims in one decision: a count, so that equal views give equal
+/// decisions.
 constexpr long kMaxEvaluated = 100'000;
 
 /// GPUs of one node that are idle or about to be, or those of one companion.
@@ -40,15 +41,15 @@ struct Source {
   NodeIndex node = -1;
   plan::GpuMask gpus = 0;
   int count = 0;
-  const ElasticJobView* job = nullptr;  ///< of the companion; null: they are idle
+  const ElasticJobView* job = nullptr;  ///< owner of the companion; null: the GPUs are idle
   const CompanionView* companion = nullptr;
-  const ElasticJobView* aside = nullptr;  ///< the one that they are set aside for; null: nobody
+  const ElasticJobView* aside = nullptr;  ///< the job for which they are set aside; null: none
 };
 
 /// Sources from which claims can be served. Refers to the view.
 class Reach {
  public:
-  /// Pending jobs keep theirs first, then jobs that consented to fewer than they wanted.
+  /// Sets GPUs aside for pending jobs, then for jobs that consented to fewer than they wanted.
   Reach(const ClusterView& view, int queue_depth) : view_(view), room_(view) {
     const Room::Loss any = [](const ElasticJobView&, const CompanionView&) { return 0.0; };
     room_.serve_queue(queue_depth, any, Room::Nodes::by_idle);
@@ -69,7 +70,7 @@ class Reach {
       if (job.may_grow) take(job, job.wanted_gpus - job.basic_gpus - job.lent_gpus());
   }
 
-  /// Number of GPUs that the job could get: not its own, and none that are owed to others.
+  /// Returns the number of GPUs that the job could get: neither its own nor owed to others.
   int gpus(const ElasticJobView& job) const {
     int sum = 0;
     for (const Source& source : sources_)
@@ -77,7 +78,7 @@ class Reach {
     return sum;
   }
 
-  /// The same GPUs, as far as their indexes are known.
+  /// Returns the same GPUs, as far as their indexes are known.
   std::vector<cluster::GpuRef> refs(const ElasticJobView& job) const {
     std::vector<cluster::GpuRef> found;
     const plan::Allocations allocations = allocations_of(job, view_);

@@ -11,14 +11,14 @@ namespace {
 
 std::size_t at(NodeIndex node) { return static_cast<std::size_t>(node); }
 
-/// Whether all of the job's GPUs of its own are on one node, and its plan there is known.
+/// Returns whether all GPUs of the job's own are on one node and its plan there is known.
 bool can_move(const ElasticJobView& job) {
   return job.basic_nodes.size() == 1 && job.basic_gpu_masks.size() == 1 &&
          std::popcount(job.basic_gpu_masks[0]) == job.basic_gpus && job.training != nullptr &&
          job.training->coefficients != nullptr && !job.training->basic.stages.empty();
 }
 
-/// The job's basic plan with each of the GPUs `from` replaced by the one of `to` of equal rank.
+/// Returns the job's basic plan with each GPU of `from` replaced by the GPU of `to` of equal rank.
 plan::Layout moved(const plan::Layout& basic, plan::GpuMask from, NodeIndex node,
                    plan::GpuMask to) {
   plan::Layout layout = basic;
@@ -65,7 +65,7 @@ std::vector<Room::Tenant> Room::tenants_in_the_way(NodeIndex node, const Resourc
     leaving.push_back(tenant);
   }
   if (!available.covers(needed)) return {};
-  // Keep tenants whose leaving the last and largest ones made superfluous.
+  // The last and largest jobs may suffice without some of those before: keep these.
   std::erase_if(leaving, [&](const Tenant& tenant) {
     if (!(available - tenant.held).covers(needed)) return false;
     available -= tenant.held;
@@ -100,7 +100,7 @@ void Room::defragment(const PendingDemand& demand, Nodes nodes) {
                    [](const Candidate& a, const Candidate& b) { return a.moved < b.moved; });
   if (candidates.size() < static_cast<std::size_t>(demand.min_nodes)) return;
 
-  // The nodes that cost least to clear, each with a home elsewhere for all whom it loses.
+  // Take the nodes that cost least to clear, if all jobs there find another node.
   std::vector<Resources> left = soon_;
   std::vector<bool> cleared(view_->nodes.size(), false);
   std::vector<Candidate*> chosen;

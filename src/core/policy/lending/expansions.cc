@@ -249,7 +249,7 @@ void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisi
         });
     if (!now) continue;
     const std::vector<cluster::GpuRef> left = lent_gpus(job, room);
-    // By the quick solver, where there are two: there is no choice to be made by this table.
+    // The quick solver suffices, since this table is not used to choose between jobs.
     constexpr long kNoLimit = std::numeric_limits<long>::max();
     Effort any{0, kNoLimit};
     const ScaleTables& searched = belief != nullptr ? belief->tables_of(job) : tables;

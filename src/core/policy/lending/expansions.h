@@ -97,19 +97,19 @@ class Expansions {
   bool ran_out_ = false;
 };
 
-/// Whether any of the node's `gpus` has a place in the layout.
+/// Returns whether the layout uses any of the node's `gpus`.
 bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus);
 
-/// GPUs of those companions of a job that it keeps.
+/// Returns the GPUs of the companions that the job keeps.
 std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room);
 
-/// Errors of plans by which one must be better than that which runs on the same GPUs: the best of
-/// many is so by its error in part, and here nothing else is gained.
+/// Number of standard deviations of prediction errors by which a plan must be faster than the one
+/// that runs on the same GPUs: the best of many is best in part by its error.
 inline constexpr double kErrorsApart = 2;
 
-/// The job, which is lent nothing, under another plan on its own GPUs that is faster: with other
-/// chunks, or under another schedule (planner::ScaleTable::again). Nothing where there is none.
-/// `effort`: as above. REQUIRES: `belief` knows the job.
+/// Returns a job that is lent nothing under a faster plan on its own GPUs: with other chunks, or
+/// under another schedule (planner::ScaleTable::again); nothing if there is none. `effort`: as
+/// above. REQUIRES: `belief` knows the job.
 std::optional<Runner> rescheduled(const ElasticJobView& job, const Room& room, const Belief& belief,
                                   Effort* effort);
 

@@ -8,7 +8,7 @@ namespace swell::policy {
 
 Decisions FewestFirst::decide(const ClusterView& view) const {
   Room room(view);
-  // The job with the most GPUs loses least by a reclaim, and all lose what they are owed last.
+  // The job with the most GPUs loses least by a reclaim; owed GPUs are reclaimed last.
   const Room::Loss loss = [&](const ElasticJobView& job, const CompanionView& companion) {
     return (is_owed(job, companion) ? kOwed : 0) - room.total(job);
   };

@@ -51,14 +51,14 @@ class Decision {
   }
 
  private:
-  /// Whether a pending job needs GPUs, or whole nodes, which may have some.
+  /// Returns whether a pending job needs GPUs, or whole nodes, which may have GPUs.
   bool waits_for_gpus() const {
     return std::any_of(view_.queue.begin(), view_.queue.end(), [](const PendingDemand& demand) {
       return demand.per_node.gpus > 0 || demand.in_all.gpus > 0 || demand.whole_nodes;
     });
   }
 
-  /// The job that gained most loses least by a reclaim; all lose what they are owed last.
+  /// Makes the job that gained most lose least by a reclaim; owed GPUs are reclaimed last.
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
     const double speedup =
         belief_.knows(job) ? belief_.now(job) / belief_.basic(job)
@@ -100,7 +100,7 @@ class Decision {
     lend_without_plans(others, decisions);
   }
 
-  /// Has jobs that are lent nothing run a faster schedule, where they last long enough for it.
+  /// Tells jobs that are lent nothing to run a faster schedule if they last long enough for it.
   void reschedule(Decisions& decisions) {
     std::set<JobId> planned;
     for (const NewPlan& plan : decisions.plans) planned.insert(plan.job);
@@ -123,7 +123,8 @@ class Decision {
                        [&](const Grant& grant) { return grant.job == job.id; });
   }
 
-  /// The size of highest throughput that is idle, among the rows of the job's table that stay.
+  /// Returns the size of highest throughput for which GPUs are idle, among the rows of the job's
+  /// table that the filter keeps.
   std::optional<Expansion> best_of(Expansions& expansions, const Runner& runner) const {
     std::optional<Expansion> best;
     for (Expansion& offer : expansions.offers(runner, runner.job->max_gpus))
@@ -131,7 +132,7 @@ class Decision {
     return best;
   }
 
-  /// Lends to jobs that nobody can plan for, as if they scaled linearly.
+  /// Lends to jobs without a profile, assuming that they scale linearly.
   void lend_without_plans(const std::vector<const ElasticJobView*>& jobs, Decisions& decisions) {
     for (const Grant& grant : lend_worker_by_worker(room_, jobs, options_.min_growth))
       found_[grant.job].push_back(grant);

@@ -10,7 +10,7 @@ namespace swell::policy {
 
 namespace {
 
-/// One decision's reclaims for what is owed.
+/// Reclaims of one decision for the GPUs that jobs are owed.
 class Reclaiming {
  public:
   Reclaiming(Room& room, const Room::Loss& loss)
@@ -43,7 +43,7 @@ class Reclaiming {
     bool is_reclaimed = false;
   };
 
-  /// Finds room for `gpus` more of the job's, or changes nothing.
+  /// Finds room for `gpus` more GPUs of the job, or changes nothing.
   bool make_room(const ElasticJobView& job, int gpus) {
     if (gpus % job.per_worker.gpus != 0) return false;
     std::vector<Resources> soon = soon_;
@@ -69,7 +69,7 @@ class Reclaiming {
     return true;
   }
 
-  /// The companion of least loss whose node could run one more worker without it.
+  /// Returns the companion of least loss without which its node could run one more worker.
   std::optional<std::size_t> least_loss(const ElasticJobView& job,
                                         const std::vector<Resources>& soon,
                                         const std::vector<std::size_t>& needed) const {

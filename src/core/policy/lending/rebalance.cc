@@ -7,7 +7,7 @@
 
 namespace swell::policy {
 
-/// GPUs that leave their jobs already, but for those that pending jobs wait for.
+/// Returns the number of GPUs that already leave their jobs, without those kept for pending jobs.
 int Rebalance::returning() const {
   std::vector<int> leaving(view_.nodes.size());
   for (const ElasticJobView& job : view_.jobs)
@@ -38,7 +38,7 @@ std::vector<Rebalance::Taker> Rebalance::takers() const {
   std::stable_sort(found.begin(), found.end(), [](const Taker& a, const Taker& b) {
     return std::tuple(a.owed_since, -a.worth) < std::tuple(b.owed_since, -b.worth);
   });
-  // GPUs that return anyway go to the first takers that are owed some: fewer others need leave.
+  // GPUs that return anyway go to the first takers that are owed some, so that fewer are reclaimed.
   int coming = returning();
   std::map<JobId, int> covered;
   for (Taker& taker : found) {

@@ -57,7 +57,7 @@ void Room::make_room_for_parts(JobId job, Nodes nodes) {
   std::vector<PendingDemand> parts;
   for (const PendingDemand& each : view_->queue)
     if (each.part_of == job) parts.push_back(each);
-  // The parts that the fewest nodes suit choose first.
+  // Parts that fit on the fewest nodes choose first.
   std::stable_sort(parts.begin(), parts.end(), [](const PendingDemand& a, const PendingDemand& b) {
     auto choosiness = [](const PendingDemand& each) {
       return std::tuple(!each.required_nodes.empty(), !each.gpu_type.empty(),
@@ -88,7 +88,7 @@ bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share
     taken = std::move(*shares);
     return true;
   }
-  // Next, what others give back already: a reclaim more would be for nothing.
+  // Next, take what others already give back: a further reclaim would be useless.
   if (auto shares = place(demand, *view_, with_leaving())) {
     for (const Share& share : *shares) reclaim_on(share, demand.id);
     keep(*shares);
@@ -121,8 +121,8 @@ std::optional<std::vector<Share>> Room::place_on_lent(const PendingDemand& deman
   return place(demand, *view_, soon_, order);
 }
 
-/// Where the job starts once Slurm has taken the fewest companions away, in its own order, so that
-/// it fits (cons_tres: docs/topology.md).
+/// Returns the nodes where the job starts once Slurm has preempted the fewest companions, in its
+/// own order, that make it fit (cons_tres: docs/topology.md).
 std::optional<std::vector<Share>> Room::place_as_slurm(const PendingDemand& demand) const {
   std::vector<std::size_t> order(lent_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -148,8 +148,8 @@ std::optional<std::vector<Share>> Room::place_as_slurm(const PendingDemand& dema
   return found;
 }
 
-/// Whether a demand that is no larger did not fit already: then this one does not either, since
-/// what is left only shrinks from one pending job to the next.
+/// Returns whether a demand that is not larger has already not fitted. Then this one does not fit
+/// either, since each pending job leaves less.
 bool Room::known_not_to_fit(const PendingDemand& demand) const {
   return std::any_of(does_not_fit_.begin(), does_not_fit_.end(), [&](const PendingDemand* smaller) {
     return demand.partition == smaller->partition && demand.gpu_type == smaller->gpu_type &&

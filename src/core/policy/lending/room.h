@@ -43,7 +43,7 @@ class Room {
   /// Whether `needed` may be lent to `job` on `node`: idle, not kept, not settling, and of a GPU
   /// type that the job accepts.
   bool may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const;
-  /// Whether the job may be lent GPUs of the node at all, were they idle.
+  /// Returns whether the job may be lent GPUs of the node at all, if they are idle.
   bool may_use(const ElasticJobView& job, NodeIndex node) const;
   void lend(NodeIndex node, const Resources& lent) {
     free_[static_cast<std::size_t>(node)] -= lent;
@@ -53,7 +53,8 @@ class Room {
   }
   /// Resources idle and not kept for a pending job; below 0 where more is kept than is idle.
   const Resources& free(NodeIndex node) const { return free_[static_cast<std::size_t>(node)]; }
-  /// The same by node, as if all that leaves had left. REQUIRES: close() has not run.
+  /// Returns free() of each node as if all leaving companions had left. REQUIRES: close() has not
+  /// run.
   std::vector<Resources> with_leaving() const;
 
   /// GPUs of a job, without those reclaimed.
@@ -63,9 +64,8 @@ class Room {
   bool shrinks(const ElasticJobView& job) const;
   bool is_reclaimed(JobId companion) const { return reclaimed_.contains(companion); }
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
-  /// Every companion on a known node, in the order in which they would be reclaimed were all
-  /// needed; companions that leave already come first. Consumes the room: nothing may be lent
-  /// afterwards.
+  /// Returns every companion on a known node in the order of reclaims if all were needed;
+  /// companions that already leave come first. Consumes the room: nothing may be lent afterwards.
   std::vector<JobId> reclaim_order(const Loss& loss);
   /// Number of GPUs kept for pending jobs, those reclaimed for them included: in all, on one node.
   int kept_gpus() const noexcept;

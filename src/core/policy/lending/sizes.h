@@ -7,17 +7,16 @@
 
 namespace swell::policy {
 
-/// Limit of a job whose user gave none and for which no plan is made, as a factor of what it asks
-/// for.
+/// Default limit of a job that is not planned for, as a factor of its basic demand.
 inline constexpr double kUnplannedFactor = 4;
 
-/// Whether `total` is an allowed number of GPUs of the job.
+/// Returns whether `total` is an allowed number of GPUs of the job.
 inline bool may_have(const ElasticJobView& job, int total) {
   return total <= job.max_gpus &&
          (job.sizes.empty() || std::binary_search(job.sizes.begin(), job.sizes.end(), total));
 }
 
-/// The smallest allowed number of GPUs above `total`; 0 where there is none.
+/// Returns the smallest allowed number of GPUs above `total`; 0 if there is none.
 inline int next_size(const ElasticJobView& job, int total) {
   if (job.sizes.empty()) {
     const int next = total + job.per_worker.gpus;

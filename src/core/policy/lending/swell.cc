@@ -39,7 +39,7 @@ class Decision {
         tables_(tables),
         room_(view) {}
 
-  /// Decides, but for Decisions::deadlines.
+  /// Makes the decisions, except for Decisions::deadlines.
   Decisions run() {
     const bool any_known =
         std::any_of(view_.jobs.begin(), view_.jobs.end(),
@@ -56,9 +56,9 @@ class Decision {
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
     reclaim_for_owed(room_, others, loss_of);
     room_.close();
-    // Owed GPUs come first, here for jobs without a plan, then for planned ones. The order of
-    // their starts holds within each of the two only: few wait for what is owed at a time, and a
-    // job without a plan is mostly one whose profile is still to come.
+    // Lend owed GPUs first, here to jobs without a plan, then to planned ones. The jobs of each
+    // kind come in the order of their starts: few jobs are owed some at one time, and most jobs
+    // without a plan will soon have a profile.
     const std::vector<Grant> owed = lend_what_is_owed(room_, others);
     Decisions decisions;
     decisions.grants = owed;
@@ -68,7 +68,7 @@ class Decision {
     for (const ElasticJobView& job : view_.jobs)
       if (belief_.knows(job) && belief_.lowered_by_others(job) < 1)
         decisions.lowered.push_back({job.id, belief_.lowered_by_others(job)});
-    // The room does not count what this decision lends into a job's total: more comes later.
+    // The room does not add what this decision lends to a job's total: later decisions lend more.
     std::erase_if(others, [&](const ElasticJobView* job) {
       return std::any_of(owed.begin(), owed.end(),
                          [&](const Grant& grant) { return grant.job == job->id; });
@@ -113,7 +113,7 @@ class Decision {
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
     const double now = belief_.now(job), times = runner.throughput / now;
-    // An owed GPU may be one of many, and then brings less than min_speedup.
+    // One owed GPU among many brings less than min_speedup.
     if (times < options_.min_speedup && room_.total(job) >= owed_total(job)) return false;
     if (job.starting) return true;
     const redeploy::Cost cost = worth_.cost_of(job, runner.layout);
@@ -144,8 +144,9 @@ class Decision {
 
   // ---- another plan for the same GPUs
 
-  /// The job under a plan that pays, over all that it is lent; nothing where there is none. A
-  /// program uses GPUs that were lent before its profile was known as it sees fit.
+  /// Returns the job under a plan that pays, over all GPUs that it is lent; nothing if there is
+  /// none. Until then a program decides itself how to use GPUs that were lent before its profile
+  /// was known.
   std::optional<Runner> better_plan(const ElasticJobView& job) const {
     if (!job.may_replan || room_.shrinks(job) || !belief_.knows(job)) return std::nullopt;
     if (job.companions.empty()) {
@@ -182,7 +183,7 @@ class Decision {
           decisions.plans.push_back({job.id, std::move(runner->layout)});
   }
 
-  /// Gain by each GPU of the runner's best offer; without an offer, an upper bound of it.
+  /// Gain by each GPU of the runner's best offer; if there is no offer yet, an upper bound.
   struct Best {
     double owed_since = kNever;  ///< of a job that would get no more than it is owed
     double level = 0;            ///< Worth::level(), the lowest first

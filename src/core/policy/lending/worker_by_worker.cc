@@ -14,7 +14,7 @@ namespace swell::policy {
 
 namespace {
 
-/// Start of the job where all of its growth to `target` is owed to it; kNever otherwise.
+/// Returns the start of the job if all of its growth to `target` is owed to it; otherwise kNever.
 double step_owed_since(const ElasticJobView& job, int target) {
   return owed_since(job, target - 1);  // its last GPU is owed
 }
@@ -40,8 +40,8 @@ class Lending {
   }
 
  private:
-  /// A job's growth from `total` to its next size. Owed ones come first, all of a job before the
-  /// next job's; then those of the jobs with the fewest GPUs.
+  /// A job's growth from `total` to its next size. Owed growths come first, all of one job before
+  /// those of the next; then those of the jobs with the fewest GPUs.
   struct Step {
     double owed_since;
     int total;

@@ -8,10 +8,10 @@ namespace swell::policy {
 
 namespace {
 
-/// Floor for a job's age and for its time left in weight(): the first seconds tell nothing.
+/// Floor for a job's age and for its time left in weight(): the first seconds are no evidence.
 constexpr double kMinAge_s = 10;
 
-/// By fairness, speed is taken to grow with this power of the GPUs.
+/// For fairness, speed is assumed to grow with this power of the GPUs.
 constexpr double kPower = 0.9;
 
 /// Aversion that stands for the smallest worst ratio where GPUs go from one job to another. A

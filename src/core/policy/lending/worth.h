@@ -19,9 +19,10 @@ class Worth {
   /// own.
   double gain(const ElasticJobView& job, double before, double after) const;
 
-  /// How far up the job is at `throughput` samples a second, where the objective is that the worst
-  /// is best: idle GPUs go to the job with the lowest level first, whatever they gain. By fairness
-  /// the inverse of the ratio of eq. 7, but for a factor that all jobs share; else 0 for all.
+  /// Returns the level of the job at `throughput` samples a second, for the objective that the
+  /// worst job be as well off as possible: idle GPUs go to the job of lowest level first, whatever
+  /// they gain. For fairness it is the inverse of the ratio of eq. 7, up to a factor that all jobs
+  /// share; for other objectives 0.
   double level(const ElasticJobView& job, double throughput) const;
 
   /// Loss of the job by one GPU of the companion, in the unit of gain(); companions count in the
@@ -41,11 +42,12 @@ class Worth {
   double after_pause(const ElasticJobView& job, double throughput, double pause_s) const;
 
  private:
-  /// Worth of a speed of `times` a unit of the job's own: its power 1 - `aversion`, so that much
-  /// for one job counts less than a little for several.
+  /// Returns the utility of `times` the job's own unit of speed: times ^ (1 - aversion), so that a
+  /// large gain of one job counts less than small gains of several.
   static double utility(double times, double aversion);
-  /// Falls with the time left, as known where that of each job is, so that jobs that say it and
-  /// jobs that do not are compared by one power: half of all jobs last as long again as they have.
+  /// Returns a weight that falls with the time left. Uses the remaining steps only if all jobs
+  /// report them; otherwise the age of each job stands for its time left, as half of all jobs reach
+  /// twice their age.
   double weight(const ElasticJobView& job) const;
   /// Speed on one GPU alone, where speed grows with a power of the GPUs. The ratio of eq. 7 is the
   /// speed on a fair share over that now, since either leaves the job the same samples; the share
