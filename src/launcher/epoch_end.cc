@@ -55,7 +55,7 @@ void EpochMachine::leave_before_end(double now, const std::string& why, bool ask
 /// it are started again, and those that use it for something else train on. `asks`: they have not
 /// been sent it yet.
 void EpochMachine::leave_and_return(double now, bool asks) {
-  if (puts_off([=, this](double later) { leave_and_return(later, asks); }, true)) return;
+  if (defers(RestartRequested{asks}, true)) return;
   const std::vector<WorkerId> workers = running();
   if (workers.empty() || is<Leaving>() || is<Ending>()) return;
   // A program that dies of a signal that it does not handle fails as under srun; if some have ended

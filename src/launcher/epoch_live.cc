@@ -143,7 +143,7 @@ void EpochMachine::let_go(double now, int epoch) {
   one->by = now + settings_.switch_timeout_s;
   one->is_limited = false;
   one->hard_by = one->by + settings_.end_timeout_s;
-  for (const auto& news : std::exchange(one->later, {})) news(now);
+  handle_deferred(now);
 }
 
 /// Whether it leaves with the switch under way, and was told so.
@@ -177,14 +177,40 @@ void EpochMachine::make_way(double by) {
         }
 }
 
-/// During a switch, news of workers wait for its outcome; those that `spoil` it call it off, unless
-/// the old programs are stopping already: then the shims know better. False: there is no switch.
-bool EpochMachine::puts_off(std::function<void(double)> news, bool spoils, bool blames_growth) {
+/// Keeps an event for the end of a switch under way. One that `spoils` the switch calls it off, and
+/// so does any until the old programs are being stopped: then the shims know better. Returns false
+/// if there is no switch.
+bool EpochMachine::defers(DeferredEvent event, bool spoils, bool blames_growth) {
   Switching* one = in<Switching>();
   if (one == nullptr) return false;
-  one->later.push_back(std::move(news));
+  deferred_.add(std::move(event));
   if (spoils || !one->is_prepared) call_off("a worker has ended", blames_growth);
   return true;
+}
+
+/// Handles the events that waited for the outcome of a switch. REQUIRES: it is known, or the
+/// leaving workers were let go.
+void EpochMachine::handle_deferred(double now) {
+  struct Handler {
+    EpochMachine& machine;
+    const double now;
+    void operator()(const WorkerReady& event) const {
+      Worker& worker = machine.workers_[event.worker];
+      worker.ready = worker.present;
+      machine.advance(now);
+    }
+    void operator()(const ProgramExited& event) const {
+      machine.exited(now, event.worker, event.exit, event.epoch);
+    }
+    void operator()(const WorkerLost& event) const { machine.lost(now, event.worker); }
+    void operator()(const StepEnded& event) const {
+      machine.step_ended(now, event.job, event.exit, event.misfit);
+    }
+    void operator()(const RestartRequested& event) const {
+      machine.leave_and_return(now, event.asks);
+    }
+  };
+  deferred_.drain(Handler{*this, now});
 }
 
 void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
@@ -293,7 +319,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     }
   }
   if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
-  for (const auto& news : one.later) news(now);
+  handle_deferred(now);
   lose_silent(now, outcome.lost);
   // After the news: programs that are asked to leave are started again, and these may tell of the
   // training's end. An outdated switch is followed by another, once its programs have left.

@@ -47,13 +47,10 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
   advance(now);
 }
 
-/// News that waited for a switch are heard in the new phase.
 void EpochMachine::begin_ending(Ending next, double now) {
-  std::vector<std::function<void(double)>> later;
-  if (Switching* one = in<Switching>()) later.swap(one->later);
   phase_ = next;
   tell_no_growth();
-  for (const auto& news : later) news(now);
+  handle_deferred(now);
   // Those that take part have workers, which may need their time.
   for (const JobId job : companions())
     if (HeldCompanion* each = companion(job);
@@ -427,6 +424,7 @@ void EpochMachine::finish() {
       is<Ending>() && in<Ending>()->for_requeue && !(settings_.leave_code && all_ended_well());
   if (is<Ending>() && in<Ending>()->for_requeue) code_ = for_requeue ? kRequeueCode : 0;
   phase_ = Over{};
+  deferred_.clear();
   for (HeldCompanion& each : companions_) {
     each.reason = "the program has ended";
     act(action::Release{each.job});

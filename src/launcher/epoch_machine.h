@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "control/messages.h"
 #include "core/plan/plan.h"
 #include "launcher/action.h"
+#include "launcher/deferred_events.h"
 #include "launcher/exit.h"
 #include "launcher/growth.h"
 #include "launcher/live_pace.h"
@@ -250,8 +250,6 @@ class EpochMachine {
     bool has_let_go = false;
     /// In chunks: the state is being secured, or has been; and then the old epoch's is released.
     bool is_secured = false, is_old_gone = false;
-    /// News of workers that mean one thing if it is committed and another if not.
-    std::vector<std::function<void(double)>> later;
     bool to_running = false;   ///< all of its workers train before it, too
     std::vector<Exit> failed;  ///< of programs of either epoch, meanwhile
     /// It has ended, and a program has that the user may have sent a signal: until then it is
@@ -399,7 +397,8 @@ class EpochMachine {
   bool all_listen() const;
   void reclaim_by_leaving(double now, const std::string& why);
   void ask_to_leave(double now, double within_s, bool live);
-  bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);
+  bool defers(DeferredEvent event, bool spoils, bool blames_growth = false);
+  void handle_deferred(double now);
   void tick_live(double now);
   bool was_let_go(WorkerId worker) const;
   void run_ordered(double now);
@@ -483,6 +482,7 @@ class EpochMachine {
   std::string plan_refused_;                ///< why the plan that was asked for last is not run
 
   Phase phase_ = Gathering{};
+  DeferredEvents deferred_;  ///< empty unless the phase is Switching
   std::optional<Asking> asking_;
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;

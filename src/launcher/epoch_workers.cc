@@ -39,11 +39,7 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
     if (companion->up) companion->waits_until = now + settings_.stragglers_s;
   }
   // The end of a program that it follows may have been put off: it is ready again after that.
-  if (Switching* one = in<Switching>())
-    one->later.push_back([=, this](double later) {
-      workers_[id].ready = workers_[id].present;
-      advance(later);
-    });
+  if (is<Switching>()) deferred_.add(WorkerReady{id});
   advance(now);
 }
 
@@ -64,9 +60,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
   const bool is_gone = epoch == epoch_ && (was_let_go(id) || others_.contains({epoch, id}));
   if (Switching* one = in<Switching>(); one != nullptr && exit.status() != 0)
     one->failed.push_back(exit);
-  if (!is_gone && puts_off([=, this](double later) { exited(later, id, exit, epoch); },
-                           epoch != epoch_, epoch != epoch_))
-    return;
+  if (!is_gone && defers(ProgramExited{id, exit, epoch}, epoch != epoch_, epoch != epoch_)) return;
   if (epoch != epoch_ || is_gone) {
     others_.erase({epoch, id});
     if (HeldCompanion* its = companion_of(id.node); its != nullptr && its->reclaimed)
@@ -189,7 +183,7 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
 
 void EpochMachine::lost(double now, WorkerId id) {
   if (companion_of(id.node) == nullptr && !is_basic(id.node)) return;  // it was let go before
-  if (!was_let_go(id) && puts_off([=, this](double later) { lost(later, id); }, true)) return;
+  if (!was_let_go(id) && defers(WorkerLost{id}, true)) return;
   std::erase_if(others_, [id](const auto& each) { return each.first.second == id; });
   Worker& worker = workers_[id];
   const bool ran = std::exchange(worker.running, false);
@@ -265,7 +259,7 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit, const std::strin
     return finish();
   }
   if (companion(job) == nullptr) return advance(now);  // it was let go before
-  if (puts_off([=, this](double later) { step_ended(later, job, exit, misfit); }, true)) return;
+  if (defers(StepEnded{job, exit, misfit}, true)) return;
   if (HeldCompanion* found = companion(job);
       found != nullptr && !found->reclaimed && !is<Ending>() && !misfit.empty()) {
     pause_growth(now, misfit, true);

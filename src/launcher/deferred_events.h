@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "control/messages.h"
+#include "launcher/exit.h"
+#include "launcher/seating.h"
+
+namespace swell::launcher {
+
+/// A shim waits for the next program.
+struct WorkerReady {
+  WorkerId worker;
+};
+struct ProgramExited {
+  WorkerId worker;
+  Exit exit;
+  int epoch = 0;
+};
+/// The connection of a worker has closed.
+struct WorkerLost {
+  WorkerId worker;
+};
+/// The step of a companion has ended; see EpochMachine::step_ended().
+struct StepEnded {
+  JobId job = 0;
+  Exit exit;
+  std::string misfit;
+};
+/// The user sent the restart signal; see EpochMachine::leave_and_return().
+struct RestartRequested {
+  bool asks = false;
+};
+using DeferredEvent =
+    std::variant<WorkerReady, ProgramExited, WorkerLost, StepEnded, RestartRequested>;
+
+/// Events whose meaning depends on whether a live switch is committed, in their order. They are
+/// handled when that is known.
+class DeferredEvents {
+ public:
+  void add(DeferredEvent event) { events_.push_back(std::move(event)); }
+  void clear() { events_.clear(); }
+  /// Passes each event to `handle`. An event that `handle` adds is kept for the next call.
+  template <typename F>
+  void drain(F handle) {
+    for (const DeferredEvent& event : std::exchange(events_, {})) std::visit(handle, event);
+  }
+
+ private:
+  std::vector<DeferredEvent> events_;
+};
+
+}  // namespace swell::launcher
