@@ -40,13 +40,13 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   outcome.why = report.why;
   outcome.code = report.code;
   outcome.lacks_room = report.lacks_room;
-  outcome.phase = runtime::SwitchMachine::to_text(report.failed_in);
+  outcome.phase = report.failed_in;
   outcome.is_silent = report.is_silent;
   outcome.summary = report.summary();
   outcome.stopped_s = report.stopped_s();
   outcome.brief = report.committed
                       ? fmt::format("step {}, stopped {:.3f} s", report.step, outcome.stopped_s)
-                      : fmt::format("called off in {}: {}", outcome.phase, report.why);
+                      : fmt::format("called off in {}: {}", outcome.phase_text(), report.why);
   if (report.committed)
     for (const runtime::PathBytes& path : report.paths)
       outcome.brief += fmt::format(", {} {} bytes", path.path, path.bytes);
@@ -93,7 +93,7 @@ void Agent::carry_out(const action::StopLive& stop) {
 void Agent::carry_out(const action::CallOffLive&) {
   if (driver_ == nullptr) return;
   if (const auto epoch = driver_->call_off())
-    machine_.switching(now(), from_runtime(*epoch), runtime::SwitchMachine::to_text(Phase::commit));
+    machine_.switching(now(), from_runtime(*epoch), Phase::commit);
   answer_live(runtime::called_off());
 }
 
@@ -104,7 +104,7 @@ void Agent::answer_live(const Error& why) {
     machine_.begun(now(), begin->epoch, why.message());
   } else if (const auto* one = std::get_if<action::SwitchLive>(&order)) {
     SwitchOutcome outcome;
-    outcome.phase = runtime::SwitchMachine::to_text(Phase::prepare);
+    outcome.phase = Phase::prepare;
     outcome.why = outcome.summary = why.message();
     outcome.code = why.code();
     machine_.switched(now(), one->epoch, outcome);
@@ -204,8 +204,7 @@ void Agent::take_live_news() {
       machine_.begun(now(), from_runtime(begun->epoch), begun->why, begun->snapshot_step,
                      begun->stays);
     else if (const auto* in = std::get_if<LiveDriver::InPhase>(&news))
-      machine_.switching(now(), from_runtime(in->epoch),
-                         runtime::SwitchMachine::to_text(in->phase));
+      machine_.switching(now(), from_runtime(in->epoch), in->phase);
     else if (const auto* gone = std::get_if<LiveDriver::LetGo>(&news))
       machine_.let_go(now(), from_runtime(gone->epoch));
     else if (const auto* stopped = std::get_if<LiveDriver::Stopped>(&news)) take_stopped(*stopped);

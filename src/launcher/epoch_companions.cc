@@ -132,7 +132,7 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
     restarts_.clear();
     return fall_back(now, count);
   }
-  phase_ = Leaving{now + settings_.end_timeout_s, now, false, false};
+  phase_ = Leaving{now + settings_.end_timeout_s, now};
   kill_running(now);
   set_state(JobState::draining);
 }
@@ -145,7 +145,7 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   for (const JobId job : companions())
     if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed)
       reclaim(now, *each, why);
-  phase_ = Leaving{.by = now, .since = now, .is_retry = true};
+  phase_ = Leaving{now, now, Purpose::retry};
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);

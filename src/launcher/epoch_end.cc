@@ -68,6 +68,7 @@ void EpochMachine::leave_and_return(double now, bool asks) {
                   signal_name(settings_.restart_signal)));
   Running before = *in<Running>();
   begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s, asks);
+  in<Leaving>()->purpose = Purpose::user_restart;
   in<Leaving>()->before = std::move(before);
 }
 

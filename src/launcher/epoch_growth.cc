@@ -128,7 +128,7 @@ void EpochMachine::keep_growth_limit(double now) {
   if (!runs_there || !is<Running>()) return;
   say("the program is not ready there: it is started again as before, from the last checkpoint");
   if (recovery_) recovery_->by = now + settings_.recover_s;
-  phase_ = Leaving{now, now, false, false};
+  phase_ = Leaving{now, now};
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);
@@ -140,7 +140,7 @@ void EpochMachine::keep_growth_limit(double now) {
 /// checkpoint, and have more time.
 void EpochMachine::call_off_leaving(double now) {
   Leaving& leaving = *in<Leaving>();
-  const bool grows = leaving.to_grow;
+  const bool grows = leaving.purpose == Purpose::grow;
   const std::string why =
       fmt::format("workers did not leave within {:g} s of {}", settings_.restart_timeout_s,
                   signal_name(settings_.restart_signal));
@@ -177,10 +177,10 @@ void EpochMachine::grow_live(double now, const Seating& next) {
   for (const HeldCompanion& each : companions_)
     if (!each.reclaimed && !takes_part(each) && has_seat(next, each))
       by = std::min(by, each.grown_by);
-  const bool is_limited = std::isfinite(by);
-  if (!is_limited) by = now + settings_.switch_timeout_s;
+  const bool is_growth_limit = std::isfinite(by);
+  if (!is_growth_limit) by = now + settings_.switch_timeout_s;
   begin_switch(now, Purpose::grow, by, by + settings_.end_timeout_s);
-  in<Switching>()->is_limited = is_limited;
+  in<Switching>()->is_growth_limit = is_growth_limit;
 }
 
 }  // namespace swell::launcher

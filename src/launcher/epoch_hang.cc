@@ -54,8 +54,7 @@ void EpochMachine::restart_hung(double now) {
   pause_growth(now, why);
   const double by = now + settings_.restart_timeout_s;
   begin_leaving(now, JobState::draining, by);
-  in<Leaving>()->is_hung = true;
-  in<Leaving>()->is_retry = true;
+  in<Leaving>()->purpose = Purpose::hang;
   for (const JobId job : companions())
     if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed) {
       each->leave_by = by;

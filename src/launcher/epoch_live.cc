@@ -55,7 +55,7 @@ void EpochMachine::begin_switch(double now, Purpose purpose, double by, double h
   drop_unfit_plan(one.next);
   one.epoch = ++last_epoch_;
   pace_.switches();
-  one.to_grow = purpose == Purpose::grow;
+  one.purpose = purpose;
   one.since = now;
   one.by = by;
   one.hard_by = hard_by;
@@ -117,31 +117,30 @@ void EpochMachine::refuse_plan(const std::string& why) {
   act(action::Tell{status()});
 }
 
-void EpochMachine::switching(double now, int epoch, const std::string& phase) {
+void EpochMachine::switching(double now, int epoch, SwitchPhase phase) {
   Switching* one = in<Switching>();
   if (one == nullptr || one->epoch != epoch) return;
-  if (phase == "commit" && std::exchange(one->is_committing, true)) return;
-  note("switch-" + phase, Json::object({{"next", epoch}}));
-  one->is_secured = one->is_secured || phase == "secure";
-  one->is_old_gone = one->is_old_gone || (phase == "move" && one->is_secured);
-  if (std::exchange(one->is_prepared, phase != "prepare") || phase == "prepare") return;
-  one->prepared_at = now;
+  const bool was_prepared = one->progress.is_prepared();
+  if (!one->progress.enter(now, phase)) return;
+  note(std::string("switch-") + runtime::SwitchMachine::to_text(phase),
+       Json::object({{"next", epoch}}));
+  if (was_prepared || !one->progress.is_prepared()) return;
   pace_.started(now - one->since, one->to_running);
-  if (one->to_grow) set_state(JobState::switching);
+  if (one->purpose == Purpose::grow) set_state(JobState::switching);
 }
 
 /// The others have all that only the leaving workers had: their GPUs go back at once, and the rest
 /// takes the time that it needs. News of theirs may have come before this.
 void EpochMachine::let_go(double now, int epoch) {
   Switching* one = in<Switching>();
-  if (one == nullptr || one->epoch != epoch || std::exchange(one->has_let_go, true)) return;
+  if (one == nullptr || one->epoch != epoch || !one->progress.let_go()) return;
   note("switch-let-go", Json::object({{"next", epoch}}));
   for (const Seat& seat : seating_.seats) {
     if (!was_let_go(seat.worker) || !std::exchange(workers_[seat.worker].running, false)) continue;
     others_[{epoch_, seat.worker}] = std::min(now + settings_.end_timeout_s, one->hard_by);
   }
   one->by = now + settings_.switch_timeout_s;
-  one->is_limited = false;
+  one->is_growth_limit = false;
   one->hard_by = one->by + settings_.end_timeout_s;
   handle_deferred(now);
 }
@@ -149,16 +148,14 @@ void EpochMachine::let_go(double now, int epoch) {
 /// Whether it leaves with the switch under way, and was told so.
 bool EpochMachine::was_let_go(WorkerId worker) const {
   const Switching* one = in<Switching>();
-  return one != nullptr && one->has_let_go &&
+  return one != nullptr && one->progress.has_let_go() &&
          std::none_of(one->next.seats.begin(), one->next.seats.end(),
                       [worker](const Seat& seat) { return seat.worker == worker; });
 }
 
-void EpochMachine::call_off(const std::string& why, bool blames_growth) {
+void EpochMachine::call_off(CallOffCause cause, const std::string& why) {
   Switching* one = in<Switching>();
-  if (one == nullptr || std::exchange(one->is_called_off, true)) return;
-  one->blames_growth = blames_growth;
-  one->called_off_for = why;
+  if (one == nullptr || !one->progress.call_off(cause, why)) return;
   note("switch-called-off", Json::object({{"next", one->epoch}, {"reason", why}}));
   act(action::CallOffLive{});
 }
@@ -173,18 +170,18 @@ void EpochMachine::make_way(double by) {
       for (const WorkerNode& node : each.nodes)
         if (each.reclaimed && seat.worker.node == node.id) {
           one->is_outdated = true;
-          return call_off("GPUs go back: " + each.reason);
+          return call_off(CallOffCause::gpus_reclaimed, "GPUs go back: " + each.reason);
         }
 }
 
 /// Keeps an event for the end of a switch under way. One that `spoils` the switch calls it off, and
 /// so does any until the old programs are being stopped: then the shims know better. Returns false
 /// if there is no switch.
-bool EpochMachine::defers(DeferredEvent event, bool spoils, bool blames_growth) {
+bool EpochMachine::defers(DeferredEvent event, bool spoils, CallOffCause cause) {
   Switching* one = in<Switching>();
   if (one == nullptr) return false;
   deferred_.add(std::move(event));
-  if (spoils || !one->is_prepared) call_off("a worker has ended", blames_growth);
+  if (spoils || !one->progress.is_prepared()) call_off(cause, "a worker has ended");
   return true;
 }
 
@@ -214,121 +211,131 @@ void EpochMachine::handle_deferred(double now) {
 }
 
 void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
-  if (Switching* one = in<Switching>();
-      one != nullptr && one->epoch == epoch && awaits_signal(*one, now, how))
-    return;
-  SwitchOutcome outcome = how;
-  if (const Switching* one = in<Switching>();
-      one != nullptr && !outcome.committed && outcome.code == ErrorCode::cancelled) {
-    outcome.why = one->called_off_for;
-    outcome.brief = fmt::format("called off in {}: {}", outcome.phase, outcome.why);
-    outcome.summary = "the switch was called off: " + outcome.why;
-  }
-  // The effect of a user's signal on its programs says nothing of the switch.
-  if (const Switching* one = in<Switching>(); one != nullptr && !outcome.committed)
-    if (const int signal = signal_for(*one, now); signal != 0) {
-      outcome.why = fmt::format("Slurm sent the job {}", signal_name(signal));
-      outcome.brief = fmt::format("called off in {}: {}", outcome.phase, outcome.why);
-      outcome.summary = "the switch was called off: " + outcome.why;
-    }
-  if (in<Switching>() == nullptr || in<Switching>()->epoch != epoch) {
+  Switching* current = in<Switching>();
+  if (current == nullptr || current->epoch != epoch) {
     // The commit took too long: it is certain, but the lost workers are not known yet.
-    if (outcome.committed && epoch == epoch_ && is<Running>()) lose_silent(now, outcome.lost);
+    if (how.committed && epoch == epoch_ && is<Running>()) lose_silent(now, how.lost);
     return;
   }
+  if (awaits_signal(*current, now, how)) return;
+  SwitchOutcome outcome = how;
+  if (!outcome.committed && outcome.code == ErrorCode::cancelled)
+    outcome.called_off_for(current->progress.called_off() ? current->progress.called_off()->why
+                                                          : std::string());
+  // The effect of a user's signal on its programs says nothing of the switch.
+  const int signal = outcome.committed ? 0 : signal_for(*current, now);
+  const bool for_signal = signal != 0;
+  if (for_signal) outcome.called_off_for(fmt::format("Slurm sent the job {}", signal_name(signal)));
   std::vector<WorkerId> leavers;  // that still run
   for (const Seat& seat : seating_.seats)
     if (!was_let_go(seat.worker)) leavers.push_back(seat.worker);
-  Switching one = std::move(*in<Switching>());
-  const bool for_signal = !outcome.committed && signal_for(one, now) != 0;
-  // Treat a rank that missed the stop deadline as unresponsive, even if the switch was cancelled.
-  const bool is_silent = outcome.is_silent || (one.is_late && outcome.phase == "quiesce");
+  Switching one = std::move(*current);
   Json details = outcome.details;
   details.set("next", epoch);
   details.set("stopped_s", outcome.stopped_s);
   details.set("why", outcome.why);
   phase_ = one.before;
-  Running& running = *in<Running>();
-  if (outcome.committed) {
-    const int workers = static_cast<int>(seating_.seats.size());
-    for (const WorkerId worker : leavers) {
-      workers_[worker].running = false;
-      const HeldCompanion* its = companion_of(worker.node);
-      const double limit = its != nullptr && its->reclaimed ? its->leave_by : kNever;
-      others_[{epoch_, worker}] = std::min(now + settings_.end_timeout_s, std::max(limit, now + 1));
-    }
-    seating_ = std::move(one.next);
-    end_growth();
-    wanted_.reset();
-    epoch_ = epoch;
-    for (const Seat& seat : seating_.seats) {
-      workers_[seat.worker].running = true;
-      others_.erase({epoch, seat.worker});
-    }
-    running.since = now;
-    progress_.begin(now);
-    if (one.is_prepared) pace_.moved(now - one.prepared_at);
-    stopped_s_ = outcome.stopped_s;
-    switched_ = outcome.brief;
-    say(fmt::format("live: from {} to {}, {}", workers, count_of(seating_.seats.size(), "worker"),
-                    outcome.summary));
-    note("switch-committed", std::move(details));
-  } else {
-    progress_.rest(now);
-    if (for_signal) running.settles_at = now + settings_.blame_s;
-    if (one.is_late && !one.is_prepared) pace_.started(now - one.since, one.to_running);
-    details.set("phase", outcome.phase);
-    note("switch-aborted", std::move(details));
-    switched_ = outcome.brief;
-    if (wanted_) plan_refused_ = "its switch was called off: " + outcome.why;
-    wanted_.reset();
-    const std::vector<WorkerId> workers = workers_of(one.next);
-    for (const WorkerId id : workers)
-      if (const auto each = others_.find({epoch, id}); each != others_.end())
-        each->second = now + settings_.end_timeout_s;
-    act(action::SignalWorkers{workers, SIGKILL, epoch});
-    if (one.has_let_go) {
-      say("live mode: the switch failed when lent workers had left already; the run goes on from its "
-          "last snapshot or checkpoint: " +
-          outcome.why);
-      begin_leaving(now, JobState::draining, now);
-    } else if (one.is_old_gone) {
-      say("live mode: the switch failed between its chunks; the run goes on from the snapshot that was "
-          "taken of its step: " +
-          outcome.why);
-      begin_leaving(now, JobState::draining, now);
-    } else if (is_silent) {
-      running.has_begun = false;
-      say("live mode: the programs stopped answering; they are resized by restarts: " +
-          outcome.why);
-      if (ordered_) refuse_plan("the programs stopped answering");
-    } else if (one.to_grow && outcome.lacks_room && all_listen()) {
-      running.lacks_room = true;
-      say(fmt::format("live mode: {}; the job grows by a restart", outcome.why));
-    } else {
-      say(fmt::format("live: still {}, {}", count_of(seating_.seats.size(), "worker"),
-                      outcome.summary));
-    }
-    // A switch that failed by itself would fail again.
-    if (one.to_grow && !running.lacks_room && !for_signal &&
-        (!one.is_called_off || one.blames_growth)) {
-      pause_growth(now, "a live switch failed: " + outcome.why);
-      for (const JobId job : companions())
-        if (HeldCompanion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
-          reclaim(now, *each, outcome.why);
-    }
-  }
+  const SwitchEnd end = one.progress.end(outcome, one.purpose, all_listen());
+  if (end == SwitchEnd::committed) switch_committed(now, one, outcome, std::move(details), leavers);
+  else switch_aborted(now, one, outcome, std::move(details), end, for_signal);
   if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
   handle_deferred(now);
   lose_silent(now, outcome.lost);
   // After the news: programs that are asked to leave are started again, and these may tell of the
   // training's end. An outdated switch is followed by another, once its programs have left.
-  if (!for_signal && !outcome.committed && !one.to_grow && is<Running>() &&
-      (!one.is_outdated || is_silent) && (all_train() || (is_failing() && shims_are_there()))) {
+  if (!for_signal && end != SwitchEnd::committed && one.purpose != Purpose::grow && is<Running>() &&
+      (!one.is_outdated || end == SwitchEnd::silent) &&
+      (all_train() || (is_failing() && shims_are_there()))) {
     reclaim_by_leaving(now, "no other switch is tried");
     if (is<Leaving>()) code_ = 0;  // who failed is started again, too
   }
   advance(now);
+}
+
+/// The next epoch trains; `leavers` are the workers of the one before that still run.
+void EpochMachine::switch_committed(double now, const Switching& one, const SwitchOutcome& outcome,
+                                    Json details, const std::vector<WorkerId>& leavers) {
+  const int workers = static_cast<int>(seating_.seats.size());
+  for (const WorkerId worker : leavers) {
+    workers_[worker].running = false;
+    const HeldCompanion* its = companion_of(worker.node);
+    const double limit = its != nullptr && its->reclaimed ? its->leave_by : kNever;
+    others_[{epoch_, worker}] = std::min(now + settings_.end_timeout_s, std::max(limit, now + 1));
+  }
+  seating_ = one.next;
+  end_growth();
+  wanted_.reset();
+  epoch_ = one.epoch;
+  for (const Seat& seat : seating_.seats) {
+    workers_[seat.worker].running = true;
+    others_.erase({one.epoch, seat.worker});
+  }
+  in<Running>()->since = now;
+  progress_.begin(now);
+  if (const auto prepared_at = one.progress.prepared_at()) pace_.moved(now - *prepared_at);
+  stopped_s_ = outcome.stopped_s;
+  switched_ = outcome.brief;
+  say(fmt::format("live: from {} to {}, {}", workers, count_of(seating_.seats.size(), "worker"),
+                  outcome.summary));
+  note("switch-committed", std::move(details));
+}
+
+/// The programs of the next epoch are killed; those of the old one train on where they can.
+void EpochMachine::switch_aborted(double now, const Switching& one, const SwitchOutcome& outcome,
+                                  Json details, SwitchEnd end, bool for_signal) {
+  Running& running = *in<Running>();
+  const std::optional<CalledOff>& called_off = one.progress.called_off();
+  progress_.rest(now);
+  if (for_signal) running.settles_at = now + settings_.blame_s;
+  if (called_off && called_off->cause == CallOffCause::too_slow && !one.progress.is_prepared())
+    pace_.started(now - one.since, one.to_running);
+  details.set("phase", outcome.phase_text());
+  note("switch-aborted", std::move(details));
+  switched_ = outcome.brief;
+  if (wanted_) plan_refused_ = "its switch was called off: " + outcome.why;
+  wanted_.reset();
+  const std::vector<WorkerId> workers = workers_of(one.next);
+  for (const WorkerId id : workers)
+    if (const auto each = others_.find({one.epoch, id}); each != others_.end())
+      each->second = now + settings_.end_timeout_s;
+  act(action::SignalWorkers{workers, SIGKILL, one.epoch});
+  switch (end) {
+    case SwitchEnd::lent_left:
+      say("live mode: the switch failed when lent workers had left already; the run goes on from its "
+          "last snapshot or checkpoint: " +
+          outcome.why);
+      begin_leaving(now, JobState::draining, now);
+      break;
+    case SwitchEnd::state_released:
+      say("live mode: the switch failed between its chunks; the run goes on from the snapshot that was "
+          "taken of its step: " +
+          outcome.why);
+      begin_leaving(now, JobState::draining, now);
+      break;
+    case SwitchEnd::silent:
+      running.has_begun = false;
+      say("live mode: the programs stopped answering; they are resized by restarts: " +
+          outcome.why);
+      if (ordered_) refuse_plan("the programs stopped answering");
+      break;
+    case SwitchEnd::lacks_room:
+      running.lacks_room = true;
+      say(fmt::format("live mode: {}; the job grows by a restart", outcome.why));
+      break;
+    case SwitchEnd::trains_on:
+    case SwitchEnd::committed:
+      say(fmt::format("live: still {}, {}", count_of(seating_.seats.size(), "worker"),
+                      outcome.summary));
+      break;
+  }
+  // A switch that failed by itself would fail again.
+  if (one.purpose != Purpose::grow || end == SwitchEnd::lacks_room || for_signal ||
+      (called_off && !called_off->blames_growth()))
+    return;
+  pause_growth(now, "a live switch failed: " + outcome.why);
+  for (const JobId job : companions())
+    if (HeldCompanion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
+      reclaim(now, *each, outcome.why);
 }
 
 /// Workers whose shims did not answer the commit: their programs may wait for it for ever. They are
@@ -423,18 +430,18 @@ void EpochMachine::tick_live(double now) {
     stopped(now, asking_->epoch, 0, std::vector<WorkerId>(asking_->workers));
   }
   if (const Switching* one = in<Switching>();
-      one != nullptr && one->judged_at && now >= *one->judged_at)
-    switched(now, one->epoch, SwitchOutcome(one->outcome));
-  if (Switching* one = in<Switching>()) {
-    const bool was_called_off = one->is_called_off;
+      one != nullptr && one->judgment && now >= one->judgment->at)
+    switched(now, one->epoch, SwitchOutcome(one->judgment->outcome));
+  if (const Switching* one = in<Switching>()) {
+    const bool was_called_off = one->progress.called_off().has_value();
     if (now >= std::min(one->by, one->hard_by)) {
-      one->is_late = one->is_late || (!was_called_off && !one->is_limited);
-      call_off(one->is_limited ? took_too_long() : "it took too long", true);
+      if (one->is_growth_limit) call_off(CallOffCause::growth_limit, took_too_long());
+      else call_off(CallOffCause::too_slow, "it took too long");
     }
     // The coordinator has told all shims to commit, or never will: it was called off before.
     if (now >= one->hard_by && was_called_off) {
       SwitchOutcome late;
-      late.committed = one->is_committing;
+      late.committed = one->progress.is_committing();
       late.summary = late.brief = "not all shims have answered";
       if (!late.committed) late.why = late.summary = "the shims did not answer in time";
       switched(now, one->epoch, late);

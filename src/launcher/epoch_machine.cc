@@ -74,7 +74,7 @@ void EpochMachine::advance(double now) {
     if (settings_.leave_code && all_ended_well()) return finish();
     for (const JobId job : companions()) release_if_left(job);
     Gathering next{now + settings_.warm_timeout_s, leaving->since};
-    next.is_retry = leaving->is_retry;
+    next.is_retry = leaving->purpose == Purpose::retry || leaving->purpose == Purpose::hang;
     phase_ = next;
   }
   if (is<Gathering>()) {
@@ -133,7 +133,7 @@ void EpochMachine::begin_growing(double now) {
   if (is_live() && !in<Running>()->lacks_room) return grow_live(now, next);
   Running before = *in<Running>();
   begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
-  in<Leaving>()->to_grow = true;
+  in<Leaving>()->purpose = Purpose::grow;
   in<Leaving>()->before = std::move(before);
 }
 
@@ -217,7 +217,7 @@ void EpochMachine::begin_leaving(double now, JobState state, double by, bool ask
     return;
   }
   const bool live = in<Running>() != nullptr && in<Running>()->has_begun;
-  phase_ = Leaving{by, now, false, false};
+  phase_ = Leaving{by, now};
   for (const auto& [signal, at] : forwarded_)
     if (now - at < kAnswers_s) misses(signal);
   if (!running().empty()) {
@@ -284,7 +284,8 @@ void EpochMachine::leaving_is_late(double now) {
   if (leaving.before) return call_off_leaving(now);
   say(fmt::format("{} did not leave in time: killed; training resumes from the last checkpoint",
                   count_of(running().size(), "worker")));
-  if (!leaving.to_grow && !leaving.is_hung && had_its_time(now, leaving))
+  if (leaving.purpose != Purpose::grow && leaving.purpose != Purpose::hang &&
+      had_its_time(now, leaving))
     pause_growth(now,
                  fmt::format("workers did not leave within {:g} s of the restart signal",
                              settings_.restart_timeout_s),
@@ -300,7 +301,7 @@ void EpochMachine::leave_late(double now) {
                   "longer grace= gives workers more time",
                   settings_.restart_timeout_s));
   const auto drain = drain_by();
-  phase_ = Leaving{std::min(now + settings_.late_s, drain.value_or(kNever)), now, true};
+  phase_ = Leaving{std::min(now + settings_.late_s, drain.value_or(kNever)), now, Purpose::grow};
   in<Leaving>()->is_forced = true;  // it was asked before
   set_state(JobState::draining);
 }
@@ -390,9 +391,10 @@ std::optional<double> EpochMachine::deadline() const {
   earliest(hangs_at());
   earliest(passes_missed_at());
   earliest(growth_limit());
-  if (const Switching* one = in<Switching>()) earliest(one->judged_at);
-  if (const Switching* one = in<Switching>())
-    earliest(one->is_called_off ? one->hard_by : std::min(one->by, one->hard_by));
+  if (const Switching* one = in<Switching>()) {
+    if (one->judgment) earliest(one->judgment->at);
+    earliest(one->progress.called_off() ? one->hard_by : std::min(one->by, one->hard_by));
+  }
   if (const auto drain = drain_by(); drain && is_live()) earliest(*drain - settings_.min_live_s);
   if (const Running* one = in<Running>(); one != nullptr && !one->failure) {
     earliest(one->ask_at);

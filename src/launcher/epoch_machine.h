@@ -19,6 +19,7 @@
 #include "launcher/growth.h"
 #include "launcher/live_pace.h"
 #include "launcher/progress.h"
+#include "launcher/reconfiguration.h"
 #include "launcher/seating.h"
 #include "launcher/worker_environment.h"
 
@@ -30,21 +31,6 @@ struct Granted {
   JobId job = 0;  ///< 0: refused
   std::string reason;
   std::vector<WorkerNode> nodes;  ///< without ids
-};
-
-/// How a live switch went.
-struct SwitchOutcome {
-  bool committed = false;
-  std::string phase;                   ///< of the first failure
-  bool is_silent = false;              ///< the old programs did not stop at a step
-  std::string why;                     ///< empty: nothing failed
-  ErrorCode code = ErrorCode::failed;  ///< of `why`; cancelled: CallOffLive ended it
-  bool lacks_room = false;             ///< a GPU had too little memory, and nothing has moved
-  std::string brief;                   ///< for `swell jobs`, in few words
-  std::string summary;                 ///< one line for people
-  std::vector<WorkerId> lost;          ///< whose shims did not answer the commit
-  double stopped_s = 0;                ///< from the order to stop to the new programs' first step
-  Json details = Json::object();       ///< for --swell-events: bytes by path, times
 };
 
 /// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs:
@@ -162,7 +148,7 @@ class EpochMachine {
   /// `stays`: its programs may keep their processes in a switch that gives GPUs back.
   void begun(double now, int epoch, const std::string& why, std::uint64_t snapshot_step = 0,
              bool stays = true);
-  void switching(double now, int epoch, const std::string& phase);
+  void switching(double now, int epoch, SwitchPhase phase);
   /// The workers that leave with the switch do so before it is committed.
   void let_go(double now, int epoch);
   void switched(double now, int epoch, const SwitchOutcome& outcome);
@@ -232,42 +218,32 @@ class EpochMachine {
     Running before;  ///< where it is gone back to
     Seating next;
     int epoch = 0;
-    bool to_grow = false;
+    Purpose purpose = Purpose::grow;
     double since = 0;
-    double prepared_at = 0;  ///< where is_prepared
-    double by = 0;           ///< to be called off
-    double hard_by = 0;      ///< no answer is waited for any more
-    /// All shims are told to commit; from then on nothing calls it off.
-    bool is_committing = false;
-    bool is_called_off = false;
-    std::string called_off_for;  ///< why, for people
-    bool blames_growth = false;  ///< the next epoch's programs are why
-    bool is_outdated = false;    ///< it would use GPUs that are to go back, too
-    bool is_late = false;        ///< it took too long
-    bool is_limited = false;     ///< `by` is what the owner allows for a growth
-    bool is_prepared = false;    ///< the old programs are being stopped, or have been
-    /// Those of the workers that leave are told to: there is no way back to the old epoch.
-    bool has_let_go = false;
-    /// In chunks: the state is being secured, or has been; and then the old epoch's is released.
-    bool is_secured = false, is_old_gone = false;
-    bool to_running = false;   ///< all of its workers train before it, too
-    std::vector<Exit> failed;  ///< of programs of either epoch, meanwhile
-    /// It has ended, and a program has that the user may have sent a signal: until then it is
-    /// waited for word of that.
-    std::optional<double> judged_at = std::nullopt;
-    SwitchOutcome outcome = {};
+    double by = 0;                 ///< to be called off
+    double hard_by = 0;            ///< no answer is waited for any more
+    bool is_growth_limit = false;  ///< `by` is what the owner allows for a growth
+    bool to_running = false;       ///< all of its workers train before it, too
+    bool is_outdated = false;      ///< it would use GPUs that are to go back, too
+    SwitchProgress progress = {};
+    std::vector<Exit> failed = {};  ///< of programs of either epoch, meanwhile
+    /// It has ended, and a program has that the user may have sent a signal: word of that is
+    /// awaited.
+    struct Judgment {
+      double at = 0;
+      SwitchOutcome outcome;
+    };
+    std::optional<Judgment> judgment = std::nullopt;
   };
   /// The workers have been asked to leave, or killed, for another epoch.
   struct Leaving {
     double by = 0;
     double since = 0;
-    bool to_grow = false;
+    Purpose purpose = Purpose::give_back;
     bool told_of_bad_exit = false;
     /// For a growth or a user's signal: what is gone back to where no worker leaves. None: the
     /// workers must leave.
     std::optional<Running> before = std::nullopt;
-    bool is_retry = false;   ///< see Gathering
-    bool is_hung = false;    ///< workers may not be able to leave
     bool is_forced = false;  ///< one was killed, or died
   };
   /// The run ends when all workers have.
@@ -389,16 +365,19 @@ class EpochMachine {
   void keep_growth_limit(double now);
   void grow_live(double now, const Seating& next);
   // epoch_live.cc: switches beside the running training
-  enum class Purpose { grow, give_back, replan };
   void begin_switch(double now, Purpose purpose, double by, double hard_by);
-  void call_off(const std::string& why, bool blames_growth = false);
+  void call_off(CallOffCause cause, const std::string& why);
   void make_way(double by);
   void leave_live(double now);
   bool all_listen() const;
   void reclaim_by_leaving(double now, const std::string& why);
   void ask_to_leave(double now, double within_s, bool live);
-  bool defers(DeferredEvent event, bool spoils, bool blames_growth = false);
+  bool defers(DeferredEvent event, bool spoils, CallOffCause cause = CallOffCause::worker_ended);
   void handle_deferred(double now);
+  void switch_committed(double now, const Switching& one, const SwitchOutcome& outcome,
+                        Json details, const std::vector<WorkerId>& leavers);
+  void switch_aborted(double now, const Switching& one, const SwitchOutcome& outcome, Json details,
+                      SwitchEnd end, bool for_signal);
   void tick_live(double now);
   bool was_let_go(WorkerId worker) const;
   void run_ordered(double now);

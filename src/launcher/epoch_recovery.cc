@@ -32,10 +32,7 @@ bool EpochMachine::recovers(double now) {
   say(fmt::format(
       "the program failed with {} over {}: it is started again on the GPUs that the job has; another failure within {:g} s counts",
       code_, count_of(seating_.seats.size(), "worker"), settings_.recover_s));
-  phase_ = Leaving{.by = now + settings_.end_timeout_s,
-                   .since = now,
-                   .told_of_bad_exit = true,
-                   .is_retry = true};
+  phase_ = Leaving{now + settings_.end_timeout_s, now, Purpose::retry, /*told_of_bad_exit=*/true};
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);
@@ -54,7 +51,7 @@ bool EpochMachine::retries(double now) {
       fmt::format("the program failed with {} within {:.0f} s of a resize: it is started again "
                   "once, from its last checkpoint",
                   code_, std::ceil(now - failed.since)));
-  phase_ = Leaving{.by = now, .since = now, .told_of_bad_exit = true, .is_retry = true};
+  phase_ = Leaving{now, now, Purpose::retry, /*told_of_bad_exit=*/true};
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);
@@ -78,7 +75,7 @@ void EpochMachine::begin_otherwise(double now) {
     fall_back(now, why);
   } else if (std::exchange(tries_snapshots_, false)) {
     say("live mode: the snapshot is of no use; on from the last checkpoint");
-    phase_ = Leaving{now, now, false, false};
+    phase_ = Leaving{now, now};
     kill_running(now);
   } else {
     code_ = std::max(code_, 1);
@@ -146,11 +143,10 @@ bool EpochMachine::awaits_signal(Switching& one, double now, const SwitchOutcome
     const int signal = exit.signal != 0 ? exit.signal : exit.code - 128;
     return is_end_signal(signal) || signal == SIGUSR1 || signal == SIGUSR2;
   };
-  if (how.committed || one.judged_at || signal_for(one, now) != 0 ||
+  if (how.committed || one.judgment || signal_for(one, now) != 0 ||
       std::none_of(one.failed.begin(), one.failed.end(), may_be_sent))
     return false;
-  one.judged_at = now + kNoticeFollows_s;
-  one.outcome = how;
+  one.judgment = Switching::Judgment{now + kNoticeFollows_s, how};
   return true;
 }
 

@@ -60,7 +60,9 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
   const bool is_gone = epoch == epoch_ && (was_let_go(id) || others_.contains({epoch, id}));
   if (Switching* one = in<Switching>(); one != nullptr && exit.status() != 0)
     one->failed.push_back(exit);
-  if (!is_gone && defers(ProgramExited{id, exit, epoch}, epoch != epoch_, epoch != epoch_)) return;
+  if (!is_gone && defers(ProgramExited{id, exit, epoch}, epoch != epoch_,
+                         epoch != epoch_ ? CallOffCause::next_ended : CallOffCause::worker_ended))
+    return;
   if (epoch != epoch_ || is_gone) {
     others_.erase({epoch, id});
     if (HeldCompanion* its = companion_of(id.node); its != nullptr && its->reclaimed)
@@ -81,8 +83,9 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
       ends_for_signal(exit, now))
     return advance(now);
   // An error of a program that a user's signal reached is its own, as under srun.
-  if (Leaving* asked = in<Leaving>(); asked != nullptr && asked->before && !asked->to_grow &&
-                                      exit.status() != 0 && !is_leave(exit)) {
+  if (Leaving* asked = in<Leaving>(); asked != nullptr && asked->before &&
+                                      asked->purpose != Purpose::grow && exit.status() != 0 &&
+                                      !is_leave(exit)) {
     Running before = std::move(*asked->before);
     phase_ = std::move(before);
     asking_.reset();
@@ -99,7 +102,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     if (!clean || of_signal) leaving->before.reset();  // it answers nobody any more
     leaving->is_forced = leaving->is_forced || !clean || of_signal || exit.signal == SIGKILL;
     if (running().empty() && !leaving->is_forced) pace_.left(now - leaving->since);
-    if (of_signal && leaving->to_grow && growth_.pause_reason().empty())
+    if (of_signal && leaving->purpose == Purpose::grow && growth_.pause_reason().empty())
       pause_growth(now,
                    fmt::format("a worker died of {}, by which it was asked to leave",
                                signal_name(settings_.restart_signal)),
@@ -109,7 +112,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
           "a worker on {} ended with {} after the restart signal; the next epoch resumes from the "
           "last checkpoint",
           worker.host, exit.status()));
-      if (leaving->to_grow)
+      if (leaving->purpose == Purpose::grow)
         pause_growth(now,
                      fmt::format("a worker ended with {} after the restart signal", exit.status()));
     }

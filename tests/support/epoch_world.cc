@@ -275,7 +275,7 @@ void World::act(const action::SwitchLive& order) {
 void World::act(const action::CallOffLive&) {
   for (Switch& each : switches_) each.is_called_off = true;
   if (!switches_.empty() && switches_.front().phase == kCommit)
-    machine_.switching(now_, switches_.front().epoch, "commit");
+    machine_.switching(now_, switches_.front().epoch, SwitchPhase::commit);
 }
 
 void World::act(const action::StopLive& stop) {

@@ -79,7 +79,9 @@ struct Switch {
   int phase = -1;         ///< index into kPhases
   double goes_on_at = 0;  ///< latest time of the next phase; a shim may be slow to answer
 };
-inline constexpr const char* kPhases[] = {"prepare", "quiesce", "secure", "move", "commit"};
+inline constexpr SwitchPhase kPhases[] = {SwitchPhase::prepare, SwitchPhase::quiesce,
+                                          SwitchPhase::secure, SwitchPhase::move,
+                                          SwitchPhase::commit};
 enum { kPrepare, kQuiesce, kSecure, kMove, kCommit };
 
 /// Senders of messages; any other value is one worker.

@@ -169,7 +169,7 @@ Test(growth_limit, a_live_switch_that_takes_longer_is_called_off_and_the_gpus_go
   run_until(run, run.since + 20);
   cr_assert_eq(run.calls_off, 1);
   SwitchOutcome outcome;
-  outcome.phase = "prepare";
+  outcome.phase = SwitchPhase::prepare;
   outcome.code = swell::ErrorCode::cancelled;
   run.event([&] { run.machine.switched(run.now, 1, outcome); });
   cr_assert_neq(run.said.find(kTooLong), std::string::npos, "%s", run.said.c_str());
@@ -181,10 +181,10 @@ Test(growth_limit, a_live_switch_that_takes_longer_is_called_off_and_the_gpus_go
 
 Test(growth_limit, programs_that_are_slow_to_stop_when_that_time_is_over_are_not_taken_for_silent) {
   LiveGrowing run;
-  run.event([&] { run.machine.switching(run.now, 1, "quiesce"); });
+  run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::quiesce); });
   run_until(run, run.since + 20);
   SwitchOutcome outcome;
-  outcome.phase = "quiesce";
+  outcome.phase = SwitchPhase::quiesce;
   outcome.code = swell::ErrorCode::cancelled;
   run.event([&] { run.machine.switched(run.now, 1, outcome); });
   cr_assert_eq(run.said.find("stopped answering"), std::string::npos, "%s", run.said.c_str());

@@ -192,7 +192,7 @@ Test(live, a_shim_that_is_lost_before_its_worker_takes_part_costs_no_restart) {
 Test(live, a_worker_whose_shim_does_not_answer_the_commit_is_lost_to_the_new_epoch) {
   Run run;
   run.lend();
-  run.event([&] { run.machine.switching(run.now, 1, "commit"); });
+  run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::commit); });
   SwitchOutcome outcome;
   outcome.committed = true;
   outcome.lost = {{1, 0}};
@@ -205,7 +205,7 @@ Test(live, a_worker_whose_shim_does_not_answer_the_commit_is_lost_to_the_new_epo
 Test(live, so_is_one_of_which_that_is_heard_later) {
   Run run;
   run.lend();
-  run.event([&] { run.machine.switching(run.now, 1, "commit"); });
+  run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::commit); });
   run.tick(run.now + 600);
   run.tick(run.now + 30);
   cr_assert_eq(run.machine.status().workers, 2);
@@ -264,7 +264,7 @@ Test(live, a_growth_that_does_not_fit_waits_where_programs_would_leave_without_t
 Test(live, an_exit_during_the_move_counts_only_if_the_old_epoch_stays) {
   Run run;
   run.lend();
-  run.event([&] { run.machine.switching(run.now, 1, "move"); });
+  run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::move); });
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 0); });
   cr_assert_eq(run.calls_off, 0);
   run.committed(1);

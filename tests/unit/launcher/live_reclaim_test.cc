@@ -65,7 +65,7 @@ Test(live, a_reclaim_is_a_switch_to_the_others_and_then_a_release) {
 Test(live, a_growth_whose_shims_are_silent_gives_the_gpus_back_in_time) {
   Run run;
   run.lend();
-  run.event([&] { run.machine.switching(run.now, 1, "quiesce"); });
+  run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::quiesce); });
   run.shrink(32);
   cr_assert_eq(run.calls_off, 1);
   cr_assert_leq(*run.machine.deadline(), run.now + 30);
@@ -91,7 +91,7 @@ Test(live, gpus_are_released_though_the_switch_failed_with_which_they_were_let_g
   Run run;
   run.grown();
   run.shrink(32);
-  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
   run.event([&] { run.machine.let_go(run.now, 2); });
   run.aborted(2);
   run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
@@ -118,8 +118,9 @@ Test(live, a_growth_that_fails_between_its_chunks_goes_on_from_a_snapshot_over_t
   for (const bool has_moved : {false, true}) {
     Run run;
     run.lend();
-    for (const char* phase : {"prepare", "quiesce", "secure", "move"})
-      if (has_moved || phase != std::string("move"))
+    for (const auto phase :
+         {SwitchPhase::prepare, SwitchPhase::quiesce, SwitchPhase::secure, SwitchPhase::move})
+      if (has_moved || phase != SwitchPhase::move)
         run.event([&] { run.machine.switching(run.now, 1, phase); });
     const std::size_t starts = run.starts.size();
     run.aborted(1);
@@ -143,7 +144,8 @@ Test(live, a_growth_that_fails_between_its_chunks_goes_on_from_a_snapshot_over_t
 Test(live, a_shim_whose_old_program_left_during_a_switch_that_failed_starts_another) {
   Run run;
   run.lend();
-  for (const char* phase : {"prepare", "quiesce", "secure", "move"})
+  for (const auto phase :
+       {SwitchPhase::prepare, SwitchPhase::quiesce, SwitchPhase::secure, SwitchPhase::move})
     run.event([&] { run.machine.switching(run.now, 1, phase); });
   run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
   run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
@@ -174,7 +176,7 @@ Test(live, the_owner_reads_why_gpus_go_back_that_a_growth_would_have_used) {
   run.event([&] { run.machine.shrink(run.now, {{kCompanion}, 30, reason}); });
   cr_assert_eq(run.calls_off, 1);
   SwitchOutcome outcome;
-  outcome.phase = "prepare";
+  outcome.phase = SwitchPhase::prepare;
   outcome.code = swell::ErrorCode::cancelled;
   run.event([&] { run.machine.switched(run.now, 1, outcome); });
   cr_assert_eq(run.machine.status().switched, "called off in prepare: GPUs go back: " + reason);
@@ -228,10 +230,10 @@ Test(live, a_switch_that_is_being_committed_when_the_time_is_over_holds) {
   Run run;
   run.grown();
   run.shrink(32);
-  run.event([&] { run.machine.switching(run.now, 2, "quiesce"); });
+  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::quiesce); });
   run.tick(run.now + 18);
   cr_assert_eq(run.calls_off, 1);
-  run.event([&] { run.machine.switching(run.now, 2, "commit"); });  // it came too late
+  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::commit); });  // it came too late
   run.tick(run.now + 12);
   cr_assert_eq(run.machine.status().epoch, 2);
   cr_assert_eq(run.machine.status().workers, 1);
@@ -256,7 +258,7 @@ Test(live, gpus_go_back_before_the_switch_is_over_once_the_others_have_what_only
   run.grown();
   run.shrink(32);  // 30 with the margin
   cr_assert_float_eq(run.orders.back().leave_within_s, 18, 1e-9);
-  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
   run.event([&] { run.machine.let_go(run.now, 2); });
   cr_assert(run.releases.empty(), "its program still runs");
   run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
@@ -277,7 +279,7 @@ Test(live, a_leaver_s_end_may_be_heard_of_before_it_is_known_that_it_may_go) {
   Run run;
   run.grown();
   run.shrink(32);
-  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
   run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
   cr_assert(run.releases.empty());
   run.event([&] { run.machine.let_go(run.now, 2); });
@@ -289,7 +291,7 @@ Test(live, a_leaver_that_was_let_go_and_stays_is_killed_by_the_deadline) {
   Run run;
   run.grown();
   run.shrink(22);
-  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
   run.event([&] { run.machine.let_go(run.now, 2); });
   cr_assert_float_eq(run.machine.deadline().value(), run.now + 20, 1e-9);
   run.tick(run.now + 20);
@@ -302,7 +304,7 @@ Test(live, a_switch_that_fails_after_that_goes_on_from_the_last_snapshot) {
   Run run;
   run.grown();
   run.shrink(32);
-  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
   run.event([&] { run.machine.let_go(run.now, 2); });
   run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
   run.aborted(2);

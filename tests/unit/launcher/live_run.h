@@ -78,7 +78,7 @@ struct Run {
     cr_assert_eq(machine.status().workers, 2);
   }
   void committed(int epoch) {
-    event([&] { machine.switching(now, epoch, "quiesce"); });
+    event([&] { machine.switching(now, epoch, SwitchPhase::quiesce); });
     SwitchOutcome outcome;
     outcome.committed = true;
     outcome.stopped_s = 0.25;

@@ -52,7 +52,8 @@ Test(live_signal, programs_that_die_of_it_during_a_switch_end_the_run) {
         for (const bool in_move : {false, true}) {
           Switch one(grows);
           if (in_move)
-            one.run.event([&] { one.run.machine.switching(one.run.now, one.next, "quiesce"); });
+            one.run.event(
+                [&] { one.run.machine.switching(one.run.now, one.next, SwitchPhase::quiesce); });
           if (order == Order::told_first) one.send(signal);
           if (order == Order::old_first) one.ends(one.old, {0, signal});
           one.ends(one.next, {0, signal});

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+#include "core/result.h"
+#include "launcher/seating.h"
+#include "runtime/switch_machine.h"
+
+namespace swell::launcher {
+
+/// Why a run goes from one epoch to the next.
+enum class Purpose {
+  grow,          ///< to GPUs that were lent
+  give_back,     ///< without GPUs that go back
+  replan,        ///< to another plan over the same GPUs
+  user_restart,  ///< the user sent the restart signal
+  retry,         ///< the program is started again after a failure
+  hang,          ///< the program makes no steps any more
+};
+
+/// The phase of a live switch, which the coordinator goes through in this order.
+using SwitchPhase = runtime::SwitchMachine::Phase;
+
+/// How a live switch went.
+struct SwitchOutcome {
+  bool committed = false;
+  std::optional<SwitchPhase> phase;    ///< of the first failure; none: not known
+  bool is_silent = false;              ///< the old programs did not stop at a step
+  std::string why;                     ///< empty: nothing failed
+  ErrorCode code = ErrorCode::failed;  ///< of `why`; cancelled: CallOffLive ended it
+  bool lacks_room = false;             ///< a GPU had too little memory, and nothing has moved
+  std::string brief;                   ///< for `swell jobs`, in few words
+  std::string summary;                 ///< one line for people
+  std::vector<WorkerId> lost;          ///< whose shims did not answer the commit
+  double stopped_s = 0;                ///< from the order to stop to the new programs' first step
+  Json details = Json::object();       ///< for --swell-events: bytes by path, times
+
+  /// Returns the name of `phase`; empty: it is not known.
+  const char* phase_text() const noexcept;
+  /// Makes the texts say that the switch was called off for `reason`.
+  void called_off_for(const std::string& reason);
+};
+
+/// Why a live switch was called off.
+enum class CallOffCause {
+  worker_ended,    ///< a worker of the running epoch
+  next_ended,      ///< a program of the next epoch
+  gpus_reclaimed,  ///< it would use GPUs that go back
+  too_slow,
+  growth_limit,  ///< it took longer than the owner allows for a growth
+};
+struct CalledOff {
+  CallOffCause cause;
+  std::string why;  ///< for people
+
+  /// Returns whether the next growth would fail for this, too.
+  bool blames_growth() const noexcept {
+    return cause != CallOffCause::worker_ended && cause != CallOffCause::gpus_reclaimed;
+  }
+};
+
+/// The state that a live switch has left behind.
+enum class SwitchEnd {
+  committed,       ///< the next epoch trains
+  lent_left,       ///< workers had left before it failed: there is no way back
+  state_released,  ///< it failed between its chunks: the old epoch's state is gone
+  silent,          ///< the old programs stopped answering
+  lacks_room,      ///< the next programs do not fit beside the old ones: a restart may do
+  trains_on,       ///< the old epoch trains on
+};
+
+/// The phases of one live switch, from the coordinator's news. Pure.
+class SwitchProgress {
+ public:
+  /// Returns whether this is news: a commit that was reported before is not.
+  bool enter(double now, SwitchPhase phase);
+  /// Returns whether the old programs are being stopped, or have been.
+  bool is_prepared() const noexcept { return prepared_at_.has_value(); }
+  std::optional<double> prepared_at() const noexcept { return prepared_at_; }
+  /// Returns whether all shims are told to commit: from then on nothing calls it off.
+  bool is_committing() const noexcept { return phase_ >= SwitchPhase::commit; }
+
+  /// The workers that leave are told to: there is no way back to the old epoch. Returns false if
+  /// they were told before.
+  bool let_go() noexcept { return !std::exchange(has_let_go_, true); }
+  bool has_let_go() const noexcept { return has_let_go_; }
+
+  /// Returns false if it was called off before; the first cause holds.
+  bool call_off(CallOffCause cause, std::string why);
+  const std::optional<CalledOff>& called_off() const noexcept { return called_off_; }
+
+  /// Returns what the switch has left. `all_listen`: its programs could be restarted.
+  SwitchEnd end(const SwitchOutcome& outcome, Purpose purpose, bool all_listen) const;
+
+ private:
+  SwitchPhase phase_ = SwitchPhase::prepare;
+  std::optional<double> prepared_at_;
+  bool in_chunks_ = false;  ///< the state was secured, so that chunks can replace the old one
+  bool has_let_go_ = false;
+  std::optional<CalledOff> called_off_;
+};
+
+}  // namespace swell::launcher

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/deferred_events.h"
+
+#include <criterion/criterion.h>
+
+using namespace swell::launcher;
+
+namespace {
+
+/// Defers each lost worker again, once, and counts what it handles.
+struct Handler {
+  DeferredEvents& events;
+  std::vector<int>& handled;
+  void operator()(const WorkerLost& event) const {
+    handled.push_back(event.worker.node);
+    if (event.worker.node < 10) events.add(WorkerLost{{event.worker.node + 10, 0}});
+  }
+  void operator()(const ProgramExited& event) const { handled.push_back(100 + event.epoch); }
+  template <typename T>
+  void operator()(const T&) const {}
+};
+
+}  // namespace
+
+Test(deferred_events, are_handled_in_order_and_those_added_meanwhile_the_next_time) {
+  DeferredEvents events;
+  std::vector<int> handled;
+  events.add(WorkerLost{{1, 0}});
+  events.add(ProgramExited{{2, 0}, {}, 7});
+  events.drain(Handler{events, handled});
+  cr_assert(handled == std::vector<int>({1, 107}));
+  events.drain(Handler{events, handled});
+  cr_assert(handled == std::vector<int>({1, 107, 11}));
+  events.add(WorkerLost{{3, 0}});
+  events.clear();
+  events.drain(Handler{events, handled});
+  cr_assert_eq(handled.size(), 3u);
+}
