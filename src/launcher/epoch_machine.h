@@ -21,6 +21,7 @@
 #include "launcher/progress.h"
 #include "launcher/reconfiguration.h"
 #include "launcher/seating.h"
+#include "launcher/timer_table.h"
 #include "launcher/worker_environment.h"
 
 namespace swell::launcher {
@@ -330,6 +331,12 @@ class EpochMachine {
   void begin_ending(Ending next, double now);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
+  // epoch_timers.cc
+  using Timers = TimerTable<EpochMachine>;
+  static const Timers& timers();
+  void gathering_is_late(double now);
+  void companions_are_late(double now);
+  void switch_is_late(double now);
   // epoch_recovery.cc: a program that has failed
   void decide(double now);
   void fail_for_good(double now);
@@ -378,7 +385,6 @@ class EpochMachine {
                         Json details, const std::vector<WorkerId>& leavers);
   void switch_aborted(double now, const Switching& one, const SwitchOutcome& outcome, Json details,
                       SwitchEnd end, bool for_signal);
-  void tick_live(double now);
   bool was_let_go(WorkerId worker) const;
   void run_ordered(double now);
   void refuse_plan(const std::string& why);

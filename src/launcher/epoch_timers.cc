@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Part of the epoch machine: its timers. Each says in one place when it is due and what is done.
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <fmt/format.h>
+
+#include "launcher/epoch_machine.h"
+
+namespace swell::launcher {
+
+using control::JobState;
+
+namespace {
+
+using Due = std::optional<double>;
+
+void earliest(Due& first, const Due& time) {
+  if (time && (!first || *time < *first)) first = time;
+}
+
+}  // namespace
+
+const EpochMachine::Timers& EpochMachine::timers() {
+  static const Timers timers = {
+      // Shims of the next epoch did not come back.
+      {[](const EpochMachine& self) -> Due {
+         return self.is<Gathering>() ? self.in<Gathering>()->by : std::nullopt;
+       },
+       [](EpochMachine& self, double now) { self.gathering_is_late(now); }},
+      // The first epoch has waited for lent GPUs: advance() starts it.
+      {[](const EpochMachine& self) -> Due {
+         return self.is<Gathering>() ? self.in<Gathering>()->begins_by : std::nullopt;
+       },
+       [](EpochMachine&, double) {}},
+      // A companion's step did not come up, or the companion could not join.
+      {[](const EpochMachine& self) -> Due {
+         Due first;
+         for (const HeldCompanion& each : self.companions_)
+           if (!each.reclaimed && (!each.up || !self.why_useless(each).empty()))
+             earliest(first, each.up ? each.joins_by : each.up_by);
+         return first;
+       },
+       [](EpochMachine& self, double now) { self.companions_are_late(now); }},
+      // Companions that are up have waited for others that are not.
+      {[](const EpochMachine& self) -> Due {
+         Due first;
+         if (self.waits_for_stragglers())
+           for (const HeldCompanion& each : self.companions_) earliest(first, each.waits_until);
+         return first;
+       },
+       [](EpochMachine& self, double now) {
+         for (HeldCompanion& each : self.companions_)
+           if (each.waits_until && now >= *each.waits_until) each.waits_until.reset();
+       }},
+      // A growth took longer than the owner allows.
+      {[](const EpochMachine& self) { return self.growth_limit(); },
+       [](EpochMachine& self, double now) { self.keep_growth_limit(now); }},
+      // A pause of growth ends.
+      {[](const EpochMachine& self) -> Due {
+         return self.is<Over>() ? std::nullopt : self.growth_.resumes_at();
+       },
+       [](EpochMachine& self, double now) {
+         if (self.growth_.resume_if_due(now)) self.tell_no_growth();
+       }},
+      // Workers did not leave.
+      {[](const EpochMachine& self) -> Due {
+         return self.is<Leaving>() ? Due(self.in<Leaving>()->by) : std::nullopt;
+       },
+       [](EpochMachine& self, double now) { self.leaving_is_late(now); }},
+      // Workers that might have left late stay.
+      {[](const EpochMachine& self) -> Due {
+         return self.is<Running>() ? self.in<Running>()->late_until : std::nullopt;
+       },
+       [](EpochMachine& self, double) {
+         self.in<Running>()->late_until.reset();
+         self.act(action::SignalWorkers{self.running(), control::WorkerSignal::kStay});
+       }},
+      // The job itself is about to end.
+      {[](const EpochMachine& self) { return self.leaves_at(); },
+       [](EpochMachine& self, double now) {
+         self.leave_before_end(
+             now, fmt::format("the job ends in {:.0f} s", *self.limit_.ends_at - now), true);
+       }},
+      // No news has explained a failure.
+      {[](const EpochMachine& self) -> Due {
+         return self.is_failing() ? Due(self.in<Running>()->failure->decide_by) : std::nullopt;
+       },
+       [](EpochMachine& self, double now) { self.decide(now); }},
+      // Programs that could not begin did not leave.
+      {[](const EpochMachine& self) -> Due {
+         const Running* one = self.in<Running>();
+         return one != nullptr && !one->failure && !one->not_begun.empty() ? Due(one->not_begun_by)
+                                                                           : std::nullopt;
+       },
+       [](EpochMachine& self, double now) { self.begin_otherwise(now); }},
+      // A program that was started again after a failure is not ready.
+      {[](const EpochMachine& self) { return self.holds_until(); },
+       [](EpochMachine& self, double now) { self.give_up_recovery(now); }},
+      // Programs that do not say that they are ready are sent the signals that others missed.
+      {[](const EpochMachine& self) { return self.passes_missed_at(); },
+       [](EpochMachine& self, double now) { self.pass_missed(now); }},
+      // The training makes no step any more.
+      {[](const EpochMachine& self) { return self.hangs_at(); },
+       [](EpochMachine& self, double now) { self.restart_hung(now); }},
+      // The programs have had time to end for a user's signal that spoiled a switch.
+      {[](const EpochMachine& self) -> Due {
+         const Running* one = self.in<Running>();
+         return one != nullptr && !one->failure ? one->settles_at : std::nullopt;
+       },
+       [](EpochMachine& self, double now) {
+         self.in<Running>()->settles_at.reset();
+         if (!self.is_live() && self.all_train())
+           self.reclaim_by_leaving(now, "no other switch is tried");
+       }},
+      // The coordinator did not say at which step workers leave: each is asked by itself.
+      {[](const EpochMachine& self) -> Due {
+         return self.asking_ ? Due(self.asking_->by) : std::nullopt;
+       },
+       [](EpochMachine& self, double now) {
+         self.act(action::CallOffLive{});
+         self.stopped(now, self.asking_->epoch, 0, std::vector<WorkerId>(self.asking_->workers));
+       }},
+      // No shim has said that Slurm sent a signal for which a switch failed.
+      {[](const EpochMachine& self) -> Due {
+         const Switching* one = self.in<Switching>();
+         return one != nullptr && one->judgment ? Due(one->judgment->at) : std::nullopt;
+       },
+       [](EpochMachine& self, double now) {
+         const Switching& one = *self.in<Switching>();
+         self.switched(now, one.epoch, SwitchOutcome(one.judgment->outcome));
+       }},
+      // A live switch takes too long, or has not answered after it was called off.
+      {[](const EpochMachine& self) -> Due {
+         const Switching* one = self.in<Switching>();
+         if (one == nullptr) return std::nullopt;
+         return one->progress.called_off() ? one->hard_by : std::min(one->by, one->hard_by);
+       },
+       [](EpochMachine& self, double now) { self.switch_is_late(now); }},
+      // A live program has not begun with Swell's runtime.
+      {[](const EpochMachine& self) -> Due {
+         const Running* one = self.in<Running>();
+         return one != nullptr && one->awaits_runtime ? Due(self.growth_.joins_by(one->since))
+                                                      : std::nullopt;
+       },
+       [](EpochMachine& self, double) {
+         self.in<Running>()->awaits_runtime = false;
+         self.tell_no_growth();
+         self.say(
+             "live mode: the program has not begun with Swell's runtime; it is resized by restarts "
+             "until it does");
+       }},
+      // Old programs that keep GPUs from going back are not waited for long.
+      {[](const EpochMachine& self) -> Due {
+         const Due drain = self.is_live() ? self.drain_by() : std::nullopt;
+         return drain ? Due(*drain - self.settings_.min_live_s) : std::nullopt;
+       },
+       [](EpochMachine& self, double now) {
+         self.reclaim_by_leaving(now, "there is no time for another switch");
+       }},
+      // Programs of another epoch than the one that trains are killed.
+      {[](const EpochMachine& self) -> Due {
+         Due first;
+         for (const auto& [program, by] : self.others_)
+           if (std::isfinite(by)) earliest(first, by);
+         return first;
+       },
+       [](EpochMachine& self, double now) {
+         for (auto& [program, by] : self.others_) {
+           if (now < by) continue;
+           by = now + self.settings_.end_timeout_s;
+           self.act(action::SignalWorkers{{program.second}, SIGKILL, program.first});
+         }
+       }},
+      // GPUs go back, and workers did not end with those that ended by themselves.
+      {[](const EpochMachine& self) -> Due {
+         const Running* one = self.in<Running>();
+         return one != nullptr && !one->failure ? one->ask_at : std::nullopt;
+       },
+       [](EpochMachine& self, double now) {
+         self.begin_leaving(now, JobState::draining, self.in<Running>()->leave_by);
+       }},
+      // Workers did not end with the run.
+      {[](const EpochMachine& self) -> Due {
+         return self.is<Ending>() ? self.in<Ending>()->kill_at : std::nullopt;
+       },
+       [](EpochMachine& self, double) {
+         self.in<Ending>()->kill_at.reset();
+         if (auto workers = self.running(); !workers.empty())
+           self.act(action::SignalWorkers{std::move(workers), SIGKILL});
+       }},
+      // Workers did not end with the run, where their GPUs go back.
+      {[](const EpochMachine& self) -> Due {
+         Due first;
+         if (self.is<Ending>())
+           for (const HeldCompanion& each : self.companions_)
+             if (each.reclaimed && std::isfinite(each.leave_by)) earliest(first, each.leave_by);
+         return first;
+       },
+       [](EpochMachine& self, double now) {
+         for (HeldCompanion& each : self.companions_)
+           if (each.reclaimed && now >= each.leave_by) self.kill_there(now, each);
+       }},
+  };
+  return timers;
+}
+
+void EpochMachine::tick(double now) {
+  timers().fire_due(*this, now);
+  advance(now);
+}
+
+std::optional<double> EpochMachine::deadline() const { return timers().deadline(*this); }
+
+/// A shim that said nothing for so long after its program left will not come back.
+void EpochMachine::gathering_is_late(double now) {
+  in<Gathering>()->by = now + settings_.warm_timeout_s;
+  const Seating seating = next_seating();
+  std::string silent;
+  for (const Seat& seat : seating.seats) {
+    if (workers_[seat.worker].ready) continue;
+    if (HeldCompanion* found = companion_of(seat.worker.node))
+      lose(now, found->job, "its workers did not come back");
+    else silent = workers_[seat.worker].host;
+  }
+  if (silent.empty() && code_ == 0) return;
+  if (code_ == 0)
+    say(fmt::format("a worker of the job's own on {} has not come back within {:g} s", silent,
+                    settings_.warm_timeout_s));
+  code_ = std::max(code_, 1);
+  end(now, SIGTERM, now + settings_.end_timeout_s);
+}
+
+void EpochMachine::companions_are_late(double now) {
+  for (const JobId job : companions()) {
+    HeldCompanion* found = companion(job);
+    if (found == nullptr) continue;
+    if (!found->up && !found->reclaimed && now >= found->up_by) {
+      say(fmt::format("job {} did not start its step within {:.0f} s; going on without it", job,
+                      settings_.warm_timeout_s));
+      found->failed = true;
+      reclaim(now, *found, "its step did not come up");
+    } else if (found->up && now >= found->joins_by) {
+      if (const std::string why = why_useless(*found); !why.empty()) give_back(now, *found, why);
+    }
+  }
+}
+
+/// Calls the switch off. One that was called off before is not waited for any more: the coordinator
+/// has told all shims to commit, or never will. REQUIRES: the phase is Switching.
+void EpochMachine::switch_is_late(double now) {
+  const Switching& one = *in<Switching>();
+  if (!one.progress.called_off()) {
+    if (one.is_growth_limit) return call_off(CallOffCause::growth_limit, took_too_long());
+    return call_off(CallOffCause::too_slow, "it took too long");
+  }
+  SwitchOutcome late;
+  late.committed = one.progress.is_committing();
+  late.summary = late.brief = "not all shims have answered";
+  if (!late.committed) late.why = late.summary = "the shims did not answer in time";
+  switched(now, one.epoch, late);
+}
+
+}  // namespace swell::launcher
