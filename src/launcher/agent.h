@@ -36,9 +36,11 @@ class Agent {
     ControllerAddress controller;
     bool elastic = true;  ///< false: the controller is not looked for
     control::Hello hello;
-    std::string address;  ///< where its workers find it; empty: on the way to slurmctld
-    std::string shim;     ///< swell-worker's path
+    std::string address;              ///< where its workers find it; empty: on the way to slurmctld
+    std::string shim;                 ///< swell-worker's path
+    std::vector<std::string> loader;  ///< what runs it in a container: ContainerShim
     std::string munge_socket;
+    std::string shim_munge_socket;  ///< as shims see it
     std::optional<std::time_t> slurmctld_since;
     control::PortRange
         srun_ports;  ///< those that a firewall may leave open for srun, and so for it

@@ -72,9 +72,10 @@ void Agent::carry_out(const action::StartStep& start) {
   const ShimAddress shim{setup_.shim,
                          address_,
                          server_->port(),
-                         setup_.munge_socket,
+                         setup_.shim_munge_socket,
                          setup_.input->spooled.has_value(),
-                         driver_ != nullptr};
+                         driver_ != nullptr,
+                         setup_.loader};
   bool foreground = !companion;
   const double wait_s = companion ? 0 : knows_nodes_in(setup_.slurmctld_since, std::time(nullptr));
   for (Command& command :

@@ -100,6 +100,7 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
     else if (!first) command.push_back("--input=none");
     if ((!first || is_shared) && !options.own_open_mode) command.push_back("--open-mode=append");
     if (companion) command.push_back("--mem=0");
+    command.insert(command.end(), shim.loader.begin(), shim.loader.end());
     command.insert(command.end(),
                    {shim.program, "--agent", fmt::format("{}:{}", shim.host, shim.port), "--nodes",
                     known, "--workers", std::to_string(workers)});
@@ -119,7 +120,8 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
 }
 
 Command probe_of(const Command& step, const ShimAddress& shim) {
-  Command probe(step.begin(), std::find(step.begin(), step.end(), shim.program));
+  const std::string& first = shim.loader.empty() ? shim.program : shim.loader.front();
+  Command probe(step.begin(), std::find(step.begin(), step.end(), first));
   probe.insert(probe.end(), {"--immediate=1", "--quiet", "--output=none", "--error=none", "true"});
   return probe;
 }

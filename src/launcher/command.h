@@ -20,8 +20,9 @@ struct ShimAddress {
   std::string host;
   int port = 0;
   std::string munge_socket;
-  bool gives_input = false;  ///< swellrun's standard input goes to every step: InputPlan
-  bool live = false;         ///< the job is one of live mode
+  bool gives_input = false;         ///< swellrun's standard input goes to every step: InputPlan
+  bool live = false;                ///< the job is one of live mode
+  std::vector<std::string> loader;  ///< what runs `program` in a container: ContainerShim
 };
 
 /// The srun commands that start the shims of one allocation, one for all nodes with equally many

@@ -20,6 +20,7 @@
 #include "control/printable.h"
 #include "control/socket.h"
 #include "core/compute_mode.h"
+#include "launcher/container.h"
 #include "launcher/file_limit.h"
 #include "launcher/shim.h"
 #include "launcher/signals.h"
@@ -116,11 +117,12 @@ int first_of(const std::string& nodes) { return number(nodes.c_str() + nodes.fin
 Result<std::unique_ptr<Client>> connect(const Arguments& arguments) {
   const auto deadline = Clock::now() + kConnectTime;
   for (;;) {
-    auto client = Client::connect({.host = arguments.host,
-                                   .port = static_cast<std::uint16_t>(arguments.port),
-                                   .munge_socket = arguments.munge_socket,
-                                   .trust = [own = geteuid()](uid_t uid) { return uid == own; }},
-                                  10s);
+    auto client = Client::connect(
+        {.host = arguments.host,
+         .port = static_cast<std::uint16_t>(arguments.port),
+         .munge_socket = arguments.munge_socket,
+         .trust = [own = launcher::own_outside_uid()](uid_t uid) { return uid == own; }},
+        10s);
     if (client || Clock::now() > deadline) return client;
     std::this_thread::sleep_for(200ms);
   }

@@ -18,6 +18,7 @@
 #include "core/count_of.h"
 #include "core/number.h"
 #include "launcher/agent.h"
+#include "launcher/container.h"
 #include "launcher/interface.h"
 #include "launcher/model_file.h"
 #include "launcher/no_growth_report.h"
@@ -173,6 +174,15 @@ Result<Agent::Setup> setup_of(const Options& options, const Json& model, const S
       env("SWELL_WORKER").empty() ? SWELL_PKGLIBEXECDIR "/swell-worker" : env("SWELL_WORKER");
   if (access(setup.shim.c_str(), X_OK) != 0)
     return Error(fmt::format("{}: {}", setup.shim, std::strerror(errno)));
+  setup.shim_munge_socket = config.munge_socket;
+  if (is_in_container(options, environ)) {
+    ContainerShim inside = container_shim(setup.shim, config.munge_socket, own_libraries());
+    add_mounts(setup.options, environ, inside.mounts);
+    setup.shim = std::move(inside.command.back());
+    inside.command.pop_back();
+    setup.loader = std::move(inside.command);
+    setup.shim_munge_socket = std::move(inside.munge_socket);
+  }
   setup.hello = hello_of(job);
   // The controller counts the GPUs of the job, whatever uses them.
   if (basic.no_growth.empty()) {
@@ -218,7 +228,7 @@ std::optional<std::string> problem_within_srun(const Agent::Setup& setup) {
   constexpr std::uint32_t kFirstSpecial = 0xfffffff0;  // the batch script, an interactive step
   const auto step = read_number<std::uint32_t>(env("SLURM_STEP_ID"));
   if (!step || *step >= kFirstSpecial) return std::nullopt;
-  const ShimAddress shim{setup.shim, "", 0, ""};
+  const ShimAddress shim{setup.shim, "", 0, "", false, false, setup.loader};
   const auto steps =
       step_commands(setup.options, setup.hello.job, {setup.hello.job, "", "", 0}, setup.basic.nodes,
                     setup.basic.cpus_per_worker, setup.basic.shares_cpus, shim);
