@@ -233,8 +233,8 @@ void Agent::take_switch_report(const runtime::SwitchReport& report) {
         "kernel.yama.ptrace_scope): what a program allocated itself goes between them by TCP; "
         "tensors in Swell's arenas need not");
   if (went(runtime::kTcpWithinNode) && !std::exchange(told_of_tmp_, true))
-    say("workers of one node do not see each other's TMPDIR (job_container/tmpfs): state goes "
-        "between them by TCP, not by shared memory; a TMPDIR that all jobs of a node share "
+    say("workers of one node do not see each other's TMPDIR (job_container/tmpfs, or "
+        "containers without a common folder): state goes between them by TCP, not by shared memory; a TMPDIR that all jobs of a node share "
         "would change that");
   for (const std::string& note : report.notes)
     if (told_notes_.insert(note).second) say(note);

@@ -125,6 +125,13 @@ Result<void> check_key(std::string_view key) {
   return {};
 }
 
+/// Names the folder that a container lacks, where the socket is PARENT/swell-worker-.../socket.
+std::string hint_of_container(const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/'));
+  return fmt::format("; in a container, mount {} of the host at the same place",
+                     folder.substr(0, std::max<std::size_t>(1, folder.rfind('/'))));
+}
+
 }  // namespace
 
 Result<Channel> Channel::connect_unix(const std::string& path) {
@@ -132,7 +139,8 @@ Result<Channel> Channel::connect_unix(const std::string& path) {
   if (!address) return address.error();
   Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
-    return system_error("connecting to " + path);
+    return Error(fmt::format("connecting to {}: {}{}", path, std::strerror(errno),
+                             errno == ENOENT ? hint_of_container(path) : ""));
   return check_unix_peer(std::move(fd));
 }
 

@@ -51,7 +51,7 @@ check 'a job of this cluster has a /tmp and a /dev/shm of its own' is_private
 
 # Two of its own on node1; lent are the node's two others, and the four of node2.
 says_which_path() {
-  grep 'do not see each other.s TMPDIR .job_container/tmpfs.: state goes between them by TCP' "$work/$job.out" &&
+  grep 'do not see each other.s TMPDIR .job_container/tmpfs, or containers without a common folder.: state goes between them by TCP' "$work/$job.out" &&
     grep '"event":"switch-committed".*"tcp within a node":[1-9]' "$out/events"
 }
 grows_and_shrinks() {
