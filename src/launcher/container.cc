@@ -19,7 +19,7 @@ constexpr std::string_view kFolder = "/run/swell";  // in the container
 constexpr std::string_view kUsualMunge = "/run/munge/munge.socket.2";
 constexpr std::string_view kMounts = "--container-mounts";
 
-/// What sbatch was given as `option` of pyxis, with '_' for '-'.
+/// Returns the value that sbatch was given as `option` of pyxis, with '_' for '-'.
 std::optional<std::string> given_to_sbatch(const char* const* environment,
                                            std::string_view option) {
   for (; *environment != nullptr; ++environment) {
