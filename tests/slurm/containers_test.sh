@@ -67,7 +67,7 @@ live_in() { # [options of swellrun]
   cat "$work/$job.out"
   return $result
 }
-sed -i 's|^swellrun |&$IN |' live_job.sh
+sed -i 's|"${PROGRAM|$IN &|' live_job.sh
 apart='do not see each other.s TMPDIR'
 by_pyxis=(--container-image="$work/trains" "--container-mounts=$TMPDIR:$TMPDIR")
 live_by_pyxis() { live_in "${by_pyxis[@]}" && ! grep "$apart" "$work/$job.out"; }
