@@ -33,7 +33,7 @@ export SMALL=$work/small
 has_nothing() { ! find "$SMALL" -name '*libfmt*' -o -name '*munge*' -o -name '*swell*' -o -name '*libstdc*' | grep .; }
 check 'the image has nothing that Swell needs' has_nothing
 
-# What the task's own root is: no worker may run outside.
+# No worker may run outside of its container.
 cat > contained.sh << 'END'
 #!/bin/bash
 [[ ! -e /usr/share/doc && ! -e /usr/bin/srun ]] || { echo 'not in the container' >&2; exit 9; }
