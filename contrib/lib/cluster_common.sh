@@ -9,7 +9,7 @@ PATH=$PATH:/usr/sbin:/sbin
 umask 022
 
 name=default dir='' nodes=4 gpus_per_node=8 gpu_type=h100 cpus_per_node=64 slurmds='' accounting=yes
-grace_s=30 stock=no slurm='' plugins='' shadow='' topo_dir='' timeout_s=240 keep_logs='' follow=no signal=TERM
+grace_s=30 credential_s='' stock=no slurm='' plugins='' shadow='' topo_dir='' timeout_s=240 keep_logs='' follow=no signal=TERM
 users=() conf_lines=() swell_lines=() operands=()
 
 die() {

@@ -99,7 +99,7 @@ SrunPortRange=$(srun_port_range)
 SlurmUser=$slurm_user
 SlurmdUser=$slurmd_user
 AuthType=auth/munge
-AuthInfo=socket=$dir/munge/sock
+AuthInfo=socket=$dir/munge/sock${credential_s:+,cred_expire=$credential_s}
 CredType=cred/munge
 
 StateSaveLocation=$dir/state

@@ -199,7 +199,9 @@ ok 'basic demand preempts the expansion QOS' basic_demand_preempts a --qos=expan
 ok 'sacct shows the jobs' accounting_shows_the_jobs
 ok 'a killed slurmctld comes back with its job' a_killed_controller_comes_back_with_its_job
 ok 'stop after kill -9 of every daemon leaves nothing' stop_after_every_daemon_was_killed
-ok 'a cluster without accounting starts' "$cluster" start --name c --nodes 2 --no-accounting --grace 2
+ok 'a cluster without accounting starts' "$cluster" start --name c --nodes 2 --no-accounting --grace 2 --credential-life 9
+credentials_live_as_long_as_asked() { use c && [[ $(scontrol show config) =~ AuthInfo\ +=\ socket=[^,]+,cred_expire=9 ]]; }
+ok 'credentials live as long as was asked for' credentials_live_as_long_as_asked
 ok 'basic demand preempts the expansion partition' basic_demand_preempts c --partition=expansion
 ok 'stop leaves nothing' stop_leaves_nothing
 printf '1..%s\n' "$count"

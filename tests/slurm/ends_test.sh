@@ -4,7 +4,8 @@
 # However a job or a companion ends, nothing is left behind and nobody else is hurt.
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-cluster_up --nodes 4 --gpus-per-node 2
+# Slurm starts a requeued job again when its credentials have expired.
+cluster_up --nodes 4 --gpus-per-node 2 --credential-life 20
 
 grown_job() { submit --elastic=max=8 --gres=gpu:2 "$@" && within 30 grown "$job" 8; }
 nothing_left() { within 15 has_no_companions "$1" && settled && within 15 no_workers "$1"; }
