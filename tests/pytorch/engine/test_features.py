@@ -350,6 +350,44 @@ def test_a_skipped_batch_leaves_all_but_the_position_as_it_is(dataset):
     assert made.steps == 3 == len({tuple(one.flatten().tolist()) for one in seen})
 
 
+class Odd(torch.utils.data.Dataset):
+    def __init__(self, *samples):
+        self.samples = samples
+
+    def __len__(self):
+        return models.BATCH
+
+    def __getitem__(self, index):
+        return self.samples[index % len(self.samples)]
+
+
+IDS = torch.arange(models.LENGTH)
+
+
+@pytest.mark.parametrize("samples, error, said", [
+    ([{"text": "a", "labels": IDS}], ValueError, 'a sample of the dataset has "text", "labels", but not "input_ids"; give a mapping'),
+    ([{"input_ids": IDS}, {"tokens": IDS}], ValueError, 'a sample of the dataset has "tokens", but not "input_ids"'),
+    ([{}], ValueError, 'a sample of the dataset has nothing, but not "input_ids"'),
+    ([(IDS, IDS)], TypeError, 'a sample of the dataset is of type tuple; give a mapping with "input_ids"'),
+    ([IDS], TypeError, "a sample of the dataset is of type Tensor"),
+    ([{"input_ids": IDS, "labels": IDS}, {"input_ids": IDS}], ValueError, ': give all samples the same of "input_ids", "labels"'),
+    ([{"input_ids": IDS}, {"input_ids": IDS, "labels": IDS}], ValueError, ': give all samples the same of "input_ids", "labels"'),
+])
+def test_a_sample_that_the_engine_cannot_read_is_said_in_one_sentence(samples, error, said):
+    made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE)
+    with pytest.raises(error, match=re.escape(said)):
+        next(iter(made.batches(Odd(*samples), epochs=1)))
+
+
+@pytest.mark.parametrize("name", ["input_ids", "labels"])
+def test_a_batch_of_the_script_s_own_that_lacks_a_name_is_said_in_one_sentence(name):
+    made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE)
+    batch = models.batch()
+    del batch[name]
+    with pytest.raises(ValueError, match=f'the batch of the script.s own has .*, but not "{name}"; give a mapping with "input_ids", "labels"'):
+        made.step(batch)
+
+
 class Masked(Tokens):
     """Changes tokens at random as it reads them, and says in which threads."""
 

@@ -19,7 +19,9 @@ from swell.data import ElasticSampler
 from swell.engine.executor import MicroBatch
 from swell.engine.plan import Place, Plan
 
-__all__ = ["Batch", "Copies", "batches", "streamed"]
+__all__ = ["Batch", "Copies", "batches", "check", "streamed"]
+
+_READ = ("input_ids", "labels", "attention_mask", "position_ids")       # of a sample; other names are left
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,29 @@ def _batch(parts: Sequence[Sequence[Mapping[str, Any]]], copies: Copies, last: b
 
 
 def _collated(samples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    for sample in samples:
+        check(sample, "a sample of the dataset", ("input_ids",))
+    names = [name for name in samples[0] if name in _READ]
+    for sample in samples:
+        if set(names) != (here := {name for name in sample if name in _READ}):
+            raise ValueError(f"one sample of a micro-batch has {_listed(sorted(names))}, another one {_listed(sorted(here))}: give all samples the same of {_listed(_READ)}")
     lengths = {len(sample["input_ids"]) for sample in samples}
     if len(lengths) > 1:
         raise ValueError(f"samples of {sorted(lengths)} tokens stand in one micro-batch; pack or pad them to one length")
-    return {name: torch.stack([torch.as_tensor(sample[name]) for sample in samples])
-            for name in samples[0] if name in ("input_ids", "labels", "attention_mask", "position_ids")}
+    return {name: torch.stack([torch.as_tensor(sample[name]) for sample in samples]) for name in names}
+
+
+def check(given: Any, what: str, wanted: Sequence[str]) -> None:
+    """Raises, in one sentence, where a sample or a batch of the script's own is no mapping, or lacks a name. what: how the sentence calls it."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} is of type {type(given).__name__}; give a mapping with {_listed(wanted)}, as a tokenizer returns it")
+    if missing := [name for name in wanted if name not in given]:
+        has = _listed(list(map(str, given))) if given else "nothing"
+        raise ValueError(f"{what} has {has}, but not {_listed(missing)}; give a mapping with {_listed(wanted)}, as a tokenizer returns it")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _micro_batch(columns: dict[str, torch.Tensor], last: bool) -> MicroBatch:

@@ -559,6 +559,7 @@ class Engine:
         if isinstance(batch, batches.Batch):
             found = batch.micro_batches
         else:
+            batches.check(batch, "the batch of the script's own", ("input_ids", "labels"))
             for name, tensor in batch.items():
                 if tensor.shape[0] != self.global_batch:
                     raise ValueError(f"{name} has {counted(tensor.shape[0], 'sample')}; a global batch has {self.global_batch}")
