@@ -93,6 +93,7 @@ def begin():
         regions._stream = lambda self: 1
     live.Ordinary = OnGpu
     torch.cuda.empty_cache = _give_back
+    _staying.settle = lambda device: _driver.cuCtxSynchronize()
     lived.free_on, lived.reset_peak = free_on, lambda device: Freed.reset_peak()
     _slots.free_on, _slots.peak_on, _slots.used_on = free_on, lambda device: Freed.peak, lambda device: Freed.used
     _slots.room_on = lambda device, count, dtype: memory(count, dtype)

@@ -21,7 +21,7 @@ from swell import _dlpack
 from swell._native import Kind, Session
 
 __all__ = ["LAYER", "Fixed", "Kept", "NoRoom", "Share", "Slot", "Unsupported", "free_on", "give_room", "gpu_of", "like", "no_room", "plain", "reset_peak",
-           "room_on", "share_of", "span_of", "wait_for_room"]
+           "room_on", "settle", "share_of", "span_of", "wait_for_room"]
 
 _LEAVING_S, _STILL_S = 10, 3    # for a program to end once another has taken over, and for it to give something back
 LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")      # in a parameter's name
@@ -133,6 +133,11 @@ def give_room(device: torch.device) -> int:
     """Give back what torch caches of a GPU. Returns peak_on(), for the next program's wait_for_room()."""
     torch.cuda.empty_cache()
     return peak_on(device)
+
+
+def settle(device: torch.device) -> None:
+    """Wait until a GPU has done what this process has launched on it."""
+    torch.cuda.synchronize(device)
 
 
 def wait_for_room(device: torch.device, peak: int) -> None:

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from swell._agreement import end_groups, finish_saves
 from swell._native import Session, is_torchs_alone, shares_gpu_memory
-from swell._slots import NoRoom, Unsupported, gpu_of
+from swell._slots import NoRoom, Unsupported, gpu_of, settle
 
 __all__ = ["OVERWRITTEN", "decline", "give_way", "let_go", "other_groups", "regroup", "regroup_ddp", "why_not"]
 
@@ -76,16 +76,18 @@ def _say(session: Session, why: str | Exception) -> bool:
     return session.decline(str(why), room=why.room if isinstance(why, NoRoom) else None)
 
 
-def let_go(session: Session, rank: int) -> None:
+def let_go(session: Session, rank: int, device: torch.device) -> None:
     """Another session of this process has taken over: nothing is mapped of a GPU by this one any more, but where the script has tensors over it.
 
-    Memory of the host is not unmapped here: tensors that are left keep the session.
+    Memory of the host is not unmapped here: tensors that are left keep the session. The GPU is waited for, as the driver, unlike
+    cudaFree(), does not wait before it unmaps memory that launched work still reads.
     """
     if not session.gpu_bytes:
         return
     if session.has_gpu_tensors():
         gc.collect()
     if not session.has_gpu_tensors():
+        settle(device)
         session.close()
         return
     print(f"swell: rank {rank}: the script keeps tensors over Swell's memory of the GPU, as of a state_dict() that it has not cloned: up to "

@@ -345,11 +345,11 @@ class LiveState:
 
     def let_go(self) -> None:
         """Another one has taken over, in this process: nothing is mapped of a GPU by this one any more, but where the script has tensors over it."""
-        if self._gpu() is None:
+        if (gpu := self._gpu()) is None:
             return
         for each in [*self._fixed, *self._kept]:
             each.forget()
-        _staying.let_go(self.session, self.rank)
+        _staying.let_go(self.session, self.rank, gpu)
 
     def _gpu(self) -> torch.device | None:
         return next((each.device for each in self._fixed if each.gpu is not None), None)

@@ -6,9 +6,11 @@ import os
 import re
 
 import pytest
+import torch
 
 from forked import LiveRun, Run, deviation
 from native import needs_live_host
+from swell import _staying
 
 pytestmark = needs_live_host
 SAME = 1e-5
@@ -120,6 +122,33 @@ def test_state_on_a_gpu_stays_where_it_is_and_the_mapping_before_ends(runs, refe
     assert run.workers == {0: process} and mapped(run, "memfd:stand-in-gpu") <= before
     run.fast().leave_well()
     assert run.worlds() == [3, 2, 1] and is_whole(run, reference)
+
+
+class WorkingGpu:
+    """A GPU with launched work that reads a session's memory, and that session: as with NVIDIA's driver, unmapping does not wait for work."""
+
+    def __init__(self, tensors):
+        self.gpu_bytes, self.works, self.tensors, self.is_mapped = 4096, True, tensors, True
+
+    def has_gpu_tensors(self):
+        self.tensors -= 1       # one that a cycle keeps
+        return self.tensors >= 0
+
+    def settle(self, device):
+        assert device == torch.device("cuda", 3)
+        self.works = False
+
+    def close(self):
+        assert not self.works, "memory is unmapped that the GPU reads"
+        self.is_mapped = False
+
+
+@pytest.mark.parametrize("tensors, is_mapped", [(0, False), (1, False), (2, True)])
+def test_gpu_memory_is_unmapped_once_the_gpu_reads_it_no_more(tensors, is_mapped, monkeypatch):
+    gpu = WorkingGpu(tensors)
+    monkeypatch.setattr(_staying, "settle", gpu.settle)
+    _staying.let_go(gpu, 0, torch.device("cuda", 3))
+    assert gpu.is_mapped == is_mapped and gpu.works == is_mapped
 
 
 def test_gpu_memory_that_the_script_s_tensors_are_over_stays_and_its_bytes_are_said(runs, reference):

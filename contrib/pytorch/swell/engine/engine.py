@@ -654,7 +654,7 @@ class Engine:
         self._begin(standing, session, arena, sources.read(self.config))
         gc.collect()        # modules of the share before refer to themselves
         if before is not None:
-            _staying.let_go(before, self.rank)
+            _staying.let_go(before, self.rank, self.device)
         if self._agreement is not None:
             self._agreement = Agreement(self._links.host)
 
