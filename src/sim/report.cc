@@ -59,15 +59,17 @@ std::string jobs_text(const Results& results, const Experiment& experiment) {
 
 std::string redeployment_text(const Experiment& experiment) {
   if (!experiment.redeployment)
-    return "changes of plan cost what a model of Suika's published figures says: Swell's own were not "
-           "measured on GPUs yet; --redeployment live or restart uses those measured on processes "
-           "of one host";
-  const char* way =
-      *experiment.redeployment == redeploy::Measured::live ? "live switches" : "restarts";
+    return "changes of plan cost what a model of Suika's published figures says, which no "
+           "measurement of Swell confirms; --redeployment live or restart uses measured pauses";
+  const redeploy::Measured way = *experiment.redeployment;
+  const redeploy::MeasuredPause& growth = redeploy::measured_pause(way, true);
+  const redeploy::MeasuredPause& reclaim = redeploy::measured_pause(way, false);
   return fmt::format(
-      "changes of plan cost what {} took on processes of one host (docs/frameworks.md) under "
-      "policies that slurmctld runs, and what a model of Suika's published figures says under others",
-      way);
+      "changes of plan cost what {} took on processes of one host under policies that slurmctld "
+      "runs: {} s to grow ({}), {} s to give back ({}), and the time for a larger state. Under "
+      "other policies they cost what a model of Suika's published figures says",
+      way == redeploy::Measured::live ? "live switches" : "restarts", growth.pause_s, growth.source,
+      reclaim.pause_s, reclaim.source);
 }
 
 }  // namespace swell::sim

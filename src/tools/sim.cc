@@ -31,7 +31,7 @@ struct Options {
   std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib",
               base = "fifo", mix = "3:1:1";
   std::string decision_time = "measured", remaining = "unknown", profiles = "before",
-              profile_detail = "full", backfill = "on", clocks = "on", redeployment = "suika", json,
+              profile_detail = "full", backfill = "on", clocks = "on", redeployment = "live", json,
               csv, speeds, report, gpu_type;
   std::vector<std::string> policies, settings;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
@@ -558,9 +558,9 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   sub->add_option(
          "--redeployment", options->redeployment,
-         "What moves cost under such policies: as Suika's, or as Swell's own were measured "
-         "on a real cluster, live or by restarts")
-      ->check(CLI::IsMember({"suika", "live", "restart"}))
+         "What moves cost under such policies: as Swell's own were measured on a real cluster, "
+         "live or by restarts, or as a model of Suika's figures says")
+      ->check(CLI::IsMember({"live", "restart", "suika"}))
       ->capture_default_str();
   sub->add_option("--growth-interval", options->growth_interval,
                   "Seconds between two growths of a job: GrowthInterval of swell.conf")

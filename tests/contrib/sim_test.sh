@@ -20,6 +20,15 @@ same_bytes() {
 }
 check 'a seed gives the same bytes, whatever the number of threads' same_bytes
 
+priced() { # WORDS [option]: whether the output says so of changes of plan
+  sim --decision-time fixed "${@:2}" > "$work/said" && grep -q "$1" "$work/said" || { tail -n 3 "$work/said"; return 1; }
+}
+prices() {
+  priced '0.54 s to grow (tests/bench/frameworks' && priced '33.7 s to grow (tests/bench/frameworks' --redeployment restart &&
+    priced "cost what a model of Suika's published figures says, which" --redeployment suika
+}
+check 'changes of plan cost what was measured, with the source, unless the papers are asked for' prices
+
 trace() {
   printf 'job_id,submit_s,num_gpus,duration_s\na,0,1,600\nb,60,4,900\n' > "$work/trace.csv"
   sim --trace "$work/trace.csv" --json - > "$work/json" && grep -q '"jobs": *2,' "$work/json" &&

@@ -32,10 +32,6 @@ constexpr double kLinkShare = 0.7;
 // the storage itself; this value was fitted together with kSwitch_s.
 constexpr double kThroughStorage_bytes_per_s = 1.5e9;
 
-// Measured pauses of a growth and a reclaim in seconds: tests/bench/frameworks, 2026-11-24.
-constexpr double kLiveGrowth_s = 0.54, kLiveReclaim_s = 0.67;
-constexpr double kRestartGrowth_s = 33.7, kRestartReclaim_s = 16.7;
-
 double through_storage_s(const StateMoves& moves) {
   // Each is half of the way.
   const double bytes = (moves.max_had_bytes + moves.max_needed_bytes) / 2;
@@ -70,11 +66,11 @@ Cost measured_cost_of(Measured measured, const perf::Coefficients& coefficients,
   const bool grows = to.gpu_count() > from.gpu_count();
   if (measured == Measured::restart) {
     Cost cost = cost_of(Method::checkpoint, coefficients, from, to, cluster, ranks);
-    cost.pause_s += (grows ? kRestartGrowth_s : kRestartReclaim_s) - kInitialize_s;
+    cost.pause_s += measured_pause(measured, grows).pause_s - kInitialize_s;
     return cost;
   }
   Cost cost = cost_of(Method::local_reuse, coefficients, from, to, cluster, ranks);
-  cost.pause_s += (grows ? kLiveGrowth_s : kLiveReclaim_s) - kSwitch_s;
+  cost.pause_s += measured_pause(measured, grows).pause_s - kSwitch_s;
   if (!grows) cost.delay_s = 0;
   return cost;
 }

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 
 #include "core/models/catalogue.h"
+#include "core/redeploy/measured.h"
 #include "core/redeploy/state_moves.h"
 #include "support/plans.h"
 
@@ -241,4 +242,18 @@ Test(redeployment, checkpointing_costs_what_suika_says_more_than_reusing_local_s
     }
   cr_assert(checkpoint / reuse >= 4.4 && checkpoint / reuse <= 4.95, "%.2f: %.1f s against %.1f s",
             checkpoint / reuse, checkpoint / 5, reuse / 5);
+}
+
+Test(redeployment, a_measured_pause_is_that_of_the_table_and_the_time_for_the_bytes) {
+  const plan::Layout two = one_stage(1, 2), four = one_stage(1, 4);
+  for (const MeasuredPause& row : kMeasuredPauses) {
+    cr_assert_not(row.source.empty());
+    const double pause_s =
+        measured_cost_of(row.way, support::round_coefficients(), row.grows ? two : four,
+                         row.grows ? four : two, support::h100_nodes(2))
+            .pause_s;
+    const double bytes_s = row.way == Measured::live ? 1.5 : 12;  // 5.6 GB for each GPU
+    cr_assert(pause_s > row.pause_s && pause_s < row.pause_s + bytes_s, "%g s for %g s", pause_s,
+              row.pause_s);
+  }
 }
