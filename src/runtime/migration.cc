@@ -63,7 +63,7 @@ class Migrator {
   }
 
   Result<Migration> run() {
-    made_.incoming_.resize(to_.ranks().size());
+    made_.new_ranks_ = to_.ranks().size();
     for (std::uint32_t tensor = 0; tensor < to_.tensors().size(); ++tensor)
       if (auto good = take(tensor); !good) return good.error();
     choose_all();
@@ -242,7 +242,6 @@ class Migrator {
         const Candidate& from = recut.candidates[made_.source_of(pair, need)];
         const std::int64_t bytes = need.elements * made_.element_bytes_[pair.tensor];
         made_.summary_.bytes[static_cast<int>(from.nearness)] += bytes;
-        if (from.nearness > Nearness::device) made_.incoming_[need.to_rank] += bytes;
       }
     }
     XXH3_64bits_update(state, made_.choices_.data(),
@@ -286,7 +285,7 @@ std::vector<Move> Migration::needs_of(std::uint32_t rank) const {
 }
 
 std::vector<std::vector<Move>> Migration::needs() const {
-  std::vector<std::vector<Move>> moves(incoming_.size());
+  std::vector<std::vector<Move>> moves(new_ranks_);
   each_need([&](const Pair& pair, const Need& need, const Candidate& from) {
     moves[need.to_rank].push_back(make_move(pair, need, from));
   });

@@ -70,8 +70,6 @@ class Migration {
   /// Returns the same for all ranks of the new world.
   std::vector<std::vector<Move>> needs() const;
   const MigrationSummary& summary() const noexcept { return summary_; }
-  /// Returns the bytes that new rank `rank` receives from other devices.
-  std::int64_t incoming_bytes(std::uint32_t rank) const noexcept { return incoming_[rank]; }
   /// Returns a digest that is equal on all ranks for equal worlds and clusters; ranks compare it
   /// before any byte moves.
   std::uint64_t digest() const noexcept { return digest_; }
@@ -85,8 +83,8 @@ class Migration {
 
   std::vector<Recut> recuts_;
   std::vector<Pair> pairs_;
-  std::vector<std::uint16_t> choices_;  ///< index of the chosen candidate in its need's list
-  std::vector<std::int64_t> incoming_;
+  std::vector<std::uint16_t> choices_;       ///< index of the chosen candidate in its need's list
+  std::size_t new_ranks_ = 0;                ///< ranks of the new world
   std::vector<std::int64_t> element_bytes_;  ///< by new tensor
   std::vector<bool> leaving_;                ///< by old rank; empty: none leaves
   MigrationSummary summary_;
