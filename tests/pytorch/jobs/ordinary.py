@@ -30,6 +30,13 @@ def thaws(moments):
     plainly(moments, inner=inner, before=before)
 
 
+def freezes_a_part(moments):
+    """The first layer stops at step 5."""
+    def before(step, inner, optimizer):
+        inner[0].requires_grad_(step < 5)
+    plainly(moments, before=before)
+
+
 class Recomputed(nn.Module):
     def __init__(self):
         super().__init__()
@@ -179,6 +186,12 @@ def weighs_samples_anew(moments):
 def splits_anew(moments):
     """random_split() without a seed, over a dataset that reads files."""
     plainly(moments, data=torch.utils.data.random_split(Drawing(), [90, 8])[0])
+
+
+def splits_by_a_seed(moments):
+    """A part of a part, by a seed."""
+    made = torch.utils.data.random_split(Drawing(), [0.9, 0.1], generator=torch.Generator().manual_seed(3))[0]
+    plainly(moments, data=torch.utils.data.Subset(made, range(0, len(made), 2)))
 
 
 def draws_in_the_loop(moments):

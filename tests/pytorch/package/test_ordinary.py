@@ -12,7 +12,7 @@ from test_odd import SAME, end, is_same, is_the_same_training
 LIVE = 40       # steps of a run that is resized live
 slow = pytest.mark.slow
 PLAIN = ["adds_a_group", "recomputes", "draws_in_readers", "weighs_samples", "steps_each_epoch", "does_all_of_it_after_a_step", "takes_norms_of_passes",
-         *(pytest.param(name, marks=slow) for name in ("lazy", "thaws", "compiled", "compiled_in_place", "cycles", "cycles_by_a_function", "warms_up_in_turn", "clips", "draws"))]
+         *(pytest.param(name, marks=slow) for name in ("splits_by_a_seed", "freezes_a_part", "lazy", "thaws", "compiled", "compiled_in_place", "cycles", "cycles_by_a_function", "warms_up_in_turn", "clips", "draws"))]
 LIGHTNING = ["lightning_steps_by_hand", "lightning_finds_a_rate", "lightning_finds_a_rate_later",
              *(pytest.param(name, marks=slow) for name in ("lightning_finds_a_rate_by_a_tuner", "lightning_stops_early", "lightning_clips", "lightning_compiles", "lightning_chains"))]
 NOISE = "draws random numbers ({}) for the samples that a worker has, so losses differ within their noise on another number of workers"
@@ -85,7 +85,7 @@ def test_lines_of_a_loop_of_before_that_are_done_once_a_pass_are_lent_nothing(na
 
 @needs_live_host
 @pytest.mark.parametrize("name", ["draws_in_readers", *(pytest.param(name, marks=slow) for name in (
-    "recomputes", "steps_each_epoch", "lightning_clips", "trainer_loads_the_best", "lazy"))])
+    "recomputes", "steps_each_epoch", "lightning_clips", "trainer_loads_the_best", "lazy", "compiled", "compiled_in_place", "splits_by_a_seed"))])
 def test_an_ordinary_script_is_resized_live_as_any_other(name, runs):
     alone = runs(Run, "alone", "ordinary", name, steps=LIVE).fast().start(1).leave_well()
     run = runs(LiveRun, "live", "ordinary", name, "step@3", "step@9", steps=LIVE).start(1)
