@@ -24,6 +24,7 @@ _VALUES, _PARAMETERS = 32, 64       # that are looked at, of each parameter and 
 _FEWEST = 8         # values by which an average can be told from another thing
 _FROM, _LOOKS = (1, 16, 256, 4096, 65536), 4        # steps from which on so many are looked at, one after the other
 _MOVES = 3          # towards the weights that make it certain
+_NEAR, _TOWARDS = 0.95, 0.1     # cosines by which an average in half precision is known
 _FOLLOWED, _FOLLOWS, _RENEWALS = 8, 2000, 6     # things that do not move at each step: so many, for so many steps, and looks for one that is made anew
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType)
 
@@ -142,8 +143,8 @@ class _Averages:
         self._weights, seen = weights, list[tuple[str, torch.Tensor, int]]()
         is_last, known = self._calls == begin + _LOOKS - 1, {id(one) for each in self._followed for one in each.tensors() or []}
         for kind, thing, tensors in self._candidates(set(map(id, trained.values()))):
-            now, eps = _sampled(tensors), torch.finfo(tensors[0].dtype).eps
-            moves = 0 if torch.equal(now, before) else max((self._moves(each, kind, now, weights, before, eps) for each in self._seen), default=0)
+            now, dtype = _sampled(tensors), tensors[0].dtype
+            moves = 0 if torch.equal(now, before) else max((self._moves(each, kind, now, weights, before, dtype) for each in self._seen), default=0)
             if moves >= _MOVES and not self._is_kept(thing, tensors):
                 return self._found(kind)
             seen.append((kind, now, moves))
@@ -184,7 +185,7 @@ class _Averages:
             assert tensors is not None
             now = _sampled(tensors)
             moved = False if torch.equal(now, weights) or now.shape != each.values.shape or weights.shape != each.weights.shape else \
-                _moves_towards(each.values, now, weights, each.weights, torch.finfo(tensors[0].dtype).eps)
+                _moves_towards(each.values, now, weights, each.weights, tensors[0].dtype)
             each.values, each.weights = now, weights
             each.moves = each.moves if moved is None else (each.moves + 1) * moved
             if each.moves >= _MOVES and not self._is_kept(tensors, tensors):
@@ -210,12 +211,13 @@ class _Averages:
         return [each for each in found if each[0] in self._followed]
 
     @staticmethod
-    def _moves(before: tuple[str, torch.Tensor, int], kind: str, now: torch.Tensor, weights: torch.Tensor, weights_before: torch.Tensor, eps: float) -> int:
+    def _moves(before: tuple[str, torch.Tensor, int], kind: str, now: torch.Tensor, weights: torch.Tensor, weights_before: torch.Tensor, dtype: torch.dtype) -> int:
         """Returns how often in a row these values have moved towards the weights since `before`, also where they stand in another dict now; 0: they have not, or are another thing's."""
         of_kind, was, moves = before
         if of_kind != kind or was.shape != now.shape:
             return 0
-        moved = _moves_towards(was, now, weights, weights_before, eps)
+        moves_ = _moves_in_half if dtype in (torch.float16, torch.bfloat16) else _moves_towards
+        moved = moves_(was, now, weights, weights_before, dtype)
         return moves if moved is None else (moves + 1) * moved
 
     def _candidates(self, own: set[int]) -> list[tuple[str, Any, list[torch.Tensor]]]:
@@ -326,7 +328,7 @@ def _sampled(tensors: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat([each.cpu() for each in found]) if found else torch.empty(0, dtype=torch.float64)
 
 
-def _moves_towards(was: torch.Tensor, now: torch.Tensor, weights: torch.Tensor, before: torch.Tensor, eps: float) -> bool | None:
+def _moves_towards(was: torch.Tensor, now: torch.Tensor, weights: torch.Tensor, before: torch.Tensor, dtype: torch.dtype) -> bool | None:
     """Whether all values have moved towards the weights by the same part of the way; None: they have not moved, or so little that rounding hides it, or they
     have moved as the weights have since the look before: where these go straight on, all that follows them does so."""
     moved, way, ahead = now - was, weights - was, weights - before
@@ -334,13 +336,31 @@ def _moves_towards(was: torch.Tensor, now: torch.Tensor, weights: torch.Tensor, 
         return False
     if not moved.any():
         return None
-    noise = 8 * eps * torch.maximum(torch.maximum(was.abs(), now.abs()), weights.abs())
+    noise = 8 * torch.finfo(dtype).eps * torch.maximum(torch.maximum(was.abs(), now.abs()), weights.abs())
     part = float(moved @ way) / max(float(way @ way), 1e-300)
     if not 0 < part < 1 - 1e-6 or bool(((moved - part * way).abs() > noise).any()):
         return False
     if not bool(((moved - float(moved @ ahead) / max(float(ahead @ ahead), 1e-300) * ahead).abs() > 4 * noise).any()):
         return None
     return True if int((moved.abs() > 16 * noise).sum()) >= _FEWEST else None
+
+
+def _moves_in_half(was: torch.Tensor, now: torch.Tensor, weights: torch.Tensor, before: torch.Tensor, dtype: torch.dtype) -> bool | None:
+    """As _moves_towards(), where rounding hides by which part of the way each value moves: whether all together move towards the weights, stay near them, and are no
+    copy of them, nor of those of the look before."""
+    moved, way = now - was, weights - was
+    if not torch.isfinite(moved).all() or not torch.isfinite(way).all():
+        return False
+    if not moved.any():
+        return None
+    if any(each.shape == now.shape and torch.equal(each.to(dtype).double(), now) for each in (weights, before)):
+        return False
+    return bool(_alike(now, weights) > _NEAR and _alike(moved, way) > _TOWARDS)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Returns the cosine of the angle between them."""
+    return float(one @ other) / max(float(one.norm() * other.norm()), 1e-300)
 
 
 class Beside:
