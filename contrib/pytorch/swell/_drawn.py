@@ -16,6 +16,7 @@ from torch.utils.data import Subset
 from swell._content import is_stored
 from swell._generators import seeded_numpy
 from swell._noise import watched
+from swell._own import begin_by, own_generators, stand_at, standing
 
 __all__ = ["DrawnLoader", "DrawnSamples", "Numbered"]
 
@@ -38,9 +39,10 @@ class Numbered(int):
 
 
 class _Drawn:
-    """A DataLoader's fetcher reads this in place of a dataset: by Numbered indices, for each of which torch's, Python's and numpy's generators begin anew.
+    """A DataLoader's fetcher reads this in place of a dataset: by Numbered indices, for each of which torch's, Python's and numpy's generators begin anew, and
+    the dataset's own.
 
-    No sample is read twice, but of a table of Hugging Face's, which is read a batch at a time until its transform draws. Where the script's
+    No sample is read twice, but the first one where reading it makes a generator, and of a table of Hugging Face's, which is read a batch at a time until its transform draws. Where the script's
     own __getitems__ makes a batch, the generators begin once for that.
     """
 
@@ -49,10 +51,15 @@ class _Drawn:
         self._is_table = _is_table(dataset)
         self._is_stored = is_stored(dataset)    # so that in a reader collate_fn alone draws
         self._own = _Own()
+        self._held: list[Any] | None = None     # the dataset's own generators; None: not looked for yet
+        self._has_read = False      # a sample
         self._is_each = not self._is_table and _is_each(dataset)    # one by one
 
     def __getitems__(self, indices: list[Numbered]) -> Any:
-        generators = _Generators(self._seed)
+        if self._held is None:
+            self._held = [] if self._is_stored else own_generators([self.dataset])
+        generators = _Generators(self._seed, self._held)
+        places = [] if self._in_reader else [(each, standing(each)) for each in self._held]
         if not self._in_reader:
             self._own.note(generators)
         try:
@@ -62,6 +69,8 @@ class _Drawn:
                 generators.begin(indices[0].number, batch=True)     # what collate_fn draws
             else:
                 self._own.restore(generators)
+                for each, place in places:
+                    stand_at(each, place)
 
     def _read(self, indices: list[Numbered], generators: _Generators) -> Any:
         at_once = getattr(self.dataset, "__getitems__", None)
@@ -71,14 +80,23 @@ class _Drawn:
             generators.begin(indices[0].number)
             began = generators.state() if self._is_table else None
             found = at_once([int(each) for each in indices])    # type: ignore[misc]
-            if began is None or _is_same(began, generators.state()):
+            if began is None or not self._held and _is_same(began, generators.state()):
                 return found
             self._is_each = True
         found = []
         for each in indices:
             generators.begin(each.number)
-            found.append(at_once([int(each)])[0] if at_once else self.dataset[int(each)])
+            found.append(self._fetch(each, at_once))
+            if not self._has_read:
+                self._has_read = True
+                if not self._held and (held := own_generators([self.dataset])):     # made with the first sample
+                    self._held, generators = held, _Generators(self._seed, held)
+                    generators.begin(each.number)
+                    found[-1] = self._fetch(each, at_once)
         return found
+
+    def _fetch(self, index: Numbered, at_once: Any) -> Any:
+        return at_once([int(index)])[0] if at_once else self.dataset[int(index)]
 
 
 def _is_table(dataset: Any) -> bool:
@@ -98,9 +116,11 @@ def _is_each(dataset: Any) -> bool:
 class _Generators:
     """Torch's, Python's and numpy's generators of this process; not numpy's where the script has given it another bit generator."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, held: Iterable[Any] = ()) -> None:
+        """held: a dataset's own, which begin anew, too."""
         self._seed = seed
         self.numpy = seeded_numpy()
+        self._held = [begin_by(each) for each in held]
         self._begins = torch.default_generator.manual_seed, random.seed, *((self.numpy.seed,) if self.numpy is not None else ())     # a reader may not touch a GPU's
 
     def begin(self, number: int, *, batch: bool = False) -> None:
@@ -111,6 +131,8 @@ class _Generators:
         begin = mixed >> 32
         for seed in self._begins:
             seed(begin)
+        for at, begin_held in enumerate(self._held, 1):
+            begin_held((begin + at * 0x9E3779B9) & 0xFFFFFFFF)      # each otherwise
 
     def state(self) -> tuple[Any, Any, Any]:
         return torch.get_rng_state(), random.getstate(), self.numpy.get_state() if self.numpy is not None else None
@@ -169,10 +191,12 @@ class DrawnSamples:
     """
 
     def __init__(self, dataset: Any, seed: int) -> None:
-        self._dataset, self._seed, self.draws = dataset, seed, False
+        self._dataset, self._seed = dataset, seed
+        self._held = [] if is_stored(dataset) else own_generators([dataset])
+        self.draws = bool(self._held)
 
     def read(self, indices: Sequence[Numbered]) -> list[Any]:
-        generators, found = _Generators(self._seed), []
+        generators, found = _Generators(self._seed, self._held), list[Any]()
         own = generators.state()
         try:
             for each in indices:

@@ -4,7 +4,26 @@
 import pytest
 
 from forked import Run
+from test_odd import is_the_same_training
 
+THE_SAME = ["loops_over_epochs", "stops_early", "weighs_losses", "decays_by_layer", "distils", "pairs_views", "penalizes_gradients"]
+AUGMENTS = ["augments_by_its_own_generator", "augments_by_its_own_older_generator", "augments_by_its_own_generator_of_python", "augments_by_its_own_generator_of_torch",
+            "augments_by_its_own_generator_in_readers", "augments_by_a_generator_made_later", "augments_by_a_generator_of_its_file"]
+
+
+@pytest.mark.parametrize("name", THE_SAME + AUGMENTS)
+def test_a_script_of_a_researcher_is_resized_as_any_other(name, runs):
+    run = is_the_same_training(runs, name, 14, [1, 9] if name != "stops_early" else [1, 3], [1, 3, 1], job="research")
+    assert run.sizes() == list(range(1, 13)) and "lent nothing" not in run.said_by(0) and " draws " not in run.said_by(0)
+
+
+@pytest.mark.parametrize("name", ["draws_by_its_own", "draws_by_its_own_of_torch", "draws_by_its_own_of_python"])
+def test_a_generator_of_the_script_s_own_in_the_loop_is_said(name, runs):
+    run = runs(Run, "draws", "research", name, "step@2", steps=6).fast()
+    for _ in range(2):
+        run.start(1).leave_well()
+    assert run.said_by(0).count("swell: the training step draws random numbers (one of the script's own, which each start makes anew) for the samples that a worker has") == 1
+    assert " draws " not in run.said_by(1)
 
 
 @pytest.mark.parametrize("name", ["averages_in_half", "averages_in_float16", "averages_a_copy_in_half"])
