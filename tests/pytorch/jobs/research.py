@@ -316,7 +316,7 @@ def pairs_views(moments):
 
 
 def penalizes_gradients(moments):
-    """Of the input, as in WGAN-GP, by a backward pass through the backward pass."""
+    """As WGAN-GP penalizes those of the input, by a backward pass through the backward pass."""
     model, _, elastic = parts()
     for x, y in elastic.batches(rows(98), steps=common.steps()):
         x.requires_grad_(True)
