@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from swell import _identity, _native, _request, _staying, data
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
+from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
 from swell._beside import Beside
 from swell._counted import counted
@@ -204,10 +205,12 @@ class Elastic:
             me = weakref.ref(self)
             self._saved_optimizer().register_step_pre_hook(lambda *_: one._optimizer_steps() if (one := me()) is not None else None)
         self._beside = Beside([model, optimizer, *self._state.values()], optimizer) if _request.under_swellrun() and self.rank == 0 else None
+        self._outputs = Outputs(model) if self._beside is not None and not any(isinstance(each, DTensor) for each in model.parameters()) else None       # until the first loss is looked at
         self._live = self._go_live(warm_up)
         self._profile = Profile(self._live.session, model, rank=self.rank) if self._live is not None else None
         if self._live is not None and self._take_over(self._live):
             self._beside = None     # by workers that have looked; it would hold the switch up
+            self._forget_outputs()
         else:
             self._load()
             self._looked_at_loss = self.steps
@@ -291,9 +294,15 @@ class Elastic:
         """Be lent nothing where the loss of a pass is not a mean over its samples: another number of workers would divide it into others."""
         piece = self._passes[self._pass]
         unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
-        if self.global_batch > 1 and (why := why_no_mean(loss, unit * (piece.end - piece.begin))):
+        samples = unit * (piece.end - piece.begin)
+        if self.global_batch > 1 and (why := why_no_mean(loss, samples) or (self._outputs.why_not_apart(loss, samples) if self._outputs is not None else "")):
             self._lost = why
             self._offer_sizes()
+
+    def _forget_outputs(self) -> None:
+        if self._outputs is not None:
+            self._outputs.close()
+            self._outputs = None
 
     # ---- what a program asks
 
@@ -427,6 +436,8 @@ class Elastic:
                 unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
                 self._draws.begin(self.steps, range(piece.begin * unit, piece.end * unit))
             self._is_given, self._is_skipped = True, False
+            if self._outputs is not None:
+                self._outputs.begin()
             self._noise.begin()
             yield batch
             if self._has_moved:     # where the program polls: the global batch begins anew
@@ -462,6 +473,7 @@ class Elastic:
         self._check_partial()
         if self.steps == self._looked_at_loss and self._beside is not None and not self._lost:
             self._look_at_loss(loss)
+        self._forget_outputs()
         if self._pass == len(self._passes) - 1:
             self._agreement.steps()
         self._noise.end(self.model, self._draws)

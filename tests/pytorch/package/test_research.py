@@ -9,6 +9,7 @@ from test_odd import is_the_same_training
 THE_SAME = ["loops_over_epochs", "stops_early", "weighs_losses", "decays_by_layer", "distils", "pairs_views", "penalizes_gradients"]
 AUGMENTS = ["augments_by_its_own_generator", "augments_by_its_own_older_generator", "augments_by_its_own_generator_of_python", "augments_by_its_own_generator_of_torch",
             "augments_by_its_own_generator_in_readers", "augments_by_a_generator_made_later", "augments_by_a_generator_of_its_file"]
+APART = "the loss of a sample depends on the others in its pass"
 
 
 @pytest.mark.parametrize("name", THE_SAME + AUGMENTS)
@@ -24,6 +25,12 @@ def test_a_generator_of_the_script_s_own_in_the_loop_is_said(name, runs):
         run.start(1).leave_well()
     assert run.said_by(0).count("swell: the training step draws random numbers (one of the script's own, which each start makes anew) for the samples that a worker has") == 1
     assert " draws " not in run.said_by(1)
+
+
+@pytest.mark.parametrize("name", ["contrasts", "contrasts_both_at_once", "keeps_variance", "takes_a_root", "overlaps"])
+def test_a_loss_between_samples_is_lent_nothing(name, runs):
+    run = runs(Run, "apart", "research", name, steps=3).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.why.startswith(APART) and run.said().count("the job is lent nothing: ") == 1 and run.step() == 3
 
 
 @pytest.mark.parametrize("name", ["averages_in_half", "averages_in_float16", "averages_a_copy_in_half"])
