@@ -30,6 +30,7 @@ class Lowering {
     const int per_node = slurm_text::sum_gpus(request_.tres_per_node).count;
     const bool in_all = slurm_text::sum_gpus(request_.tres_per_job).count > 0;
     const bool per_task = slurm_text::sum_gpus(request_.tres_per_task).count > 0;
+    if (auto agrees = check_per_node(per_node); !agrees) return agrees.error();
     if (in_all) {
       const auto list = slurm_text::with_gpus(request_.tres_per_job, min_);
       if (!list) return refused("it needs one kind of GPUs in --gpus");
@@ -50,6 +51,20 @@ class Lowering {
  private:
   Error refused(const std::string& why) const {
     return Error(fmt::format("--elastic: min={} cannot be used with this request: {}", min_, why));
+  }
+
+  /// GPUs of each node are what is changed, so they must be as many as are counted in another way:
+  /// otherwise a min below the one number may be above the other.
+  Result<void> check_per_node(int per_node) const {
+    if (per_node == 0) return {};
+    const int on_nodes = saturated_int(saturating_product(per_node, nodes_));
+    if (on_nodes == basic_) return {};
+    const std::string where = nodes_ == 1 ? std::string("one node") : count_of(nodes_, "node");
+    const std::string advice =
+        basic_ % per_node == 0 ? fmt::format("write --nodes={}, or ", basic_ / per_node) : "";
+    return refused(
+        fmt::format("it asks for {} on its {}, and for {} in another way; {}ask in one way",
+                    count_of(on_nodes, "GPU"), where, basic_, advice));
   }
 
   /// Fewer nodes where the request has several, or fewer GPUs on its only one.

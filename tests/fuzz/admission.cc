@@ -161,6 +161,12 @@ void within_the_grant(const SubmitRequest& request) {
   check(request.immediate && !request.has_script && !request.is_array && !request.is_het_component);
 }
 
+void lower_to(std::string& list, const std::optional<std::string>& to) {
+  using swell::slurm_text::sum_gpus;
+  check(!to || (sum_gpus(*to).count > 0 && sum_gpus(*to).count <= sum_gpus(list).count));
+  if (to) list = *to;
+}
+
 template <typename Number>
 void lower_to(Number& member, const std::optional<Number>& to) {
   check(!to || (*to > 0 && *to <= member));
@@ -175,8 +181,8 @@ void is_lowered_well(const SubmitRequest& request, const Admission& admission) {
   const auto wanted = tag ? tag->number("wanted") : std::nullopt;
   if (!wanted) return check(!to.tres_per_node && !to.tres_per_job && !to.nodes && !to.tasks);
   SubmitRequest after = request;
-  if (to.tres_per_node) after.tres_per_node = *to.tres_per_node;
-  if (to.tres_per_job) after.tres_per_job = *to.tres_per_job;
+  lower_to(after.tres_per_node, to.tres_per_node);
+  lower_to(after.tres_per_job, to.tres_per_job);
   after.min_nodes = std::max(after.min_nodes, 1);
   lower_to(after.min_nodes, to.nodes);
   if (after.max_nodes > 0 && to.nodes) after.max_nodes = *to.nodes;

@@ -124,6 +124,28 @@ Test(lowering, requests_that_cannot_be_divided_are_refused_with_what_to_write) {
   cr_assert(says(refusal(request, 4), "--gpus-per-socket"));
 }
 
+Test(lowering, a_request_that_asks_for_two_numbers_of_gpus_is_never_raised) {
+  SubmitRequest by_task;  // 8 by its tasks, 2 by its nodes
+  by_task.tres_per_node = "gres:gpu:1";
+  by_task.tres_per_task = "gres:gpu:1";
+  by_task.min_nodes = by_task.max_nodes = 2;
+  by_task.tasks = 8;
+  cr_assert(
+      says(refusal(by_task, 4), "it asks for 2 GPUs on its 2 nodes, and for 8 in another way"),
+      "%s", refusal(by_task, 4).c_str());
+  by_task.min_nodes = by_task.max_nodes = 1;  // 8 by its tasks, 1 on its node
+  cr_assert(says(refusal(by_task, 4), "it asks for 1 GPU on its one node"), "%s",
+            refusal(by_task, 4).c_str());
+  SubmitRequest in_all;  // 8 in all, 4 on its node: Slurm takes two nodes
+  in_all.tres_per_job = "gres:gpu:8";
+  in_all.tres_per_node = "gres:gpu:4";
+  cr_assert(says(refusal(in_all, 6), "write --nodes=2"), "%s", refusal(in_all, 6).c_str());
+  in_all.min_nodes = in_all.max_nodes = 2;
+  const LoweredRequest fewer = *lower(in_all, 8, 4);
+  cr_assert_eq(fewer.nodes.value(), 1);
+  cr_assert_eq(fewer.tres_per_job.value(), std::string("gres:gpu:4"));
+}
+
 Test(lowering, numbers_of_hostile_size_overflow_nothing) {
   SubmitRequest request = eight();
   request.memory_mib_per_node = std::numeric_limits<std::int64_t>::max();
