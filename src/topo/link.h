@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/cpu_share.h"
 #include "core/result.h"
 
 namespace swell::topo {
@@ -23,17 +24,20 @@ class Link {
 };
 
 /// A socket that waits for one connection, from the peer that sends the token. Only a few other
-/// connections are kept, and the oldest of them makes room for a new one.
+/// connections are kept, and the oldest of them makes room for a new one. All of them together take
+/// at most a share of a core; beyond it they wait in the kernel.
 class Listener {
  public:
   static constexpr std::size_t kMaxSilent = 64;
+  static constexpr double kShare = 0.25, kSavedUp_s = 0.5;
   /// Opens a socket at a numeric or named address of this host, on a free port.
   static Result<Listener> open(const std::string& address);
   Listener(Listener&& other) noexcept : fd_(std::exchange(other.fd_, -1)), port_(other.port_) {}
   Listener(const Listener&) = delete;
   ~Listener();
   int port() const noexcept { return port_; }
-  Result<std::unique_ptr<Link>> accept(const std::string& token);
+  Result<std::unique_ptr<Link>> accept(const std::string& token,
+                                       CpuShare share = CpuShare(kShare, kSavedUp_s));
 
  private:
   Listener(int fd, int port) noexcept : fd_(fd), port_(port) {}

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,6 +12,7 @@
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "topo/link.h"
@@ -102,6 +104,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Returns the CPU time of the calling thread.
+double thread_time_s() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 /// Sent to the peer that has the token.
 constexpr char kWelcome = 'w';
 
@@ -170,10 +179,17 @@ class SilentPeers {
 
 }  // namespace
 
-Result<std::unique_ptr<Link>> Listener::accept(const std::string& token) {
+Result<std::unique_ptr<Link>> Listener::accept(const std::string& token, CpuShare share) {
+  using Seconds = std::chrono::duration<double>;
   SilentPeers peers;
   const auto deadline = Clock::now() + std::chrono::seconds(Link::kPatience_s);
+  double used_s = thread_time_s();
   for (;;) {
+    const double now_s = Seconds(Clock::now().time_since_epoch()).count();
+    const double before_s = std::exchange(used_s, thread_time_s());
+    share.use(used_s - before_s, now_s);
+    if (const double wait_s = share.wait_s(now_s); wait_s > 0)
+      std::this_thread::sleep_for(Seconds(wait_s));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return Error(fmt::format("nobody has connected within {} s", Link::kPatience_s));
     std::vector<pollfd> polled = {{fd_, POLLIN, 0}};

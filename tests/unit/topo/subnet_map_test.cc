@@ -2,8 +2,12 @@
 #include "topo/subnet_map.h"
 
 #include <arpa/inet.h>
+#include <atomic>
+#include <chrono>
 #include <criterion/criterion.h>
+#include <ctime>
 #include <netinet/in.h>
+#include <optional>
 #include <random>
 #include <sys/socket.h>
 #include <thread>
@@ -101,14 +105,18 @@ struct Ends {
   Result<std::unique_ptr<Link>> client = Error(""), server = Error("");
 };
 
-/// A connection of somebody who does not know the token.
-int stranger(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+int connect_to(int fd, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  cr_assert_eq(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+}
+
+/// A connection of somebody who does not know the token.
+int stranger(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  cr_assert_eq(connect_to(fd, port), 0);
   return fd;
 }
 
@@ -151,4 +159,42 @@ Test(measure, a_peer_with_another_token_is_sent_away, .timeout = 60) {
   char none = 0;
   cr_assert_leq(recv(fd, &none, 1, 0), 0);
   close(fd);
+}
+
+Test(measure, strangers_without_end_cost_their_share, .timeout = 60) {
+  auto opened = Listener::open("127.0.0.1");
+  cr_assert(opened.ok());
+  std::optional<Listener> listener(std::move(*opened));
+  const int port = listener->port();
+  std::atomic<bool> stops = false;
+  std::atomic<int> came = 0;
+  std::vector<std::thread> flood;
+  for (int i = 0; i < 2; ++i)
+    flood.emplace_back([&] {
+      while (!stops) {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect_to(fd, port) == 0 && send(fd, "x", 1, MSG_NOSIGNAL) == 1) ++came;
+        close(fd);
+      }
+    });
+  double used_s = 0;
+  bool is_taken = false;
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread other([&] {
+    is_taken = listener->accept(kToken, CpuShare(0.02, 0.02)).ok();
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    used_s = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  });
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  const auto client = connect_tcp("127.0.0.1", port, kToken);
+  other.join();
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+  stops = true;
+  listener.reset();  // ends connections that wait in the kernel
+  for (std::thread& each : flood) each.join();
+  cr_assert(client.ok() && is_taken, "%s", client.ok() ? "" : client.error().message().c_str());
+  cr_assert_gt(came.load(), 100);
+  cr_assert_leq(used_s, 1.5 * (0.02 + 0.02 * time.count()) + 0.02, "%g s in %g s", used_s,
+                time.count());
 }
