@@ -158,13 +158,19 @@ void choose_type(const SubmitRequest& request, Admission& admission, GpuQueue& q
   const auto choice = choose_type(job, *spec, *table, queue);
   if (!choice) return say(choice.error().message());
   const std::string& type = choice->best().type;
-  LoweredRequest& to = admission.lowered;
-  const bool in_all = job.gpus_in_all.count > 0;
-  std::optional<std::string>& list = in_all ? to.tres_per_job : to.tres_per_node;
-  const auto typed = slurm_text::with_gpu_type(
-      list.value_or(in_all ? request.tres_per_job : request.tres_per_node), type);
-  if (!typed) return say("its type stays as it is: it asks for GPUs of several types");
-  list = *typed;
+  if (slurm_text::sum_gpus(request.tres_per_task).count > 0 ||
+      slurm_text::sum_gpus(request.tres_per_socket).count > 0)
+    return say("its type stays as it is: it asks for GPUs of each task or socket");
+  // A request that names its GPUs twice must name the same type in both places.
+  LoweredRequest to = admission.lowered;
+  for (const auto& [asked, list] : {std::pair{&request.tres_per_job, &to.tres_per_job},
+                                    {&request.tres_per_node, &to.tres_per_node}}) {
+    if (slurm_text::sum_gpus(*asked).count == 0) continue;
+    const auto typed = slurm_text::with_gpu_type(list->value_or(*asked), type);
+    if (!typed) return say("its type stays as it is: it asks for GPUs of several types");
+    *list = *typed;
+  }
+  admission.lowered = std::move(to);
   queue.place(
       job, type,
       choice->best().end_s ? *choice->best().end_s - choice->best().start_s : GpuQueue::kForever_s);

@@ -238,6 +238,28 @@ Test(type_choice, with_min_the_fewer_gpus_are_of_the_better_type) {
   cr_assert_eq(*admission.lowered.tres_per_node, std::string("gres:gpu:h100:4"));
 }
 
+Test(type_choice, a_submission_that_names_its_gpus_twice_names_one_type) {
+  TwoTypes world;
+  GpuQueue queue(world.slurm.now, true);
+  SubmitRequest request = submission("gres:gpu:a100:4", "types=a100/h100,table=m.json");
+  request.tres_per_job = "gres:gpu:a100:8";
+  request.min_nodes = request.max_nodes = 2;
+  Admission admission = admitted(request);
+  choose_type(request, admission, queue);
+  cr_assert_eq(admission.lowered.tres_per_job.value_or(""), std::string("gres:gpu:h100:8"));
+  cr_assert_eq(admission.lowered.tres_per_node.value_or(""), std::string("gres:gpu:h100:4"));
+  for (std::string SubmitRequest::*list :
+       {&SubmitRequest::tres_per_task, &SubmitRequest::tres_per_socket}) {
+    request = submission("gres:gpu:a100:4", "types=a100/h100,table=m.json");
+    request.*list = "gres:gpu:a100:4";
+    admission = admitted(request);
+    choose_type(request, admission, queue);
+    cr_assert_not(admission.lowered.tres_per_node, "Slurm would be asked for two types");
+    cr_assert_neq(admission.notice.find("of each task or socket"), std::string::npos, "%s",
+                  admission.notice.c_str());
+  }
+}
+
 Test(type_choice, without_consent_or_table_a_submission_stays_as_it_is) {
   TwoTypes world;
   GpuQueue queue(world.slurm.now, true);
