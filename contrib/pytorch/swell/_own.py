@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import os
 import random
 import sys
+import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -15,7 +18,7 @@ import torch
 __all__ = ["begin_by", "own_generators", "standing", "stand_at"]
 
 _MOST, _LONGEST = 5000, 1000    # things that are looked at, and of one list
-_OF_LIBRARIES = ("torch", "numpy", "builtins", "collections", "typing", "transformers", "lightning", "accelerate", "swell")
+_LIBRARIES = (sysconfig.get_path("stdlib"), f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", os.path.dirname(__file__))
 _LEFT_ALONE = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FrameType, torch.Tensor, str, bytes, int, float, random.SystemRandom)
 
 
@@ -51,15 +54,22 @@ def _read_by(function: types.FunctionType) -> Iterator[Any]:
         except ValueError:      # not assigned yet
             continue
     yield from function.__defaults__ or ()
-    if str(function.__module__).partition(".")[0] not in _OF_LIBRARIES:
+    if not _is_of_library(str(function.__module__)):
         codes = [function.__code__, *(each for each in function.__code__.co_consts if isinstance(each, types.CodeType))]
         yield from (function.__globals__[name] for code in codes for name in code.co_names if name in function.__globals__)
 
 
 def _methods(kind: type) -> Iterator[Any]:
     for each in kind.__mro__:
-        if str(each.__module__).partition(".")[0] not in _OF_LIBRARIES:
+        if not _is_of_library(str(each.__module__)):
             yield from (value for value in vars(each).values() if isinstance(value, types.FunctionType))
+
+
+@functools.cache
+def _is_of_library(module: str) -> bool:
+    """Whether a module was installed, or is Python's: its own generators, such as those for names of files, draw no samples."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return module != "__main__" if file is None else any(each in file for each in _LIBRARIES)
 
 
 def begin_by(generator: Any) -> Callable[[int], Any]:
