@@ -77,4 +77,19 @@ double least_time_s(const Config& config, const ElasticJob& job) {
   return config.min_remaining_s + grace_of(job, config) + kEndSlack_s + 60;
 }
 
+CompanionEnd end_of(const Companion& companion, const slurm::JobRecord& parent,
+                    const slurm::Snapshot& snapshot) {
+  CompanionEnd end;
+  if (companion.ends != 0 && (parent.time_limit_min == 0 || companion.ends < parent.end_time - 60))
+    end = {companion.ends, "its time limit"};
+  if (const slurm::ReservationRecord* next =
+          next_reservation(snapshot, companion.node, snapshot.taken))
+    // A limit in whole minutes that was set for the reservation ends a little before it.
+    if ((end.at == 0 && (parent.time_limit_min == 0 || next->start < parent.end_time)) ||
+        next->start < end.at + 180)
+      end = {end.at == 0 ? next->start : std::min(end.at, next->start),
+             fmt::format("reservation {} begins on its node", next->name)};
+  return end;
+}
+
 }  // namespace swell::controller

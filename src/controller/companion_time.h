@@ -31,6 +31,10 @@ CompanionEnd end_anywhere(const slurm::Snapshot& snapshot, const slurm::JobRecor
 CompanionEnd end_of_companion(const slurm::Snapshot& snapshot, const slurm::JobRecord& parent,
                               const Config& config, const std::string& node, std::time_t now);
 
+/// Returns when a companion has to end before its job, and why.
+CompanionEnd end_of(const Companion& companion, const slurm::JobRecord& parent,
+                    const slurm::Snapshot& snapshot);
+
 /// Partition in which companions of the job run.
 const std::string& companion_partition(const slurm::JobRecord& parent, const Config& config);
 

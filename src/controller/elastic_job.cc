@@ -3,6 +3,21 @@
 
 namespace swell::controller {
 
+namespace {
+
+/// The longest wait after growths that failed, in growth intervals.
+constexpr int kMaxBackoff = 32;
+
+}  // namespace
+
+void ElasticJob::growth_failed(double now, double interval_s) noexcept {
+  offered = false;
+  ordered.called_off();
+  ++failed_growths;
+  const int backoff = std::min(1 << std::min(failed_growths - 1, 10), kMaxBackoff);
+  grow_after = now + std::max(interval_s, 1.0) * backoff;
+}
+
 control::Tag ElasticJob::tag() const {
   std::vector<control::CompanionWord> words;
   for (const Companion& companion : companions)

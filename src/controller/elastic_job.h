@@ -137,6 +137,9 @@ struct ElasticJob {
     changed = now;
     settles_at = std::max(settles_at, now + interval_s);
   }
+  /// Notes a failed growth: the job is not grown for the site's `interval_s`, twice as long after
+  /// each further one in a row.
+  void growth_failed(double now, double interval_s) noexcept;
   /// A reconfiguration that its agent says is under way is believed for so long.
   static constexpr double kReconfigures_s = 600;
   /// Whether a reconfiguration is under way, or was just now. Refusing further growth, since its

@@ -256,7 +256,7 @@ struct State {
   /// Whether the job would begin anew, at no cost, with what it is lent now.
   bool begins_with_offer(const Job& job) const noexcept;
   /// Has the job wait for its next growth after it was lent GPUs: for the offer alone where it has
-  /// no more than it wanted and consented to fewer, as Controller::grant().
+  /// no more than it wanted and consented to fewer, as Decider::grant().
   void wait_after_grant(Job& job);
   /// Likewise after it has given some back, where it is owed none, as ElasticJob::stay().
   void wait_after_loss(Job& job);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of Controller: requests of owners for their jobs, by the swell command.
+#include "controller/owner_requests.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
@@ -7,7 +8,7 @@
 
 #include "control/printable.h"
 #include "control/tag.h"
-#include "controller/controller.h"
+#include "controller/companion_time.h"
 #include "controller/waits.h"
 #include "core/count_of.h"
 #include "core/plan/validate.h"
@@ -82,54 +83,80 @@ std::string limit_text(const ElasticJob& job, const Config& config) {
 
 }  // namespace
 
-void Controller::handle(const control::Server::Event& event, const control::Ask& ask, double now) {
-  const auto refuse_it = [&](const std::string& why) { refuse(event.connection, why, now); };
+void OwnerRequests::refuse(control::ConnectionId connection, const std::string& reason) {
+  loop_.sessions.send(connection, control::Refused{reason});
+  loop_.sessions.close(connection);
+}
+
+void OwnerRequests::handle(const control::Server::Event& event, const control::Ask& ask,
+                           double now) {
+  const auto refuse_it = [&](const std::string& why) { refuse(event.connection, why); };
   if (ask.version != control::kProtocolVersion)
     return refuse_it(fmt::format(
         "this swell speaks protocol {}, the controller {}: install the same version of Swell on "
         "every node",
         ask.version, control::kProtocolVersion));
-  if (ask.what == "history") return ask_history(event, ask, now);
-  if (ask.what == "metrics") {
-    Json metrics = meters_.to_json(jobs_);
-    metrics.set("withheld", saved_.health.shown(snapshot_.taken));
-    Json troubles = Json::object();
-    for (const auto& [of, sentence] : events_.troubles()) troubles.set(of.c_str(), sentence);
-    if (parts_.history != nullptr)
-      if (const std::string trouble = parts_.history->trouble(); !trouble.empty())
-        troubles.set("history", trouble);
-    metrics.set("troubles", troubles);
-    sessions_.send(event.connection, control::Answer{{}, std::move(metrics)});
-    return sessions_.close(event.connection);
-  }
-  const auto found = jobs_.find(ask.job);
+  if (ask.what == "history") return ask_history(event, ask);
+  if (ask.what == "metrics") return answer_metrics(event.connection);
+  const auto found = loop_.jobs.find(ask.job);
   const bool is_admin = event.uid == 0 || event.uid == geteuid();
-  if (found == jobs_.end())
-    return refuse_it(
-        why_not_known(snapshot_, ask, is_admin, event.uid,
-                      [this](const slurm::JobRecord& pending) { return why_type(pending); }));
+  if (found == loop_.jobs.end())
+    return refuse_it(why_not_known(
+        loop_.snapshot, ask, is_admin, event.uid,
+        [this](const slurm::JobRecord& pending) { return types_.why_type(pending); }));
   ElasticJob& job = found->second;
   if (event.uid != job.uid && !is_admin)
     return refuse_it(fmt::format("job {} belongs to another user", ask.job));
   Result<control::Answer> answered = answer(job, ask, now);
   if (!answered) return refuse_it(answered.error().message());
   if (ask.what != "why") {
-    remember(job);
-    save_due_ = true;
-    decide_due_ = true;
-    events_.event("asked", {{"job", job.id}, {"what", ask.what}, {"number", ask.number}},
-                  fmt::format("job {}: {}", job.id, answered->text));
+    loop_.remember(job);
+    loop_.save_due = true;
+    loop_.decide_due = true;
+    loop_.events.event("asked", {{"job", job.id}, {"what", ask.what}, {"number", ask.number}},
+                       fmt::format("job {}: {}", job.id, answered->text));
   }
-  sessions_.send(event.connection, std::move(*answered));
-  sessions_.close(event.connection);
+  loop_.sessions.send(event.connection, std::move(*answered));
+  loop_.sessions.close(event.connection);
 }
 
-Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& ask, double now) {
+void OwnerRequests::answer_metrics(control::ConnectionId connection) {
+  Json metrics = loop_.meters.to_json(loop_.jobs);
+  metrics.set("withheld", loop_.saved.health.shown(loop_.snapshot.taken));
+  Json troubles = Json::object();
+  for (const auto& [of, sentence] : loop_.events.troubles()) troubles.set(of.c_str(), sentence);
+  if (loop_.history != nullptr)
+    if (const std::string trouble = loop_.history->trouble(); !trouble.empty())
+      troubles.set("history", trouble);
+  metrics.set("troubles", troubles);
+  loop_.sessions.send(connection, control::Answer{{}, std::move(metrics)});
+  loop_.sessions.close(connection);
+}
+
+void OwnerRequests::ask_history(const control::Server::Event& event, const control::Ask& ask) {
+  if (loop_.history == nullptr)
+    return refuse(event.connection,
+                  history_is_built_in()
+                      ? "no history is kept: HistoryDays=0 in swell.conf"
+                      : "no history is kept: this Swell was built without SQLite");
+  History::Question question;
+  question.connection = event.connection;
+  question.job = ask.job;
+  if (event.uid != 0 && event.uid != geteuid()) question.uid = event.uid;
+  question.after = ask.number;
+  question.last = ask.last;
+  question.with_profiles = ask.profiles;
+  if (!loop_.history->ask(question))
+    refuse(event.connection, "too many ask for history just now: ask again");
+}
+
+Result<control::Answer> OwnerRequests::answer(ElasticJob& job, const control::Ask& ask,
+                                              double now) {
   if (ask.what == "why") return why(job, now);
   if (ask.what == "replan") return replan(job, ask, now);
   if (ask.what == "pause" || ask.what == "resume") {
     job.paused = ask.what == "pause";
-    if (job.paused) parts_.book->withdraw_all(job.id);
+    if (job.paused) loop_.book.withdraw_all(job.id);
     return control::Answer{job.paused ? "it is lent no more GPUs until it is resumed; what it has "
                                         "stays until others need it"
                                       : "it may be lent GPUs again",
@@ -143,7 +170,7 @@ Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& 
     return Error(fmt::format("at most {}: the job has {} of its own, which stay its own",
                              count_of(ask.number, "GPU"), job.basic_gpus));
   job.own_max = ask.number;
-  return control::Answer{limit_text(job, parts_.config), {}};
+  return control::Answer{limit_text(job, loop_.config), {}};
 }
 
 namespace {
@@ -167,7 +194,8 @@ Result<plan::Plan> wanted_plan(const JobTraining& training, const control::Ask& 
 
 }  // namespace
 
-Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& ask, double now) {
+Result<control::Answer> OwnerRequests::replan(ElasticJob& job, const control::Ask& ask,
+                                              double now) {
   if (job.spec.mode != control::Mode::live)
     return Error("only jobs of live mode change their plan while they run: --elastic=mode=live");
   if (!job.agent) return Error("its swellrun is not connected");
@@ -175,7 +203,7 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
     return Error(fmt::format("it is {} just now; ask again", to_text(job.state)));
   auto plan = wanted_plan(job.training, ask);
   if (!plan) return plan.error();
-  const Result<JobGpus> gpus = gpus_of(job);
+  const Result<JobGpus> gpus = views_.gpus_of(job);
   if (!gpus) return gpus.error();
   if (Result<void> fits = job.training.check_plan(*plan, gpus->basic, gpus->held, *gpus->machines,
                                                   gpus->allocations);
@@ -189,7 +217,7 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
                     bytes, control::kMaxDocument));
   job.training.decided(std::move(*plan), job.epoch);
   job.replans.owner_asked(job.companions);
-  sessions_.send(*job.agent, std::move(told));
+  loop_.sessions.send(*job.agent, std::move(told));
   job.ordered.ordered(now);
   return control::Answer{
       job.training.is_known()
@@ -199,7 +227,7 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
       {}};
 }
 
-control::Answer Controller::why(const ElasticJob& job, double now) {
+control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   const int lent = job.companions.lent_gpus();
   control::Answer answer;
   // Sentences hold words of the job's agent and program: what they write begins no line.
@@ -228,11 +256,12 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   }
   if (leaving.size() == 0 && !job.taken_back.empty())
     say("lent GPUs were taken back last: " + job.taken_back);
-  if (const slurm::JobRecord* record = record_of(job.id))
+  if (const slurm::JobRecord* record = loop_.record_of(job.id))
     for (const Companion& companion : job.companions)
-      if (const auto [at, why] = end_of(companion, *record); at != 0 && !companion.leaving)
+      if (const auto [at, why] = end_of(companion, *record, loop_.snapshot);
+          at != 0 && !companion.leaving)
         say(fmt::format("companion {} on {} goes back in {} s at the latest: {}", companion.id,
-                        companion.node, std::max<std::time_t>(at - snapshot_.taken, 0), why));
+                        companion.node, std::max<std::time_t>(at - loop_.snapshot.taken, 0), why));
   if (job.lowered_by_others < 1)
     say(fmt::format(
         "for more GPUs {:.1f} % less is expected than its own profile promises: the profiles of "
@@ -241,12 +270,11 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   if (job.unlikely)
     say(fmt::format("not grown: {} of {} or more in {:.3g} h; chance {:.3g} of {:g}",
                     count_of(job.unlikely->submissions, "submission"),
-                    count_of(parts_.config.arrivals.gpus, "GPU"),
-                    parts_.config.arrivals.window_s / 3600, job.unlikely->chance,
-                    parts_.config.arrivals.chance));
-  if (!seen_by_askers_) seen_by_askers_ = view(now);
-  const policy::ClusterView& seen = *seen_by_askers_;
-  const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
+                    count_of(loop_.config.arrivals.gpus, "GPU"),
+                    loop_.config.arrivals.window_s / 3600, job.unlikely->chance,
+                    loop_.config.arrivals.chance));
+  const policy::ClusterView& seen = views_.view_of_round(now);
+  const std::vector<LiveGrant> outstanding = loop_.book.outstanding();
   if (!job.switched.empty()) say("live mode: " + job.switched);
   if (job.lost_epoch > 0)
     say(fmt::format("the change that led to epoch {} cost {:.2f} s of training", job.lost_epoch,
@@ -257,14 +285,14 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
     say(fmt::format("{} of {} are made{}", job.steps.made(), count_of(job.steps.total(), "step"),
                     left_s ? fmt::format("; at this pace it ends in {:.3g} h", *left_s / 3600)
                            : "; when it ends is not known"));
-  const slurm::JobRecord* record = record_of(job.id);
+  const slurm::JobRecord* record = loop_.record_of(job.id);
   const std::time_t deadline = record != nullptr ? deadline_of(job.spec.deadline, *record) : 0;
   if (deadline != 0 && !job.deadline.words().empty())
     say(fmt::format("its deadline, {}: {}", control::Deadline{0, deadline}.text(),
                     job.deadline.words()));
   const redeploy::Measured way = job.way();
-  const auto at = static_cast<double>(snapshot_.taken);
-  const auto cost = redeploy::expected_cost(job.pauses, saved_.pauses, way,
+  const auto at = static_cast<double>(loop_.snapshot.taken);
+  const auto cost = redeploy::expected_cost(job.pauses, loop_.saved.pauses, way,
                                             static_cast<std::int64_t>(job.uid), at);
   if (cost)
     say(fmt::format("a change of its plan, {}, is expected to stop it for {:.2f} s, by {}",
@@ -272,8 +300,8 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                     !job.pauses.expected(way, at)     ? "those of other jobs"
                     : job.pauses.is_by_start(way, at) ? "the time from its start to its first step"
                                                       : "its own last ones"));
-  const std::string waits = waits_for(
-      job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now, &saved_.health});
+  const std::string waits = waits_for(job, {loop_.config, loop_.snapshot, loop_.jobs, outstanding,
+                                            seen, loop_.draining, now, &loop_.saved.health});
   if (!waits.empty()) say("it takes no more now: " + waits);
   const planner::NamedRow *more = nullptr, *here = job.scale.at(job.basic_gpus + lent);
   for (const planner::NamedRow& row : job.scale.rows)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of Controller: the GPU types of pending jobs that have a table of speeds.
+#include "controller/type_mover.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
 #include "control/tag.h"
-#include "controller/controller.h"
 #include "controller/type_choice.h"
 #include "core/count_of.h"
 
@@ -34,18 +34,18 @@ std::optional<Chooser> chooser_of(const slurm::JobRecord& job) {
 
 }  // namespace
 
-void Controller::choose_types(double now) {
-  if (parts_.config.type_interval_s <= 0 || draining_ || now < types_due_ ||
-      !parts_.slurm->changes_gpu_types())
+void TypeMover::choose_types(double now) {
+  if (loop_.config.type_interval_s <= 0 || loop_.draining || now < due_ ||
+      !loop_.slurm.changes_gpu_types())
     return;
-  types_due_ = now + parts_.config.type_interval_s;
+  due_ = now + loop_.config.type_interval_s;
   const auto waits_for_type = [](const slurm::JobRecord& job) {
     return job.phase == slurm::JobPhase::pending && chooser_of(job).has_value();
   };
-  if (std::none_of(snapshot_.jobs.begin(), snapshot_.jobs.end(), waits_for_type)) return;
-  GpuQueue queue(snapshot_, false);
+  if (std::none_of(loop_.snapshot.jobs.begin(), loop_.snapshot.jobs.end(), waits_for_type)) return;
+  GpuQueue queue(loop_.snapshot, false);
   int moved = 0;
-  for (const slurm::JobRecord* job : GpuQueue::in_order(snapshot_)) {
+  for (const slurm::JobRecord* job : GpuQueue::in_order(loop_.snapshot)) {
     auto its = chooser_of(*job);
     if (!its) {
       queue.place_as_asked(*job);
@@ -62,27 +62,28 @@ void Controller::choose_types(double now) {
         fmt::format("{}: moved to {}", choice->words(gpus_asked_by(*job)), best.type);
     its->tag.set("chosen", control::as_word(why));
     const std::string comment = its->tag.put_into(job->admin_comment);
-    const Result<bool> done = parts_.slurm->set_gpu_type(job->id, best.type, comment);
+    const Result<bool> done = loop_.slurm.set_gpu_type(job->id, best.type, comment);
     ++moved;
     if (!done || !*done) {
-      if (!done) events_.say_once(fmt::format("type of job {}", job->id), done.error().message());
+      if (!done)
+        loop_.events.say_once(fmt::format("type of job {}", job->id), done.error().message());
       queue.place_as_asked(*job);
       continue;
     }
-    if (parts_.tags != nullptr) parts_.tags->wrote(job->id, comment);
-    parts_.slurm->forget();
+    if (loop_.tags != nullptr) loop_.tags->wrote(job->id, comment);
+    loop_.slurm.forget();
     queue.place(*job, best.type, best.end_s ? *best.end_s - best.start_s : GpuQueue::kForever_s);
-    events_.event("type-chosen",
-                  {{"job", job->id}, {"from", asked}, {"to", best.type}, {"reason", why}},
-                  fmt::format("job {}, which waits, asks for {} now: {}", job->id, best.type, why));
+    loop_.events.event(
+        "type-chosen", {{"job", job->id}, {"from", asked}, {"to", best.type}, {"reason", why}},
+        fmt::format("job {}, which waits, asks for {} now: {}", job->id, best.type, why));
   }
 }
 
-std::string Controller::why_type(const slurm::JobRecord& pending) const {
+std::string TypeMover::why_type(const slurm::JobRecord& pending) const {
   const auto its = chooser_of(pending);
   if (!its) return {};
-  GpuQueue queue(snapshot_, false);
-  for (const slurm::JobRecord* job : GpuQueue::in_order(snapshot_)) {
+  GpuQueue queue(loop_.snapshot, false);
+  for (const slurm::JobRecord* job : GpuQueue::in_order(loop_.snapshot)) {
     if (job->id == pending.id) break;
     queue.place_as_asked(*job);
   }
@@ -92,7 +93,7 @@ std::string Controller::why_type(const slurm::JobRecord& pending) const {
   return fmt::format(
       "it asks for {}, by its table: {}{}", asked.empty() ? "any type" : asked,
       choice->words(gpus_asked_by(pending)),
-      parts_.slurm->changes_gpu_types()
+      loop_.slurm.changes_gpu_types()
           ? ""
           : "; this version of Slurm does not let it change its type while it waits");
 }

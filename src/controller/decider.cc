@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of Controller: how the policy's decisions are made and carried out.
+#include "controller/decider.h"
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>
-#include <set>
+#include <utility>
 
 #include "controller/companion_time.h"
-#include "controller/controller.h"
+#include "controller/explanations.h"
 #include "controller/gpu_masks.h"
 #include "controller/held_gpus.h"
 #include "controller/quotas.h"
-#include "controller/view_builder.h"
 #include "core/count_of.h"
 #include "core/perf/performance_model.h"
+#include "core/policy/registry.h"
 #include "core/slurm_text/lists.h"
 
 namespace swell::controller {
@@ -28,13 +29,6 @@ constexpr auto kPlanPatience = std::chrono::milliseconds(20);
 /// Shortest time between two plans for the same GPUs of one job: its program switches, and reports
 /// what came of it.
 constexpr double kMinReplanInterval_s = 10;
-
-Json companion_json(const Companion& companion) {
-  return Json::object({{"id", companion.id},
-                       {"node", companion.node},
-                       {"gpus", companion.gpus.count},
-                       {"gpu_indices", companion.gpus.indices}});
-}
 
 /// Which GPUs of the node a grant counts on, as Slurm writes them: those of the job's plan, or
 /// those that Slurm takes first. Empty: nobody knows which are idle.
@@ -68,87 +62,54 @@ std::pair<const char*, std::string> cause_of(const policy::Reclaim& reclaim) {
 
 }  // namespace
 
-std::shared_ptr<const cluster::Fabric> Controller::fabric() {
-  auto known = fabric_.update(snapshot_.nodes, snapshot_.taken);
-  if (known != known_fabric_)
-    for (const std::string& note : known->notes) {
-      const auto& before = known_fabric_ ? known_fabric_->notes : std::vector<std::string>{};
-      if (std::find(before.begin(), before.end(), note) == before.end()) events_.say(note);
-    }
-  known_fabric_ = std::move(known);
-  return {known_fabric_, &known_fabric_->fabric};
+Decider::Decider(LoopState& loop, Parts parts) : loop_(loop), parts_(std::move(parts)) {
+  const Config& config = loop_.config;
+  const bool plans = policy::policy_plans(config.policy);
+  Result<std::unique_ptr<policy::Policy>> policy =
+      policy::make_policy(config.policy, {.aggressiveness = config.aggressiveness,
+                                          .fairness = config.fairness,
+                                          .executor = plans ? planning_helpers() : nullptr,
+                                          .budget = solve_budget,
+                                          .arrivals = config.arrivals,
+                                          .objective = config.objective});
+  if (policy) policy_ = std::move(*policy);
+  if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
 }
 
-void Controller::set_draining(bool draining) {
-  if (draining == draining_) return;
-  draining_ = draining;
-  decide_due_ = true;
-  events_.event(draining ? "drain" : "drain-ended", {},
-                draining ? "draining: all lent GPUs are reclaimed, and no more are lent"
-                         : "GPUs are lent again");
+void Decider::set_draining(bool draining) {
+  if (draining == loop_.draining) return;
+  loop_.draining = draining;
+  loop_.decide_due = true;
+  loop_.events.event(draining ? "drain" : "drain-ended", {},
+                     draining ? "draining: all lent GPUs are reclaimed, and no more are lent"
+                              : "GPUs are lent again");
 }
 
-void Controller::drain(double now) {
-  parts_.book->set_reclaim_order({});
-  for (auto& [id, job] : jobs_) {
-    parts_.book->withdraw_all(id);
+void Decider::drain(double now) {
+  loop_.book.set_reclaim_order({});
+  for (auto& [id, job] : loop_.jobs) {
+    loop_.book.withdraw_all(id);
     job.deadline.drains();
     for (Companion& companion : job.companions)
       if (!companion.leaving)
-        reclaim(job, companion, now, "drain", "the administrator drains Swell");
+        parts_.reclaimer.reclaim(job, companion, now, "drain", "the administrator drains Swell");
   }
 }
 
-void Controller::leave(ElasticJob& job, Companion& companion, double now, const char* cause,
-                       const std::string& reason, std::optional<double> by) {
-  companion.leave(by.value_or(now + grace_of(job, parts_.config)), reason);
-  job.taken_back = reason;
-  job.stay(now, parts_.config.growth_interval_s);
-  events_.event("reclaim",
-                {{"job", job.id},
-                 {"companion", companion_json(companion)},
-                 {"cause", cause},
-                 {"reason", reason}},
-                fmt::format("reclaiming {} on {} from job {}: {}",
-                            count_of(companion.gpus.count, "GPU"), companion.node, job.id, reason));
-}
-
-void Controller::reclaim(ElasticJob& job, Companion& companion, double now, const char* cause,
-                         const std::string& reason) {
-  leave(job, companion, now, cause, reason);
-  tell_shrink(job, companion, now);
-  if (job.agent) job.ordered.ordered(now);
-}
-
-policy::ClusterView Controller::view(double now) {
-  policy::ClusterView seen = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config,
-                                        now, fabric(), machines());
-  seen.preemption = parts_.preemption;
-  saved_.health.apply(seen, snapshot_.taken);
-  seen.submissions = std::make_shared<const std::vector<policy::Submission>>(
-      saved_.submissions.on_clock(now, snapshot_.taken));
-  for (policy::ElasticJobView& job : seen.jobs) {
-    const ElasticJob& its = jobs_.at(job.id);
-    job.measured_cost = redeploy::expected_cost(its.pauses, saved_.pauses, its.way(), job.owner,
-                                                static_cast<double>(snapshot_.taken));
-  }
-  return seen;
-}
-
-void Controller::decide(double now) {
-  decide_due_ = false;
-  if (draining_) {
-    if (policy_) explain(view(now));
+void Decider::decide(double now) {
+  loop_.decide_due = false;
+  if (loop_.draining) {
+    if (policy_) explain(loop_, parts_.views, parts_.views.view(now));
     return drain(now);
   }
-  if (jobs_.empty() || !policy_) return parts_.book->set_reclaim_order({});
+  if (loop_.jobs.empty() || !policy_) return loop_.book.set_reclaim_order({});
   if (planning_ && planning_->is_busy()) {
-    decide_due_ = true;  // once that is made
+    loop_.decide_due = true;  // once that is made
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
-  policy::ClusterView seen = view(now);
-  explain(seen);
+  policy::ClusterView seen = parts_.views.view(now);
+  explain(loop_, parts_.views, seen);
   const bool plans = std::any_of(seen.jobs.begin(), seen.jobs.end(),
                                  [](const auto& job) { return job.training != nullptr; });
   if (plans && planning_) {
@@ -156,45 +117,66 @@ void Controller::decide(double now) {
     take_planned(now, kPlanPatience, true);
   } else {
     const policy::Decisions decisions = policy_->decide(seen);
-    meters_.decided(
+    loop_.meters.decided(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     watch_deadlines(decisions.deadlines, seen);
     apply(decisions, seen, now);
   }
-  last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 /// Takes up what the planning thread has decided, if it has; `at_once`: nothing happened since it
 /// began.
-void Controller::take_planned(double now, std::chrono::milliseconds patience, bool at_once) {
+void Decider::take_planned(double now, std::chrono::milliseconds patience, bool at_once) {
   if (!planning_) return;
   const std::optional<Decided> decided = planning_->take(patience);
   if (!decided) return;
-  round_times_.planning_max_s = std::max(round_times_.planning_max_s, decided->took_s);
+  max_planning_s_ = std::max(max_planning_s_, decided->took_s);
   if (!decided->problem.empty())
-    return events_.say_once("planning", "no plan was made: " + decided->problem);
-  events_.mended("planning");
-  meters_.decided(decided->took_s);
+    return loop_.events.say_once("planning", "no plan was made: " + decided->problem);
+  loop_.events.mended("planning");
+  loop_.meters.decided(decided->took_s);
   take_scales(decided->scales);
-  if (draining_) return;
+  if (loop_.draining) return;
   watch_deadlines(decided->decisions.deadlines, decided->view);
   if (at_once) return apply(decided->decisions, decided->view, now);
-  const policy::ClusterView seen = view(now);
+  const policy::ClusterView seen = parts_.views.view(now);
   policy::Decisions good = still_good(*decided, seen);
   // Plans number nodes as the machines do that they were made for.
   if (seen.machines != decided->view.machines) good.plans.clear();
   apply(good, seen, now);
 }
 
+void Decider::take_scales(const std::map<JobId, planner::NamedTable>& scales) {
+  for (const auto& [id, table] : scales) {
+    const auto job = loop_.jobs.find(id);
+    if (job == loop_.jobs.end() || table.rows.empty() || job->second.scale == table) continue;
+    job->second.scale = table;
+    if (loop_.history != nullptr) loop_.history->add(history::Scale{id, table.to_json().dump()});
+  }
+}
+
+void Decider::take_kept_scales() {
+  if (loop_.history == nullptr) return;
+  for (const history::Scale& kept : loop_.history->take_scales()) {
+    const auto job = loop_.jobs.find(kept.job);
+    if (job == loop_.jobs.end() || !job->second.scale.rows.empty()) continue;
+    if (auto table = planner::NamedTable::parse(kept.table)) job->second.scale = *std::move(table);
+    else
+      loop_.events.say(
+          fmt::format("job {}: its kept table is not used: {}", kept.job, table.error().message()));
+  }
+}
+
 /// Takes up what a decision on `view` says of deadlines. It says nothing of jobs that the view
 /// lacks, such as those that started while it was made.
-void Controller::watch_deadlines(const std::vector<policy::DeadlineState>& states,
-                                 const policy::ClusterView& view) {
+void Decider::watch_deadlines(const std::vector<policy::DeadlineState>& states,
+                              const policy::ClusterView& view) {
   std::map<JobId, policy::DeadlineState> known;
   for (const policy::DeadlineState& state : states) known[state.job] = state;
   for (const policy::ElasticJobView& seen : view.jobs) {
-    const auto found = jobs_.find(seen.id);
-    if (found == jobs_.end() || !found->second.spec.deadline) continue;
+    const auto found = loop_.jobs.find(seen.id);
+    if (found == loop_.jobs.end() || !found->second.spec.deadline) continue;
     ElasticJob& job = found->second;
     const auto state = known.find(seen.id);
     job.deadline.decided(state != known.end() ? std::optional(state->second) : std::nullopt,
@@ -202,32 +184,32 @@ void Controller::watch_deadlines(const std::vector<policy::DeadlineState>& state
   }
 }
 
-void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
-                       double now) {
-  parts_.book->set_reclaim_order(decisions.reclaim_order);
-  for (auto& [id, job] : jobs_) {
+void Decider::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
+                    double now) {
+  loop_.book.set_reclaim_order(decisions.reclaim_order);
+  for (auto& [id, job] : loop_.jobs) {
     job.lowered_by_others = 1;
     job.unlikely.reset();
   }
   for (const policy::Unlikely& unlikely : decisions.unlikely)
-    if (const auto job = jobs_.find(unlikely.job); job != jobs_.end())
+    if (const auto job = loop_.jobs.find(unlikely.job); job != loop_.jobs.end())
       job->second.unlikely = unlikely;
   for (const policy::Lowered& lowered : decisions.lowered)
-    if (const auto job = jobs_.find(lowered.job); job != jobs_.end())
+    if (const auto job = loop_.jobs.find(lowered.job); job != loop_.jobs.end())
       job->second.lowered_by_others = lowered.factor;
   std::map<JobId, Planned> plans;
   for (const policy::NewPlan& plan : decisions.plans)
-    if (const auto job = jobs_.find(plan.job); job != jobs_.end())
+    if (const auto job = loop_.jobs.find(plan.job); job != loop_.jobs.end())
       plans[plan.job] = plan_for(job->second, plan.layout, view);
   // Each job hears of all that it gives back at once: its plan is for what is left then.
   std::map<JobId, control::Shrink> shrinks;
   for (const policy::Reclaim& reclaim : decisions.reclaims) {
-    const auto job = jobs_.find(reclaim.job);
-    if (job == jobs_.end()) continue;
+    const auto job = loop_.jobs.find(reclaim.job);
+    if (job == loop_.jobs.end()) continue;
     Companion* companion = job->second.companions.find(reclaim.companion);
     if (companion == nullptr || companion->leaving) continue;
     const auto [cause, reason] = cause_of(reclaim);
-    leave(job->second, *companion, now, cause, reason);
+    parts_.reclaimer.leave(job->second, *companion, now, cause, reason);
     control::Shrink& shrink = shrinks[reclaim.job];
     shrink.companions.push_back(companion->id);
     shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion->deadline - now, 0.0)));
@@ -236,17 +218,17 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
     shrink.plan = plans[reclaim.job].json;
   }
   for (auto& [id, shrink] : shrinks)
-    if (ElasticJob& job = jobs_.at(id); job.agent) {
-      sessions_.send(*job.agent, std::move(shrink));
+    if (ElasticJob& job = loop_.jobs.at(id); job.agent) {
+      loop_.sessions.send(*job.agent, std::move(shrink));
       job.ordered.ordered(now);
     }
   std::map<JobId, std::vector<policy::Grant>> by_job;
   for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
   // Each job was given the whole room under a limit that it shares with others.
-  Quotas quotas(parts_.config, snapshot_, jobs_, parts_.book->outstanding());
+  Quotas quotas(loop_.config, loop_.snapshot, loop_.jobs, loop_.book.outstanding());
   for (auto& [id, grants] : by_job) {
-    if (const auto job = jobs_.find(id);
-        job != jobs_.end() &&
+    if (const auto job = loop_.jobs.find(id);
+        job != loop_.jobs.end() &&
         grants.size() > static_cast<std::size_t>(job->second.companion_slots)) {
       // The plan was for all of them; the next one follows once the job has reported.
       grants.resize(static_cast<std::size_t>(job->second.companion_slots));
@@ -255,18 +237,18 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
     }
     int gpus = 0;
     for (const policy::Grant& each : grants) gpus += each.lent.gpus;
-    if (!quotas.take(id, gpus)) decide_due_ = true;
-    else if (const auto job = jobs_.find(id); job != jobs_.end())
+    if (!quotas.take(id, gpus)) loop_.decide_due = true;
+    else if (const auto job = loop_.jobs.find(id); job != loop_.jobs.end())
       grant(job->second, grants, plans[id], view, now);
   }
   for (const policy::ElasticJobView& seen : view.jobs)
     if (seen.may_replan && !shrinks.contains(seen.id) && !by_job.contains(seen.id))
       if (const auto plan = plans.find(seen.id); plan != plans.end())
-        run_instead(jobs_.at(seen.id), plan->second, now);
+        run_instead(loop_.jobs.at(seen.id), plan->second, now);
 }
 
-Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& layout,
-                                         const policy::ClusterView& view) {
+Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
+                                   const policy::ClusterView& view) {
   Planned planned;
   const auto seen = std::find_if(view.jobs.begin(), view.jobs.end(),
                                  [&](const auto& each) { return each.id == job.id; });
@@ -283,40 +265,41 @@ Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& la
   if (job.training.makes_own_plans()) return planned;
   Json json = plan.to_json();
   if (const std::size_t bytes = json.dump().size(); bytes > control::kMaxDocument) {
-    events_.event("plan-unsent", {{"job", job.id}, {"bytes", static_cast<std::int64_t>(bytes)}},
-                  fmt::format("job {}: its plan has {} bytes as JSON, and at most {} can be sent: "
-                              "the program makes its own",
-                              job.id, bytes, control::kMaxDocument));
+    loop_.events.event(
+        "plan-unsent", {{"job", job.id}, {"bytes", static_cast<std::int64_t>(bytes)}},
+        fmt::format("job {}: its plan has {} bytes as JSON, and at most {} can be sent: "
+                    "the program makes its own",
+                    job.id, bytes, control::kMaxDocument));
     return planned;
   }
   planned.layout = &layout;
   job.training.decided(std::move(plan), job.epoch);
-  remember(job);
-  save_due_ = true;
+  loop_.remember(job);
+  loop_.save_due = true;
   planned.json = std::move(json);
   return planned;
 }
 
-void Controller::run_instead(ElasticJob& job, const Planned& plan, double now) {
+void Decider::run_instead(ElasticJob& job, const Planned& plan, double now) {
   if (!job.agent || !plan.json.is_object()) return;
-  const double wait_s = std::max(parts_.config.growth_interval_s, kMinReplanInterval_s);
+  const double wait_s = std::max(loop_.config.growth_interval_s, kMinReplanInterval_s);
   job.replans.decided(job.companions, now, wait_s);
   job.grow_after = std::max(job.grow_after, now + wait_s);
   job.changes(now, wait_s);
-  events_.event("plan", {{"job", job.id}, {"plan", plan.json}, {"reason", plan.reason}},
-                fmt::format("job {} is to run another plan on the GPUs that it has: {}", job.id,
-                            plan.reason));
-  save();
-  sessions_.send(*job.agent, control::Replan{plan.json, plan.reason});
+  loop_.events.event("plan", {{"job", job.id}, {"plan", plan.json}, {"reason", plan.reason}},
+                     fmt::format("job {} is to run another plan on the GPUs that it has: {}",
+                                 job.id, plan.reason));
+  parts_.state.save();
+  loop_.sessions.send(*job.agent, control::Replan{plan.json, plan.reason});
   job.ordered.ordered(now);
 }
 
-void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants,
-                       const Planned& plan, const policy::ClusterView& view, double now) {
-  const slurm::JobRecord* record = record_of(job.id);
+void Decider::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const Planned& plan,
+                    const policy::ClusterView& view, double now) {
+  const slurm::JobRecord* record = loop_.record_of(job.id);
   if (!job.agent || record == nullptr) return;
   control::Grow grow;
-  grow.expires_s = static_cast<int>(std::ceil(parts_.config.grant_expiry_s));
+  grow.expires_s = static_cast<int>(std::ceil(loop_.config.grant_expiry_s));
   grow.plan = plan.json;
   grow.reason = plan.reason;
   grow.devices_apart = view.machines != nullptr && view.machines->devices_apart();
@@ -325,58 +308,59 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     LiveGrant live;
     live.parent = job.id;
     live.uid = job.uid;
-    live.expires = now + parts_.config.grant_expiry_s;
+    live.expires = now + loop_.config.grant_expiry_s;
     control::Offer& offer = live.offer;
     offer.nonce = parts_.nonce();
     // Users do not name their own jobs so: with --dependency=singleton these would wait for it.
     offer.name = fmt::format("swell-{}-lent", job.id);
     offer.node = node.name;
-    offer.partition = companion_partition(*record, parts_.config);
+    offer.partition = companion_partition(*record, loop_.config);
     offer.account = record->account;
-    offer.qos = parts_.config.expansion_qos;
+    offer.qos = loop_.config.expansion_qos;
     offer.gpu_type = node.gpu_type;
     offer.gpus = each.lent.gpus;
     offer.workers = each.lent.gpus / std::max(job.gpus_per_worker, 1);
     offer.cpus = each.lent.cpus;
     offer.memory_mib = each.lent.memory_mib;
     const CompanionEnd end =
-        end_of_companion(snapshot_, *record, parts_.config, node.name, snapshot_.taken);
+        end_of_companion(loop_.snapshot, *record, loop_.config, node.name, loop_.snapshot.taken);
     if (end.at != 0) {
       // The offer may be taken up a while later; what Slurm would refuse then must end before.
       const std::time_t taken_up = end.why.empty() ? 0 : static_cast<std::time_t>(grow.expires_s);
-      offer.time_limit_min =
-          static_cast<int>(std::max<std::time_t>((end.at - snapshot_.taken - taken_up) / 60, 1));
+      offer.time_limit_min = static_cast<int>(
+          std::max<std::time_t>((end.at - loop_.snapshot.taken - taken_up) / 60, 1));
     }
-    offer.warn_s = std::min(grace_of(job, parts_.config), 65535);
-    saved_.issued[offer.nonce] = {
-        job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
+    offer.warn_s = std::min(grace_of(job, loop_.config), 65535);
+    loop_.saved.issued[offer.nonce] = {
+        job.id,     offer.node,    offer.gpu_type, offer.partition, loop_.config.expansion_qos,
         offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};
-    events_.event("grant",
-                  {{"job", job.id},
-                   {"node", offer.node},
-                   {"gpus", offer.gpus},
-                   {"gpu_indices", expected_gpus(each, plan.layout, node)},
-                   {"predicted", plan.times > 0 ? Json(plan.times) : Json()},
-                   {"reason", plan.reason}},
-                  fmt::format("granting job {} {} on {}{}{}", job.id, count_of(offer.gpus, "GPU"),
-                              offer.node, plan.reason.empty() ? "" : ": ", plan.reason));
+    loop_.events.event(
+        "grant",
+        {{"job", job.id},
+         {"node", offer.node},
+         {"gpus", offer.gpus},
+         {"gpu_indices", expected_gpus(each, plan.layout, node)},
+         {"predicted", plan.times > 0 ? Json(plan.times) : Json()},
+         {"reason", plan.reason}},
+        fmt::format("granting job {} {} on {}{}{}", job.id, count_of(offer.gpus, "GPU"), offer.node,
+                    plan.reason.empty() ? "" : ": ", plan.reason));
     grow.offers.push_back(offer);
-    parts_.book->add(std::move(live));
+    loop_.book.add(std::move(live));
   }
-  if (plan.json.is_object()) events_.event("plan", {{"job", job.id}, {"plan", plan.json}});
-  save();  // before anybody can act on the grants
+  if (plan.json.is_object()) loop_.events.event("plan", {{"job", job.id}, {"plan", plan.json}});
+  parts_.state.save();  // before anybody can act on the grants
   job.offered = true;
   // A job that gets no more than it wanted waits for the offer alone: it may grow beyond that as
   // soon as one that was submitted for all of it.
   int granted = 0;
   for (const policy::Grant& each : grants) granted += each.lent.gpus;
-  const double expiry_s = parts_.config.grant_expiry_s;
+  const double expiry_s = loop_.config.grant_expiry_s;
   const double wait_s = job.kept_gpus() + granted <= job.wanted_gpus
                             ? expiry_s
-                            : std::max(parts_.config.growth_interval_s, expiry_s);
+                            : std::max(loop_.config.growth_interval_s, expiry_s);
   job.grow_after = now + wait_s;
   job.changes(now, wait_s);
-  sessions_.send(*job.agent, std::move(grow));
+  loop_.sessions.send(*job.agent, std::move(grow));
   job.ordered.ordered(now);
 }
 

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/agent_messages.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fmt/format.h>
+#include <limits>
+#include <utility>
+
+#include "control/printable.h"
+#include "controller/refusals.h"
+#include "core/saturating.h"
+
+namespace swell::controller {
+
+namespace {
+
+/// A companion that an agent does not list is given this long: its allocation may be under way on
+/// the agent's former connection.
+constexpr double kUnlistedKept_s = 15;
+/// Added to a user's id for EventLog::may_say(), to tell it from the ids of jobs.
+constexpr std::uint64_t kUserSources = std::uint64_t{1} << 32;
+/// An agent gives way to another one of its job after it was silent for so many AgentTimeouts.
+constexpr double kSilentAgentTimeouts = 4;
+/// Bytes of an agent's reason against more GPUs that are kept.
+constexpr std::size_t kMaxNoGrowth = 300;
+/// An agent's word of its program's start is taken so often at most.
+constexpr double kStartEvery_s = 60;
+/// Bytes of a pause's parts, as an agent reports them.
+constexpr std::size_t kMaxParts = 4096;
+
+std::int64_t number_in(const Json& json, const char* key) {
+  const auto number = json.integer_at(key, 0, std::numeric_limits<std::int64_t>::max());
+  return number ? *number : 0;
+}
+
+double seconds_in(const Json& json, const char* key) {
+  const auto seconds = json.number_at(key, 0, 1e9);
+  return seconds ? *seconds : 0;
+}
+
+}  // namespace
+
+void AgentMessages::take(double now) {
+  bool hello_came = false;
+  for (const control::Server::Event& event : loop_.sessions.take(now, hello_came))
+    handle(event, now);
+  // Its job, and the companions that it lists, may have started since the last look.
+  if (hello_came) loop_.slurm.forget();
+}
+
+void AgentMessages::answer_hellos(double now) {
+  for (const control::Server::Event& event : loop_.sessions.answerable(loop_.jobs, now))
+    handle(event, now);
+}
+
+void AgentMessages::handle(const control::Server::Event& event, double now) {
+  if (loop_.sessions.is_closed(event.connection)) return;  // by what was said just before
+  ElasticJob* job = job_of(event.connection);
+  if (event.kind == control::Server::Event::Kind::closed) {
+    if (job != nullptr) agent_gone(*job, now);
+    return loop_.sessions.forget(event.connection);
+  }
+  if (event.kind == control::Server::Event::Kind::dropped && job != nullptr) {
+    const auto* dropped = std::get_if<control::Refused>(&event.message);
+    if (dropped != nullptr && loop_.events.may_say(job->id, now))
+      loop_.events.say(fmt::format("job {}: left out what its agent says: {}", job->id,
+                                   control::printable(dropped->reason, kMaxNoGrowth)));
+    return;
+  }
+  if (const auto* hello = std::get_if<control::Hello>(&event.message))
+    return handle(event, *hello, now);
+  if (const auto* ask = std::get_if<control::Ask>(&event.message); ask != nullptr && job == nullptr)
+    return requests_.handle(event, *ask, now);
+  if (job == nullptr) return refuse(event.connection, "the first message must be a hello", now);
+  job->agent_seen = now;
+  loop_.decide_due = true;
+  std::visit(
+      [&](const auto& message) {
+        if constexpr (requires { this->handle(*job, message, now); }) handle(*job, message, now);
+        else refuse(event.connection, "this message is not for the controller", now);
+      },
+      event.message);
+}
+
+ElasticJob* AgentMessages::job_of(control::ConnectionId connection) {
+  const std::optional<JobId> id = loop_.sessions.job_of(connection);
+  const auto job = id ? loop_.jobs.find(*id) : loop_.jobs.end();
+  return job != loop_.jobs.end() && job->second.agent == connection ? &job->second : nullptr;
+}
+
+void AgentMessages::refuse(control::ConnectionId connection, const std::string& reason,
+                           double now) {
+  if (ElasticJob* job = job_of(connection)) agent_gone(*job, now);
+  loop_.sessions.send(connection, control::Refused{reason});
+  loop_.sessions.close(connection);
+}
+
+void AgentMessages::handle(const control::Server::Event& event, const control::Hello& hello,
+                           double now) {
+  const double patience_s = kSilentAgentTimeouts * loop_.config.agent_timeout_s;
+  if (const std::string reason =
+          loop_.sessions.reason_to_refuse(event, hello, loop_.jobs, now, patience_s);
+      !reason.empty()) {
+    if (loop_.events.may_say(kUserSources + event.uid, now))
+      loop_.events.say(
+          fmt::format("refusing the agent of uid {} at {}: {}", event.uid, event.peer, reason));
+    return refuse(event.connection, reason, now);
+  }
+  welcome(event, hello, loop_.jobs.at(hello.job), now);
+}
+
+void AgentMessages::welcome(const control::Server::Event& event, const control::Hello& hello,
+                            ElasticJob& job, double now) {
+  if (job.agent)
+    loop_.sessions.close(*job.agent);  // silent for long: its machine or the network went away
+  loop_.sessions.speaks_for(event.connection, job.id);
+  job.agent = event.connection;
+  job.agent_seen = job.agent_since = now;
+  job.gpus_per_worker = hello.gpus_per_worker;
+  job.workers = hello.workers;
+  job.no_growth = shortened(hello.no_growth, kMaxNoGrowth);
+  job.program_sizes = hello.sizes;
+  if (hello.companions.empty()) job.ordered.heard(true, job.epoch);  // no growth is under way
+  job.training.agent_connected();
+  reports_.take_sheet(job, hello.model, now);
+  loop_.decide_due = true;
+  loop_.events.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
+                     fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
+  loop_.sessions.send(event.connection,
+                      control::Welcome{control::kProtocolVersion, job.spec.text()});
+
+  // The two sides' lists of companions become one: what only one side knows is given up.
+  auto listed = [&](JobId companion) {
+    return std::find(hello.companions.begin(), hello.companions.end(), companion) !=
+           hello.companions.end();
+  };
+  for (Companion& companion : job.companions) {
+    if (companion.leaving) {
+      reclaimer_.tell(job, companion, now);
+    } else if (!listed(companion.id)) {
+      reclaimer_.leave(job, companion, now, "agent", "the job's agent does not know it",
+                       std::max(companion.since + kUnlistedKept_s, now));
+    }
+  }
+  for (JobId companion : hello.companions)
+    if (job.companions.find(companion) == nullptr) {
+      Companion unknown;
+      unknown.id = companion;
+      unknown.deadline = now;
+      unknown.reason = kHasEnded;
+      reclaimer_.tell(job, unknown, now);
+    }
+}
+
+void AgentMessages::handle(ElasticJob& job, const control::GrowDone& done, double now) {
+  bool has_failed = false;
+  for (const control::OfferResult& result : done.results) {
+    // Where it says that there is a companion, Slurm's records will show it, or the grant expires:
+    // an agent may name any job.
+    if (result.companion != 0) {
+      loop_.book.name_companion(result.nonce, job.id, result.companion);
+      continue;
+    }
+    const auto grant = loop_.book.find(result.nonce);
+    const auto given_up =
+        std::find_if(job.companions.begin(), job.companions.end(), [&](const Companion& companion) {
+          return companion.grant == result.nonce && !companion.leaving;
+        });
+    if (given_up != job.companions.end()) {  // Slurm gave it, and the agent does not want it
+      reclaimer_.given_back(*given_up, now, result.reason);
+      job.taken_back = result.reason;
+      has_failed = true;
+    } else if (!grant || grant->parent != job.id) {
+      continue;
+    }
+    loop_.book.withdraw(result.nonce);
+    if (given_up == job.companions.end()) loop_.saved.issued.erase(result.nonce);
+    ++job.refusals;
+    job.refused_for = refusal_kind(result.reason);
+    loop_.events.event(
+        "grant-refused", {{"job", job.id}, {"kind", job.refused_for}, {"reason", result.reason}},
+        fmt::format("job {} could not take up its grant: {}", job.id, result.reason));
+  }
+  has_failed = has_failed || (job.offered && !loop_.book.has_grant_of(job.id));
+  if (has_failed) job.growth_failed(now, loop_.config.growth_interval_s);
+  loop_.slurm.forget();
+}
+
+/// Takes the job's word of how long its program's start took: no longer than the job has run, and
+/// not often, since it is kept in the state file.
+void AgentMessages::take_start(ElasticJob& job, double start_s, double now) {
+  const auto has_run_s = static_cast<double>(loop_.snapshot.taken - job.started);
+  if (start_s <= 0 || start_s > has_run_s) return;
+  if (job.start_taken && now < *job.start_taken + kStartEvery_s) return;
+  if (!job.pauses.started(start_s)) return;
+  job.start_taken = now;
+  loop_.remember(job);
+}
+
+/// Counts a companion that failed, as its agent says, against its node: once, and none that was
+/// taken back.
+void AgentMessages::companion_failed(ElasticJob& job, const control::Released& released,
+                                     const slurm::JobRecord* record) {
+  std::string node;
+  if (const auto gone = job.lost.find(released.companion); gone != job.lost.end()) {
+    node = gone->second;
+    job.lost.erase(gone);
+  }
+  if (Companion* companion = job.companions.find(released.companion)) {
+    if (companion->leaving && !companion->lost) return;
+    if (std::exchange(companion->failed, true)) return;
+    node = companion->node;
+  }
+  if (node.empty()) return;
+  // Slurm preempts at once where there is no GraceTime: the agent sees that its workers are killed.
+  const auto loaded = record == nullptr ? loop_.slurm.load_job(released.companion)
+                                        : Result<std::optional<slurm::JobRecord>>(*record);
+  if (loaded && *loaded && (*loaded)->was_preempted) return;
+  const std::string withheld =
+      loop_.saved.health.failed(node, job.id, job.uid, loop_.snapshot.taken,
+                                loop_.snapshot.nodes.size(), loop_.config.withhold_s);
+  loop_.events.event("companion-failed",
+                     {{"job", job.id},
+                      {"companion", Json::object({{"id", released.companion}, {"node", node}})},
+                      {"reason", released.reason}});
+  if (withheld.empty()) return;
+  loop_.decide_due = true;
+  loop_.events.event("node-withheld", {{"job", job.id}, {"node", node}, {"reason", withheld}},
+                     withheld);
+}
+
+void AgentMessages::settle_unseen(double now) {
+  for (auto& [id, job] : loop_.jobs)
+    while (!job.unseen.empty()) {
+      const auto& [nonce, released] = *job.unseen.begin();
+      if (job.companions.find(released.companion) == nullptr && loop_.book.find(nonce)) {
+        const auto record = loop_.slurm.load_job(released.companion);
+        if (!record) return;
+        if (*record) companion_unseen(job, **record, nonce, released, now);
+      }
+      job.unseen.erase(job.unseen.begin());
+    }
+}
+
+void AgentMessages::companion_unseen(ElasticJob& job, const slurm::JobRecord& record,
+                                     const std::string& nonce, const control::Released& released,
+                                     double now) {
+  const CompanionIdentity identity{released.companion, job.id, job.uid, nonce};
+  const bool has_ended =
+      record.phase == slurm::JobPhase::completing || record.phase == slurm::JobPhase::ended;
+  if (!has_ended || !check_identity(record, identity).ok()) return;
+  job.lost.emplace(released.companion, loop_.book.find(nonce)->offer.node);
+  loop_.book.withdraw(nonce);
+  loop_.saved.issued.erase(nonce);
+  job.taken_back = released.reason;
+  if (released.failed) companion_failed(job, released, &record);
+  job.lost.erase(released.companion);
+  job.growth_failed(now, loop_.config.growth_interval_s);
+  loop_.slurm.forget();
+}
+
+void AgentMessages::handle(ElasticJob& job, const control::Released& released, double now) {
+  // Slurm showed its end first: the agent gave it back for an order of an earlier slurmctld.
+  if (job.lost.contains(released.companion) && !released.failed && !released.reason.empty() &&
+      released.reason != kHasEnded) {
+    job.taken_back = released.reason;
+    job.lost.erase(released.companion);
+    loop_.events.event("companion-released",
+                       {{"job", job.id},
+                        {"companion", Json::object({{"id", released.companion}})},
+                        {"reason", released.reason},
+                        {"was_leaving", true}});
+  }
+  if (released.failed) companion_failed(job, released);
+  Companion* companion = job.companions.find(released.companion);
+  if (companion == nullptr) {
+    if (const auto grant = loop_.book.take_named(job.id, released.companion))
+      job.unseen.emplace(grant->offer.nonce, released);
+    return;
+  }
+  if (!companion->leaving) {
+    job.taken_back = released.reason;
+    loop_.events.event("companion-released", {{"job", job.id},
+                                              {"companion", Json::object({{"id", companion->id}})},
+                                              {"reason", released.reason}});
+  }
+  const bool has_failed = !companion->leaving && !companion->used;
+  reclaimer_.given_back(*companion, now, released.reason);
+  job.stay(now, loop_.config.growth_interval_s);
+  if (has_failed) job.growth_failed(now, loop_.config.growth_interval_s);
+  loop_.slurm.forget();
+}
+
+void AgentMessages::handle(ElasticJob& job, const control::Status& status, double now) {
+  if ((job.state != status.state || job.epoch != status.epoch))
+    loop_.events.event("status", {{"job", job.id},
+                                  {"state", to_text(status.state)},
+                                  {"epoch", status.epoch},
+                                  {"workers", status.workers},
+                                  {"stopped_s", status.stopped_s}});
+  job.state = status.state;
+  job.epoch = status.epoch;
+  job.ordered.heard(job.is_settled(), status.epoch);
+  job.workers = status.workers;
+  // The first word after a start of slurmctld may be of a change that was recorded before it.
+  if (job.lost_epoch >= 0 && status.lost_epoch > job.lost_epoch &&
+      loop_.events.may_say(job.id, now))
+    loop_.events.event(
+        "change-cost",
+        {{"job", job.id},
+         {"epoch", status.lost_epoch},
+         {"lost_s", status.lost_s},
+         {"reason", fmt::format("{:.2f} s of training, against usual steps", status.lost_s)}});
+  job.lost_s = status.lost_s;
+  job.lost_epoch = status.lost_epoch;
+  std::string no_growth = shortened(status.no_growth, kMaxNoGrowth);
+  if (job.no_growth != no_growth)
+    loop_.events.event("no-growth", {{"job", job.id}, {"reason", no_growth}});
+  job.no_growth = std::move(no_growth);
+  if (job.program_sizes != status.sizes)
+    loop_.events.event("program-sizes", {{"job", job.id}, {"gpus", Json::array_of(status.sizes)}});
+  job.program_sizes = status.sizes;
+  if (job.switched != status.switched)
+    loop_.events.event("live-switch", {{"job", job.id}, {"how", status.switched}});
+  job.switched = status.switched;
+  if (job.plan_refused != status.plan_refused && !status.plan_refused.empty()) {
+    loop_.events.event("plan-refused", {{"job", job.id}, {"reason", status.plan_refused}});
+    job.training.not_run();
+  }
+  job.plan_refused = status.plan_refused;
+  job.steps.heard(now, status.steps, status.total_steps, job.training.step_s());
+  take_start(job, status.start_s, now);
+  job.training.runs(status.epoch);
+  if (status.state != control::JobState::active) return;
+  if (!job.trains_since) job.trains_since = now;
+  for (Companion& companion : job.companions) {
+    if (!companion.used && status.workers > companion.workers_before) {
+      companion.used = true;
+      job.failed_growths = 0;
+    }
+    companion.workers_before = std::min(companion.workers_before, status.workers);
+  }
+}
+
+void AgentMessages::handle(ElasticJob& job, const control::Bye& bye, double now) {
+  loop_.events.event(
+      "agent-left", {{"job", job.id}, {"exit_code", bye.exit_code}},
+      fmt::format("job {}: its program has ended with exit code {}", job.id, bye.exit_code));
+  loop_.sessions.close(*job.agent);
+  job.agent.reset();
+  job.state = control::JobState::allocated;
+  loop_.book.withdraw_all(job.id);
+  reclaimer_.end_all(job, now, "the program has ended");
+}
+
+void AgentMessages::agent_gone(ElasticJob& job, double now) {
+  job.agent.reset();
+  job.agent_seen = now;
+  loop_.events.event("agent-lost", {{"job", job.id}},
+                     fmt::format("job {}: lost the connection to its agent", job.id));
+}
+
+void AgentMessages::handle(ElasticJob& job, const control::Switched& switched, double now) {
+  if (!loop_.events.may_say(job.id, now)) return;
+  const Json parts = switched.parts.dump().size() <= kMaxParts ? switched.parts : Json::object();
+  const bool is_live = switched.mode == "live";
+  loop_.events.event("pause", {{"job", job.id},
+                               {"mode", is_live ? "live" : "restart"},
+                               {"stopped_s", switched.stopped_s},
+                               {"workers", switched.workers},
+                               {"parts", parts}});
+  if (const auto seen_s = job.ordered.take_word(switched.epoch, switched.stopped_s, now)) {
+    const auto way = is_live ? redeploy::Measured::live : redeploy::Measured::restart;
+    const double delay_s =
+        is_live ? seconds_in(parts, "prepare_s") + seconds_in(parts, "wait_s") : 0;
+    const redeploy::Cost cost{std::min(delay_s, *seen_s - switched.stopped_s), switched.stopped_s};
+    const auto at = static_cast<double>(loop_.snapshot.taken);
+    job.pauses.changed(way, cost, at);
+    loop_.saved.pauses.changed(static_cast<std::int64_t>(job.uid), way, cost, at);
+    loop_.remember(job);
+  }
+  if (loop_.history == nullptr) return;
+  history::Pause pause;
+  pause.job = job.id;
+  pause.is_live = is_live;
+  pause.epoch = switched.epoch;
+  pause.workers = switched.workers;
+  pause.stopped_s = switched.stopped_s;
+  pause.prepare_s = seconds_in(parts, "prepare_s");
+  pause.wait_s = seconds_in(parts, "wait_s");
+  pause.quiesce_s = seconds_in(parts, "quiesce_s");
+  pause.move_s = seconds_in(parts, "move_s");
+  pause.commit_s = seconds_in(parts, "commit_s");
+  if (const Json bytes = parts.at("bytes"); bytes.is_object()) {
+    for (const auto& [path, count] : bytes.members())
+      pause.bytes_moved = saturating_sum(pause.bytes_moved, number_in(bytes, path.c_str()));
+    pause.bytes_by_path = bytes.dump();
+  }
+  loop_.history->add(std::move(pause));
+}
+
+void AgentMessages::answer_history(double now) {
+  if (loop_.history == nullptr) return;
+  for (History::Reply& reply : loop_.history->take()) {
+    if (!reply.found) {
+      refuse(reply.connection, reply.found.error().message(), now);
+      continue;
+    }
+    loop_.sessions.send(reply.connection, control::Answer{{}, std::move(*reply.found)});
+    loop_.sessions.close(reply.connection);
+  }
+}
+
+void AgentMessages::handle(ElasticJob& job, const control::Profile& profile, double now) {
+  reports_.receive(job, profile, now);
+}
+
+}  // namespace swell::controller

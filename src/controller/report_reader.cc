@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/report_reader.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <utility>
+#include <vector>
+
+#include "control/speed_table.h"
+#include "core/perf/coefficients.h"
+
+namespace swell::controller {
+
+namespace {
+
+/// A report may come before Slurm's records show the companions that it speaks of: it is tried
+/// again for so long.
+constexpr double kReportKept_s = 5;
+
+/// Whether the job has all these companions, and keeps them. A report that names others is of what
+/// it was until a moment ago: it is neither used nor held against the job, which could as well have
+/// reported nothing.
+bool holds_all(const ElasticJob& job, const std::vector<JobId>& companions) {
+  return std::all_of(companions.begin(), companions.end(), [&](JobId id) {
+    return std::any_of(job.companions.begin(), job.companions.end(),
+                       [&](const Companion& each) { return each.id == id && !each.leaving; });
+  });
+}
+
+}  // namespace
+
+void ReportReader::receive(ElasticJob& job, const control::Profile& profile, double now) {
+  job.report = profile;
+  job.reported = now;
+}
+
+/// Whether the job's report is taken. A report that is neither taken nor refused yet stays.
+bool ReportReader::take_report(ElasticJob& job, double now) {
+  const Result<JobGpus> gpus = views_.gpus_of(job);
+  const Result<void> taken = gpus ? job.training.take(*job.report, gpus->basic, gpus->held,
+                                                      *gpus->machines, gpus->allocations)
+                                  : Result<void>(gpus.error());
+  if (!taken && now - job.reported < kReportKept_s) return false;
+  if (!taken && !holds_all(job, job.report->companions)) {
+    job.report.reset();
+    return false;
+  }
+  loop_.decide_due = true;
+  job.trust.heard(job.training.speedup(), now, loop_.config.max_shortfall);
+  if (taken) {
+    job.refused_report.clear();
+    job.refused_since.reset();
+    return true;
+  }
+  // A report that nobody could judge, or that is incomplete, is not held against the job.
+  if (gpus.ok() && !job.training.is_incomplete() && !job.refused_since) job.refused_since = now;
+  refuse_report(job, taken.error().message());
+  return false;
+}
+
+void ReportReader::refuse_report(ElasticJob& job, const std::string& why) {
+  job.report.reset();
+  job.refused_report = why;
+  loop_.events.event("profile-refused", {{"job", job.id}, {"reason", why}},
+                     fmt::format("job {}: its profile is not used: {}", job.id, why));
+}
+
+void ReportReader::take_sheet(ElasticJob& job, const Json& model, double now) {
+  job.sheet.reset();
+  job.refused_sheet.clear();
+  if (!model.is_object()) return;
+  auto sheet = ModelSheet::read(model);
+  if (sheet) {
+    job.sheet = std::move(*sheet);
+    check_table(job);
+    if (!job.described_since) job.described_since = now;
+  } else {
+    job.refused_sheet = sheet.error().message();
+    loop_.events.event("model-refused", {{"job", job.id}, {"reason", job.refused_sheet}},
+                       fmt::format("job {}: its model is not used: {}", job.id, job.refused_sheet));
+  }
+}
+
+/// Drops the table of a job that trains another model.
+void ReportReader::check_table(ElasticJob& job) {
+  const auto table = control::SpeedTable::parse(job.speeds);
+  const std::string model = control::SpeedTable::word_of(job.sheet->model().name);
+  if (!table || table->model == model) return;
+  job.refused_table = fmt::format(
+      "its table is of model {}, and it trains {}: submit with a table of {} (swell plan --grid --json)",
+      table->model, model, model);
+  job.speeds.clear();
+  loop_.events.event("table-refused", {{"job", job.id}, {"reason", job.refused_table}},
+                     fmt::format("job {}: {}", job.id, job.refused_table));
+}
+
+void ReportReader::read(double now) {
+  for (auto& [id, job] : loop_.jobs) {
+    if (!job.report || !take_report(job, now)) continue;
+    loop_.remember(job);
+    const auto& speedup = job.training.speedup();
+    const bool may_say = loop_.events.may_say(id, now), falls_short = !job.trust.may_grow(now);
+    if (may_say) keep_profile(job);
+    job.report.reset();
+    if (may_say)
+      loop_.events.event("profile",
+                         {{"job", id},
+                          {"samples_per_s", job.training.rate()},
+                          {"predicted_speedup", speedup ? speedup->predicted : 1},
+                          {"measured_speedup", speedup ? speedup->measured : 1}},
+                         fmt::format("job {}: {:.4g} samples a second{}{}", id, job.training.rate(),
+                                     falls_short ? "; " : "", falls_short ? job.trust.why() : ""));
+  }
+}
+
+void ReportReader::keep_profile(const ElasticJob& job) {
+  if (loop_.history == nullptr) return;
+  history::Profile profile;
+  profile.job = job.id;
+  profile.epoch = job.report->epoch;
+  profile.gpus = job.training.gpus();
+  profile.samples_per_s = job.training.rate();
+  if (const auto& speedup = job.training.speedup()) {
+    profile.predicted = speedup->predicted;
+    profile.measured = speedup->measured;
+  }
+  profile.profile = job.report->profile.dump();
+  if (const auto coefficients = job.training.coefficients(); coefficients && views_.machines())
+    profile.coefficients = perf::to_json(*coefficients, *views_.machines()).dump();
+  loop_.history->add(std::move(profile));
+}
+
+}  // namespace swell::controller
