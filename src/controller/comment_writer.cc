@@ -91,7 +91,7 @@ void CommentWriter::write(double now) {
   }
   const bool refused = std::any_of(loop_.jobs.begin(), loop_.jobs.end(),
                                    [](const auto& job) { return job.second.comment.pause_s > 1; });
-  if (!refused) loop_.events.mended("AdminComment");
+  if (!refused) loop_.events.fixed("AdminComment");
 }
 
 }  // namespace swell::controller

@@ -116,7 +116,7 @@ std::optional<bool> Controller::look(double now) {
     loop_.events.trouble("slurmctld", "slurmctld did not answer: " + loaded.error().message());
     return std::nullopt;
   }
-  loop_.events.mended("slurmctld");
+  loop_.events.fixed("slurmctld");
   if (!loaded->has_value()) {
     const auto passed = static_cast<std::time_t>(now - snapshot_at_.value_or(now));
     loop_.snapshot.taken += passed;
@@ -241,7 +241,7 @@ void Controller::report(const Change& change, double now) {
       break;
     case Change::Kind::companion_ended:
       loop_.saved.issued.erase(companion.grant);
-      loop_.events.mended(subject_of(companion.id));
+      loop_.events.fixed(subject_of(companion.id));
       if (job != nullptr) ++job->reclaims;
       event("companion-ended",
             fmt::format("job {} gave {} on {} back (companion {})", job_id,
@@ -249,7 +249,7 @@ void Controller::report(const Change& change, double now) {
       break;
     case Change::Kind::companion_lost:
       loop_.saved.issued.erase(companion.grant);
-      loop_.events.mended(subject_of(companion.id));
+      loop_.events.fixed(subject_of(companion.id));
       event("companion-lost",
             fmt::format("job {} lost companion {} on {}", job_id, companion.id, companion.node));
       if (job != nullptr) {

@@ -134,7 +134,7 @@ void Decider::take_planned(double now, std::chrono::milliseconds patience, bool 
   max_planning_s_ = std::max(max_planning_s_, decided->took_s);
   if (!decided->problem.empty())
     return loop_.events.say_once("planning", "no plan was made: " + decided->problem);
-  loop_.events.mended("planning");
+  loop_.events.fixed("planning");
   loop_.meters.decided(decided->took_s);
   take_scales(decided->scales);
   if (loop_.draining) return;

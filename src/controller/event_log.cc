@@ -136,7 +136,7 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
   const int fd = open_for_lines(path_);
   // A short line would fit before the longer ones that wait.
   if (fd >= 0 && add_waiting(fd) && add_piece(fd, text)) {
-    mended("EventLog");
+    fixed("EventLog");
   } else {
     const int problem = errno;
     // No more of the written part is kept than waits.
@@ -163,7 +163,7 @@ void EventLog::trouble(const std::string& of, const std::string& sentence) {
   say_once(of, sentence);
 }
 
-void EventLog::mended(const std::string& of) {
+void EventLog::fixed(const std::string& of) {
   said_.erase(of);
   troubles_.erase(of);
 }

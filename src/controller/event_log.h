@@ -45,11 +45,11 @@ class EventLog {
   }
   void say(const std::string& sentence) { log_(sentence); }
   /// Logs what every round would say again: `sentence` only where it is not the last one of this
-  /// subject since mended().
+  /// subject since fixed().
   void say_once(const std::string& of, const std::string& sentence);
-  /// Something does not work until mended(): as say_once(), and anybody who asks is told.
+  /// Something does not work until fixed(): as say_once(), and anybody who asks is told.
   void trouble(const std::string& of, const std::string& sentence);
-  void mended(const std::string& of);
+  void fixed(const std::string& of);
   /// Returns what does not work now, by subject.
   const std::map<std::string, std::string>& troubles() const noexcept { return troubles_; }
   /// Begins a round: `now`, in seconds, is the time of the events that follow.

@@ -102,7 +102,7 @@ void Reclaimer::cancel(const CompanionIdentity& companion, const std::string& re
   if (!record) return loop_.events.say_once(subject, record.error().message());
   using slurm::JobPhase;
   if (!*record || (*record)->phase == JobPhase::ended || (*record)->phase == JobPhase::completing)
-    return loop_.events.mended(subject);
+    return loop_.events.fixed(subject);
   if (const Result<void> same = check_identity(**record, companion); !same) {
     loop_.events.event(
         "cancel-refused",
@@ -119,7 +119,7 @@ void Reclaimer::cancel(const CompanionIdentity& companion, const std::string& re
                      fmt::format("cancelling companion {}: {}", companion.id, reason));
   if (Result<void> done = loop_.slurm.cancel(companion.id); !done)
     loop_.events.say_once(subject, done.error().message());
-  else loop_.events.mended(subject);
+  else loop_.events.fixed(subject);
 }
 
 }  // namespace swell::controller

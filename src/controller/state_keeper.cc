@@ -31,7 +31,7 @@ void StateKeeper::save() {
   if (Result<void> done = save_state(path_, loop_.saved); !done)
     return loop_.events.trouble("state", "the state could not be saved: " + done.error().message());
   written_ = loop_.saved;
-  loop_.events.mended("state");
+  loop_.events.fixed("state");
 }
 
 void StateKeeper::save_in_time(double now) {

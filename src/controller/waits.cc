@@ -17,7 +17,7 @@
 #include "core/count_of.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/lending/fewest_first.h"
-#include "core/policy/lending/room.h"
+#include "core/policy/lending/placement_state.h"
 #include "core/policy/lending/sizes.h"
 #include "core/policy/registry.h"
 
@@ -255,16 +255,16 @@ class Idle {
   /// GPUs of whole workers that could be lent to it once the first `depth` pending jobs are served.
   /// Where exactly a policy keeps room for these depends on whom it takes it back from.
   int gpus(int depth, const Resources& worker) const {
-    policy::Room room(view_);
-    const policy::Room::Loss no_loss = [](const auto&, const auto&) { return 0.0; };
-    room.serve_queue(depth, no_loss, policy::Room::Nodes::by_idle);
-    room.close();
+    policy::PlacementState placement(view_);
+    const policy::PlacementState::Loss no_loss = [](const auto&, const auto&) { return 0.0; };
+    placement.serve_queue(depth, no_loss, policy::PlacementState::Nodes::by_idle);
+    placement.close();
     int workers = 0;
     for (const policy::NodeIndex node :
          view_.partitions[static_cast<std::size_t>(job_.partition)]) {
-      if (!room.may_lend(job_, node, worker)) continue;
+      if (!placement.may_lend(job_, node, worker)) continue;
       int here = 0;
-      for (Resources left = room.free(node); left.covers(worker); left -= worker) ++here;
+      for (Resources left = placement.free(node); left.covers(worker); left -= worker) ++here;
       // Plans are made for GPUs that are known by their indexes alone.
       const plan::GpuMask known = view_.nodes[static_cast<std::size_t>(node)].free_gpus;
       workers += plans_ ? std::min(here, std::popcount(known) / worker.gpus) : here;

@@ -7,7 +7,7 @@
 
 #include "control/messages.h"
 #include "core/json.h"
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 
 /// Actions that the epoch machine wants done; the agent does them.
 namespace swell::launcher::action {

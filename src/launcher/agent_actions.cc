@@ -123,7 +123,7 @@ bool Agent::launches_again(const Step& step, const Exit& exit) {
   return true;
 }
 
-/// An error of srun's own, such as a bad option, is not mended by another launch, unless slurmctld
+/// An error of srun's own, such as a bad option, is not fixed by another launch, unless slurmctld
 /// was away.
 bool Agent::asks_for_slurmctld(const Step& step, const Exit& exit) {
   if (!srun_failed(exit, std::getenv("SLURM_EXIT_ERROR"))) return false;

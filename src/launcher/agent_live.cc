@@ -216,7 +216,7 @@ void Agent::take_live_news() {
 
 /// One that was called off is of no interest any more.
 void Agent::take_stopped(const LiveDriver::Stopped& stopped) {
-  const runtime::WishReport& report = stopped.report;
+  const runtime::RequestReport& report = stopped.report;
   if (report.code == ErrorCode::cancelled) return;
   if (!report.why.empty()) say("live mode: not all workers leave at one step: " + report.why);
   machine_.stopped(now(), from_runtime(stopped.epoch), report.step, workers_of(report.untold));

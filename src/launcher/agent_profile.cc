@@ -15,7 +15,7 @@ void Agent::tell_profile(int epoch, const Json& profile) {
   message.epoch = epoch;
   if (const auto step_s = profile.number_at("step_s", 0, 1e9)) message.step_s = *step_s;
   std::set<JobId> companions;
-  for (const Seat& seat : machine_.seating().seats)
+  for (const Seat& seat : machine_.assignment().seats)
     if (const JobId job = nodes_.at(seat.worker.node).job; job != setup_.hello.job)
       companions.insert(job);
   message.companions.assign(companions.begin(), companions.end());
@@ -34,12 +34,12 @@ void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) 
   }
   const int epoch = machine_.status().epoch;
   std::vector<ProfileBook::Member> members;
-  for (const Seat& seat : machine_.seating().seats) {
+  for (const Seat& seat : machine_.assignment().seats) {
     const WorkerNode& node = nodes_.at(seat.worker.node);
     members.push_back(
         {seat.worker, node.name, gpus_of(node, seat.worker.local, setup_.basic.gpus_per_worker)});
   }
-  const auto profile = profiles_.profile(epoch, members, machine_.seating().plan);
+  const auto profile = profiles_.profile(epoch, members, machine_.assignment().plan);
   if (!profile) {
     say("profile: " + profile.error().message());
     return;

@@ -6,7 +6,7 @@
 
 #include "core/result.h"
 #include "launcher/options.h"
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 #include "launcher/slurm_env.h"
 
 namespace swell::launcher {

@@ -7,7 +7,7 @@
 #include "control/messages.h"
 #include "launcher/options.h"
 #include "launcher/output_names.h"
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 
 /// The command lines of Slurm's programs that the agent runs.
 namespace swell::launcher {

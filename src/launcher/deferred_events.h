@@ -8,7 +8,7 @@
 
 #include "control/messages.h"
 #include "launcher/exit.h"
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 
 namespace swell::launcher {
 

@@ -7,7 +7,7 @@
 #include "control/elastic_spec.h"
 #include "core/count_of.h"
 #include "launcher/epoch_machine.h"
-#include "launcher/plan_seating.h"
+#include "launcher/plan_assignment.h"
 
 namespace swell::launcher {
 
@@ -163,11 +163,11 @@ void EpochMachine::can_run_with(const std::vector<int>& workers, const std::stri
 }
 
 bool EpochMachine::takes_part(const HeldCompanion& companion) const {
-  return has_seat(seating_, companion);
+  return has_seat(assignment_, companion);
 }
 
-bool EpochMachine::has_seat(const Seating& seating, const HeldCompanion& companion) {
-  return std::any_of(seating.seats.begin(), seating.seats.end(), [&](const Seat& seat) {
+bool EpochMachine::has_seat(const RankAssignment& assignment, const HeldCompanion& companion) {
+  return std::any_of(assignment.seats.begin(), assignment.seats.end(), [&](const Seat& seat) {
     return std::any_of(companion.nodes.begin(), companion.nodes.end(),
                        [&](const WorkerNode& node) { return node.id == seat.worker.node; });
   });
@@ -179,7 +179,7 @@ std::string EpochMachine::why_useless(const HeldCompanion& companion) const {
   if (!companion.up || companion.reclaimed) return {};
   if (std::string why = no_growth(); !why.empty()) return takes_part(companion) ? "" : why;
   if (!is<Running>() || is_failing() || is_warming() || !others_.empty()) return {};
-  const Seating next = next_seating();
+  const RankAssignment next = next_assignment();
   if (has_seat(next, companion)) return {};
   int there = 0;
   for (const WorkerNode& node : usable()) there += node.gpus;
@@ -234,10 +234,10 @@ bool EpochMachine::waits_for_stragglers() const {
 bool EpochMachine::joiners_wait() const {
   if (offered_.under_way > 0 || !no_growth().empty() || waits_for_stragglers()) return false;
   const auto trains = [this](const Seat& next) {
-    return std::any_of(seating_.seats.begin(), seating_.seats.end(),
+    return std::any_of(assignment_.seats.begin(), assignment_.seats.end(),
                        [&](const Seat& seat) { return seat.worker == next.worker; });
   };
-  const Seating next = next_seating();
+  const RankAssignment next = next_assignment();
   return !std::all_of(next.seats.begin(), next.seats.end(), trains);
 }
 
@@ -269,7 +269,7 @@ bool EpochMachine::trains_on(const std::vector<WorkerNode>& nodes) const {
 
 /// No worker of the job's own has ended by itself.
 bool EpochMachine::basic_train() const {
-  return std::all_of(seating_.seats.begin(), seating_.seats.end(), [this](const Seat& seat) {
+  return std::all_of(assignment_.seats.begin(), assignment_.seats.end(), [this](const Seat& seat) {
     const auto worker = workers_.find(seat.worker);
     return !is_basic(seat.worker.node) || (worker != workers_.end() && worker->second.running);
   });
@@ -297,7 +297,7 @@ std::vector<WorkerNode> EpochMachine::usable() const {
   return nodes;
 }
 
-Seating EpochMachine::next_seating() const {
+RankAssignment EpochMachine::next_assignment() const {
   int basic = 0, there = 0;
   for (const WorkerNode& node : basic_) basic += node.gpus;
   const std::vector<WorkerNode> nodes = usable();
@@ -305,13 +305,14 @@ Seating EpochMachine::next_seating() const {
   const int allowed =
       allowed_gpus(there, basic, control::common_sizes(asked_sizes(there), program_sizes_, basic));
   if (wanted_ && (wanted_->gpu_count() == basic || runs_on(wanted_->gpu_count())))
-    if (auto seating = seat_by_plan(*wanted_, nodes, settings_.gpus_per_worker)) return *seating;
+    if (auto assignment = seat_by_plan(*wanted_, nodes, settings_.gpus_per_worker))
+      return *assignment;
   // The running plan is still good where no worker comes or goes.
-  if (!seating_.plan.empty())
-    if (const auto running = plan::Plan::parse(seating_.plan); running)
-      if (auto seating = seat_by_plan(*running, nodes, settings_.gpus_per_worker);
-          seating && seating->idle == seating_.idle)
-        return *seating;
+  if (!assignment_.plan.empty())
+    if (const auto running = plan::Plan::parse(assignment_.plan); running)
+      if (auto assignment = seat_by_plan(*running, nodes, settings_.gpus_per_worker);
+          assignment && assignment->idle == assignment_.idle)
+        return *assignment;
   return seat_workers(nodes, settings_.gpus_per_worker, allowed);
 }
 
@@ -343,10 +344,11 @@ void EpochMachine::want(const Json& json) {
   else say("the plan of the controller cannot be read: " + plan.error().message());
 }
 
-void EpochMachine::drop_unfit_plan(const Seating& next) {
+void EpochMachine::drop_unfit_plan(const RankAssignment& next) {
   if (!wanted_ || !next.plan.empty()) return;
-  const auto seating = seat_by_plan(*wanted_, usable(), settings_.gpus_per_worker);
-  const std::string why = seating ? "it is not of an allowed size" : seating.error().message();
+  const auto assignment = seat_by_plan(*wanted_, usable(), settings_.gpus_per_worker);
+  const std::string why =
+      assignment ? "it is not of an allowed size" : assignment.error().message();
   say("the plan of the controller is not run: " + why);
   note("plan-dropped", Json::object({{"reason", why}}));
   plan_refused_ = why;
@@ -357,7 +359,7 @@ control::Status EpochMachine::status() const {
   control::Status status;
   status.state = state_;
   status.epoch = std::max(0, epoch_);
-  status.workers = static_cast<int>(seating_.seats.size());
+  status.workers = static_cast<int>(assignment_.seats.size());
   status.stopped_s = stopped_s_;
   status.no_growth = no_growth();
   status.switched = switched_;
@@ -383,7 +385,7 @@ void EpochMachine::say(std::string line) { act(action::Say{std::move(line)}); }
 
 void EpochMachine::note(const std::string& event, Json details) {
   details.set("epoch", std::max(0, epoch_));
-  details.set("workers", static_cast<int>(seating_.seats.size()));
+  details.set("workers", static_cast<int>(assignment_.seats.size()));
   Json gpus = Json::array();
   std::vector<WorkerNode> nodes = basic_;
   for (const HeldCompanion& each : companions_)

@@ -24,9 +24,9 @@ std::string EpochMachine::no_growth() const {
   run.has_started = epoch_ >= 0;
   run.may_start_large = settings_.live;
   run.is_running = is<Running>() && !is_failing();
-  run.workers = seating_.seats.size();
+  run.workers = assignment_.seats.size();
   // Several live workers can be told a step to leave at, also once they are resized by restarts.
-  const bool are_told = is<Running>() && in<Running>()->has_begun && seating_.seats.size() > 1;
+  const bool are_told = is<Running>() && in<Running>()->has_begun && assignment_.seats.size() > 1;
   if (!is_live() && !are_told)
     for (const auto& [id, worker] : workers_)
       run.deaf += worker.running && worker.listens != epoch_;
@@ -51,10 +51,10 @@ void EpochMachine::trains_alone(double now, WorkerId id, const std::string& what
        Json::object({{"what", what}, {"node_id", id.node}}));
   say(fmt::format(
       "{}: {} {}. The job is lent no GPUs", why,
-      seating_.seats.size() > 1
+      assignment_.seats.size() > 1
           ? fmt::format(
                 "each of the {} is a training by itself, and all of them write the same checkpoint.",
-                count_of(seating_.seats.size(), "worker"))
+                count_of(assignment_.seats.size(), "worker"))
           : std::string("with more GPUs, each worker would be a training by itself."),
       instead));
   pause_growth(now, why, true);
@@ -163,7 +163,7 @@ void EpochMachine::call_off_leaving(double now) {
     say(
         fmt::format("{} of {} {}, but the others have: {}in {:g} s those that are left "
                     "are killed, and all resume from their last checkpoint",
-                    running().size(), seating_.seats.size(), why, no_more, settings_.late_s));
+                    running().size(), assignment_.seats.size(), why, no_more, settings_.late_s));
     leaving.before.reset();
     leaving.by = now + settings_.late_s;
   }
@@ -172,7 +172,7 @@ void EpochMachine::call_off_leaving(double now) {
 
 /// Switches to the workers of `next`. The deadline is that of the new worker with the least time
 /// left.
-void EpochMachine::grow_live(double now, const Seating& next) {
+void EpochMachine::grow_live(double now, const RankAssignment& next) {
   double by = kNever;
   for (const HeldCompanion& each : companions_)
     if (!each.reclaimed && !takes_part(each) && has_seat(next, each))

@@ -6,7 +6,7 @@
 
 #include "core/count_of.h"
 #include "launcher/epoch_machine.h"
-#include "launcher/plan_seating.h"
+#include "launcher/plan_assignment.h"
 #include "launcher/signals.h"
 #include "runtime/messages.h"
 
@@ -16,9 +16,9 @@ using control::JobState;
 
 namespace {
 
-std::vector<WorkerId> workers_of(const Seating& seating) {
+std::vector<WorkerId> workers_of(const RankAssignment& assignment) {
   std::vector<WorkerId> workers;
-  for (const Seat& seat : seating.seats) workers.push_back(seat.worker);
+  for (const Seat& seat : assignment.seats) workers.push_back(seat.worker);
   return workers;
 }
 
@@ -41,8 +41,8 @@ void EpochMachine::begun(double now, int epoch, const std::string& why, std::uin
   note("live-begun", Json::object({{"snapshot_step", static_cast<std::int64_t>(snapshot_step)}}));
   if (snapshot_step != 0)
     say(fmt::format("live: {} {} on from the snapshot of step {}",
-                    count_of(seating_.seats.size(), "worker"),
-                    seating_.seats.size() == 1 ? "goes" : "go", snapshot_step));
+                    count_of(assignment_.seats.size(), "worker"),
+                    assignment_.seats.size() == 1 ? "goes" : "go", snapshot_step));
   tell_no_growth();
   advance(now);
 }
@@ -51,7 +51,7 @@ void EpochMachine::begun(double now, int epoch, const std::string& why, std::uin
 void EpochMachine::begin_switch(double now, Purpose purpose, double by, double hard_by) {
   Switching one;
   one.before = *in<Running>();
-  one.next = next_seating();
+  one.next = next_assignment();
   drop_unfit_plan(one.next);
   one.epoch = ++last_epoch_;
   pace_.switches();
@@ -67,7 +67,7 @@ void EpochMachine::begin_switch(double now, Purpose purpose, double by, double h
     others_[{one.epoch, id}] = kNever;
     workers_[id].ready = false;
   }
-  action::SwitchLive order{one.epoch, workers_of(seating_), workers_of(one.next),
+  action::SwitchLive order{one.epoch, workers_of(assignment_), workers_of(one.next),
                            purpose == Purpose::give_back ? by - now : 0};
   note("switch-prepare", Json::object({{"next", one.epoch}, {"to", order.to.size()}}));
   one.to_running = start.none_is_new;
@@ -98,9 +98,9 @@ void EpochMachine::run_ordered(double now) {
   const control::Replan order = *std::exchange(ordered_, std::nullopt);
   const auto plan = plan::Plan::from_json(order.plan);
   if (!plan) return refuse_plan(plan.error().message());
-  const auto seating = seat_by_plan(*plan, usable(), settings_.gpus_per_worker);
-  if (!seating) return refuse_plan(seating.error().message());
-  if (seating->plan == seating_.plan) return refuse_plan("it runs already");
+  const auto assignment = seat_by_plan(*plan, usable(), settings_.gpus_per_worker);
+  if (!assignment) return refuse_plan(assignment.error().message());
+  if (assignment->plan == assignment_.plan) return refuse_plan("it runs already");
   say(fmt::format("switching to another plan, {}: {}", plan->summary(), order.reason));
   wanted_ = *plan;
   begin_switch(now, Purpose::replan, now + settings_.switch_timeout_s,
@@ -135,7 +135,7 @@ void EpochMachine::let_go(double now, int epoch) {
   Switching* one = in<Switching>();
   if (one == nullptr || one->epoch != epoch || !one->progress.let_go()) return;
   note("switch-let-go", Json::object({{"next", epoch}}));
-  for (const Seat& seat : seating_.seats) {
+  for (const Seat& seat : assignment_.seats) {
     if (!was_let_go(seat.worker) || !std::exchange(workers_[seat.worker].running, false)) continue;
     others_[{epoch_, seat.worker}] = std::min(now + settings_.end_timeout_s, one->hard_by);
   }
@@ -227,7 +227,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
   const bool for_signal = signal != 0;
   if (for_signal) outcome.called_off_for(fmt::format("Slurm sent the job {}", signal_name(signal)));
   std::vector<WorkerId> leavers;  // that still run
-  for (const Seat& seat : seating_.seats)
+  for (const Seat& seat : assignment_.seats)
     if (!was_let_go(seat.worker)) leavers.push_back(seat.worker);
   Switching one = std::move(*current);
   Json details = outcome.details;
@@ -255,18 +255,18 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
 /// The next epoch trains; `leavers` are the workers of the one before that still run.
 void EpochMachine::switch_committed(double now, const Switching& one, const SwitchOutcome& outcome,
                                     Json details, const std::vector<WorkerId>& leavers) {
-  const int workers = static_cast<int>(seating_.seats.size());
+  const int workers = static_cast<int>(assignment_.seats.size());
   for (const WorkerId worker : leavers) {
     workers_[worker].running = false;
     const HeldCompanion* its = companion_of(worker.node);
     const double limit = its != nullptr && its->reclaimed ? its->leave_by : kNever;
     others_[{epoch_, worker}] = std::min(now + settings_.end_timeout_s, std::max(limit, now + 1));
   }
-  seating_ = one.next;
+  assignment_ = one.next;
   end_growth();
   wanted_.reset();
   epoch_ = one.epoch;
-  for (const Seat& seat : seating_.seats) {
+  for (const Seat& seat : assignment_.seats) {
     workers_[seat.worker].running = true;
     others_.erase({one.epoch, seat.worker});
   }
@@ -275,7 +275,7 @@ void EpochMachine::switch_committed(double now, const Switching& one, const Swit
   if (const auto prepared_at = one.progress.prepared_at()) pace_.moved(now - *prepared_at);
   stopped_s_ = outcome.stopped_s;
   switched_ = outcome.brief;
-  say(fmt::format("live: from {} to {}, {}", workers, count_of(seating_.seats.size(), "worker"),
+  say(fmt::format("live: from {} to {}, {}", workers, count_of(assignment_.seats.size(), "worker"),
                   outcome.summary));
   note("switch-committed", std::move(details));
 }
@@ -324,7 +324,7 @@ void EpochMachine::switch_aborted(double now, const Switching& one, const Switch
       break;
     case SwitchEnd::trains_on:
     case SwitchEnd::committed:
-      say(fmt::format("live: still {}, {}", count_of(seating_.seats.size(), "worker"),
+      say(fmt::format("live: still {}, {}", count_of(assignment_.seats.size(), "worker"),
                       outcome.summary));
       break;
   }

@@ -78,13 +78,13 @@ void EpochMachine::advance(double now) {
     phase_ = next;
   }
   if (is<Gathering>()) {
-    Seating seating = next_seating();
+    RankAssignment assignment = next_assignment();
     const bool all =
-        std::all_of(seating.seats.begin(), seating.seats.end(), [this](const Seat& seat) {
+        std::all_of(assignment.seats.begin(), assignment.seats.end(), [this](const Seat& seat) {
           const auto found = workers_.find(seat.worker);
           return found != workers_.end() && found->second.ready;
         });
-    if (all && !waits_for_lent(now)) start_epoch(now, std::move(seating));
+    if (all && !waits_for_lent(now)) start_epoch(now, std::move(assignment));
   }
   if (is<Running>()) {
     const bool done = running().empty();
@@ -121,13 +121,13 @@ bool EpochMachine::waits_for_lent(double now) {
 
 void EpochMachine::begin_growing(double now) {
   set_state(JobState::ready);
-  const Seating next = next_seating();
+  const RankAssignment next = next_assignment();
   std::vector<WorkerNode> lent;
   for (const HeldCompanion& each : companions_)
     if (each.up && !runs_anything(each.nodes))
       lent.insert(lent.end(), each.nodes.begin(), each.nodes.end());
   say(fmt::format(
-      "growing from {} to {} ({} lent{})", seating_.seats.size(),
+      "growing from {} to {} ({} lent{})", assignment_.seats.size(),
       count_of(next.seats.size(), "worker"), describe(lent),
       next.idle > 0 ? fmt::format("; {} wait, as the plan does without them", next.idle) : ""));
   if (is_live() && !in<Running>()->lacks_room) return grow_live(now, next);
@@ -137,12 +137,12 @@ void EpochMachine::begin_growing(double now) {
   in<Leaving>()->before = std::move(before);
 }
 
-void EpochMachine::start_epoch(double now, Seating seating) {
+void EpochMachine::start_epoch(double now, RankAssignment assignment) {
   const std::optional<double> stopped_since = in<Gathering>()->stopped_since;
   const bool is_retry = in<Gathering>()->is_retry;
   asking_.reset();
-  drop_unfit_plan(seating);
-  seating_ = std::move(seating);
+  drop_unfit_plan(assignment);
+  assignment_ = std::move(assignment);
   if (!has_begun()) end_growth();
   wanted_.reset();
   epoch_ = ++last_epoch_;
@@ -151,7 +151,7 @@ void EpochMachine::start_epoch(double now, Seating seating) {
   pace_.starts(now);
   in<Running>()->was_resized = stopped_since && !is_retry;
   code_ = 0;
-  action::StartWorkers start = start_of(epoch_, seating_);
+  action::StartWorkers start = start_of(epoch_, assignment_);
   std::vector<WorkerId> ranks;
   for (const auto& [id, environment] : start.workers) {
     ranks.push_back(id);
@@ -163,15 +163,15 @@ void EpochMachine::start_epoch(double now, Seating seating) {
   stopped_s_ = stopped_since ? now - *stopped_since : 0;
   if (stopped_since)
     say(fmt::format("{} started (epoch {}), {:.2f} s after the others were asked to leave",
-                    count_of(seating_.seats.size(), "worker"), epoch_, stopped_s_));
+                    count_of(assignment_.seats.size(), "worker"), epoch_, stopped_s_));
   if (stopped_since) paused_since_ = paused_since_.value_or(*stopped_since);
   note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
   set_state(is_warming() ? JobState::warming : JobState::active);
 }
 
 /// The programs of an epoch over these seats.
-action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
-  const Worker& master = workers_[seating.seats.front().worker];
+action::StartWorkers EpochMachine::start_of(int epoch, const RankAssignment& assignment) {
+  const Worker& master = workers_[assignment.seats.front().worker];
   int basic_workers = 0;
   for (const WorkerNode& node : basic_) basic_workers += node.workers;
   RunFacts facts;
@@ -189,8 +189,8 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
   for (const WorkerNode& node : facts.nodes) host_of[node.id] = node.name;
   std::map<std::string, int> on_host;  // of several allocations where lent GPUs are on its nodes
   action::StartWorkers start{epoch, {}, false, settings_.live};
-  for (const Seat& seat : seating.seats) {
-    Environment environment = run_environment(seating, seat, facts);
+  for (const Seat& seat : assignment.seats) {
+    Environment environment = run_environment(assignment, seat, facts);
     environment.emplace_back("SWELL_EPOCH", std::to_string(epoch));
     environment.emplace_back("SWELL_JOB_ID", std::to_string(settings_.job));
     environment.emplace_back("SWELL_RUN", settings_.run);
@@ -198,13 +198,13 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
     environment.emplace_back("SWELL_RESTART_SIGNAL", signal_name(settings_.restart_signal));
     // Variables that a launcher within the program replaces.
     environment.emplace_back("SWELL_RANK", std::to_string(start.workers.size()));
-    environment.emplace_back("SWELL_WORLD_SIZE", std::to_string(seating.seats.size()));
+    environment.emplace_back("SWELL_WORLD_SIZE", std::to_string(assignment.seats.size()));
     environment.emplace_back("SWELL_HOST_LOCAL_RANK",
                              std::to_string(on_host[host_of[seat.worker.node]]++));
     if (settings_.leave_code)
       environment.emplace_back("SWELL_LEAVE_CODE", std::to_string(*settings_.leave_code));
     environment.emplace_back("SWELL_CONSISTENCY", settings_.exact ? "exact" : "relaxed");
-    if (!seating.plan.empty()) environment.emplace_back("SWELL_PLAN", seating.plan);
+    if (!assignment.plan.empty()) environment.emplace_back("SWELL_PLAN", assignment.plan);
     start.workers.emplace_back(seat.worker, std::move(environment));
   }
   return start;

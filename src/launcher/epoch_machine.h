@@ -19,8 +19,8 @@
 #include "launcher/growth.h"
 #include "launcher/live_pace.h"
 #include "launcher/progress.h"
+#include "launcher/rank_assignment.h"
 #include "launcher/reconfiguration.h"
-#include "launcher/seating.h"
 #include "launcher/timer_table.h"
 #include "launcher/worker_environment.h"
 
@@ -168,7 +168,9 @@ class EpochMachine {
 
   bool has_begun() const { return last_epoch_ >= 0; }  ///< a program was started at some time
   control::Status status() const;
-  const Seating& seating() const noexcept { return seating_; }  ///< of the current epoch
+  const RankAssignment& assignment() const noexcept {
+    return assignment_;
+  }  ///< of the current epoch
   std::vector<JobId> companions() const;
   bool over() const { return is<Over>(); }
 
@@ -217,7 +219,7 @@ class EpochMachine {
   /// Live mode: the programs of the next epoch start beside those of this one and take over.
   struct Switching {
     Running before;  ///< where it is gone back to
-    Seating next;
+    RankAssignment next;
     int epoch = 0;
     Purpose purpose = Purpose::grow;
     double since = 0;
@@ -310,7 +312,7 @@ class EpochMachine {
   // epoch_machine.cc: phases; epoch_workers.cc: news of workers
   void advance(double now);
   bool waits_for_lent(double now);
-  void start_epoch(double now, Seating seating);
+  void start_epoch(double now, RankAssignment assignment);
   void begin_growing(double now);
   void begin_leaving(double now, control::JobState state, double by, bool asks = true);
   void leaving_is_late(double now);
@@ -370,7 +372,7 @@ class EpochMachine {
   std::optional<double> growth_limit() const;
   void call_off_leaving(double now);
   void keep_growth_limit(double now);
-  void grow_live(double now, const Seating& next);
+  void grow_live(double now, const RankAssignment& next);
   // epoch_live.cc: switches beside the running training
   void begin_switch(double now, Purpose purpose, double by, double hard_by);
   void call_off(CallOffCause cause, const std::string& why);
@@ -405,7 +407,7 @@ class EpochMachine {
   bool joiners_wait() const;
   bool waits_for_stragglers() const;
   bool takes_part(const HeldCompanion& companion) const;
-  static bool has_seat(const Seating& seating, const HeldCompanion& companion);
+  static bool has_seat(const RankAssignment& assignment, const HeldCompanion& companion);
   std::string why_useless(const HeldCompanion& companion) const;
   void fall_back(double now, const std::string& why);
   bool is_warming() const;
@@ -428,21 +430,21 @@ class EpochMachine {
   bool is_basic(int node) const;
   bool trains_on(const std::vector<WorkerNode>& nodes) const;
   bool runs_anything(const std::vector<WorkerNode>& nodes) const;
-  action::StartWorkers start_of(int epoch, const Seating& seating);
+  action::StartWorkers start_of(int epoch, const RankAssignment& assignment);
   std::vector<WorkerId> running() const;
   /// Whether no worker has ended by itself, as all do at the training's end.
-  bool all_train() const { return running().size() == seating_.seats.size(); }
+  bool all_train() const { return running().size() == assignment_.seats.size(); }
   bool basic_train() const;
   /// Restart mode: some have.
   bool is_ending_by_itself() const {
     return is<Running>() && !is_live() && !is_failing() && !all_train();
   }
   std::vector<WorkerNode> usable() const;  ///< basic nodes, then those of companions that are up
-  Seating next_seating() const;
+  RankAssignment next_assignment() const;
   void want(const Json& plan);
   std::vector<int> asked_sizes(int limit) const;
   bool runs_on(int gpus) const;
-  void drop_unfit_plan(const Seating& next);
+  void drop_unfit_plan(const RankAssignment& next);
   void set_state(control::JobState state);
   void say(std::string line);
   void note(const std::string& event, Json details = Json::object());
@@ -460,7 +462,7 @@ class EpochMachine {
   /// Programs that run and are not of the epoch that trains, by epoch, and when they are killed:
   /// of a switch under way, or left over by one.
   std::map<std::pair<int, WorkerId>, double> others_;
-  Seating seating_;
+  RankAssignment assignment_;
   /// Decided for the next epoch; nothing: none was, or it runs.
   std::optional<plan::Plan> wanted_;
   std::optional<control::Replan> ordered_;  ///< by the owner; waits until nothing else changes

@@ -31,7 +31,7 @@ bool EpochMachine::recovers(double now) {
   note("recovering", Json::object({{"status", code_}}));
   say(fmt::format(
       "the program failed with {} over {}: it is started again on the GPUs that the job has; another failure within {:g} s counts",
-      code_, count_of(seating_.seats.size(), "worker"), settings_.recover_s));
+      code_, count_of(assignment_.seats.size(), "worker"), settings_.recover_s));
   phase_ = Leaving{now + settings_.end_timeout_s, now, Purpose::retry, /*told_of_bad_exit=*/true};
   code_ = 0;
   set_state(JobState::draining);
@@ -60,7 +60,7 @@ bool EpochMachine::retries(double now) {
 
 /// Whether all workers of the epoch could run another program.
 bool EpochMachine::shims_are_there() const {
-  return std::all_of(seating_.seats.begin(), seating_.seats.end(), [this](const Seat& seat) {
+  return std::all_of(assignment_.seats.begin(), assignment_.seats.end(), [this](const Seat& seat) {
     const auto found = workers_.find(seat.worker);
     return found != workers_.end() && found->second.present;
   });
@@ -104,7 +104,7 @@ void EpochMachine::decide(double now) {
     its->failed = true;
   if (running.failure->on_lent || (lent_took_part() && running.failure->exit.signal != SIGKILL))
     return fall_back(now, fmt::format("the program failed with {} over {}", code_,
-                                      count_of(seating_.seats.size(), "worker")));
+                                      count_of(assignment_.seats.size(), "worker")));
   if (retries(now)) return;
   fail_for_good(now);
 }
@@ -171,7 +171,7 @@ bool EpochMachine::trains_on_lent() const {
 
 /// Whether the epoch has, or had, lent GPUs: they may have gone back since.
 bool EpochMachine::lent_took_part() const {
-  return std::any_of(seating_.seats.begin(), seating_.seats.end(),
+  return std::any_of(assignment_.seats.begin(), assignment_.seats.end(),
                      [this](const Seat& seat) { return !is_basic(seat.worker.node); });
 }
 

@@ -215,9 +215,9 @@ std::optional<double> EpochMachine::deadline() const { return timers().deadline(
 /// A shim that said nothing for so long after its program left will not come back.
 void EpochMachine::gathering_is_late(double now) {
   in<Gathering>()->by = now + settings_.warm_timeout_s;
-  const Seating seating = next_seating();
+  const RankAssignment assignment = next_assignment();
   std::string silent;
-  for (const Seat& seat : seating.seats) {
+  for (const Seat& seat : assignment.seats) {
     if (workers_[seat.worker].ready) continue;
     if (HeldCompanion* found = companion_of(seat.worker.node))
       lose(now, found->job, "its workers did not come back");

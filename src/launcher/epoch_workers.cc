@@ -145,8 +145,8 @@ bool EpochMachine::is_leave(const Exit& exit) const {
 
 /// The last programs of all workers of the epoch have ended with 0.
 bool EpochMachine::all_ended_well() const {
-  return !seating_.seats.empty() &&
-         std::all_of(seating_.seats.begin(), seating_.seats.end(), [this](const Seat& seat) {
+  return !assignment_.seats.empty() &&
+         std::all_of(assignment_.seats.begin(), assignment_.seats.end(), [this](const Seat& seat) {
            const auto worker = workers_.find(seat.worker);
            return worker != workers_.end() && worker->second.ended_well;
          });

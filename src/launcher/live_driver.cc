@@ -107,7 +107,7 @@ LiveDriver::Stopped LiveDriver::stop_one(runtime::Coordinator& coordinator, cons
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(stop.by - runtime::Deadline::clock::now());
   if (left.count() <= 0) return {stop.epoch, {0, stop.ranks, "there was no time to agree"}};
-  return {stop.epoch, coordinator.wish(runtime::kStopWish, stop.ranks, left)};
+  return {stop.epoch, coordinator.request(runtime::kStopRequest, stop.ranks, left)};
 }
 
 void LiveDriver::carry_out(const Job& job) {

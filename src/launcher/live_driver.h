@@ -54,7 +54,7 @@ class LiveDriver {
   };
   struct Stopped {
     std::uint64_t epoch = 0;
-    runtime::WishReport report;
+    runtime::RequestReport report;
   };
   using News = std::variant<Begun, InPhase, LetGo, Stopped, runtime::SwitchReport>;
 

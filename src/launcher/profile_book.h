@@ -9,7 +9,7 @@
 
 #include "core/json.h"
 #include "core/result.h"
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 #include "profiler/rank_profile.h"
 
 namespace swell::launcher {

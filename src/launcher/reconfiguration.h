@@ -8,7 +8,7 @@
 
 #include "core/json.h"
 #include "core/result.h"
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 #include "runtime/switch_machine.h"
 
 namespace swell::launcher {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/exit.h"
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 
 namespace swell::launcher {
 

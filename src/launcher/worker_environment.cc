@@ -124,13 +124,14 @@ bool is_of_the_task(std::string_view variable) {
   return variable.starts_with(kSlurm) && begins_with_one(variable.substr(kSlurm.size()), kTask);
 }
 
-Environment run_environment(const Seating& seating, const Seat& seat, const RunFacts& facts) {
-  const std::string world = std::to_string(seating.seats.size()),
-                    groups = std::to_string(seating.groups);
+Environment run_environment(const RankAssignment& assignment, const Seat& seat,
+                            const RunFacts& facts) {
+  const std::string world = std::to_string(assignment.seats.size()),
+                    groups = std::to_string(assignment.groups);
   std::vector<std::string> nodes;
   std::vector<int> tasks, cpus;
   std::string own_ranks;
-  for (const Seat& each : seating.seats) {
+  for (const Seat& each : assignment.seats) {
     if (each.group == seat.group)
       own_ranks += fmt::format("{}{}", own_ranks.empty() ? "" : ",", each.rank);
     if (each.group < static_cast<int>(nodes.size())) continue;
@@ -144,7 +145,7 @@ Environment run_environment(const Seating& seating, const Seat& seat, const RunF
   const std::string list = host_list(nodes), counts = counts_text(tasks);
 
   Environment environment =
-      torch_environment(seating, seat, facts.master_address, facts.master_port);
+      torch_environment(assignment, seat, facts.master_address, facts.master_port);
   const auto add = [&environment](const char* name, std::string value) {
     environment.emplace_back(name, std::move(value));
   };
@@ -169,7 +170,7 @@ Environment run_environment(const Seating& seating, const Seat& seat, const RunF
   if (std::find(cpus.begin(), cpus.end(), 0) == cpus.end())
     add("SLURM_JOB_CPUS_PER_NODE", counts_text(cpus));
   if (facts.tells_gpus)
-    add("SLURM_GPUS", std::to_string(seating.seats.size() *
+    add("SLURM_GPUS", std::to_string(assignment.seats.size() *
                                      static_cast<std::size_t>(std::max(1, facts.gpus_per_worker))));
   if (facts.step)
     for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"})

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 
 /// Environment of the workers of one run: the same everywhere, whichever allocation a worker runs
 /// in.
@@ -42,7 +42,8 @@ struct RunFacts {
 /// torchrun's environment of one seat, and what Slurm would say if the whole run were one step.
 /// Groups stand for nodes. OMP_NUM_THREADS and TORCH_NCCL_ASYNC_ERROR_HANDLING as torchrun's are
 /// there only where this process's own environment has none.
-Environment run_environment(const Seating& seating, const Seat& seat, const RunFacts& facts);
+Environment run_environment(const RankAssignment& assignment, const Seat& seat,
+                            const RunFacts& facts);
 
 /// "node[1-3],login": as Slurm writes names, in their order.
 std::string host_list(const std::vector<std::string>& names);

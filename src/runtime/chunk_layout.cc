@@ -37,19 +37,20 @@ std::size_t Holdings::index_of(std::uint32_t tensor, Holding holding) {
   return at;
 }
 
-Layout layout_of(const Recut& recut, const World& from, const World::Distribution& old_holders,
-                 const World& to, const World::Distribution& new_holders, std::int64_t element) {
+Layout layout_of(const ReshardPlan& reshard, const World& from,
+                 const World::Distribution& old_holders, const World& to,
+                 const World::Distribution& new_holders, std::int64_t element) {
   Layout made;
   made.needs.resize(new_holders.size());
-  made.from.resize(recut.candidates.size());
-  made.from_index.resize(recut.candidates.size());
-  for (std::uint32_t n = 0; n < recut.needs.size(); ++n) {
-    const Need& need = recut.needs[n];
+  made.from.resize(reshard.candidates.size());
+  made.from_index.resize(reshard.candidates.size());
+  for (std::uint32_t n = 0; n < reshard.needs.size(); ++n) {
+    const Need& need = reshard.needs[n];
     Layout::Range& its = made.needs[index_in(new_holders, {need.to_rank, need.to_part})];
     if (its.count++ == 0) its.first = n;  // a holder's needs are consecutive
     made.to.push_back(extent_of(need.box, to.part(need.to_part), element));
     for (std::uint32_t c = need.first; c < need.first + need.count; ++c) {
-      const Candidate& candidate = recut.candidates[c];
+      const Candidate& candidate = reshard.candidates[c];
       made.from[c] = extent_of(need.box, from.part(candidate.part), element);
       made.from_index[c] = index_in(old_holders, {candidate.rank, candidate.part});
     }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/recut.h"
+#include "runtime/reshard_plan.h"
 #include "runtime/world.h"
 
 namespace swell::runtime {
@@ -32,7 +32,7 @@ struct Extent {
   std::int64_t begin = 0, end = 0;
 };
 
-/// The part of a recut that all its tensors have in common. Made by layout_of(); read by
+/// The part of a reshard plan that all its tensors have in common. Made by layout_of(); read by
 /// make_steps().
 struct Layout {
   struct Range {
@@ -43,7 +43,8 @@ struct Layout {
   std::vector<Extent> from;  ///< by candidate
   std::vector<std::uint32_t> from_index;  ///< by candidate: its index in the old distribution
 };
-Layout layout_of(const Recut& recut, const World& from, const World::Distribution& old_holders,
-                 const World& to, const World::Distribution& new_holders, std::int64_t element);
+Layout layout_of(const ReshardPlan& reshard, const World& from,
+                 const World::Distribution& old_holders, const World& to,
+                 const World::Distribution& new_holders, std::int64_t element);
 
 }  // namespace swell::runtime

@@ -120,14 +120,14 @@ class Maker {
   }
 
   void note_layouts() {
-    layouts_.resize(migration_.recuts().size());
+    layouts_.resize(migration_.reshards().size());
     pair_of_.assign(to_.tensors().size(), nullptr);
     for (const Migration::Pair& pair : migration_.pairs()) {
       pair_of_[pair.tensor] = &pair;
-      Layout& its = layouts_[pair.recut];
+      Layout& its = layouts_[pair.reshard];
       const World::Tensor& tensor = to_.tensors()[pair.tensor];
       if (its.needs.empty())
-        its = layout_of(migration_.recuts()[pair.recut], from_,
+        its = layout_of(migration_.reshards()[pair.reshard], from_,
                         from_.distribution_of(from_.tensors()[pair.from_tensor]), to_,
                         to_.distribution_of(tensor), bytes_of(tensor.info.dtype));
     }
@@ -150,7 +150,7 @@ class Maker {
       const std::size_t index = new_holdings_.index_of(entry.tensor, {rank, entry.part});
       Coming its{new_holdings_.first_of(entry.tensor) + index, {}, 0, false};
       if (const Migration::Pair* pair = pair_of_[entry.tensor])
-        its.needs = layouts_[pair->recut].needs[index];
+        its.needs = layouts_[pair->reshard].needs[index];
       if (its.needs.count > 0) {
         its.is_alias = is_placed_[its.holding];
         is_placed_[its.holding] = true;
@@ -226,10 +226,10 @@ class Maker {
     std::uint64_t at;
   };
   Found source_of(const Migration::Pair& pair, std::uint32_t need) const {
-    const Recut& recut = migration_.recuts()[pair.recut];
-    const std::uint32_t c = migration_.source_of(pair, recut.needs[need]);
-    const Layout& layout = layouts_[pair.recut];
-    return {recut.candidates[c], layout.from[c],
+    const ReshardPlan& reshard = migration_.reshards()[pair.reshard];
+    const std::uint32_t c = migration_.source_of(pair, reshard.needs[need]);
+    const Layout& layout = layouts_[pair.reshard];
+    return {reshard.candidates[c], layout.from[c],
             at_[old_holdings_.first_of(pair.from_tensor) + layout.from_index[c]]};
   }
 
@@ -242,7 +242,7 @@ class Maker {
         source.candidate.rank != shim || ((source.at & kOnGpu) != 0) != on_gpu ||
         (on_gpu && slab_of(shim, source.at)->gpu != plan_.to[rank].memory.gpu))
       return false;
-    const std::int64_t shift = source.extent.begin - layouts_[pair.recut].to[need].begin;
+    const std::int64_t shift = source.extent.begin - layouts_[pair.reshard].to[need].begin;
     kept_[shim].push_back(
         old_pages(shim, source.at, {shift, shift + static_cast<std::int64_t>(bytes)}));
     return true;
@@ -256,7 +256,7 @@ class Maker {
     if (source.at == kNowhere) return false;
     const Stretch from = old_pages(source.candidate.rank, source.at, source.extent);
     Stretch to;
-    if ((base & kOnGpu) == 0) to = pages(base, layouts_[pair.recut].to[need]);
+    if ((base & kOnGpu) == 0) to = pages(base, layouts_[pair.reshard].to[need]);
     else if (base != kElsewhere) to = slab_pages(DevicePlace::slab(base & ~kOnGpu), 1);
     if ((base & kOnGpu) == 0) cutter_.cut(to);
     steps_.push_back({{from.begin, from.end, 0, 0, 0, number}, source.candidate.rank, to});
@@ -368,7 +368,7 @@ class Maker {
   Holdings old_holdings_{from_}, new_holdings_{to_};
   std::vector<std::uint64_t> at_;                ///< by old holding
   std::vector<const Migration::Pair*> pair_of_;  ///< by new tensor
-  std::vector<Layout> layouts_;                  ///< by recut
+  std::vector<Layout> layouts_;                  ///< by reshard plan
   std::vector<bool> is_placed_ = std::vector<bool>(new_holdings_.count());
   std::vector<std::vector<Stretch>> kept_;  ///< by old rank
   /// By the pool of a shim's host memory: the pools of its GPUs.

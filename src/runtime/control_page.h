@@ -11,8 +11,9 @@ struct ControlPage {
   /// Written by the shim: the step at whose boundary the program stops; 0: none.
   std::atomic<std::uint64_t> stop_at;
   std::atomic<std::uint64_t> step;  ///< written by the program: the last boundary it passed
-  /// Request written by the shim and taken by the program: kStopWish or kCheckpointWish; 0: none.
-  std::atomic<std::uint64_t> wish;
+  /// Request written by the shim and taken by the program: kStopRequest or kCheckpointRequest; 0:
+  /// none.
+  std::atomic<std::uint64_t> request;
   /// Written by the shim: the epoch for which a program that stays must prepare; 0: none.
   std::atomic<std::uint64_t> next;
   /// Written by the shim: the last epoch whose program has started beside this one; 0: none.
@@ -22,7 +23,7 @@ struct ControlPage {
   std::atomic<std::uint64_t> passed_ns;
 };
 /// The values of swell_action_t in swell.h.
-inline constexpr std::uint64_t kStopWish = 2, kCheckpointWish = 3;
+inline constexpr std::uint64_t kStopRequest = 2, kCheckpointRequest = 3;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "two processes share it");
 
 }  // namespace swell::runtime

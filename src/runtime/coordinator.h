@@ -59,7 +59,7 @@ struct SwitchReport {
 };
 
 /// Result of asking all ranks to stop or to write a checkpoint at a boundary.
-struct WishReport {
+struct RequestReport {
   std::uint64_t step = 0;  ///< agreed by all ranks but those in `untold`; 0: no agreement
   /// Shims that did not get the request: the program or the shim is gone or silent.
   std::vector<Shim> untold;
@@ -113,14 +113,15 @@ class Coordinator {
   Result<SwitchReport> recover(const std::vector<Shim>& holders, const std::vector<Shim>& to,
                                std::uint64_t epoch);
 
-  /// Has the programs of `ranks` follow the request (kStopWish or kCheckpointWish) at one step: the
-  /// nearest one that no rank has passed. No rank follows it before all have agreed; a rank that is
-  /// gone or silent delays the others by at most `limit`. If they do not agree within `limit`, each
-  /// rank follows it at its own next boundary; if the request is cancelled, none does.
-  WishReport wish(std::uint64_t wish, const std::vector<Shim>& ranks,
-                  std::chrono::milliseconds limit);
+  /// Has the programs of `ranks` follow the request (kStopRequest or kCheckpointRequest) at one
+  /// step: the nearest one that no rank has passed. No rank follows it before all have agreed; a
+  /// rank that is gone or silent delays the others by at most `limit`. If they do not agree within
+  /// `limit`, each rank follows it at its own next boundary; if the request is cancelled, none
+  /// does.
+  RequestReport request(std::uint64_t request, const std::vector<Shim>& ranks,
+                        std::chrono::milliseconds limit);
 
-  /// Cancels what another thread waits for in begin(), wish() or switch_plan(), and all later
+  /// Cancels what another thread waits for in begin(), request() or switch_plan(), and all later
   /// requests: aborts the switch on all shims unless its commit has begun. Returns true if no shim
   /// will commit, and false if all are told to commit and the switch holds.
   bool call_off() noexcept;
@@ -130,8 +131,8 @@ class Coordinator {
   Result<std::uint64_t> settle(const std::vector<Shim>& shims);
 
  private:
-  class Run;      // coordinator_switch.cc
-  class Wishing;  // coordinator_stop.cc
+  class Run;         // coordinator_switch.cc
+  class Requesting;  // coordinator_stop.cc
   /// Time for a shim, which keeps the time limit itself, to report that the limit has passed.
   static constexpr auto kAnswerTime = std::chrono::seconds(5);
   static constexpr auto kConnectTime = std::chrono::seconds(10);

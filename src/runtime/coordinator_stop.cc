@@ -15,12 +15,12 @@
 namespace swell::runtime {
 
 /// One request to all ranks that is under way.
-class Coordinator::Wishing {
+class Coordinator::Requesting {
  public:
-  Wishing(Coordinator& coordinator, std::uint64_t wish, const std::vector<Shim>& ranks,
-          std::chrono::milliseconds limit)
+  Requesting(Coordinator& coordinator, std::uint64_t request, const std::vector<Shim>& ranks,
+             std::chrono::milliseconds limit)
       : coordinator_(coordinator),
-        wish_(wish),
+        request_(request),
         known_by_(within(limit / 4)),
         asked_by_(within(limit * 5 / 8)),
         told_by_(within(limit)),
@@ -28,7 +28,7 @@ class Coordinator::Wishing {
     for (const Shim& shim : ranks) ranks_.push_back({shim, {}, 0, false});
   }
 
-  WishReport run() {
+  RequestReport run() {
     reach_all();
     ask_all(Op::status, {}, known_by_, [this](Rank& rank, std::string_view body) {
       const auto status = read_status(body);
@@ -40,11 +40,11 @@ class Coordinator::Wishing {
       const bool all_stand = agree(step);
       if (is_off_) break;
       if (all_stand) {
-        tell(Op::conclude, Writer().put(step).put(wish_).take());
+        tell(Op::conclude, Writer().put(step).put(request_).take());
         report_.step = step;
       } else if (Deadline::clock::now() >= asked_by_) {
         report_.why = "the ranks did not agree on a step in time";
-        tell(Op::request, Writer().put(wish_).take());
+        tell(Op::request, Writer().put(request_).take());
       } else {
         continue;
       }
@@ -149,7 +149,7 @@ class Coordinator::Wishing {
     }
   }
 
-  WishReport finish() {
+  RequestReport finish() {
     std::vector<Shim> all;
     for (const Rank& rank : ranks_) {
       all.push_back(rank.shim);
@@ -164,20 +164,20 @@ class Coordinator::Wishing {
   }
 
   Coordinator& coordinator_;
-  const std::uint64_t wish_;
+  const std::uint64_t request_;
   const Deadline known_by_;
   const Deadline asked_by_;  ///< no other step is tried after it
   const Deadline told_by_;
   /// Time limit for a shim to answer whether its program will stop.
   const std::chrono::milliseconds round_;
   std::vector<Rank> ranks_;
-  WishReport report_;
+  RequestReport report_;
   bool is_off_ = false;
 };
 
-WishReport Coordinator::wish(std::uint64_t wish, const std::vector<Shim>& ranks,
-                             std::chrono::milliseconds limit) {
-  return Wishing(*this, wish, ranks, limit).run();
+RequestReport Coordinator::request(std::uint64_t request, const std::vector<Shim>& ranks,
+                                   std::chrono::milliseconds limit) {
+  return Requesting(*this, request, ranks, limit).run();
 }
 
 }  // namespace swell::runtime

@@ -119,14 +119,14 @@ void Keeper::serve(Peer& peer) {
       auto message = peer.channel.receive();
       if (!message) break;
       // Only the reading thread handles it, because the thread that waits for it may hold the lock.
-      if (static_cast<Op>(message->op) == Op::task_done && peer.hand != nullptr)
-        peer.hand->answer(std::move(*message));
+      if (static_cast<Op>(message->op) == Op::task_done && peer.proxy != nullptr)
+        peer.proxy->answer(std::move(*message));
       else if (!answer(peer, *message).ok()) break;
     }
   } catch (const std::exception&) {  // out of memory: only this peer loses its connection
   }
   peer.link.reset();
-  forget_hand(peer);
+  forget_proxy(peer);
   leave(peer);
   door_->wake();
 }
@@ -246,8 +246,8 @@ Result<std::shared_ptr<const Ucx>> Keeper::ucx() {
   return opened;
 }
 
-Intake::Self Keeper::self() {
-  Intake::Self self{host_, processes_, options_.key, arena_};
+Fetcher::Self Keeper::self() {
+  Fetcher::Self self{host_, processes_, options_.key, arena_};
   if (options_.ucx) self.ucx = [this] { return ucx(); };
   self.nccl = options_.nccl;
   return self;
@@ -271,15 +271,15 @@ Result<void> Keeper::answer_ucx(Peer& peer, std::string_view request) {
 Result<void> Keeper::serve_read(Peer& peer, std::string_view body) {
   const Memory memory = wanted_memory(body);
   pid_t pid = 0;
-  std::shared_ptr<DeviceHand> hand;
+  std::shared_ptr<DeviceProxy> proxy;
   {
     std::lock_guard lock(mutex_);
     if (program_ != nullptr) {
       pid = program_->pid;
-      hand = program_->hand;
+      proxy = program_->proxy;
     }
   }
-  if ((memory == Memory::program && pid == 0) || (is_on_gpu(memory) && hand == nullptr))
+  if ((memory == Memory::program && pid == 0) || (is_on_gpu(memory) && proxy == nullptr))
     return peer.channel.send(
         kRefusedOp,
         Writer()
@@ -289,7 +289,7 @@ Result<void> Keeper::serve_read(Peer& peer, std::string_view body) {
                     : "no program trains here whose memory could be read")
             .take());
   const Sink source = memory == Memory::program ? Sink::program(pid)
-                      : is_on_gpu(memory)       ? Sink::device(*hand)
+                      : is_on_gpu(memory)       ? Sink::device(*proxy)
                                                 : Sink::arena(*arena_);
   return serve_bytes(
       peer.channel, body, source, [&](const Run& run) { return may_read(run, memory); },

@@ -15,7 +15,7 @@
 #include "core/result.h"
 #include "runtime/chunks.h"
 #include "runtime/door.h"
-#include "runtime/intake.h"
+#include "runtime/fetcher.h"
 #include "runtime/messages.h"
 #include "runtime/migration.h"
 #include "runtime/own_share.h"
@@ -99,10 +99,10 @@ class Keeper {
     std::thread thread;
     bool is_unix = false, is_done = false;
     pid_t pid = 0;
-    std::vector<Entry> entries;        ///< as declared
-    std::shared_ptr<DeviceHand> hand;  ///< set if its program has tensors on a GPU
-    std::vector<OwnShare> own;         ///< how other programs map its own GPU memory, in any order
-    std::unique_ptr<UcxLink> link;     ///< declared after `channel`, which it reads
+    std::vector<Entry> entries;          ///< as declared
+    std::shared_ptr<DeviceProxy> proxy;  ///< set if its program has tensors on a GPU
+    std::vector<OwnShare> own;      ///< how other programs map its own GPU memory, in any order
+    std::unique_ptr<UcxLink> link;  ///< declared after `channel`, which it reads
     std::uint64_t pair = 0;  ///< NCCL's number for the program here and the one there; 0: none yet
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false, takes_snapshots = false;
@@ -121,13 +121,13 @@ class Keeper {
   };
   /// A step at which the program stops without a switch.
   struct Agreed {
-    std::uint64_t step = 0, wish = 0;  ///< request at that step; 0: not decided yet
-    Peer* coordinator = nullptr;       ///< until the request is decided
+    std::uint64_t step = 0, request = 0;  ///< request at that step; 0: not decided yet
+    Peer* coordinator = nullptr;          ///< until the request is decided
   };
   struct Staged {
     Prepare prepare;
     Placement placement;
-    std::optional<Intake> intake;  ///< none: the paths are not open yet
+    std::optional<Fetcher> fetcher;  ///< none: the paths are not open yet
     std::uint64_t digest = 0;
     Peer* program = nullptr;  ///< waits in adopt; nullptr: this shim is not in the new plan
     Peer* coordinator = nullptr;
@@ -153,7 +153,7 @@ class Keeper {
   Result<void> answer(Peer& peer, const Message& message);
 
   Status status() const;
-  Intake::Self self();
+  Fetcher::Self self();
   Result<std::shared_ptr<const Ucx>> ucx();
   Result<void> answer_ucx(Peer& peer, std::string_view request);
   bool may_read(const Run& run, Memory memory) const;
@@ -166,11 +166,11 @@ class Keeper {
   Result<void> give_slab(Peer& peer, std::string_view body);
   GpuMemory gpu_memory();
   Result<void> answer_nccl(Peer& peer, std::string_view request);
-  void ask_for_nccl(DeviceHand& hand) const;
-  Result<void> make_slabs(DeviceHand& hand, const std::vector<SlabSize>& fresh,
+  void ask_for_nccl(DeviceProxy& proxy) const;
+  Result<void> make_slabs(DeviceProxy& proxy, const std::vector<SlabSize>& fresh,
                           const std::set<std::uint64_t>& kept);
   void use(const Held& held);
-  void forget_hand(Peer& peer);
+  void forget_proxy(Peer& peer);
   // keeper_programs.cc
   Result<std::string> declare(Peer& peer, std::string_view body);
   Result<std::string> take_stays(Peer& peer, Stays stays);
@@ -198,7 +198,7 @@ class Keeper {
   Result<std::string> request(std::string_view body);
   Result<std::string> agree(Peer& peer, std::string_view body);
   Result<std::string> conclude(std::string_view body);
-  void grant_wish();
+  void carry_out_request();
   // keeper_memory.cc
   void drop_table(const std::vector<Held>& table);
   void drop_table(const std::vector<Held>& table, std::vector<Pages>& left);
@@ -217,7 +217,7 @@ class Keeper {
   Result<Placement> begin_chunk(Staged& staged);
   Result<void> populate_rest(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& fresh,
                              std::vector<std::pair<std::uint64_t, std::uint64_t>> comes) const;
-  static Result<void> let_go_before(Staged& staged, DeviceHand* hand);
+  static Result<void> let_go_before(Staged& staged, DeviceProxy* proxy);
   Result<void> release_slabs(const Staged& staged, std::uint32_t chunk);
   Result<void> take_slabs(const Staged& staged, std::uint32_t chunk);
   std::uint64_t note_gpu(Staged& staged) const;
@@ -226,7 +226,7 @@ class Keeper {
   // keeper_snapshots.cc
   Result<std::string> set_guard(std::string_view body);
   Result<std::string> take_snapshot(Peer& peer, std::string_view body);
-  Result<Snapshot> copy_state(std::uint64_t step, pid_t program, DeviceHand* hand,
+  Result<Snapshot> copy_state(std::uint64_t step, pid_t program, DeviceProxy* proxy,
                               bool is_of_switch);
   Result<void> send_snapshot(const Snapshot& snapshot, const Endpoint& partner,
                              std::chrono::seconds limit);

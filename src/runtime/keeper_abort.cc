@@ -44,7 +44,7 @@ std::string Keeper::abort_now(std::string_view body) {
   } else if (is_old_gone) {
     lose_state();
   }
-  if (agreed_ && agreed_->wish == 0) settle_programs(false);
+  if (agreed_ && agreed_->request == 0) settle_programs(false);
   while (Peer* peer = waiting_program()) refuse_waiting(*peer);
   return {};
 }

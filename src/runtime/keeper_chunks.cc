@@ -33,7 +33,7 @@ Result<void> Keeper::check_secure() const {
 /// that the old epoch's memory may be released.
 Result<std::string> Keeper::secure() {
   Staged* staged = nullptr;
-  std::shared_ptr<DeviceHand> hand;
+  std::shared_ptr<DeviceProxy> proxy;
   std::uint64_t step = 0;
   pid_t pid = 0;
   {
@@ -50,13 +50,13 @@ Result<std::string> Keeper::secure() {
     staged->is_busy = true;
     step = program_ != nullptr ? program_->step : step_;
     if (program_ != nullptr) {
-      hand = program_->hand;
+      proxy = program_->proxy;
       pid = program_->pid;
     }
   }
   // No other snapshot can begin, because the program waits for the outcome of the switch.
   if (sender_.joinable()) sender_.join();
-  auto snapshot = copy_state(step, pid, hand.get(), true);
+  auto snapshot = copy_state(step, pid, proxy.get(), true);
   Result<void> good = snapshot ? Result<void>() : snapshot.error();
   Endpoint partner;
   {
@@ -79,12 +79,12 @@ Result<std::string> Keeper::secure() {
 
 /// Forgets the plan to move everything at once; the new program frees the GPU memory that it took
 /// for that plan. REQUIRES: not locked.
-Result<void> Keeper::let_go_before(Staged& staged, DeviceHand* hand) {
+Result<void> Keeper::let_go_before(Staged& staged, DeviceProxy* proxy) {
   const std::unique_ptr<Staged> before = std::move(staged.before);
   if (before == nullptr) return {};
-  before->intake.reset();
+  before->fetcher.reset();
   for (const SlabSize& size : before->placement.fresh_slabs)
-    if (auto good = hand != nullptr ? hand->unmap(size.slab) : Result<void>(); !good) return good;
+    if (auto good = proxy != nullptr ? proxy->unmap(size.slab) : Result<void>(); !good) return good;
   return {};
 }
 
@@ -131,12 +131,12 @@ Result<Placement> Keeper::begin_chunk(Staged& staged) {
 Result<void> Keeper::release_slabs(const Staged& staged, std::uint32_t chunk) {
   for (const Release& each : staged.releases) {
     if (each.chunk != chunk || each.slab == 0) continue;
-    std::shared_ptr<DeviceHand> hand;
+    std::shared_ptr<DeviceProxy> proxy;
     {
       std::lock_guard lock(mutex_);
-      if (program_ != nullptr) hand = program_->hand;
+      if (program_ != nullptr) proxy = program_->proxy;
     }
-    const auto gone = hand != nullptr ? hand->unmap(each.slab) : Result<void>();
+    const auto gone = proxy != nullptr ? proxy->unmap(each.slab) : Result<void>();
     std::lock_guard lock(mutex_);
     // A program that has died maps nothing.
     if (!gone && program_ != nullptr && !program_->channel.has_left())
@@ -161,13 +161,13 @@ Result<void> Keeper::take_slabs(const Staged& staged, std::uint32_t chunk) {
     if (const auto at = first.find(size.slab); chunk == (at != first.end() ? at->second : 0))
       fresh.push_back(size);
   if (fresh.empty()) return {};
-  std::shared_ptr<DeviceHand> hand;
+  std::shared_ptr<DeviceProxy> proxy;
   {
     std::lock_guard lock(mutex_);
-    if (staged.program != nullptr) hand = staged.program->hand;
+    if (staged.program != nullptr) proxy = staged.program->proxy;
   }
-  if (hand == nullptr) return Error("the program of the new epoch has died");
-  return make_slabs(*hand, fresh, {});
+  if (proxy == nullptr) return Error("the program of the new epoch has died");
+  return make_slabs(*proxy, fresh, {});
 }
 
 /// Notes the larger of both states on the new program's GPU. Returns by how much the new one is
@@ -212,7 +212,7 @@ void Keeper::measure(Staged& staged) const {
   const std::uint64_t used = arena_->used_bytes();
   std::lock_guard lock(mutex_);
   const std::uint64_t on_gpu =
-      store_.slabs().held_bytes(staged.placement.gpu) + staged.intake->extra_bytes();
+      store_.slabs().held_bytes(staged.placement.gpu) + staged.fetcher->extra_bytes();
   staged.extra_bytes =
       std::max({staged.extra_bytes, used - std::min(used, staged.used_bytes + staged.growth_bytes),
                 on_gpu - std::min(on_gpu, staged.larger_on_gpu)});

@@ -20,19 +20,19 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
     return Error("a program names its GPU and the granularity of its memory");
   if (!peer.is_unix) return Error("programs of other nodes have a shim of their own");
   std::lock_guard lock(mutex_);
-  if (peer.hand != nullptr || peer.has_declared)
+  if (peer.proxy != nullptr || peer.has_declared)
     return Error("a program names its GPU once, before it declares its tensors");
-  const auto staging = store_.take(DeviceHand::kStaging);
+  const auto staging = store_.take(DeviceProxy::kStaging);
   if (!staging) return staging.error().while_doing("memory beside a GPU");
-  store_.use(*staging, DeviceHand::kStaging);
+  store_.use(*staging, DeviceProxy::kStaging);
   // Allocate it now, so that a switch does not need it in addition to its state.
-  if (auto good = arena_->populate(*staging, DeviceHand::kStaging); !good) {
-    store_.drop(*staging, DeviceHand::kStaging);
+  if (auto good = arena_->populate(*staging, DeviceProxy::kStaging); !good) {
+    store_.drop(*staging, DeviceProxy::kStaging);
     return good.error().while_doing("memory beside a GPU");
   }
-  peer.hand =
-      std::make_shared<DeviceHand>(peer.channel, arena_, *staging, std::move(gpu), granularity);
-  return Writer().put(*staging).put(DeviceHand::kStaging).take();
+  peer.proxy =
+      std::make_shared<DeviceProxy>(peer.channel, arena_, *staging, std::move(gpu), granularity);
+  return Writer().put(*staging).put(DeviceProxy::kStaging).take();
 }
 
 /// Takes the program's report of how others map the GPU memory that it allocated itself.
@@ -40,7 +40,7 @@ Result<std::string> Keeper::take_own(Peer& peer, const Message& message) {
   auto share = read_own_share(message.body, message.fd);
   if (!share) return share.error();
   std::lock_guard lock(mutex_);
-  if (!peer.is_unix || peer.hand == nullptr || peer.has_declared)
+  if (!peer.is_unix || peer.proxy == nullptr || peer.has_declared)
     return Error("a program names its own memory after its GPU, before it declares its tensors");
   if (peer.own.size() == OwnShare::kMost)
     return Error(
@@ -58,7 +58,7 @@ Result<void> Keeper::give_own(Peer& peer, std::string_view body) {
   std::shared_ptr<const Descriptor> fd;
   {
     std::lock_guard lock(mutex_);
-    if (reader.done() && peer.is_unix && program_ != nullptr && program_->hand != nullptr &&
+    if (reader.done() && peer.is_unix && program_ != nullptr && program_->proxy != nullptr &&
         !program_->channel.has_left()) {
       const auto& own = program_->own;
       const auto its = std::find_if(own.begin(), own.end(),
@@ -67,7 +67,7 @@ Result<void> Keeper::give_own(Peer& peer, std::string_view body) {
         why = "the driver does not share it";
       } else {
         fd = its->fd;
-        answer = Writer().text(program_->hand->gpu()).text(write(*its)).take();
+        answer = Writer().text(program_->proxy->gpu()).text(write(*its)).take();
       }
     }
   }
@@ -98,9 +98,9 @@ Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
 GpuMemory Keeper::gpu_memory() {
   std::lock_guard lock(mutex_);
   GpuMemory memory;
-  if (const Peer* waiting = waiting_program(); waiting != nullptr && waiting->hand != nullptr) {
-    memory.gpu = waiting->hand->gpu();
-    memory.granularity = waiting->hand->granularity();
+  if (const Peer* waiting = waiting_program(); waiting != nullptr && waiting->proxy != nullptr) {
+    memory.gpu = waiting->proxy->gpu();
+    memory.granularity = waiting->proxy->granularity();
     memory.slab_bytes = options_.slab_bytes;
   }
   memory.slabs = store_.slabs().held();
@@ -111,7 +111,7 @@ namespace {
 
 /// Has the program free the slabs of `fresh` that it allocated before `failed`. Returns the error;
 /// if the GPU has too little memory, with all bytes that are needed, and all that are free then.
-Error give_back(DeviceHand& hand, const std::vector<SlabSize>& fresh, std::uint64_t failed,
+Error give_back(DeviceProxy& proxy, const std::vector<SlabSize>& fresh, std::uint64_t failed,
                 const Error& error) {
   if (!error.shortage()) return error;
   Shortage all{0, error.shortage()->free_bytes};
@@ -120,7 +120,7 @@ Error give_back(DeviceHand& hand, const std::vector<SlabSize>& fresh, std::uint6
     all.needed_bytes += size.bytes;
     if (size.slab == failed) is_taken = false;
     if (!is_taken) continue;
-    if (auto good = hand.unmap(size.slab); !good) return good.error();
+    if (auto good = proxy.unmap(size.slab); !good) return good.error();
     all.free_bytes += size.bytes;
   }
   return Error(error.message(), all);
@@ -129,11 +129,11 @@ Error give_back(DeviceHand& hand, const std::vector<SlabSize>& fresh, std::uint6
 }  // namespace
 
 /// Has the program allocate the memory that is new to it, and map what stays. REQUIRES: not locked.
-Result<void> Keeper::make_slabs(DeviceHand& hand, const std::vector<SlabSize>& fresh,
+Result<void> Keeper::make_slabs(DeviceProxy& proxy, const std::vector<SlabSize>& fresh,
                                 const std::set<std::uint64_t>& kept) {
   for (const SlabSize& size : fresh) {
-    auto fd = hand.create(size.slab, size.bytes);
-    if (!fd) return give_back(hand, fresh, size.slab, fd.error());
+    auto fd = proxy.create(size.slab, size.bytes);
+    if (!fd) return give_back(proxy, fresh, size.slab, fd.error());
     std::lock_guard lock(mutex_);
     store_.slabs().set(size.slab, std::move(*fd));
   }
@@ -144,15 +144,15 @@ Result<void> Keeper::make_slabs(DeviceHand& hand, const std::vector<SlabSize>& f
       if (const Slabs::Slab* found = store_.slabs().find(number); found != nullptr) slab = *found;
     }
     if (slab.fd == nullptr) return Error("memory of a GPU that was to stay is gone");
-    if (auto good = hand.map(number, slab.bytes, slab.fd->get()); !good) return good;
+    if (auto good = proxy.map(number, slab.bytes, slab.fd->get()); !good) return good;
   }
   return {};
 }
 
 /// Asks the program which NCCL it has, while it waits for its epoch: this decides what it can be
 /// asked to send later.
-void Keeper::ask_for_nccl(DeviceHand& hand) const {
-  if (options_.nccl) hand.set_nccl(hand.nccl({DeviceTask::Kind::nccl_open}));
+void Keeper::ask_for_nccl(DeviceProxy& proxy) const {
+  if (options_.nccl) proxy.set_nccl(proxy.nccl({DeviceTask::Kind::nccl_open}));
 }
 
 /// Serves another shim whose program makes a communicator with the program that trains here, or
@@ -168,7 +168,7 @@ Result<void> Keeper::answer_nccl(Peer& peer, std::string_view request) {
                              Writer().text("it is not to be used where the state is").take());
   {
     std::lock_guard lock(mutex_);
-    if (program_ != nullptr) source.hand = program_->hand;
+    if (program_ != nullptr) source.proxy = program_->proxy;
     if (peer.pair == 0) peer.pair = store_.slabs().next_number();
     source.pair = peer.pair;
   }
@@ -180,13 +180,13 @@ void Keeper::use(const Held& held) {
   else store_.use(held.at, held.bytes());
 }
 
-/// Drops the peer's DeviceHand, because its connection has ended: its GPU can no longer be used
+/// Drops the peer's DeviceProxy, because its connection has ended: its GPU can no longer be used
 /// through it.
-void Keeper::forget_hand(Peer& peer) {
-  if (peer.hand == nullptr) return;
-  peer.hand->lose();
+void Keeper::forget_proxy(Peer& peer) {
+  if (peer.proxy == nullptr) return;
+  peer.proxy->lose();
   std::lock_guard lock(mutex_);
-  store_.drop(peer.hand->staging(), DeviceHand::kStaging);
+  store_.drop(peer.proxy->staging(), DeviceProxy::kStaging);
 }
 
 }  // namespace swell::runtime

@@ -56,7 +56,7 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
   if (!entries) return entries.error();
   if (!peer.is_unix) return Error("programs of other nodes have a shim of their own");
   if (auto good = check_declared(*entries); !good) return good.error();
-  if (auto good = check_devices(*entries, peer.hand != nullptr); !good) return good.error();
+  if (auto good = check_devices(*entries, peer.proxy != nullptr); !good) return good.error();
   std::byte probe;
   for (const Entry& entry : *entries)
     if (memory_of(entry) == Memory::program)
@@ -142,7 +142,7 @@ Result<void> Keeper::adopt(Peer& peer) {
     return Error("a program adopts once, after it has declared its tensors");
   if (peer.next != 0 && (!next_ || next_->epoch != peer.next)) return called_off();
   peer.is_waiting = true;
-  if (peer.hand != nullptr) peer.hand->open();
+  if (peer.proxy != nullptr) peer.proxy->open();
   changed_.notify_all();
   return {};
 }
@@ -155,12 +155,12 @@ Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
     return Error("only the program that trains can stop at a step");
   peer.step = step;
   peer.is_quiesced = true;
-  if (peer.hand != nullptr) peer.hand->open();
+  if (peer.proxy != nullptr) peer.proxy->open();
   changed_.notify_all();
   // The stop may have been cancelled meanwhile, or moved to a later step.
   const std::uint64_t stop_at = store_.page().stop_at;
   if (stop_at == 0 || step < stop_at) answer_quiesced(false);
-  else if (agreed_ && agreed_->wish != 0) grant_wish();
+  else if (agreed_ && agreed_->request != 0) carry_out_request();
   return {};
 }
 
@@ -195,7 +195,7 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   program.step = step;
   program_ = &program;
   store_.page().stop_at = 0;
-  store_.page().wish = 0;
+  store_.page().request = 0;
   store_.page().step = step;
   store_.page().next = 0;
   next_.reset();
@@ -228,7 +228,7 @@ void Keeper::refuse_waiting(Peer& peer) {
 /// Answers a waiting program. If the program is working on its GPU for this shim, or hangs in that,
 /// it is answered afterwards: the lock is held here, and others wait for it.
 void Keeper::tell(Peer& program, std::uint16_t op, std::string answer) {
-  if (program.hand != nullptr) program.hand->close(op, std::move(answer));
+  if (program.proxy != nullptr) program.proxy->close(op, std::move(answer));
   else static_cast<void>(program.channel.send(op, answer));
 }
 

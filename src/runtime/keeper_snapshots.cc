@@ -39,9 +39,9 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
       return Error("only the program that trains takes snapshots");
   }
   // The program waits for the answer, and this thread reads its messages.
-  if (peer.hand != nullptr) peer.hand->open(true);
-  auto snapshot = copy_state(step, peer.pid, peer.hand.get(), false);
-  if (peer.hand != nullptr) peer.hand->close();
+  if (peer.proxy != nullptr) peer.proxy->open(true);
+  auto snapshot = copy_state(step, peer.pid, peer.proxy.get(), false);
+  if (peer.proxy != nullptr) peer.proxy->close();
   if (!snapshot) return snapshot.error();
   std::unique_lock lock(mutex_);
   if (guard_.partner.unix_socket.empty() || stopping_) return std::string();
@@ -61,8 +61,8 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
 }
 
 /// Copies the committed state, which no thread writes meanwhile, and keeps it as this rank's last
-/// snapshot. `program` is the process for its own memory, `hand` reaches what is on a GPU.
-Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DeviceHand* hand,
+/// snapshot. `program` is the process for its own memory, `proxy` reaches what is on a GPU.
+Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DeviceProxy* proxy,
                                     bool is_of_switch) {
   Snapshot snapshot;
   std::vector<Run> of_arena, of_program, of_device;
@@ -92,9 +92,9 @@ Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DeviceHan
   for (const Run& run : of_device)
     if (good.ok()) good = arena_->populate(run.to, run.bytes);
   if (good.ok() && !of_device.empty())
-    good = hand != nullptr ? hand->to_arena(std::move(of_device))
-                           : Result<void>(Error("the program of this rank is gone, and its GPU's "
-                                                "memory cannot be copied"));
+    good = proxy != nullptr ? proxy->to_arena(std::move(of_device))
+                            : Result<void>(Error("the program of this rank is gone, and its GPU's "
+                                                 "memory cannot be copied"));
   if (good.ok() && program == 0 && !of_program.empty())
     good = Error("the program of this rank is gone, and the state in its memory with it");
   for (const Run& run : of_program)
@@ -158,10 +158,10 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
   for (const auto& [at, bytes] : placement.fresh)
     if (good.ok()) good = arena_->populate(at, bytes);
   if (good.ok()) {
-    auto intake = Intake::open(self(), plan, placement.fetches);
-    if (!intake) good = intake.error();
-    else if (const auto moved = intake->fetch_all(placement, 0, Verify::network,
-                                                  {[&](const Fetch&) { return is_off(); }, {}});
+    auto fetcher = Fetcher::open(self(), plan, placement.fetches);
+    if (!fetcher) good = fetcher.error();
+    else if (const auto moved = fetcher->fetch_all(placement, 0, Verify::network,
+                                                   {[&](const Fetch&) { return is_off(); }, {}});
              !moved)
       good = moved.error();
   }

@@ -9,23 +9,26 @@ namespace swell::runtime {
 
 namespace {
 
-bool is_wish(std::uint64_t wish) { return wish == kStopWish || wish == kCheckpointWish; }
-constexpr const char* kNoWish = "a program can be asked to stop (2) or to write a checkpoint (3)";
+bool is_request(std::uint64_t request) {
+  return request == kStopRequest || request == kCheckpointRequest;
+}
+constexpr const char* kNotARequest =
+    "a program can be asked to stop (2) or to write a checkpoint (3)";
 
 }  // namespace
 
 Result<std::string> Keeper::request(std::string_view body) {
   Reader reader(body);
-  const auto wish = reader.get<std::uint64_t>();
-  if (!reader.done() || !is_wish(wish)) return Error(kNoWish);
+  const auto request = reader.get<std::uint64_t>();
+  if (!reader.done() || !is_request(request)) return Error(kNotARequest);
   std::lock_guard lock(mutex_);
   if (program_ == nullptr) return Error("no program trains here");
-  if (agreed_ && agreed_->wish == kStopWish)
+  if (agreed_ && agreed_->request == kStopRequest)
     return std::string();  // the program exits with the others
-  store_.page().wish = wish;
-  program_->leaves = program_->leaves || wish == kStopWish;
+  store_.page().request = request;
+  program_->leaves = program_->leaves || request == kStopRequest;
   // The ranks could not agree.
-  if (agreed_ && agreed_->wish == 0) settle_programs(false);
+  if (agreed_ && agreed_->request == 0) settle_programs(false);
   return std::string();
 }
 
@@ -41,8 +44,9 @@ Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
   std::lock_guard lock(mutex_);
   if (staged_ != nullptr)
     return Error(fmt::format("epoch {} is being prepared; abort it first", staged_->prepare.epoch));
-  if (agreed_ && agreed_->wish == kStopWish) return answer(AgreeAnswer::leaves, agreed_->step);
-  if (agreed_ && (agreed_->wish != 0 || agreed_->coordinator != &peer))
+  if (agreed_ && agreed_->request == kStopRequest)
+    return answer(AgreeAnswer::leaves, agreed_->step);
+  if (agreed_ && (agreed_->request != 0 || agreed_->coordinator != &peer))
     return Error(fmt::format("the program is about to stand at step {} already", agreed_->step));
   if (program_ == nullptr) return answer(AgreeAnswer::no_program, step_);
   agreed_ = Agreed{step, 0, &peer};
@@ -60,22 +64,22 @@ Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
 
 Result<std::string> Keeper::conclude(std::string_view body) {
   Reader reader(body);
-  const auto step = reader.get<std::uint64_t>(), wish = reader.get<std::uint64_t>();
-  if (!reader.done() || !is_wish(wish)) return Error(kNoWish);
+  const auto step = reader.get<std::uint64_t>(), request = reader.get<std::uint64_t>();
+  if (!reader.done() || !is_request(request)) return Error(kNotARequest);
   std::lock_guard lock(mutex_);
   if (!agreed_ || agreed_->step != step)
     return Error(fmt::format("step {} is not agreed on here", step));
-  agreed_->wish = wish;
+  agreed_->request = request;
   agreed_->coordinator = nullptr;
-  if (program_->is_quiesced) grant_wish();
+  if (program_->is_quiesced) carry_out_request();
   return std::string();
 }
 
 /// Lets the program, which stands at the agreed step, go on and follow the request at once. A
 /// request to stop has priority over one for a checkpoint.
-void Keeper::grant_wish() {
-  if (store_.page().wish != kStopWish) store_.page().wish = agreed_->wish;
-  program_->leaves = program_->leaves || agreed_->wish == kStopWish;
+void Keeper::carry_out_request() {
+  if (store_.page().request != kStopRequest) store_.page().request = agreed_->request;
+  program_->leaves = program_->leaves || agreed_->request == kStopRequest;
   settle_programs(false);
 }
 

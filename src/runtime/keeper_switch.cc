@@ -61,7 +61,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
   // initializes its own.
   drop_table(table_);
   table_.clear();
-  const std::shared_ptr<DeviceHand> hand = peer->hand;
+  const std::shared_ptr<DeviceProxy> proxy = peer->proxy;
   for (const Entry& entry : peer->entries) {
     Held held{entry, memory_of(entry), own_place_of(entry)};
     if (!is_own(held.memory)) {
@@ -72,7 +72,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
       if (same != table_.end()) {
         held.at = same->at;
       } else if (held.memory == Memory::device) {
-        held.at = store_.slabs().take(hand->gpu(), static_cast<std::uint64_t>(entry.bytes()),
+        held.at = store_.slabs().take(proxy->gpu(), static_cast<std::uint64_t>(entry.bytes()),
                                       options_.slab_bytes);
       } else {
         const auto at = store_.take(static_cast<std::uint64_t>(entry.bytes()));
@@ -83,15 +83,15 @@ Result<std::string> Keeper::begin(std::string_view body) {
     }
     table_.push_back(std::move(held));
   }
-  if (hand != nullptr) {
-    const auto fresh = store_.slabs().seal(hand->granularity());
+  if (proxy != nullptr) {
+    const auto fresh = store_.slabs().seal(proxy->granularity());
     // Without the lock: it may take long, and others ask this shim meanwhile.
     lock.unlock();
-    const auto good = make_slabs(*hand, fresh, {});
-    if (good.ok()) ask_for_nccl(*hand);
+    const auto good = make_slabs(*proxy, fresh, {});
+    if (good.ok()) ask_for_nccl(*proxy);
     lock.lock();
     if (!good) return good.error();
-    if (waiting_program() != peer || peer->hand != hand || staged_ != nullptr)
+    if (waiting_program() != peer || peer->proxy != proxy || staged_ != nullptr)
       return Error("the program that was to begin is gone");
   }
   epoch_ = epoch;
@@ -139,38 +139,38 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   }
 
   const std::uint64_t digest = staged->digest, bound = plan.max_extra_bytes;
-  std::shared_ptr<DeviceHand> hand, old_hand;
+  std::shared_ptr<DeviceProxy> proxy, old_proxy;
   std::uint64_t growth_on_gpu = 0;
   const auto extra_bytes = stage(peer, std::move(staged), *from, *to, moves);
   if (!extra_bytes) return extra_bytes.error();
   if (*extra_bytes > bound) return write(Prepared{digest, *extra_bytes});
   {
     std::lock_guard lock(mutex_);
-    if (staged_->program != nullptr) hand = staged_->program->hand;
-    if (program_ != nullptr) old_hand = program_->hand;
-    if (hand != nullptr) growth_on_gpu = note_gpu(*staged_);
+    if (staged_->program != nullptr) proxy = staged_->program->proxy;
+    if (program_ != nullptr) old_proxy = program_->proxy;
+    if (proxy != nullptr) growth_on_gpu = note_gpu(*staged_);
   }
   // Without the lock: the shims that are asked may be asking this one.
   Staged& own = *staged_;
-  Intake::Self from_here = self();
+  Fetcher::Self from_here = self();
   if (own.placement.extra_bytes + kBounce <= own.prepare.max_extra_bytes)
-    from_here.old_hand = std::move(old_hand);
-  Result<void> good = let_go_before(own, hand.get());
-  if (hand != nullptr) {
+    from_here.old_proxy = std::move(old_proxy);
+  Result<void> good = let_go_before(own, proxy.get());
+  if (proxy != nullptr) {
     if (good.ok())
       good =
-          make_slabs(*hand, own.chunks == 0 ? own.placement.fresh_slabs : std::vector<SlabSize>(),
+          make_slabs(*proxy, own.chunks == 0 ? own.placement.fresh_slabs : std::vector<SlabSize>(),
                      own.placement.kept_slabs);
-    if (good.ok()) ask_for_nccl(*hand);
-    from_here.hand = std::move(hand);
+    if (good.ok()) ask_for_nccl(*proxy);
+    from_here.proxy = std::move(proxy);
     from_here.next_slab = [this] {
       std::lock_guard lock(mutex_);
       return store_.slabs().next_number();
     };
   }
-  auto intake = good.ok() ? Intake::open(from_here, own.prepare, own.placement.fetches)
-                          : Result<Intake>(good.error());
-  if (!intake) good = intake.error();
+  auto fetcher = good.ok() ? Fetcher::open(from_here, own.prepare, own.placement.fetches)
+                           : Result<Fetcher>(good.error());
+  if (!fetcher) good = fetcher.error();
   // Take memory while the training goes on, so that only the copy remains for the pause.
   for (const auto& [at, bytes] : own.placement.fresh)
     if (good.ok() && own.chunks == 0) good = arena_->populate(at, bytes);
@@ -190,8 +190,9 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
     drop_staged();
     return good.error();
   }
-  own.intake = std::move(*intake);
-  return write(Prepared{digest, own.placement.extra_bytes + own.intake->extra_bytes(), own.chunks});
+  own.fetcher = std::move(*fetcher);
+  return write(
+      Prepared{digest, own.placement.extra_bytes + own.fetcher->extra_bytes(), own.chunks});
 }
 
 /// Makes `staged` the epoch that is being prepared, places its tensors, and marks it as busy, so
@@ -228,17 +229,17 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
         write(plan.roster.entries(plan.to[static_cast<std::size_t>(plan.new_rank)].table)))
       return Error("the new plan gives this rank other tensors than its program has declared");
     const GpuMemory& planned = plan.to[static_cast<std::size_t>(plan.new_rank)].memory;
-    const DeviceHand* hand = staged->program->hand.get();
+    const DeviceProxy* proxy = staged->program->proxy.get();
     if (plan.in_chunks && !planned.gpu.empty() &&
-        (hand == nullptr || hand->gpu() != planned.gpu ||
-         hand->granularity() != planned.granularity))
+        (proxy == nullptr || proxy->gpu() != planned.gpu ||
+         proxy->granularity() != planned.granularity))
       return Error("the new plan gives this rank another GPU than its program has");
   }
   staged_ = std::move(staged);
   Placement& placement = staged_->placement;
-  if (staged_->program != nullptr && staged_->program->hand != nullptr) {
-    placement.gpu = staged_->program->hand->gpu();
-    placement.granularity = staged_->program->hand->granularity();
+  if (staged_->program != nullptr && staged_->program->proxy != nullptr) {
+    placement.gpu = staged_->program->proxy->gpu();
+    placement.granularity = staged_->program->proxy->granularity();
     placement.slab_bytes = options_.slab_bytes;
     if (plan.in_chunks)
       placement.slab_bytes = slab_bytes_in_chunks(
@@ -341,7 +342,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   std::atomic<int> blocks = 0;
   using Hold = Options::Hold;
   const auto wait_at = [&](Hold hold) { wait_while_held(hold, is_off); };
-  Intake::Watch watch;
+  Fetcher::Watch watch;
   watch.is_called_off = [&](const Fetch& fetch) {
     // Two threads fetch: when a third block is begun, one has arrived.
     if (++blocks == 3) wait_at(Hold::verified);
@@ -357,21 +358,21 @@ Result<std::string> Keeper::move(std::string_view body) {
   Result<Moved> moved = Moved();
   if (staged->chunks == 0) {
     moved =
-        staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, watch);
-    if (moved.ok()) moved->extra_bytes = staged->extra_bytes + staged->intake->extra_bytes();
+        staged->fetcher->fetch_all(staged->placement, new_program, staged->prepare.verify, watch);
+    if (moved.ok()) moved->extra_bytes = staged->extra_bytes + staged->fetcher->extra_bytes();
   } else if (auto its = begin_chunk(*staged); its.ok()) {
     if (chunk > 0) wait_at(Hold::chunk);
-    moved = staged->intake->fetch_all(*its, new_program, staged->prepare.verify, watch);
+    moved = staged->fetcher->fetch_all(*its, new_program, staged->prepare.verify, watch);
     measure(*staged);
     if (moved.ok()) moved->extra_bytes = staged->extra_bytes;
-    if (auto gone = staged->intake->let_go(chunk); moved.ok() && !gone) moved = gone.error();
+    if (auto gone = staged->fetcher->let_go(chunk); moved.ok() && !gone) moved = gone.error();
   } else {
     moved = its.error();
   }
   Result<void> good = moved ? Result<void>() : moved.error();
   const bool is_last = chunk + 1 >= staged->chunks;
   // Do it while the program can still be told to unmap what it has read.
-  if (is_last || !good) staged->intake.reset();
+  if (is_last || !good) staged->fetcher.reset();
   std::lock_guard lock(mutex_);
   staged->is_busy = false;
   if (good.ok() && staged->is_over) good = called_off();

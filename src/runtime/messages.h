@@ -45,11 +45,11 @@ enum class Op : std::uint16_t {
   move = 16,        ///< {}; in chunks {number u32}, one chunk after the other -> Moved
   commit = 17,      ///< {epoch u64, step u64} -> {}
   abort = 18,       ///< {}, or {1: the old epoch cannot be restored u8} -> {}
-  request = 19,     ///< {kStopWish or kCheckpointWish u64}: at the program's next boundary -> {}
+  request = 19,  ///< {kStopRequest or kCheckpointRequest u64}: at the program's next boundary -> {}
   agree = 33,  ///< {step u64}: the program stops there, without a switch, until conclude, request,
                ///< abort or the end of this connection -> {AgreeAnswer u8, its step u64}
-  conclude = 34,      ///< {step u64, kStopWish or kCheckpointWish u64}: what to do there -> {}
-  gpu_memory = 40,    ///< {} -> GpuMemory
+  conclude = 34,    ///< {step u64, kStopRequest or kCheckpointRequest u64}: what to do there -> {}
+  gpu_memory = 40,  ///< {} -> GpuMemory
   last_profile = 22,  ///< {} -> {last report of the program of this epoch; empty: none}
   guard = 23,         ///< Guard -> {}
   snapshots = 24,     ///< {} -> the snapshots that it holds

@@ -101,11 +101,11 @@ class Migrator {
     const auto key =
         std::make_tuple(old->distribution, tensor.distribution, element, tensor.info.shape);
     const auto [at, added] =
-        recut_numbers_.try_emplace(key, static_cast<std::uint32_t>(made_.recuts_.size()));
+        reshard_numbers_.try_emplace(key, static_cast<std::uint32_t>(made_.reshards_.size()));
     if (added)
-      made_.recuts_.push_back(recut(worlds_, from_.distribution_of(*old),
-                                    to_.distribution_of(tensor), max_bytes_ / element));
-    const Recut& its = made_.recuts_[at->second];
+      made_.reshards_.push_back(plan_reshard(worlds_, from_.distribution_of(*old),
+                                             to_.distribution_of(tensor), max_bytes_ / element));
+    const ReshardPlan& its = made_.reshards_[at->second];
     made_.pairs_.push_back({index, static_cast<std::uint32_t>(old - from_.tensors().data()),
                             at->second, static_cast<std::uint32_t>(made_.choices_.size())});
     made_.choices_.resize(made_.choices_.size() + its.open.size());
@@ -130,10 +130,10 @@ class Migrator {
     by_receiver_.resize(by_sender_.size());
     for (std::uint32_t p = 0; p < made_.pairs_.size(); ++p) {
       const Pair& pair = made_.pairs_[p];
-      const Recut& recut = made_.recuts_[pair.recut];
-      for (std::size_t i = 0; i < recut.open.size(); ++i) {
-        const Need& need = recut.needs[recut.open[i]];
-        const Candidate* candidates = &recut.candidates[need.first];
+      const ReshardPlan& reshard = made_.reshards_[pair.reshard];
+      for (std::size_t i = 0; i < reshard.open.size(); ++i) {
+        const Need& need = reshard.needs[reshard.open[i]];
+        const Candidate* candidates = &reshard.candidates[need.first];
         const std::uint16_t first = first_that_stays(need, candidates);
         std::uint16_t best = first;
         Links::Path best_path = path(pair, need, candidates[first]);
@@ -176,9 +176,9 @@ class Migrator {
         for (std::size_t i = 0; i < list.size() && tries > 0; ++i) {
           const Choice choice = list[i];
           const Pair& pair = made_.pairs_[choice.pair];
-          const Recut& recut = made_.recuts_[pair.recut];
-          const Need& need = recut.needs[recut.open[choice.open]];
-          const Candidate* candidates = &recut.candidates[need.first];
+          const ReshardPlan& reshard = made_.reshards_[pair.reshard];
+          const Need& need = reshard.needs[reshard.open[choice.open]];
+          const Candidate* candidates = &reshard.candidates[need.first];
           std::uint16_t& chosen = made_.choices_[pair.first_choice + choice.open];
           // The list of senders may have a transfer that another holder has taken over since.
           if (links_.is_outgoing(link) && worlds_.from_device[candidates[chosen].rank] != device)
@@ -224,22 +224,23 @@ class Migrator {
         feed(static_cast<std::uint64_t>(gpu.node));
         feed(static_cast<std::uint64_t>(gpu.index));
       }
-    for (const Recut& recut : made_.recuts_)
-      for (const Need& need : recut.needs) {
+    for (const ReshardPlan& reshard : made_.reshards_)
+      for (const Need& need : reshard.needs) {
         for (std::size_t d = 0; d < static_cast<std::size_t>(need.box.dims); ++d) {
           feed(static_cast<std::uint64_t>(need.box.begin[d]));
           feed(static_cast<std::uint64_t>(need.box.end[d]));
         }
         feed(need.to_rank);
-        for (std::uint32_t c = 0; c < need.count; ++c) feed(recut.candidates[need.first + c].rank);
+        for (std::uint32_t c = 0; c < need.count; ++c)
+          feed(reshard.candidates[need.first + c].rank);
       }
     for (const Pair& pair : made_.pairs_) {
       const std::string& name = to_.tensors()[pair.tensor].info.name;
       XXH3_64bits_update(state, name.data(), name.size());
-      feed(pair.recut);
-      const Recut& recut = made_.recuts_[pair.recut];
-      for (const Need& need : recut.needs) {
-        const Candidate& from = recut.candidates[made_.source_of(pair, need)];
+      feed(pair.reshard);
+      const ReshardPlan& reshard = made_.reshards_[pair.reshard];
+      for (const Need& need : reshard.needs) {
+        const Candidate& from = reshard.candidates[made_.source_of(pair, need)];
         const std::int64_t bytes = need.elements * made_.element_bytes_[pair.tensor];
         made_.summary_.bytes[static_cast<int>(from.nearness)] += bytes;
       }
@@ -256,7 +257,7 @@ class Migrator {
   const Worlds worlds_;
   std::int64_t max_bytes_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t, Shape>, std::uint32_t>
-      recut_numbers_;
+      reshard_numbers_;
   /// Transfers that another holder could send, by device.
   std::vector<std::vector<Choice>> by_sender_, by_receiver_;
   Migration made_;
@@ -271,8 +272,9 @@ Move Migration::make_move(const Pair& pair, const Need& need, const Candidate& f
 template <typename Each>
 void Migration::each_need(Each&& each) const {
   for (const Pair& pair : pairs_) {
-    const Recut& recut = recuts_[pair.recut];
-    for (const Need& need : recut.needs) each(pair, need, recut.candidates[source_of(pair, need)]);
+    const ReshardPlan& reshard = reshards_[pair.reshard];
+    for (const Need& need : reshard.needs)
+      each(pair, need, reshard.candidates[source_of(pair, need)]);
   }
 }
 

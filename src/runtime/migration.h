@@ -6,8 +6,8 @@
 
 #include "core/cluster/cluster.h"
 #include "core/result.h"
-#include "runtime/recut.h"
 #include "runtime/region.h"
+#include "runtime/reshard_plan.h"
 #include "runtime/world.h"
 
 namespace swell::runtime {
@@ -48,18 +48,18 @@ struct MigrationOptions {
 /// The source of every byte of the new plan. Immutable.
 class Migration {
  public:
-  /// One tensor. The recut is computed once for all tensors of one shape and dtype that have the
-  /// same holders in both plans.
+  /// One tensor. The reshard plan is computed once for all tensors of one shape and dtype that have
+  /// the same holders in both plans.
   struct Pair {
     std::uint32_t tensor, from_tensor;
-    std::uint32_t recut;         ///< index into recuts()
+    std::uint32_t reshard;       ///< index into reshards()
     std::uint32_t first_choice;  ///< index of the choice for the first of its open needs
   };
   /// Returns all tensors of the new plan that are in the old one, in order of `tensor`.
   const std::vector<Pair>& pairs() const noexcept { return pairs_; }
-  const std::vector<Recut>& recuts() const noexcept { return recuts_; }
-  /// Returns the index, in Recut::candidates, of the rank from which a block comes. REQUIRES:
-  /// `need` belongs to the pair's recut.
+  const std::vector<ReshardPlan>& reshards() const noexcept { return reshards_; }
+  /// Returns the index, in ReshardPlan::candidates, of the rank from which a block comes. REQUIRES:
+  /// `need` belongs to the pair's reshard plan.
   std::uint32_t source_of(const Pair& pair, const Need& need) const noexcept {
     return need.first +
            (need.open == Need::kNoChoice ? 0u : choices_[pair.first_choice + need.open]);
@@ -81,7 +81,7 @@ class Migration {
   void each_need(Each&& each) const;
   bool leaves(std::uint32_t rank) const noexcept { return !leaving_.empty() && leaving_[rank]; }
 
-  std::vector<Recut> recuts_;
+  std::vector<ReshardPlan> reshards_;
   std::vector<Pair> pairs_;
   std::vector<std::uint16_t> choices_;       ///< index of the chosen candidate in its need's list
   std::size_t new_ranks_ = 0;                ///< ranks of the new world

@@ -63,10 +63,10 @@ class NcclTransport final : public Transport {
 }  // namespace
 
 Result<std::shared_ptr<NcclLink>> NcclLink::connect(Channel channel,
-                                                    std::shared_ptr<DeviceHand> hand,
+                                                    std::shared_ptr<DeviceProxy> proxy,
                                                     std::uint64_t pair,
                                                     const NcclOptions& options) {
-  const auto mine = hand->its_nccl();
+  const auto mine = proxy->its_nccl();
   if (!mine) return mine.error().while_doing("the new program");
   if (auto sent = channel.send(kNcclOp, Writer().put(Ask::about).take()); !sent)
     return sent.error();
@@ -76,10 +76,10 @@ Result<std::shared_ptr<NcclLink>> NcclLink::connect(Channel channel,
   Reader reader(answer->body);
   const std::string gpu = reader.text(256), its = reader.text(4096);
   if (!reader.done()) return Error("what another shim says of NCCL cannot be read");
-  if (gpu == hand->gpu())
+  if (gpu == proxy->gpu())
     return Error("both programs have the same GPU, of which NCCL takes each once");
-  std::shared_ptr<NcclLink> link(new NcclLink(std::move(channel), std::move(hand), pair, options));
-  auto id = link->hand_->nccl({DeviceTask::Kind::nccl_id});
+  std::shared_ptr<NcclLink> link(new NcclLink(std::move(channel), std::move(proxy), pair, options));
+  auto id = link->proxy_->nccl({DeviceTask::Kind::nccl_id});
   if (!id) return id.error().while_doing("the new program");
   link->id_ = std::move(*id);
   link->about_ = *mine == its ? its : fmt::format("{}; there {}", *mine, its);
@@ -99,7 +99,7 @@ Result<Message> NcclLink::together(std::string request, const DeviceTask& task) 
     if (!answer && channel_.has_news()) answer = channel_.receive(within(kAnswerTime));
     return answer && (!*answer || (*answer)->op != kDoneOp);
   };
-  const auto mine = hand_->nccl(task, {{}, is_off});
+  const auto mine = proxy_->nccl(task, {{}, is_off});
   const bool is_refused = is_off();
   if (!mine && !is_refused) {
     channel_.shut();  // the other program stops its work
@@ -151,14 +151,14 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
   const auto refuse = [&](const std::string& why) {
     return channel.send(kRefusedOp, Writer().text(why).take());
   };
-  if (source.hand == nullptr) return refuse("no program trains here that has a GPU");
-  DeviceHand& hand = *source.hand;
+  if (source.proxy == nullptr) return refuse("no program trains here that has a GPU");
+  DeviceProxy& proxy = *source.proxy;
   Reader reader(request);
   const auto ask = static_cast<Ask>(reader.get<std::uint8_t>());
   if (ask == Ask::about && reader.done()) {
-    const auto its = hand.its_nccl();
+    const auto its = proxy.its_nccl();
     if (!its) return refuse(its.error().message());
-    return channel.send(kDoneOp, Writer().text(hand.gpu()).text(*its).take());
+    return channel.send(kDoneOp, Writer().text(proxy.gpu()).text(*its).take());
   }
   DeviceTask task{DeviceTask::Kind::nccl_join, source.pair};
   auto by = Checksum::none;
@@ -186,14 +186,14 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
       return refuse(fmt::format("{} bytes at {} are not of this state", run.bytes, run.from));
   std::uint64_t hash = 0;
   if (by != Checksum::none) {
-    const auto made = Sink::device(hand).hash_of(task.runs, by);
+    const auto made = Sink::device(proxy).hash_of(task.runs, by);
     if (!made) return refuse(made.error().message());
     hash = *made;
   }
   // Any message from the asking side before the end means that it has left.
   Result<void> told;
-  const auto done = hand.nccl(task, {[&] { told = channel.send(kDoneOp, {}); },
-                                     [&] { return !told.ok() || channel.has_news(); }});
+  const auto done = proxy.nccl(task, {[&] { told = channel.send(kDoneOp, {}); },
+                                      [&] { return !told.ok() || channel.has_news(); }});
   if (!told) return told;
   if (!done) return refuse(done.error().message());
   return channel.send(kDoneOp, ask == Ask::send ? Writer().put(hash).take() : std::string());

@@ -12,7 +12,7 @@
 
 #include "core/result.h"
 #include "runtime/channel.h"
-#include "runtime/device_hand.h"
+#include "runtime/device_proxy.h"
 #include "runtime/transport.h"
 
 namespace swell::runtime {
@@ -33,10 +33,10 @@ inline constexpr std::uint16_t kNcclOp = 32;
 /// moved, and another path can be used. One thread at a time.
 class NcclLink {
  public:
-  /// Asks the other shim whether its program has NCCL, and has this shim's program (`hand`) make an
-  /// id, while the old program trains. `pair`: a number that this program uses for nothing else.
+  /// Asks the other shim whether its program has NCCL, and has this shim's program (`proxy`) make
+  /// an id, while the old program trains. `pair`: a number that this program uses for nothing else.
   static Result<std::shared_ptr<NcclLink>> connect(Channel channel,
-                                                   std::shared_ptr<DeviceHand> hand,
+                                                   std::shared_ptr<DeviceProxy> proxy,
                                                    std::uint64_t pair, const NcclOptions& options);
   bool is_joined() const noexcept { return joined_ && joined_->ok(); }
   /// Makes the communicator, once; the old program must stand still by then.
@@ -47,13 +47,13 @@ class NcclLink {
   const std::string& about() const noexcept { return about_; }
 
  private:
-  NcclLink(Channel channel, std::shared_ptr<DeviceHand> hand, std::uint64_t pair,
+  NcclLink(Channel channel, std::shared_ptr<DeviceProxy> proxy, std::uint64_t pair,
            const NcclOptions& options)
-      : channel_(std::move(channel)), hand_(std::move(hand)), pair_(pair), options_(options) {}
+      : channel_(std::move(channel)), proxy_(std::move(proxy)), pair_(pair), options_(options) {}
   Result<Message> together(std::string request, const DeviceTask& task);
 
   Channel channel_;
-  const std::shared_ptr<DeviceHand> hand_;
+  const std::shared_ptr<DeviceProxy> proxy_;
   const std::uint64_t pair_;
   const NcclOptions options_;
   std::string id_, about_;
@@ -67,8 +67,8 @@ std::unique_ptr<Transport> from_nccl(std::shared_ptr<NcclLink> link,
 
 /// The program that is asked for its state.
 struct NcclSource {
-  std::shared_ptr<DeviceHand> hand;  ///< DeviceHand of the program; nullptr: there is no program
-  std::uint64_t pair = 0;            ///< number of the pair, as in connect()
+  std::shared_ptr<DeviceProxy> proxy;  ///< DeviceProxy of the program; nullptr: there is no program
+  std::uint64_t pair = 0;              ///< number of the pair, as in connect()
   std::function<bool(const Run&, Memory)> allowed;
 };
 /// Answers one request of the NcclLink at the other end. An error is the channel's.

@@ -27,7 +27,7 @@ struct Fetch {
 };
 
 /// The places of the tensors of a rank's next epoch, and what must be fetched for them. Made by
-/// place_all(); read by Intake; once committed, it is the keeper's table.
+/// place_all(); read by Fetcher; once committed, it is the keeper's table.
 struct Placement {
   std::vector<Held> table;  ///< each tensor in the arena counts as a use of the store
   std::vector<Fetch> fetches;

@@ -235,10 +235,10 @@ Result<Session::Action> Session::step(std::uint64_t step) {
     if (!verdict) return verdict.error();
     if (Reader(verdict->body).get<std::uint8_t>() != 0) return Action::switched;
   }
-  const std::uint64_t wish =
-      page().wish.load(std::memory_order_relaxed) == 0 ? 0 : page().wish.exchange(0);
+  const std::uint64_t request =
+      page().request.load(std::memory_order_relaxed) == 0 ? 0 : page().request.exchange(0);
   // A leaving program takes a snapshot at any step, so that the next programs begin at this step.
-  if (snapshot_every_ != 0 && (step % snapshot_every_ == 0 || wish == kStopWish)) {
+  if (snapshot_every_ != 0 && (step % snapshot_every_ == 0 || request == kStopRequest)) {
     if (device_ != nullptr)
       if (auto done = device_->device().wait(); !done) return done.error();
     const auto taken = ask_shim(Op::snapshot, Writer().put(step).take());
@@ -246,8 +246,8 @@ Result<Session::Action> Session::step(std::uint64_t step) {
     // one.
     if (!taken && is_lost_) return taken.error();
   }
-  if (wish == kStopWish) return Action::stop;
-  if (wish == kCheckpointWish) return Action::checkpoint;
+  if (request == kStopRequest) return Action::stop;
+  if (request == kCheckpointRequest) return Action::checkpoint;
   if (const std::uint64_t next = stays_ ? page().next.load(std::memory_order_relaxed) : 0;
       next != 0 && next != seen_next_) {
     seen_next_ = next;

@@ -33,8 +33,8 @@ Kind kind_of(const Change& change, bool same_plan) {
     return change.gpus_after > change.gpus_before ? Kind::lent : Kind::reclaimed;
   if (!same_plan) return Kind::replanned;
   const Why why = change.cause.why;
-  return why == Why::gain || why == Why::unprofiled || why == Why::wish ? Kind::lent
-                                                                        : Kind::reclaimed;
+  return why == Why::gain || why == Why::unprofiled || why == Why::wanted ? Kind::lent
+                                                                          : Kind::reclaimed;
 }
 
 /// Job::left as of now.
@@ -154,7 +154,7 @@ std::string text_of(const Cause& cause) {
   switch (cause.why) {
     case Why::gain: return "idle GPUs, by its profile";
     case Why::unprofiled: return "idle GPUs, before its profile was there";
-    case Why::wish: return "GPUs that it consented to wait for";
+    case Why::wanted: return "GPUs that it consented to wait for";
     case Why::better_plan: return "a better plan for its GPUs";
     case Why::pending_job:
       return cause.job > 0 ? fmt::format("pending job {} needs them", cause.job)

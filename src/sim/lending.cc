@@ -34,7 +34,7 @@ Cause cause_of(const policy::Reclaim& reclaim) {
 /// The reason for which the job gets another plan. `gpus`: those that it had before.
 Cause cause_of_growth(const Job& job, const Wanted& change, int gpus) {
   if (change.grants.empty()) return {Cause::Why::better_plan};
-  if (gpus < job.wanted_gpus) return {Cause::Why::wish};
+  if (gpus < job.wanted_gpus) return {Cause::Why::wanted};
   return {job.coefficients ? Cause::Why::gain : Cause::Why::unprofiled};
 }
 

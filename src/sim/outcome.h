@@ -39,7 +39,7 @@ struct Cause {
   enum class Why : std::uint8_t {
     gain,           ///< idle GPUs, of which no other job made more, by the job's profile
     unprofiled,     ///< idle GPUs, lent one by one before the job's profile was there
-    wish,           ///< GPUs that the job consented to wait for
+    wanted,         ///< GPUs that the job consented to wait for
     better_plan,    ///< another plan for the same GPUs
     pending_job,    ///< a pending job needs them
     no_room,        ///< a pending job needs them, and the policy did not reclaim them

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell doctor: checks whether the site is configured as Swell needs it, and says how to mend what
+// swell doctor: checks whether the site is configured as Swell needs it, and says how to fix what
 // is not.
 #include <fmt/format.h>
 #include <map>
@@ -34,7 +34,7 @@ std::map<std::string, std::string> troubles_of_controller() {
 Action add_doctor(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command =
-      app.add_subcommand("doctor", "Check the site's configuration; say how to mend it");
+      app.add_subcommand("doctor", "Check the site's configuration; say how to fix it");
   command->add_flag("--json", *json, "Print JSON, as swell(1) describes");
   return [json] {
     doctor::Site site = doctor::gather_site();

@@ -29,7 +29,7 @@ doctor_says() {
   ! swell doctor > doctor.txt 2>&1 || return
   cat doctor.txt
   grep -q '^FAULT *munge: .*Slurm does without (AuthType=auth/slurm)' doctor.txt && grep -q '^ok *slurmctld: .* answers' doctor.txt &&
-    grep -q 'mend: apt-get install munge' doctor.txt
+    grep -q 'fix: apt-get install munge' doctor.txt
 }
 check 'swell doctor says so, and checks the rest' doctor_says
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # swell doctor and swell jobs on real clusters: a site is broken, the doctor names the fault, and what it
-# prints after "mend:" makes the site whole.
+# prints after "fix:" makes the site whole.
 # shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -21,18 +21,18 @@ finds() { # LEVEL CHECK: what the doctor says of one check
   return 1
 }
 
-# mend: does what the doctor says. systemctl is the private cluster's restart; an edit of slurm.conf is made.
-mend() {
+# fix: does what the doctor says. systemctl is the private cluster's restart; an edit of slurm.conf is made.
+fix() {
   local line
   while IFS= read -r line; do
-    printf 'mend: %s\n' "$line"
+    printf 'fix: %s\n' "$line"
     case $line in
       'systemctl restart slurmctld'*) "$cluster" restart-ctld ;;
       'in slurm.conf: '*) line=${line#in slurm.conf: } && set_conf "${line%% *}" ;;
       'in slurm.conf, on the line '* | 'use ExpansionQOS'*) ;;
       *) eval "$line" ;;
-    esac > "$TMPDIR/mend.log" 2>&1 < /dev/null || { cat "$TMPDIR/mend.log"; return 1; }
-  done < <(sed -n 's/^ *mend: //p' "$TMPDIR/doctor.txt")
+    esac > "$TMPDIR/fix.log" 2>&1 < /dev/null || { cat "$TMPDIR/fix.log"; return 1; }
+  done < <(sed -n 's/^ *fix: //p' "$TMPDIR/doctor.txt")
 }
 set_conf() { # KEY=VALUE
   sed -i "/^${1%%=*}=/d" "$SLURM_CONF" && sed -i "1i $1" "$SLURM_CONF"
@@ -40,63 +40,63 @@ set_conf() { # KEY=VALUE
 
 check 'a healthy site has no fault and no warning' healthy
 
-# breaks_and_mends LEVEL CHECK COMMAND...: the command breaks the site; what is printed mends it.
-breaks_and_mends() {
+# breaks_and_fixes LEVEL CHECK COMMAND...: the command breaks the site; what is printed fixes it.
+breaks_and_fixes() {
   local level=$1 name=$2
   shift 2
   eval "$*" > /dev/null 2>&1 || { printf 'could not break it: %s\n' "$*"; return 1; }
   within 10 finds "$level" "$name" || finds "$level" "$name" || return
-  mend && healthy
+  fix && healthy
 }
-check 'no QOS preempts the expansions' breaks_and_mends FAULT preempts sacctmgr -i modify qos where name=normal set Preempt=
-check 'the QOS of swell.conf is missing' breaks_and_mends FAULT expansion-qos sacctmgr -i delete qos expansion
-check 'the QOS gives no grace' breaks_and_mends FAULT GraceTime sacctmgr -i modify qos where name=expansion set GraceTime=0
-check 'the QOS is not ended when preempted' breaks_and_mends FAULT expansion-qos \
+check 'no QOS preempts the expansions' breaks_and_fixes FAULT preempts sacctmgr -i modify qos where name=normal set Preempt=
+check 'the QOS of swell.conf is missing' breaks_and_fixes FAULT expansion-qos sacctmgr -i delete qos expansion
+check 'the QOS gives no grace' breaks_and_fixes FAULT GraceTime sacctmgr -i modify qos where name=expansion set GraceTime=0
+check 'the QOS is not ended when preempted' breaks_and_fixes FAULT expansion-qos \
   sacctmgr -i modify qos where name=expansion set PreemptMode=suspend
-check 'the QOS preempts another' breaks_and_mends FAULT preempts-nothing \
+check 'the QOS preempts another' breaks_and_fixes FAULT preempts-nothing \
   'sacctmgr -i add qos low && sacctmgr -i modify qos where name=expansion set Preempt=low'
-check 'a limit on the QOS' breaks_and_mends warn limits \
+check 'a limit on the QOS' breaks_and_fixes warn limits \
   sacctmgr -i modify qos where name=expansion set GrpTRES=gres/gpu=4 MaxWall=60 MaxJobsPerUser=3
-check 'a user may not use the QOS' breaks_and_mends FAULT associations sacctmgr -i modify user where name=nobody set QOS-=expansion
-check 'jobs may not be submitted from the nodes' breaks_and_mends FAULT 'AllocNodes of train' \
+check 'a user may not use the QOS' breaks_and_fixes FAULT associations sacctmgr -i modify user where name=nobody set QOS-=expansion
+check 'jobs may not be submitted from the nodes' breaks_and_fixes FAULT 'AllocNodes of train' \
   scontrol update PartitionName=train AllocNodes=elsewhere
-check 'the partition does not take the QOS' breaks_and_mends FAULT 'QOS of train' \
+check 'the partition does not take the QOS' breaks_and_fixes FAULT 'QOS of train' \
   scontrol update PartitionName=train AllowQos=normal
-check 'InactiveLimit is set' breaks_and_mends warn InactiveLimit 'set_conf InactiveLimit=600 && scontrol reconfigure'
-check 'no signal on preemption' breaks_and_mends warn 'preemption signal' \
+check 'InactiveLimit is set' breaks_and_fixes warn InactiveLimit 'set_conf InactiveLimit=600 && scontrol reconfigure'
+check 'no signal on preemption' breaks_and_fixes warn 'preemption signal' \
   "set_conf SlurmctldParameters=idle_on_node_suspend && scontrol reconfigure"
-check 'another scheduler' breaks_and_mends FAULT SchedulerType \
+check 'another scheduler' breaks_and_fixes FAULT SchedulerType \
   "sed -i 's|^PluginDir=[^:]*/swell/shadow:|PluginDir=|' $SLURM_CONF && $cluster restart-ctld"
-check 'a scheduler that refuses heterogeneous jobs' breaks_and_mends warn SchedulerType \
+check 'a scheduler that refuses heterogeneous jobs' breaks_and_fixes warn SchedulerType \
   "set_conf SchedulerType=sched/swell && $cluster restart-ctld"
-check 'the plugin of sbatch is required' breaks_and_mends warn spank_swell.so "sed -i s/^optional/required/ ${SLURM_CONF%/*}/plugstack.conf"
+check 'the plugin of sbatch is required' breaks_and_fixes warn spank_swell.so "sed -i s/^optional/required/ ${SLURM_CONF%/*}/plugstack.conf"
 # A setting that slurmctld would not start with is found before its restart. It runs on; the fix restarts it.
-check 'a job_submit plugin is misspelt' breaks_and_mends FAULT JobSubmitPlugins "set_conf JobSubmitPlugins=swel"
-check 'PluginDir lacks Slurm'\''s own folder' breaks_and_mends FAULT PluginDir "sed -i '/^PluginDir=/s|:[^:]*\$||' $SLURM_CONF"
-check 'PluginDir has a folder that is not there' breaks_and_mends FAULT PluginDir "sed -i 's|^PluginDir=|PluginDir=/no/such/folder:|' $SLURM_CONF"
-check 'no job_submit plugin' breaks_and_mends FAULT JobSubmitPlugins "sed -i /^JobSubmitPlugins/d $SLURM_CONF && $cluster restart-ctld"
+check 'a job_submit plugin is misspelt' breaks_and_fixes FAULT JobSubmitPlugins "set_conf JobSubmitPlugins=swel"
+check 'PluginDir lacks Slurm'\''s own folder' breaks_and_fixes FAULT PluginDir "sed -i '/^PluginDir=/s|:[^:]*\$||' $SLURM_CONF"
+check 'PluginDir has a folder that is not there' breaks_and_fixes FAULT PluginDir "sed -i 's|^PluginDir=|PluginDir=/no/such/folder:|' $SLURM_CONF"
+check 'no job_submit plugin' breaks_and_fixes FAULT JobSubmitPlugins "sed -i /^JobSubmitPlugins/d $SLURM_CONF && $cluster restart-ctld"
 
 a_bad_swell_conf() {
   local conf=${SLURM_CONF%/*}/swell.conf
   cp "$conf" "$TMPDIR/good.conf" && printf 'Colour=red\n' >> "$conf"
   finds FAULT swell.conf && grep -q 'unknown key "Colour"' "$TMPDIR/doctor.txt" &&
-    grep -q "mend: .*EDITOR $conf" "$TMPDIR/doctor.txt" && cp "$TMPDIR/good.conf" "$conf" && healthy
+    grep -q "fix: .*EDITOR $conf" "$TMPDIR/doctor.txt" && cp "$TMPDIR/good.conf" "$conf" && healthy
 }
 check 'a bad swell.conf is named with its line' a_bad_swell_conf
 
 the_qos_is_misspelt() {
   local conf=${SLURM_CONF%/*}/swell.conf
   cp "$conf" "$TMPDIR/good.conf" && sed -i 's/^ExpansionQOS=.*/ExpansionQOS=expnsion/' "$conf" || return
-  finds FAULT expansion-qos && grep -q "mend: in $conf: ExpansionQOS=expansion " "$TMPDIR/doctor.txt" || return
+  finds FAULT expansion-qos && grep -q "fix: in $conf: ExpansionQOS=expansion " "$TMPDIR/doctor.txt" || return
   cp "$TMPDIR/good.conf" "$conf" && healthy
 }
-check 'a QOS misspelt in swell.conf is mended there' the_qos_is_misspelt
+check 'a QOS misspelt in swell.conf is fixed there' the_qos_is_misspelt
 
 a_folder_in_place_of_the_state() {
   local state=$SWELL_CLUSTER_DIR/state/swell_state
   "$cluster" kill-ctld && rm -f "$state" && mkdir "$state" && "$cluster" restart-ctld || return
   within 20 finds FAULT swell_state && grep -q 'swell_state: Is a directory; .*it will not know which GPUs it has lent' "$TMPDIR/doctor.txt" || return
-  grep -q "mend: ls -ld ${state%/*}" "$TMPDIR/doctor.txt" && rmdir "$state" && "$cluster" restart-ctld && healthy && [[ -f $state ]]
+  grep -q "fix: ls -ld ${state%/*}" "$TMPDIR/doctor.txt" && rmdir "$state" && "$cluster" restart-ctld && healthy && [[ -f $state ]]
 }
 check 'a folder in place of the state file is named' a_folder_in_place_of_the_state
 
@@ -134,7 +134,7 @@ before_the_restart() {
   cp "$SLURM_CONF" "$TMPDIR/good.conf"
   sed -i '/^JobSubmitPlugins/d' "$SLURM_CONF" && "$cluster" restart-ctld && finds FAULT JobSubmitPlugins || return
   cp "$TMPDIR/good.conf" "$SLURM_CONF"
-  finds FAULT restart && only_fault && grep -q 'JobSubmitPlugins=swell (it runs with none)' "$TMPDIR/doctor.txt" && mend && healthy
+  finds FAULT restart && only_fault && grep -q 'JobSubmitPlugins=swell (it runs with none)' "$TMPDIR/doctor.txt" && fix && healthy
 }
 check 'lines of slurm.conf that wait for the restart are checked and named' before_the_restart
 
@@ -151,7 +151,7 @@ fi
 
 grace_of_a_job() {
   submit --elastic=grace=90 --gres=gpu:4 && finds warn 'grace of the jobs' && grep -q "$job (90 s)" "$TMPDIR/doctor.txt" &&
-    mend && healthy
+    fix && healthy
 }
 check 'a job that needs more grace than the QOS gives' grace_of_a_job
 
@@ -238,9 +238,9 @@ fi
 check 'a healthy site without slurmdbd' healthy
 for each in PriorityTier=10:PriorityTier PreemptMode=OFF:PreemptMode GraceTime=0:GraceTime State=DOWN:expansion-partition \
   AllocNodes=elsewhere:'AllocNodes of expansion'; do
-  check "expansion partition with ${each%%:*}" breaks_and_mends FAULT "${each#*:}" \
+  check "expansion partition with ${each%%:*}" breaks_and_fixes FAULT "${each#*:}" \
     scontrol update PartitionName=expansion "${each%%:*}"
 done
-check 'expansion partition without all nodes' breaks_and_mends warn nodes scontrol update PartitionName=expansion Nodes=node1
+check 'expansion partition without all nodes' breaks_and_fixes warn nodes scontrol update PartitionName=expansion Nodes=node1
 
 finish_tests

@@ -142,7 +142,7 @@ drained_node() {
 drain_is_said() { swell why "$job" | grep 'taken back last: its node is drained'; }
 check 'GPUs lent on a drained node go back, and return with the node' drained_node
 
-# asked_to_end WORDS...: scontrol is given them for node2. A rigid job keeps the node from what it is asked for, and undone_by mends that.
+# asked_to_end WORDS...: scontrol is given them for node2. A rigid job keeps the node from what it is asked for, and undone_by fixes that.
 asked_to_end() {
   scontrol "$@" && within 20 lent_on "$job" node1 node3 && within 20 drain_is_said && in_state "$rigid_job" RUNNING && goes_on "$job" || return
   scontrol ${undone_by:-update nodename=node2 state=resume} && within 60 lent_on "$job" node1 node2 node3 && within 20 is_lent "$job" 9

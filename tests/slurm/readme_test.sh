@@ -74,7 +74,7 @@ restart_as_written() {
   for node in node{1..4}; do "$cluster" kill-slurmd "$node" && "$cluster" start-slurmd "$node" || return; done
   within 20 no_faults || { cat after; return 1; }
 }
-asks_for_slurmd() { swell doctor > after && [[ $(grep -cE '^(FAULT|warn)' after) == 1 ]] && grep -q '^warn *topology: no node ' after && grep -q 'mend: systemctl restart slurmd' after; }
+asks_for_slurmd() { swell doctor > after && [[ $(grep -cE '^(FAULT|warn)' after) == 1 ]] && grep -q '^warn *topology: no node ' after && grep -q 'fix: systemctl restart slurmd' after; }
 no_faults() { swell doctor > after && grep -q '^no faults, no warnings' after; }
 check 'swell doctor wants nothing but the restart before it, and nothing after it' restart_as_written
 

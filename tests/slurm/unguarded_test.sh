@@ -18,17 +18,17 @@ waits_for() { [[ $(squeue -h -j "$1" -o '%T %r') == "PENDING $2" ]]; } # JOB REA
 runs() { in_state "$1" RUNNING; }
 doctor_says() { swell doctor > doctor.txt 2>&1; grep -q "^$1 *$2: " doctor.txt; } # LEVEL CHECK
 limit() { sacctmgr -i modify "$@" > /dev/null; }
-mend_of() { grep -A3 "^warn *$1: " doctor.txt | sed -n 's/^ *mend: //p' | head -n 1; } # CHECK
+fix_of() { grep -A3 "^warn *$1: " doctor.txt | sed -n 's/^ *fix: //p' | head -n 1; } # CHECK
 
 doctor_closes_it() {
   limit qos normal set MaxTRESPerUser=gres/gpu=3 && limit user where name=games set GrpJobs=5 &&
     limit qos expansion set UsageFactor=0 Priority=200 Flags+=OverPartQOS GrpJobs=50 || return
   within 10 doctor_says warn without-plugin || { cat doctor.txt; return 1; }
   grep 'without-plugin: ' doctor.txt
-  local mend
-  mend=$(mend_of without-plugin)
-  printf '%s\n' "$mend"
-  eval "$mend" && within 10 doctor_says ok without-plugin || { cat doctor.txt; return 1; }
+  local fix
+  fix=$(fix_of without-plugin)
+  printf '%s\n' "$fix"
+  eval "$fix" && within 10 doctor_says ok without-plugin || { cat doctor.txt; return 1; }
 }
 check 'doctor names what a job would gain there, and its command takes that away' doctor_closes_it
 
@@ -99,10 +99,10 @@ cluster_up --nodes 2 --gpus-per-node 4 --no-accounting --grace 2 --conf JobSubmi
 partition_closes() {
   within 10 doctor_says warn without-plugin || { cat doctor.txt; return 1; }
   grep 'without-plugin: ' doctor.txt
-  local mend there
-  mend=$(mend_of without-plugin)
-  printf '%s\n' "$mend"
-  eval "$mend" && within 10 doctor_says ok without-plugin || { cat doctor.txt; return 1; }
+  local fix there
+  fix=$(fix_of without-plugin)
+  printf '%s\n' "$fix"
+  eval "$fix" && within 10 doctor_says ok without-plugin || { cat doctor.txt; return 1; }
   there=$(user_job -p expansion --time=61 --gres=gpu:1 2>&1) && within 10 waits_for "$there" PartitionTimeLimit || { echo "$there"; squeue --all; return 1; }
   there=$(user_job -p expansion -N2 --gres=gpu:1 2>&1) && within 10 waits_for "$there" PartitionNodeLimit || { echo "$there"; squeue --all; return 1; }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 
 /// Returns a node of an allocation of `job` with one worker for each GPU and 8 CPUs for each
 /// worker.

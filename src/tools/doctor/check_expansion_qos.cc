@@ -40,7 +40,7 @@ class QosChecks {
           fmt::format("QOS and associations are not checked, since slurmdbd cannot be asked "
                       "{}",
                       site_.munge ? "with this PluginDir" : "without munge"),
-          {"swell doctor   # again, once that is mended"}));
+          {"swell doctor   # again, once that is fixed"}));
       return;
     }
     if (!site_.accounting) {
@@ -155,7 +155,7 @@ class QosChecks {
     if (cannot.empty() && !can.empty())
       return good("preempts", fmt::format("every QOS of a user may preempt \"{}\": {}", name_,
                                           fmt::join(can, ", ")));
-    const std::vector<std::string> mend{fmt::format(
+    const std::vector<std::string> fix{fmt::format(
         "sacctmgr -i modify qos where name={} set Preempt+={}", fmt::join(cannot, ","), name_)};
     if (can.empty())
       return fault(
@@ -164,13 +164,13 @@ class QosChecks {
               "no QOS of a user has \"{}\" in its Preempt list, so basic demand could not take "
               "lent GPUs back by itself",
               name_),
-          mend);
+          fix);
     return warning(
         "preempts",
         fmt::format("jobs of QOS {} cannot take lent GPUs back by themselves: \"{}\" is not in "
                     "their Preempt list",
                     fmt::join(cannot, ", "), name_),
-        mend);
+        fix);
   }
 
   Finding preempts_nothing() const {
@@ -273,7 +273,7 @@ class QosChecks {
       closed = closed || is_zero(value);
     }
     if (shown.empty()) return good("limits", "only those that users' own QOS set too");
-    const std::vector<std::string> mend{
+    const std::vector<std::string> fix{
         fmt::format("sacctmgr -i modify qos where name={} set{}", name_, clearing)};
     if (!site_.config.enforces_limits)
       return good("limits",
@@ -281,14 +281,14 @@ class QosChecks {
                               shown, name_));
     if (closed)
       return fault("limits", fmt::format("{} on \"{}\" refuses every companion", shown, name_),
-                   mend);
+                   fix);
     return warning(
         "limits",
         fmt::format(
             "{} on \"{}\": companions beyond that are refused, and the grants come to nothing. "
             "Leave it where it is meant as a cap on lending",
             shown, name_),
-        mend);
+        fix);
   }
 
   /// Checks that users' other jobs would gain nothing in the QOS. Their associations must allow it,
@@ -321,7 +321,7 @@ class QosChecks {
     if (site_.config.enforces_limits)
       for (const auto& [limit, hole] : loopholes(*expansion_, *site_.accounting, partition_qos())) {
         gains.push_back(fmt::format("not be held by {}={} of {}", limit, hole.allowed, hole.by));
-        settings.push_back(fmt::format("{}={}", limit, hole.mend));
+        settings.push_back(fmt::format("{}={}", limit, hole.fix));
       }
     if (gains.empty())
       return good(

@@ -135,7 +135,7 @@ Finding check_scheduler(const Site& site) {
 
 /// JobSubmitPlugins with swell as its first, and what names no plugin replaced by what was meant,
 /// or left out. Other hosts than slurmctld's need not have the plugins.
-std::string mended_job_submit(const Site& site) {
+std::string fixed_job_submit(const Site& site) {
   std::string made;
   for (const NamedPlugin& plugin : site.named_plugins) {
     if (plugin.key != "JobSubmitPlugins") continue;
@@ -150,8 +150,8 @@ std::string mended_job_submit(const Site& site) {
 
 Finding check_job_submit(const Site& site) {
   const std::string& plugins = site.slurmctld->job_submit_plugins;
-  const std::vector<std::string> mend{
-      fmt::format("in slurm.conf: JobSubmitPlugins={}", mended_job_submit(site)), kRestart};
+  const std::vector<std::string> fix{
+      fmt::format("in slurm.conf: JobSubmitPlugins={}", fixed_job_submit(site)), kRestart};
   for (const NamedPlugin& plugin : site.named_plugins) {
     if (plugin.key != "JobSubmitPlugins" || !plugin.is_missing() || !site.on_controller()) continue;
     const auto meant = near_name(plugin.word, plugin.others);
@@ -161,7 +161,7 @@ Finding check_job_submit(const Site& site) {
                     "does not start{}",
                     plugin.word, plugin.file.name, site.slurmctld->plugin_dir,
                     meant ? fmt::format("; \"{}\" was probably meant", *meant) : ""),
-        mend);
+        fix);
   }
   if (lists(plugins.substr(0, plugins.find(',')), "swell"))
     return good("JobSubmitPlugins", plugins);
@@ -170,18 +170,18 @@ Finding check_job_submit(const Site& site) {
                    fmt::format("{} stands before swell; a plugin there that sets the comment, the "
                                "name or other fields of companions makes Swell refuse them",
                                plugins.substr(0, plugins.find(','))),
-                   mend);
+                   fix);
   return fault(
       "JobSubmitPlugins",
       fmt::format(
           "swell is not in it (it is {}), so --elastic is not recorded and companions are not admitted",
           plugins.empty() || plugins == "(null)" ? "empty" : plugins),
-      mend);
+      fix);
 }
 
 /// PluginDir without the folders that are not there, or with what was meant in their place, and
 /// with Slurm's own.
-std::string mended_plugin_dir(const Site& site, bool lacks_slurms_own) {
+std::string fixed_plugin_dir(const Site& site, bool lacks_slurms_own) {
   std::istringstream in(site.slurmctld->plugin_dir);
   std::vector<std::string> folders;
   const auto add = [&](const std::string& folder) {
@@ -219,7 +219,7 @@ std::optional<Finding> check_plugin_dir(const Site& site) {
       "PluginDir",
       fmt::format("no program of Slurm starts with {}: {}", site.slurmctld->plugin_dir,
                   fmt::join(wrong, "; ")),
-      {fmt::format("in slurm.conf: PluginDir={}", mended_plugin_dir(site, lacks_slurms_own)),
+      {fmt::format("in slurm.conf: PluginDir={}", fixed_plugin_dir(site, lacks_slurms_own)),
        kRestart});
 }
 

@@ -133,13 +133,13 @@ class ExpansionPartitionChecks {
     if (own_.priority_tier > 1)
       return add(
           fault("PriorityTier", tier_words(not_above), set_partition(own_.name, "PriorityTier=1")));
-    std::vector<std::string> mend;
+    std::vector<std::string> fix;
     for (const SitePartition& each : site_.gpu_partitions())
       if (each.priority_tier <= own_.priority_tier)
         for (std::string& line :
              set_partition(each.name, fmt::format("PriorityTier={}", own_.priority_tier + 9)))
-          mend.push_back(std::move(line));
-    add(fault("PriorityTier", tier_words(not_above), std::move(mend)));
+          fix.push_back(std::move(line));
+    add(fault("PriorityTier", tier_words(not_above), std::move(fix)));
   }
   std::string tier_words(const std::vector<std::string>& not_above) const {
     return fmt::format("{} has {}: jobs of {} could not take lent GPUs back by themselves",
@@ -184,17 +184,16 @@ class ExpansionPartitionChecks {
         "nodes",
         fmt::format("GPUs of {} are never lent: they are not in {}", few(missing), own_.name),
         set_partition(own_.name, fmt::format("Nodes={}", fmt::join(wanted, ","))));
-    add(missing.size() < wanted.size() ? finding
-                                       : fault(finding.check, finding.what, finding.mend));
+    add(missing.size() < wanted.size() ? finding : fault(finding.check, finding.what, finding.fix));
   }
 
   void access() {
-    std::string what, mend;
+    std::string what, fix;
     auto note = [&](const char* key, std::string SitePartition::*member, const char* open) {
       const std::string& value = own_.*member;
       if (value.empty() || is_the_same_everywhere(member)) return;
       what += fmt::format("{}{}={}", what.empty() ? "" : " ", key, value);
-      mend += fmt::format("{}{}={}", mend.empty() ? "" : " ", key, open);
+      fix += fmt::format("{}{}={}", fix.empty() ? "" : " ", key, open);
     };
     note("AllowAccounts", &SitePartition::allow_accounts, "ALL");
     note("AllowGroups", &SitePartition::allow_groups, "ALL");
@@ -203,7 +202,7 @@ class ExpansionPartitionChecks {
       return add(good(
           "access", fmt::format("{} is open to whom partitions with GPUs are open to", own_.name)));
     add(warning("access", fmt::format("{} of {}: jobs of others never grow", what, own_.name),
-                set_partition(own_.name, mend)));
+                set_partition(own_.name, fix)));
   }
 
   bool is_the_same_everywhere(std::string SitePartition::*member) const {

@@ -32,7 +32,7 @@ Finding munge_finding(const Site& site) {
       broken.what +
           "; Slurm does without (AuthType=auth/slurm), Swell's agents and controller do not: no job can grow",
       {"apt-get install munge   # or dnf; on every host, with one /etc/munge/munge.key",
-       broken.mend.front()});
+       broken.fix.front()});
 }
 
 Finding check_control_port(const Site& site) {

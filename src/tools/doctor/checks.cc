@@ -57,7 +57,7 @@ void check_slurmctld(const Site& site, Findings& findings) {
             "slurm.conf has what slurmctld does not run with yet: {}; what follows is checked "
             "as slurm.conf has it{}",
             fmt::join(site.not_yet_running, ", "),
-            site.would_start() ? "" : "; slurmctld would not start with it, so mend that first"),
+            site.would_start() ? "" : "; slurmctld would not start with it, so fix that first"),
         site.would_start()
             ? std::vector<std::string>{"systemctl restart slurmctld   # running jobs go on"}
             : std::vector<std::string>{}));

@@ -6,7 +6,7 @@
 
 namespace swell::tools::doctor {
 
-/// Runs every check that applies to the site; findings come in the order in which to mend faults.
+/// Runs every check that applies to the site; findings come in the order in which to fix faults.
 /// Pure.
 Findings examine(const Site& site);
 

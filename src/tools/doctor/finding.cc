@@ -37,7 +37,7 @@ std::string findings_text(const Findings& findings) {
   std::string text;
   for (const Finding& each : findings) {
     text += line_of("{:<5}  {}: {}\n", word(each.level), each.check, each.what);
-    for (const std::string& line : each.mend) text += line_of("       mend: {}\n", line);
+    for (const std::string& line : each.fix) text += line_of("       fix: {}\n", line);
   }
   return text + fmt::format("{}, {}\n", number_of(count(findings, Level::fault), "fault"),
                             number_of(count(findings, Level::warn), "warning"));
@@ -49,7 +49,7 @@ Json findings_json(const Findings& findings) {
     checks.append(Json::object({{"check", each.check},
                                 {"result", word(each.level)},
                                 {"what", each.what},
-                                {"mend", Json::array_of(each.mend)}}));
+                                {"fix", Json::array_of(each.fix)}}));
   return Json::object({{"faults", count(findings, Level::fault)},
                        {"warnings", count(findings, Level::warn)},
                        {"checks", checks}});

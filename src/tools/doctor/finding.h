@@ -17,23 +17,23 @@ struct Finding {
   Level level = Level::ok;
   std::string check;  ///< a short name that stays the same, e.g. "expansion-qos"
   std::string what;   ///< one sentence
-  /// Steps that mend it, a line each: exact commands and lines of slurm.conf.
-  std::vector<std::string> mend;
+  /// Steps that fix it, a line each: exact commands and lines of slurm.conf.
+  std::vector<std::string> fix;
 };
 using Findings = std::vector<Finding>;
 
 inline Finding good(std::string check, std::string what) {
   return {Level::ok, std::move(check), std::move(what), {}};
 }
-inline Finding warning(std::string check, std::string what, std::vector<std::string> mend) {
-  return {Level::warn, std::move(check), std::move(what), std::move(mend)};
+inline Finding warning(std::string check, std::string what, std::vector<std::string> fix) {
+  return {Level::warn, std::move(check), std::move(what), std::move(fix)};
 }
-inline Finding fault(std::string check, std::string what, std::vector<std::string> mend) {
-  return {Level::fault, std::move(check), std::move(what), std::move(mend)};
+inline Finding fault(std::string check, std::string what, std::vector<std::string> fix) {
+  return {Level::fault, std::move(check), std::move(what), std::move(fix)};
 }
 
 bool has_fault(const Findings& findings);
-/// Text for people: a line for each check, under it the mend lines, and a line of totals.
+/// Text for people: a line for each check, under it the fix lines, and a line of totals.
 std::string findings_text(const Findings& findings);
 /// JSON {"faults": n, "warnings": n, "checks": [...]}, as swell(1) describes.
 Json findings_json(const Findings& findings);

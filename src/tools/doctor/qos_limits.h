@@ -13,7 +13,7 @@ struct Loophole {
   std::string limit;    ///< "MaxTRESPerUser"
   std::string allowed;  ///< value under the other QOS: "gres/gpu=8"
   std::string by;       ///< QOS that sets it, or account/user of the association that does
-  std::string mend;     ///< value for sacctmgr to set on the QOS, or -1 to remove its own
+  std::string fix;      ///< value for sacctmgr to set on the QOS, or -1 to remove its own
 };
 
 /// Limits that hold for a user's jobs under every other QOS of the user but not under `qos`:

@@ -407,7 +407,7 @@ Test(controller,
   std::filesystem::remove(world.state_path);
   world.step(5);
   cr_assert_not(world.troubles().has("state"));
-  // One that cannot be read is left as it is: it may be mended.
+  // One that cannot be read is left as it is: it may be fixed.
   std::ofstream(world.state_path) << "{";
   world.restart();
   for (int i = 0; i < 3; ++i) world.step(5);

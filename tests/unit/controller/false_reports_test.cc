@@ -67,7 +67,7 @@ Test(false_reports, one_that_explains_too_little_counts_as_none_not_as_false) {
   world.refused();
   cr_assert(world.job().is_distrusted());
   world.refused({.gpus = kEight, .step_factor = 10});
-  cr_assert(world.job().is_distrusted(), "it mends no false one");
+  cr_assert(world.job().is_distrusted(), "it fixes no false one");
 }
 
 // A report that was on its way when another job took some of the GPUs that it is of.
@@ -128,7 +128,7 @@ Test(false_reports, is_lent_what_its_user_asked_for_all_the_same) {
 }
 
 Test(false_reports, gives_earlier_lent_gpus_back_after_a_while) {
-  for (const bool mends : {false, true}) {
+  for (const bool fixes : {false, true}) {
     Liar world;
     world.step(11);
     cr_assert(world.grown());
@@ -136,10 +136,10 @@ Test(false_reports, gives_earlier_lent_gpus_back_after_a_while) {
     world.refused();
     world.pass(15);
     cr_assert_eq(world.shrunk_times(), 0u, "its next report may be better");
-    if (mends) world.report({.gpus = kEight});
+    if (fixes) world.report({.gpus = kEight});
     world.pass(15);
-    cr_assert_eq(world.shrunk_times(), mends ? 0u : 1u);
-    if (mends) continue;
+    cr_assert_eq(world.shrunk_times(), fixes ? 0u : 1u);
+    if (fixes) continue;
     const auto* shrink = world.server.last<control::Shrink>();
     cr_assert(shrink->reason.starts_with("its profile is not used: fwd_s is "), "%s",
               shrink->reason.c_str());

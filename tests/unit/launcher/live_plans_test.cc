@@ -41,7 +41,7 @@ Test(live, a_plan_that_is_asked_for_while_old_programs_leave_is_run_when_they_ha
   cr_assert_eq(run.orders.size(), 3u);
   run.committed(3);
   cr_assert_eq(run.machine.status().epoch, 3);
-  cr_assert(run.machine.seating().plan.find("\"layers\":2") != std::string::npos);
+  cr_assert(run.machine.assignment().plan.find("\"layers\":2") != std::string::npos);
 }
 
 Test(live, a_plan_that_is_asked_for_before_the_program_has_begun_waits_for_it) {

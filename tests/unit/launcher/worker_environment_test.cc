@@ -30,8 +30,9 @@ Map grown(int rank) {
   facts.step = 7;
   facts.restarts = 1;
   facts.max_restarts = 3;
-  const Seating seating = seat_workers(facts.nodes, 1, 6);
-  return as_map(run_environment(seating, seating.seats[static_cast<std::size_t>(rank)], facts));
+  const RankAssignment assignment = seat_workers(facts.nodes, 1, 6);
+  return as_map(
+      run_environment(assignment, assignment.seats[static_cast<std::size_t>(rank)], facts));
 }
 
 }  // namespace
@@ -160,9 +161,9 @@ Test(worker_environment, a_worker_alone_on_its_node_may_use_all_of_its_threads) 
   unsetenv("OMP_NUM_THREADS");
   RunFacts facts;
   facts.nodes = {worker_node(0, 5, "node1", 1)};
-  const Seating seating = seat_workers(facts.nodes, 1, 1);
-  cr_assert_eq(as_map(run_environment(seating, seating.seats[0], facts)).count("OMP_NUM_THREADS"),
-               0u);
+  const RankAssignment assignment = seat_workers(facts.nodes, 1, 1);
+  cr_assert_eq(
+      as_map(run_environment(assignment, assignment.seats[0], facts)).count("OMP_NUM_THREADS"), 0u);
 }
 
 Test(worker_environment, lists_are_written_as_slurm_does) {
@@ -208,8 +209,8 @@ Test(worker_environment, nccl_tells_allocations_apart_whose_devices_are_constrai
     facts.nodes = {worker_node(0, 5, "node1", 2), worker_node(1, 5, "node2", 1),
                    worker_node(3, 9, "node1", 2)};
     facts.devices_apart = apart;
-    const Seating seating = seat_workers(facts.nodes, 1, 5);
-    return as_map(run_environment(seating, seating.seats[static_cast<std::size_t>(rank)],
+    const RankAssignment assignment = seat_workers(facts.nodes, 1, 5);
+    return as_map(run_environment(assignment, assignment.seats[static_cast<std::size_t>(rank)],
                                   facts))["NCCL_HOSTID"];
   };
   const std::string own = host_of(true, 0), lent = host_of(true, 4);

@@ -14,7 +14,7 @@ Test(live_agree, a_program_that_has_passed_the_step_says_so_and_goes_on, .timeou
   wait_until_it_stands(meeting.job, 0);
   cr_assert(agree(channel, step + 7) == AgreeAnswer::stands, "it goes on to a later one");
   wait_until_it_stands(meeting.job, 0);
-  cr_assert(ask(channel, Op::conclude, step_and_wish(step + 7, kStopWish)).ok());
+  cr_assert(ask(channel, Op::conclude, step_and_request(step + 7, kStopRequest)).ok());
   cr_assert_eq(meeting.job.wait(meeting.programs[0]), 0);
   cr_assert_eq(meeting.told("stop", 0), step + 7);
 }
@@ -36,9 +36,9 @@ Test(live_agree, a_decision_holds_though_its_coordinator_dies, .timeout = 300) {
   auto channel = Channel::connect_unix(meeting.ranks()[0].unix_socket).value();
   const std::uint64_t step = meeting.job.status(0).step + 50;
   cr_assert(agree(channel, step) == AgreeAnswer::stands);
-  cr_assert(ask(channel, Op::conclude, step_and_wish(step, kStopWish)).ok());
+  cr_assert(ask(channel, Op::conclude, step_and_request(step, kStopRequest)).ok());
   cr_assert(ask(channel, Op::abort, {}).ok());
-  cr_assert(ask(channel, Op::request, Writer().put(kStopWish).take()).ok());
+  cr_assert(ask(channel, Op::request, Writer().put(kStopRequest).take()).ok());
   channel = Channel();
   cr_assert_eq(meeting.job.wait(meeting.programs[0]), 0);
   cr_assert_eq(meeting.told("stop", 0), step);
@@ -60,7 +60,7 @@ Test(live_agree, a_stop_and_a_switch_do_not_mix, .timeout = 300) {
   cr_assert_eq(refused.why,
                "shim 0: the program is about to stand at step 1000000000000 for another reason",
                "%s", refused.why.c_str());
-  cr_assert_eq(ask(channel, Op::conclude, step_and_wish(far, kStopWish)).error().message(),
+  cr_assert_eq(ask(channel, Op::conclude, step_and_request(far, kStopRequest)).error().message(),
                "step 1000000000000 is not agreed on here", "the abort of the switch ended it");
 
   auto with_stop = options();
@@ -79,7 +79,7 @@ Test(live_agree, bad_questions_are_refused_and_change_nothing, .timeout = 300) {
   Meeting meeting({1000});
   auto channel = Channel::connect_unix(meeting.ranks()[0].unix_socket).value();
   const std::uint64_t far = 1'000'000'000'000;
-  const std::string good = Writer().put(far).take(), decision = step_and_wish(far, kStopWish);
+  const std::string good = Writer().put(far).take(), decision = step_and_request(far, kStopRequest);
   for (std::size_t bytes = 0; bytes < good.size(); ++bytes)
     cr_assert_not(ask(channel, Op::agree, good.substr(0, bytes)).ok());
   cr_assert_not(ask(channel, Op::agree, good + '\0').ok());
@@ -89,9 +89,9 @@ Test(live_agree, bad_questions_are_refused_and_change_nothing, .timeout = 300) {
   for (std::size_t bytes = 0; bytes < decision.size(); ++bytes)
     cr_assert_not(ask(channel, Op::conclude, decision.substr(0, bytes)).ok());
   cr_assert_not(ask(channel, Op::conclude, decision + '\0').ok());
-  cr_assert_not(ask(channel, Op::conclude, step_and_wish(far + 1, kStopWish)).ok());
-  for (const std::uint64_t wish : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4}, far})
-    cr_assert_not(ask(channel, Op::conclude, step_and_wish(far, wish)).ok());
+  cr_assert_not(ask(channel, Op::conclude, step_and_request(far + 1, kStopRequest)).ok());
+  for (const std::uint64_t request : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4}, far})
+    cr_assert_not(ask(channel, Op::conclude, step_and_request(far, request)).ok());
   auto other = Channel::connect_unix(meeting.ranks()[0].unix_socket).value();
   cr_assert_eq(ask_agree(other, far + 1).error().message(),
                "the program is about to stand at step 1000000000000 already");

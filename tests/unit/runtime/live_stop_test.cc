@@ -71,7 +71,7 @@ Shim given_rank(const LiveJob& job) { return {job.folder() + "/given/socket", ""
 Test(live_stop, ranks_that_wait_for_each_other_leave_at_one_step, .timeout = 300) {
   for (int time = 0; time < 8; ++time) {
     Meeting meeting(time % 2 == 0 ? std::vector{0, 0, 0, 0} : std::vector{0, 500, 3000});
-    const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+    const auto report = meeting.coordinator.request(kStopRequest, meeting.ranks(), 30s);
     cr_assert(report.why.empty() && report.untold.empty(), "%s", report.why.c_str());
     for (int rank = 0; rank < meeting.plan.ranks(); ++rank) {
       cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
@@ -82,7 +82,7 @@ Test(live_stop, ranks_that_wait_for_each_other_leave_at_one_step, .timeout = 300
 
 Test(live_stop, slow_ranks_that_do_not_wait_come_to_the_step_of_the_fast, .timeout = 300) {
   Meeting meeting({200, 400, 1000}, false);
-  const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+  const auto report = meeting.coordinator.request(kStopRequest, meeting.ranks(), 30s);
   cr_assert(report.why.empty(), "%s", report.why.c_str());
   for (int rank = 0; rank < 3; ++rank) {
     cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
@@ -92,7 +92,7 @@ Test(live_stop, slow_ranks_that_do_not_wait_come_to_the_step_of_the_fast, .timeo
 
 Test(live_stop, the_next_programs_begin_with_the_step_at_which_they_left, .timeout = 300) {
   Meeting meeting({0, 500, 1000});
-  const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+  const auto report = meeting.coordinator.request(kStopRequest, meeting.ranks(), 30s);
   for (const pid_t pid : meeting.programs) cr_assert_eq(meeting.job.wait(pid), 0);
   std::filesystem::remove(meeting.job.folder() + "/meeting");
   meeting.start({0, 500, 1000});
@@ -117,7 +117,7 @@ Test(live_stop, state_of_a_left_ranks_shim_is_with_its_partner, .timeout = 300) 
   const auto programs = job.start(two);
   cr_assert(coordinator.begin(job.shims(two), 1).ok());
   wait_for_steps(job, 0, 3);
-  const auto report = coordinator.wish(kStopWish, job.shims(two), 30s);
+  const auto report = coordinator.request(kStopRequest, job.shims(two), 30s);
   cr_assert_eq(job.wait(programs[1]), 0);
   job.keepers[1].reset();
   are_both_there = false;
@@ -130,9 +130,9 @@ Test(live_stop, state_of_a_left_ranks_shim_is_with_its_partner, .timeout = 300) 
 }
 
 Test(live_stop, a_rank_asked_a_second_time_leaves_at_the_same_step, .timeout = 300) {
-  Meeting meeting({1'000'000, 1'000'000});  // the second wish comes before they leave
-  const auto first = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
-  const auto again = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+  Meeting meeting({1'000'000, 1'000'000});  // the second request comes before they leave
+  const auto first = meeting.coordinator.request(kStopRequest, meeting.ranks(), 30s);
+  const auto again = meeting.coordinator.request(kStopRequest, meeting.ranks(), 30s);
   cr_assert(again.step == first.step && again.untold.empty(), "%s", again.why.c_str());
   for (int rank = 0; rank < 2; ++rank) {
     cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
@@ -142,11 +142,11 @@ Test(live_stop, a_rank_asked_a_second_time_leaves_at_the_same_step, .timeout = 3
 
 Test(live_stop, a_checkpoint_is_written_at_one_step_and_all_go_on, .timeout = 300) {
   Meeting meeting({0, 500, 1000});
-  const auto report = meeting.coordinator.wish(kCheckpointWish, meeting.ranks(), 30s);
+  const auto report = meeting.coordinator.request(kCheckpointRequest, meeting.ranks(), 30s);
   cr_assert(report.why.empty(), "%s", report.why.c_str());
   for (int rank = 0; rank < 3; ++rank) wait_for_steps(meeting.job, rank, report.step + 3);
   for (int rank = 0; rank < 3; ++rank) cr_assert_eq(meeting.told("checkpoint", rank), report.step);
-  cr_assert_eq(meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s).why, std::string());
+  cr_assert_eq(meeting.coordinator.request(kStopRequest, meeting.ranks(), 30s).why, std::string());
   for (const pid_t pid : meeting.programs) cr_assert_eq(meeting.job.wait(pid), 0);
 }
 
@@ -158,7 +158,7 @@ Test(live_stop, where_one_was_told_too_late_all_are_asked_for_a_later_step, .tim
       {{AgreeAnswer::late, 1'000}, {AgreeAnswer::late, 1'010}, {AgreeAnswer::stands, 1'010}});
   auto ranks = meeting.ranks();
   ranks.push_back(more);
-  const auto report = meeting.coordinator.wish(kStopWish, ranks, 30s);
+  const auto report = meeting.coordinator.request(kStopRequest, ranks, 30s);
   cr_assert(report.why.empty(), "%s", report.why.c_str());
   const auto asked = late.asked(Op::agree);
   cr_assert_geq(report.step, 1'012u, "beyond the farthest rank");
@@ -177,7 +177,7 @@ Test(live_stop, a_dead_program_and_a_dead_shim_hold_nobody, .timeout = 300) {
   while (meeting.job.status(2).has_program) std::this_thread::yield();
   meeting.job.keepers[3].reset();
   const auto start = Clock::now();
-  const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 40s);
+  const auto report = meeting.coordinator.request(kStopRequest, meeting.ranks(), 40s);
   cr_assert_lt(Clock::now() - start, 20s, "nobody was waited for");
   cr_assert_eq(report.untold.size(), 2u);
   for (const int rank : {0, 1}) {
@@ -196,7 +196,7 @@ Test(live_stop, a_silent_shim_holds_the_others_no_longer_than_the_limit, .timeou
     if (is_silent_at_once) accepts_nobody = listen_unix(ranks.back().unix_socket).value();
     else answers_once.emplace(ranks.back().unix_socket, std::vector<AskedShim::Answer>());
     const auto start = Clock::now();
-    const auto report = meeting.coordinator.wish(kStopWish, ranks, 2s);
+    const auto report = meeting.coordinator.request(kStopRequest, ranks, 2s);
     cr_assert_lt(Clock::now() - start, 10s);
     cr_assert_eq(report.untold.size(), 1u);
     cr_assert_eq(report.untold[0].unix_socket, ranks.back().unix_socket);
@@ -211,7 +211,7 @@ Test(live_stop, a_silent_shim_holds_the_others_no_longer_than_the_limit, .timeou
 Test(live_stop, a_silent_program_holds_nobody, .timeout = 300) {
   Meeting meeting({1000, 1000, 1000}, false, 5);
   const auto start = Clock::now();
-  const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 60s);
+  const auto report = meeting.coordinator.request(kStopRequest, meeting.ranks(), 60s);
   cr_assert_lt(Clock::now() - start, 20s, "its shim answers for it");
   cr_assert(report.untold.empty(), "%s", report.why.c_str());
   for (const int rank : {0, 1}) {
@@ -226,11 +226,11 @@ Test(live_stop, ranks_that_cannot_agree_in_time_leave_at_their_own_next_boundary
   auto ranks = meeting.ranks();
   ranks.push_back(given_rank(meeting.job));
   const AskedShim runs_away(ranks.back().unix_socket, {}, true);
-  const auto report = meeting.coordinator.wish(kStopWish, ranks, 1s);
+  const auto report = meeting.coordinator.request(kStopRequest, ranks, 1s);
   cr_assert_eq(report.step, 0u);
   cr_assert(report.untold.empty());
   cr_assert_eq(report.why, "the ranks did not agree on a step in time", "%s", report.why.c_str());
-  cr_assert(runs_away.asked(Op::request) == std::vector{kStopWish});
+  cr_assert(runs_away.asked(Op::request) == std::vector{kStopRequest});
   cr_assert(runs_away.asked(Op::conclude).empty());
   for (const pid_t pid : meeting.programs) cr_assert_eq(meeting.job.wait(pid), 0);
 }
@@ -247,7 +247,7 @@ Test(live_stop, a_cancelled_stop_stops_nobody, .timeout = 300) {
     cr_assert(meeting.coordinator.call_off());
   });
   const auto start = Clock::now();
-  const auto report = meeting.coordinator.wish(kStopWish, ranks, 200s);
+  const auto report = meeting.coordinator.request(kStopRequest, ranks, 200s);
   other.join();
   cr_assert_lt(Clock::now() - start, 30s);
   cr_assert_eq(report.code, swell::ErrorCode::cancelled);

@@ -346,13 +346,13 @@ Test(live, calling_off_in_the_commit_comes_too_late_and_says_so, .timeout = 300)
   cr_assert(call_off_in(Phase::commit) == std::pair(false, true));
 }
 
-Test(live, a_program_does_what_is_wished_at_its_next_boundary, .timeout = 300) {
+Test(live, a_program_does_what_is_requested_at_its_next_boundary, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   Coordinator coordinator(LiveJob::cluster(), options());
   const auto programs = job.start({});
   cr_assert(coordinator.begin(job.shims({}), 1).ok());
   auto channel = Channel::connect_unix(job.keepers[0]->unix_socket()).value();
-  cr_assert(ask(channel, Op::request, Writer().put(kStopWish).take()).ok());
+  cr_assert(ask(channel, Op::request, Writer().put(kStopRequest).take()).ok());
   cr_assert_eq(job.wait(programs[0]), 0);
   cr_assert_eq(ask(channel, Op::request, Writer().put<std::uint64_t>(9).take()).error().message(),
                "a program can be asked to stop (2) or to write a checkpoint (3)");

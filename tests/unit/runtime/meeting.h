@@ -50,8 +50,8 @@ struct Meeting {
   std::vector<pid_t> programs;
 };
 
-inline std::string step_and_wish(std::uint64_t step, std::uint64_t wish) {
-  return Writer().put(step).put(wish).take();
+inline std::string step_and_request(std::uint64_t step, std::uint64_t request) {
+  return Writer().put(step).put(request).take();
 }
 
 inline Result<Message> ask_agree(Channel& channel, std::uint64_t step) {

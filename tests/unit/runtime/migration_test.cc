@@ -222,7 +222,7 @@ Test(migration, a_busy_link_is_relieved_by_a_farther_replica) {
   cr_assert_gt(summary.bytes[static_cast<int>(Nearness::far)], 0);
 }
 
-Test(migration, memory_has_one_heir) {
+Test(migration, memory_has_one_successor) {
   const auto cluster = support::host_cluster(1, 1);
   const TensorInfo t = info("w", {4});
   const Part all = Part::whole({4});

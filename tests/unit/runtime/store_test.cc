@@ -27,18 +27,18 @@ struct Written {
 Test(store, some_of_the_rest_of_a_part_that_another_takes_over_goes_back) {
   Written one(10);
   one.store.use(one.at, 10 * kPage);
-  const std::uint64_t heir = one.at + 3 * kPage;
-  one.store.use(heir, 4 * kPage);
+  const std::uint64_t successor = one.at + 3 * kPage;
+  one.store.use(successor, 4 * kPage);
   cr_assert_eq(one.freed(), 0, "both stand");
   one.store.drop(one.at, 10 * kPage);
   cr_assert_eq(one.freed(), 6);
-  cr_assert_eq(static_cast<int>(one.store.arena()->data()[heir]), 1);
-  cr_assert_eq(static_cast<int>(one.store.arena()->data()[heir + 4 * kPage - 1]), 1);
+  cr_assert_eq(static_cast<int>(one.store.arena()->data()[successor]), 1);
+  cr_assert_eq(static_cast<int>(one.store.arena()->data()[successor + 4 * kPage - 1]), 1);
   cr_assert_eq(one.store.take(3 * kPage).value(), one.at, "what is back can be taken again");
-  cr_assert_eq(one.store.take(3 * kPage).value(), heir + 4 * kPage);
+  cr_assert_eq(one.store.take(3 * kPage).value(), successor + 4 * kPage);
   cr_assert_not(one.store.take(1).ok());
-  one.store.drop(heir, 4 * kPage);
-  cr_assert_eq(one.store.take(4 * kPage).value(), heir);
+  one.store.drop(successor, 4 * kPage);
+  cr_assert_eq(one.store.take(4 * kPage).value(), successor);
 }
 
 Test(store, an_heir_that_comes_to_nothing_leaves_the_whole) {

@@ -21,13 +21,13 @@ inline bool contains(const std::string& text, const char* words) {
   return text.find(words) != std::string::npos;
 }
 
-/// A way to break a site, what is said of it, and one of the mend lines.
+/// A way to break a site, what is said of it, and one of the fix lines.
 struct Case {
   const char* check;
   Level level;
   std::function<void(Site&)> breaks;
   const char* what;
-  const char* mend;
+  const char* fix;
 };
 
 inline void expect(Site site, const Case& each) {
@@ -37,10 +37,10 @@ inline void expect(Site site, const Case& each) {
     if (finding.check != each.check || finding.level != each.level ||
         !contains(finding.what, each.what))
       continue;
-    for (const std::string& line : finding.mend)
-      if (contains(line, each.mend)) return;
+    for (const std::string& line : finding.fix)
+      if (contains(line, each.fix)) return;
   }
-  cr_assert(false, "%s: not \"%s\" with \"%s\" in:\n%s", each.check, each.what, each.mend,
+  cr_assert(false, "%s: not \"%s\" with \"%s\" in:\n%s", each.check, each.what, each.fix,
             findings_text(findings).c_str());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Each property of an expansion QOS broken once: the right check says so, and says how it is
-// mended.
+// fixed.
 #include <criterion/criterion.h>
 
 #include "unit/tools/doctor_case.h"

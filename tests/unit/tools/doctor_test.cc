@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Each property of a site broken once: the right check says so, and says how it is mended.
+// Each property of a site broken once: the right check says so, and says how it is fixed.
 #include <criterion/criterion.h>
 
 #include "unit/tools/doctor_case.h"
@@ -208,7 +208,7 @@ Test(doctor, no_restart_is_asked_for_that_slurmctld_would_not_survive) {
   for (const Finding& finding : examine(site)) {
     if (finding.check != "restart") continue;
     cr_assert(contains(finding.what, "would not start with it"));
-    cr_assert(finding.mend.empty());
+    cr_assert(finding.fix.empty());
   }
   cr_assert_eq(faults(site), 2);
 }
@@ -405,14 +405,14 @@ Test(doctor, both_spellings_of_the_preemption_signal_are_right) {
   expect_all_good(site);
 }
 
-Test(doctor, faults_are_counted_and_their_mend_lines_printed_below) {
+Test(doctor, faults_are_counted_and_their_fix_lines_printed_below) {
   Findings findings{good("a", "fine"), fault("b", "broken", {"do this", "then that"})};
   cr_assert_eq(
       findings_text(findings),
       std::string(
-          "ok     a: fine\nFAULT  b: broken\n       mend: do this\n       mend: then that\n1 fault, no warnings\n"));
+          "ok     a: fine\nFAULT  b: broken\n       fix: do this\n       fix: then that\n1 fault, no warnings\n"));
   const Json json = findings_json(findings);
   cr_assert_eq(json.integer_at("faults", 0, 9).value(), 1);
-  cr_assert_eq(json.at("checks").at(1).at("mend").at(std::size_t{1}).dump(),
+  cr_assert_eq(json.at("checks").at(1).at("fix").at(std::size_t{1}).dump(),
                std::string("\"then that\""));
 }

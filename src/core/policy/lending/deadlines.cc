@@ -50,17 +50,19 @@ struct Source {
 class Reach {
  public:
   /// Sets GPUs aside for pending jobs, then for jobs that consented to fewer than they wanted.
-  Reach(const ClusterView& view, int queue_depth) : view_(view), room_(view) {
-    const Room::Loss any = [](const ElasticJobView&, const CompanionView&) { return 0.0; };
-    room_.serve_queue(queue_depth, any, Room::Nodes::by_idle);
-    const std::vector<Resources> soon = room_.with_leaving();
+  Reach(const ClusterView& view, int queue_depth) : view_(view), placement_(view) {
+    const PlacementState::Loss any = [](const ElasticJobView&, const CompanionView&) {
+      return 0.0;
+    };
+    placement_.serve_queue(queue_depth, any, PlacementState::Nodes::by_idle);
+    const std::vector<Resources> soon = placement_.with_leaving();
     for (std::size_t node = 0; node < soon.size(); ++node)
       sources_.push_back(
           {static_cast<NodeIndex>(node), view.nodes[node].free_gpus, std::max(soon[node].gpus, 0)});
     for (const ElasticJobView& job : view.jobs)
       for (const CompanionView& companion : job.companions) {
         if (companion.node < 0) continue;
-        if (companion.leaving || room_.is_reclaimed(companion.id))
+        if (companion.leaving || placement_.is_reclaimed(companion.id))
           sources_[static_cast<std::size_t>(companion.node)].gpus |= companion.gpus;
         else
           sources_.push_back(
@@ -119,12 +121,12 @@ class Reach {
     const auto& nodes = view_.partitions[static_cast<std::size_t>(job.partition)];
     return source.count > 0 && source.job != &job &&
            std::binary_search(nodes.begin(), nodes.end(), source.node) &&
-           room_.may_use(job, source.node) &&
+           placement_.may_use(job, source.node) &&
            (source.job == nullptr || !is_owed(*source.job, *source.companion));
   }
 
   const ClusterView& view_;
-  Room room_;
+  PlacementState placement_;
   std::vector<Source> sources_;  ///< first one for each node, with what is idle there
 };
 

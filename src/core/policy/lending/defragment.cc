@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/policy/lending/room.h"
+#include "core/policy/lending/placement_state.h"
 
 namespace swell::policy {
 
@@ -42,7 +42,7 @@ plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
 }  // namespace
 
 /// A job on a node that is to be cleared.
-struct Room::Tenant {
+struct PlacementState::Tenant {
   const ElasticJobView* job = nullptr;
   Resources held;
   NodeIndex home = -1;  ///< where it is moved
@@ -50,7 +50,8 @@ struct Room::Tenant {
 
 /// The fewest GPUs' worth of movable jobs whose leaving makes `needed` available on the node; none
 /// where that is not possible.
-std::vector<Room::Tenant> Room::tenants_in_the_way(NodeIndex node, const Resources& needed) const {
+std::vector<PlacementState::Tenant> PlacementState::tenants_in_the_way(
+    NodeIndex node, const Resources& needed) const {
   std::vector<Tenant> here;
   for (const ElasticJobView& job : view_->jobs)
     if (can_move(job) && job.basic_nodes[0] == node)
@@ -74,7 +75,7 @@ std::vector<Room::Tenant> Room::tenants_in_the_way(NodeIndex node, const Resourc
   return leaving;
 }
 
-void Room::defragment(const PendingDemand& demand, Nodes nodes) {
+void PlacementState::defragment(const PendingDemand& demand, Nodes nodes) {
   defragmented_ = true;
   if (demand.in_all.gpus > 0 || !demand.required_nodes.empty() || demand.per_node.gpus < 1) return;
   struct Candidate {

@@ -57,15 +57,15 @@ bool Expansions::can_plan(const ElasticJobView& job, const ClusterView& view) {
                      });
 }
 
-Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort, const Belief* belief,
-                       const planner::RowFilter& filter)
-    : room_(room), tables_(tables), effort_(effort), belief_(belief), filter_(filter) {
-  const ClusterView& view = room.view();
+Expansions::Expansions(PlacementState& placement, const ScaleTables& tables, Effort* effort,
+                       const Belief* belief, const planner::RowFilter& filter)
+    : placement_(placement), tables_(tables), effort_(effort), belief_(belief), filter_(filter) {
+  const ClusterView& view = placement.view();
   for (const NodeView& node : view.nodes) idle_.push_back(node.free_gpus);
   for (const ElasticJobView& job : view.jobs) {
-    if (!job.may_grow || job.per_worker.gpus < 1 || room.shrinks(job) || !can_plan(job, view))
+    if (!job.may_grow || job.per_worker.gpus < 1 || placement.shrinks(job) || !can_plan(job, view))
       continue;
-    const int total = room.total(job);
+    const int total = placement.total(job);
     if (next_size(job, total) == 0) continue;
     const plan::Layout& layout = job.training->current;
     const double throughput = belief != nullptr
@@ -78,10 +78,10 @@ Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort, co
 /// GPUs that the job could be lent, node by node.
 std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) const {
   std::vector<cluster::GpuRef> gpus;
-  const plan::Allocations allocations = allocations_of(job, room_.view());
-  for (NodeIndex node : room_.view().partitions[static_cast<std::size_t>(job.partition)]) {
-    if (idle_[at(node)] == 0 || !room_.may_lend(job, node, job.per_worker)) continue;
-    int workers = workers_in(room_.free(node), job.per_worker);
+  const plan::Allocations allocations = allocations_of(job, placement_.view());
+  for (NodeIndex node : placement_.view().partitions[static_cast<std::size_t>(job.partition)]) {
+    if (idle_[at(node)] == 0 || !placement_.may_lend(job, node, job.per_worker)) continue;
+    int workers = workers_in(placement_.free(node), job.per_worker);
     workers = std::min(workers, std::popcount(idle_[at(node)]) / job.per_worker.gpus);
     for (plan::GpuMask left = lowest(idle_[at(node)], workers * job.per_worker.gpus); left != 0;
          left &= left - 1)
@@ -100,7 +100,7 @@ std::vector<Expansion> Expansions::offers(const Runner& runner, int max, Care ca
   const ScaleTables& tables = belief_ != nullptr ? belief_->tables_of(job) : tables_;
   const Scaling scaling =
       tables.of(*job.training, runner.layout, free, static_cast<std::size_t>(max),
-                *room_.view().machines, effort_, care);
+                *placement_.view().machines, effort_, care);
   max_evaluated_ = std::max(max_evaluated_, scaling.evaluated());
   ran_out_ = ran_out_ || !scaling.complete();
   std::map<int, int> on_node;
@@ -144,7 +144,7 @@ void Expansions::lend(Runner& runner, const Expansion& offer, double benefit) {
     ++taken[gpu.node];
   }
   for (const auto& [node, gpus] : taken)
-    room_.lend(node, runner.job->per_worker * (gpus / runner.job->per_worker.gpus));
+    placement_.lend(node, runner.job->per_worker * (gpus / runner.job->per_worker.gpus));
   runner.total += offer.gpus;
   runner.layout = offer.scaling.layout(offer.row);
   runner.throughput = offer.throughput;
@@ -157,7 +157,7 @@ void Expansions::set_aside(NodeIndex node, int gpus) {
 
 void Expansions::imagine_idle(const CompanionView& companion) {
   idle_[at(companion.node)] |= companion.gpus;
-  room_.undo(companion.node, companion.held);
+  placement_.undo(companion.node, companion.held);
 }
 
 void Expansions::write(Decisions& decisions) const {
@@ -175,11 +175,11 @@ void Expansions::write(Decisions& decisions) const {
   }
 }
 
-std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room) {
+std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const PlacementState& placement) {
   std::vector<cluster::GpuRef> gpus;
-  const plan::Allocations allocations = allocations_of(job, room.view());
+  const plan::Allocations allocations = allocations_of(job, placement.view());
   for (const CompanionView& companion : job.companions) {
-    if (companion.leaving || companion.node < 0 || room.is_reclaimed(companion.id)) continue;
+    if (companion.leaving || companion.node < 0 || placement.is_reclaimed(companion.id)) continue;
     for (plan::GpuMask left = companion.gpus; left != 0; left &= left - 1)
       gpus.push_back(allocations.gpu(companion.node, std::countr_zero(left)));
   }
@@ -226,29 +226,30 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
   return made;
 }
 
-std::optional<Runner> rescheduled(const ElasticJobView& job, const Room& room, const Belief& belief,
-                                  Effort* effort) {
+std::optional<Runner> rescheduled(const ElasticJobView& job, const PlacementState& placement,
+                                  const Belief& belief, Effort* effort) {
   if (!job.training->takes_chunks) return std::nullopt;
   const Scaling scaling = belief.tables_of(job).of(*job.training, job.training->current, {}, 0,
-                                                   *room.view().machines, effort, Care::quick);
+                                                   *placement.view().machines, effort, Care::quick);
   auto again = scaling.again();
   if (!again) return std::nullopt;
   const double times = again->throughput / scaling.throughput(0);
   if (times < 1 + kErrorsApart * belief.error(job)) return std::nullopt;
-  return Runner{&job, std::move(again->layout), room.total(job), belief.now(job) * times, {}, {}};
+  return Runner{&job, std::move(again->layout), placement.total(job), belief.now(job) * times, {},
+                {}};
 }
 
-void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions,
+void write_shrunk(const PlacementState& placement, const ScaleTables& tables, Decisions& decisions,
                   const Belief* belief) {
-  const ClusterView& view = room.view();
+  const ClusterView& view = placement.view();
   for (const ElasticJobView& job : view.jobs) {
     const bool now = std::any_of(
         job.companions.begin(), job.companions.end(), [&](const CompanionView& companion) {
-          return room.is_reclaimed(companion.id) && Expansions::can_plan(job, view) &&
+          return placement.is_reclaimed(companion.id) && Expansions::can_plan(job, view) &&
                  uses(job.training->current, companion.node, companion.gpus);
         });
     if (!now) continue;
-    const std::vector<cluster::GpuRef> left = lent_gpus(job, room);
+    const std::vector<cluster::GpuRef> left = lent_gpus(job, placement);
     // The quick solver suffices, since this table is not used to choose between jobs.
     constexpr long kNoLimit = std::numeric_limits<long>::max();
     Effort any{0, kNoLimit};

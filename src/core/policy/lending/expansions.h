@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/policy/lending/belief.h"
-#include "core/policy/lending/room.h"
+#include "core/policy/lending/placement_state.h"
 #include "core/policy/lending/scale_tables.h"
 
 namespace swell::policy {
@@ -42,15 +42,15 @@ struct Expansion {
   double throughput = 0;  ///< samples a second with them
 };
 
-/// Offers of idle GPUs to profiled jobs: Suika's getBestRsAndThps() over the room that is left.
-/// Lending changes only the room and the runner; the decision is made of the final state (batch
-/// reconfiguration, Suika 3.2.3).
+/// Offers of idle GPUs to profiled jobs: Suika's getBestRsAndThps() over what is left.
+/// Lending changes only the placement state and the runner; the decision is made of the final state
+/// (batch reconfiguration, Suika 3.2.3).
 class Expansions {
  public:
   /// `effort`: limits the tables that offers() makes; null: no limit. `belief`: gives each job's
   /// tables and throughputs in place of `tables`; null: none. Both outlive the object. `filter`:
   /// removes rows from offers().
-  Expansions(Room& room, const ScaleTables& tables, Effort* effort = nullptr,
+  Expansions(PlacementState& placement, const ScaleTables& tables, Effort* effort = nullptr,
              const Belief* belief = nullptr, const planner::RowFilter& filter = {});
 
   /// Jobs that can grow and be planned for.
@@ -60,14 +60,14 @@ class Expansions {
   static bool can_plan(const ElasticJobView& job, const ClusterView& view);
 
   /// All prefixes of the GPUs in its scale table that the job may have, with at most `max` GPUs, in
-  /// the present state of the room, but for rows that the filter removes. Its first row is what the
+  /// the present placement state, but for rows that the filter removes. Its first row is what the
   /// runner has, at the speed that is expected of it.
   std::vector<Expansion> offers(const Runner& runner, int max, Care care = Care::quick);
   /// Lends the GPUs of `offer`, and records `benefit` with them where it is not below 0. REQUIRES:
   /// the offer was made after the last change.
   void lend(Runner& runner, const Expansion& offer, double benefit = -1);
   /// Makes later offers name none of the node's lowest `gpus` idle GPUs: so many are lent without
-  /// being named, and are the first that Slurm takes. Leaves the room as it is.
+  /// being named, and are the first that Slurm takes. Leaves the placement state as it is.
   void set_aside(NodeIndex node, int gpus);
   /// Makes later offers count what a companion holds as idle.
   void imagine_idle(const CompanionView& companion);
@@ -85,7 +85,7 @@ class Expansions {
   std::vector<cluster::GpuRef> offered(const ElasticJobView& job) const;
   void leave_out_rows(const Runner& runner, std::vector<Expansion>& offers) const;
 
-  Room& room_;
+  PlacementState& placement_;
   const ScaleTables& tables_;
   Effort* effort_;
   const Belief* belief_;
@@ -101,7 +101,7 @@ class Expansions {
 bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus);
 
 /// Returns the GPUs of the companions that the job keeps.
-std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room);
+std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const PlacementState& placement);
 
 /// Number of standard deviations of prediction errors by which a plan must be faster than the one
 /// that runs on the same GPUs: the best of many is best in part by its error.
@@ -110,8 +110,8 @@ inline constexpr double kErrorsApart = 2;
 /// Returns a job that is lent nothing under a faster plan on its own GPUs: with other chunks, or
 /// under another schedule (planner::ScaleTable::again); nothing if there is none. `effort`: as
 /// above. REQUIRES: `belief` knows the job.
-std::optional<Runner> rescheduled(const ElasticJobView& job, const Room& room, const Belief& belief,
-                                  Effort* effort);
+std::optional<Runner> rescheduled(const ElasticJobView& job, const PlacementState& placement,
+                                  const Belief& belief, Effort* effort);
 
 /// Contribution of one companion to its job, with companions counted from the basic plan on in the
 /// order in which the job got them.
@@ -128,7 +128,7 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
                         const ClusterView& view);
 
 /// Writes the plans of jobs that lose companions, on the GPUs that they keep. `belief`: as above.
-void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions,
+void write_shrunk(const PlacementState& placement, const ScaleTables& tables, Decisions& decisions,
                   const Belief* belief = nullptr);
 
 }  // namespace swell::policy

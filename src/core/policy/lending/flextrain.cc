@@ -29,24 +29,25 @@ class Decision {
         counted_(view.submissions ? counted(*view.submissions, filter_, view.now_s) : 0),
         tables_(tables),
         belief_(view, tables),
-        room_(view) {}
+        placement_(view) {}
 
   Decisions run() {
-    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) {
+    const PlacementState::Loss loss_of = [this](const ElasticJobView& job,
+                                                const CompanionView& companion) {
       return loss(job, companion);
     };
-    room_.serve_queue(options_.queue_depth, loss_of, Room::Nodes::by_loss);
+    placement_.serve_queue(options_.queue_depth, loss_of, PlacementState::Nodes::by_loss);
     std::vector<const ElasticJobView*> jobs;
     for (const ElasticJobView& job : view_.jobs) jobs.push_back(&job);
-    reclaim_for_owed(room_, jobs, loss_of);
-    room_.close();
+    reclaim_for_owed(placement_, jobs, loss_of);
+    placement_.close();
     Decisions decisions;
-    decisions.grants = lend_what_is_owed(room_, jobs);
-    write_shrunk(room_, tables_, decisions, &belief_);
+    decisions.grants = lend_what_is_owed(placement_, jobs);
+    write_shrunk(placement_, tables_, decisions, &belief_);
     if (!waits_for_gpus()) lend(decisions);
     reschedule(decisions);
-    decisions.reclaims = room_.reclaims();
-    if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
+    decisions.reclaims = placement_.reclaims();
+    if (view_.order_wanted) decisions.reclaim_order = placement_.reclaim_order(loss_of);
     return decisions;
   }
 
@@ -60,9 +61,9 @@ class Decision {
 
   /// Makes the job that gained most lose least by a reclaim; owed GPUs are reclaimed last.
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
-    const double speedup =
-        belief_.knows(job) ? belief_.now(job) / belief_.basic(job)
-                           : static_cast<double>(room_.total(job)) / std::max(job.basic_gpus, 1);
+    const double speedup = belief_.knows(job) ? belief_.now(job) / belief_.basic(job)
+                                              : static_cast<double>(placement_.total(job)) /
+                                                    std::max(job.basic_gpus, 1);
     return (is_owed(job, companion) ? kOwed : 0) - speedup;
   }
 
@@ -77,7 +78,7 @@ class Decision {
 
   void lend(Decisions& decisions) {
     const std::vector<Grant> owed = decisions.grants;
-    Expansions expansions(room_, tables_, &effort_, &belief_, options_.row_filter());
+    Expansions expansions(placement_, tables_, &effort_, &belief_, options_.row_filter());
     for (const Grant& grant : owed) expansions.set_aside(grant.node, grant.lent.gpus);
     std::vector<Runner*> planned;
     for (Runner& runner : expansions.runners())
@@ -108,7 +109,7 @@ class Decision {
       if (!job.may_replan || !job.companions.empty() || planned.contains(job.id) ||
           !belief_.knows(job) || gets(decisions.grants, job))
         continue;
-      auto runner = rescheduled(job, room_, belief_, &effort_);
+      auto runner = rescheduled(job, placement_, belief_, &effort_);
       if (!runner) continue;
       const double times = runner->throughput / belief_.now(job);
       const double pause_s = cost_of_change(job, runner->layout, *view_.machines).pause_s;
@@ -134,12 +135,12 @@ class Decision {
 
   /// Lends to jobs without a profile, assuming that they scale linearly.
   void lend_without_plans(const std::vector<const ElasticJobView*>& jobs, Decisions& decisions) {
-    for (const Grant& grant : lend_worker_by_worker(room_, jobs, options_.min_growth))
+    for (const Grant& grant : lend_worker_by_worker(placement_, jobs, options_.min_growth))
       found_[grant.job].push_back(grant);
     for (const auto& [id, grants] : found_) {
       const auto job = std::find_if(jobs.begin(), jobs.end(),
                                     [&](const ElasticJobView* one) { return one->id == id; });
-      const int total = room_.total(**job);
+      const int total = placement_.total(**job);
       int more = 0;
       for (const Grant& grant : grants) more += grant.lent.gpus;
       const double speedup = static_cast<double>(total + more) / std::max(total, 1);
@@ -158,7 +159,7 @@ class Decision {
   const ScaleTables& tables_;
   Belief belief_;
   Effort effort_{0, kMaxEvaluated};
-  Room room_;
+  PlacementState placement_;
   std::map<JobId, std::vector<Grant>> found_;
 };
 

@@ -36,34 +36,35 @@ class Decision {
  public:
   Decision(const ClusterView& view, const MarginalBenefit::Options& options,
            const ScaleTables& growing, const ScaleTables& grown)
-      : view_(view), options_(options), growing_(growing), grown_(grown), room_(view) {}
+      : view_(view), options_(options), growing_(growing), grown_(grown), placement_(view) {}
 
   Decisions run() {
     for (const ElasticJobView& job : view_.jobs)
       if (!all_recorded(job)) steps_[job.id] = steps(job, grown_, view_);
-    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) {
+    const PlacementState::Loss loss_of = [this](const ElasticJobView& job,
+                                                const CompanionView& companion) {
       return loss(job, companion);
     };
-    room_.serve_queue(options_.queue_depth, loss_of, Room::Nodes::by_loss);
+    placement_.serve_queue(options_.queue_depth, loss_of, PlacementState::Nodes::by_loss);
     const double tau = threshold();
     reclaim_below(tau);
     std::vector<const ElasticJobView*> others;
     for (const ElasticJobView& job : view_.jobs)
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
-    reclaim_for_owed(room_, others, loss_of);
-    room_.close();
+    reclaim_for_owed(placement_, others, loss_of);
+    placement_.close();
     Decisions decisions;
-    decisions.grants = lend_what_is_owed(room_, others);
+    decisions.grants = lend_what_is_owed(placement_, others);
     const std::vector<Grant> owed = decisions.grants;
-    Expansions expansions(room_, growing_);
+    Expansions expansions(placement_, growing_);
     for (const Grant& grant : owed) expansions.set_aside(grant.node, grant.lent.gpus);
     scale_out(expansions, tau);
     expansions.write(decisions);
-    write_shrunk(room_, grown_, decisions);
+    write_shrunk(placement_, grown_, decisions);
     lend_more(std::move(others), owed, decisions);
-    decisions.reclaims = room_.reclaims();
-    decisions.migrations = room_.migrations();
-    if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
+    decisions.reclaims = placement_.reclaims();
+    decisions.migrations = placement_.migrations();
+    if (view_.order_wanted) decisions.reclaim_order = placement_.reclaim_order(loss_of);
     if (options_.evaluations_per_s > 0)
       decisions.search_s = expansions.ran_out() ? options_.search_s
                                                 : static_cast<double>(expansions.max_evaluated()) /
@@ -98,7 +99,7 @@ class Decision {
       const NodeView& seen = view_.nodes[static_cast<std::size_t>(node)];
       const double each = sizes.each_on(node);
       all += each * seen.total.gpus;
-      basic += each * (seen.total.gpus - seen.free.gpus + room_.kept_gpus(node));
+      basic += each * (seen.total.gpus - seen.free.gpus + placement_.kept_gpus(node));
     }
     for (const ElasticJobView& job : view_.jobs)
       for (const CompanionView& companion : job.companions)
@@ -113,14 +114,14 @@ class Decision {
     for (const ElasticJobView& job : view_.jobs) {
       for (const CompanionView& companion : job.companions)
         if (companion.benefit >= 0 && companion.benefit < kKept * tau && !companion.leaving &&
-            !room_.is_reclaimed(companion.id) && !is_owed(job, companion))
-          room_.reclaim(job, companion, Reclaim::Why::brings_little);
+            !placement_.is_reclaimed(companion.id) && !is_owed(job, companion))
+          placement_.reclaim(job, companion, Reclaim::Why::brings_little);
       const auto found = steps_.find(job.id);
       if (found == steps_.end()) continue;
       for (auto step = found->second.rbegin(); step != found->second.rend(); ++step) {
-        if (room_.is_reclaimed(step->companion->id) || step->companion->benefit >= 0) continue;
+        if (placement_.is_reclaimed(step->companion->id) || step->companion->benefit >= 0) continue;
         if (step->benefit >= kKept * tau || is_owed(job, *step->companion)) break;
-        room_.reclaim(job, *step->companion, Reclaim::Why::brings_little);
+        placement_.reclaim(job, *step->companion, Reclaim::Why::brings_little);
       }
     }
   }
@@ -131,7 +132,7 @@ class Decision {
     double basic = 0, lent = 0;
     for (const ElasticJobView& job : view_.jobs) {
       basic += job.basic_gpus;
-      lent += room_.total(job) - job.basic_gpus;
+      lent += placement_.total(job) - job.basic_gpus;
     }
     const double mean = lent / std::max(basic, 1.0);
     const double mine = static_cast<double>(runner.total - runner.job->basic_gpus) /
@@ -195,7 +196,7 @@ class Decision {
       return std::any_of(owed.begin(), owed.end(),
                          [&](const Grant& grant) { return grant.job == job->id; });
     });
-    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth))
+    for (const Grant& grant : lend_worker_by_worker(placement_, others, options_.min_growth))
       decisions.grants.push_back(grant);
   }
 
@@ -203,7 +204,7 @@ class Decision {
   const MarginalBenefit::Options& options_;
   const ScaleTables& growing_;
   const ScaleTables& grown_;
-  Room room_;
+  PlacementState placement_;
   std::map<JobId, std::vector<Step>> steps_;
 };
 

@@ -13,23 +13,24 @@ namespace {
 /// Reclaims of one decision for the GPUs that jobs are owed.
 class Reclaiming {
  public:
-  Reclaiming(Room& room, const Room::Loss& loss)
-      : room_(room), loss_(loss), soon_(room.with_leaving()) {
-    for (const ElasticJobView& job : room.view().jobs) {
+  Reclaiming(PlacementState& placement, const PlacementState::Loss& loss)
+      : placement_(placement), loss_(loss), soon_(placement.with_leaving()) {
+    for (const ElasticJobView& job : placement.view().jobs) {
       const bool is_changing =
           job.changing || std::any_of(job.companions.begin(), job.companions.end(),
                                       [](const CompanionView& each) { return each.leaving; });
       if (is_changing) continue;
       for (const CompanionView& companion : job.companions)
-        if (companion.node >= 0 && !room.is_reclaimed(companion.id) && !is_owed(job, companion))
+        if (companion.node >= 0 && !placement.is_reclaimed(companion.id) &&
+            !is_owed(job, companion))
           lent_.push_back({&job, &companion});
     }
   }
 
   /// REQUIRES: the job is owed more than it has.
   void serve(const ElasticJobView& job) {
-    const int owed = owed_beyond(job, room_.total(job)).front().total;
-    for (int total = room_.total(job);;) {
+    const int owed = owed_beyond(job, placement_.total(job)).front().total;
+    for (int total = placement_.total(job);;) {
       const int target = next_size(job, total);
       if (target == 0 || target > owed || !make_room(job, target - total)) return;
       total = target;
@@ -49,8 +50,8 @@ class Reclaiming {
     std::vector<Resources> soon = soon_;
     std::vector<std::size_t> needed;
     int workers = gpus / job.per_worker.gpus;
-    for (const NodeIndex node : room_.view().partitions[at(job.partition)])
-      if (room_.may_use(job, node)) workers -= take(soon[at(node)], job.per_worker, workers);
+    for (const NodeIndex node : placement_.view().partitions[at(job.partition)])
+      if (placement_.may_use(job, node)) workers -= take(soon[at(node)], job.per_worker, workers);
     while (workers > 0) {
       const std::optional<std::size_t> next = least_loss(job, soon, needed);
       if (!next) return false;
@@ -62,8 +63,8 @@ class Reclaiming {
     }
     for (const std::size_t index : needed) {
       lent_[index].is_reclaimed = true;
-      room_.reclaim(*lent_[index].job, *lent_[index].companion,
-                    why_owed(owed_since(job, room_.total(job))));
+      placement_.reclaim(*lent_[index].job, *lent_[index].companion,
+                         why_owed(owed_since(job, placement_.total(job))));
     }
     soon_ = std::move(soon);
     return true;
@@ -73,7 +74,7 @@ class Reclaiming {
   std::optional<std::size_t> least_loss(const ElasticJobView& job,
                                         const std::vector<Resources>& soon,
                                         const std::vector<std::size_t>& needed) const {
-    const std::vector<NodeIndex>& partition = room_.view().partitions[at(job.partition)];
+    const std::vector<NodeIndex>& partition = placement_.view().partitions[at(job.partition)];
     std::optional<std::size_t> best;
     double best_loss = 0;
     for (std::size_t index = 0; index < lent_.size(); ++index) {
@@ -81,7 +82,7 @@ class Reclaiming {
       if (lender == &job || is_reclaimed ||
           std::find(needed.begin(), needed.end(), index) != needed.end() ||
           std::find(partition.begin(), partition.end(), companion->node) == partition.end() ||
-          !room_.may_use(job, companion->node))
+          !placement_.may_use(job, companion->node))
         continue;
       Resources there = soon[at(companion->node)];
       there += companion->held;
@@ -95,16 +96,16 @@ class Reclaiming {
   }
 
   /// Takes room for as many workers as fit, `max` at most. @return how many.
-  static int take(Resources& room, const Resources& worker, int max) {
+  static int take(Resources& placement, const Resources& worker, int max) {
     int taken = 0;
-    for (; taken < max && room.covers(worker); ++taken) room -= worker;
+    for (; taken < max && placement.covers(worker); ++taken) placement -= worker;
     return taken;
   }
 
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-  Room& room_;
-  const Room::Loss& loss_;
+  PlacementState& placement_;
+  const PlacementState::Loss& loss_;
   std::vector<Resources> soon_;  ///< what is idle once all that leaves has left
   std::vector<Lent> lent_;
 };
@@ -118,20 +119,20 @@ bool is_owed(const ElasticJobView& job, const CompanionView& companion) {
   return before < owed_total(job);
 }
 
-void reclaim_for_owed(Room& room, const std::vector<const ElasticJobView*>& jobs,
-                      const Room::Loss& loss) {
+void reclaim_for_owed(PlacementState& placement, const std::vector<const ElasticJobView*>& jobs,
+                      const PlacementState::Loss& loss) {
   std::vector<const ElasticJobView*> owed;
   for (const ElasticJobView* job : jobs)
-    if (job->may_grow && job->per_worker.gpus > 0 && !room.shrinks(*job) &&
-        owed_since(*job, room.total(*job)) != kNever)
+    if (job->may_grow && job->per_worker.gpus > 0 && !placement.shrinks(*job) &&
+        owed_since(*job, placement.total(*job)) != kNever)
       owed.push_back(job);
   if (owed.empty()) return;
   std::stable_sort(owed.begin(), owed.end(), [&](const ElasticJobView* a, const ElasticJobView* b) {
-    return owed_since(*a, room.total(*a)) < owed_since(*b, room.total(*b));
+    return owed_since(*a, placement.total(*a)) < owed_since(*b, placement.total(*b));
   });
-  Reclaiming reclaiming(room, loss);
+  Reclaiming reclaiming(placement, loss);
   for (const ElasticJobView* job : owed)
-    if (!room.shrinks(*job)) reclaiming.serve(*job);
+    if (!placement.shrinks(*job)) reclaiming.serve(*job);
 }
 
 }  // namespace swell::policy

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/policy/lending/room.h"
+#include "core/policy/lending/placement_state.h"
 
 /// GPUs that Swell owes to jobs before any job is lent more than it wanted: first, to jobs that
 /// consented to fewer GPUs than they wanted, the rest of these; then, to jobs with a deadline, the
@@ -66,8 +66,8 @@ bool is_owed(const ElasticJobView& job, const CompanionView& companion);
 /// Reclaims for `jobs`, in the order of owed_since(), as much as they are owed by that rank beyond
 /// what is idle or leaves already: from the job that loses least by it, and nothing that is owed to
 /// that one. Nothing where it would not do for a size that the job may have. It is lent once it is
-/// idle. REQUIRES: Room::close() has not run.
-void reclaim_for_owed(Room& room, const std::vector<const ElasticJobView*>& jobs,
-                      const Room::Loss& loss);
+/// idle. REQUIRES: PlacementState::close() has not run.
+void reclaim_for_owed(PlacementState& placement, const std::vector<const ElasticJobView*>& jobs,
+                      const PlacementState::Loss& loss);
 
 }  // namespace swell::policy

@@ -12,11 +12,11 @@ int Rebalance::returning() const {
   std::vector<int> leaving(view_.nodes.size());
   for (const ElasticJobView& job : view_.jobs)
     for (const CompanionView& companion : job.companions)
-      if (companion.node >= 0 && (companion.leaving || room_.is_reclaimed(companion.id)))
+      if (companion.node >= 0 && (companion.leaving || placement_.is_reclaimed(companion.id)))
         leaving[static_cast<std::size_t>(companion.node)] += companion.held.gpus;
   int sum = 0;
   for (std::size_t i = 0; i < leaving.size(); ++i) {
-    const int idle = view_.nodes[i].free.gpus - room_.kept_gpus(static_cast<NodeIndex>(i));
+    const int idle = view_.nodes[i].free.gpus - placement_.kept_gpus(static_cast<NodeIndex>(i));
     sum += std::max(idle + leaving[i], 0) - std::max(idle, 0);
   }
   return sum;
@@ -25,10 +25,10 @@ int Rebalance::returning() const {
 std::vector<Rebalance::Taker> Rebalance::takers() const {
   std::vector<Taker> found;
   for (const ElasticJobView& job : view_.jobs) {
-    if (!job.may_grow || room_.shrinks(job) || !belief_.knows(job)) continue;
+    if (!job.may_grow || placement_.shrinks(job) || !belief_.knows(job)) continue;
     if (!job.training->is_measured()) continue;
     const double now = belief_.now(job);
-    const int total = room_.total(job);
+    const int total = placement_.total(job);
     const double worth = worth_.gain(job, now, 2 * now) / std::max(total, 1);
     const std::vector<Owed> owed = owed_beyond(job, total);
     if (owed.empty()) found.push_back({&job, worth, kNever, std::min(total, kStep)});
@@ -64,7 +64,7 @@ void Rebalance::run() {
     if (worth_less.empty()) continue;
     if (left-- == 0) break;
     for (const auto& [job, companion] : best_for(taker, worth_less)) {
-      room_.reclaim(*job, *companion, why_owed(taker.owed_since));
+      placement_.reclaim(*job, *companion, why_owed(taker.owed_since));
       shrunk.insert(job->id);
       served.insert(taker.job->id);
     }
@@ -75,7 +75,7 @@ void Rebalance::run() {
 std::vector<Rebalance::Lent> Rebalance::lent_companions() const {
   std::vector<Lent> found;
   for (const ElasticJobView& job : view_.jobs) {
-    if (job.changing || room_.shrinks(job) || !belief_.knows(job)) continue;
+    if (job.changing || placement_.shrinks(job) || !belief_.knows(job)) continue;
     for (const CompanionView& companion : job.companions)
       if (!companion.leaving && companion.node >= 0 && !is_owed(job, companion))
         found.push_back({&job, &companion, loss_(job, companion)});
@@ -91,7 +91,7 @@ Rebalance::Companions Rebalance::companions_below(double worth, const ElasticJob
   Companions found;
   for (const auto& [job, companion, loss] : lent)
     if (loss <= worth && job != &taker && !shrunk.contains(job->id) &&
-        room_.may_use(taker, companion->node) &&
+        placement_.may_use(taker, companion->node) &&
         std::binary_search(nodes.begin(), nodes.end(), companion->node))
       found.emplace_back(job, companion);
   return found;
@@ -103,7 +103,7 @@ Rebalance::Companions Rebalance::companions_below(double worth, const ElasticJob
 Rebalance::Companions Rebalance::best_for(const Taker& to, const Companions& pool) const {
   const ElasticJobView& taker = *to.job;
   const double factor = to.owed_since == kNever ? 1 : kOwed;
-  Room imagined = room_;
+  PlacementState imagined = placement_;
   imagined.close();
   Expansions expansions(imagined, tables_, &effort_, &belief_, options_.row_filter());
   auto runner = std::find_if(expansions.runners().begin(), expansions.runners().end(),

@@ -21,19 +21,19 @@ class Rebalance {
   /// `effort`: of the whole decision. `loss`: of a companion's job by one of its GPUs, in the unit
   /// of Worth::gain().
   Rebalance(const ClusterView& view, const Swell::Options& options, const Belief& belief,
-            const Worth& worth, const ScaleTables& tables, Effort& effort, Room& room,
-            const Room::Loss& loss) noexcept
+            const Worth& worth, const ScaleTables& tables, Effort& effort,
+            PlacementState& placement, const PlacementState::Loss& loss) noexcept
       : view_(view),
         options_(options),
         belief_(belief),
         worth_(worth),
         tables_(tables),
         effort_(effort),
-        room_(room),
+        placement_(placement),
         loss_(loss) {}
 
-  /// Reclaims what is to go to another job, in the room. REQUIRES: Room::serve_queue() has run,
-  /// Room::close() has not.
+  /// Reclaims what is to go to another job, in the placement state. REQUIRES:
+  /// PlacementState::serve_queue() has run, PlacementState::close() has not.
   void run();
 
  private:
@@ -71,8 +71,8 @@ class Rebalance {
   const Worth& worth_;
   const ScaleTables& tables_;
   Effort& effort_;
-  Room& room_;
-  const Room::Loss& loss_;
+  PlacementState& placement_;
+  const PlacementState::Loss& loss_;
 };
 
 }  // namespace swell::policy

@@ -37,46 +37,49 @@ class Decision {
         belief_(view, tables, &few),
         worth_(view, options, belief_),
         tables_(tables),
-        room_(view) {}
+        placement_(view) {}
 
   /// Makes the decisions, except for Decisions::deadlines.
   Decisions run() {
     const bool any_known =
         std::any_of(view_.jobs.begin(), view_.jobs.end(),
                     [this](const ElasticJobView& job) { return belief_.knows(job); });
-    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) {
+    const PlacementState::Loss loss_of = [this](const ElasticJobView& job,
+                                                const CompanionView& companion) {
       return loss(job, companion);
     };
-    room_.serve_queue(options_.queue_depth, loss_of,
-                      any_known ? Room::Nodes::by_loss : Room::Nodes::by_idle);
+    placement_.serve_queue(
+        options_.queue_depth, loss_of,
+        any_known ? PlacementState::Nodes::by_loss : PlacementState::Nodes::by_idle);
     give_back_what_slows();
-    Rebalance(view_, options_, belief_, worth_, tables_, effort_, room_, loss_of).run();
+    Rebalance(view_, options_, belief_, worth_, tables_, effort_, placement_, loss_of).run();
     std::vector<const ElasticJobView*> others;
     for (const ElasticJobView& job : view_.jobs)
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
-    reclaim_for_owed(room_, others, loss_of);
-    room_.close();
+    reclaim_for_owed(placement_, others, loss_of);
+    placement_.close();
     // Lend owed GPUs first, here to jobs without a plan, then to planned ones. The jobs of each
     // kind come in the order of their starts: few jobs are owed some at one time, and most jobs
     // without a plan will soon have a profile.
-    const std::vector<Grant> owed = lend_what_is_owed(room_, others);
+    const std::vector<Grant> owed = lend_what_is_owed(placement_, others);
     Decisions decisions;
     decisions.grants = owed;
     lend(decisions, owed);
     replan(decisions);
-    write_shrunk(room_, tables_, decisions, &belief_);
+    write_shrunk(placement_, tables_, decisions, &belief_);
     for (const ElasticJobView& job : view_.jobs)
       if (belief_.knows(job) && belief_.lowered_by_others(job) < 1)
         decisions.lowered.push_back({job.id, belief_.lowered_by_others(job)});
-    // The room does not add what this decision lends to a job's total: later decisions lend more.
+    // The placement state does not add what this decision lends to a job's total: later decisions
+    // lend more.
     std::erase_if(others, [&](const ElasticJobView* job) {
       return std::any_of(owed.begin(), owed.end(),
                          [&](const Grant& grant) { return grant.job == job->id; });
     });
-    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth))
+    for (const Grant& grant : lend_worker_by_worker(placement_, others, options_.min_growth))
       decisions.grants.push_back(grant);
-    decisions.reclaims = room_.reclaims();
-    if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
+    decisions.reclaims = placement_.reclaims();
+    if (view_.order_wanted) decisions.reclaim_order = placement_.reclaim_order(loss_of);
     return decisions;
   }
 
@@ -90,19 +93,20 @@ class Decision {
   /// jobs that are measured to be no faster.
   void give_back_what_slows() {
     for (const ElasticJobView& job : view_.jobs) {
-      if (!belief_.knows(job) || room_.shrinks(job) || job.companions.empty() ||
+      if (!belief_.knows(job) || placement_.shrinks(job) || job.companions.empty() ||
           predicted(job, job.training->current) > predicted(job, job.training->basic) ||
           better_plan(job))
         continue;
       for (const CompanionView& companion : job.companions)
-        if (!companion.leaving && !job.changing) room_.reclaim(job, companion, Reclaim::Why::slows);
+        if (!companion.leaving && !job.changing)
+          placement_.reclaim(job, companion, Reclaim::Why::slows);
     }
   }
 
   /// Loss of the job by one GPU of the companion, in the unit of Worth::gain().
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
     if (!belief_.knows(job))  // before the profiled ones, as FewestFirst
-      return (is_owed(job, companion) ? kOwed : 0) - room_.total(job);
+      return (is_owed(job, companion) ? kOwed : 0) - placement_.total(job);
     return worth_.loss(job, companion);
   }
 
@@ -114,26 +118,26 @@ class Decision {
     const ElasticJobView& job = *runner.job;
     const double now = belief_.now(job), times = runner.throughput / now;
     // One owed GPU among many brings less than min_speedup.
-    if (times < options_.min_speedup && room_.total(job) >= owed_total(job)) return false;
+    if (times < options_.min_speedup && placement_.total(job) >= owed_total(job)) return false;
     if (job.starting) return true;
     const redeploy::Cost cost = worth_.cost_of(job, runner.layout);
     return worth_.horizon_s(job, now) > cost.delay_s + times / (times - 1) * cost.pause_s;
   }
 
   /// Lends, and starts over with fewer GPUs for a job whose change of plan is not worth its pause.
-  /// `unnamed` are taken out of the room already.
+  /// `unnamed` are taken out of the placement state already.
   void lend(Decisions& decisions, const std::vector<Grant>& unnamed) {
-    const Room before = room_;
+    const PlacementState before = placement_;
     std::map<JobId, int> max;
     for (;;) {
-      room_ = before;
-      Expansions expansions(room_, tables_, &effort_, &belief_, options_.row_filter());
+      placement_ = before;
+      Expansions expansions(placement_, tables_, &effort_, &belief_, options_.row_filter());
       for (const Grant& grant : unnamed) expansions.set_aside(grant.node, grant.lent.gpus);
       scale_out(expansions, max);
       bool all = true;
       for (const Runner& runner : expansions.runners())
         if (!runner.lent.empty() && !worth_it(runner)) {
-          max[runner.job->id] = (runner.total - room_.total(*runner.job)) / 2;
+          max[runner.job->id] = (runner.total - placement_.total(*runner.job)) / 2;
           all = false;
         }
       if (!all) continue;
@@ -148,12 +152,12 @@ class Decision {
   /// none. Until then a program decides itself how to use GPUs that were lent before its profile
   /// was known.
   std::optional<Runner> better_plan(const ElasticJobView& job) const {
-    if (!job.may_replan || room_.shrinks(job) || !belief_.knows(job)) return std::nullopt;
+    if (!job.may_replan || placement_.shrinks(job) || !belief_.knows(job)) return std::nullopt;
     if (job.companions.empty()) {
-      auto runner = rescheduled(job, room_, belief_, &effort_);
+      auto runner = rescheduled(job, placement_, belief_, &effort_);
       return runner && worth_it(*runner) ? std::move(runner) : std::nullopt;
     }
-    const std::vector<cluster::GpuRef> lent = lent_gpus(job, room_);
+    const std::vector<cluster::GpuRef> lent = lent_gpus(job, placement_);
     const Scaling scaling =
         belief_.tables_of(job).of(*job.training, job.training->basic, lent, lent.size(),
                                   *view_.machines, &effort_, Care::quick);
@@ -161,7 +165,7 @@ class Decision {
     const std::size_t last = scaling.rows() - 1;
     Runner runner{&job,
                   scaling.layout(last),
-                  room_.total(job),
+                  placement_.total(job),
                   belief_.of_best(job, scaling.throughput(last)),
                   {},
                   {}};
@@ -203,7 +207,7 @@ class Decision {
     const Runner& runner = expansions.runners()[index];
     int gpus = runner.layout.gpu_count();
     if (const auto found = max.find(runner.job->id); found != max.end())
-      gpus = std::min(gpus, found->second - (runner.total - room_.total(*runner.job)));
+      gpus = std::min(gpus, found->second - (runner.total - placement_.total(*runner.job)));
     for (const Owed& owed : owed_beyond(*runner.job, runner.total))
       if (auto best =
               best_within(expansions, index, std::min({gpus, owed.total - runner.total, kStep}),
@@ -269,7 +273,7 @@ class Decision {
   Worth worth_;
   const ScaleTables& tables_;
   mutable Effort effort_{kMaxThorough, kMaxEvaluated};
-  Room room_;
+  PlacementState placement_;
 };
 
 /// Gives jobs without a profile coefficients from the data sheets of their GPUs, and lets those

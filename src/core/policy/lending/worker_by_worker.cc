@@ -23,13 +23,13 @@ class Lending {
  public:
   enum class Until { wanted, max };
 
-  Lending(Room& room, double min_growth, Until until)
-      : room_(room), min_growth_(min_growth), until_(until) {}
+  Lending(PlacementState& placement, double min_growth, Until until)
+      : placement_(placement), min_growth_(min_growth), until_(until) {}
 
   std::vector<Grant> run(const std::vector<const ElasticJobView*>& jobs) {
     for (const ElasticJobView* job : jobs)
-      if (job->may_grow && job->per_worker.gpus > 0 && !room_.shrinks(*job))
-        add_step(*job, room_.total(*job));
+      if (job->may_grow && job->per_worker.gpus > 0 && !placement_.shrinks(*job))
+        add_step(*job, placement_.total(*job));
     while (!steps_.empty()) {
       const Step next = steps_.top();
       steps_.pop();
@@ -66,15 +66,15 @@ class Lending {
     std::map<NodeIndex, int> step;
     NodeIndex node = last_node_.contains(job.id) ? last_node_[job.id] : -1;
     for (int workers = gpus / job.per_worker.gpus; workers > 0; --workers) {
-      if (node < 0 || !room_.free(node).covers(job.per_worker)) node = nearest(job);
+      if (node < 0 || !placement_.free(node).covers(job.per_worker)) node = nearest(job);
       if (node < 0) {
         for (auto [undo, count] : step) {
-          room_.undo(undo, job.per_worker * count);
+          placement_.undo(undo, job.per_worker * count);
           workers_[job.id][undo] -= count;
         }
         return false;
       }
-      room_.lend(node, job.per_worker);
+      placement_.lend(node, job.per_worker);
       ++workers_[job.id][node];
       ++step[node];
     }
@@ -90,14 +90,14 @@ class Lending {
     const cluster::Nearness* near = nearness(job);
     NodeIndex best = -1;
     std::tuple<bool, bool, int, int> best_rank;
-    for (NodeIndex node : room_.view().partitions[static_cast<std::size_t>(job.partition)]) {
-      if (!room_.may_lend(job, node, job.per_worker)) continue;
+    for (NodeIndex node : placement_.view().partitions[static_cast<std::size_t>(job.partition)]) {
+      if (!placement_.may_lend(job, node, job.per_worker)) continue;
       auto found = mine.find(node);
       const std::tuple<bool, bool, int, int> rank{
           found != mine.end() && found->second > 0,
           std::find(job.basic_nodes.begin(), job.basic_nodes.end(), node) != job.basic_nodes.end(),
-          near != nullptr ? -near->distance(room_.view().positions.of(node)) : 0,
-          room_.free(node).gpus};
+          near != nullptr ? -near->distance(placement_.view().positions.of(node)) : 0,
+          placement_.free(node).gpus};
       if (best < 0 || rank > best_rank) {
         best = node;
         best_rank = rank;
@@ -109,7 +109,7 @@ class Lending {
   /// Nearness of nodes to the job's own; null where no positions are known.
   const cluster::Nearness* nearness(const ElasticJobView& job) {
     const auto [found, is_new] = nearness_.try_emplace(job.id);
-    if (is_new) found->second = room_.view().positions.near(job.basic_nodes);
+    if (is_new) found->second = placement_.view().positions.near(job.basic_nodes);
     return found->second.get();
   }
 
@@ -119,14 +119,14 @@ class Lending {
     int gained = 0;
     for (auto [node, count] : found->second) gained += count * job.per_worker.gpus;
     if (gained == 0) return;
-    const int total = room_.total(job);
+    const int total = placement_.total(job);
     const bool is_owed = step_owed_since(job, next_size(job, total)) != kNever;
     if (!is_owed && gained < min_growth_ * total) return;
     for (auto [node, count] : found->second)
       if (count > 0) grants_.push_back({job.id, node, job.per_worker * count});
   }
 
-  Room& room_;
+  PlacementState& placement_;
   double min_growth_;
   Until until_;
   std::priority_queue<Step, std::vector<Step>, std::greater<>> steps_;
@@ -138,13 +138,15 @@ class Lending {
 
 }  // namespace
 
-std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs,
+std::vector<Grant> lend_worker_by_worker(PlacementState& placement,
+                                         const std::vector<const ElasticJobView*>& jobs,
                                          double min_growth) {
-  return Lending(room, min_growth, Lending::Until::max).run(jobs);
+  return Lending(placement, min_growth, Lending::Until::max).run(jobs);
 }
 
-std::vector<Grant> lend_what_is_owed(Room& room, const std::vector<const ElasticJobView*>& jobs) {
-  return Lending(room, 0, Lending::Until::wanted).run(jobs);
+std::vector<Grant> lend_what_is_owed(PlacementState& placement,
+                                     const std::vector<const ElasticJobView*>& jobs) {
+  return Lending(placement, 0, Lending::Until::wanted).run(jobs);
 }
 
 }  // namespace swell::policy

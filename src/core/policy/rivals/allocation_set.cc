@@ -58,23 +58,23 @@ std::vector<Configuration> configurations(const Contender& job, const ClusterVie
   return found;
 }
 
-void decide_plans(Decisions& decisions, const std::vector<Wish>& wishes, const GpuPool& pool,
+void decide_plans(Decisions& decisions, const std::vector<Request>& requests, const GpuPool& pool,
                   const ClusterView& view) {
   std::vector<Sized> sized;
-  for (const Wish& wish : wishes) {
-    Sized one{{}, wish.job->held, wish.keeps};
-    for (const Configuration& choice : wish.choices)
+  for (const Request& request : requests) {
+    Sized one{{}, request.job->held, request.keeps};
+    for (const Configuration& choice : request.choices)
       one.sizes.push_back({choice.type, choice.gpus, choice.nodes});
     sized.push_back(std::move(one));
   }
   const std::vector<Placed> placed = place_sizes(sized, pool);
-  for (std::size_t i = 0; i < wishes.size(); ++i) {
-    const Contender& job = *wishes[i].job;
-    if (wishes[i].keeps && placed[i].gpus == job.held) continue;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Contender& job = *requests[i].job;
+    if (requests[i].keeps && placed[i].gpus == job.held) continue;
     plan::Layout layout;
     if (!placed[i].gpus.empty())
       layout = plan_on(job, placed[i].gpus,
-                       wishes[i].choices[static_cast<std::size_t>(placed[i].size)], view);
+                       requests[i].choices[static_cast<std::size_t>(placed[i].size)], view);
     decide_plan(decisions, job, std::move(layout));
   }
 }

@@ -33,14 +33,14 @@ std::vector<Configuration> configurations(const Contender& job, const ClusterVie
 
 /// Configurations that one job shall get: the first, or, where there is no place for it, a smaller
 /// one. Without any, the job gets nothing.
-struct Wish {
+struct Request {
   const Contender* job = nullptr;
   std::vector<Configuration> choices;
   bool keeps = false;  ///< the first choice is what the job has: stays there if possible
 };
 
-/// Places every wish (place_sizes()) and writes the plans of jobs whose GPUs change.
-void decide_plans(Decisions& decisions, const std::vector<Wish>& wishes, const GpuPool& pool,
+/// Places every request (place_sizes()) and writes the plans of jobs whose GPUs change.
+void decide_plans(Decisions& decisions, const std::vector<Request>& requests, const GpuPool& pool,
                   const ClusterView& view);
 
 }  // namespace swell::policy

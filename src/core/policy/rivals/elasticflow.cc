@@ -200,17 +200,17 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
   }
   grow(shares, left);
 
-  std::vector<Wish> wishes;
+  std::vector<Request> requests;
   for (const Share& share : shares) {
-    Wish wish{share.job, {}, false};
+    Request request{share.job, {}, false};
     for (int k = share.step; k >= 0; --k)
-      wish.choices.push_back(share.ladder[static_cast<std::size_t>(k)]);
+      request.choices.push_back(share.ladder[static_cast<std::size_t>(k)]);
     if (const Configuration* now = share.now())
-      wish.keeps = now->gpus == planner::count(share.job->held) &&
-                   now->nodes == static_cast<int>(share.job->held.size());
-    wishes.push_back(std::move(wish));
+      request.keeps = now->gpus == planner::count(share.job->held) &&
+                      now->nodes == static_cast<int>(share.job->held.size());
+    requests.push_back(std::move(request));
   }
-  decide_plans(decisions, wishes, pool, view);
+  decide_plans(decisions, requests, pool, view);
   return decisions;
 }
 

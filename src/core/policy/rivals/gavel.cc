@@ -108,17 +108,17 @@ Decisions Gavel::decide(const ClusterView& view) const {
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const Pair& a, const Pair& b) { return a.before(b); });
   std::vector<int> left = program.capacity;
-  std::vector<Wish> wishes;
-  for (const Entry& entry : entries) wishes.push_back({entry.job, {}, false});
+  std::vector<Request> requests;
+  for (const Entry& entry : entries) requests.push_back({entry.job, {}, false});
   for (const Pair& pair : pairs) {
     const Configuration& one = entries[pair.entry].configurations[pair.choice];
     int& there = left[static_cast<std::size_t>(one.type)];
-    if (!wishes[pair.entry].choices.empty() || there < one.gpus) continue;
+    if (!requests[pair.entry].choices.empty() || there < one.gpus) continue;
     there -= one.gpus;
-    wishes[pair.entry].choices.push_back(one);
-    wishes[pair.entry].keeps = is_held(*entries[pair.entry].job, one);
+    requests[pair.entry].choices.push_back(one);
+    requests[pair.entry].keeps = is_held(*entries[pair.entry].job, one);
   }
-  decide_plans(decisions, wishes, pool, view);
+  decide_plans(decisions, requests, pool, view);
   return decisions;
 }
 

@@ -96,17 +96,17 @@ Decisions Sia::decide(const ClusterView& view) const {
   }
 
   const Allocation allocation = minimize(program);
-  std::vector<Wish> wishes;
+  std::vector<Request> requests;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::vector<Configuration>& all = entries[i].configurations;
     const int chosen = allocation.chosen[i];
-    Wish wish{entries[i].job, {}, chosen >= 0 && chosen == entries[i].current};
+    Request request{entries[i].job, {}, chosen >= 0 && chosen == entries[i].current};
     for (int k = chosen; k >= 0; --k)
       if (all[static_cast<std::size_t>(k)].type == all[static_cast<std::size_t>(chosen)].type)
-        wish.choices.push_back(all[static_cast<std::size_t>(k)]);
-    wishes.push_back(std::move(wish));
+        request.choices.push_back(all[static_cast<std::size_t>(k)]);
+    requests.push_back(std::move(request));
   }
-  decide_plans(decisions, wishes, pool, view);
+  decide_plans(decisions, requests, pool, view);
   return decisions;
 }
 

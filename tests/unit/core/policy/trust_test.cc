@@ -66,7 +66,7 @@ Test(trust, a_job_that_gains_nothing_grows_no_more_and_gives_back_after_a_while)
   cr_assert(trust.is_over(120));
 }
 
-Test(trust, a_better_report_in_time_mends_it) {
+Test(trust, a_better_report_in_time_fixes_it) {
   Trust trust;
   trust.heard(Speedup{2, 0.9}, 100);
   trust.heard(Speedup{2, 1.2}, 110);

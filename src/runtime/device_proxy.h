@@ -24,12 +24,12 @@ namespace swell::runtime {
 /// Carries out a keeper's tasks on a GPU: the program at the other end of a connection does them
 /// while it waits for an answer of the shim. Any thread may call; one task runs at a time. A
 /// program that continues its training gets no further task, and no task is under way then.
-class DeviceHand final : public ByteStore {
+class DeviceProxy final : public ByteStore {
  public:
   /// `staging`: offset of two buffers of the arena, kStaging bytes together, which the program maps
   /// too. REQUIRES: `channel` outlives lose().
-  DeviceHand(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
-             std::string gpu, std::uint64_t granularity);
+  DeviceProxy(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
+              std::string gpu, std::uint64_t granularity);
   static constexpr std::uint64_t kBuffer = std::uint64_t{16} << 20;
   static constexpr std::uint64_t kStaging = 2 * kBuffer;
 
@@ -132,15 +132,15 @@ struct MappedGpu {
   /// Checks after each copy that its source still existed; empty: the source always stays.
   std::function<Result<void>()> is_there = {};
 };
-/// Copies from memory on a GPU that the program of `hand` has mapped; `from`: device or
+/// Copies from memory on a GPU that the program of `proxy` has mapped; `from`: device or
 /// program_device.
-std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceHand> hand, MappedGpu mapped,
+std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceProxy> proxy, MappedGpu mapped,
                                            Memory from);
 
 /// Copies from memory that the program of `from` allocated itself to that of `to`, on the same GPU.
 /// Goes through `slab` (kBounce bytes), which `to` has allocated and both map.
-std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceHand> from,
-                                           std::shared_ptr<DeviceHand> to, std::uint64_t slab,
+std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceProxy> from,
+                                           std::shared_ptr<DeviceProxy> to, std::uint64_t slab,
                                            Descriptor fd);
 inline constexpr std::uint64_t kBounce = std::uint64_t{32} << 20;
 

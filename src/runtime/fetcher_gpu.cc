@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the intake: the paths from GPUs.
+// Part of the fetcher: the paths from GPUs.
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/intake.h"
+#include "runtime/fetcher.h"
 
 namespace swell::runtime {
 
@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::seconds kAnswerTime(10);
 
 /// Has the new program map a slab of another keeper, or of this one, in addition to what is mapped.
-Result<void> map_slab(const Intake::Self& self, Channel& keeper, std::uint64_t at,
+Result<void> map_slab(const Fetcher::Self& self, Channel& keeper, std::uint64_t at,
                       MappedGpu& mapped) {
   const std::uint64_t slab = DevicePlace::slab(at);
   auto answer = ask(keeper, Op::slab, Writer().put(slab).take(), within(kAnswerTime));
@@ -26,9 +26,9 @@ Result<void> map_slab(const Intake::Self& self, Channel& keeper, std::uint64_t a
   const auto bytes = reader.get<std::uint64_t>();
   if (!reader.done() || !answer->fd) return Error("a shim passed no memory of its GPU");
   const std::uint64_t number = self.next_slab();
-  if (auto good = self.hand->map(number, bytes, answer->fd.get()); !good) return good;
+  if (auto good = self.proxy->map(number, bytes, answer->fd.get()); !good) return good;
   mapped.pieces[DevicePlace::of(slab, 0)] = {number, bytes};
-  mapped.is_same_gpu = mapped.is_same_gpu && gpu == self.hand->gpu();
+  mapped.is_same_gpu = mapped.is_same_gpu && gpu == self.proxy->gpu();
   return {};
 }
 
@@ -37,7 +37,7 @@ Result<Message> ask_for_own(Channel& keeper, std::uint64_t at) {
 }
 
 /// Does the same for memory that the program there allocated itself.
-Result<void> map_own(const Intake::Self& self, Channel& keeper, std::uint64_t at,
+Result<void> map_own(const Fetcher::Self& self, Channel& keeper, std::uint64_t at,
                      MappedGpu& mapped) {
   const auto answer = ask_for_own(keeper, at);
   if (!answer) return answer.error();
@@ -48,15 +48,15 @@ Result<void> map_own(const Intake::Self& self, Channel& keeper, std::uint64_t at
   const auto share = read_own_share(its, answer->fd);
   if (!share) return share.error();
   const std::uint64_t number = self.next_slab();
-  if (auto good = self.hand->map(number, *share); !good) return good;
+  if (auto good = self.proxy->map(number, *share); !good) return good;
   mapped.pieces[DevicePlace::own(share->address)] = {number, share->bytes};
-  mapped.is_same_gpu = mapped.is_same_gpu && gpu == self.hand->gpu();
+  mapped.is_same_gpu = mapped.is_same_gpu && gpu == self.proxy->gpu();
   return {};
 }
 
 /// Has the new program map all GPU memory, of the kind of `first.from`, that is read from its rank,
 /// in addition to what is mapped.
-Result<void> map_all(const Intake::Self& self, Channel& keeper, const Fetch& first,
+Result<void> map_all(const Fetcher::Self& self, Channel& keeper, const Fetch& first,
                      const std::vector<Fetch>& fetches, MappedGpu& mapped) {
   const auto map_piece = first.from == Memory::device ? map_slab : map_own;
   for (const Fetch& fetch : fetches) {
@@ -76,13 +76,13 @@ Result<void> map_all(const Intake::Self& self, Channel& keeper, const Fetch& fir
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Prepare& plan,
-                                                     const Fetch& fetch,
-                                                     const std::vector<Fetch>& fetches) {
+Result<std::unique_ptr<Transport>> Fetcher::reach_gpu(const Self& self, const Prepare& plan,
+                                                      const Fetch& fetch,
+                                                      const std::vector<Fetch>& fetches) {
   const Endpoint& endpoint = plan.from[static_cast<std::size_t>(fetch.rank)].endpoint;
   auto near = endpoint.host == self.host ? Channel::connect_unix(endpoint.unix_socket)
                                          : Result<Channel>(Error("it is on another host"));
-  const bool is_near = near.ok(), is_to_gpu = is_on_gpu(fetch.to) && self.hand != nullptr;
+  const bool is_near = near.ok(), is_to_gpu = is_on_gpu(fetch.to) && self.proxy != nullptr;
   std::string why;  // why it goes through host memory
   std::string why_not_mapped;
   if (near && is_to_gpu) {
@@ -96,20 +96,20 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
           const auto answer = ask_for_own(*keeper, at);
           return answer ? Result<void>() : answer.error();
         };
-      return from_mapped_gpu(self.hand, std::move(mapped), fetch.from);
+      return from_mapped_gpu(self.proxy, std::move(mapped), fetch.from);
     }
     for (const auto& [place, piece] : mapped.pieces)
-      static_cast<void>(self.hand->unmap(piece.slab));
+      static_cast<void>(self.proxy->unmap(piece.slab));
     why_not_mapped = good.error().message();
     why = fmt::format("state of a GPU of this node goes through host memory: {}", why_not_mapped);
   }
   if (near && is_to_gpu && fetch.from == Memory::program_device && fetch.rank == plan.old_rank &&
-      self.old_hand != nullptr && self.old_hand->gpu() == self.hand->gpu()) {
+      self.old_proxy != nullptr && self.old_proxy->gpu() == self.proxy->gpu()) {
     const std::uint64_t slab = self.next_slab();
-    auto fd = self.hand->create(slab, kBounce);
+    auto fd = self.proxy->create(slab, kBounce);
     if (fd) {
       extra_bytes_ += kBounce;
-      return from_own_memory(self.old_hand, self.hand, slab, std::move(*fd));
+      return from_own_memory(self.old_proxy, self.proxy, slab, std::move(*fd));
     }
     notes_.insert(
         fmt::format("no memory is taken to copy state within a GPU: {}", fd.error().message()));
@@ -135,8 +135,8 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
   return through_hosts;
 }
 
-Result<std::shared_ptr<NcclLink>> Intake::pair_with(const Self& self, const Endpoint& endpoint,
-                                                    std::int32_t rank) {
+Result<std::shared_ptr<NcclLink>> Fetcher::pair_with(const Self& self, const Endpoint& endpoint,
+                                                     std::int32_t rank) {
   if (const auto known = pairs_.find(rank); known != pairs_.end()) return known->second;
   const auto connect = [&]() -> Result<std::shared_ptr<NcclLink>> {
     auto channel =
@@ -144,7 +144,7 @@ Result<std::shared_ptr<NcclLink>> Intake::pair_with(const Self& self, const Endp
             ? Channel::connect_unix(endpoint.unix_socket)
             : Channel::connect_tcp(endpoint.tcp, self.key, within(std::chrono::seconds(10)));
     if (!channel) return channel.error();
-    return NcclLink::connect(std::move(*channel), self.hand, self.next_slab(), *self.nccl);
+    return NcclLink::connect(std::move(*channel), self.proxy, self.next_slab(), *self.nccl);
   };
   return pairs_.emplace(rank, connect()).first->second;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -8,8 +8,9 @@
 
 namespace swell::launcher {
 
-Seating seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker, int max_gpus) {
-  Seating seating;
+RankAssignment seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker,
+                            int max_gpus) {
+  RankAssignment assignment;
   int gpus = 0, workers = 0;
   for (const WorkerNode& node : nodes) gpus += node.gpus, workers += node.workers;
   // Workers that do not share their GPUs evenly have these numbers alone, and are never fewer.
@@ -19,11 +20,11 @@ Seating seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker, 
     if (here <= 0) continue;
     left -= here;
     for (int local = 0; local < here; ++local)
-      seating.seats.push_back(
-          {{node.id, local}, static_cast<int>(seating.seats.size()), seating.groups, here});
-    ++seating.groups;
+      assignment.seats.push_back(
+          {{node.id, local}, static_cast<int>(assignment.seats.size()), assignment.groups, here});
+    ++assignment.groups;
   }
-  return seating;
+  return assignment;
 }
 
 int allowed_gpus(int there, int basic, const std::vector<int>& sizes) {
@@ -34,17 +35,17 @@ int allowed_gpus(int there, int basic, const std::vector<int>& sizes) {
   return best;
 }
 
-Environment torch_environment(const Seating& seating, const Seat& seat,
+Environment torch_environment(const RankAssignment& assignment, const Seat& seat,
                               const std::string& master_address, int master_port) {
   return {{"RANK", std::to_string(seat.rank)},
           {"LOCAL_RANK", std::to_string(seat.worker.local)},
-          {"WORLD_SIZE", std::to_string(seating.seats.size())},
+          {"WORLD_SIZE", std::to_string(assignment.seats.size())},
           {"LOCAL_WORLD_SIZE", std::to_string(seat.local_world)},
           {"NODE_RANK", std::to_string(seat.group)},
           {"GROUP_RANK", std::to_string(seat.group)},
-          {"GROUP_WORLD_SIZE", std::to_string(seating.groups)},
+          {"GROUP_WORLD_SIZE", std::to_string(assignment.groups)},
           {"ROLE_RANK", std::to_string(seat.rank)},
-          {"ROLE_WORLD_SIZE", std::to_string(seating.seats.size())},
+          {"ROLE_WORLD_SIZE", std::to_string(assignment.seats.size())},
           {"MASTER_ADDR", master_address},
           {"MASTER_PORT", std::to_string(master_port)}};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runtime/intake.h"
+#include "runtime/fetcher.h"
 
 #include <algorithm>
 #include <atomic>
@@ -34,7 +34,7 @@ std::shared_ptr<const Arena> arena_behind(const std::string& unix_socket) {
 }
 
 /// Returns whether the memory of a program on this host can be read from here.
-bool may_read(const Intake::Self& self, const Endpoint& endpoint, const Fetch& fetch) {
+bool may_read(const Fetcher::Self& self, const Endpoint& endpoint, const Fetch& fetch) {
   std::byte probe;
   return endpoint.program_pid > 0 && endpoint.processes == self.processes && !fetch.runs.empty() &&
          Sink::program(endpoint.program_pid).read(fetch.runs.front().from, &probe, 1).ok();
@@ -52,9 +52,9 @@ void look_ahead(const Arena& arena, std::int32_t rank, const std::vector<Fetch>&
 
 }  // namespace
 
-Result<Intake> Intake::open(const Self& self, const Prepare& plan,
-                            const std::vector<Fetch>& fetches) {
-  Intake made(self.arena, self.hand);
+Result<Fetcher> Fetcher::open(const Self& self, const Prepare& plan,
+                              const std::vector<Fetch>& fetches) {
+  Fetcher made(self.arena, self.proxy);
   for (const Fetch& fetch : fetches) {
     auto& source = made.sources_[source_of(fetch)];
     if (source != nullptr) continue;
@@ -92,8 +92,8 @@ Result<Intake> Intake::open(const Self& self, const Prepare& plan,
   return made;
 }
 
-Result<std::unique_ptr<Transport>> Intake::reach(const Self& self, const Endpoint& endpoint,
-                                                 Memory memory, std::set<std::string>& notes) {
+Result<std::unique_ptr<Transport>> Fetcher::reach(const Self& self, const Endpoint& endpoint,
+                                                  Memory memory, std::set<std::string>& notes) {
   const auto connected = [&]() -> Result<std::shared_ptr<Channel>> {
     auto channel = Channel::connect_tcp(endpoint.tcp, self.key, within(std::chrono::seconds(10)));
     if (!channel) return channel.error();
@@ -113,15 +113,15 @@ Result<std::unique_ptr<Transport>> Intake::reach(const Self& self, const Endpoin
   return from_network(std::move(*channel), memory, endpoint.host == self.host);
 }
 
-Sink Intake::sink_of(const Fetch& fetch, pid_t program) const {
+Sink Fetcher::sink_of(const Fetch& fetch, pid_t program) const {
   return fetch.to == Memory::program ? Sink::program(program)
-         : is_on_gpu(fetch.to)       ? Sink::device(*hand_)
+         : is_on_gpu(fetch.to)       ? Sink::device(*proxy_)
                                      : Sink::arena(*arena_);
 }
 
 /// Fetches `runs`, and compares the checksum of what arrived.
-Result<void> Intake::fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,
-                                Checksum by) {
+Result<void> Fetcher::fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,
+                                 Checksum by) {
   const auto expected = source.fetch(runs, sink, by);
   if (!expected) return expected.error();
   if (by == Checksum::none) return {};
@@ -136,7 +136,7 @@ Result<void> Intake::fetch_runs(Transport& source, std::span<const Run> runs, co
       fmt::format("the state has checksum {:016x} here; there it is {:016x}", *found, *expected));
 }
 
-Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, Verify verify) const {
+Result<void> Fetcher::fetch_one(const Fetch& fetch, pid_t program, Verify verify) const {
   Transport& source = *sources_.at(source_of(fetch));
   const bool compares =
       verify == Verify::all || (verify == Verify::network && source.crosses_network());
@@ -169,8 +169,8 @@ Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, Verify verify)
 }
 
 /// Fetches these in order, except that two threads may take turns.
-Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t program, Verify verify,
-                                const Watch& watch) const {
+Result<void> Fetcher::fetch_some(std::span<const Fetch* const> fetches, pid_t program,
+                                 Verify verify, const Watch& watch) const {
   // Fetches that several threads may do, and those that only this thread does.
   std::vector<const Fetch*> shared, own;
   for (const Fetch* fetch : fetches)
@@ -203,14 +203,14 @@ Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t pro
   return good;
 }
 
-Result<void> Intake::let_go(std::uint32_t chunk) const {
+Result<void> Fetcher::let_go(std::uint32_t chunk) const {
   for (const auto& [source, way] : sources_)
     if (auto good = way->let_go(chunk); !good) return good;
   return {};
 }
 
-Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, Verify verify,
-                                const Watch& watch) {
+Result<Moved> Fetcher::fetch_all(const Placement& placement, pid_t program, Verify verify,
+                                 const Watch& watch) {
   std::vector<const Fetch*> only_there, rest;
   for (const Fetch& fetch : placement.fetches)
     (fetch.only_there ? only_there : rest).push_back(&fetch);
@@ -231,8 +231,8 @@ Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, Verif
   for (const auto& [path, bytes] : by_path) moved.paths.push_back({path, bytes});
   for (const auto& [source, way] : sources_)
     if (std::string note = way->note(); !note.empty()) notes_.insert(std::move(note));
-  if (hand_ != nullptr)
-    if (const std::string why = hand_->why_not_hashed(); !why.empty())
+  if (proxy_ != nullptr)
+    if (const std::string why = proxy_->why_not_hashed(); !why.empty())
       notes_.insert(fmt::format("checksums of state on GPUs are made on the host: {}", why));
   moved.notes.assign(notes_.begin(), notes_.end());
   return moved;

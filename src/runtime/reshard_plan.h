@@ -46,14 +46,14 @@ struct Need {
   Box box;
   std::int64_t elements;
   std::uint32_t to_rank, to_part;
-  std::uint32_t first, count;  ///< candidates of the need, in Recut::candidates
-  std::uint32_t open;          ///< index in Recut::open; kNoChoice: it has only one candidate
+  std::uint32_t first, count;  ///< candidates of the need, in ReshardPlan::candidates
+  std::uint32_t open;          ///< index in ReshardPlan::open; kNoChoice: it has only one candidate
   static constexpr std::uint32_t kNoChoice = UINT32_MAX;
 };
 
-/// Needs of a tensor's new holders; the candidates are old holders. Made by recut(); read by
+/// Needs of a tensor's new holders; the candidates are old holders. Made by plan_reshard(); read by
 /// Migration.
-struct Recut {
+struct ReshardPlan {
   std::vector<Need> needs;
   std::vector<Candidate> candidates;
   /// Indexes of the needs that are not in place and have several candidates.
@@ -63,7 +63,7 @@ struct Recut {
 /// Cuts what `new_holders` need into blocks of at most `max_elements`, each of which every old
 /// holder has entirely or not at all. A part that its device holds as one run of memory takes over
 /// that memory. REQUIRES: both lists are of one tensor, and each holds all of it.
-Recut recut(const Worlds& worlds, std::span<const Holding> old_holders,
-            std::span<const Holding> new_holders, std::int64_t max_elements);
+ReshardPlan plan_reshard(const Worlds& worlds, std::span<const Holding> old_holders,
+                         std::span<const Holding> new_holders, std::int64_t max_elements);
 
 }  // namespace swell::runtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "core/policy/lending/room.h"
+#include "core/policy/lending/placement_state.h"
 
 #include <algorithm>
 #include <functional>
@@ -16,7 +16,8 @@ std::size_t at(NodeIndex node) { return static_cast<std::size_t>(node); }
 
 }  // namespace
 
-Room::Room(const ClusterView& view) : view_(&view), kept_(view.nodes.size(), 0) {
+PlacementState::PlacementState(const ClusterView& view)
+    : view_(&view), kept_(view.nodes.size(), 0) {
   free_.reserve(view.nodes.size());
   for (const NodeView& node : view.nodes) free_.push_back(node.free);
   soon_ = free_;
@@ -33,7 +34,7 @@ Room::Room(const ClusterView& view) : view_(&view), kept_(view.nodes.size(), 0) 
   }
 }
 
-void Room::serve_queue(int depth, const Loss& loss, Nodes nodes) {
+void PlacementState::serve_queue(int depth, const Loss& loss, Nodes nodes) {
   depth = std::min(depth, static_cast<int>(view_->queue.size()));
   if (depth == 0) return;
   loss_ = &loss;
@@ -48,11 +49,13 @@ void Room::serve_queue(int depth, const Loss& loss, Nodes nodes) {
   }
 }
 
-int Room::kept_gpus() const noexcept { return std::accumulate(kept_.begin(), kept_.end(), 0); }
+int PlacementState::kept_gpus() const noexcept {
+  return std::accumulate(kept_.begin(), kept_.end(), 0);
+}
 
 /// Serves all parts of a job at the queue position of its first, each on nodes that no other part
 /// has; or none, where not all of them fit: then the job cannot start.
-void Room::make_room_for_parts(JobId job, Nodes nodes) {
+void PlacementState::make_room_for_parts(JobId job, Nodes nodes) {
   if (!served_in_parts_.insert(job).second) return;
   std::vector<PendingDemand> parts;
   for (const PendingDemand& each : view_->queue)
@@ -69,7 +72,7 @@ void Room::make_room_for_parts(JobId job, Nodes nodes) {
     for (std::size_t i = from; i < parts.size(); ++i)
       for (const Share& share : taken) parts[i].excluded_nodes.insert(share.node);
   };
-  const Room before(*this);
+  const PlacementState before(*this);
   std::vector<Share> shares;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!make_room(parts[i], nodes, shares)) {
@@ -82,7 +85,8 @@ void Room::make_room_for_parts(JobId job, Nodes nodes) {
   }
 }
 
-bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share>& taken) {
+bool PlacementState::make_room(const PendingDemand& demand, Nodes nodes,
+                               std::vector<Share>& taken) {
   if (auto shares = place(demand, *view_, free_)) {
     keep(*shares);
     taken = std::move(*shares);
@@ -105,8 +109,8 @@ bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share
   return true;
 }
 
-std::optional<std::vector<Share>> Room::place_on_lent(const PendingDemand& demand,
-                                                      Nodes nodes) const {
+std::optional<std::vector<Share>> PlacementState::place_on_lent(const PendingDemand& demand,
+                                                                Nodes nodes) const {
   std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
   if (nodes == Nodes::by_idle) {
     std::stable_sort(order.begin(), order.end(), [&](NodeIndex a, NodeIndex b) {
@@ -123,7 +127,8 @@ std::optional<std::vector<Share>> Room::place_on_lent(const PendingDemand& deman
 
 /// Returns the nodes where the job starts once Slurm has preempted the fewest companions, in its
 /// own order, that make it fit (cons_tres: docs/topology.md).
-std::optional<std::vector<Share>> Room::place_as_slurm(const PendingDemand& demand) const {
+std::optional<std::vector<Share>> PlacementState::place_as_slurm(
+    const PendingDemand& demand) const {
   std::vector<std::size_t> order(lent_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::erase_if(order, [&](std::size_t index) { return lent_[index].reclaimed; });
@@ -150,7 +155,7 @@ std::optional<std::vector<Share>> Room::place_as_slurm(const PendingDemand& dema
 
 /// Returns whether a demand that is not larger has already not fitted. Then this one does not fit
 /// either, since each pending job leaves less.
-bool Room::known_not_to_fit(const PendingDemand& demand) const {
+bool PlacementState::known_not_to_fit(const PendingDemand& demand) const {
   return std::any_of(does_not_fit_.begin(), does_not_fit_.end(), [&](const PendingDemand* smaller) {
     return demand.partition == smaller->partition && demand.gpu_type == smaller->gpu_type &&
            demand.min_nodes >= smaller->min_nodes && demand.max_nodes <= smaller->max_nodes &&
@@ -163,7 +168,7 @@ bool Room::known_not_to_fit(const PendingDemand& demand) const {
 
 /// Subtracts a pending job's shares from both counts, so that neither a grant nor another pending
 /// job gets them. `free_` may fall below what is really idle: then nothing is lent there.
-void Room::keep(const std::vector<Share>& shares) {
+void PlacementState::keep(const std::vector<Share>& shares) {
   for (const Share& share : shares) {
     free_[at(share.node)] -= share.taken;
     soon_[at(share.node)] -= share.taken;
@@ -172,7 +177,7 @@ void Room::keep(const std::vector<Share>& shares) {
 }
 
 /// `free_` as if all that is reclaimed so far had left.
-std::vector<Resources> Room::with_leaving() const {
+std::vector<Resources> PlacementState::with_leaving() const {
   std::vector<Resources> free = free_;
   for (std::size_t index = 0; index < lent_.size(); ++index)
     if (lent_[index].reclaimed && !counted_.contains(index))
@@ -180,14 +185,14 @@ std::vector<Resources> Room::with_leaving() const {
   return free;
 }
 
-std::vector<std::size_t> Room::by_loss(NodeIndex node) const {
+std::vector<std::size_t> PlacementState::by_loss(NodeIndex node) const {
   std::vector<std::size_t> here = lent_on_[at(node)];
   std::stable_sort(here.begin(), here.end(),
                    [&](std::size_t a, std::size_t b) { return loss_of(a) < loss_of(b); });
   return here;
 }
 
-std::vector<std::size_t> Room::by_preemption(std::vector<std::size_t> lent) const {
+std::vector<std::size_t> PlacementState::by_preemption(std::vector<std::size_t> lent) const {
   const bool youngest_first = view_->preemption == Preemption::youngest_first;
   std::sort(lent.begin(), lent.end(), [&](std::size_t a, std::size_t b) {
     const JobId first = lent_[a].companion->id, second = lent_[b].companion->id;
@@ -196,14 +201,14 @@ std::vector<std::size_t> Room::by_preemption(std::vector<std::size_t> lent) cons
   return lent;
 }
 
-std::vector<std::size_t> Room::reclaimed_first(NodeIndex node) const {
+std::vector<std::size_t> PlacementState::reclaimed_first(NodeIndex node) const {
   return view_->preemption == Preemption::as_reclaimed ? by_loss(node)
                                                        : by_preemption(lent_on_[at(node)]);
 }
 
 /// Sum of losses by the reclaims that make `needed` idle on the node; infinite where that is not
 /// possible.
-double Room::loss_on(NodeIndex node, const Resources& needed) const {
+double PlacementState::loss_on(NodeIndex node, const Resources& needed) const {
   Resources idle = free_[at(node)];
   for (std::size_t index : lent_on_[at(node)])
     if (lent_[index].reclaimed && !counted_.contains(index)) idle += lent_[index].companion->held;
@@ -219,7 +224,7 @@ double Room::loss_on(NodeIndex node, const Resources& needed) const {
 
 /// Reclaims companions on a node, in reclaimed_first()'s order, until its idle resources cover the
 /// share. Companions that leave already count as idle.
-void Room::reclaim_on(const Share& share, JobId needed_by) {
+void PlacementState::reclaim_on(const Share& share, JobId needed_by) {
   Resources idle = free_[at(share.node)];
   for (std::size_t index : lent_on_[at(share.node)])
     if (lent_[index].reclaimed) idle += count_on(index);
@@ -231,7 +236,7 @@ void Room::reclaim_on(const Share& share, JobId needed_by) {
   }
 }
 
-void Room::reclaim(Lent& lent, JobId needed_by, Reclaim::Why why) {
+void PlacementState::reclaim(Lent& lent, JobId needed_by, Reclaim::Why why) {
   lent.reclaimed = true;
   total_[lent.job->id] -= lent.companion->held.gpus;
   shrunk_.insert(lent.job->id);
@@ -239,12 +244,13 @@ void Room::reclaim(Lent& lent, JobId needed_by, Reclaim::Why why) {
   reclaims_.push_back({lent.job->id, lent.companion->id, needed_by, why});
 }
 
-void Room::reclaim(const ElasticJobView& job, const CompanionView& companion, Reclaim::Why why) {
+void PlacementState::reclaim(const ElasticJobView& job, const CompanionView& companion,
+                             Reclaim::Why why) {
   for (Lent& lent : lent_)
     if (lent.job == &job && lent.companion == &companion && !lent.reclaimed) reclaim(lent, 0, why);
 }
 
-std::vector<JobId> Room::reclaim_order(const Loss& loss) {
+std::vector<JobId> PlacementState::reclaim_order(const Loss& loss) {
   std::vector<JobId> order;
   // Ties go to the lowest node, as for a pending job that any of them would suit.
   using Entry = std::tuple<double, NodeIndex, std::size_t>;  // loss, node, index into lent_
@@ -270,7 +276,7 @@ std::vector<JobId> Room::reclaim_order(const Loss& loss) {
 }
 
 /// Resources that a leaving companion returns, added to `free_`; none if they were added before.
-Resources Room::count_on(std::size_t index) {
+Resources PlacementState::count_on(std::size_t index) {
   if (!counted_.insert(index).second) return Resources{};
   const CompanionView& companion = *lent_[index].companion;
   free_[at(companion.node)] += companion.held;
@@ -278,16 +284,17 @@ Resources Room::count_on(std::size_t index) {
   return companion.held;
 }
 
-void Room::close() {
+void PlacementState::close() {
   // Leaving companions still use their GPUs: lend only what is idle.
   for (NodeIndex node : counted_nodes_) free_[at(node)].gpus = std::min(free_[at(node)].gpus, 0);
 }
 
-bool Room::may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const {
+bool PlacementState::may_lend(const ElasticJobView& job, NodeIndex node,
+                              const Resources& needed) const {
   return !view_->nodes[at(node)].settling && free_[at(node)].covers(needed) && may_use(job, node);
 }
 
-bool Room::may_use(const ElasticJobView& job, NodeIndex node) const {
+bool PlacementState::may_use(const ElasticJobView& job, NodeIndex node) const {
   const NodeView& candidate = view_->nodes[at(node)];
   if (!job.gpu_types.empty() && std::find(job.gpu_types.begin(), job.gpu_types.end(),
                                           candidate.gpu_type) == job.gpu_types.end())
@@ -295,6 +302,6 @@ bool Room::may_use(const ElasticJobView& job, NodeIndex node) const {
   return !job.excluded_nodes.contains(node);
 }
 
-bool Room::shrinks(const ElasticJobView& job) const { return shrunk_.contains(job.id); }
+bool PlacementState::shrinks(const ElasticJobView& job) const { return shrunk_.contains(job.id); }
 
 }  // namespace swell::policy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runtime/recut.h"
+#include "runtime/reshard_plan.h"
 
 #include <algorithm>
 #include <map>
@@ -109,13 +109,13 @@ std::vector<Atom> cut_by_sources(const Part& part, const std::vector<Source>& so
   return atoms;
 }
 
-/// State of one recut().
-class Recutter {
+/// State of one plan_reshard().
+class Resharder {
  public:
-  Recutter(const Worlds& worlds, std::int64_t max_elements)
+  Resharder(const Worlds& worlds, std::int64_t max_elements)
       : worlds_(worlds), max_elements_(std::max<std::int64_t>(1, max_elements)) {}
 
-  Recut run(std::span<const Holding> old_holders, std::span<const Holding> new_holders) {
+  ReshardPlan run(std::span<const Holding> old_holders, std::span<const Holding> new_holders) {
     for (auto& [part, ranks] : by_part(old_holders)) {
       for (std::uint32_t rank : ranks)
         on_device_[worlds_.from_device[rank]].push_back({sources_.size(), rank});
@@ -233,14 +233,14 @@ class Recutter {
   std::map<std::uint32_t, std::vector<Holder>> on_device_;
   /// Old ranks and parts whose memory a new part takes over; each appears once.
   std::set<std::pair<std::uint32_t, std::uint32_t>> handed_over_;
-  Recut made_;
+  ReshardPlan made_;
 };
 
 }  // namespace
 
-Recut recut(const Worlds& worlds, std::span<const Holding> old_holders,
-            std::span<const Holding> new_holders, std::int64_t max_elements) {
-  return Recutter(worlds, max_elements).run(old_holders, new_holders);
+ReshardPlan plan_reshard(const Worlds& worlds, std::span<const Holding> old_holders,
+                         std::span<const Holding> new_holders, std::int64_t max_elements) {
+  return Resharder(worlds, max_elements).run(old_holders, new_holders);
 }
 
 }  // namespace swell::runtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/intake.h"
+#include "runtime/fetcher.h"
 
 #include <criterion/criterion.h>
 #include <filesystem>
@@ -17,7 +17,7 @@ const std::string kKey = "a key of one job, 32 bytes long..";
 /// A keeper of host "h" without a program, and an arena to fetch into.
 struct Near {
   Near() {
-    std::string pattern = std::filesystem::temp_directory_path() / "swell-intake-XXXXXX";
+    std::string pattern = std::filesystem::temp_directory_path() / "swell-fetcher-XXXXXX";
     cr_assert_neq(mkdtemp(pattern.data()), nullptr);
     folder = pattern;
     Keeper::Options options;
@@ -39,10 +39,10 @@ struct Near {
                                  Memory::program,
                                  Memory::arena,
                                  {{reinterpret_cast<std::uintptr_t>(&value), 4096, sizeof value}}});
-    auto intake = Intake::open({"h", "pid:[1]", kKey, arena}, plan, placement.fetches);
-    cr_assert(intake.ok(), "%s", intake ? "" : intake.error().message().c_str());
+    auto fetcher = Fetcher::open({"h", "pid:[1]", kKey, arena}, plan, placement.fetches);
+    cr_assert(fetcher.ok(), "%s", fetcher ? "" : fetcher.error().message().c_str());
     const auto moved =
-        intake->fetch_all(placement, 0, Verify::all, {[](const Fetch&) { return false; }, {}});
+        fetcher->fetch_all(placement, 0, Verify::all, {[](const Fetch&) { return false; }, {}});
     return moved ? moved->paths.at(0).path : moved.error().message();
   }
 
@@ -59,13 +59,13 @@ const std::string kAskedItsShim =
 
 }  // namespace
 
-Test(intake, reads_a_program_s_memory_where_it_may) {
+Test(fetcher, reads_a_program_s_memory_where_it_may) {
   Near near;
   cr_assert_eq(near.path_from(getpid(), "pid:[1]"), "process_vm_readv");
   cr_assert_eq(*reinterpret_cast<const std::uint64_t*>(near.arena->data() + 4096), 42);
 }
 
-Test(intake, checks_what_moves_within_a_node_where_it_was_asked_for) {
+Test(fetcher, checks_what_moves_within_a_node_where_it_was_asked_for) {
   Near near;
   // Two sources for one destination: the first one's bytes are not there in the end.
   const std::uint64_t values[] = {1, 2};
@@ -78,9 +78,9 @@ Test(intake, checks_what_moves_within_a_node_where_it_was_asked_for) {
                                Memory::arena,
                                {{reinterpret_cast<std::uintptr_t>(&values[0]), 4096, 8},
                                 {reinterpret_cast<std::uintptr_t>(&values[1]), 4096, 8}}});
-  auto intake = Intake::open({"h", "pid:[1]", kKey, near.arena}, plan, placement.fetches).value();
+  auto fetcher = Fetcher::open({"h", "pid:[1]", kKey, near.arena}, plan, placement.fetches).value();
   const auto moved = [&](Verify verify) {
-    return intake.fetch_all(placement, 0, verify, {[](const Fetch&) { return false; }, {}});
+    return fetcher.fetch_all(placement, 0, verify, {[](const Fetch&) { return false; }, {}});
   };
   cr_assert_neq(moved(Verify::all).error().message().find("the state has checksum"),
                 std::string::npos);
@@ -88,12 +88,12 @@ Test(intake, checks_what_moves_within_a_node_where_it_was_asked_for) {
   cr_assert(moved(Verify::none).ok());
 }
 
-Test(intake, asks_the_program_s_shim_where_the_pid_means_another_process) {
+Test(fetcher, asks_the_program_s_shim_where_the_pid_means_another_process) {
   Near near;
   cr_assert_eq(near.path_from(getpid(), "pid:[2]"), kAskedItsShim);
 }
 
-Test(intake, asks_the_program_s_shim_where_its_memory_is_not_to_be_read) {
+Test(fetcher, asks_the_program_s_shim_where_its_memory_is_not_to_be_read) {
   Near near;
   const pid_t child = fork();
   if (child == 0) _exit(0);
@@ -101,7 +101,7 @@ Test(intake, asks_the_program_s_shim_where_its_memory_is_not_to_be_read) {
   cr_assert_eq(near.path_from(child, "pid:[1]"), kAskedItsShim);
 }
 
-Test(intake, fetches_first_what_no_rank_has_that_stays) {
+Test(fetcher, fetches_first_what_no_rank_has_that_stays) {
   const auto arena = std::make_shared<const Arena>(Arena::create(1 << 20).value());
   Prepare plan;
   plan.old_rank = 0;
@@ -109,18 +109,18 @@ Test(intake, fetches_first_what_no_rank_has_that_stays) {
   Placement placement;
   for (std::uint64_t i = 0; i < 20; ++i)
     placement.fetches.push_back({0, Memory::arena, Memory::arena, {{i, 4096 + i, 1}}, i % 3 == 0});
-  auto intake = Intake::open({"h", "", kKey, arena}, plan, placement.fetches).value();
+  auto fetcher = Fetcher::open({"h", "", kKey, arena}, plan, placement.fetches).value();
   std::mutex mutex;
   int rest = 0;
   bool in_order = true;
-  const auto moved = intake.fetch_all(placement, 0, Verify::all,
-                                      {[&](const Fetch& fetch) {
-                                         std::lock_guard lock(mutex);
-                                         if (fetch.only_there) in_order = in_order && rest == 0;
-                                         else ++rest;
-                                         return false;
-                                       },
-                                       {}});
+  const auto moved = fetcher.fetch_all(placement, 0, Verify::all,
+                                       {[&](const Fetch& fetch) {
+                                          std::lock_guard lock(mutex);
+                                          if (fetch.only_there) in_order = in_order && rest == 0;
+                                          else ++rest;
+                                          return false;
+                                        },
+                                        {}});
   cr_assert(moved.ok());
   cr_assert(in_order);
   cr_assert_eq(rest, 13);

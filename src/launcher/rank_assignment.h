@@ -42,7 +42,7 @@ struct Seat {
 
 /// Seats of an epoch's workers. Ranks rise without a gap over the nodes, in their order, or in that
 /// of a plan.
-struct Seating {
+struct RankAssignment {
   std::vector<Seat> seats;
   int groups = 0;
   std::string plan;  ///< SWELL_PLAN: what was decided for these seats; empty: the program plans
@@ -51,7 +51,8 @@ struct Seating {
 
 /// Seats for as many workers as `max_gpus` allows, filled from the first node on; for all where it
 /// allows all GPUs. Nodes that come last, and workers that come last in theirs, go without.
-Seating seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker, int max_gpus);
+RankAssignment seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker,
+                            int max_gpus);
 
 /// The largest of `sizes` that `there` GPUs allow, never below `basic`; all of them where there are
 /// no sizes.
@@ -60,7 +61,7 @@ int allowed_gpus(int there, int basic, const std::vector<int>& sizes);
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 /// torchrun's environment of one seat.
-Environment torch_environment(const Seating& seating, const Seat& seat,
+Environment torch_environment(const RankAssignment& assignment, const Seat& seat,
                               const std::string& master_address, int master_port);
 
 /// Which node has how many of the nodes' GPUs, for people: "4 GPUs on node1, 8 on node2".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "launcher/plan_seating.h"
+#include "launcher/plan_assignment.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -35,8 +35,8 @@ std::map<int, int> stand_ins(const std::set<int>& named, const Drivers& there) {
 
 }  // namespace
 
-Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNode>& nodes,
-                             int gpus_per_worker) {
+Result<RankAssignment> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNode>& nodes,
+                                    int gpus_per_worker) {
   if (gpus_per_worker != 1)
     return Error(
         fmt::format("its ranks have a GPU each, and this job's workers have {}", gpus_per_worker));
@@ -65,7 +65,7 @@ Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNod
   plan::Plan fitted = plan;
   std::map<std::string, std::map<int, int>> used;
   for (const auto& [node, gpus] : named) used[node] = stand_ins(gpus, there[node]);
-  Seating seating;
+  RankAssignment assignment;
   std::map<int, int> group_of, workers;
   for (plan::Stage& stage : fitted.stages)
     for (plan::TpGroup& group : stage.groups) {
@@ -75,17 +75,17 @@ Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNod
         const WorkerId worker = there[group.node][gpu];
         const int number =
             group_of.try_emplace(worker.node, static_cast<int>(group_of.size())).first->second;
-        seating.seats.push_back({worker, static_cast<int>(seating.seats.size()), number, 0});
+        assignment.seats.push_back({worker, static_cast<int>(assignment.seats.size()), number, 0});
         ++workers[worker.node];
       }
     }
-  for (Seat& seat : seating.seats) seat.local_world = workers[seat.worker.node];
-  if (seating.seats.empty()) return Error("it has no ranks");
-  seating.groups = static_cast<int>(group_of.size());
+  for (Seat& seat : assignment.seats) seat.local_world = workers[seat.worker.node];
+  if (assignment.seats.empty()) return Error("it has no ranks");
+  assignment.groups = static_cast<int>(group_of.size());
   for (const auto& [node, drivers] : there)
-    seating.idle += static_cast<int>(drivers.size() - named[node].size());
-  seating.plan = fitted.to_json().dump();
-  return seating;
+    assignment.idle += static_cast<int>(drivers.size() - named[node].size());
+  assignment.plan = fitted.to_json().dump();
+  return assignment;
 }
 
 }  // namespace swell::launcher

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runtime/device_hand.h"
+#include "runtime/device_proxy.h"
 
 #include <algorithm>
 #include <charconv>
@@ -38,9 +38,9 @@ class Pieces {
   Piece next() {
     constexpr std::size_t kParts = 8192;  // so that a task stays well below a message's limit
     Piece piece;
-    while (!runs_.empty() && piece.bytes < DeviceHand::kBuffer && piece.parts.size() < kParts) {
+    while (!runs_.empty() && piece.bytes < DeviceProxy::kBuffer && piece.parts.size() < kParts) {
       const Run& run = runs_.front();
-      const std::uint64_t count = std::min(run.bytes - done_, DeviceHand::kBuffer - piece.bytes);
+      const std::uint64_t count = std::min(run.bytes - done_, DeviceProxy::kBuffer - piece.bytes);
       if (count > 0) piece.parts.push_back({run.to + done_, piece.bytes, count});
       piece.bytes += count;
       done_ += count;
@@ -83,7 +83,7 @@ class Beside {
 };
 
 /// Returns the checksum of the runs at their source.
-Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs, Checksum by) {
+Result<std::uint64_t> hash_at(DeviceProxy& source, std::span<const Run> runs, Checksum by) {
   if (by == Checksum::none) return 0;
   std::vector<Run> sources(runs.begin(), runs.end());
   for (Run& run : sources) run.to = run.from;
@@ -92,15 +92,15 @@ Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs, Che
 
 class MappedTransport final : public Transport {
  public:
-  MappedTransport(std::shared_ptr<DeviceHand> hand, MappedGpu mapped, Memory from)
-      : hand_(std::move(hand)),
+  MappedTransport(std::shared_ptr<DeviceProxy> proxy, MappedGpu mapped, Memory from)
+      : proxy_(std::move(proxy)),
         mapped_(std::move(mapped)),
         name_(std::string(kDeviceToDevice) + (mapped_.is_same_gpu ? "" : ", another GPU") +
               (from == Memory::program_device ? kFromOwnGpu : "")) {}
   /// Unmaps everything: mapped memory stays allocated even after its own shim has released it. A
   /// program that can no longer be asked will exit.
   ~MappedTransport() override {
-    for (const auto& [at, its] : mapped_.pieces) static_cast<void>(hand_->unmap(its.slab));
+    for (const auto& [at, its] : mapped_.pieces) static_cast<void>(proxy_->unmap(its.slab));
   }
   Result<void> let_go(std::uint32_t chunk) override {
     auto& pieces = mapped_.pieces;
@@ -109,7 +109,7 @@ class MappedTransport final : public Transport {
         ++at;
         continue;
       }
-      if (auto good = hand_->unmap(at->second.slab); !good) return good;
+      if (auto good = proxy_->unmap(at->second.slab); !good) return good;
       at = pieces.erase(at);
     }
     return {};
@@ -126,22 +126,22 @@ class MappedTransport final : public Transport {
         copies.push_back({DevicePlace::of(its->second.slab, offset), run.to, count});
         run = {run.from + count, run.to + count, run.bytes - count};
       }
-    if (auto good = hand_->copy(copies); !good) return good.error();
-    const auto hash = hash_at(*hand_, copies, by);
+    if (auto good = proxy_->copy(copies); !good) return good.error();
+    const auto hash = hash_at(*proxy_, copies, by);
     if (hash && mapped_.is_there)
       if (auto there = mapped_.is_there(); !there) return there.error();
     return hash;
   }
 
  private:
-  std::shared_ptr<DeviceHand> hand_;
+  std::shared_ptr<DeviceProxy> proxy_;
   MappedGpu mapped_;
   const std::string name_;
 };
 
 class BounceTransport final : public Transport {
  public:
-  BounceTransport(std::shared_ptr<DeviceHand> from, std::shared_ptr<DeviceHand> to,
+  BounceTransport(std::shared_ptr<DeviceProxy> from, std::shared_ptr<DeviceProxy> to,
                   std::uint64_t slab, Descriptor fd)
       : from_(std::move(from)), to_(std::move(to)), slab_(slab), fd_(std::move(fd)) {}
   ~BounceTransport() override {
@@ -177,7 +177,7 @@ class BounceTransport final : public Transport {
   }
 
  private:
-  const std::shared_ptr<DeviceHand> from_, to_;
+  const std::shared_ptr<DeviceProxy> from_, to_;
   const std::uint64_t slab_;
   const Descriptor fd_;
   const std::string name_ = std::string(kDeviceToDevice) + kFromOwnGpu;
@@ -187,27 +187,27 @@ class BounceTransport final : public Transport {
 
 }  // namespace
 
-DeviceHand::DeviceHand(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
-                       std::string gpu, std::uint64_t granularity)
+DeviceProxy::DeviceProxy(Channel& channel, std::shared_ptr<const Arena> arena,
+                         std::uint64_t staging, std::string gpu, std::uint64_t granularity)
     : channel_(channel),
       arena_(std::move(arena)),
       staging_(staging),
       gpu_(std::move(gpu)),
       granularity_(granularity) {}
 
-void DeviceHand::open(bool own) {
+void DeviceProxy::open(bool own) {
   std::lock_guard lock(mutex_);
   listens_ = true;
   is_own_ = own;
 }
 
-void DeviceHand::close() {
+void DeviceProxy::close() {
   std::lock_guard turn(turn_);
   std::lock_guard lock(mutex_);
   listens_ = false;
 }
 
-void DeviceHand::close(std::uint16_t op, std::string answer) {
+void DeviceProxy::close(std::uint16_t op, std::string answer) {
   {
     std::lock_guard lock(mutex_);
     listens_ = false;
@@ -220,7 +220,7 @@ void DeviceHand::close(std::uint16_t op, std::string answer) {
   static_cast<void>(channel_.send(op, answer));
 }
 
-void DeviceHand::lose() {
+void DeviceProxy::lose() {
   {
     std::lock_guard lock(mutex_);
     is_lost_ = true;
@@ -230,13 +230,13 @@ void DeviceHand::lose() {
   std::lock_guard turn(turn_);
 }
 
-void DeviceHand::answer(Message message) {
+void DeviceProxy::answer(Message message) {
   std::lock_guard lock(mutex_);
   answer_ = std::move(message);
   changed_.notify_all();
 }
 
-Result<Message> DeviceHand::wait_for_answer(const Watch* watch) {
+Result<Message> DeviceProxy::wait_for_answer(const Watch* watch) {
   std::unique_lock lock(mutex_);
   if (is_own_) {
     lock.unlock();
@@ -265,13 +265,13 @@ Result<Message> DeviceHand::wait_for_answer(const Watch* watch) {
 }
 
 /// REQUIRES: mutex_ is held.
-Result<void> DeviceHand::may_ask() const {
+Result<void> DeviceProxy::may_ask() const {
   if (!is_lost_ && listens_) return {};
   if (is_lost_) return Error(kGone);
   return Error("no program waits here that could reach the memory of its GPU");
 }
 
-Result<Message> DeviceHand::ask(const DeviceTask& task, int fd, const Watch* watch) {
+Result<Message> DeviceProxy::ask(const DeviceTask& task, int fd, const Watch* watch) {
   {
     // A call that is too late must not wait for another call's task.
     std::lock_guard lock(mutex_);
@@ -297,7 +297,7 @@ Result<Message> DeviceHand::ask(const DeviceTask& task, int fd, const Watch* wat
   return message;
 }
 
-Result<DeviceHand::Done> DeviceHand::run(const DeviceTask& task, int fd, const Watch* watch) {
+Result<DeviceProxy::Done> DeviceProxy::run(const DeviceTask& task, int fd, const Watch* watch) {
   auto message = ask(task, fd, watch);
   if (!message) return message.error();
   Reader reader(message->body);
@@ -309,56 +309,56 @@ Result<DeviceHand::Done> DeviceHand::run(const DeviceTask& task, int fd, const W
   return Done{std::move(message->fd), std::move(said)};
 }
 
-Result<std::string> DeviceHand::nccl(const DeviceTask& task, const Watch& watch) {
+Result<std::string> DeviceProxy::nccl(const DeviceTask& task, const Watch& watch) {
   auto done = run(task, -1, &watch);
   if (!done) return done.error();
   return std::move(done->said);
 }
 
-Result<std::string> DeviceHand::its_nccl() {
+Result<std::string> DeviceProxy::its_nccl() {
   std::lock_guard lock(mutex_);
   return nccl_;
 }
 
-void DeviceHand::set_nccl(Result<std::string> its) {
+void DeviceProxy::set_nccl(Result<std::string> its) {
   std::lock_guard lock(mutex_);
   nccl_ = std::move(its);
 }
 
-Result<Descriptor> DeviceHand::create(std::uint64_t slab, std::uint64_t bytes) {
+Result<Descriptor> DeviceProxy::create(std::uint64_t slab, std::uint64_t bytes) {
   auto done = run({DeviceTask::Kind::create, slab, bytes, {Run()}});
   if (!done) return done.error();
   if (!done->fd) return Error("the program passed no descriptor of the memory that it took");
   return std::move(done->fd);
 }
 
-Result<void> DeviceHand::map(std::uint64_t slab, std::uint64_t bytes, int fd) {
+Result<void> DeviceProxy::map(std::uint64_t slab, std::uint64_t bytes, int fd) {
   const auto done = run({DeviceTask::Kind::map, slab, bytes, {}}, fd);
   return done ? Result<void>() : done.error();
 }
 
-Result<void> DeviceHand::map(std::uint64_t slab, const OwnShare& share) {
+Result<void> DeviceProxy::map(std::uint64_t slab, const OwnShare& share) {
   if (share.fd != nullptr) return map(slab, share.bytes, share.fd->get());
   const auto done = run({DeviceTask::Kind::map_handle, slab, share.bytes, {}, share.handle});
   return done ? Result<void>() : done.error();
 }
 
-Result<void> DeviceHand::unmap(std::uint64_t slab) {
+Result<void> DeviceProxy::unmap(std::uint64_t slab) {
   const auto done = run({DeviceTask::Kind::unmap, slab, 0, {}});
   return done ? Result<void>() : done.error();
 }
 
-Result<void> DeviceHand::copy(std::vector<Run> runs) {
+Result<void> DeviceProxy::copy(std::vector<Run> runs) {
   const auto done = run({DeviceTask::Kind::copy, 0, 0, std::move(runs)});
   return done ? Result<void>() : done.error();
 }
 
-Result<void> DeviceHand::to_arena(std::vector<Run> runs) {
+Result<void> DeviceProxy::to_arena(std::vector<Run> runs) {
   const auto done = run({DeviceTask::Kind::to_host, 0, 0, std::move(runs)});
   return done ? Result<void>() : done.error();
 }
 
-Result<std::uint64_t> DeviceHand::word_hash(std::span<const Run> runs) {
+Result<std::uint64_t> DeviceProxy::word_hash(std::span<const Run> runs) {
   constexpr std::size_t kRuns = 8192;  // so that a task stays well below a message's limit
   if (std::string why = why_not_hashed(); !why.empty()) return Error(std::move(why));
   std::uint64_t sum = 0, first = 0;
@@ -382,12 +382,12 @@ Result<std::uint64_t> DeviceHand::word_hash(std::span<const Run> runs) {
   return WordHash::finished(sum, runs);
 }
 
-std::string DeviceHand::why_not_hashed() {
+std::string DeviceProxy::why_not_hashed() {
   std::lock_guard lock(mutex_);
   return why_not_hashed_;
 }
 
-Result<void> DeviceHand::write(std::uint64_t at, const std::byte* bytes, std::size_t count) {
+Result<void> DeviceProxy::write(std::uint64_t at, const std::byte* bytes, std::size_t count) {
   if (bytes >= arena_->data() && bytes + count <= arena_->data() + arena_->bytes()) {
     const auto offset = static_cast<std::uint64_t>(bytes - arena_->data());
     const auto done = run({DeviceTask::Kind::to_device, 0, 0, {{offset, at, count}}});
@@ -401,7 +401,7 @@ Result<void> DeviceHand::write(std::uint64_t at, const std::byte* bytes, std::si
   });
 }
 
-Result<void> DeviceHand::read(std::uint64_t at, std::byte* bytes, std::size_t count) {
+Result<void> DeviceProxy::read(std::uint64_t at, std::byte* bytes, std::size_t count) {
   const Run whole{0, at, count};
   return read({&whole, 1}, [&](std::span<const std::byte> piece) -> Result<void> {
     std::memcpy(bytes, piece.data(), piece.size());
@@ -410,11 +410,11 @@ Result<void> DeviceHand::read(std::uint64_t at, std::byte* bytes, std::size_t co
   });
 }
 
-std::span<std::byte> DeviceHand::buffer(std::uint64_t number) const noexcept {
+std::span<std::byte> DeviceProxy::buffer(std::uint64_t number) const noexcept {
   return {arena_->data() + staging_ + number * kBuffer, kBuffer};
 }
 
-Result<void> DeviceHand::read(std::span<const Run> runs, const Take& take) {
+Result<void> DeviceProxy::read(std::span<const Run> runs, const Take& take) {
   std::lock_guard lock(staging_mutex_);
   Pieces pieces(runs);
   const auto copy = [&](const Pieces::Piece& piece, std::uint64_t buffer) {
@@ -438,7 +438,7 @@ Result<void> DeviceHand::read(std::span<const Run> runs, const Take& take) {
   return good;
 }
 
-Result<void> DeviceHand::write(std::span<const Run> runs, const Give& give) {
+Result<void> DeviceProxy::write(std::span<const Run> runs, const Give& give) {
   std::lock_guard lock(staging_mutex_);
   Pieces pieces(runs);
   Beside going;
@@ -461,15 +461,15 @@ Result<void> DeviceHand::write(std::span<const Run> runs, const Give& give) {
   return good.ok() ? gone : good;
 }
 
-std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceHand> from,
-                                           std::shared_ptr<DeviceHand> to, std::uint64_t slab,
+std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceProxy> from,
+                                           std::shared_ptr<DeviceProxy> to, std::uint64_t slab,
                                            Descriptor fd) {
   return std::make_unique<BounceTransport>(std::move(from), std::move(to), slab, std::move(fd));
 }
 
-std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceHand> hand, MappedGpu mapped,
+std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceProxy> proxy, MappedGpu mapped,
                                            Memory from) {
-  return std::make_unique<MappedTransport>(std::move(hand), std::move(mapped), from);
+  return std::make_unique<MappedTransport>(std::move(proxy), std::move(mapped), from);
 }
 
 }  // namespace swell::runtime

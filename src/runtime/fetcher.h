@@ -12,7 +12,7 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/device_hand.h"
+#include "runtime/device_proxy.h"
 #include "runtime/nccl_link.h"
 #include "runtime/placement.h"
 #include "runtime/transport.h"
@@ -22,7 +22,7 @@ namespace swell::runtime {
 
 /// The paths to the old ranks that hold what a placement fetches: opened before the training stops,
 /// used while it stands still. One thread at a time.
-class Intake {
+class Fetcher {
  public:
   /// The keeper that fetches.
   struct Self {
@@ -30,19 +30,19 @@ class Intake {
     std::shared_ptr<const Arena> arena;
     /// Returns UCX if state would come by TCP otherwise; empty: do not use UCX.
     std::function<Result<std::shared_ptr<const Ucx>>()> ucx = {};
-    /// DeviceHand of the new program, if it has tensors on a GPU, and a number for memory of
+    /// DeviceProxy of the new program, if it has tensors on a GPU, and a number for memory of
     /// other ranks that it maps.
-    std::shared_ptr<DeviceHand> hand = {};
+    std::shared_ptr<DeviceProxy> proxy = {};
     std::function<std::uint64_t()> next_slab = {};
-    /// DeviceHand of the program that trains under this keeper, if kBounce bytes may be allocated
+    /// DeviceProxy of the program that trains under this keeper, if kBounce bytes may be allocated
     /// for copies from its own memory on the GPU.
-    std::shared_ptr<DeviceHand> old_hand = {};
+    std::shared_ptr<DeviceProxy> old_proxy = {};
     /// How programs on other GPUs send to the new one by NCCL; none: they do not.
     std::optional<NcclOptions> nccl = {};
   };
   /// Opens the path to every source. The error names the rank that cannot be reached.
-  static Result<Intake> open(const Self& self, const Prepare& plan,
-                             const std::vector<Fetch>& fetches);
+  static Result<Fetcher> open(const Self& self, const Prepare& plan,
+                              const std::vector<Fetch>& fetches);
   /// Returns the GPU memory that this object takes beside the state.
   std::uint64_t extra_bytes() const noexcept { return extra_bytes_; }
   /// Callbacks that watch a move; two threads call them if the source allows it.
@@ -64,11 +64,11 @@ class Intake {
   Result<void> fetch_some(std::span<const Fetch* const> fetches, pid_t program, Verify verify,
                           const Watch& watch) const;
   Result<void> fetch_one(const Fetch& fetch, pid_t program, Verify verify) const;
-  Intake(std::shared_ptr<const Arena> arena, std::shared_ptr<DeviceHand> hand)
-      : arena_(std::move(arena)), hand_(std::move(hand)) {}
+  Fetcher(std::shared_ptr<const Arena> arena, std::shared_ptr<DeviceProxy> proxy)
+      : arena_(std::move(arena)), proxy_(std::move(proxy)) {}
   Sink sink_of(const Fetch& fetch, pid_t program) const;
   std::shared_ptr<const Arena> arena_;
-  std::shared_ptr<DeviceHand> hand_;
+  std::shared_ptr<DeviceProxy> proxy_;
   /// Opens the path from another host, or from this one if its memory cannot be seen.
   static Result<std::unique_ptr<Transport>> reach(const Self& self, const Endpoint& endpoint,
                                                   Memory memory, std::set<std::string>& notes);

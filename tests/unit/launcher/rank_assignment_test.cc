@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "launcher/seating.h"
+#include "launcher/rank_assignment.h"
 
 #include <criterion/criterion.h>
 
@@ -35,18 +35,19 @@ std::string value(const Environment& environment, const std::string& name) {
 
 }  // namespace
 
-Test(seating, ranks_have_no_gaps_over_nodes_with_different_counts) {
-  const Seating seating =
+Test(rank_assignment, ranks_have_no_gaps_over_nodes_with_different_counts) {
+  const RankAssignment assignment =
       seat_workers({worker_node(3, 4, 4), worker_node(5, 2, 2), worker_node(9, 8, 8)}, 1, 14);
-  cr_assert_eq(seating.seats.size(), 14u);
-  cr_assert_eq(seating.groups, 3);
+  cr_assert_eq(assignment.seats.size(), 14u);
+  cr_assert_eq(assignment.groups, 3);
   for (int rank = 0; rank < 14; ++rank)
-    cr_assert_eq(seating.seats[static_cast<std::size_t>(rank)].rank, rank);
-  cr_assert_eq(seating.seats[4].group, 1);
-  cr_assert_eq(seating.seats[4].worker.node, 5);
-  cr_assert_eq(seating.seats[4].worker.local, 0);
-  cr_assert_eq(seating.seats[5].local_world, 2);
-  const Environment environment = torch_environment(seating, seating.seats[5], "10.0.0.1", 29500);
+    cr_assert_eq(assignment.seats[static_cast<std::size_t>(rank)].rank, rank);
+  cr_assert_eq(assignment.seats[4].group, 1);
+  cr_assert_eq(assignment.seats[4].worker.node, 5);
+  cr_assert_eq(assignment.seats[4].worker.local, 0);
+  cr_assert_eq(assignment.seats[5].local_world, 2);
+  const Environment environment =
+      torch_environment(assignment, assignment.seats[5], "10.0.0.1", 29500);
   cr_assert_eq(value(environment, "RANK"), std::string("5"));
   cr_assert_eq(value(environment, "LOCAL_RANK"), std::string("1"));
   cr_assert_eq(value(environment, "WORLD_SIZE"), std::string("14"));
@@ -57,17 +58,17 @@ Test(seating, ranks_have_no_gaps_over_nodes_with_different_counts) {
   cr_assert_eq(value(environment, "MASTER_PORT"), std::string("29500"));
 }
 
-Test(seating, the_last_nodes_go_without_when_fewer_are_allowed) {
-  const Seating seating =
+Test(rank_assignment, the_last_nodes_go_without_when_fewer_are_allowed) {
+  const RankAssignment assignment =
       seat_workers({worker_node(0, 4, 4), worker_node(1, 8, 8), worker_node(2, 4, 4)}, 1, 8);
-  cr_assert_eq(seating.seats.size(), 8u);
-  cr_assert_eq(seating.groups, 2);
-  cr_assert_eq(seating.seats[7].local_world, 4);
+  cr_assert_eq(assignment.seats.size(), 8u);
+  cr_assert_eq(assignment.groups, 2);
+  cr_assert_eq(assignment.seats[7].local_world, 4);
   // Workers of two GPUs each.
   cr_assert_eq(seat_workers({worker_node(0, 2, 4), worker_node(1, 4, 8)}, 2, 8).seats.size(), 4u);
 }
 
-Test(seating, sizes_allow_the_largest_that_is_there_and_never_less_than_basic) {
+Test(rank_assignment, sizes_allow_the_largest_that_is_there_and_never_less_than_basic) {
   cr_assert_eq(allowed_gpus(13, 4, {}), 13);
   cr_assert_eq(allowed_gpus(13, 4, {4, 8, 16}), 8);
   cr_assert_eq(allowed_gpus(16, 4, {4, 8, 16}), 16);

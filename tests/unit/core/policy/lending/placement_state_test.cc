@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "core/policy/lending/room.h"
+#include "core/policy/lending/placement_state.h"
 
 #include <criterion/criterion.h>
 #include <random>
@@ -12,7 +12,7 @@ using namespace support;
 namespace {
 
 /// The cluster's loss with a companion is its id: the youngest costs most.
-const Room::Loss kById = [](const ElasticJobView&, const CompanionView& companion) {
+const PlacementState::Loss kById = [](const ElasticJobView&, const CompanionView& companion) {
   return static_cast<double>(companion.id);
 };
 
@@ -36,39 +36,39 @@ ClusterView lent_out(int nodes = 2) {
 
 }  // namespace
 
-Test(room, idle_gpus_serve_the_queue_before_anything_is_reclaimed) {
+Test(placement, idle_gpus_serve_the_queue_before_anything_is_reclaimed) {
   ClusterView view = lent_out();
   view.queue.push_back(pending(100, 1, 6));
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_loss);
-  cr_assert(room.reclaims().empty());
-  cr_assert_eq(room.kept_gpus(), 6);
-  cr_assert_eq(room.free(0).gpus, 0, "kept for the pending job");
-  cr_assert_not(room.may_lend(view.jobs[0], 0, {1, 8, 8000}));
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  cr_assert(placement.reclaims().empty());
+  cr_assert_eq(placement.kept_gpus(), 6);
+  cr_assert_eq(placement.free(0).gpus, 0, "kept for the pending job");
+  cr_assert_not(placement.may_lend(view.jobs[0], 0, {1, 8, 8000}));
 }
 
-Test(room, a_pending_job_gets_no_more_back_than_it_needs_and_the_smallest_loss_first) {
+Test(placement, a_pending_job_gets_no_more_back_than_it_needs_and_the_smallest_loss_first) {
   ClusterView view = lent_out();
   view.queue.push_back(pending(100, 1, 7));
   view.nodes[0].free = {0, 0, 0};
   view.queue[0].per_node.gpus = 4;
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_loss);
-  cr_assert_eq(companions(room.reclaims()), (Ids{11}));
-  cr_assert_eq(room.reclaims()[0].needed_by, 100u);
-  cr_assert_eq(room.total(view.jobs[0]), 6);
-  cr_assert(room.shrinks(view.jobs[0]));
-  cr_assert(room.is_reclaimed(11));
-  cr_assert_not(room.is_reclaimed(12));
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  cr_assert_eq(companions(placement.reclaims()), (Ids{11}));
+  cr_assert_eq(placement.reclaims()[0].needed_by, 100u);
+  cr_assert_eq(placement.total(view.jobs[0]), 6);
+  cr_assert(placement.shrinks(view.jobs[0]));
+  cr_assert(placement.is_reclaimed(11));
+  cr_assert_not(placement.is_reclaimed(12));
 }
 
-Test(room, a_job_that_could_not_start_anyway_reclaims_nothing) {
+Test(placement, a_job_that_could_not_start_anyway_reclaims_nothing) {
   ClusterView view = lent_out();
   view.queue.push_back(pending(100, 2, 8));  // job 1's own GPUs are in the way on node 0
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_idle);
-  cr_assert(room.reclaims().empty());
-  cr_assert_eq(room.kept_gpus(), 0);
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_idle);
+  cr_assert(placement.reclaims().empty());
+  cr_assert_eq(placement.kept_gpus(), 0);
 }
 
 /// Companions 11 to 16 of one job, each of 4 GPUs, two on each of nodes 1 to 3; the oldest of node
@@ -82,8 +82,9 @@ ClusterView lent_on_three() {
   return view;
 }
 
-Test(room, without_the_select_plugin_those_go_that_slurm_would_preempt) {
-  const Room::Loss young_ones_first = [](const ElasticJobView&, const CompanionView& companion) {
+Test(placement, without_the_select_plugin_those_go_that_slurm_would_preempt) {
+  const PlacementState::Loss young_ones_first = [](const ElasticJobView&,
+                                                   const CompanionView& companion) {
     return 100 - static_cast<double>(companion.id);
   };
   struct Case {
@@ -100,114 +101,115 @@ Test(room, without_the_select_plugin_those_go_that_slurm_would_preempt) {
     ClusterView view = lent_on_three();
     view.preemption = each.preemption;
     view.queue.push_back(pending(100, 1, each.gpus));
-    Room room(view);
-    room.serve_queue(10, young_ones_first, Room::Nodes::by_loss);
-    cr_assert_eq(companions(room.reclaims()), each.reclaimed, "%d GPUs, order %d", each.gpus,
+    PlacementState placement(view);
+    placement.serve_queue(10, young_ones_first, PlacementState::Nodes::by_loss);
+    cr_assert_eq(companions(placement.reclaims()), each.reclaimed, "%d GPUs, order %d", each.gpus,
                  static_cast<int>(each.preemption));
   }
 }
 
-Test(room, as_slurm_it_takes_no_more_in_its_order_than_let_the_job_start) {
+Test(placement, as_slurm_it_takes_no_more_in_its_order_than_let_the_job_start) {
   ClusterView view = idle_cluster(3);
   view.preemption = Preemption::oldest_first;
   ElasticJobView& job = add_job(view, 1, 0, 8);
   for (const auto& [id, node] : {std::pair{11, 2}, {12, 1}, {13, 2}, {14, 1}})
     lend(view, job, static_cast<JobId>(id), node, 4);
   view.queue = {pending(100, 1, 8), pending(101, 1, 4)};
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
   // With 11, 12 and 13 gone node 2 has room; 12 is of no use there. Then 12 goes for the next job.
-  cr_assert_eq(companions(room.reclaims()), (Ids{11, 13, 12}));
+  cr_assert_eq(companions(placement.reclaims()), (Ids{11, 13, 12}));
   view.queue = {pending(100, 3, 8)};
-  Room none(view);
-  none.serve_queue(10, kById, Room::Nodes::by_loss);
+  PlacementState none(view);
+  none.serve_queue(10, kById, PlacementState::Nodes::by_loss);
   cr_assert(none.reclaims().empty(), "job 1's own GPUs are in the way");
 }
 
-Test(room, leaving_companions_serve_the_queue_and_are_not_reclaimed_twice) {
+Test(placement, leaving_companions_serve_the_queue_and_are_not_reclaimed_twice) {
   ClusterView view = lent_out();
   view.nodes[0].free = {0, 0, 0};
   view.jobs[0].companions[1].leaving = true;
   view.queue.push_back(pending(100, 1, 4));
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_loss);
-  cr_assert(room.reclaims().empty());
-  cr_assert_eq(room.kept_gpus(), 4);
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  cr_assert(placement.reclaims().empty());
+  cr_assert_eq(placement.kept_gpus(), 4);
 }
 
-Test(room, where_what_leaves_already_suffices_nothing_is_reclaimed_on_emptier_nodes) {
-  for (const Room::Nodes nodes : {Room::Nodes::by_idle, Room::Nodes::by_loss}) {
+Test(placement, where_what_leaves_already_suffices_nothing_is_reclaimed_on_emptier_nodes) {
+  for (const PlacementState::Nodes nodes :
+       {PlacementState::Nodes::by_idle, PlacementState::Nodes::by_loss}) {
     ClusterView view = idle_cluster(3);
     ElasticJobView& job = add_job(view, 1, 0, 8);
     lend(view, job, 11, 1, 2);
     lend(view, job, 12, 2, 8);
     job.companions[1].leaving = true;
     view.queue.push_back(pending(100, 1, 8));
-    Room room(view);
-    room.serve_queue(10, kById, nodes);
-    cr_assert(room.reclaims().empty());
-    cr_assert_eq(room.kept_gpus(2), 8);
-    cr_assert_eq(room.kept_gpus(1), 0, "idle GPUs of other nodes may be lent");
+    PlacementState placement(view);
+    placement.serve_queue(10, kById, nodes);
+    cr_assert(placement.reclaims().empty());
+    cr_assert_eq(placement.kept_gpus(2), 8);
+    cr_assert_eq(placement.kept_gpus(1), 0, "idle GPUs of other nodes may be lent");
   }
 }
 
-Test(room, gpus_that_are_still_leaving_are_not_lent_once_the_room_is_closed) {
+Test(placement, gpus_that_are_still_leaving_are_not_lent_once_the_room_is_closed) {
   ClusterView view = lent_out();
   view.jobs[0].companions[0].leaving = true;
   view.queue.push_back(pending(100, 1, 8));  // node 1, once both companions have left
   view.nodes[0].free = {0, 0, 0};
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_loss);
-  room.close();
-  cr_assert_leq(room.free(1).gpus, 0);
-  cr_assert_not(room.may_lend(view.jobs[0], 1, {1, 8, 8000}));
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  placement.close();
+  cr_assert_leq(placement.free(1).gpus, 0);
+  cr_assert_not(placement.may_lend(view.jobs[0], 1, {1, 8, 8000}));
 }
 
-Test(room, only_the_head_of_the_queue_is_served) {
+Test(placement, only_the_head_of_the_queue_is_served) {
   ClusterView view = lent_out(3);
   view.queue = {pending(100, 1, 6), pending(101, 1, 8), pending(102, 1, 8)};
-  Room room(view);
-  room.serve_queue(2, kById, Room::Nodes::by_idle);
-  cr_assert_eq(room.kept_gpus(), 14);
-  cr_assert(room.reclaims().empty(), "job 102 is not looked at");
+  PlacementState placement(view);
+  placement.serve_queue(2, kById, PlacementState::Nodes::by_idle);
+  cr_assert_eq(placement.kept_gpus(), 14);
+  cr_assert(placement.reclaims().empty(), "job 102 is not looked at");
 }
 
-Test(room, lends_only_where_type_and_node_suit_the_job_and_nothing_settles) {
+Test(placement, lends_only_where_type_and_node_suit_the_job_and_nothing_settles) {
   ClusterView view = idle_cluster(4);
   ElasticJobView& job = add_job(view, 1, 0, 2);
   view.nodes[1].gpu_type = "a100";
   job.excluded_nodes = {2};
   view.nodes[3].settling = true;
-  const Room room(view);
-  cr_assert(room.may_lend(job, 0, job.per_worker));
+  const PlacementState placement(view);
+  cr_assert(placement.may_lend(job, 0, job.per_worker));
   for (const NodeIndex node : {1, 2, 3})
-    cr_assert_not(room.may_lend(job, node, job.per_worker), "node %d", node);
+    cr_assert_not(placement.may_lend(job, node, job.per_worker), "node %d", node);
 }
 
-Test(room, lent_gpus_are_not_free_until_undone) {
+Test(placement, lent_gpus_are_not_free_until_undone) {
   const ClusterView view = idle_cluster(1);
-  Room room(view);
-  room.lend(0, {8, 8, 8000});
-  cr_assert_eq(room.free(0).gpus, 0);
-  room.undo(0, {8, 8, 8000});
-  cr_assert(room.free(0) == view.nodes[0].free);
+  PlacementState placement(view);
+  placement.lend(0, {8, 8, 8000});
+  cr_assert_eq(placement.free(0).gpus, 0);
+  placement.undo(0, {8, 8, 8000});
+  cr_assert(placement.free(0) == view.nodes[0].free);
 }
 
-Test(room, the_order_of_reclaiming_begins_with_what_leaves_and_asks_anew_after_each) {
+Test(placement, the_order_of_reclaiming_begins_with_what_leaves_and_asks_anew_after_each) {
   ClusterView view = lent_out(3);
   lend(view, view.jobs[0], 13, 2, 1);
   view.jobs[0].companions[2].leaving = true;
   const ElasticJobView& job = view.jobs[0];
-  Room room(view);
+  PlacementState placement(view);
   // The more a job has lost, the more the rest is missed: 12 is dearer than 11 from the start.
-  const Room::Loss loss = [&](const ElasticJobView& of, const CompanionView& companion) {
-    return companion.id - 100.0 * room.total(of);
+  const PlacementState::Loss loss = [&](const ElasticJobView& of, const CompanionView& companion) {
+    return companion.id - 100.0 * placement.total(of);
   };
-  cr_assert_eq(room.reclaim_order(loss), (Ids{13, 11, 12}));
-  cr_assert_eq(room.total(job), 3, "basic GPUs, and what leaves by an earlier decision");
+  cr_assert_eq(placement.reclaim_order(loss), (Ids{13, 11, 12}));
+  cr_assert_eq(placement.total(job), 3, "basic GPUs, and what leaves by an earlier decision");
 }
 
-Test(room, random_queues_never_keep_more_than_is_idle_or_lent) {
+Test(placement, random_queues_never_keep_more_than_is_idle_or_lent) {
   std::mt19937 random(3);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 300; ++round) {
@@ -230,12 +232,13 @@ Test(room, random_queues_never_keep_more_than_is_idle_or_lent) {
     int idle = 0, lent = 0;
     for (const NodeView& node : view.nodes) idle += node.free.gpus;
     for (const ElasticJobView& job : view.jobs) lent += job.lent_gpus();
-    Room room(view);
-    room.serve_queue(10, kById, below(2) == 0 ? Room::Nodes::by_idle : Room::Nodes::by_loss);
-    room.close();
-    cr_assert_leq(room.kept_gpus(), idle + lent, "round %d", round);
+    PlacementState placement(view);
+    placement.serve_queue(
+        10, kById, below(2) == 0 ? PlacementState::Nodes::by_idle : PlacementState::Nodes::by_loss);
+    placement.close();
+    cr_assert_leq(placement.kept_gpus(), idle + lent, "round %d", round);
     std::set<JobId> seen;
-    for (const Reclaim& reclaim : room.reclaims()) {
+    for (const Reclaim& reclaim : placement.reclaims()) {
       cr_assert(seen.insert(reclaim.companion).second, "round %d: %u twice", round,
                 reclaim.companion);
       for (const ElasticJobView& job : view.jobs)
@@ -244,44 +247,44 @@ Test(room, random_queues_never_keep_more_than_is_idle_or_lent) {
             cr_assert_not(companion.leaving, "round %d", round);
     }
     for (const ElasticJobView& job : view.jobs)
-      cr_assert_geq(room.total(job), job.basic_gpus, "round %d", round);
+      cr_assert_geq(placement.total(job), job.basic_gpus, "round %d", round);
     for (NodeIndex node = 0; node < nodes; ++node)
-      cr_assert_leq(room.free(node).gpus, view.nodes[static_cast<std::size_t>(node)].free.gpus,
+      cr_assert_leq(placement.free(node).gpus, view.nodes[static_cast<std::size_t>(node)].free.gpus,
                     "round %d: lends what is not idle", round);
   }
 }
 
-Test(room, parts_of_one_job_are_given_different_nodes) {
+Test(placement, parts_of_one_job_are_given_different_nodes) {
   ClusterView view = lent_out();
   for (int i = 0; i < 2; ++i) {  // node 0 has 6 idle GPUs, which would do for both
     view.queue.push_back(pending(100 + static_cast<JobId>(i), 1, 2));
     view.queue.back().part_of = 100;
   }
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_loss);
-  cr_assert_eq(companions(room.reclaims()), (Ids{11}));
-  cr_assert_eq(room.kept_gpus(), 4);
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  cr_assert_eq(companions(placement.reclaims()), (Ids{11}));
+  cr_assert_eq(placement.kept_gpus(), 4);
 }
 
-Test(room, a_part_that_few_nodes_will_do_for_chooses_first) {
+Test(placement, a_part_that_few_nodes_will_do_for_chooses_first) {
   ClusterView view = lent_out();
   view.queue.push_back(pending(100, 1, 1));
   view.queue.push_back(pending(101, 1, 6));
   for (PendingDemand& part : view.queue) part.part_of = 100;
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_loss);
-  cr_assert_eq(room.free(0).gpus, 0, "the six idle ones are for the large part");
-  cr_assert_eq(companions(room.reclaims()), (Ids{11}));
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  cr_assert_eq(placement.free(0).gpus, 0, "the six idle ones are for the large part");
+  cr_assert_eq(companions(placement.reclaims()), (Ids{11}));
 }
 
-Test(room, where_one_part_cannot_start_nothing_is_kept_or_reclaimed_for_the_others) {
+Test(placement, where_one_part_cannot_start_nothing_is_kept_or_reclaimed_for_the_others) {
   ClusterView view = lent_out();
   view.queue.push_back(pending(100, 1, 8));
   view.queue.push_back(pending(101, 1, 7));  // node 0 has six
   for (PendingDemand& part : view.queue) part.part_of = 100;
   view.queue.push_back(pending(200, 1, 6));
-  Room room(view);
-  room.serve_queue(10, kById, Room::Nodes::by_loss);
-  cr_assert(room.reclaims().empty());
-  cr_assert_eq(room.kept_gpus(), 6, "those of the job behind");
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  cr_assert(placement.reclaims().empty());
+  cr_assert_eq(placement.kept_gpus(), 6, "those of the job behind");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Bytes between a GPU and the host by way of the program that has it: in large pieces, two at a
 // time.
-#include "runtime/device_hand.h"
+#include "runtime/device_proxy.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "runtime/device_state.h"
-#include "runtime/intake.h"
+#include "runtime/fetcher.h"
 #include "runtime/messages.h"
 #include "runtime/word_hash.h"
 #include "support/tcp_peer.h"
@@ -50,15 +50,15 @@ class Program {
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     shim_ = Channel(Descriptor(ends[0]));
     channel_ = Channel(Descriptor(ends[1]));
-    state_->stage_in({arena_->data() + kStaging, DeviceHand::kStaging});
+    state_->stage_in({arena_->data() + kStaging, DeviceProxy::kStaging});
     thread_ = std::thread([this] {
       while (const auto message = channel_.receive()) {
         ++tasks_;
         if (!state_->serve(channel_, *message, *arena_)) break;
       }
     });
-    hand.open(true);
-    cr_assert(hand.create(1, slab_bytes).ok());
+    proxy.open(true);
+    cr_assert(proxy.create(1, slab_bytes).ok());
     tasks_ = 0;
   }
   ~Program() {
@@ -69,14 +69,14 @@ class Program {
 
  private:
   std::shared_ptr<const Arena> arena_ =
-      std::make_shared<const Arena>(Arena::create(kStaging + DeviceHand::kStaging).value());
+      std::make_shared<const Arena>(Arena::create(kStaging + DeviceProxy::kStaging).value());
   std::unique_ptr<DeviceState> state_ = DeviceState::open(0, SWELL_STAND_IN_CUDA).value();
   Channel shim_, channel_;
   std::thread thread_;
   std::atomic<int> tasks_ = 0;
 
  public:
-  DeviceHand hand{shim_, arena_, kStaging, "GPU-0", 2 * kMiB};
+  DeviceProxy proxy{shim_, arena_, kStaging, "GPU-0", 2 * kMiB};
 };
 
 std::vector<std::byte> random_bytes(std::size_t count) {
@@ -106,12 +106,12 @@ struct Values {
 
 }  // namespace
 
-Test(device_hand, the_next_piece_is_copied_while_one_is_used) {
-  constexpr std::uint64_t kCount = 2 * DeviceHand::kBuffer + kMiB;
+Test(device_proxy, the_next_piece_is_copied_while_one_is_used) {
+  constexpr std::uint64_t kCount = 2 * DeviceProxy::kBuffer + kMiB;
   Program program(kCount + kMiB);
   Values in{random_bytes(kCount)}, out;
   const Run run{0, DevicePlace::of(1, 0), kCount};
-  cr_assert(program.hand
+  cr_assert(program.proxy
                 .write({&run, 1},
                        [&](std::span<std::byte> piece) {
                          cr_assert(copies(in.at), "the piece before is copied meanwhile");
@@ -119,7 +119,7 @@ Test(device_hand, the_next_piece_is_copied_while_one_is_used) {
                        })
                 .ok());
   cr_assert_eq(count_of("stand_in_copied"), kCount);
-  cr_assert(program.hand
+  cr_assert(program.proxy
                 .read({&run, 1},
                       [&](std::span<const std::byte> piece) {
                         const std::uint64_t next = out.bytes.size() + piece.size();
@@ -129,13 +129,13 @@ Test(device_hand, the_next_piece_is_copied_while_one_is_used) {
                       })
                 .ok());
   cr_assert(out.bytes == in.bytes);
-  const std::vector<std::size_t> pieces{DeviceHand::kBuffer, DeviceHand::kBuffer, kMiB};
+  const std::vector<std::size_t> pieces{DeviceProxy::kBuffer, DeviceProxy::kBuffer, kMiB};
   cr_assert(in.pieces == pieces && out.pieces == pieces);
   cr_assert_eq(program.tasks(), 6);
   cr_assert_eq(count_of("stand_in_copied_staged"), 0, "the buffers are registered");
 }
 
-Test(device_hand, many_small_runs_are_one_task) {
+Test(device_proxy, many_small_runs_are_one_task) {
   Program program(4 * kMiB);
   // Columns of a matrix: 64 of 1,024 bytes of each row.
   std::vector<Run> runs;
@@ -143,24 +143,24 @@ Test(device_hand, many_small_runs_are_one_task) {
     runs.push_back({0, DevicePlace::of(1, row * 1024 + 128), 64});
   Values in{random_bytes(4096 * 64)}, out;
   cr_assert(
-      program.hand.write(runs, [&](std::span<std::byte> piece) { return in.give(piece); }).ok());
+      program.proxy.write(runs, [&](std::span<std::byte> piece) { return in.give(piece); }).ok());
   const auto take = [&](std::span<const std::byte> piece) { return out.take(piece); };
-  cr_assert(program.hand.read(runs, take).ok());
+  cr_assert(program.proxy.read(runs, take).ok());
   cr_assert(out.bytes == in.bytes);
   cr_assert_eq(program.tasks(), 2);
   cr_assert_eq(count_of("stand_in_copies"), 2, "and one copy of the driver's, of two dimensions");
   // Each is where it belongs, and nothing is beside it.
   out = {};
   const Run row{0, DevicePlace::of(1, 5 * 1024), 1024};
-  cr_assert(program.hand.read({&row, 1}, take).ok());
+  cr_assert(program.proxy.read({&row, 1}, take).ok());
   for (std::size_t i = 0; i < 1024; ++i)
     cr_assert_eq(out.bytes[i], i >= 128 && i < 192 ? in.bytes[5 * 64 + i - 128] : std::byte{0});
 }
 
-Test(device_hand, an_error_on_either_side_ends_it) {
-  Program program(3 * DeviceHand::kBuffer);
-  const Run inside{0, DevicePlace::of(1, 0), 3 * DeviceHand::kBuffer};
-  const Run outside[] = {{0, DevicePlace::of(1, 0), DeviceHand::kBuffer},
+Test(device_proxy, an_error_on_either_side_ends_it) {
+  Program program(3 * DeviceProxy::kBuffer);
+  const Run inside{0, DevicePlace::of(1, 0), 3 * DeviceProxy::kBuffer};
+  const Run outside[] = {{0, DevicePlace::of(1, 0), DeviceProxy::kBuffer},
                          {0, DevicePlace::of(2, 0), 1}};
   int calls = 0;
   const auto counts = [&](std::span<const std::byte>) -> Result<void> {
@@ -169,44 +169,44 @@ Test(device_hand, an_error_on_either_side_ends_it) {
   const auto fails = [](std::span<const std::byte>) -> Result<void> {
     return Error("the peer left");
   };
-  cr_assert_eq(program.hand.read({&inside, 1}, fails).error().message(), "the peer left");
-  cr_assert_eq(program.hand.write({&inside, 1}, fails).error().message(), "the peer left");
-  cr_assert_not(program.hand.read(outside, counts).ok());
+  cr_assert_eq(program.proxy.read({&inside, 1}, fails).error().message(), "the peer left");
+  cr_assert_eq(program.proxy.write({&inside, 1}, fails).error().message(), "the peer left");
+  cr_assert_not(program.proxy.read(outside, counts).ok());
   cr_assert_eq(calls, 1, "what was there has come");
-  cr_assert_not(program.hand.write(outside, counts).ok());
-  cr_assert(program.hand.read({&inside, 1}, counts).ok(), "and the hand is of use as before");
+  cr_assert_not(program.proxy.write(outside, counts).ok());
+  cr_assert(program.proxy.read({&inside, 1}, counts).ok(), "and the proxy is of use as before");
 }
 
-Test(device_hand, a_checksum_is_made_on_the_gpu_where_its_driver_can) {
+Test(device_proxy, a_checksum_is_made_on_the_gpu_where_its_driver_can) {
   constexpr std::uint64_t kCount = 3 * kMiB + 5;
   Program program(4 * kMiB);
   Values in{random_bytes(kCount)};
   const Run run{0, DevicePlace::of(1, 0), kCount};
   cr_assert(
-      program.hand.write({&run, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
+      program.proxy.write({&run, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
           .ok());
   const std::uint64_t before = count_of("stand_in_copied");
-  cr_assert(Sink::device(program.hand).hash_of({&run, 1}, Checksum::words).ok());
+  cr_assert(Sink::device(program.proxy).hash_of({&run, 1}, Checksum::words).ok());
   cr_assert_lt(count_of("stand_in_copied") - before, 64 * 1024, "the bytes stay on the GPU");
 }
 
-Test(device_hand, the_kernel_of_checksums_is_compiled_before_a_switch_needs_it) {
+Test(device_proxy, the_kernel_of_checksums_is_compiled_before_a_switch_needs_it) {
   Program program(4 * kMiB);
   cr_assert_eq(count_of("stand_in_modules"), 1);
   const Run run{0, DevicePlace::of(1, 0), kMiB};
-  cr_assert(Sink::device(program.hand).hash_of({&run, 1}, Checksum::words).ok());
+  cr_assert(Sink::device(program.proxy).hash_of({&run, 1}, Checksum::words).ok());
   cr_assert_eq(count_of("stand_in_modules"), 1);
 }
 
-Test(device_hand, the_gpu_s_checksum_is_the_host_s) {
+Test(device_proxy, the_gpu_s_checksum_is_the_host_s) {
   // Small launches of the stand-in execute the kernel's PTX; large ones do what it does.
   for (const std::uint64_t count :
-       {std::uint64_t{1}, std::uint64_t{8191}, 40'000 + kMiB / 16, DeviceHand::kBuffer + 12'345}) {
+       {std::uint64_t{1}, std::uint64_t{8191}, 40'000 + kMiB / 16, DeviceProxy::kBuffer + 12'345}) {
     Program program(count + 2 * kMiB);
     Values in{random_bytes(count)};
     const Run whole{0, DevicePlace::of(1, 3), count};
     cr_assert(
-        program.hand.write({&whole, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
+        program.proxy.write({&whole, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
             .ok());
     // Runs of odd lengths, out of order, the last of which is what is left.
     std::vector<Run> runs;
@@ -215,30 +215,30 @@ Test(device_hand, the_gpu_s_checksum_is_the_host_s) {
     WordHash host(runs);
     for (const Run& run : runs) host.add(in.bytes.data() + run.from, run.bytes);
     const std::uint64_t before = count_of("stand_in_launched");
-    cr_assert_eq(Sink::device(program.hand).hash_of(runs, Checksum::words).value(), host.value(),
+    cr_assert_eq(Sink::device(program.proxy).hash_of(runs, Checksum::words).value(), host.value(),
                  "%lu bytes", count);
     cr_assert_gt(count_of("stand_in_launched"), before);
-    cr_assert_eq(program.hand.why_not_hashed(), "");
+    cr_assert_eq(program.proxy.why_not_hashed(), "");
   }
 }
 
-Test(device_hand, without_kernels_the_host_makes_the_same_checksum_and_says_why) {
+Test(device_proxy, without_kernels_the_host_makes_the_same_checksum_and_says_why) {
   setenv("STAND_IN_NO_KERNELS", "1", 1);
   Program program(4 * kMiB);
   Values in{random_bytes(2 * kMiB + 3)};
   const Run run{0, DevicePlace::of(1, 0), in.bytes.size()};
   cr_assert(
-      program.hand.write({&run, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
+      program.proxy.write({&run, 1}, [&](std::span<std::byte> piece) { return in.give(piece); })
           .ok());
   WordHash host({&run, 1});
   host.add(in.bytes.data(), in.bytes.size());
-  cr_assert_eq(Sink::device(program.hand).hash_of({&run, 1}, Checksum::words).value(),
+  cr_assert_eq(Sink::device(program.proxy).hash_of({&run, 1}, Checksum::words).value(),
                host.value());
-  cr_assert_eq(program.hand.why_not_hashed(),
+  cr_assert_eq(program.proxy.why_not_hashed(),
                "GPU 0: compiling the checksum's kernel: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)");
 }
 
-Test(device_hand, state_from_another_node_is_checked_whatever_its_shim_s_version) {
+Test(device_proxy, state_from_another_node_is_checked_whatever_its_shim_s_version) {
   constexpr std::uint64_t kCount = kMiB + 3;
   const std::string key = "a key of one job";
   const auto source = std::make_shared<const Arena>(Arena::create(2 * kMiB).value());
@@ -263,12 +263,12 @@ Test(device_hand, state_from_another_node_is_checked_whatever_its_shim_s_version
           {0, Memory::arena, Memory::device, {{8, DevicePlace::of(1, 16), kCount}}});
       if (is_wrong)  // the first bytes are not there in the end
         placement.fetches[0].runs.push_back({16, DevicePlace::of(1, 16), 8});
-      Intake::Self self{"h", "", key, source};
-      self.hand = std::shared_ptr<DeviceHand>(std::shared_ptr<void>(), &program.hand);
-      auto intake = Intake::open(self, plan, placement.fetches).value();
+      Fetcher::Self self{"h", "", key, source};
+      self.proxy = std::shared_ptr<DeviceProxy>(std::shared_ptr<void>(), &program.proxy);
+      auto fetcher = Fetcher::open(self, plan, placement.fetches).value();
       const std::uint64_t before = count_of("stand_in_copied");
-      const auto moved =
-          intake.fetch_all(placement, 0, Verify::network, {[](const Fetch&) { return false; }, {}});
+      const auto moved = fetcher.fetch_all(placement, 0, Verify::network,
+                                           {[](const Fetch&) { return false; }, {}});
       shim.join();
       cr_assert_eq(moved.ok(), !is_wrong, "%s", moved ? "" : moved.error().message().c_str());
       if (!is_old && !is_wrong)

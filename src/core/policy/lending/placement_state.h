@@ -14,7 +14,7 @@ namespace swell::policy {
 
 /// State of the cluster while one decision is made: what is idle, what is kept for pending jobs,
 /// what is reclaimed. Basic demand comes first; what is left may be lent. Refers to the view.
-class Room {
+class PlacementState {
  public:
   /// Loss to the cluster, for each GPU, if a companion is reclaimed; companions of least loss are
   /// reclaimed first, except for pending jobs where Slurm preempts others
@@ -26,7 +26,7 @@ class Room {
     by_loss,  ///< by the sum of the losses of what would be reclaimed there
   };
 
-  explicit Room(const ClusterView& view);
+  explicit PlacementState(const ClusterView& view);
 
   /// Keeps the resources on which the first `depth` pending jobs could start, in the queue's order,
   /// and reclaims companions where these are needed. For the first that fits nowhere though enough
@@ -65,7 +65,8 @@ class Room {
   bool is_reclaimed(JobId companion) const { return reclaimed_.contains(companion); }
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
   /// Returns every companion on a known node in the order of reclaims if all were needed;
-  /// companions that already leave come first. Consumes the room: nothing may be lent afterwards.
+  /// companions that already leave come first. Consumes the placement state: nothing may be lent
+  /// afterwards.
   std::vector<JobId> reclaim_order(const Loss& loss);
   /// Number of GPUs kept for pending jobs, those reclaimed for them included: in all, on one node.
   int kept_gpus() const noexcept;
