@@ -128,8 +128,9 @@ Result<void> check_key(std::string_view key) {
 /// Names the folder that a container lacks, where the socket is PARENT/swell-worker-.../socket.
 std::string hint_of_container(const std::string& path) {
   const std::string folder = path.substr(0, path.rfind('/'));
+  const auto end = folder.rfind('/');
   return fmt::format("; in a container, mount {} of the host at the same place",
-                     folder.substr(0, std::max<std::size_t>(1, folder.rfind('/'))));
+                     end == 0 || end == std::string::npos ? folder : folder.substr(0, end));
 }
 
 }  // namespace
