@@ -192,11 +192,11 @@ struct Ask {
   int number =
       0;      ///< of max: GPUs; of history: the last event already known, which may exceed kMaxGpus
   Json plan;  ///< of replan
-  /// Of history, as is `profiles`; older controllers ignore both. Not 0: returns only so many of
-  /// the last changes of the job's GPUs.
+  /// For history, as is `profiles`; older controllers ignore both. Not 0: the answer has only so
+  /// many of the last changes of the job's GPUs.
   int last = 0;
   bool profiles = false;  ///< of history: returns each reported profile, too
-  /// Of replan, in place of a plan: another schedule (Plan::schedule) for the plan that runs.
+  /// For replan, in place of a plan: another schedule (Plan::schedule) for the plan that runs.
   std::string schedule{};
 };
 

@@ -142,7 +142,7 @@ def _collated(samples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
 
 
 def check(given: Any, what: str, wanted: Sequence[str]) -> None:
-    """Raises, in one sentence, where a sample or a batch of the script's own is no mapping, or lacks a name. what: how the sentence calls it."""
+    """Raises an error of one sentence if a sample or a batch is not a mapping or lacks a wanted name. what: the name of the thing in that sentence."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{what} is of type {type(given).__name__}; give a mapping with {_listed(wanted)}, as a tokenizer returns it")
     if missing := [name for name in wanted if name not in given]:
