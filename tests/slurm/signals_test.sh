@@ -55,12 +55,13 @@ done
 survives() {
   export PROGRAM=./late_handler
   held_growth && scancel --signal=USR2 "$job" && within 60 event switch-aborted && within 60 held_are 8 && ! event growth-paused &&
-    swell jobs | grep "^Job $job, last live switch: called off in prepare: Slurm sent the job USR2" && touch "$out/go" && within 60 live_grown 4 && well_ended
+    within 20 shows_why && touch "$out/go" && within 60 live_grown 4 && well_ended
   local result=$?
   unset PROGRAM
   cat "$out/events" "$work/$job.out"
   return $result
 }
+shows_why() { swell jobs | grep "^Job $job, last live switch: called off in prepare: Slurm sent the job USR2"; }
 check 'where new programs alone die of it, the others train on, and the job grows as before' survives
 
 # It saves for a while as it ends. GPUs become idle just then.
