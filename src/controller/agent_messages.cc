@@ -176,13 +176,13 @@ void AgentMessages::handle(ElasticJob& job, const control::GrowDone& done, doubl
     }
     loop_.book.withdraw(result.nonce);
     if (given_up == job.companions.end()) loop_.saved.issued.erase(result.nonce);
-    ++job.refusals;
-    job.refused_for = refusal_kind(result.reason);
+    job.offers.refuse(refusal_kind(result.reason));
     loop_.events.event(
-        "grant-refused", {{"job", job.id}, {"kind", job.refused_for}, {"reason", result.reason}},
+        "grant-refused",
+        {{"job", job.id}, {"kind", job.offers.refused().kind}, {"reason", result.reason}},
         fmt::format("job {} could not take up its grant: {}", job.id, result.reason));
   }
-  has_failed = has_failed || (job.offered && !loop_.book.has_grant_of(job.id));
+  has_failed = has_failed || (job.offers.is_open() && !loop_.book.has_grant_of(job.id));
   if (has_failed) job.growth_failed(now, loop_.config.growth_interval_s);
   loop_.slurm.forget();
 }
@@ -337,7 +337,7 @@ void AgentMessages::handle(ElasticJob& job, const control::Status& status, doubl
   for (Companion& companion : job.companions) {
     if (!companion.used && status.workers > companion.workers_before) {
       companion.used = true;
-      job.failed_growths = 0;
+      job.offers.used();
     }
     companion.workers_before = std::min(companion.workers_before, status.workers);
   }

@@ -201,7 +201,7 @@ void Controller::report(const Change& change, double now) {
       loop_.book.withdraw(companion.grant);
       if (job != nullptr) {
         if (!job->agent) job->agent_seen = now;
-        job->offered = false;
+        job->offers.taken_up();
         if (Companion* begun = job->companions.find(companion.id))
           begun->workers_before = job->workers;
         job->stay(now, 0);  // the site's time runs since the offer
@@ -231,8 +231,7 @@ void Controller::report(const Change& change, double now) {
       break;
     case Change::Kind::companion_excessive:
       if (job != nullptr) {
-        ++job->refusals;
-        job->refused_for = refused::kExcess;
+        job->offers.refuse(refused::kExcess);
         job->taken_back = companion.reason;
         job->growth_failed(now, loop_.config.growth_interval_s);
       }
@@ -302,8 +301,7 @@ void Controller::keep_deadlines(double now) {
     const auto found = loop_.jobs.find(expired.parent);
     if (found == loop_.jobs.end()) continue;
     ElasticJob& job = found->second;
-    ++job.refusals;
-    job.refused_for = refused::kExpired;
+    job.offers.refuse(refused::kExpired);
     loop_.events.event("grant-expired", {{"job", job.id}, {"node", expired.offer.node}},
                        fmt::format("job {} did not take up {} on {}", job.id,
                                    count_of(expired.offer.gpus, "GPU"), expired.offer.node));
@@ -313,11 +311,7 @@ void Controller::keep_deadlines(double now) {
     loop_.jobs.at(job).growth_failed(now, loop_.config.growth_interval_s);
   for (auto& [id, job] : loop_.jobs) {
     reclaimer_.keep_deadlines(job, now);
-    for (double* until : {&job.grow_after, &job.stays_until})
-      if (!loop_.decide_due && job.agent && *until > 0 && now >= *until) {
-        *until = 0;
-        loop_.decide_due = true;
-      }
+    if (!loop_.decide_due && job.agent && job.offers.take_passed(now)) loop_.decide_due = true;
   }
 }
 

@@ -284,8 +284,7 @@ void Decider::run_instead(ElasticJob& job, const Planned& plan, double now) {
   if (!job.agent || !plan.json.is_object()) return;
   const double wait_s = std::max(loop_.config.growth_interval_s, kMinReplanInterval_s);
   job.replans.decided(job.companions, now, wait_s);
-  job.grow_after = std::max(job.grow_after, now + wait_s);
-  job.changes(now, wait_s);
+  job.offers.replan(now, wait_s);
   loop_.events.event("plan", {{"job", job.id}, {"plan", plan.json}, {"reason", plan.reason}},
                      fmt::format("job {} is to run another plan on the GPUs that it has: {}",
                                  job.id, plan.reason));
@@ -349,7 +348,6 @@ void Decider::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, c
   }
   if (plan.json.is_object()) loop_.events.event("plan", {{"job", job.id}, {"plan", plan.json}});
   parts_.state.save();  // before anybody can act on the grants
-  job.offered = true;
   // A job that gets no more than it wanted waits for the offer alone: it may grow beyond that as
   // soon as one that was submitted for all of it.
   int granted = 0;
@@ -358,8 +356,7 @@ void Decider::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, c
   const double wait_s = job.kept_gpus() + granted <= job.wanted_gpus
                             ? expiry_s
                             : std::max(loop_.config.growth_interval_s, expiry_s);
-  job.grow_after = now + wait_s;
-  job.changes(now, wait_s);
+  job.offers.made(now, wait_s);
   loop_.sessions.send(*job.agent, std::move(grow));
   job.ordered.ordered(now);
 }

@@ -3,21 +3,6 @@
 
 namespace swell::controller {
 
-namespace {
-
-/// The longest wait after growths that failed, in growth intervals.
-constexpr int kMaxBackoff = 32;
-
-}  // namespace
-
-void ElasticJob::growth_failed(double now, double interval_s) noexcept {
-  offered = false;
-  ordered.called_off();
-  ++failed_growths;
-  const int backoff = std::min(1 << std::min(failed_growths - 1, 10), kMaxBackoff);
-  grow_after = now + std::max(interval_s, 1.0) * backoff;
-}
-
 control::Tag ElasticJob::tag() const {
   std::vector<control::CompanionWord> words;
   for (const Companion& companion : companions)
@@ -42,9 +27,9 @@ control::Tag ElasticJob::tag() const {
   if (!speeds.empty()) tag.set("speeds", speeds);
   if (paused) tag.set("paused", "1");
   if (own_max > 0) tag.set("own_max", std::to_string(own_max));
-  if (refusals > 0)
-    tag.set("refused", std::to_string(refusals))
-        .set("why", refused_for.empty() ? "?" : refused_for);
+  if (const Offers::Refused& refused = offers.refused(); refused.times > 0)
+    tag.set("refused", std::to_string(refused.times))
+        .set("why", refused.kind.empty() ? "?" : refused.kind);
   return tag;
 }
 

@@ -17,6 +17,7 @@
 #include "controller/job_scale.h"
 #include "controller/job_training.h"
 #include "controller/model_sheet.h"
+#include "controller/offers.h"
 #include "controller/ordered_change.h"
 #include "controller/replans.h"
 #include "controller/steps_left.h"
@@ -43,6 +44,7 @@ struct ElasticJob {
   /// Messages of its agent, by grant, about companions that Slurm's records have not shown. Each is
   /// kept until Slurm has answered what became of the companion.
   std::map<std::string, control::Released> unseen;
+  Offers offers;
   int grants = 0, reclaims = 0;
   std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
   control::JobState state = control::JobState::allocated;
@@ -52,19 +54,11 @@ struct ElasticJob {
   int workers = 0;
   int gpus_per_worker = 1;
   std::optional<control::ConnectionId> agent;
-  double agent_seen = 0;  ///< last heartbeat, or when it was lost
-  double grow_after = 0;
-  double stays_until = 0;  ///< its owner's `stay` after the last growth or reclaim
-  double changed = 0;      ///< when it was last lent or asked for GPUs, told a plan, or first seen
-  double settles_at = 0;   ///< the site's GrowthInterval after that
-  bool offered = false;    ///< offers were made, and none of them has become a companion yet
-  int failed_growths = 0;  ///< in a row: each makes the next wait longer
-  std::string no_growth;   ///< why its agent wants no GPUs now, as it said; empty: it does
+  double agent_seen = 0;           ///< last heartbeat, or when it was lost
+  std::string no_growth;           ///< why its agent wants no GPUs now, as it said; empty: it does
   std::vector<int> program_sizes;  ///< GPUs that its program can run on, as its agent said
   std::string switched;      ///< how its last live switch went, as its agent said; empty: none
   std::string plan_refused;  ///< why it does not run the plan that it was told last; empty: it does
-  int refusals = 0;          ///< offers that became no companion
-  std::string refused_for;   ///< the kind of the last of them, one word of refusals.h
   double agent_since = 0;    ///< when the agent connected
   bool told_alone = false;   ///< its output has a line that swellrun is missing
   std::optional<double> suspended_since;     ///< Slurm has stopped it
@@ -128,26 +122,21 @@ struct ElasticJob {
   /// Lent GPUs go or are gone: it is not grown for the site's `interval_s`, nor for its `stay`.
   /// The former does not hold for a job that is owed GPUs.
   void stay(double now, double interval_s) noexcept {
-    if (kept_gpus() >= wanted_gpus) grow_after = std::max(grow_after, now + interval_s);
-    stays_until = std::max(stays_until, now + spec.stay_s);
-    changes(now, interval_s);
+    offers.give_back(now, interval_s, spec.stay_s, kept_gpus() >= wanted_gpus);
   }
-  /// Notes a change: for at least `interval_s` it is not changed again for another job's gain.
-  void changes(double now, double interval_s) noexcept {
-    changed = now;
-    settles_at = std::max(settles_at, now + interval_s);
+  /// Notes a failed growth, by Offers::fail().
+  void growth_failed(double now, double interval_s) noexcept {
+    offers.fail(now, interval_s);
+    ordered.called_off();
   }
-  /// Notes a failed growth: the job is not grown for the site's `interval_s`, twice as long after
-  /// each further one in a row.
-  void growth_failed(double now, double interval_s) noexcept;
   /// A reconfiguration that its agent says is under way is believed for so long.
   static constexpr double kReconfigures_s = 600;
   /// Whether a reconfiguration is under way, or was just now. Refusing further growth, since its
   /// owner or its program say so, does not count: it protects nothing from jobs that would gain
   /// more.
   bool is_changing(double now) const noexcept {
-    if (!agent || now < settles_at) return true;
-    return now < changed + kReconfigures_s && !(is_settled() && no_growth.empty());
+    if (!agent || offers.is_settling(now)) return true;
+    return now < offers.changed() + kReconfigures_s && !(is_settled() && no_growth.empty());
   }
   bool is_settled() const noexcept {
     return state == control::JobState::allocated || state == control::JobState::active;

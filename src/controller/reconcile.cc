@@ -59,12 +59,12 @@ class Reconciler {
       job.spec = *spec;
       job.wanted_gpus = saturated_int(tag->number("wanted").value_or(0));
       if (tag->get("deadline").starts_with("missed")) job.deadline.was_missed();
-      job.first_seen = job.changed = now_;
+      job.first_seen = now_;
       job.agent_seen = now_;
       job.grants = static_cast<int>(tag->number("grants").value_or(0));
       job.reclaims = static_cast<int>(tag->number("reclaims").value_or(0));
-      job.refusals = static_cast<int>(tag->number("refused").value_or(0));
-      job.refused_for = tag->get("why");
+      job.offers =
+          Offers(now_, {static_cast<int>(tag->number("refused").value_or(0)), tag->get("why")});
       job.taken_back = tag->get("taken_back");
       std::replace(job.taken_back.begin(), job.taken_back.end(), '_', ' ');
       job.chosen = tag->get("chosen");

@@ -305,8 +305,9 @@ class Builder {
   bool may_replan(const ElasticJob& job) const {
     return job.agent && job.spec.mode == control::Mode::live &&
            job.state == control::JobState::active && !job.paused &&
-           !job.training.makes_own_plans() && !job.training.awaits_report() && !job.offered &&
-           now_ >= job.grow_after && job.replans.may_follow(job.companions, now_);
+           !job.training.makes_own_plans() && !job.training.awaits_report() &&
+           !job.offers.is_open() && now_ >= job.offers.grows_after() &&
+           job.replans.may_follow(job.companions, now_);
   }
 
   /// A pending job that Slurm might start, and its place in the queue.

@@ -46,15 +46,16 @@ std::string by_trust(const ElasticJob& job, double now) {
 }
 
 std::string by_back_off(const ElasticJob& job, double now) {
-  const std::string left = seconds(job.grow_after - now);
+  const std::string left = seconds(job.offers.grows_after() - now);
   // The count of failures is cleared once training has used lent GPUs; until then a companion
   // that is not used yet shows that the last offer was taken up.
   const bool is_taken_up =
       std::any_of(job.companions.begin(), job.companions.end(),
                   [](const Companion& companion) { return !companion.leaving && !companion.used; });
-  if (job.failed_growths > 0 && !is_taken_up)
+  const std::string& kind = job.offers.refused().kind;
+  if (job.offers.failures() > 0 && !is_taken_up)
     return fmt::format("its last offer failed{}; the next comes in {} at the earliest",
-                       job.refused_for.empty() ? "" : fmt::format(" ({})", job.refused_for), left);
+                       kind.empty() ? "" : fmt::format(" ({})", kind), left);
   return fmt::format(
       "it was changed a short while ago, and is not grown for {} more (GrowthInterval)", left);
 }
@@ -82,8 +83,8 @@ std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
       return fmt::format("its program may report a profile first, for {} more (ProfileWait)",
                          seconds(job.agent_since + waiting.config.profile_wait_s - now));
     case GrowthHold::stays:
-      return fmt::format("it stays as it is for {} more (stay={})", seconds(job.stays_until - now),
-                         job.spec.stay_s);
+      return fmt::format("it stays as it is for {} more (stay={})",
+                         seconds(job.offers.stays_until() - now), job.spec.stay_s);
     case GrowthHold::backs_off: return by_back_off(job, now);
     case GrowthHold::changing: return fmt::format("it is {} just now", to_text(job.state));
     case GrowthHold::none: break;

@@ -239,7 +239,7 @@ Test(node_health, a_companion_that_came_and_went_between_two_looks_counts_and_ho
     record.uid = world.owner(job);
     record.phase = slurm::JobPhase::ended;
     world.slurm.fresh[companion] = record;
-    const int failed = world.controller->jobs().at(job).failed_growths;
+    const int failed = world.controller->jobs().at(job).offers.failures();
     world.server.says(job, control::GrowDone{{{offer.nonce, companion, ""}}}, world.owner(job));
     for (int i = 0; i < 3; ++i)
       world.server.says(job, control::Released{companion, "its step ended", true},
@@ -256,7 +256,7 @@ Test(node_health, a_companion_that_came_and_went_between_two_looks_counts_and_ho
     world.step();
     cr_assert_eq(world.slurm.asked_for_jobs, 1);
     cr_assert_not(world.book.has_grant_of(job));
-    cr_assert_eq(world.controller->jobs().at(job).failed_growths, failed + 1);
+    cr_assert_eq(world.controller->jobs().at(job).offers.failures(), failed + 1);
   }
   cr_assert_eq(world.shown(), 1u);
 }

@@ -289,9 +289,9 @@ Test(controller, a_refusal_by_job_submit_is_recorded) {
   world.server.says(1, done);
   world.step(3);
   const ElasticJob& job = world.controller->jobs().at(10);
-  cr_assert_eq(job.refusals, static_cast<int>(grow.offers.size()));
-  cr_assert_eq(job.refused_for, "unlike");
-  cr_assert_eq(job.failed_growths, 1);
+  cr_assert_eq(job.offers.refused().times, static_cast<int>(grow.offers.size()));
+  cr_assert_eq(job.offers.refused().kind, "unlike");
+  cr_assert_eq(job.offers.failures(), 1);
   cr_assert(world.shows(10, "why=unlike"));
 }
 
@@ -314,7 +314,7 @@ Test(controller, a_companion_that_was_never_used_does_not_end_the_backoff) {
   }
   for (std::size_t i = 2; i < offered_at.size(); ++i)
     cr_assert_geq(offered_at[i] - offered_at[i - 1], 1.5 * (offered_at[i - 1] - offered_at[i - 2]));
-  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 4);
+  cr_assert_eq(world.controller->jobs().at(10).offers.failures(), 4);
 }
 
 Test(controller, training_on_lent_gpus_ends_the_backoff) {
@@ -323,7 +323,7 @@ Test(controller, training_on_lent_gpus_ends_the_backoff) {
   world.server.says(1, control::Released{20, "no use"});
   world.slurm.end(20);
   world.step();
-  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 1);
+  cr_assert_eq(world.controller->jobs().at(10).offers.failures(), 1);
   for (int i = 0; i < 200 && world.server.last<control::Grow>() == nullptr; ++i) world.step();
   world.take_offers(1, 21);
   control::Status status;
@@ -331,11 +331,11 @@ Test(controller, training_on_lent_gpus_ends_the_backoff) {
   status.workers = 4;
   world.server.says(1, status);
   world.step();
-  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 1, "on its own GPUs");
+  cr_assert_eq(world.controller->jobs().at(10).offers.failures(), 1, "on its own GPUs");
   status.workers = 8;
   world.server.says(1, status);
   world.step();
-  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 0);
+  cr_assert_eq(world.controller->jobs().at(10).offers.failures(), 0);
 }
 
 Test(controller,
@@ -347,8 +347,8 @@ Test(controller,
   world.server.says(1, done);
   world.step(3);
   const ElasticJob& job = world.controller->jobs().at(10);
-  cr_assert_eq(job.refused_for, "prolog");
-  cr_assert_eq(job.failed_growths, 1);
+  cr_assert_eq(job.offers.refused().kind, "prolog");
+  cr_assert_eq(job.offers.failures(), 1);
   cr_assert(job.companions.begin()->leaving);
   world.step(10);
   cr_assert_eq(world.slurm.cancelled, std::vector<JobId>{20});

@@ -113,7 +113,7 @@ Test(returns, returns_of_a_stopped_swellrun_do_not_count_as_failures) {
   world.step();
   cr_assert_eq(world.controller->jobs().at(10).taken_back,
                "companion 20 on node2 ended since Slurm suspends its job");
-  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 0);
+  cr_assert_eq(world.controller->jobs().at(10).offers.failures(), 0);
 }
 
 Test(returns, a_job_that_is_suspended_for_a_moment_keeps_what_it_is_lent) {

@@ -103,11 +103,12 @@ Test(view_builder, a_job_that_takes_no_more_is_not_changing_but_while_it_is_reco
   };
   cr_assert(changing(100), "nobody would hear of it");
   job.agent = 1;
-  job.changed = -1e9;
+  job.offers = Offers(-1e9, {});
   cr_assert_not(changing(100));
   job.paused = true;
   job.no_growth = "its program ignores the signal";
-  job.stays_until = job.grow_after = 1e9;
+  job.offers.fail(0, 1e9);
+  job.offers.give_back(-1e9, 0, 2e9, false);
   cr_assert_not(changing(100));
   job.state = control::JobState::switching;
   cr_assert_not(changing(100), "nothing was asked of it");

@@ -378,7 +378,7 @@ Test(waits, an_offer_that_failed_is_named_only_until_one_is_taken_up) {
   cr_assert(world.shows(10, "refused=1 why=busy"), "%s", world.comment(10).c_str());
   world.restart();
   world.hello(1, 10, 4, {20});
-  cr_assert_eq(world.controller->jobs().at(10).refusals, 1);
+  cr_assert_eq(world.controller->jobs().at(10).offers.refused().times, 1);
   cr_assert_eq(world.waits(), std::string("no GPU that it could use is idle"));
 }
 
