@@ -7,7 +7,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ from swell.engine import log as logs
 from swell.engine import optimizer as optimizers
 from swell.engine import schedule as schedules
 from swell.engine.arena import Arena, Ordinary
+from swell.engine.beside import SumsBeside
 from swell.engine.checkpoint import Checkpoints
 from swell.engine.comm import Links
 from swell.engine.executor import Executor, MicroBatch, Regions
@@ -228,12 +229,12 @@ class Engine:
         self._links.connect(self.plan, self.place, bool(skeleton.tied) and not skeleton.shared, self.device)
         if standing.shards is not None:
             standing.shards.group = self._links.tp
-        self._executor = self._executing()
         self._totals = reduce.Totals(standing.skeleton, self.plan, self.place, self.device)
         self._votes = Agreement(self._links.host, of="engine")
         self._checkpoints = Checkpoints(self._lock, self._links.host) if self._lock is not None else None
         self._state = State(self._share, self.plan, self.place, source, self._factory, self.seed, arena=arena, checkpoints=self._checkpoints,
                             device=self.device)
+        self._executor = self._executing()
         self.optimizer = self._state.optimizer
         if session is not None and isinstance(arena, Ordinary):
             session.adopt()
@@ -279,8 +280,27 @@ class Engine:
         return self._schedule
 
     def _executing(self) -> Executor:
+        self._sums = self._summing()
         return Executor(self._share, self.plan, self.place, self._links, self._order_of(self.plan), width=self.config.hidden_size, wire=self.dtype,
                         device=self.device, regions=self._regions, around=self._around, recompute=self._recompute, mtp_weight=self._mtp_weight / max(self._mtp_heads, 1))
+
+    def _summing(self) -> SumsBeside | None:
+        """Returns the sums over replicas that begin beside the passes; None where there are no replicas. REQUIRES: gradients have their memory."""
+        group = self._links.dp
+        if group is None:
+            return None
+
+        def meet(size: int) -> None:
+            self._regions.meet(group)
+            self._regions.beside(size)
+        return SumsBeside(self._share, self._order_of(self.plan)[self.place.stage], group, self.device, self._summed_over_shards(), meet)
+
+    def _summed_over_shards(self) -> dict[str, torch.Tensor]:
+        """Gradients of which each shard has made a part, by the parameter's use."""
+        if self._links.tp is None:
+            return {}
+        return {self._share.trained_as(name): parameter.grad for name, parameter in self._state.trained.items()
+                if self._share.skeleton.summed_over_shards(name) and parameter.grad is not None}
 
     def reschedule(self, schedule: schedules.Schedule | str | None) -> None:
         """Train on under another schedule of this plan, from the next step on. Every worker calls it, between the same two steps.
@@ -476,13 +496,19 @@ class Engine:
 
         Returns losses of this worker's samples, by micro-batch, where the head is.
         """
+        return self._backward(batch, self._sums)
+
+    def _backward(self, batch: GlobalBatch, sums: SumsBeside | None) -> list[torch.Tensor]:
+        """backward(). sums: that begin beside the passes; None: all come after them."""
         mine = self._mine(batch)
-        losses = self._executor.train(mine, self._tokens(batch, mine))
-        self._sum_gradients()
+        if sums is not None:
+            sums.begin()
+        losses = self._executor.train(mine, self._tokens(batch, mine), sums)
+        self._sum_gradients(sums)
         return losses
 
     def _observed(self, batch: GlobalBatch) -> list[torch.Tensor]:
-        """backward(), and what it takes of memory; then this worker's role is known, so that its profile is reported."""
+        """backward(), and what it takes of memory, with the sums over replicas after the passes, where they are counted; then this worker's role is known, so that its profile is reported."""
         self._is_observed = True
         assert self._session is not None
         for number, stage in enumerate(self.plan.stages):
@@ -495,12 +521,12 @@ class Engine:
         if self.device.type == "cpu":
             with memory.Peak(self._state.all()) as peak:
                 self._whole = watched
-                losses = self.backward(batch)
+                losses = self._backward(batch, None)
             peak_bytes = self._state.bytes + peak.most
         else:
             with memory.DevicePeak(self.device) as device_peak:
                 self._whole = watched
-                losses = self.backward(batch)
+                losses = self._backward(batch, None)
             peak_bytes = device_peak.most + self._session.gpu_bytes
         samples, length = mine[0].shape
         activation = length * self.config.hidden_size * torch.empty(0, dtype=self.dtype).element_size()
@@ -541,19 +567,26 @@ class Engine:
         """Returns this worker's gradients, by the parameter's name in the whole model."""
         return {name: parameter.grad for name, parameter in self._state.trained.items() if parameter.grad is not None}
 
-    def _sum_gradients(self) -> None:
-        share = self._share
-        if self._links.tp is not None:
-            partial = [parameter.grad for name, parameter in self._state.trained.items()
-                       if share.skeleton.summed_over_shards(name) and parameter.grad is not None]
-            if partial:
-                reduce.add_gradients(partial, self._links.tp)
-        if self._links.dp is not None:
-            self._regions.meet(self._links.dp)
-            gradients = self._state.gradients
-            with self._regions.region("dp", None, sum(one.numel() * one.element_size() for one in gradients)):
-                reduce.add_gradients(gradients, self._links.dp)
+    def _sum_gradients(self, sums: SumsBeside | None) -> None:
+        """The sums over shards and replicas, and over the ends of a tied matrix. sums: those that are under way."""
+        share, group, partial = self._share, self._links.dp, list(self._summed_over_shards().values())
+        if self._links.tp is not None and partial:
+            reduce.add_gradients(partial, self._links.tp)
+        if sums is not None and group is not None:
+            with self._regions.region("dp"):
+                sums.wait()
+                self._add_over_replicas(partial, group)
+        elif group is not None:
+            self._regions.meet(group)
+            with self._regions.region("dp", None, _bytes(self._state.gradients)):
+                reduce.add_gradients(self._state.gradients, group)
         (reduce.add_shared if share.skeleton.shared else reduce.add_tied)(share, self.plan, self.place, self._links)
+
+    def _add_over_replicas(self, gradients: list[torch.Tensor], group: dist.ProcessGroup) -> None:
+        if gradients:
+            self._regions.meet(group)
+            self._regions.beside(_bytes(gradients))
+            reduce.add_gradients(gradients, group)
 
     def _mine(self, batch: GlobalBatch) -> list[MicroBatch]:
         if isinstance(batch, batches.Batch):
@@ -659,8 +692,9 @@ class Engine:
             self._agreement = Agreement(self._links.host)
 
     def _free_gradients(self) -> None:
+        self._sums = None
         self._state.gradients.clear()       # modules with hooks refer to themselves: what they hold is freed late
-        for parameter in self._share.parameters.values():
+        for parameter in (*self._share.parameters.values(), *self._state.parts.stepped.values()):
             parameter.grad = None
 
     def save(self) -> None:
@@ -760,6 +794,10 @@ def read_schedule(schedule: schedules.Schedule | str | None) -> schedules.Schedu
     if schedule in named_schedules.NAMES:
         return schedule
     return schedules.read(schedule)
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(one.numel() * one.element_size() for one in tensors)
 
 
 def _start(world: int) -> torch.device:

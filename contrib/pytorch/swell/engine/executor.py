@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from swell.engine.beside import SumsBeside
 from swell.engine.comm import Links, Piece, sources, targets
 from swell.engine.plan import Place, Plan
 from swell.engine.put_off import PutOff
@@ -52,6 +53,9 @@ class Regions:
 
     def meet(self, group: dist.ProcessGroup | None) -> None:
         """Workers are about to begin a part together."""
+
+    def beside(self, size: int) -> None:
+        """A sum of so many bytes over replicas begins beside the computation. Any thread."""
 
     def arrival(self, rank: int, size: int) -> float:
         """When a message to a rank is there that is sent now. Asked where messages have stamps."""
@@ -154,10 +158,10 @@ class Executor:
         for one in self._put_off.values():
             one.end()
 
-    def train(self, batches: Sequence[MicroBatch], tokens: int | torch.Tensor) -> list[torch.Tensor]:
+    def train(self, batches: Sequence[MicroBatch], tokens: int | torch.Tensor, sums: SumsBeside | None = None) -> list[torch.Tensor]:
         """Forward and backward of all micro-batches. Gradients are added to the parameters'.
 
-        tokens: that the whole global batch predicts; the sum of all losses is over them.
+        tokens: that the whole global batch predicts; the sum of all losses is over them. sums: of gradients, that begin beside the passes.
         Returns the loss of each micro-batch's samples here, where a head is; of several heads those of the first one first.
         """
         losses: dict[tuple[int, int], torch.Tensor] = {}
@@ -166,7 +170,8 @@ class Executor:
         self._choose_way(batches, trains=True)
         for one, following in zip(self._passes, self._following, strict=True):
             if one.weights:
-                self._weights(one)
+                with sums.around(one) if sums is not None else nullcontext():
+                    self._weights(one, sums)
                 continue
             if self._in:
                 self._expect(one, batches)
@@ -177,7 +182,7 @@ class Executor:
                 if kept_now is not None:
                     kept[one.chunk, one.micro_batch] = kept_now
             else:
-                self._backward(one, kept.pop((one.chunk, one.micro_batch), None))
+                self._backward(one, kept.pop((one.chunk, one.micro_batch), None), sums)
         self._land()
         return [losses[number] for number in sorted(losses)]
 
@@ -247,7 +252,7 @@ class Executor:
             self._send(taken.detach(), one)
         return _Kept(received, roots, taken)
 
-    def _backward(self, one: Pass, kept: _Kept | None) -> None:
+    def _backward(self, one: Pass, kept: _Kept | None, sums: SumsBeside | None) -> None:
         gradient = self._arrived(one) if self._giver(self._at, one) is not None else None
         chunk, number = self._share.chunks[one.chunk], one.micro_batch
         if chunk is None:
@@ -262,7 +267,8 @@ class Executor:
             roots.append(kept.made)
             gradients.append(gradient.to(kept.made.dtype))
         with self._regions.region("inputs" if self._splits else "backward", number, 0, one.chunk), self._around(number, one.chunk):
-            torch.autograd.backward(roots, gradients)
+            with sums.around(one) if sums is not None else nullcontext():
+                torch.autograd.backward(roots, gradients)
             self._close_head()
         if self._splits:
             self._put_off[one.chunk].made(number)
@@ -270,10 +276,10 @@ class Executor:
             assert kept.received.grad is not None
             self._send(kept.received.grad, one)
 
-    def _weights(self, one: Pass) -> None:
+    def _weights(self, one: Pass, sums: SumsBeside | None) -> None:
         if one.chunk in self._put_off:
             with self._regions.region("weights", one.micro_batch, 0, one.chunk):
-                self._put_off[one.chunk].add(one.micro_batch)
+                self._put_off[one.chunk].add(one.micro_batch, sums if sums is not None and sums.is_last(one) else None)
 
     # ---- output projection and loss: a part of a pass
 

@@ -121,6 +121,7 @@ class Paced(Regions):
         nodes = {group.node for group in plan.stages[place.stage].groups}
         self._several_nodes = len(nodes) > 1
         self.stamps = True
+        self._summed = 0.0      # when the sums over replicas are whole that go on beside the passes
 
     def region(self, kind: str, micro_batch: int | None = None, size: int = 0, chunk: int = 0) -> AbstractContextManager[Any]:
         """See Regions."""
@@ -134,6 +135,9 @@ class Paced(Regions):
             began = time.monotonic()
             yield
             stated = self._stated(kind, size, chunk)
+            if kind == "dp" and not size:       # the wait for sums beside the passes
+                self.arrived(self._summed)
+                return
             if stated is None:
                 return
             if kind == "tp":
@@ -172,6 +176,10 @@ class Paced(Regions):
         """See Regions."""
         if group is not None:
             dist.all_reduce(torch.zeros(1), group=group)
+
+    def beside(self, size: int) -> None:
+        """See Regions. One sum follows the other."""
+        self._summed = max(self._summed, time.monotonic()) + (self._stated("dp", size, 0) or 0.0)
 
     def arrival(self, rank: int, size: int) -> float:
         """When a message that is sent now is whole at another rank, by the clock of the machine that all workers share."""

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
 
+from swell.engine.beside import SumsBeside
 from swell.engine.stage import StageModel
 from swell.engine.tensor_parallel import is_conv1d
 
@@ -45,9 +47,12 @@ class PutOff:
         """A backward pass of a micro-batch has ended."""
         self._by_number[micro_batch], self._waiting = self._waiting, []
 
-    def add(self, micro_batch: int) -> None:
-        """Adds the gradients of a micro-batch to the weights'."""
+    def add(self, micro_batch: int, sums: SumsBeside | None = None) -> None:
+        """Adds the gradients of a micro-batch to the weights'. sums: told of each gradient that is whole by it."""
         parts = self._by_number.pop(micro_batch)
+        left = Counter(id(weight) for weight, *_ in parts)
+        if sums is not None:
+            sums.made_all_but(left)
         largest: dict[torch.dtype, int] = {}
         for weight, _, gradient, _ in parts:
             largest[gradient.dtype] = max(largest.get(gradient.dtype, 0), weight.numel())
@@ -62,6 +67,9 @@ class PutOff:
                 torch.mm(gradient.t(), value, out=made)
             assert weight.grad is not None
             weight.grad.add_(made if made.dtype == weight.dtype else made.to(weight.dtype))
+            left[id(weight)] -= 1
+            if sums is not None and not left[id(weight)]:
+                sums.made(weight)
 
     def _multiply(self, module: nn.Module) -> Callable[..., torch.Tensor]:
         put, transposed = self._put, is_conv1d(module)
