@@ -73,7 +73,7 @@ void AgentMessages::handle(const control::Server::Event& event, double now) {
   if (const auto* ask = std::get_if<control::Ask>(&event.message); ask != nullptr && job == nullptr)
     return requests_.handle(event, *ask, now);
   if (job == nullptr) return refuse(event.connection, "the first message must be a hello", now);
-  job->agent_seen = now;
+  job->agent.hear(now);
   loop_.decide_due = true;
   std::visit(
       [&](const auto& message) {
@@ -86,7 +86,7 @@ void AgentMessages::handle(const control::Server::Event& event, double now) {
 ElasticJob* AgentMessages::job_of(control::ConnectionId connection) {
   const std::optional<JobId> id = loop_.sessions.job_of(connection);
   const auto job = id ? loop_.jobs.find(*id) : loop_.jobs.end();
-  return job != loop_.jobs.end() && job->second.agent == connection ? &job->second : nullptr;
+  return job != loop_.jobs.end() && job->second.agent.is(connection) ? &job->second : nullptr;
 }
 
 void AgentMessages::refuse(control::ConnectionId connection, const std::string& reason,
@@ -112,16 +112,14 @@ void AgentMessages::handle(const control::Server::Event& event, const control::H
 
 void AgentMessages::welcome(const control::Server::Event& event, const control::Hello& hello,
                             ElasticJob& job, double now) {
-  if (job.agent)
-    loop_.sessions.close(*job.agent);  // silent for long: its machine or the network went away
+  if (job.agent.is_connected())
+    loop_.sessions.close(
+        job.agent.connection());  // silent for long: its machine or the network went away
   loop_.sessions.speaks_for(event.connection, job.id);
-  job.agent = event.connection;
-  job.agent_seen = job.agent_since = now;
-  job.gpus_per_worker = hello.gpus_per_worker;
-  job.workers = hello.workers;
-  job.no_growth = shortened(hello.no_growth, kMaxNoGrowth);
-  job.program_sizes = hello.sizes;
-  if (hello.companions.empty()) job.ordered.heard(true, job.epoch);  // no growth is under way
+  job.agent.connect(event.connection, now);
+  job.agent_words.hello(hello, shortened(hello.no_growth, kMaxNoGrowth));
+  if (hello.companions.empty())  // no growth is under way
+    job.ordered.heard(true, job.agent_words.last().epoch);
   job.training.agent_connected();
   reports_.take_sheet(job, hello.model, now);
   loop_.decide_due = true;
@@ -192,9 +190,10 @@ void AgentMessages::handle(ElasticJob& job, const control::GrowDone& done, doubl
 void AgentMessages::take_start(ElasticJob& job, double start_s, double now) {
   const auto has_run_s = static_cast<double>(loop_.snapshot.taken - job.started);
   if (start_s <= 0 || start_s > has_run_s) return;
-  if (job.start_taken && now < *job.start_taken + kStartEvery_s) return;
+  const std::optional<double> taken = job.agent_words.start_taken();
+  if (taken && now < *taken + kStartEvery_s) return;
   if (!job.pauses.started(start_s)) return;
-  job.start_taken = now;
+  job.agent_words.take_start(now);
   loop_.remember(job);
 }
 
@@ -293,18 +292,15 @@ void AgentMessages::handle(ElasticJob& job, const control::Released& released, d
 }
 
 void AgentMessages::handle(ElasticJob& job, const control::Status& status, double now) {
-  if ((job.state != status.state || job.epoch != status.epoch))
+  const control::Status& before = job.agent_words.last();
+  if (before.state != status.state || before.epoch != status.epoch)
     loop_.events.event("status", {{"job", job.id},
                                   {"state", to_text(status.state)},
                                   {"epoch", status.epoch},
                                   {"workers", status.workers},
                                   {"stopped_s", status.stopped_s}});
-  job.state = status.state;
-  job.epoch = status.epoch;
-  job.ordered.heard(job.is_settled(), status.epoch);
-  job.workers = status.workers;
   // The first word after a start of slurmctld may be of a change that was recorded before it.
-  if (job.lost_epoch >= 0 && status.lost_epoch > job.lost_epoch &&
+  if (before.lost_epoch >= 0 && status.lost_epoch > before.lost_epoch &&
       loop_.events.may_say(job.id, now))
     loop_.events.event(
         "change-cost",
@@ -312,28 +308,23 @@ void AgentMessages::handle(ElasticJob& job, const control::Status& status, doubl
          {"epoch", status.lost_epoch},
          {"lost_s", status.lost_s},
          {"reason", fmt::format("{:.2f} s of training, against usual steps", status.lost_s)}});
-  job.lost_s = status.lost_s;
-  job.lost_epoch = status.lost_epoch;
-  std::string no_growth = shortened(status.no_growth, kMaxNoGrowth);
-  if (job.no_growth != no_growth)
-    loop_.events.event("no-growth", {{"job", job.id}, {"reason", no_growth}});
-  job.no_growth = std::move(no_growth);
-  if (job.program_sizes != status.sizes)
+  control::Status kept = status;
+  kept.no_growth = shortened(status.no_growth, kMaxNoGrowth);
+  if (before.no_growth != kept.no_growth)
+    loop_.events.event("no-growth", {{"job", job.id}, {"reason", kept.no_growth}});
+  if (before.sizes != status.sizes)
     loop_.events.event("program-sizes", {{"job", job.id}, {"gpus", Json::array_of(status.sizes)}});
-  job.program_sizes = status.sizes;
-  if (job.switched != status.switched)
+  if (before.switched != status.switched)
     loop_.events.event("live-switch", {{"job", job.id}, {"how", status.switched}});
-  job.switched = status.switched;
-  if (job.plan_refused != status.plan_refused && !status.plan_refused.empty()) {
+  if (before.plan_refused != status.plan_refused && !status.plan_refused.empty()) {
     loop_.events.event("plan-refused", {{"job", job.id}, {"reason", status.plan_refused}});
     job.training.not_run();
   }
-  job.plan_refused = status.plan_refused;
-  job.steps.heard(now, status.steps, status.total_steps, job.training.step_s());
+  job.agent_words.hear(std::move(kept), now, job.training.step_s());
+  job.ordered.heard(job.agent_words.is_settled(), status.epoch);
   take_start(job, status.start_s, now);
   job.training.runs(status.epoch);
   if (status.state != control::JobState::active) return;
-  if (!job.trains_since) job.trains_since = now;
   for (Companion& companion : job.companions) {
     if (!companion.used && status.workers > companion.workers_before) {
       companion.used = true;
@@ -347,16 +338,15 @@ void AgentMessages::handle(ElasticJob& job, const control::Bye& bye, double now)
   loop_.events.event(
       "agent-left", {{"job", job.id}, {"exit_code", bye.exit_code}},
       fmt::format("job {}: its program has ended with exit code {}", job.id, bye.exit_code));
-  loop_.sessions.close(*job.agent);
-  job.agent.reset();
-  job.state = control::JobState::allocated;
+  loop_.sessions.close(job.agent.connection());
+  job.agent.lose(now);
+  job.agent_words.end();
   loop_.book.withdraw_all(job.id);
   reclaimer_.end_all(job, now, "the program has ended");
 }
 
 void AgentMessages::agent_gone(ElasticJob& job, double now) {
-  job.agent.reset();
-  job.agent_seen = now;
+  job.agent.lose(now);
   loop_.events.event("agent-lost", {{"job", job.id}},
                      fmt::format("job {}: lost the connection to its agent", job.id));
 }

@@ -80,7 +80,7 @@ std::string AgentSessions::reason_to_refuse(const Event& event, const control::H
     return fmt::format("job {} is not a running elastic job (submit it with --elastic)", hello.job);
   const ElasticJob& job = found->second;
   if (job.uid != event.uid) return fmt::format("job {} belongs to another user", hello.job);
-  if (job.agent && now - job.agent_seen < patience_s)
+  if (job.agent.is_connected() && now - job.agent.seen() < patience_s)
     return fmt::format("another swellrun manages job {} already", hello.job);
   if (std::int64_t{hello.workers} * hello.gpus_per_worker != job.basic_gpus)
     return fmt::format("{} of {} {} not use the {} of job {}", count_of(hello.workers, "worker"),

@@ -200,10 +200,10 @@ void Controller::report(const Change& change, double now) {
     case Change::Kind::companion_started:
       loop_.book.withdraw(companion.grant);
       if (job != nullptr) {
-        if (!job->agent) job->agent_seen = now;
+        job->agent.await(now);
         job->offers.taken_up();
         if (Companion* begun = job->companions.find(companion.id))
-          begun->workers_before = job->workers;
+          begun->workers_before = job->agent_words.last().workers;
         job->stay(now, 0);  // the site's time runs since the offer
       }
       loop_.events.event(
@@ -226,7 +226,7 @@ void Controller::report(const Change& change, double now) {
       if (job != nullptr) {
         job->taken_back = companion.reason;
         reclaimer_.tell(*job, companion, now);
-        if (job->agent) job->ordered.ordered(now);
+        if (job->agent.is_connected()) job->ordered.ordered(now);
       }
       break;
     case Change::Kind::companion_excessive:
@@ -275,12 +275,14 @@ void Controller::report(const Change& change, double now) {
 
 void Controller::tell_the_alone() {
   for (auto& [id, job] : loop_.jobs) {
-    if (job.told_alone || job.agent || job.agent_since > 0 || job.suspended_since) continue;
+    if (job.agent.is_told_missing() || job.agent.is_connected() || job.agent.since() > 0 ||
+        job.suspended_since)
+      continue;
     // Whether a job that began before the controller had a swellrun is not known.
     if (job.started < first_look_ ||
         static_cast<double>(loop_.snapshot.taken - job.started) < kAlone_s)
       continue;
-    job.told_alone = true;
+    job.agent.tell_missing();
     loop_.events.event("no-swellrun", {{"job", id}},
                        fmt::format("job {}: its script has not started swellrun", id));
     const auto told = loop_.slurm.tell(
@@ -311,7 +313,8 @@ void Controller::keep_deadlines(double now) {
     loop_.jobs.at(job).growth_failed(now, loop_.config.growth_interval_s);
   for (auto& [id, job] : loop_.jobs) {
     reclaimer_.keep_deadlines(job, now);
-    if (!loop_.decide_due && job.agent && job.offers.take_passed(now)) loop_.decide_due = true;
+    if (!loop_.decide_due && job.agent.is_connected() && job.offers.take_passed(now))
+      loop_.decide_due = true;
   }
 }
 

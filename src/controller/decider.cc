@@ -180,7 +180,7 @@ void Decider::watch_deadlines(const std::vector<policy::DeadlineState>& states,
     ElasticJob& job = found->second;
     const auto state = known.find(seen.id);
     job.deadline.decided(state != known.end() ? std::optional(state->second) : std::nullopt,
-                         job.basic_gpus + job.companions.lent_gpus(), job.steps);
+                         job.basic_gpus + job.companions.lent_gpus(), job.agent_words.steps());
   }
 }
 
@@ -218,8 +218,8 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
     shrink.plan = plans[reclaim.job].json;
   }
   for (auto& [id, shrink] : shrinks)
-    if (ElasticJob& job = loop_.jobs.at(id); job.agent) {
-      loop_.sessions.send(*job.agent, std::move(shrink));
+    if (ElasticJob& job = loop_.jobs.at(id); job.agent.is_connected()) {
+      loop_.sessions.send(job.agent.connection(), std::move(shrink));
       job.ordered.ordered(now);
     }
   std::map<JobId, std::vector<policy::Grant>> by_job;
@@ -273,7 +273,7 @@ Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
     return planned;
   }
   planned.layout = &layout;
-  job.training.decided(std::move(plan), job.epoch);
+  job.training.decided(std::move(plan), job.agent_words.last().epoch);
   loop_.remember(job);
   loop_.save_due = true;
   planned.json = std::move(json);
@@ -281,7 +281,7 @@ Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
 }
 
 void Decider::run_instead(ElasticJob& job, const Planned& plan, double now) {
-  if (!job.agent || !plan.json.is_object()) return;
+  if (!job.agent.is_connected() || !plan.json.is_object()) return;
   const double wait_s = std::max(loop_.config.growth_interval_s, kMinReplanInterval_s);
   job.replans.decided(job.companions, now, wait_s);
   job.offers.replan(now, wait_s);
@@ -289,14 +289,14 @@ void Decider::run_instead(ElasticJob& job, const Planned& plan, double now) {
                      fmt::format("job {} is to run another plan on the GPUs that it has: {}",
                                  job.id, plan.reason));
   parts_.state.save();
-  loop_.sessions.send(*job.agent, control::Replan{plan.json, plan.reason});
+  loop_.sessions.send(job.agent.connection(), control::Replan{plan.json, plan.reason});
   job.ordered.ordered(now);
 }
 
 void Decider::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const Planned& plan,
                     const policy::ClusterView& view, double now) {
   const slurm::JobRecord* record = loop_.record_of(job.id);
-  if (!job.agent || record == nullptr) return;
+  if (!job.agent.is_connected() || record == nullptr) return;
   control::Grow grow;
   grow.expires_s = static_cast<int>(std::ceil(loop_.config.grant_expiry_s));
   grow.plan = plan.json;
@@ -318,7 +318,7 @@ void Decider::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, c
     offer.qos = loop_.config.expansion_qos;
     offer.gpu_type = node.gpu_type;
     offer.gpus = each.lent.gpus;
-    offer.workers = each.lent.gpus / std::max(job.gpus_per_worker, 1);
+    offer.workers = each.lent.gpus / std::max(job.agent_words.gpus_per_worker(), 1);
     offer.cpus = each.lent.cpus;
     offer.memory_mib = each.lent.memory_mib;
     const CompanionEnd end =
@@ -357,7 +357,7 @@ void Decider::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, c
                             ? expiry_s
                             : std::max(loop_.config.growth_interval_s, expiry_s);
   job.offers.made(now, wait_s);
-  loop_.sessions.send(*job.agent, std::move(grow));
+  loop_.sessions.send(job.agent.connection(), std::move(grow));
   job.ordered.ordered(now);
 }
 

@@ -4,20 +4,21 @@
 namespace swell::controller {
 
 control::Tag ElasticJob::tag() const {
+  const control::Status& said = agent_words.last();
   std::vector<control::CompanionWord> words;
   for (const Companion& companion : companions)
     words.push_back({companion.id, companion.node, companion.gpus.indices, companion.gpus.count});
   control::Tag tag{{"elastic", spec.text()}, {"basic", std::to_string(basic_gpus)}};
   if (wanted_gpus > 0) tag.set("wanted", std::to_string(wanted_gpus));
   tag.set("lent", std::to_string(companions.lent_gpus()))
-      .set("state", to_text(state))
-      .set("epoch", std::to_string(epoch))
-      .set("workers", std::to_string(workers))
+      .set("state", to_text(said.state))
+      .set("epoch", std::to_string(said.epoch))
+      .set("workers", std::to_string(said.workers))
       .set("grants", std::to_string(grants))
       .set("reclaims", std::to_string(reclaims))
       .set("companions", control::companions_text(words));
-  if (!no_growth.empty()) tag.set("no_growth", control::as_word(no_growth));
-  if (!switched.empty()) tag.set("switched", control::as_word(switched));
+  if (!said.no_growth.empty()) tag.set("no_growth", control::as_word(said.no_growth));
+  if (!said.switched.empty()) tag.set("switched", control::as_word(said.switched));
   if (!decided_by.empty()) tag.set("decided", control::as_word(decided_by));
   if (!decided_why.empty()) tag.set("decided_why", control::as_word(decided_why));
   if (!taken_back.empty()) tag.set("taken_back", control::as_word(taken_back));

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "control/elastic_spec.h"
-#include "control/server.h"
 #include "control/tag.h"
+#include "controller/agent_link.h"
+#include "controller/agent_words.h"
 #include "controller/companion_identity.h"
 #include "controller/companion_set.h"
 #include "controller/deadline_watch.h"
@@ -20,7 +21,6 @@
 #include "controller/offers.h"
 #include "controller/ordered_change.h"
 #include "controller/replans.h"
-#include "controller/steps_left.h"
 #include "core/policy/policy.h"
 #include "core/policy/trust.h"
 #include "core/redeploy/pauses.h"
@@ -47,26 +47,13 @@ struct ElasticJob {
   Offers offers;
   int grants = 0, reclaims = 0;
   std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
-  control::JobState state = control::JobState::allocated;
-  int epoch = 0;
-  int lost_epoch = -1;  ///< the change that led to it cost `lost_s`; 0: none was measured
-  double lost_s = 0;
-  int workers = 0;
-  int gpus_per_worker = 1;
-  std::optional<control::ConnectionId> agent;
-  double agent_seen = 0;           ///< last heartbeat, or when it was lost
-  std::string no_growth;           ///< why its agent wants no GPUs now, as it said; empty: it does
-  std::vector<int> program_sizes;  ///< GPUs that its program can run on, as its agent said
-  std::string switched;      ///< how its last live switch went, as its agent said; empty: none
-  std::string plan_refused;  ///< why it does not run the plan that it was told last; empty: it does
-  double agent_since = 0;    ///< when the agent connected
-  bool told_alone = false;   ///< its output has a line that swellrun is missing
+  AgentLink agent;
+  AgentWords agent_words;
   std::optional<double> suspended_since;     ///< Slurm has stopped it
   double lowered_by_others = 1;              ///< factor of its predicted speed: policy::Lowered
   std::optional<policy::Unlikely> unlikely;  ///< a growth would not pay, by the last decision
 
   JobTraining training;
-  StepsLeft steps;  ///< as its agent said last
   DeadlineWatch deadline;
   std::optional<control::Profile> report;  ///< not taken yet
   double reported = 0;                     ///< when it came
@@ -75,11 +62,9 @@ struct ElasticJob {
   std::optional<ModelSheet> sheet;      ///< of its agent's last hello
   std::string refused_sheet;            ///< why there is none although its agent said one
   std::optional<double> described_since;  ///< when its agent first said one that can be read
-  std::optional<double> trains_since;     ///< when its program was first said to run
   policy::Trust trust;
   redeploy::Pauses pauses;  ///< of its changes of plan, within what the controller saw
   OrderedChange ordered;
-  std::optional<double> start_taken;  ///< when its agent's word of its start was taken last
   Replans replans;
   planner::NamedTable scale;  ///< by the last decision that planned for it
   /// How its expansions are decided ("planned", ...), and why so, for people.
@@ -112,10 +97,12 @@ struct ElasticJob {
   /// Whether it is planned for by the model that its user names, under a policy that does so:
   /// until the first profile, and as long as its program follows the plans that it is sent.
   bool goes_by_sheet(double now) const noexcept {
-    return sheet && !training.is_known() && refused_report.empty() && plan_refused.empty() &&
+    return sheet && !training.is_known() && refused_report.empty() &&
+           agent_words.last().plan_refused.empty() &&
            spec.consistency == control::Consistency::relaxed && !is_sheet_too_old(now);
   }
   bool is_sheet_too_old(double now) const noexcept {
+    const std::optional<double> trains_since = agent_words.trains_since();
     return (trains_since && now >= *trains_since + kSheetBelieved_s) ||
            (described_since && now >= *described_since + kSheetWaits_s);
   }
@@ -135,11 +122,9 @@ struct ElasticJob {
   /// owner or its program say so, does not count: it protects nothing from jobs that would gain
   /// more.
   bool is_changing(double now) const noexcept {
-    if (!agent || offers.is_settling(now)) return true;
-    return now < offers.changed() + kReconfigures_s && !(is_settled() && no_growth.empty());
-  }
-  bool is_settled() const noexcept {
-    return state == control::JobState::allocated || state == control::JobState::active;
+    if (!agent.is_connected() || offers.is_settling(now)) return true;
+    return now < offers.changed() + kReconfigures_s &&
+           !(agent_words.is_settled() && agent_words.last().no_growth.empty());
   }
   /// Its GPUs without those of companions that leave.
   int kept_gpus() const noexcept {

@@ -31,8 +31,8 @@ std::string why_no_profile(const ElasticJob& job, const Config& config, double n
     return fmt::format("{}, and policy {} reads no data sheets", none, config.policy);
   if (job.spec.consistency != control::Consistency::relaxed)
     return none + ", and with consistency=exact data sheets alone make no plan";
-  if (!job.plan_refused.empty())
-    return none + ", and refused the plan by data sheets: " + job.plan_refused;
+  if (const std::string& refused = job.agent_words.last().plan_refused; !refused.empty())
+    return none + ", and refused the plan by data sheets: " + refused;
   if (job.is_sheet_too_old(now))
     return fmt::format(
         "{} within {:.0f} s of training, or {:.0f} s of its agent's first word: "

@@ -11,8 +11,8 @@ policy::GrowthFacts growth_facts(const ElasticJob& job, const slurm::JobRecord& 
                                  std::time_t taken) {
   policy::GrowthFacts facts;
   facts.is_paused = job.paused;
-  facts.has_agent = job.agent.has_value();
-  facts.refuses = !job.no_growth.empty();
+  facts.has_agent = job.agent.is_connected();
+  facts.refuses = !job.agent_words.last().no_growth.empty();
   facts.is_running = record.phase == slurm::JobPhase::running;
   facts.is_preempted = record.is_preempted();
   if (record.end_time != 0 && record.time_limit_min != 0)
@@ -26,12 +26,12 @@ policy::GrowthFacts growth_facts(const ElasticJob& job, const slurm::JobRecord& 
   facts.lends_without_profile = config.lends_without_profile;
   // The profile of a live job comes soon, if at all, and GPUs that are lent by it are lent right.
   facts.awaits_profile = view.machines != nullptr && job.spec.mode == control::Mode::live &&
-                         view.now_s - job.agent_since < config.profile_wait_s;
+                         view.now_s - job.agent.since() < config.profile_wait_s;
   facts.is_owed_some = job.basic_gpus + job.companions.lent_gpus() < job.wanted_gpus;
   facts.now_s = view.now_s;
   facts.stays_until_s = job.offers.stays_until();
   facts.grows_after_s = job.offers.grows_after();
-  facts.is_settled = job.is_settled();
+  facts.is_settled = job.agent_words.is_settled();
   return facts;
 }
 

@@ -131,7 +131,8 @@ void Meters::pass(double now, const JobTable& jobs) {
     gpu_seconds_["basic"] += passed_s * job.basic_gpus;
     gpu_seconds_["lent"] += passed_s * (lent + leaving);
     // No worker trains there any more, or yet.
-    const int used = std::max(job.workers * job.gpus_per_worker - job.basic_gpus, 0);
+    const int used = std::max(
+        job.agent_words.last().workers * job.agent_words.gpus_per_worker() - job.basic_gpus, 0);
     const int waiting = std::max(lent - used, 0);
     const int left = std::min(leaving, std::max(lent + leaving - used, 0));
     wasted_["waiting"] += passed_s * waiting;
@@ -155,7 +156,7 @@ Json Meters::to_json(const JobTable& jobs) const {
       none_of({"planned", "by data sheet", "worker by worker", "not at all", "not yet"});
   int companions = 0, lent = 0, basic = 0;
   for (const auto& [id, job] : jobs) {
-    states[to_text(job.state)] += 1;
+    states[to_text(job.agent_words.last().state)] += 1;
     decided[job.decided_by.empty() ? "not yet" : job.decided_by] += 1;
     basic += job.basic_gpus;
     lent += job.companions.lent_gpus();

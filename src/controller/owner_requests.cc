@@ -198,9 +198,10 @@ Result<control::Answer> OwnerRequests::replan(ElasticJob& job, const control::As
                                               double now) {
   if (job.spec.mode != control::Mode::live)
     return Error("only jobs of live mode change their plan while they run: --elastic=mode=live");
-  if (!job.agent) return Error("its swellrun is not connected");
-  if (job.state != control::JobState::active && job.state != control::JobState::allocated)
-    return Error(fmt::format("it is {} just now; ask again", to_text(job.state)));
+  if (!job.agent.is_connected()) return Error("its swellrun is not connected");
+  const control::Status& said = job.agent_words.last();
+  if (!job.agent_words.is_settled())
+    return Error(fmt::format("it is {} just now; ask again", to_text(said.state)));
   auto plan = wanted_plan(job.training, ask);
   if (!plan) return plan.error();
   const Result<JobGpus> gpus = views_.gpus_of(job);
@@ -215,9 +216,9 @@ Result<control::Answer> OwnerRequests::replan(ElasticJob& job, const control::As
         fmt::format("the plan has {} bytes as JSON; at most {} can be sent, so use fewer "
                     "groups or a shorter schedule",
                     bytes, control::kMaxDocument));
-  job.training.decided(std::move(*plan), job.epoch);
+  job.training.decided(std::move(*plan), said.epoch);
   job.replans.owner_asked(job.companions);
-  loop_.sessions.send(*job.agent, std::move(told));
+  loop_.sessions.send(job.agent.connection(), std::move(told));
   job.ordered.ordered(now);
   return control::Answer{
       job.training.is_known()
@@ -275,14 +276,16 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
                     loop_.config.arrivals.chance));
   const policy::ClusterView& seen = views_.view_of_round(now);
   const std::vector<LiveGrant> outstanding = loop_.book.outstanding();
-  if (!job.switched.empty()) say("live mode: " + job.switched);
-  if (job.lost_epoch > 0)
-    say(fmt::format("the change that led to epoch {} cost {:.2f} s of training", job.lost_epoch,
-                    job.lost_s));
-  std::optional<double> left_s = job.steps.left(now, job.training.step_s());
+  const control::Status& said = job.agent_words.last();
+  if (!said.switched.empty()) say("live mode: " + said.switched);
+  if (said.lost_epoch > 0)
+    say(fmt::format("the change that led to epoch {} cost {:.2f} s of training", said.lost_epoch,
+                    said.lost_s));
+  const StepsLeft& steps = job.agent_words.steps();
+  std::optional<double> left_s = steps.left(now, job.training.step_s());
   if (left_s) *left_s *= job.training.step_s();
-  if (job.steps.total() > 0)
-    say(fmt::format("{} of {} are made{}", job.steps.made(), count_of(job.steps.total(), "step"),
+  if (steps.total() > 0)
+    say(fmt::format("{} of {} are made{}", steps.made(), count_of(steps.total(), "step"),
                     left_s ? fmt::format("; at this pace it ends in {:.3g} h", *left_s / 3600)
                            : "; when it ends is not known"));
   const slurm::JobRecord* record = loop_.record_of(job.id);
@@ -335,8 +338,8 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   if (!job.chosen.empty()) answer.details.set("gpu_type", job.chosen);
   if (plan) answer.details.set("plan", plan->to_json());
   if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);
-  if (job.steps.total() > 0)
-    answer.details.set("steps", job.steps.made()).set("total_steps", job.steps.total());
+  if (steps.total() > 0)
+    answer.details.set("steps", steps.made()).set("total_steps", steps.total());
   if (left_s) answer.details.set("time_left_s", *left_s);
   if (deadline != 0) answer.details.set("deadline", control::Deadline{0, deadline}.text());
   if (job.deadline.slack_s()) answer.details.set("slack_s", *job.deadline.slack_s());

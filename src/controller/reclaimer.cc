@@ -53,7 +53,7 @@ void Reclaimer::reclaim(ElasticJob& job, Companion& companion, double now, const
                         const std::string& reason) {
   leave(job, companion, now, cause, reason);
   tell(job, companion, now);
-  if (job.agent) job.ordered.ordered(now);
+  if (job.agent.is_connected()) job.ordered.ordered(now);
 }
 
 void Reclaimer::reclaim_at_once(ElasticJob& job, Companion& companion, double now,
@@ -72,16 +72,17 @@ void Reclaimer::end_all(ElasticJob& job, double now, const std::string& reason) 
 }
 
 void Reclaimer::tell(ElasticJob& job, const Companion& companion, double now) {
-  if (!job.agent) return;
+  if (!job.agent.is_connected()) return;
   control::Shrink shrink;
   shrink.companions = {companion.id};
   shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion.deadline - now, 0.0)));
   shrink.reason = companion.reason;
-  loop_.sessions.send(*job.agent, std::move(shrink));
+  loop_.sessions.send(job.agent.connection(), std::move(shrink));
 }
 
 void Reclaimer::keep_deadlines(ElasticJob& job, double now) {
-  if (!job.agent && !job.companions.empty() && now - job.agent_seen >= loop_.config.agent_timeout_s)
+  if (!job.agent.is_connected() && !job.companions.empty() &&
+      now - job.agent.seen() >= loop_.config.agent_timeout_s)
     for (Companion& companion : job.companions)
       if (!companion.leaving)
         leave(job, companion, now, "agent", fmt::format("job {} has no agent any more", job.id),

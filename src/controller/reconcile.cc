@@ -60,7 +60,7 @@ class Reconciler {
       job.wanted_gpus = saturated_int(tag->number("wanted").value_or(0));
       if (tag->get("deadline").starts_with("missed")) job.deadline.was_missed();
       job.first_seen = now_;
-      job.agent_seen = now_;
+      job.agent.await(now_);
       job.grants = static_cast<int>(tag->number("grants").value_or(0));
       job.reclaims = static_cast<int>(tag->number("reclaims").value_or(0));
       job.offers =

@@ -209,7 +209,7 @@ class Builder {
     view.basic_gpus = job.basic_gpus;
     if (plans_) view.training = training_of(job, record);
     const double step_s = job.training.step_s();
-    if (const auto left = job.steps.left(now_, step_s))
+    if (const auto left = job.agent_words.steps().left(now_, step_s))
       view.remaining_samples = *left * step_s * job.training.rate();
     if (const std::time_t deadline = deadline_of(job.spec.deadline, record); deadline != 0)
       view.deadline_s = now_ + static_cast<double>(deadline - snapshot_.taken);
@@ -224,10 +224,11 @@ class Builder {
       }
     }
     const int gpus = std::max(job.basic_gpus, 1);
-    view.per_worker.gpus = job.gpus_per_worker;
-    view.per_worker.cpus = std::max(
-        saturated_int((saturating_product(record.cpus, job.gpus_per_worker) + gpus - 1) / gpus), 1);
-    view.per_worker.memory_mib = saturating_product(record.memory_mib, job.gpus_per_worker) / gpus;
+    const int per_worker = job.agent_words.gpus_per_worker();
+    view.per_worker.gpus = per_worker;
+    view.per_worker.cpus =
+        std::max(saturated_int((saturating_product(record.cpus, per_worker) + gpus - 1) / gpus), 1);
+    view.per_worker.memory_mib = saturating_product(record.memory_mib, per_worker) / gpus;
     view.excluded_nodes = lists_->not_lent_to(record);
     exclude_too_short(job, record, view.excluded_nodes);
     for (const Companion& companion : job.companions)
@@ -243,12 +244,12 @@ class Builder {
       view.wanted_gpus = wanted;
     view.sizes =
         control::common_sizes(job.spec.totals(job.basic_gpus, std::min(view.max_gpus, gpus_)),
-                              job.program_sizes, job.basic_gpus);
+                              job.agent_words.last().sizes, job.basic_gpus);
     view.may_grow = policy::growth_hold(growth) == policy::GrowthHold::none;
     view.changing = record.phase != slurm::JobPhase::running || job.is_changing(now_);
     view.may_replan = may_replan(job);
     view.starting = view.training != nullptr && !view.training->is_measured() &&
-                    job.state == control::JobState::allocated;
+                    job.agent_words.last().state == control::JobState::allocated;
     view.started_s = job.first_seen;
     view.method = redeploy::method_of(job.way());
     view_.jobs.push_back(std::move(view));
@@ -303,8 +304,8 @@ class Builder {
 
   /// Plans change while its program runs, and it has reported of the last one that it was told.
   bool may_replan(const ElasticJob& job) const {
-    return job.agent && job.spec.mode == control::Mode::live &&
-           job.state == control::JobState::active && !job.paused &&
+    return job.agent.is_connected() && job.spec.mode == control::Mode::live &&
+           job.agent_words.last().state == control::JobState::active && !job.paused &&
            !job.training.makes_own_plans() && !job.training.awaits_report() &&
            !job.offers.is_open() && now_ >= job.offers.grows_after() &&
            job.replans.may_follow(job.companions, now_);

@@ -68,7 +68,7 @@ std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
   switch (hold) {
     case GrowthHold::paused: return "its owner has paused it";
     case GrowthHold::no_agent: return "its swellrun is not connected";
-    case GrowthHold::refuses: return job.no_growth;
+    case GrowthHold::refuses: return job.agent_words.last().no_growth;
     case GrowthHold::not_running: return "Slurm does not run it just now";
     case GrowthHold::preempted: return "Slurm preempts it, and ends it soon";
     case GrowthHold::ends_soon:
@@ -81,12 +81,13 @@ std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
       return "no profile of its program is known (LendWithoutProfile=no)";
     case GrowthHold::profile_awaited:
       return fmt::format("its program may report a profile first, for {} more (ProfileWait)",
-                         seconds(job.agent_since + waiting.config.profile_wait_s - now));
+                         seconds(job.agent.since() + waiting.config.profile_wait_s - now));
     case GrowthHold::stays:
       return fmt::format("it stays as it is for {} more (stay={})",
                          seconds(job.offers.stays_until() - now), job.spec.stay_s);
     case GrowthHold::backs_off: return by_back_off(job, now);
-    case GrowthHold::changing: return fmt::format("it is {} just now", to_text(job.state));
+    case GrowthHold::changing:
+      return fmt::format("it is {} just now", to_text(job.agent_words.last().state));
     case GrowthHold::none: break;
   }
   return {};

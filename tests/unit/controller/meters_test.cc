@@ -38,8 +38,10 @@ JobTable one_job(int lent, int workers) {
   ElasticJob job;
   job.id = 10;
   job.basic_gpus = 4;
-  job.workers = workers;
-  job.state = control::JobState::active;
+  control::Status status;
+  status.workers = workers;
+  status.state = control::JobState::active;
+  job.agent_words.hear(status, 0, 0);
   Companion companion;
   companion.id = 20;
   companion.gpus.count = lent;

@@ -38,7 +38,7 @@ JobTable one_job(const FakeSlurm&, JobId id = 10) {
   JobTable jobs;
   jobs[id].id = id;
   jobs[id].basic_gpus = 2;
-  jobs[id].agent = 1;
+  jobs[id].agent.connect(1, 0);
   return jobs;
 }
 

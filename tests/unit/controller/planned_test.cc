@@ -339,7 +339,7 @@ Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_wh
     if (is_refused) status.plan_refused = "the switch was called off";
     world.server.says(1, status);
     world.step();
-    cr_assert_eq(world.job().plan_refused, status.plan_refused);
+    cr_assert_eq(world.job().agent_words.last().plan_refused, status.plan_refused);
     Reported later = one_stage;
     later.epoch = 1;
     world.report(later);

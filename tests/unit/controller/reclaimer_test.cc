@@ -33,7 +33,7 @@ struct Lent {
     job.id = 100;
     job.uid = 1000;
     job.spec.grace_s = 20;
-    job.agent = 7;
+    job.agent.connect(7, 0);
     Companion companion;
     companion.id = 200;
     companion.grant = "nonce";
@@ -86,8 +86,7 @@ Test(reclaimer, keep_deadlines_cancels_what_is_there_after_its_deadline) {
 
 Test(reclaimer, keep_deadlines_ends_companions_of_a_job_without_an_agent) {
   Lent lent;
-  lent.job.agent.reset();
-  lent.job.agent_seen = 50;
+  lent.job.agent.lose(50);
   lent.reclaimer.keep_deadlines(lent.job, 50 + lent.loop.config.agent_timeout_s - 1);
   cr_assert_not(lent.companion().leaving);
   lent.reclaimer.keep_deadlines(lent.job, 50 + lent.loop.config.agent_timeout_s);

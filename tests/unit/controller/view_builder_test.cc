@@ -17,6 +17,13 @@ policy::ClusterView view_of(const FakeSlurm& slurm, const JobTable& jobs = {},
   return build_view(slurm.now, jobs, outstanding, Config{}, 100);
 }
 
+control::Status says(control::JobState state, const std::string& no_growth) {
+  control::Status status;
+  status.state = state;
+  status.no_growth = no_growth;
+  return status;
+}
+
 }  // namespace
 
 Test(view_builder, gpus_held_by_jobs_are_not_free) {
@@ -84,9 +91,10 @@ Test(view_builder, a_job_without_an_agent_does_not_grow) {
   jobs[10].id = 10;
   jobs[10].basic_gpus = 2;
   cr_assert_not(view_of(slurm, jobs).jobs.at(0).may_grow);
-  jobs[10].agent = 1;
+  jobs[10].agent.connect(1, 0);
   cr_assert(view_of(slurm, jobs).jobs.at(0).may_grow);
-  jobs[10].no_growth = "its program ignores the signal";
+  jobs[10].agent_words.hear(says(control::JobState::allocated, "its program ignores the signal"), 0,
+                            0);
   cr_assert_not(view_of(slurm, jobs).jobs.at(0).may_grow);
 }
 
@@ -102,21 +110,22 @@ Test(view_builder, a_job_that_takes_no_more_is_not_changing_but_while_it_is_reco
     return view.jobs.at(0).changing;
   };
   cr_assert(changing(100), "nobody would hear of it");
-  job.agent = 1;
+  job.agent.connect(1, 0);
   job.offers = Offers(-1e9, {});
   cr_assert_not(changing(100));
   job.paused = true;
-  job.no_growth = "its program ignores the signal";
+  job.agent_words.hear(says(control::JobState::allocated, "its program ignores the signal"), 100,
+                       0);
   job.offers.fail(0, 1e9);
   job.offers.give_back(-1e9, 0, 2e9, false);
   cr_assert_not(changing(100));
-  job.state = control::JobState::switching;
+  job.agent_words.hear(says(control::JobState::switching, "its program ignores the signal"), 100,
+                       0);
   cr_assert_not(changing(100), "nothing was asked of it");
   job.stay(100, 30);
   cr_assert(changing(100 + ElasticJob::kReconfigures_s - 1));
   cr_assert_not(changing(100 + ElasticJob::kReconfigures_s), "it is not believed for ever");
-  job.state = control::JobState::active;
-  job.no_growth.clear();
+  job.agent_words.hear(says(control::JobState::active, ""), 100, 0);
   cr_assert(changing(129), "GrowthInterval");
   cr_assert_not(changing(131));
   slurm.now.jobs.at(0).phase = slurm::JobPhase::completing;
@@ -208,8 +217,7 @@ Test(view_builder, a_job_that_awaits_its_profile_grows_up_to_what_its_user_wante
   JobTable jobs;
   ElasticJob& job = jobs[10];
   job.id = 10;
-  job.agent = 1;
-  job.agent_since = 100;
+  job.agent.connect(1, 100);
   job.basic_gpus = 2;
   job.spec = control::ElasticSpec::parse("max=4x,mode=live").value();
   Config config;

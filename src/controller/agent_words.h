@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "control/messages.h"
+#include "controller/steps_left.h"
+
+namespace swell::controller {
+
+/// What a job's agent has said of it. Of the parts of the loop, AgentMessages alone writes it.
+class AgentWords {
+ public:
+  AgentWords() { last_.lost_epoch = -1; }
+
+  /// Takes a hello. `no_growth`: that of the hello, as long as it is kept.
+  void hello(const control::Hello& hello, std::string no_growth) {
+    gpus_per_worker_ = hello.gpus_per_worker;
+    last_.workers = hello.workers;
+    last_.no_growth = std::move(no_growth);
+    last_.sizes = hello.sizes;
+  }
+  /// Takes a status, with its texts as long as they are kept. `step_s`: a step's time by the job's
+  /// profile; 0: it has reported none.
+  void hear(control::Status status, double now, double step_s) {
+    last_ = std::move(status);
+    steps_.heard(now, last_.steps, last_.total_steps, step_s);
+    if (last_.state == control::JobState::active && !trains_since_) trains_since_ = now;
+  }
+  /// Notes that its program has ended.
+  void end() noexcept { last_.state = control::JobState::allocated; }
+  /// Notes that the time of its program's start was taken over.
+  void take_start(double now) noexcept { start_taken_ = now; }
+
+  /// Returns its last status, with what a later hello said. `lost_epoch` is -1 before the first.
+  const control::Status& last() const noexcept { return last_; }
+  int gpus_per_worker() const noexcept { return gpus_per_worker_; }
+  /// Whether no reconfiguration is under way.
+  bool is_settled() const noexcept {
+    return last_.state == control::JobState::allocated || last_.state == control::JobState::active;
+  }
+  const StepsLeft& steps() const noexcept { return steps_; }
+  /// When its program was first said to run.
+  std::optional<double> trains_since() const noexcept { return trains_since_; }
+  std::optional<double> start_taken() const noexcept { return start_taken_; }
+
+ private:
+  control::Status last_;
+  int gpus_per_worker_ = 1;
+  StepsLeft steps_;
+  std::optional<double> trains_since_, start_taken_;
+};
+
+}  // namespace swell::controller
