@@ -24,8 +24,8 @@ control::Tag ElasticJob::tag() const {
   if (!taken_back.empty()) tag.set("taken_back", control::as_word(taken_back));
   if (const std::string words = deadline.words(); spec.deadline && !words.empty())
     tag.set("deadline", control::as_word(words));
-  if (!chosen.empty()) tag.set("chosen", control::as_word(chosen));
-  if (!speeds.empty()) tag.set("speeds", speeds);
+  if (!description.chosen().empty()) tag.set("chosen", control::as_word(description.chosen()));
+  if (!description.speeds().empty()) tag.set("speeds", description.speeds());
   if (paused) tag.set("paused", "1");
   if (own_max > 0) tag.set("own_max", std::to_string(own_max));
   if (const Offers::Refused& refused = offers.refused(); refused.times > 0)

@@ -15,9 +15,10 @@
 #include "controller/companion_identity.h"
 #include "controller/companion_set.h"
 #include "controller/deadline_watch.h"
+#include "controller/job_description.h"
+#include "controller/job_reports.h"
 #include "controller/job_scale.h"
 #include "controller/job_training.h"
-#include "controller/model_sheet.h"
 #include "controller/offers.h"
 #include "controller/ordered_change.h"
 #include "controller/replans.h"
@@ -34,9 +35,6 @@ struct ElasticJob {
   std::time_t started = 0;  ///< tells a requeued job from its former run
   double first_seen = 0;
   control::ElasticSpec spec;
-  std::string speeds;         ///< SpeedTable::text() of its table=; empty: none
-  std::string refused_table;  ///< why its table is not used, for the owner; empty: it is, or none
-  std::string chosen;         ///< why it has its GPU type, for people; empty: it was not chosen
   int basic_gpus = 0;
   int wanted_gpus = 0;  ///< what its user asked for, where he consented to fewer; 0: no consent
   CompanionSet companions;
@@ -55,13 +53,8 @@ struct ElasticJob {
 
   JobTraining training;
   DeadlineWatch deadline;
-  std::optional<control::Profile> report;  ///< not taken yet
-  double reported = 0;                     ///< when it came
-  std::string refused_report;              ///< why the last one is not used, for the owner
-  std::optional<double> refused_since;  ///< when one was refused as false that none taken followed
-  std::optional<ModelSheet> sheet;      ///< of its agent's last hello
-  std::string refused_sheet;            ///< why there is none although its agent said one
-  std::optional<double> described_since;  ///< when its agent first said one that can be read
+  JobDescription description;
+  JobReports reports;
   policy::Trust trust;
   redeploy::Pauses pauses;  ///< of its changes of plan, within what the controller saw
   OrderedChange ordered;
@@ -89,7 +82,7 @@ struct ElasticJob {
 
   /// Whether it is lent nothing beyond what its user asked for, under a policy that plans: its
   /// report was refused, and none was ever taken.
-  bool is_distrusted() const noexcept { return refused_since && !training.is_known(); }
+  bool is_distrusted() const noexcept { return reports.refused_since() && !training.is_known(); }
   /// A program is planned for by data sheets for so long; then its profile should have come. Its
   /// agent has so long to say that it runs.
   static constexpr double kSheetBelieved_s = 600;
@@ -97,12 +90,13 @@ struct ElasticJob {
   /// Whether it is planned for by the model that its user names, under a policy that does so:
   /// until the first profile, and as long as its program follows the plans that it is sent.
   bool goes_by_sheet(double now) const noexcept {
-    return sheet && !training.is_known() && refused_report.empty() &&
+    return description.model() && !training.is_known() && reports.refused().empty() &&
            agent_words.last().plan_refused.empty() &&
            spec.consistency == control::Consistency::relaxed && !is_sheet_too_old(now);
   }
   bool is_sheet_too_old(double now) const noexcept {
-    const std::optional<double> trains_since = agent_words.trains_since();
+    const std::optional<double> trains_since = agent_words.trains_since(),
+                                described_since = description.described_since();
     return (trains_since && now >= *trains_since + kSheetBelieved_s) ||
            (described_since && now >= *described_since + kSheetWaits_s);
   }

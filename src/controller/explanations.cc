@@ -19,14 +19,15 @@ std::string distrust(const ElasticJob& job) {
       job.wanted_gpus > job.basic_gpus
           ? fmt::format("no more than the {} that it asked for", count_of(job.wanted_gpus, "GPU"))
           : "nothing";
-  return fmt::format("lent {} until it reports a usable profile: {}", most, job.refused_report);
+  return fmt::format("lent {} until it reports a usable profile: {}", most, job.reports.refused());
 }
 
 /// Why a job has no profile, and is not planned for by data sheets either.
 std::string why_no_profile(const ElasticJob& job, const Config& config, double now) {
   const std::string none = "its program has reported no profile";
-  if (!job.refused_sheet.empty()) return none + ", and its model is not used: " + job.refused_sheet;
-  if (!job.sheet) return none;
+  if (!job.description.refused_model().empty())
+    return none + ", and its model is not used: " + job.description.refused_model();
+  if (!job.description.model()) return none;
   if (!policy::policy_reads_data_sheets(config.policy))
     return fmt::format("{}, and policy {} reads no data sheets", none, config.policy);
   if (job.spec.consistency != control::Consistency::relaxed)
@@ -54,7 +55,7 @@ void explain(LoopState& loop, ClusterViews& views, const policy::ClusterView& vi
     if (can_plan && !seen.training->is_measured()) {
       by = "by data sheet";
       why = fmt::format("until it reports a profile, by the model that it was said to train: {}",
-                        job.sheet->summary());
+                        job.description.model()->summary());
     } else if (can_plan) {
       by = "planned";
       const auto& speedup = job.training.speedup();
@@ -72,8 +73,8 @@ void explain(LoopState& loop, ClusterViews& views, const policy::ClusterView& vi
       by = "not at all";
       why = "LendWithoutProfile=no in swell.conf, and " +
             why_no_profile(job, loop.config, view.now_s);
-    } else if (!job.refused_report.empty()) {
-      why = "its profile is not used: " + job.refused_report;
+    } else if (!job.reports.refused().empty()) {
+      why = "its profile is not used: " + job.reports.refused();
     } else if (job.spec.mode != control::Mode::live) {
       why = "only programs of live mode report a profile";
     } else if (!job.training.is_known()) {

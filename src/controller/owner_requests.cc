@@ -246,8 +246,8 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   if (job.wanted_gpus > job.basic_gpus)
     say(fmt::format("its user asked for {} and consented to run with {}",
                     count_of(job.wanted_gpus, "GPU"), job.basic_gpus));
-  if (!job.refused_table.empty()) say(job.refused_table);
-  if (!job.chosen.empty()) say("its GPU type: " + job.chosen);
+  if (!job.description.refused_speeds().empty()) say(job.description.refused_speeds());
+  if (!job.description.chosen().empty()) say("its GPU type: " + job.description.chosen());
   Json leaving = Json::array();
   for (const Companion& companion : job.companions) {
     if (!companion.leaving) continue;
@@ -335,7 +335,7 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
                                  {"scale", job.scale.rows_json()},
                                  {"scale_source", planner::name_of(job.scale.source)},
                                  {"waits_for", waits}});
-  if (!job.chosen.empty()) answer.details.set("gpu_type", job.chosen);
+  if (!job.description.chosen().empty()) answer.details.set("gpu_type", job.description.chosen());
   if (plan) answer.details.set("plan", plan->to_json());
   if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);
   if (steps.total() > 0)

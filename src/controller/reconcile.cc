@@ -17,6 +17,12 @@ namespace swell::controller {
 
 namespace {
 
+/// Returns a sentence that control::as_word() has made one word of, near enough.
+std::string with_blanks(std::string word) {
+  std::replace(word.begin(), word.end(), '_', ' ');
+  return word;
+}
+
 class Reconciler {
  public:
   Reconciler(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
@@ -65,11 +71,10 @@ class Reconciler {
       job.reclaims = static_cast<int>(tag->number("reclaims").value_or(0));
       job.offers =
           Offers(now_, {static_cast<int>(tag->number("refused").value_or(0)), tag->get("why")});
-      job.taken_back = tag->get("taken_back");
-      std::replace(job.taken_back.begin(), job.taken_back.end(), '_', ' ');
-      job.chosen = tag->get("chosen");
-      std::replace(job.chosen.begin(), job.chosen.end(), '_', ' ');
-      if (control::SpeedTable::parse(tag->get("speeds"))) job.speeds = tag->get("speeds");
+      job.taken_back = with_blanks(tag->get("taken_back"));
+      const std::string speeds = tag->get("speeds");
+      job.description = JobDescription(control::SpeedTable::parse(speeds) ? speeds : "",
+                                       with_blanks(tag->get("chosen")));
       for (const control::CompanionWord& word : control::companions_from(tag->get("companions")))
         named_[{record.id, word.id}] = word;
       jobs_.emplace(record.id, std::move(job));

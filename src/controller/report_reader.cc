@@ -30,78 +30,71 @@ bool holds_all(const ElasticJob& job, const std::vector<JobId>& companions) {
 }  // namespace
 
 void ReportReader::receive(ElasticJob& job, const control::Profile& profile, double now) {
-  job.report = profile;
-  job.reported = now;
+  job.reports.receive(profile, now);
 }
 
 /// Whether the job's report is taken. A report that is neither taken nor refused yet stays.
 bool ReportReader::take_report(ElasticJob& job, double now) {
+  const control::Profile& report = *job.reports.waiting();
   const Result<JobGpus> gpus = views_.gpus_of(job);
-  const Result<void> taken = gpus ? job.training.take(*job.report, gpus->basic, gpus->held,
-                                                      *gpus->machines, gpus->allocations)
-                                  : Result<void>(gpus.error());
-  if (!taken && now - job.reported < kReportKept_s) return false;
-  if (!taken && !holds_all(job, job.report->companions)) {
-    job.report.reset();
+  const Result<void> taken =
+      gpus ? job.training.take(report, gpus->basic, gpus->held, *gpus->machines, gpus->allocations)
+           : Result<void>(gpus.error());
+  if (!taken && now - job.reports.came() < kReportKept_s) return false;
+  if (!taken && !holds_all(job, report.companions)) {
+    job.reports.drop();
     return false;
   }
   loop_.decide_due = true;
   job.trust.heard(job.training.speedup(), now, loop_.config.max_shortfall);
   if (taken) {
-    job.refused_report.clear();
-    job.refused_since.reset();
+    job.reports.believe();
     return true;
   }
   // A report that nobody could judge, or that is incomplete, is not held against the job.
-  if (gpus.ok() && !job.training.is_incomplete() && !job.refused_since) job.refused_since = now;
-  refuse_report(job, taken.error().message());
+  const std::string& why = taken.error().message();
+  job.reports.refuse(why, gpus.ok() && !job.training.is_incomplete(), now);
+  loop_.events.event("profile-refused", {{"job", job.id}, {"reason", why}},
+                     fmt::format("job {}: its profile is not used: {}", job.id, why));
   return false;
 }
 
-void ReportReader::refuse_report(ElasticJob& job, const std::string& why) {
-  job.report.reset();
-  job.refused_report = why;
-  loop_.events.event("profile-refused", {{"job", job.id}, {"reason", why}},
-                     fmt::format("job {}: its profile is not used: {}", job.id, why));
-}
-
 void ReportReader::take_sheet(ElasticJob& job, const Json& model, double now) {
-  job.sheet.reset();
-  job.refused_sheet.clear();
+  job.description.forget_model();
   if (!model.is_object()) return;
   auto sheet = ModelSheet::read(model);
   if (sheet) {
-    job.sheet = std::move(*sheet);
+    job.description.describe(std::move(*sheet), now);
     check_table(job);
-    if (!job.described_since) job.described_since = now;
   } else {
-    job.refused_sheet = sheet.error().message();
-    loop_.events.event("model-refused", {{"job", job.id}, {"reason", job.refused_sheet}},
-                       fmt::format("job {}: its model is not used: {}", job.id, job.refused_sheet));
+    const std::string& why = sheet.error().message();
+    job.description.refuse_model(why);
+    loop_.events.event("model-refused", {{"job", job.id}, {"reason", why}},
+                       fmt::format("job {}: its model is not used: {}", job.id, why));
   }
 }
 
 /// Drops the table of a job that trains another model.
 void ReportReader::check_table(ElasticJob& job) {
-  const auto table = control::SpeedTable::parse(job.speeds);
-  const std::string model = control::SpeedTable::word_of(job.sheet->model().name);
+  const auto table = control::SpeedTable::parse(job.description.speeds());
+  const std::string model = control::SpeedTable::word_of(job.description.model()->model().name);
   if (!table || table->model == model) return;
-  job.refused_table = fmt::format(
+  const std::string why = fmt::format(
       "its table is of model {}, and it trains {}: submit with a table of {} (swell plan --grid --json)",
       table->model, model, model);
-  job.speeds.clear();
-  loop_.events.event("table-refused", {{"job", job.id}, {"reason", job.refused_table}},
-                     fmt::format("job {}: {}", job.id, job.refused_table));
+  job.description.refuse_speeds(why);
+  loop_.events.event("table-refused", {{"job", job.id}, {"reason", why}},
+                     fmt::format("job {}: {}", job.id, why));
 }
 
 void ReportReader::read(double now) {
   for (auto& [id, job] : loop_.jobs) {
-    if (!job.report || !take_report(job, now)) continue;
+    if (!job.reports.waiting() || !take_report(job, now)) continue;
     loop_.remember(job);
     const auto& speedup = job.training.speedup();
     const bool may_say = loop_.events.may_say(id, now), falls_short = !job.trust.may_grow(now);
     if (may_say) keep_profile(job);
-    job.report.reset();
+    job.reports.drop();
     if (may_say)
       loop_.events.event("profile",
                          {{"job", id},
@@ -115,16 +108,17 @@ void ReportReader::read(double now) {
 
 void ReportReader::keep_profile(const ElasticJob& job) {
   if (loop_.history == nullptr) return;
+  const control::Profile& report = *job.reports.waiting();
   history::Profile profile;
   profile.job = job.id;
-  profile.epoch = job.report->epoch;
+  profile.epoch = report.epoch;
   profile.gpus = job.training.gpus();
   profile.samples_per_s = job.training.rate();
   if (const auto& speedup = job.training.speedup()) {
     profile.predicted = speedup->predicted;
     profile.measured = speedup->measured;
   }
-  profile.profile = job.report->profile.dump();
+  profile.profile = report.profile.dump();
   if (const auto coefficients = job.training.coefficients(); coefficients && views_.machines())
     profile.coefficients = perf::to_json(*coefficients, *views_.machines()).dump();
   loop_.history->add(std::move(profile));

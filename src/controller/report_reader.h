@@ -23,7 +23,6 @@ class ReportReader {
 
  private:
   bool take_report(ElasticJob& job, double now);
-  void refuse_report(ElasticJob& job, const std::string& why);
   void check_table(ElasticJob& job);
   void keep_profile(const ElasticJob& job);
 

@@ -37,7 +37,8 @@ void Returns::keep_promises(double now) {
       job.trust.reclaimed(now);
       loop_.decide_due = true;
     }
-    if (plans_ && job.is_distrusted() && now >= *job.refused_since + policy::Trust::kTrial_s)
+    if (plans_ && job.is_distrusted() &&
+        now >= *job.reports.refused_since() + policy::Trust::kTrial_s)
       take_back_from_distrusted(job, now);
     if (job.own_max == 0) continue;
     int total = job.basic_gpus;
@@ -62,7 +63,7 @@ void Returns::take_back_from_distrusted(ElasticJob& job, double now) {
     if (companion.leaving || total - companion.gpus.count < job.asked_gpus()) continue;
     total -= companion.gpus.count;
     reclaimer_.reclaim(job, companion, now, "shortfall",
-                       "its profile is not used: " + job.refused_report);
+                       "its profile is not used: " + job.reports.refused());
     loop_.decide_due = true;
   }
 }

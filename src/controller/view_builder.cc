@@ -293,8 +293,8 @@ class Builder {
     if (!basic || !all) return nullptr;
     const plan::Allocations allocations = allocations_of(job, record, *view_.machines);
     if (by_sheet)
-      return job.sheet->seen(*basic, *all, job.training.decided_plan(), view_.machines,
-                             allocations);
+      return job.description.model()->seen(*basic, *all, job.training.decided_plan(),
+                                           view_.machines, allocations);
     return job.training.seen(*basic, *all, view_.machines,
                              job.spec.consistency == control::Consistency::exact
                                  ? planner::Consistency::exact

@@ -76,7 +76,7 @@ std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
                          seconds(facts.left_s), facts.least_left_s);
     case GrowthHold::falls_short: return by_trust(job, now);
     case GrowthHold::at_its_limit: return job.held_back;
-    case GrowthHold::profile_refused: return "its profile is not used: " + job.refused_report;
+    case GrowthHold::profile_refused: return "its profile is not used: " + job.reports.refused();
     case GrowthHold::profile_needed:
       return "no profile of its program is known (LendWithoutProfile=no)";
     case GrowthHold::profile_awaited:

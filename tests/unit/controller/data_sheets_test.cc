@@ -173,20 +173,21 @@ Test(data_sheets, they_are_not_used_after_the_program_refused_a_plan_made_by_the
 
 Test(data_sheets, unknown_models_are_refused_with_a_message) {
   Described world(gpt(0));
-  cr_assert_not(world.described().sheet.has_value());
-  cr_assert_neq(world.described().refused_sheet.find("layers"), std::string::npos, "%s",
-                world.described().refused_sheet.c_str());
+  cr_assert_not(world.described().description.model().has_value());
+  cr_assert_neq(world.described().description.refused_model().find("layers"), std::string::npos,
+                "%s", world.described().description.refused_model().c_str());
   cr_assert(std::any_of(world.said.begin(), world.said.end(), [](const std::string& line) {
     return line.find("job 11: its model is not used: ") != std::string::npos;
   }));
   Described large(gpt(100'000));
-  cr_assert_not(large.described().sheet.has_value());
+  cr_assert_not(large.described().description.model().has_value());
   Json split = gpt();
   split.set("cp", 2);
   Described with_cp(split);
-  cr_assert_not(with_cp.described().sheet.has_value());
-  cr_assert_neq(with_cp.described().refused_sheet.find("\"cp\" is 2; jobs run without CP and EP"),
-                std::string::npos, "%s", with_cp.described().refused_sheet.c_str());
+  cr_assert_not(with_cp.described().description.model().has_value());
+  cr_assert_neq(with_cp.described().description.refused_model().find(
+                    "\"cp\" is 2; jobs run without CP and EP"),
+                std::string::npos, "%s", with_cp.described().description.refused_model().c_str());
 }
 
 Test(data_sheets, the_largest_numbers_that_are_read_harm_nobody) {
@@ -194,7 +195,7 @@ Test(data_sheets, the_largest_numbers_that_are_read_harm_nobody) {
   huge.set("hidden", 1 << 26).set("heads", 1 << 26).set("sequence", 1 << 26).set("vocab", 1 << 26);
   huge.set("global_batch", 1 << 24);
   Described world(huge);
-  cr_assert(world.described().sheet.has_value());
+  cr_assert(world.described().description.model().has_value());
   cr_assert(world.comes_to("worker by worker"));
   cr_assert_neq(world.described().decided_why.find("no plan over its own GPUs fits"),
                 std::string::npos, "%s", world.described().decided_why.c_str());

@@ -29,7 +29,7 @@ struct Liar : Live {
   void refused(const Reported& reported = kFalse) {
     report(reported);
     step(6);  // it is tried again meanwhile
-    cr_assert_not(job().refused_report.empty());
+    cr_assert_not(job().reports.refused().empty());
   }
   /// Rounds pass as fast as they can: what is decided at all, is decided then.
   void pass(double seconds) {
@@ -50,8 +50,8 @@ Test(false_reports, a_job_whose_profile_is_refused_is_lent_nothing_until_it_repo
             world.job().decided_why.c_str());
   cr_assert(has(world.job().decided_why, "a h100 needs at least "));
   cr_assert(has(world.ask("why").text, world.job().decided_why));
-  cr_assert(has(world.ask("why").text,
-                "\nit takes no more now: its profile is not used: " + world.job().refused_report));
+  cr_assert(has(world.ask("why").text, "\nit takes no more now: its profile is not used: " +
+                                           world.job().reports.refused()));
   world.report({.gpus = kEight});
   cr_assert(world.grown());
   cr_assert(world.server.last<control::Grow>()->plan.is_object());
@@ -61,7 +61,7 @@ Test(false_reports, a_job_whose_profile_is_refused_is_lent_nothing_until_it_repo
 Test(false_reports, one_that_explains_too_little_counts_as_none_not_as_false) {
   Liar world;
   world.refused({.gpus = kEight, .step_factor = 10});
-  cr_assert(has(world.job().refused_report, "explain 10 %"));
+  cr_assert(has(world.job().reports.refused(), "explain 10 %"));
   cr_assert_not(world.job().is_distrusted());
   cr_assert(world.grown(), "what is left, as a job that reports nothing");
   world.refused();
@@ -88,7 +88,7 @@ Test(false_reports, one_of_gpus_that_go_back_is_not_held_against_the_job) {
     world.step();
     world.step(6);
     cr_assert_eq(world.job().is_distrusted(), !names_them);
-    cr_assert_eq(has(world.job().refused_report, "that it does not hold"), !names_them);
+    cr_assert_eq(has(world.job().reports.refused(), "that it does not hold"), !names_them);
   }
 }
 
@@ -252,7 +252,7 @@ struct Rivals : Liar {
     on_both.lent_node = "node2";
     cr_assert_eq(slurm.find(20)->nodes.front(), on_both.lent_node);
     report(on_both);
-    cr_assert(job().refused_report.empty(), "%s", job().refused_report.c_str());
+    cr_assert(job().reports.refused().empty(), "%s", job().reports.refused().c_str());
     cr_assert_gt(job().training.speedup()->predicted, 1.6);
     slurm.run(12, "node4", 8, "");
     slurm.run(11, "node3", 8, "swell[elastic=max=16,mode=live,grace=20 basic=8]");

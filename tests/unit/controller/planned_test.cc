@@ -77,7 +77,7 @@ Test(planned, a_profile_that_cannot_be_true_is_refused_and_said) {
   Live world;
   world.report({.gpus = kEight, .layer_s = 1e-9, .layer_bytes = 4e8});
   world.step(6);
-  cr_assert_neq(world.job().refused_report.find("fwd_s"), std::string::npos);
+  cr_assert_neq(world.job().reports.refused().find("fwd_s"), std::string::npos);
   cr_assert_not(world.job().training.is_known());
   const auto heard = std::find_if(world.said.begin(), world.said.end(), [](const auto& line) {
     return line.find("its profile is not used") != std::string::npos;
@@ -131,7 +131,7 @@ Test(planned, gpus_that_bring_less_than_promised_are_reclaimed) {
   cr_assert_eq(world.slurm.find(20)->nodes.front(), slow.lent_node);
   world.report(slow);
   cr_assert_neq(world.job().trust.why().find("where"), std::string::npos, "%s; %s",
-                world.job().trust.why().c_str(), world.job().refused_report.c_str());
+                world.job().trust.why().c_str(), world.job().reports.refused().c_str());
   cr_assert_null(world.server.last<control::Shrink>());
   world.step(21);
   const auto* shrink = world.server.last<control::Shrink>();

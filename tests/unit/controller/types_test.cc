@@ -140,7 +140,7 @@ Test(types, a_table_of_another_model_is_not_used_and_why_says_so) {
                                 {"global_batch", 64}});
     world.server.says(1, hello);
     world.step();
-    is_used = !world.controller->jobs().at(10).speeds.empty();
+    is_used = !world.controller->jobs().at(10).description.speeds().empty();
     ask(world, 2, 10);
     const auto answer = world.server.last<control::Answer>();
     return answer ? answer->text : std::string();

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "controller/model_sheet.h"
+
+namespace swell::controller {
+
+/// What a job's user has said of its training beforehand: the model, and the table of its speed on
+/// each GPU type. Times are seconds on the controller's clock. Of the parts of the loop,
+/// ReportReader alone changes it.
+class JobDescription {
+ public:
+  JobDescription() = default;
+  /// Begins with what the job's tag says. `speeds`: SpeedTable::text() of its table=, or empty;
+  /// `chosen`: why it has its GPU type, or empty.
+  JobDescription(std::string speeds, std::string chosen)
+      : speeds_(std::move(speeds)), chosen_(std::move(chosen)) {}
+
+  /// Forgets the model: the agent that says hello has not named one.
+  void forget_model() noexcept {
+    model_.reset();
+    refused_model_.clear();
+  }
+  void describe(ModelSheet model, double now) {
+    model_ = std::move(model);
+    if (!described_since_) described_since_ = now;
+  }
+  void refuse_model(std::string why) { refused_model_ = std::move(why); }
+  void refuse_speeds(std::string why) {
+    speeds_.clear();
+    refused_speeds_ = std::move(why);
+  }
+
+  /// The model that its agent's last hello named.
+  const std::optional<ModelSheet>& model() const noexcept { return model_; }
+  /// Why there is no model although the agent named one; empty: it did not, or there is.
+  const std::string& refused_model() const noexcept { return refused_model_; }
+  /// When its agent first named one that can be read.
+  std::optional<double> described_since() const noexcept { return described_since_; }
+  /// SpeedTable::text() of the table that is used; empty: none is.
+  const std::string& speeds() const noexcept { return speeds_; }
+  /// Why the table is not used, for the owner; empty: it is, or there is none.
+  const std::string& refused_speeds() const noexcept { return refused_speeds_; }
+  /// Why the job has its GPU type, for people; empty: it was not chosen.
+  const std::string& chosen() const noexcept { return chosen_; }
+
+ private:
+  std::optional<ModelSheet> model_;
+  std::string refused_model_;
+  std::optional<double> described_since_;
+  std::string speeds_, refused_speeds_, chosen_;
+};
+
+}  // namespace swell::controller
