@@ -150,8 +150,9 @@ void Decider::take_planned(double now, std::chrono::milliseconds patience, bool 
 void Decider::take_scales(const std::map<JobId, planner::NamedTable>& scales) {
   for (const auto& [id, table] : scales) {
     const auto job = loop_.jobs.find(id);
-    if (job == loop_.jobs.end() || table.rows.empty() || job->second.scale == table) continue;
-    job->second.scale = table;
+    if (job == loop_.jobs.end() || table.rows.empty() || job->second.decision.scale() == table)
+      continue;
+    job->second.decision.set_scale(table);
     if (loop_.history != nullptr) loop_.history->add(history::Scale{id, table.to_json().dump()});
   }
 }
@@ -160,8 +161,9 @@ void Decider::take_kept_scales() {
   if (loop_.history == nullptr) return;
   for (const history::Scale& kept : loop_.history->take_scales()) {
     const auto job = loop_.jobs.find(kept.job);
-    if (job == loop_.jobs.end() || !job->second.scale.rows.empty()) continue;
-    if (auto table = planner::NamedTable::parse(kept.table)) job->second.scale = *std::move(table);
+    if (job == loop_.jobs.end() || !job->second.decision.scale().rows.empty()) continue;
+    if (auto table = planner::NamedTable::parse(kept.table))
+      job->second.decision.set_scale(*std::move(table));
     else
       loop_.events.say(
           fmt::format("job {}: its kept table is not used: {}", kept.job, table.error().message()));
@@ -187,16 +189,13 @@ void Decider::watch_deadlines(const std::vector<policy::DeadlineState>& states,
 void Decider::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
                     double now) {
   loop_.book.set_reclaim_order(decisions.reclaim_order);
-  for (auto& [id, job] : loop_.jobs) {
-    job.lowered_by_others = 1;
-    job.unlikely.reset();
-  }
+  for (auto& [id, job] : loop_.jobs) job.decision.begin();
   for (const policy::Unlikely& unlikely : decisions.unlikely)
     if (const auto job = loop_.jobs.find(unlikely.job); job != loop_.jobs.end())
-      job->second.unlikely = unlikely;
+      job->second.decision.doubt(unlikely);
   for (const policy::Lowered& lowered : decisions.lowered)
     if (const auto job = loop_.jobs.find(lowered.job); job != loop_.jobs.end())
-      job->second.lowered_by_others = lowered.factor;
+      job->second.decision.expect_less(lowered.factor);
   std::map<JobId, Planned> plans;
   for (const policy::NewPlan& plan : decisions.plans)
     if (const auto job = loop_.jobs.find(plan.job); job != loop_.jobs.end())

@@ -19,8 +19,8 @@ control::Tag ElasticJob::tag() const {
       .set("companions", control::companions_text(words));
   if (!said.no_growth.empty()) tag.set("no_growth", control::as_word(said.no_growth));
   if (!said.switched.empty()) tag.set("switched", control::as_word(said.switched));
-  if (!decided_by.empty()) tag.set("decided", control::as_word(decided_by));
-  if (!decided_why.empty()) tag.set("decided_why", control::as_word(decided_why));
+  if (!decision.by().empty()) tag.set("decided", control::as_word(decision.by()));
+  if (!decision.why().empty()) tag.set("decided_why", control::as_word(decision.why()));
   if (!taken_back.empty()) tag.set("taken_back", control::as_word(taken_back));
   if (const std::string words = deadline.words(); spec.deadline && !words.empty())
     tag.set("deadline", control::as_word(words));

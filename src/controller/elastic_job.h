@@ -17,12 +17,11 @@
 #include "controller/deadline_watch.h"
 #include "controller/job_description.h"
 #include "controller/job_reports.h"
-#include "controller/job_scale.h"
 #include "controller/job_training.h"
+#include "controller/last_decision.h"
 #include "controller/offers.h"
 #include "controller/ordered_change.h"
 #include "controller/replans.h"
-#include "core/policy/policy.h"
 #include "core/policy/trust.h"
 #include "core/redeploy/pauses.h"
 
@@ -47,9 +46,7 @@ struct ElasticJob {
   std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
   AgentLink agent;
   AgentWords agent_words;
-  std::optional<double> suspended_since;     ///< Slurm has stopped it
-  double lowered_by_others = 1;              ///< factor of its predicted speed: policy::Lowered
-  std::optional<policy::Unlikely> unlikely;  ///< a growth would not pay, by the last decision
+  std::optional<double> suspended_since;  ///< Slurm has stopped it
 
   JobTraining training;
   DeadlineWatch deadline;
@@ -59,9 +56,7 @@ struct ElasticJob {
   redeploy::Pauses pauses;  ///< of its changes of plan, within what the controller saw
   OrderedChange ordered;
   Replans replans;
-  planner::NamedTable scale;  ///< by the last decision that planned for it
-  /// How its expansions are decided ("planned", ...), and why so, for people.
-  std::string decided_by, decided_why;
+  LastDecision decision;
   // Requests of its owner by the swell command.
   bool paused = false;
   int own_max = 0;  ///< GPUs in all; 0: as --elastic says

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <string>
+#include <utility>
 
 #include "controller/growth_facts.h"
 #include "core/count_of.h"
@@ -84,11 +85,10 @@ void explain(LoopState& loop, ClusterViews& views, const policy::ClusterView& vi
       why = gpus ? "no plan over its GPUs was found" : gpus.error().message();
     }
     if (!job.trust.may_grow(view.now_s)) why = job.trust.why();
-    if (job.decided_by != by)
+    if (job.decision.by() != by)
       loop.events.event("decided-by", {{"job", job.id}, {"by", by}, {"reason", why}},
                         fmt::format("job {} is decided {}: {}", job.id, by, why));
-    job.decided_by = by;
-    job.decided_why = why;
+    job.decision.explain(std::move(by), std::move(why));
   }
 }
 

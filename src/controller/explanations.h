@@ -6,7 +6,7 @@
 
 namespace swell::controller {
 
-/// Sets for each job of `view` by what its expansions are decided (`ElasticJob::decided_by`), and
+/// Sets for each job of `view` by what its expansions are decided (LastDecision::by()), and
 /// why. Writes an event where the former has changed.
 void explain(LoopState& loop, ClusterViews& views, const policy::ClusterView& view);
 

@@ -157,7 +157,7 @@ Json Meters::to_json(const JobTable& jobs) const {
   int companions = 0, lent = 0, basic = 0;
   for (const auto& [id, job] : jobs) {
     states[to_text(job.agent_words.last().state)] += 1;
-    decided[job.decided_by.empty() ? "not yet" : job.decided_by] += 1;
+    decided[job.decision.by().empty() ? "not yet" : job.decision.by()] += 1;
     basic += job.basic_gpus;
     lent += job.companions.lent_gpus();
     for ([[maybe_unused]] const Companion& companion : job.companions) ++companions;

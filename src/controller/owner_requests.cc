@@ -230,6 +230,8 @@ Result<control::Answer> OwnerRequests::replan(ElasticJob& job, const control::As
 
 control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   const int lent = job.companions.lent_gpus();
+  const LastDecision& decision = job.decision;
+  const planner::NamedTable& scale = decision.scale();
   control::Answer answer;
   // Sentences hold words of the job's agent and program: what they write begins no line.
   const auto say = [&text = answer.text](const std::string& sentence) {
@@ -238,8 +240,8 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   };
   say(fmt::format("it has {} of its own and {} lent ones, decided {}: {}",
                   count_of(job.basic_gpus, "GPU"), lent,
-                  job.decided_by.empty() ? "?" : job.decided_by,
-                  job.decided_why.empty() ? "nothing was decided yet" : job.decided_why));
+                  decision.by().empty() ? "?" : decision.by(),
+                  decision.why().empty() ? "nothing was decided yet" : decision.why()));
   const auto plan = job.training.plan_now();
   // The one reported last may be for GPUs that have gone back since.
   if (plan && plan->gpu_count() == job.basic_gpus + lent) say("its plan: " + plan->summary());
@@ -263,16 +265,16 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
           at != 0 && !companion.leaving)
         say(fmt::format("companion {} on {} goes back in {} s at the latest: {}", companion.id,
                         companion.node, std::max<std::time_t>(at - loop_.snapshot.taken, 0), why));
-  if (job.lowered_by_others < 1)
+  if (decision.lowered_by_others() < 1)
     say(fmt::format(
         "for more GPUs {:.1f} % less is expected than its own profile promises: the profiles of "
         "jobs of other users are far off",
-        100 * (1 - job.lowered_by_others)));
-  if (job.unlikely)
+        100 * (1 - decision.lowered_by_others())));
+  if (decision.unlikely())
     say(fmt::format("not grown: {} of {} or more in {:.3g} h; chance {:.3g} of {:g}",
-                    count_of(job.unlikely->submissions, "submission"),
+                    count_of(decision.unlikely()->submissions, "submission"),
                     count_of(loop_.config.arrivals.gpus, "GPU"),
-                    loop_.config.arrivals.window_s / 3600, job.unlikely->chance,
+                    loop_.config.arrivals.window_s / 3600, decision.unlikely()->chance,
                     loop_.config.arrivals.chance));
   const policy::ClusterView& seen = views_.view_of_round(now);
   const std::vector<LiveGrant> outstanding = loop_.book.outstanding();
@@ -306,38 +308,38 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   const std::string waits = waits_for(job, {loop_.config, loop_.snapshot, loop_.jobs, outstanding,
                                             seen, loop_.draining, now, &loop_.saved.health});
   if (!waits.empty()) say("it takes no more now: " + waits);
-  const planner::NamedRow *more = nullptr, *here = job.scale.at(job.basic_gpus + lent);
-  for (const planner::NamedRow& row : job.scale.rows)
+  const planner::NamedRow *more = nullptr, *here = scale.at(job.basic_gpus + lent);
+  for (const planner::NamedRow& row : scale.rows)
     if (row.omitted == planner::RowRule::none && row.gpus > job.basic_gpus + lent) more = &row;
   if (here != nullptr && more != nullptr)
     say(fmt::format("with {} it would do {:.2f} times as much as with {}, by {}{}{}",
                     count_of(more->gpus, "GPU"), more->throughput / here->throughput, here->gpus,
                     more->summary,
-                    job.scale.source == planner::ScaleSource::unknown ? "" : "; predicted from ",
-                    planner::words_for(job.scale.source)));
-  else if (!job.scale.rows.empty() && job.scale.rows.back().gpus <= job.basic_gpus + lent)
+                    scale.source == planner::ScaleSource::unknown ? "" : "; predicted from ",
+                    planner::words_for(scale.source)));
+  else if (!scale.rows.empty() && scale.rows.back().gpus <= job.basic_gpus + lent)
     say("there are no more GPUs that it could have now");
-  if (const std::string omitted = job.scale.omitted(); !omitted.empty())
+  if (const std::string omitted = scale.omitted(); !omitted.empty())
     say("left out of its scale table: " + omitted);
   if (job.own_max > 0) say(fmt::format("its owner wants at most {}", count_of(job.own_max, "GPU")));
   answer.details = Json::object({{"job", job.id},
                                  {"basic_gpus", job.basic_gpus},
                                  {"wanted_gpus", job.wanted_gpus},
                                  {"lent_gpus", lent},
-                                 {"decided_by", job.decided_by},
-                                 {"decided_why", job.decided_why},
+                                 {"decided_by", decision.by()},
+                                 {"decided_why", decision.why()},
                                  {"paused", job.paused},
                                  {"own_max", job.own_max},
                                  {"samples_per_s", job.training.rate()},
-                                 {"lowered_by_others", job.lowered_by_others},
+                                 {"lowered_by_others", decision.lowered_by_others()},
                                  {"leaving", leaving},
                                  {"taken_back", job.taken_back},
-                                 {"scale", job.scale.rows_json()},
-                                 {"scale_source", planner::name_of(job.scale.source)},
+                                 {"scale", scale.rows_json()},
+                                 {"scale_source", planner::name_of(scale.source)},
                                  {"waits_for", waits}});
   if (!job.description.chosen().empty()) answer.details.set("gpu_type", job.description.chosen());
   if (plan) answer.details.set("plan", plan->to_json());
-  if (job.unlikely) answer.details.set("chance_to_pay", job.unlikely->chance);
+  if (decision.unlikely()) answer.details.set("chance_to_pay", decision.unlikely()->chance);
   if (steps.total() > 0)
     answer.details.set("steps", steps.made()).set("total_steps", steps.total());
   if (left_s) answer.details.set("time_left_s", *left_s);

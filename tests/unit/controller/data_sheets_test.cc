@@ -51,7 +51,7 @@ struct Described : Live {
   }
   /// Whether it comes to be decided so: plans are made on another thread.
   bool comes_to(const std::string& by) {
-    return until([&] { return described().decided_by == by; });
+    return until([&] { return described().decision.by() == by; });
   }
   /// Returns the GPUs that the last Grow lent to job 11.
   int offered() const {
@@ -79,9 +79,10 @@ Test(data_sheets, a_job_whose_model_is_known_is_lent_before_its_first_step) {
   cr_assert_neq(grow->reason.find("is predicted by data sheets"), std::string::npos, "%s",
                 grow->reason.c_str());
   cr_assert(world.comes_to("by data sheet"));
-  cr_assert_neq(world.described().decided_why.find("gpt-test, 4.1e+08 parameters, 65536 samples"),
-                std::string::npos, "%s", world.described().decided_why.c_str());
-  cr_assert_eq(world.job().decided_by, std::string("worker by worker"), "nothing is said of it");
+  cr_assert_neq(
+      world.described().decision.why().find("gpt-test, 4.1e+08 parameters, 65536 samples"),
+      std::string::npos, "%s", world.described().decision.why().c_str());
+  cr_assert_eq(world.job().decision.by(), std::string("worker by worker"), "nothing is said of it");
 }
 
 Test(data_sheets, how_much_it_is_lent_depends_on_the_model) {
@@ -113,7 +114,7 @@ Test(data_sheets, a_refused_profile_ends_them) {
   world.step();
   cr_assert(world.comes_to("not at all"));
   cr_assert(
-      starts(world.described().decided_why, "lent nothing until it reports a usable profile"));
+      starts(world.described().decision.why(), "lent nothing until it reports a usable profile"));
 }
 
 Test(data_sheets, they_are_not_believed_for_long) {
@@ -124,8 +125,8 @@ Test(data_sheets, they_are_not_believed_for_long) {
   world.step(70);
   world.is(control::JobState::active, 0);
   cr_assert(world.comes_to("worker by worker"));
-  cr_assert_neq(world.described().decided_why.find("data sheets are believed no longer"),
-                std::string::npos, "%s", world.described().decided_why.c_str());
+  cr_assert_neq(world.described().decision.why().find("data sheets are believed no longer"),
+                std::string::npos, "%s", world.described().decision.why().c_str());
 }
 
 Test(data_sheets, they_are_not_believed_for_long_if_the_agent_never_says_that_it_runs) {
@@ -135,15 +136,15 @@ Test(data_sheets, they_are_not_believed_for_long_if_the_agent_never_says_that_it
   world.say(gpt());  // an agent that connects anew is believed no longer for it
   world.step(70);
   cr_assert(world.comes_to("worker by worker"));
-  cr_assert_neq(world.described().decided_why.find("data sheets are believed no longer"),
-                std::string::npos, "%s", world.described().decided_why.c_str());
+  cr_assert_neq(world.described().decision.why().find("data sheets are believed no longer"),
+                std::string::npos, "%s", world.described().decision.why().c_str());
 }
 
 Test(data_sheets, make_no_plan_for_a_job_whose_loss_must_be_the_same) {
   Described world(gpt(), "max=16,mode=live,grace=20,consistency=exact");
   cr_assert(world.comes_to("worker by worker"));
-  cr_assert_neq(world.described().decided_why.find("consistency=exact"), std::string::npos, "%s",
-                world.described().decided_why.c_str());
+  cr_assert_neq(world.described().decision.why().find("consistency=exact"), std::string::npos, "%s",
+                world.described().decision.why().c_str());
 }
 
 Test(data_sheets, a_job_is_starting_until_its_program_runs) {
@@ -167,8 +168,8 @@ Test(data_sheets, they_are_not_used_after_the_program_refused_a_plan_made_by_the
   world.is(control::JobState::active, 0, "it has 12 layers, the plan 24");
   world.step();
   cr_assert(world.comes_to("worker by worker"));
-  cr_assert_neq(world.described().decided_why.find("it has 12 layers, the plan 24"),
-                std::string::npos, "%s", world.described().decided_why.c_str());
+  cr_assert_neq(world.described().decision.why().find("it has 12 layers, the plan 24"),
+                std::string::npos, "%s", world.described().decision.why().c_str());
 }
 
 Test(data_sheets, unknown_models_are_refused_with_a_message) {
@@ -197,8 +198,8 @@ Test(data_sheets, the_largest_numbers_that_are_read_harm_nobody) {
   Described world(huge);
   cr_assert(world.described().description.model().has_value());
   cr_assert(world.comes_to("worker by worker"));
-  cr_assert_neq(world.described().decided_why.find("no plan over its own GPUs fits"),
-                std::string::npos, "%s", world.described().decided_why.c_str());
+  cr_assert_neq(world.described().decision.why().find("no plan over its own GPUs fits"),
+                std::string::npos, "%s", world.described().decision.why().c_str());
   Json tiny = gpt(4096);
   tiny.set("hidden", 64).set("heads", 64).set("sequence", 1).set("vocab", 1);
   tiny.set("global_batch", 1 << 24);
@@ -215,9 +216,10 @@ Test(data_sheets, a_site_may_lend_nothing_without_a_profile) {
   cr_assert(world.grown(), "data sheets do");
   cr_assert(world.comes_to("by data sheet"));
   world.step(100);
-  cr_assert_eq(world.job().decided_by, std::string("not at all"));
-  cr_assert(starts(world.job().decided_why, "LendWithoutProfile=no in swell.conf, and its program"),
-            "%s", world.job().decided_why.c_str());
+  cr_assert_eq(world.job().decision.by(), std::string("not at all"));
+  cr_assert(
+      starts(world.job().decision.why(), "LendWithoutProfile=no in swell.conf, and its program"),
+      "%s", world.job().decision.why().c_str());
   for (const auto& [connection, message] : world.server.sent)
     if (const auto* grow = std::get_if<control::Grow>(&message))
       cr_assert(grow->plan.is_object(), "only the described one");
@@ -264,7 +266,7 @@ Test(data_sheets, any_word_of_an_agent_is_one_harmless_word_of_admincomment) {
     check("the model's name");
     status.plan_refused = hostile;
     check("a refused plan");
-    cr_assert_neq(world.described().decided_why.find(hostile.substr(0, 20)), std::string::npos,
-                  "%s", world.described().decided_why.c_str());
+    cr_assert_neq(world.described().decision.why().find(hostile.substr(0, 20)), std::string::npos,
+                  "%s", world.described().decision.why().c_str());
   }
 }

@@ -46,16 +46,16 @@ Test(false_reports, a_job_whose_profile_is_refused_is_lent_nothing_until_it_repo
   world.refused();
   world.pass(200);
   cr_assert_eq(world.grown_times(), 0u, "who reports that it gains nothing gets nothing either");
-  cr_assert(world.job().decided_why.starts_with(kLentNothing), "%s",
-            world.job().decided_why.c_str());
-  cr_assert(has(world.job().decided_why, "a h100 needs at least "));
-  cr_assert(has(world.ask("why").text, world.job().decided_why));
+  cr_assert(world.job().decision.why().starts_with(kLentNothing), "%s",
+            world.job().decision.why().c_str());
+  cr_assert(has(world.job().decision.why(), "a h100 needs at least "));
+  cr_assert(has(world.ask("why").text, world.job().decision.why()));
   cr_assert(has(world.ask("why").text, "\nit takes no more now: its profile is not used: " +
                                            world.job().reports.refused()));
   world.report({.gpus = kEight});
   cr_assert(world.grown());
   cr_assert(world.server.last<control::Grow>()->plan.is_object());
-  cr_assert_eq(world.job().decided_by, std::string("planned"));
+  cr_assert_eq(world.job().decision.by(), std::string("planned"));
 }
 
 Test(false_reports, one_that_explains_too_little_counts_as_none_not_as_false) {
@@ -122,7 +122,7 @@ Test(false_reports, is_lent_what_its_user_asked_for_all_the_same) {
   world.pass(200);
   cr_assert_eq(world.grown_times(), 1u);
   cr_assert_eq(world.shrunk_times(), 0u, "it keeps that");
-  const std::string& why = world.controller->jobs().at(11).decided_why;
+  const std::string& why = world.controller->jobs().at(11).decision.why();
   cr_assert(why.starts_with("lent no more than the 8 GPUs that it asked for until it reports a "),
             "%s", why.c_str());
 }
@@ -207,7 +207,7 @@ Test(false_reports, why_names_profiles_of_others_where_most_of_their_owners_are_
                              " % less is expected than its own profile promises: the profiles of "
                              "jobs of other users are far off");
     cr_assert_eq(is_said, far_off == 3, "%s", world.ask("why").text.c_str());
-    const double factor = world.job().lowered_by_others;
+    const double factor = world.job().decision.lowered_by_others();
     cr_assert(far_off == 3 ? factor < 1 && factor > 0.95 : factor == 1, "%g", factor);
   }
 }
@@ -230,8 +230,8 @@ Test(false_reports, reports_that_cannot_be_judged_do_not_count_against_the_job) 
   world.refused({.gpus = kEight});
   world.step(11);
   cr_assert(world.grown());
-  cr_assert(world.job().decided_why.starts_with("its profile is not used: Slurm does not say"),
-            "%s", world.job().decided_why.c_str());
+  cr_assert(world.job().decision.why().starts_with("its profile is not used: Slurm does not say"),
+            "%s", world.job().decision.why().c_str());
 }
 
 namespace {
@@ -301,11 +301,11 @@ Test(false_reports, a_job_that_gains_nothing_gives_back_and_further_promises_do_
   more.layer_s *= 0.9;
   more.epoch = 2;
   world.report(more);
-  cr_assert_eq(world.job().decided_by, std::string("planned"));
+  cr_assert_eq(world.job().decision.by(), std::string("planned"));
   for (const double end = world.now + 500; world.now < end;
        std::this_thread::sleep_for(std::chrono::milliseconds(2)))
     world.step();
-  cr_assert_eq(world.grown_times(), 1u, "%s", world.job().decided_why.c_str());
+  cr_assert_eq(world.grown_times(), 1u, "%s", world.job().decision.why().c_str());
   world.step(100);
   cr_assert(world.until([&] { return world.grown_times() > 1; }), "it may try again");
 }

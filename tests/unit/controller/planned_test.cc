@@ -27,7 +27,7 @@ Test(planned, a_live_job_waits_for_its_profile_and_is_then_lent_with_a_plan) {
   cr_assert(plan.ok(), "%s", grow->plan.dump().c_str());
   cr_assert_eq(plan->gpu_count(), 16);
   cr_assert_neq(grow->reason.find("times as fast is predicted"), std::string::npos);
-  cr_assert_eq(world.job().decided_by, std::string("planned"));
+  cr_assert_eq(world.job().decision.by(), std::string("planned"));
 }
 
 // Other jobs have a GPU of every second node, so that few nodes lend alike.
@@ -57,8 +57,8 @@ Test(planned, a_job_without_a_profile_is_lent_after_the_wait) {
   world.step(11);
   cr_assert(world.grown());
   cr_assert_not(world.server.last<control::Grow>()->plan.is_object());
-  cr_assert_eq(world.job().decided_by, std::string("worker by worker"));
-  cr_assert_eq(world.job().decided_why, std::string("its program has reported no profile"));
+  cr_assert_eq(world.job().decision.by(), std::string("worker by worker"));
+  cr_assert_eq(world.job().decision.why(), std::string("its program has reported no profile"));
 }
 
 Test(planned, a_job_that_gains_nothing_gets_nothing) {
@@ -70,7 +70,7 @@ Test(planned, a_job_that_gains_nothing_gets_nothing) {
   world.report(reported);
   for (int round = 0; round < 30; ++round) world.step();
   cr_assert_null(world.server.last<control::Grow>());
-  cr_assert_eq(world.job().decided_by, std::string("planned"));
+  cr_assert_eq(world.job().decision.by(), std::string("planned"));
 }
 
 Test(planned, a_profile_that_cannot_be_true_is_refused_and_said) {
@@ -151,7 +151,7 @@ Test(planned, rows_that_the_policy_leaves_out_are_named_with_the_rule) {
   reported.samples = 8;
   reported.micro_batches = 1;
   world.report(reported);
-  cr_assert(world.until([&] { return !world.job().scale.rows.empty(); }));
+  cr_assert(world.until([&] { return !world.job().decision.scale().rows.empty(); }));
   const control::Answer answer = world.ask("why");
   cr_assert_neq(answer.text.find("left out of its scale table: "), std::string::npos, "%s",
                 answer.text.c_str());

@@ -104,9 +104,10 @@ Test(records, a_kept_scale_table_is_read_again_after_a_restart) {
   Recorded world;
   world.restart_with(kTable);
   cr_assert(world.controller->jobs().empty());
-  cr_assert(world.until(
-      [&] { return world.controller->jobs().contains(10) && !world.job().scale.rows.empty(); }));
-  cr_assert(world.job().scale == planner::NamedTable::parse(kTable).value());
+  cr_assert(world.until([&] {
+    return world.controller->jobs().contains(10) && !world.job().decision.scale().rows.empty();
+  }));
+  cr_assert(world.job().decision.scale() == planner::NamedTable::parse(kTable).value());
   control::Ask ask{10};
   ask.what = "why";
   world.server.says(++world.asker, ask);
@@ -133,7 +134,7 @@ Test(records, a_kept_scale_table_that_cannot_be_read_is_named_and_not_used) {
     });
   };
   cr_assert(world.until(is_said));
-  cr_assert(world.job().scale.rows.empty());
+  cr_assert(world.job().decision.scale().rows.empty());
 }
 
 Test(records, the_history_shows_rows_and_source_of_a_scale_table) {

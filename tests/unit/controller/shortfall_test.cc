@@ -47,12 +47,12 @@ Test(shortfall, its_owner_reads_what_follows_and_no_more_once_that_is_over) {
   waits = world.waits();
   cr_assert(world.has(waits, "a gain below 5 %; it is lent none for 598 s more"), "%s",
             waits.c_str());
-  cr_assert(world.has(world.job().decided_why, "a gain below 5 %"));
+  cr_assert(world.has(world.job().decision.why(), "a gain below 5 %"));
   for (const JobId rigid : {52, 53, 54})
     world.slurm.run(rigid, "node" + std::to_string(rigid - 50), 8, "");
   world.step(600);
-  cr_assert(world.until([&] { return !world.has(world.job().decided_why, "a gain below 5 %"); }),
-            "%s", world.job().decided_why.c_str());
+  cr_assert(world.until([&] { return !world.has(world.job().decision.why(), "a gain below 5 %"); }),
+            "%s", world.job().decision.why().c_str());
   const control::Answer answer = world.why();
   cr_assert_eq(answer.details.string_at("waits_for").value(),
                std::string("no GPU that it could use is idle"));
@@ -68,7 +68,7 @@ Test(shortfall, its_owner_reads_nothing_once_it_keeps_its_promise_after_all) {
   cr_assert(world.grown());
   world.take_offers(21);
   world.slow(1, 2);
-  const std::string text = world.why().text, &decided = world.job().decided_why;
+  const std::string text = world.why().text, &decided = world.job().decision.why();
   cr_assert(world.has(decided, "times as many as alone"), "%s", decided.c_str());
   cr_assert_not(world.has(decided, "a gain below 5 %"), "%s", decided.c_str());
   cr_assert(world.job().trust.why().empty(), "%s", world.job().trust.why().c_str());

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "controller/job_scale.h"
+#include "core/policy/policy.h"
+
+namespace swell::controller {
+
+/// What the last decision says of a job, for its owner. Of the parts of the loop, Decider and
+/// explain() alone write it.
+class LastDecision {
+ public:
+  /// Sets how its expansions are decided ("planned", ...), and why so.
+  void explain(std::string by, std::string why) {
+    by_ = std::move(by);
+    why_ = std::move(why);
+  }
+  /// Begins with a new decision, which says neither of expect_less() and doubt().
+  void begin() noexcept {
+    lowered_by_others_ = 1;
+    unlikely_.reset();
+  }
+  void expect_less(double factor) noexcept { lowered_by_others_ = factor; }
+  void doubt(const policy::Unlikely& unlikely) { unlikely_ = unlikely; }
+  void set_scale(planner::NamedTable scale) { scale_ = std::move(scale); }
+
+  /// Empty: nothing was decided yet.
+  const std::string& by() const noexcept { return by_; }
+  const std::string& why() const noexcept { return why_; }
+  /// Factor of its predicted speed: policy::Lowered.
+  double lowered_by_others() const noexcept { return lowered_by_others_; }
+  /// Set where a growth would not pay.
+  const std::optional<policy::Unlikely>& unlikely() const noexcept { return unlikely_; }
+  /// Of the last decision that planned for it.
+  const planner::NamedTable& scale() const noexcept { return scale_; }
+
+ private:
+  std::string by_, why_;
+  double lowered_by_others_ = 1;
+  std::optional<policy::Unlikely> unlikely_;
+  planner::NamedTable scale_;
+};
+
+}  // namespace swell::controller
