@@ -137,6 +137,7 @@ std::optional<bool> Controller::look(double now) {
   loop_.decide_due = true;
   if (loop_.tags != nullptr) loop_.tags->look(loop_.snapshot.jobs);
   const Reconciled result = reconcile(loop_.snapshot, loop_.jobs, loop_.saved.issued, now);
+  comments_.look();
   for (const auto& [nonce, grant] : result.adopted) {
     loop_.saved.issued[nonce] = grant;
     loop_.saved.issued[nonce].qos = loop_.config.expansion_qos;

@@ -65,16 +65,6 @@ struct ElasticJob {
   std::string held_back;  ///< why it is lent no more for them, for people; empty: it may be
   int companion_slots = std::numeric_limits<int>::max();  ///< companions more that they allow
 
-  struct AdminComment {
-    std::string seen;     ///< in Slurm's records at the last look
-    std::string written;  ///< as last written, or seen to be changed by others
-    double again_at = 0;  ///< it was refused, or had to wait, and is not tried before
-    double pause_s = 0;   ///< since it was refused
-    int waited = 0;       ///< so often, one after the other, slurmctld could not write it yet
-    bool taken = false;   ///< slurmctld has written one
-  };
-  AdminComment comment;
-
   /// Whether it is lent nothing beyond what its user asked for, under a policy that plans: its
   /// report was refused, and none was ever taken.
   bool is_distrusted() const noexcept { return reports.refused_since() && !training.is_known(); }

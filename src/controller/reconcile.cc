@@ -81,14 +81,6 @@ class Reconciler {
       add(Change::Kind::job_started, record.id, {});
     }
     ElasticJob& job = jobs_.at(record.id);
-    if (job.comment.seen != record.admin_comment) {
-      job.comment.seen = record.admin_comment;
-      // Another tag in place of the last one is left until that changes: what others write around
-      // it stays.
-      const auto own = control::Tag::find(job.comment.written);
-      job.comment.written =
-          own && !elastic.empty() ? own->put_into(record.admin_comment) : record.admin_comment;
-    }
     job.basic_gpus = record.gpu_count();
     // It may have been changed with scontrol since its submission, or lost nodes since its start.
     job.wanted_gpus = control::ElasticSpec::owed_at_most(job.wanted_gpus, job.basic_gpus);

@@ -216,7 +216,7 @@ Test(reconcile, a_job_that_gives_up_nodes_while_it_runs_is_owed_no_more_than_eig
   cr_assert_eq(jobs.at(10).wanted_gpus, 16, "it is not owed more again");
 }
 
-Test(reconcile, a_job_whose_tag_somebody_removed_keeps_what_it_has_and_his_words) {
+Test(reconcile, a_job_whose_tag_somebody_removed_keeps_what_it_has) {
   FakeSlurm slurm = lent("-");
   JobTable jobs;
   reconcile(slurm.now, jobs, issued_to(10), 100);
@@ -224,17 +224,7 @@ Test(reconcile, a_job_whose_tag_somebody_removed_keeps_what_it_has_and_his_words
   const Reconciled result = reconcile(slurm.now, jobs, issued_to(10), 101);
   cr_assert(result.cancel.empty());
   cr_assert_eq(jobs.at(10).companions.lent_gpus(), 4);
-  cr_assert_eq(jobs.at(10).comment.written, "JS1:abc", "so that the tag is written behind it");
-  // A look that shows nothing new does not undo what was written since.
-  jobs.at(10).comment.written = "JS1:abc swell[]";
-  reconcile(slurm.now, jobs, issued_to(10), 102);
-  cr_assert_eq(jobs.at(10).comment.written, "JS1:abc swell[]");
-  // Words beside a tag are kept with the tag that was written last.
-  slurm.find(10)->admin_comment = "JS2 swell[elastic=max=8 lent=0]";
-  reconcile(slurm.now, jobs, issued_to(10), 102);
-  cr_assert_eq(jobs.at(10).comment.written, "JS2 swell[]");
   // Another run under the same id has no tag.
-  slurm.find(10)->admin_comment = "JS1:abc";
   slurm.find(10)->start_time += 60;
   reconcile(slurm.now, jobs, issued_to(10), 103);
   cr_assert_not(jobs.contains(10));
