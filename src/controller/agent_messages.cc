@@ -167,7 +167,7 @@ void AgentMessages::handle(ElasticJob& job, const control::GrowDone& done, doubl
         });
     if (given_up != job.companions.end()) {  // Slurm gave it, and the agent does not want it
       reclaimer_.given_back(*given_up, now, result.reason);
-      job.taken_back = result.reason;
+      job.lending.take_back(result.reason);
       has_failed = true;
     } else if (!grant || grant->parent != job.id) {
       continue;
@@ -199,13 +199,8 @@ void AgentMessages::take_start(ElasticJob& job, double start_s, double now) {
 
 /// Counts a companion that failed, as its agent says, against its node: once, and none that was
 /// taken back.
-void AgentMessages::companion_failed(ElasticJob& job, const control::Released& released,
-                                     const slurm::JobRecord* record) {
-  std::string node;
-  if (const auto gone = job.lost.find(released.companion); gone != job.lost.end()) {
-    node = gone->second;
-    job.lost.erase(gone);
-  }
+void AgentMessages::companion_failed(ElasticJob& job, const control::Released& released) {
+  std::string node = job.gone.take_lost(released.companion);
   if (Companion* companion = job.companions.find(released.companion)) {
     if (companion->leaving && !companion->lost) return;
     if (std::exchange(companion->failed, true)) return;
@@ -213,9 +208,13 @@ void AgentMessages::companion_failed(ElasticJob& job, const control::Released& r
   }
   if (node.empty()) return;
   // Slurm preempts at once where there is no GraceTime: the agent sees that its workers are killed.
-  const auto loaded = record == nullptr ? loop_.slurm.load_job(released.companion)
-                                        : Result<std::optional<slurm::JobRecord>>(*record);
+  const auto loaded = loop_.slurm.load_job(released.companion);
   if (loaded && *loaded && (*loaded)->was_preempted) return;
+  failed_on(node, job, released);
+}
+
+void AgentMessages::failed_on(const std::string& node, const ElasticJob& job,
+                              const control::Released& released) {
   const std::string withheld =
       loop_.saved.health.failed(node, job.id, job.uid, loop_.snapshot.taken,
                                 loop_.snapshot.nodes.size(), loop_.config.withhold_s);
@@ -231,14 +230,14 @@ void AgentMessages::companion_failed(ElasticJob& job, const control::Released& r
 
 void AgentMessages::settle_unseen(double now) {
   for (auto& [id, job] : loop_.jobs)
-    while (!job.unseen.empty()) {
-      const auto& [nonce, released] = *job.unseen.begin();
+    while (!job.gone.unseen().empty()) {
+      const auto& [nonce, released] = *job.gone.unseen().begin();
       if (job.companions.find(released.companion) == nullptr && loop_.book.find(nonce)) {
         const auto record = loop_.slurm.load_job(released.companion);
         if (!record) return;
         if (*record) companion_unseen(job, **record, nonce, released, now);
       }
-      job.unseen.erase(job.unseen.begin());
+      job.gone.drop_first_unseen();
     }
 }
 
@@ -249,22 +248,22 @@ void AgentMessages::companion_unseen(ElasticJob& job, const slurm::JobRecord& re
   const bool has_ended =
       record.phase == slurm::JobPhase::completing || record.phase == slurm::JobPhase::ended;
   if (!has_ended || !check_identity(record, identity).ok()) return;
-  job.lost.emplace(released.companion, loop_.book.find(nonce)->offer.node);
+  std::string node = job.gone.take_lost(released.companion);
+  if (node.empty()) node = loop_.book.find(nonce)->offer.node;
   loop_.book.withdraw(nonce);
   loop_.saved.issued.erase(nonce);
-  job.taken_back = released.reason;
-  if (released.failed) companion_failed(job, released, &record);
-  job.lost.erase(released.companion);
+  job.lending.take_back(released.reason);
+  if (released.failed && !record.was_preempted) failed_on(node, job, released);
   job.growth_failed(now, loop_.config.growth_interval_s);
   loop_.slurm.forget();
 }
 
 void AgentMessages::handle(ElasticJob& job, const control::Released& released, double now) {
   // Slurm showed its end first: the agent gave it back for an order of an earlier slurmctld.
-  if (job.lost.contains(released.companion) && !released.failed && !released.reason.empty() &&
+  if (job.gone.was_lost(released.companion) && !released.failed && !released.reason.empty() &&
       released.reason != kHasEnded) {
-    job.taken_back = released.reason;
-    job.lost.erase(released.companion);
+    job.lending.take_back(released.reason);
+    job.gone.take_lost(released.companion);
     loop_.events.event("companion-released",
                        {{"job", job.id},
                         {"companion", Json::object({{"id", released.companion}})},
@@ -275,11 +274,11 @@ void AgentMessages::handle(ElasticJob& job, const control::Released& released, d
   Companion* companion = job.companions.find(released.companion);
   if (companion == nullptr) {
     if (const auto grant = loop_.book.take_named(job.id, released.companion))
-      job.unseen.emplace(grant->offer.nonce, released);
+      job.gone.keep_unseen(grant->offer.nonce, released);
     return;
   }
   if (!companion->leaving) {
-    job.taken_back = released.reason;
+    job.lending.take_back(released.reason);
     loop_.events.event("companion-released", {{"job", job.id},
                                               {"companion", Json::object({{"id", companion->id}})},
                                               {"reason", released.reason}});

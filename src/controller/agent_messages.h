@@ -40,9 +40,8 @@ class AgentMessages {
   void handle(ElasticJob& job, const control::Bye& bye, double now);
   void companion_unseen(ElasticJob& job, const slurm::JobRecord& record, const std::string& nonce,
                         const control::Released& released, double now);
-  /// `record`: what Slurm has just said of the companion; null: it is asked.
-  void companion_failed(ElasticJob& job, const control::Released& released,
-                        const slurm::JobRecord* record = nullptr);
+  void companion_failed(ElasticJob& job, const control::Released& released);
+  void failed_on(const std::string& node, const ElasticJob& job, const control::Released& released);
   void take_start(ElasticJob& job, double start_s, double now);
   void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job,
                double now);

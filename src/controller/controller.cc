@@ -18,9 +18,6 @@ constexpr double kRoundsToldEvery_s = 10;
 /// A script that has not started swellrun is told so after this.
 constexpr double kAlone_s = 60;
 
-/// Lost companions of one job of which its agent may still say that they failed.
-constexpr std::size_t kMaxLostKept = 16;
-
 double clock_s(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
@@ -180,8 +177,7 @@ void Controller::report(const Change& change, double now) {
                                                             saved != loop_.saved.jobs.end() &&
                                                             saved->second.started == job->started) {
         job->training = saved->second.training;
-        job->paused = saved->second.paused;
-        job->own_max = saved->second.own_max;
+        job->limits = JobLimits(saved->second.paused, saved->second.own_max);
         job->pauses = saved->second.pauses;
         if (!saved->second.owners_plan.empty()) job->replans = Replans(saved->second.owners_plan);
         job->trust.heard(job->training.speedup(), now, loop_.config.max_shortfall);
@@ -225,7 +221,7 @@ void Controller::report(const Change& change, double now) {
                          fmt::format("Slurm preempts companion {} of job {} on {}", companion.id,
                                      job_id, companion.node));
       if (job != nullptr) {
-        job->taken_back = companion.reason;
+        job->lending.take_back(companion.reason);
         reclaimer_.tell(*job, companion, now);
         if (job->agent.is_connected()) job->ordered.ordered(now);
       }
@@ -233,7 +229,7 @@ void Controller::report(const Change& change, double now) {
     case Change::Kind::companion_excessive:
       if (job != nullptr) {
         job->offers.refuse(refused::kExcess);
-        job->taken_back = companion.reason;
+        job->lending.take_back(companion.reason);
         job->growth_failed(now, loop_.config.growth_interval_s);
       }
       event("companion-excessive",
@@ -242,7 +238,7 @@ void Controller::report(const Change& change, double now) {
     case Change::Kind::companion_ended:
       loop_.saved.issued.erase(companion.grant);
       loop_.events.fixed(subject_of(companion.id));
-      if (job != nullptr) ++job->reclaims;
+      if (job != nullptr) job->lending.count_reclaim();
       event("companion-ended",
             fmt::format("job {} gave {} on {} back (companion {})", job_id,
                         count_of(companion.gpus.count, "GPU"), companion.node, companion.id));
@@ -258,10 +254,10 @@ void Controller::report(const Change& change, double now) {
         const std::string ended = is_stopped ? "ended since Slurm suspends its job"
                                              : "ended though Swell had not asked for it";
         if (Companion* ending = job->companions.find(companion.id)) ending->reason = "it " + ended;
-        job->lost[companion.id] = companion.node;
-        if (job->lost.size() > kMaxLostKept) job->lost.erase(job->lost.begin());
+        job->gone.lose(companion.id, companion.node);
         Companion gone = companion;
-        job->taken_back = fmt::format("companion {} on {} {}", companion.id, companion.node, ended);
+        job->lending.take_back(
+            fmt::format("companion {} on {} {}", companion.id, companion.node, ended));
         gone.reason = kHasEnded;
         gone.deadline = now;
         reclaimer_.tell(*job, gone, now);

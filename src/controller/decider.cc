@@ -228,9 +228,9 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
   for (auto& [id, grants] : by_job) {
     if (const auto job = loop_.jobs.find(id);
         job != loop_.jobs.end() &&
-        grants.size() > static_cast<std::size_t>(job->second.companion_slots)) {
+        grants.size() > static_cast<std::size_t>(job->second.limits.companion_slots())) {
       // The plan was for all of them; the next one follows once the job has reported.
-      grants.resize(static_cast<std::size_t>(job->second.companion_slots));
+      grants.resize(static_cast<std::size_t>(job->second.limits.companion_slots()));
       plans.erase(id);
       if (grants.empty()) continue;
     }

@@ -14,20 +14,20 @@ control::Tag ElasticJob::tag() const {
       .set("state", to_text(said.state))
       .set("epoch", std::to_string(said.epoch))
       .set("workers", std::to_string(said.workers))
-      .set("grants", std::to_string(grants))
-      .set("reclaims", std::to_string(reclaims))
+      .set("grants", std::to_string(lending.grants()))
+      .set("reclaims", std::to_string(lending.reclaims()))
       .set("companions", control::companions_text(words));
   if (!said.no_growth.empty()) tag.set("no_growth", control::as_word(said.no_growth));
   if (!said.switched.empty()) tag.set("switched", control::as_word(said.switched));
   if (!decision.by().empty()) tag.set("decided", control::as_word(decision.by()));
   if (!decision.why().empty()) tag.set("decided_why", control::as_word(decision.why()));
-  if (!taken_back.empty()) tag.set("taken_back", control::as_word(taken_back));
-  if (const std::string words = deadline.words(); spec.deadline && !words.empty())
-    tag.set("deadline", control::as_word(words));
+  if (!lending.taken_back().empty()) tag.set("taken_back", control::as_word(lending.taken_back()));
+  if (const std::string its = deadline.words(); spec.deadline && !its.empty())
+    tag.set("deadline", control::as_word(its));
   if (!description.chosen().empty()) tag.set("chosen", control::as_word(description.chosen()));
   if (!description.speeds().empty()) tag.set("speeds", description.speeds());
-  if (paused) tag.set("paused", "1");
-  if (own_max > 0) tag.set("own_max", std::to_string(own_max));
+  if (limits.is_paused()) tag.set("paused", "1");
+  if (limits.max_gpus() > 0) tag.set("own_max", std::to_string(limits.max_gpus()));
   if (const Offers::Refused& refused = offers.refused(); refused.times > 0)
     tag.set("refused", std::to_string(refused.times))
         .set("why", refused.kind.empty() ? "?" : refused.kind);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,10 +14,13 @@
 #include "controller/companion_identity.h"
 #include "controller/companion_set.h"
 #include "controller/deadline_watch.h"
+#include "controller/gone_companions.h"
 #include "controller/job_description.h"
+#include "controller/job_limits.h"
 #include "controller/job_reports.h"
 #include "controller/job_training.h"
 #include "controller/last_decision.h"
+#include "controller/lending_record.h"
 #include "controller/offers.h"
 #include "controller/ordered_change.h"
 #include "controller/replans.h"
@@ -37,13 +39,9 @@ struct ElasticJob {
   int basic_gpus = 0;
   int wanted_gpus = 0;  ///< what its user asked for, where he consented to fewer; 0: no consent
   CompanionSet companions;
-  std::map<JobId, std::string> lost;  ///< companions that were lost of late, and their nodes
-  /// Messages of its agent, by grant, about companions that Slurm's records have not shown. Each is
-  /// kept until Slurm has answered what became of the companion.
-  std::map<std::string, control::Released> unseen;
+  GoneCompanions gone;
   Offers offers;
-  int grants = 0, reclaims = 0;
-  std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
+  LendingRecord lending;
   AgentLink agent;
   AgentWords agent_words;
   std::optional<double> suspended_since;  ///< Slurm has stopped it
@@ -57,13 +55,7 @@ struct ElasticJob {
   OrderedChange ordered;
   Replans replans;
   LastDecision decision;
-  // Requests of its owner by the swell command.
-  bool paused = false;
-  int own_max = 0;  ///< GPUs in all; 0: as --elastic says
-
-  // Effect of the limits that Slurm sets its user (user_limits.h).
-  std::string held_back;  ///< why it is lent no more for them, for people; empty: it may be
-  int companion_slots = std::numeric_limits<int>::max();  ///< companions more that they allow
+  JobLimits limits;
 
   /// Whether it is lent nothing beyond what its user asked for, under a policy that plans: its
   /// report was refused, and none was ever taken.

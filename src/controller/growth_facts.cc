@@ -10,7 +10,7 @@ policy::GrowthFacts growth_facts(const ElasticJob& job, const slurm::JobRecord& 
                                  const policy::ClusterView& view, const Config& config,
                                  std::time_t taken) {
   policy::GrowthFacts facts;
-  facts.is_paused = job.paused;
+  facts.is_paused = job.limits.is_paused();
   facts.has_agent = job.agent.is_connected();
   facts.refuses = !job.agent_words.last().no_growth.empty();
   facts.is_running = record.phase == slurm::JobPhase::running;
@@ -19,7 +19,7 @@ policy::GrowthFacts growth_facts(const ElasticJob& job, const slurm::JobRecord& 
     facts.left_s = static_cast<double>(record.end_time - taken);
   facts.least_left_s = config.min_remaining_s;
   facts.falls_short = !job.trust.may_grow(view.now_s);
-  facts.is_at_its_limit = !job.held_back.empty();
+  facts.is_at_its_limit = !job.limits.held_back().empty();
   facts.can_be_planned =
       job.training.is_known() || seen.training != nullptr || !policy::policy_plans(config.policy);
   facts.is_profile_refused = job.is_distrusted();

@@ -14,8 +14,8 @@ const slurm::JobRecord* LoopState::record_of(JobId job) const {
 void LoopState::remember(const ElasticJob& job) {
   saved.jobs[job.id] = {static_cast<std::int64_t>(job.started),
                         job.training,
-                        job.paused,
-                        job.own_max,
+                        job.limits.is_paused(),
+                        job.limits.max_gpus(),
                         job.replans.is_owners() ? job.replans.companions() : std::vector<JobId>{},
                         job.pauses};
 }

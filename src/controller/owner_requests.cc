@@ -63,7 +63,7 @@ int kept_below(const ElasticJob& job, int max) {
 std::string limit_text(const ElasticJob& job, const Config& config) {
   // The max of a job without one depends on whether it is planned for, which may change: no
   // promise.
-  const int wanted = job.own_max, of_spec = job.spec.max_total(job.asked_gpus(), true);
+  const int wanted = job.limits.max_gpus(), of_spec = job.spec.max_total(job.asked_gpus(), true);
   const int of_site = config.max_gpus_per_job;
   if (wanted == 0) return "its limit is that of --elastic again";
   if (of_site > 0 && of_site < std::min(wanted, of_spec))
@@ -155,11 +155,12 @@ Result<control::Answer> OwnerRequests::answer(ElasticJob& job, const control::As
   if (ask.what == "why") return why(job, now);
   if (ask.what == "replan") return replan(job, ask, now);
   if (ask.what == "pause" || ask.what == "resume") {
-    job.paused = ask.what == "pause";
-    if (job.paused) loop_.book.withdraw_all(job.id);
-    return control::Answer{job.paused ? "it is lent no more GPUs until it is resumed; what it has "
-                                        "stays until others need it"
-                                      : "it may be lent GPUs again",
+    job.limits.pause(ask.what == "pause");
+    if (job.limits.is_paused()) loop_.book.withdraw_all(job.id);
+    return control::Answer{job.limits.is_paused()
+                               ? "it is lent no more GPUs until it is resumed; what it has "
+                                 "stays until others need it"
+                               : "it may be lent GPUs again",
                            {}};
   }
   if (ask.what != "max")
@@ -169,7 +170,7 @@ Result<control::Answer> OwnerRequests::answer(ElasticJob& job, const control::As
   if (ask.number != 0 && ask.number < job.basic_gpus)
     return Error(fmt::format("at most {}: the job has {} of its own, which stay its own",
                              count_of(ask.number, "GPU"), job.basic_gpus));
-  job.own_max = ask.number;
+  job.limits.set_max_gpus(ask.number);
   return control::Answer{limit_text(job, loop_.config), {}};
 }
 
@@ -257,8 +258,8 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
                     count_of(companion.gpus.count, "GPU"), companion.node, companion.reason));
     leaving.append(Json::object({{"companion", companion.id}, {"reason", companion.reason}}));
   }
-  if (leaving.size() == 0 && !job.taken_back.empty())
-    say("lent GPUs were taken back last: " + job.taken_back);
+  if (leaving.size() == 0 && !job.lending.taken_back().empty())
+    say("lent GPUs were taken back last: " + job.lending.taken_back());
   if (const slurm::JobRecord* record = loop_.record_of(job.id))
     for (const Companion& companion : job.companions)
       if (const auto [at, why] = end_of(companion, *record, loop_.snapshot);
@@ -321,19 +322,20 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
     say("there are no more GPUs that it could have now");
   if (const std::string omitted = scale.omitted(); !omitted.empty())
     say("left out of its scale table: " + omitted);
-  if (job.own_max > 0) say(fmt::format("its owner wants at most {}", count_of(job.own_max, "GPU")));
+  if (job.limits.max_gpus() > 0)
+    say(fmt::format("its owner wants at most {}", count_of(job.limits.max_gpus(), "GPU")));
   answer.details = Json::object({{"job", job.id},
                                  {"basic_gpus", job.basic_gpus},
                                  {"wanted_gpus", job.wanted_gpus},
                                  {"lent_gpus", lent},
                                  {"decided_by", decision.by()},
                                  {"decided_why", decision.why()},
-                                 {"paused", job.paused},
-                                 {"own_max", job.own_max},
+                                 {"paused", job.limits.is_paused()},
+                                 {"own_max", job.limits.max_gpus()},
                                  {"samples_per_s", job.training.rate()},
                                  {"lowered_by_others", decision.lowered_by_others()},
                                  {"leaving", leaving},
-                                 {"taken_back", job.taken_back},
+                                 {"taken_back", job.lending.taken_back()},
                                  {"scale", scale.rows_json()},
                                  {"scale_source", planner::name_of(scale.source)},
                                  {"waits_for", waits}});

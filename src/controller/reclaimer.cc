@@ -37,7 +37,7 @@ std::string subject_of(JobId companion) { return fmt::format("companion {}", com
 void Reclaimer::leave(ElasticJob& job, Companion& companion, double now, const char* cause,
                       const std::string& reason, std::optional<double> by) {
   companion.leave(by.value_or(now + grace_of(job, loop_.config)), reason);
-  job.taken_back = reason;
+  job.lending.take_back(reason);
   job.stay(now, loop_.config.growth_interval_s);
   loop_.events.event(
       "reclaim",

@@ -67,11 +67,11 @@ class Reconciler {
       if (tag->get("deadline").starts_with("missed")) job.deadline.was_missed();
       job.first_seen = now_;
       job.agent.await(now_);
-      job.grants = static_cast<int>(tag->number("grants").value_or(0));
-      job.reclaims = static_cast<int>(tag->number("reclaims").value_or(0));
+      job.lending = LendingRecord(static_cast<int>(tag->number("grants").value_or(0)),
+                                  static_cast<int>(tag->number("reclaims").value_or(0)),
+                                  with_blanks(tag->get("taken_back")));
       job.offers =
           Offers(now_, {static_cast<int>(tag->number("refused").value_or(0)), tag->get("why")});
-      job.taken_back = with_blanks(tag->get("taken_back"));
       const std::string speeds = tag->get("speeds");
       job.description = JobDescription(control::SpeedTable::parse(speeds) ? speeds : "",
                                        with_blanks(tag->get("chosen")));
@@ -142,7 +142,7 @@ class Reconciler {
       fresh.since = now_;
       companion = &job.companions.add(std::move(fresh));
       learn(*companion, record);
-      if (word == named_.end()) ++job.grants;
+      if (word == named_.end()) job.lending.count_grant();
       if (!issued) adopt(record, *companion, job.id);
       add(Change::Kind::companion_started, job.id, *companion);
     }

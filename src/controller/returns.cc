@@ -40,15 +40,16 @@ void Returns::keep_promises(double now) {
     if (plans_ && job.is_distrusted() &&
         now >= *job.reports.refused_since() + policy::Trust::kTrial_s)
       take_back_from_distrusted(job, now);
-    if (job.own_max == 0) continue;
+    if (job.limits.max_gpus() == 0) continue;
     int total = job.basic_gpus;
     for (const Companion& companion : job.companions)
       if (!companion.leaving) total += companion.gpus.count;
     for (Companion& companion : job.companions) {
-      if (companion.leaving || total <= job.own_max) continue;
+      if (companion.leaving || total <= job.limits.max_gpus()) continue;
       total -= companion.gpus.count;
-      reclaimer_.reclaim(job, companion, now, "owner",
-                         fmt::format("its owner wants at most {}", count_of(job.own_max, "GPU")));
+      reclaimer_.reclaim(
+          job, companion, now, "owner",
+          fmt::format("its owner wants at most {}", count_of(job.limits.max_gpus(), "GPU")));
     }
   }
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
-#include <limits>
 #include <set>
 #include <tuple>
 
@@ -84,10 +83,7 @@ int gpus_of(const slurm::JobRecord& record) {
 std::vector<UserLimits::Reclaim> UserLimits::look(const slurm::Snapshot& snapshot, JobTable& jobs,
                                                   const std::vector<LiveGrant>& outstanding,
                                                   double now) {
-  for (auto& [id, job] : jobs) {
-    job.held_back.clear();
-    job.companion_slots = std::numeric_limits<int>::max();
-  }
+  for (auto& [id, job] : jobs) { job.limits.lift_users(); }
   std::vector<Reclaim> reclaims;
   static const std::vector<slurm::AssociationRecord> kNone;
   const auto& associations = snapshot.associations ? *snapshot.associations : kNone;
@@ -158,10 +154,10 @@ std::vector<UserLimits::Reclaim> UserLimits::look(const slurm::Snapshot& snapsho
     if (waiter.hopeless_with >= 0) continue;
     for (const auto& [id, job_record] : elastic)
       if (const std::string limit = shared(*record, *job_record); !limit.empty())
-        jobs.at(id).held_back = fmt::format(
-            "job {} waits for a limit of {}, which lent GPUs count "
-            "for too",
-            record->id, limit);
+        jobs.at(id).limits.hold_back(
+            fmt::format("job {} waits for a limit of {}, which lent GPUs count "
+                        "for too",
+                        record->id, limit));
     if (leaving > 0) waiter.next = now + kLimitSettles_s;
     if (now < waiter.next) continue;
     // The youngest first, until there is as much as the job asks for.
@@ -189,10 +185,10 @@ std::vector<UserLimits::Reclaim> UserLimits::look(const slurm::Snapshot& snapsho
       if (!max) continue;
       const int free = std::max((*max + kFreeShare - 1) / kFreeShare, 1);
       int slots = *max - free - submitted[node];
-      if (slots <= 0 && job.held_back.empty())
-        job.held_back = fmt::format("{} of {} submitted jobs stay free for {}", free, *max,
-                                    words(tree.at(node)));
-      job.companion_slots = std::min(job.companion_slots, std::max(slots, 0));
+      if (slots <= 0 && job.limits.held_back().empty())
+        job.limits.hold_back(fmt::format("{} of {} submitted jobs stay free for {}", free, *max,
+                                         words(tree.at(node))));
+      job.limits.allow(std::max(slots, 0));
       // Leaving ones are as good as gone.
       for (const Companion& companion : job.companions) slots += companion.leaving ? 1 : 0;
       for (const Companion& companion : job.companions) {

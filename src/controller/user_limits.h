@@ -21,7 +21,7 @@ class UserLimits {
     JobId job = 0, companion = 0;
     std::string reason;
   };
-  /// Sets `held_back` and `companion_slots` of each job, and returns the companions to reclaim.
+  /// Sets what JobLimits says of each job's user, and returns the companions to reclaim.
   std::vector<Reclaim> look(const slurm::Snapshot& snapshot, JobTable& jobs,
                             const std::vector<LiveGrant>& outstanding, double now);
 

@@ -262,7 +262,8 @@ class Builder {
     int max = job.spec.max_total(job.asked_gpus(), policy::Expansions::can_plan(view, view_));
     if (config_.max_gpus_per_job > 0)
       max = std::max(std::min(max, config_.max_gpus_per_job), job.basic_gpus);
-    if (job.own_max > 0) max = std::max(std::min(max, job.own_max), job.basic_gpus);
+    if (job.limits.max_gpus() > 0)
+      max = std::max(std::min(max, job.limits.max_gpus()), job.basic_gpus);
     if (const auto room = quotas_.room(job.id))
       max = std::min(max, job.basic_gpus + job.companions.lent_gpus() + *room);
     // Without a profile it grows no further than its user asked for.
@@ -305,7 +306,7 @@ class Builder {
   /// Plans change while its program runs, and it has reported of the last one that it was told.
   bool may_replan(const ElasticJob& job) const {
     return job.agent.is_connected() && job.spec.mode == control::Mode::live &&
-           job.agent_words.last().state == control::JobState::active && !job.paused &&
+           job.agent_words.last().state == control::JobState::active && !job.limits.is_paused() &&
            !job.training.makes_own_plans() && !job.training.awaits_report() &&
            !job.offers.is_open() && now_ >= job.offers.grows_after() &&
            job.replans.may_follow(job.companions, now_);

@@ -75,7 +75,7 @@ std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
       return fmt::format("its time limit leaves {}, below LeastRemaining ({:.0f} s)",
                          seconds(facts.left_s), facts.least_left_s);
     case GrowthHold::falls_short: return by_trust(job, now);
-    case GrowthHold::at_its_limit: return job.held_back;
+    case GrowthHold::at_its_limit: return job.limits.held_back();
     case GrowthHold::profile_refused: return "its profile is not used: " + job.reports.refused();
     case GrowthHold::profile_needed:
       return "no profile of its program is known (LendWithoutProfile=no)";
@@ -104,8 +104,9 @@ std::string by_constraint(const slurm::JobRecord& record) {
 std::string by_limit(const ElasticJob& job, const policy::ElasticJobView& seen,
                      const Waiting& waiting) {
   const int has = staying_gpus(job);
-  if (job.own_max > 0 && has >= job.own_max)
-    return fmt::format("its owner wants at most {} (swell max)", count_of(job.own_max, "GPU"));
+  if (job.limits.max_gpus() > 0 && has >= job.limits.max_gpus())
+    return fmt::format("its owner wants at most {} (swell max)",
+                       count_of(job.limits.max_gpus(), "GPU"));
   if (const int max = waiting.config.max_gpus_per_job; max > 0 && has >= max)
     return fmt::format("no job has more than {} here (MaxGPUsPerJob)", count_of(max, "GPU"));
   const bool planned = policy::Expansions::can_plan(seen, waiting.view);

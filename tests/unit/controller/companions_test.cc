@@ -153,7 +153,7 @@ Test(controller, a_companion_that_is_released_unasked_has_a_moment_to_end) {
   world.server.says(1, control::Released{20, "its step died"});
   world.step();
   cr_assert(world.slurm.cancelled.empty(), "its agent is just cancelling it");
-  cr_assert_eq(world.controller->jobs().at(10).taken_back, std::string("its step died"));
+  cr_assert_eq(world.controller->jobs().at(10).lending.taken_back(), std::string("its step died"));
   world.step(7);
   cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
 }
@@ -163,7 +163,7 @@ Test(controller, the_agent_s_reason_counts_where_slurm_shows_the_end_first) {
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);
   world.take_offers(1, 20);
-  const auto taken_back = [&] { return world.controller->jobs().at(10).taken_back; };
+  const auto taken_back = [&] { return world.controller->jobs().at(10).lending.taken_back(); };
   for (const JobId companion : {20u, 21u}) world.slurm.end(companion);
   world.step();
   cr_assert(taken_back().find("ended though Swell had not asked for it") != std::string::npos);
@@ -221,7 +221,8 @@ Test(controller, a_companion_whose_end_slurm_shows_before_its_reason_is_counted_
   world.step();
   world.server.says(1, control::Released{20, "needed by job 30"});
   world.step();
-  cr_assert_eq(world.controller->jobs().at(10).taken_back, std::string("needed by job 30"));
+  cr_assert_eq(world.controller->jobs().at(10).lending.taken_back(),
+               std::string("needed by job 30"));
   const ByCause found = reclaims_of(world);
   cr_assert_eq(found, (ByCause{{"lost", 1}}), "%s", text_of(found).c_str());
 }

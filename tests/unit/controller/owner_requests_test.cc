@@ -49,14 +49,14 @@ struct Asked {
 Test(owner_requests, a_limit_below_the_gpus_of_its_own_is_refused_and_changes_nothing) {
   Asked asked;
   cr_assert_neq(asked.refusal_of("max", 3).find("the job has 4 of its own"), std::string::npos);
-  cr_assert_eq(asked.job.own_max, 0);
+  cr_assert_eq(asked.job.limits.max_gpus(), 0);
   cr_assert_not(asked.loop.decide_due);
 }
 
 Test(owner_requests, a_request_that_is_done_is_kept_and_decided_for) {
   Asked asked;
   cr_assert_eq(asked.refusal_of("max", 6), "");
-  cr_assert_eq(asked.job.own_max, 6);
+  cr_assert_eq(asked.job.limits.max_gpus(), 6);
   cr_assert_eq(asked.loop.saved.jobs.at(100).own_max, 6);
   cr_assert(asked.loop.save_due && asked.loop.decide_due);
 }
@@ -69,15 +69,15 @@ Test(owner_requests, a_pause_withdraws_the_offers_that_stand) {
   grant.offer.nonce = "nonce";
   asked.book.add(grant);
   cr_assert_eq(asked.refusal_of("pause"), "");
-  cr_assert(asked.job.paused && !asked.book.has_grant_of(100));
+  cr_assert(asked.job.limits.is_paused() && !asked.book.has_grant_of(100));
   cr_assert_eq(asked.refusal_of("resume"), "");
-  cr_assert_not(asked.job.paused);
+  cr_assert_not(asked.job.limits.is_paused());
 }
 
 Test(owner_requests, requests_of_strangers_and_for_unknown_jobs_are_refused) {
   Asked asked;
   cr_assert_eq(asked.refusal_of("pause", 0, 1001), "job 100 belongs to another user");
-  cr_assert_not(asked.job.paused);
+  cr_assert_not(asked.job.limits.is_paused());
   cr_assert_eq(asked.refusal_of("pause", 0, 0), "", "root may");
   cr_assert_neq(asked.refusal_of("why", 0, 1000, 999).find("there is no job 999"),
                 std::string::npos);

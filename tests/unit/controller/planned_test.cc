@@ -241,7 +241,7 @@ Test(planned, an_owner_pauses_resumes_and_limits) {
   cr_assert_null(world.server.last<control::Grow>());
   world.restart();
   world.hello(1);
-  cr_assert(world.job().paused, "over a restart");
+  cr_assert(world.job().limits.is_paused(), "over a restart");
   world.ask("max", 8);
   world.ask("resume");
   for (int round = 0; round < 20; ++round) world.step();
@@ -475,8 +475,8 @@ Test(planned, only_the_owner_is_answered) {
     cr_assert_eq(world.server.last<control::Refused>()->reason,
                  std::string("job 10 belongs to another user"), "%s", what);
   }
-  cr_assert_not(world.job().paused);
-  cr_assert_eq(world.job().own_max, 0);
+  cr_assert_not(world.job().limits.is_paused());
+  cr_assert_eq(world.job().limits.max_gpus(), 0);
   world.ask("max", 4);
   cr_assert_neq(world.server.last<control::Refused>()->reason.find("8 of its own"),
                 std::string::npos);
@@ -650,7 +650,7 @@ Test(planned, answers_to_an_owner_survive_a_kill_of_slurmctld) {
   world.ask("max", 12);  // a second later
   world.restart();
   world.step();
-  cr_assert_eq(world.job().own_max, 12);
+  cr_assert_eq(world.job().limits.max_gpus(), 12);
 }
 
 Test(planned, a_job_is_expected_to_stop_as_long_as_its_start_took_or_as_others_stopped) {

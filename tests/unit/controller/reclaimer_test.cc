@@ -52,7 +52,7 @@ Test(reclaimer, reclaim_gives_the_grace_of_the_job_and_tells_its_agent) {
   lent.reclaimer.reclaim(lent.job, lent.companion(), 50, "limit", "a limit");
   cr_assert(lent.companion().leaving);
   cr_assert_float_eq(lent.companion().deadline, 70, 1e-9);
-  cr_assert_eq(lent.job.taken_back, "a limit");
+  cr_assert_eq(lent.job.lending.taken_back(), "a limit");
   cr_assert_float_eq(lent.job.offers.grows_after(), 60, 1e-9);
   const control::Shrink* told = lent.server.last<control::Shrink>();
   cr_assert_not_null(told);

@@ -46,7 +46,7 @@ Test(reconcile, a_companion_on_a_grant_that_was_issued_is_believed) {
   cr_assert(result.cancel.empty());
   cr_assert(result.adopted.empty());
   cr_assert_eq(jobs.at(10).companions.lent_gpus(), 4);
-  cr_assert_eq(jobs.at(10).grants, 1);
+  cr_assert_eq(jobs.at(10).lending.grants(), 1);
 }
 
 Test(reconcile, a_companion_that_nobody_knows_is_cancelled) {

@@ -111,7 +111,7 @@ Test(returns, returns_of_a_stopped_swellrun_do_not_count_as_failures) {
   cr_assert_eq(world.companion().reason, "it ended since Slurm suspends its job");
   world.slurm.end(20);
   world.step();
-  cr_assert_eq(world.controller->jobs().at(10).taken_back,
+  cr_assert_eq(world.controller->jobs().at(10).lending.taken_back(),
                "companion 20 on node2 ended since Slurm suspends its job");
   cr_assert_eq(world.controller->jobs().at(10).offers.failures(), 0);
 }

@@ -72,7 +72,7 @@ struct Limited : World {
 Test(user_limits, a_job_that_waits_for_a_limit_gets_lent_gpus_back_that_count_for_it) {
   Limited own({association("physics", "ann", "", true)});
   cr_assert_eq(own.reclaimed_for("physics", "ann", 4), 1);
-  const std::string why = own.controller->jobs().at(10).taken_back;
+  const std::string why = own.controller->jobs().at(10).lending.taken_back();
   cr_assert(why.find("job 90 waits for a limit of user ann in account physics") != why.npos, "%s",
             why.c_str());
   Limited big({association("physics", "ann", "", true)});
@@ -121,14 +121,14 @@ Test(user_limits, a_job_that_its_users_own_jobs_keep_waiting_does_not_stop_lendi
   world.waits(90, "physics", "ann", 4);
   world.server.sent.clear();
   world.step(50);
-  cr_assert_not(world.controller->jobs().at(10).held_back.empty());
+  cr_assert_not(world.controller->jobs().at(10).limits.held_back().empty());
   cr_assert_null(world.server.last<control::Grow>());
   for (int i = 0; i < 100; ++i) world.step();
-  cr_assert(world.controller->jobs().at(10).held_back.empty());
+  cr_assert(world.controller->jobs().at(10).limits.held_back().empty());
   cr_assert_not_null(world.server.last<control::Grow>());
   world.slurm.end(50);  // now it could start
   world.step();
-  cr_assert_not(world.controller->jobs().at(10).held_back.empty());
+  cr_assert_not(world.controller->jobs().at(10).limits.held_back().empty());
 }
 
 Test(user_limits, some_of_the_jobs_that_may_be_submitted_stay_free) {
@@ -136,7 +136,7 @@ Test(user_limits, some_of_the_jobs_that_may_be_submitted_stay_free) {
   cr_assert_eq(few.server.last<control::Grow>()->offers.size(), 1u);
   Limited none({association("physics", "ann", "", false, 2)});
   cr_assert_null(none.server.last<control::Grow>());
-  const std::string why = none.controller->jobs().at(10).held_back;
+  const std::string why = none.controller->jobs().at(10).limits.held_back();
   cr_assert(why.find("1 of 2 submitted jobs stay free") != why.npos, "%s", why.c_str());
   Limited many({association("science", "", "root", false, 100)});
   cr_assert_eq(many.server.last<control::Grow>()->offers.size(), 3u);

@@ -113,7 +113,7 @@ Test(view_builder, a_job_that_takes_no_more_is_not_changing_but_while_it_is_reco
   job.agent.connect(1, 0);
   job.offers = Offers(-1e9, {});
   cr_assert_not(changing(100));
-  job.paused = true;
+  job.limits.pause(true);
   job.agent_words.hear(says(control::JobState::allocated, "its program ignores the signal"), 100,
                        0);
   job.offers.fail(0, 1e9);
@@ -205,9 +205,9 @@ Test(view_builder, limits_count_from_what_a_user_wanted_who_consented_to_fewer) 
   job.wanted_gpus = 6;
   cr_assert_eq(view_of(slurm, jobs).jobs.at(0).max_gpus, 12);
   cr_assert_eq(view_of(slurm, jobs).jobs.at(0).wanted_gpus, 6);
-  job.own_max = 5;
+  job.limits.set_max_gpus(5);
   cr_assert_eq(view_of(slurm, jobs).jobs.at(0).wanted_gpus, 5, "its owner wants no more");
-  job.own_max = 2;
+  job.limits.set_max_gpus(2);
   cr_assert_eq(view_of(slurm, jobs).jobs.at(0).wanted_gpus, 0);
 }
 
