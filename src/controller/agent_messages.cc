@@ -134,7 +134,7 @@ void AgentMessages::welcome(const control::Server::Event& event, const control::
            hello.companions.end();
   };
   for (Companion& companion : job.companions) {
-    if (companion.leaving) {
+    if (companion.is_leaving()) {
       reclaimer_.tell(job, companion, now);
     } else if (!listed(companion.id)) {
       reclaimer_.leave(job, companion, now, "agent", "the job's agent does not know it",
@@ -142,13 +142,7 @@ void AgentMessages::welcome(const control::Server::Event& event, const control::
     }
   }
   for (JobId companion : hello.companions)
-    if (job.companions.find(companion) == nullptr) {
-      Companion unknown;
-      unknown.id = companion;
-      unknown.deadline = now;
-      unknown.reason = kHasEnded;
-      reclaimer_.tell(job, unknown, now);
-    }
+    if (job.companions.find(companion) == nullptr) reclaimer_.tell_ended(job, companion);
 }
 
 void AgentMessages::handle(ElasticJob& job, const control::GrowDone& done, double now) {
@@ -163,7 +157,7 @@ void AgentMessages::handle(ElasticJob& job, const control::GrowDone& done, doubl
     const auto grant = loop_.book.find(result.nonce);
     const auto given_up =
         std::find_if(job.companions.begin(), job.companions.end(), [&](const Companion& companion) {
-          return companion.grant == result.nonce && !companion.leaving;
+          return companion.grant == result.nonce && !companion.is_leaving();
         });
     if (given_up != job.companions.end()) {  // Slurm gave it, and the agent does not want it
       reclaimer_.given_back(*given_up, now, result.reason);
@@ -202,7 +196,7 @@ void AgentMessages::take_start(ElasticJob& job, double start_s, double now) {
 void AgentMessages::companion_failed(ElasticJob& job, const control::Released& released) {
   std::string node = job.gone.take_lost(released.companion);
   if (Companion* companion = job.companions.find(released.companion)) {
-    if (companion->leaving && !companion->lost) return;
+    if (companion->is_leaving() && !companion->departure().is_lost()) return;
     if (std::exchange(companion->failed, true)) return;
     node = companion->node;
   }
@@ -277,13 +271,13 @@ void AgentMessages::handle(ElasticJob& job, const control::Released& released, d
       job.gone.keep_unseen(grant->offer.nonce, released);
     return;
   }
-  if (!companion->leaving) {
+  if (!companion->is_leaving()) {
     job.lending.take_back(released.reason);
     loop_.events.event("companion-released", {{"job", job.id},
                                               {"companion", Json::object({{"id", companion->id}})},
                                               {"reason", released.reason}});
   }
-  const bool has_failed = !companion->leaving && !companion->used;
+  const bool has_failed = !companion->is_leaving() && !companion->used;
   reclaimer_.given_back(*companion, now, released.reason);
   job.stay(now, loop_.config.growth_interval_s);
   if (has_failed) job.growth_failed(now, loop_.config.growth_interval_s);

@@ -2,24 +2,9 @@
 #include "controller/companion_set.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <utility>
 
 namespace swell::controller {
-
-void Companion::leave(double by, const std::string& why) {
-  deadline = leaving ? std::min(deadline, by) : by;
-  if (!leaving) reason = why;
-  leaving = true;
-}
-
-void Companion::preempted(double at, JobId needed_by) {
-  if (!leaving || reason.empty())
-    reason = needed_by != 0 ? fmt::format("needed by job {}", needed_by) : "preempted by Slurm";
-  was_leaving = leaving;
-  leaving = by_slurm = true;
-  deadline = at;
-}
 
 Companion* CompanionSet::find(JobId companion) noexcept {
   for (Companion& each : companions_)
@@ -38,11 +23,6 @@ Companion& CompanionSet::add(Companion companion) {
 
 void CompanionSet::remove(JobId companion) {
   std::erase_if(companions_, [&](const Companion& each) { return each.id == companion; });
-}
-
-void CompanionSet::leave(double by, const std::string& why) {
-  for (Companion& each : companions_)
-    if (!each.leaving) each.leave(by, why);
 }
 
 int CompanionSet::lent_gpus() const noexcept {

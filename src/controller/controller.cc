@@ -166,10 +166,11 @@ void Controller::report(const Change& change, double now) {
   const auto found = loop_.jobs.find(job_id);
   ElasticJob* job = found != loop_.jobs.end() ? &found->second : nullptr;
   auto event = [&](const char* name, const std::string& sentence) {
-    loop_.events.event(
-        name,
-        {{"job", job_id}, {"companion", companion_json(companion)}, {"reason", companion.reason}},
-        sentence);
+    loop_.events.event(name,
+                       {{"job", job_id},
+                        {"companion", companion_json(companion)},
+                        {"reason", companion.departure().reason()}},
+                       sentence);
   };
   switch (change.kind) {
     case Change::Kind::job_started:
@@ -207,7 +208,7 @@ void Controller::report(const Change& change, double now) {
           "companion-started",
           {{"job", job_id},
            {"companion", companion_json(companion)},
-           {"reason", companion.reason},
+           {"reason", companion.departure().reason()},
            {"grant", companion.grant}},
           fmt::format("job {} is lent {} on {} (companion {})", job_id,
                       count_of(companion.gpus.count, "GPU"), companion.node, companion.id));
@@ -216,12 +217,12 @@ void Controller::report(const Change& change, double now) {
       loop_.events.event("companion-preempted",
                          {{"job", job_id},
                           {"companion", companion_json(companion)},
-                          {"reason", companion.reason},
-                          {"was_leaving", companion.was_leaving}},
+                          {"reason", companion.departure().reason()},
+                          {"was_leaving", companion.departure().was_under_way()}},
                          fmt::format("Slurm preempts companion {} of job {} on {}", companion.id,
                                      job_id, companion.node));
       if (job != nullptr) {
-        job->lending.take_back(companion.reason);
+        job->lending.take_back(companion.departure().reason());
         reclaimer_.tell(*job, companion, now);
         if (job->agent.is_connected()) job->ordered.ordered(now);
       }
@@ -229,7 +230,7 @@ void Controller::report(const Change& change, double now) {
     case Change::Kind::companion_excessive:
       if (job != nullptr) {
         job->offers.refuse(refused::kExcess);
-        job->lending.take_back(companion.reason);
+        job->lending.take_back(companion.departure().reason());
         job->growth_failed(now, loop_.config.growth_interval_s);
       }
       event("companion-excessive",
@@ -253,14 +254,12 @@ void Controller::report(const Change& change, double now) {
         const bool is_stopped = job->suspended_since.has_value();
         const std::string ended = is_stopped ? "ended since Slurm suspends its job"
                                              : "ended though Swell had not asked for it";
-        if (Companion* ending = job->companions.find(companion.id)) ending->reason = "it " + ended;
+        if (Companion* ending = job->companions.find(companion.id))
+          reclaimer_.explain_end(*ending, "it " + ended);
         job->gone.lose(companion.id, companion.node);
-        Companion gone = companion;
         job->lending.take_back(
             fmt::format("companion {} on {} {}", companion.id, companion.node, ended));
-        gone.reason = kHasEnded;
-        gone.deadline = now;
-        reclaimer_.tell(*job, gone, now);
+        reclaimer_.tell_ended(*job, companion.id);
         job->stay(now, loop_.config.growth_interval_s);
         if (!companion.used && !is_stopped) job->growth_failed(now, loop_.config.growth_interval_s);
       }

@@ -91,7 +91,7 @@ void Decider::drain(double now) {
     loop_.book.withdraw_all(id);
     job.deadline.drains();
     for (Companion& companion : job.companions)
-      if (!companion.leaving)
+      if (!companion.is_leaving())
         parts_.reclaimer.reclaim(job, companion, now, "drain", "the administrator drains Swell");
   }
 }
@@ -206,14 +206,15 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
     const auto job = loop_.jobs.find(reclaim.job);
     if (job == loop_.jobs.end()) continue;
     Companion* companion = job->second.companions.find(reclaim.companion);
-    if (companion == nullptr || companion->leaving) continue;
+    if (companion == nullptr || companion->is_leaving()) continue;
     const auto [cause, reason] = cause_of(reclaim);
     parts_.reclaimer.leave(job->second, *companion, now, cause, reason);
     control::Shrink& shrink = shrinks[reclaim.job];
     shrink.companions.push_back(companion->id);
-    shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion->deadline - now, 0.0)));
-    if (shrink.reason.find(companion->reason) == std::string::npos)
-      shrink.reason += (shrink.reason.empty() ? "" : "; ") + companion->reason;
+    shrink.deadline_s =
+        static_cast<int>(std::ceil(std::max(companion->departure().deadline() - now, 0.0)));
+    if (shrink.reason.find(companion->departure().reason()) == std::string::npos)
+      shrink.reason += (shrink.reason.empty() ? "" : "; ") + companion->departure().reason();
     shrink.plan = plans[reclaim.job].json;
   }
   for (auto& [id, shrink] : shrinks)

@@ -101,7 +101,7 @@ struct ElasticJob {
   int kept_gpus() const noexcept {
     int kept = basic_gpus;
     for (const Companion& companion : companions)
-      if (!companion.leaving) kept += companion.gpus.count;
+      if (!companion.is_leaving()) kept += companion.gpus.count;
     return kept;
   }
   /// How it changes its plan: as the last time, or as its user asked.

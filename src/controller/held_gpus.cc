@@ -30,7 +30,7 @@ Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record
   for (const slurm::GpuAllocation& each : record.gpus)
     if (auto good = add(each.node, each.gpus); !good) return good.error();
   for (const Companion& companion : job.companions)
-    if (with_companions && !companion.leaving)
+    if (with_companions && !companion.is_leaving())
       if (auto good = add(companion.node, companion.gpus); !good) return good.error();
   return held;
 }

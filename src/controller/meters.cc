@@ -127,7 +127,7 @@ void Meters::pass(double now, const JobTable& jobs) {
   for (const auto& [id, job] : jobs) {
     int lent = 0, leaving = 0;
     for (const Companion& companion : job.companions)
-      (companion.leaving ? leaving : lent) += companion.gpus.count;
+      (companion.is_leaving() ? leaving : lent) += companion.gpus.count;
     gpu_seconds_["basic"] += passed_s * job.basic_gpus;
     gpu_seconds_["lent"] += passed_s * (lent + leaving);
     // No worker trains there any more, or yet.

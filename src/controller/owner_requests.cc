@@ -53,9 +53,9 @@ std::string why_not_known(const slurm::Snapshot& snapshot, const control::Ask& a
 int kept_below(const ElasticJob& job, int max) {
   int kept = job.basic_gpus;
   for (const Companion& companion : job.companions)
-    if (!companion.leaving) kept += companion.gpus.count;
+    if (!companion.is_leaving()) kept += companion.gpus.count;
   for (const Companion& companion : job.companions)
-    if (!companion.leaving && kept > max) kept -= companion.gpus.count;
+    if (!companion.is_leaving() && kept > max) kept -= companion.gpus.count;
   return kept;
 }
 
@@ -253,17 +253,19 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   if (!job.description.chosen().empty()) say("its GPU type: " + job.description.chosen());
   Json leaving = Json::array();
   for (const Companion& companion : job.companions) {
-    if (!companion.leaving) continue;
+    if (!companion.is_leaving()) continue;
     say(fmt::format("companion {} with {} on {} goes back: {}", companion.id,
-                    count_of(companion.gpus.count, "GPU"), companion.node, companion.reason));
-    leaving.append(Json::object({{"companion", companion.id}, {"reason", companion.reason}}));
+                    count_of(companion.gpus.count, "GPU"), companion.node,
+                    companion.departure().reason()));
+    leaving.append(
+        Json::object({{"companion", companion.id}, {"reason", companion.departure().reason()}}));
   }
   if (leaving.size() == 0 && !job.lending.taken_back().empty())
     say("lent GPUs were taken back last: " + job.lending.taken_back());
   if (const slurm::JobRecord* record = loop_.record_of(job.id))
     for (const Companion& companion : job.companions)
       if (const auto [at, why] = end_of(companion, *record, loop_.snapshot);
-          at != 0 && !companion.leaving)
+          at != 0 && !companion.is_leaving())
         say(fmt::format("companion {} on {} goes back in {} s at the latest: {}", companion.id,
                         companion.node, std::max<std::time_t>(at - loop_.snapshot.taken, 0), why));
   if (decision.lowered_by_others() < 1)

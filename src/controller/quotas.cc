@@ -21,7 +21,7 @@ Quotas::Quotas(const Config& config, const slurm::Snapshot& snapshot, const JobT
     for (Group* group : groups_of(record.id))
       for (const Companion& companion : job->second.companions) {
         group->lent += companion.gpus.count;
-        if (!companion.leaving) group->staying += companion.gpus.count;
+        if (!companion.is_leaving()) group->staying += companion.gpus.count;
       }
   }
   for (const LiveGrant& grant : outstanding) {

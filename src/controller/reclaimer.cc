@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <utility>
 
 #include "controller/companion_time.h"
 #include "core/count_of.h"
@@ -36,7 +37,7 @@ std::string subject_of(JobId companion) { return fmt::format("companion {}", com
 
 void Reclaimer::leave(ElasticJob& job, Companion& companion, double now, const char* cause,
                       const std::string& reason, std::optional<double> by) {
-  companion.leave(by.value_or(now + grace_of(job, loop_.config)), reason);
+  companion.departure_.begin(by.value_or(now + grace_of(job, loop_.config)), reason);
   job.lending.take_back(reason);
   job.stay(now, loop_.config.growth_interval_s);
   loop_.events.event(
@@ -63,20 +64,35 @@ void Reclaimer::reclaim_at_once(ElasticJob& job, Companion& companion, double no
 }
 
 void Reclaimer::given_back(Companion& companion, double now, const std::string& reason) {
-  companion.leave(now + kReleasedKept_s, reason);
+  companion.departure_.begin(now + kReleasedKept_s, reason);
+}
+
+void Reclaimer::explain_end(Companion& companion, std::string reason) {
+  companion.departure_.explain(std::move(reason));
 }
 
 void Reclaimer::end_all(ElasticJob& job, double now, const std::string& reason) {
   // No agent is left that needs a grace period.
-  job.companions.leave(now - kDeadlineSlack_s, reason);
+  for (Companion& companion : job.companions)
+    if (!companion.is_leaving()) companion.departure_.begin(now - kDeadlineSlack_s, reason);
 }
 
 void Reclaimer::tell(ElasticJob& job, const Companion& companion, double now) {
   if (!job.agent.is_connected()) return;
   control::Shrink shrink;
   shrink.companions = {companion.id};
-  shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion.deadline - now, 0.0)));
-  shrink.reason = companion.reason;
+  shrink.deadline_s =
+      static_cast<int>(std::ceil(std::max(companion.departure().deadline() - now, 0.0)));
+  shrink.reason = companion.departure().reason();
+  loop_.sessions.send(job.agent.connection(), std::move(shrink));
+}
+
+void Reclaimer::tell_ended(ElasticJob& job, JobId companion) {
+  if (!job.agent.is_connected()) return;
+  control::Shrink shrink;
+  shrink.companions = {companion};
+  shrink.deadline_s = 0;
+  shrink.reason = kHasEnded;
   loop_.sessions.send(job.agent.connection(), std::move(shrink));
 }
 
@@ -84,15 +100,17 @@ void Reclaimer::keep_deadlines(ElasticJob& job, double now) {
   if (!job.agent.is_connected() && !job.companions.empty() &&
       now - job.agent.seen() >= loop_.config.agent_timeout_s)
     for (Companion& companion : job.companions)
-      if (!companion.leaving)
+      if (!companion.is_leaving())
         leave(job, companion, now, "agent", fmt::format("job {} has no agent any more", job.id),
               now - kDeadlineSlack_s);
   for (Companion& companion : job.companions) {
-    if (!companion.leaving || companion.lost || now < companion.deadline + kDeadlineSlack_s)
+    if (!companion.is_leaving() || companion.departure().is_lost() ||
+        now < companion.departure().deadline() + kDeadlineSlack_s)
       continue;
-    cancel(job.identity(companion),
-           companion.reason.empty() ? "its time is over" : companion.reason);
-    companion.deadline = now + kCancelAgain_s;
+    cancel(job.identity(companion), companion.departure().reason().empty()
+                                        ? "its time is over"
+                                        : companion.departure().reason());
+    companion.departure_.set_deadline(now + kCancelAgain_s);
   }
 }
 

@@ -36,6 +36,10 @@ class Reclaimer {
   void given_back(Companion& companion, double now, const std::string& reason);
   /// Marks all companions of a job as leaving at once: its program has ended.
   void end_all(ElasticJob& job, double now, const std::string& reason);
+  /// Says why a companion ended that nobody took back. REQUIRES: Slurm shows that it ends.
+  void explain_end(Companion& companion, std::string reason);
+  /// Tells the job's agent that Slurm shows the companion as ended.
+  void tell_ended(ElasticJob& job, JobId companion);
   /// Tells the job's agent that the companion leaves, by when, and why.
   void tell(ElasticJob& job, const Companion& companion, double now);
   /// Ends the companions of a job that has no agent any more, and cancels those whose deadline is

@@ -23,6 +23,8 @@ std::string with_blanks(std::string word) {
   return word;
 }
 
+}  // namespace
+
 class Reconciler {
  public:
   Reconciler(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
@@ -151,15 +153,15 @@ class Reconciler {
     companion->ends = record.time_limit_min > 0 ? record.end_time : 0;
     if (!holding) {
       // Its processes are being ended: no use to the job any more, not free yet.
-      if (!companion->leaving) {
-        companion->leaving = companion->lost = true;
+      if (!companion->is_leaving()) {
+        companion->departure_.lose();
         add(Change::Kind::companion_lost, job.id, *companion);
       }
       return;
     }
     if (issued) check_excess(job, *companion, record, grant->second, *identity);
-    if (record.preempt_time != 0 && !companion->by_slurm) {
-      companion->preempted(
+    if (record.preempt_time != 0 && !companion->departure().is_by_slurm()) {
+      companion->departure_.preempt(
           now_ + static_cast<double>(std::max<std::time_t>(record.end_time - snapshot_.taken, 0)),
           preempted_for(companion->node));
       add(Change::Kind::companion_preempted, job.id, *companion);
@@ -238,8 +240,8 @@ class Reconciler {
     const Result<void> within = check_within_grant(record, grant, whole_nodes);
     if (within) return;
     const std::string reason = "it holds more than was granted: " + within.error().message();
-    if (!companion.leaving) {
-      companion.leave(now_, reason);
+    if (!companion.is_leaving()) {
+      companion.departure_.begin(now_, reason);
       add(Change::Kind::companion_excessive, job.id, companion);
     }
     cancel(identity, reason);
@@ -275,8 +277,8 @@ class Reconciler {
   }
 
   void drop(ElasticJob& job, const Companion& gone) {
-    if (!gone.leaving) add(Change::Kind::companion_lost, job.id, gone);
-    else if (!gone.lost) add(Change::Kind::companion_ended, job.id, gone);
+    if (!gone.is_leaving()) add(Change::Kind::companion_lost, job.id, gone);
+    else if (!gone.departure().is_lost()) add(Change::Kind::companion_ended, job.id, gone);
     job.companions.remove(gone.id);
   }
 
@@ -296,8 +298,6 @@ class Reconciler {
   std::map<std::pair<JobId, JobId>, control::CompanionWord> named_;
   Reconciled result_;
 };
-
-}  // namespace
 
 Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
                      double now) {

@@ -18,7 +18,7 @@ struct Change {
     job_ended,            ///< it is not running any more; its companions are in `cancel`
     companion_started,    ///< a companion shows that the table did not have
     companion_excessive,  ///< it holds more than its grant says; it is in `cancel`,
-                          ///< `companion.reason` says why
+                          ///< its departure says why
     companion_preempted,  ///< Slurm preempts it; it is leaving from now on
     companion_ended,      ///< it was leaving and is gone
     companion_lost,       ///< it is gone though nobody took it back

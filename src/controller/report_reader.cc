@@ -23,7 +23,7 @@ constexpr double kReportKept_s = 5;
 bool holds_all(const ElasticJob& job, const std::vector<JobId>& companions) {
   return std::all_of(companions.begin(), companions.end(), [&](JobId id) {
     return std::any_of(job.companions.begin(), job.companions.end(),
-                       [&](const Companion& each) { return each.id == id && !each.leaving; });
+                       [&](const Companion& each) { return each.id == id && !each.is_leaving(); });
   });
 }
 

@@ -32,7 +32,7 @@ void Returns::keep_promises(double now) {
                            fmt::format("job {} has missed its deadline: {}", id, *why));
     if (job.trust.is_over(now)) {
       for (Companion& companion : job.companions)
-        if (!companion.leaving)
+        if (!companion.is_leaving())
           reclaimer_.reclaim(job, companion, now, "shortfall", job.trust.why());
       job.trust.reclaimed(now);
       loop_.decide_due = true;
@@ -43,9 +43,9 @@ void Returns::keep_promises(double now) {
     if (job.limits.max_gpus() == 0) continue;
     int total = job.basic_gpus;
     for (const Companion& companion : job.companions)
-      if (!companion.leaving) total += companion.gpus.count;
+      if (!companion.is_leaving()) total += companion.gpus.count;
     for (Companion& companion : job.companions) {
-      if (companion.leaving || total <= job.limits.max_gpus()) continue;
+      if (companion.is_leaving() || total <= job.limits.max_gpus()) continue;
       total -= companion.gpus.count;
       reclaimer_.reclaim(
           job, companion, now, "owner",
@@ -59,9 +59,9 @@ void Returns::keep_promises(double now) {
 void Returns::take_back_from_distrusted(ElasticJob& job, double now) {
   int total = job.basic_gpus;
   for (const Companion& companion : job.companions)
-    if (!companion.leaving) total += companion.gpus.count;
+    if (!companion.is_leaving()) total += companion.gpus.count;
   for (Companion& companion : std::views::reverse(job.companions)) {
-    if (companion.leaving || total - companion.gpus.count < job.asked_gpus()) continue;
+    if (companion.is_leaving() || total - companion.gpus.count < job.asked_gpus()) continue;
     total -= companion.gpus.count;
     reclaimer_.reclaim(job, companion, now, "shortfall",
                        "its profile is not used: " + job.reports.refused());
@@ -78,7 +78,7 @@ void Returns::keep_quotas(double now) {
     for (Companion& companion : job->second.companions) {
       const int excess = quotas.excess(job->first);
       if (excess == 0) break;
-      if (companion.leaving) continue;
+      if (companion.is_leaving()) continue;
       reclaimer_.reclaim(job->second, companion, now, "limit",
                          fmt::format("{} beyond what MaxLentByAccount and MaxLentByQOS allow",
                                      count_of(excess, "GPU")));
@@ -108,7 +108,7 @@ void Returns::return_what_must(double now) {
     const int grace_s = grace_of(job, loop_.config);
     const bool is_stopped = job.suspended_since && now >= *job.suspended_since + grace_s;
     for (Companion& companion : job.companions) {
-      if (companion.leaving) continue;
+      if (companion.is_leaving()) continue;
       if (draining.contains(companion.node)) {
         reclaimer_.reclaim(job, companion, now, "drain", "its node is drained");
       } else if (const slurm::ReservationRecord* held =

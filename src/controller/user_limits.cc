@@ -137,8 +137,8 @@ std::vector<UserLimits::Reclaim> UserLimits::look(const slurm::Snapshot& snapsho
       const std::string limit = shared(*record, *job_record);
       if (limit.empty()) continue;
       for (const Companion& companion : jobs.at(id).companions) {
-        ++(companion.leaving ? leaving : staying);
-        if (!companion.leaving)
+        ++(companion.is_leaving() ? leaving : staying);
+        if (!companion.is_leaving())
           lent.push_back({&companion,
                           {id, companion.id,
                            fmt::format("job {} waits for a limit of {}", record->id, limit)}});
@@ -190,9 +190,9 @@ std::vector<UserLimits::Reclaim> UserLimits::look(const slurm::Snapshot& snapsho
                                          words(tree.at(node))));
       job.limits.allow(std::max(slots, 0));
       // Leaving ones are as good as gone.
-      for (const Companion& companion : job.companions) slots += companion.leaving ? 1 : 0;
+      for (const Companion& companion : job.companions) slots += companion.is_leaving() ? 1 : 0;
       for (const Companion& companion : job.companions) {
-        if (slots >= 0 || companion.leaving) continue;
+        if (slots >= 0 || companion.is_leaving()) continue;
         const bool is_known =
             std::any_of(reclaims.begin(), reclaims.end(),
                         [&](const Reclaim& each) { return each.companion == companion.id; });

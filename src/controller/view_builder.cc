@@ -236,7 +236,7 @@ class Builder {
                                  .node = index_of(companion.node),
                                  .held = companion.held,
                                  .gpus = mask_of(companion.gpus),
-                                 .leaving = companion.leaving});
+                                 .leaving = companion.is_leaving()});
     const policy::GrowthFacts growth =
         growth_facts(job, record, view, view_, config_, snapshot_.taken);
     view.max_gpus = max_gpus(job, view, growth);

@@ -33,7 +33,7 @@ std::string seconds(double left) { return fmt::format("{:.0f} s", std::ceil(std:
 int staying_gpus(const ElasticJob& job) {
   int sum = job.basic_gpus;
   for (const Companion& companion : job.companions)
-    if (!companion.leaving) sum += companion.gpus.count;
+    if (!companion.is_leaving()) sum += companion.gpus.count;
   return sum;
 }
 
@@ -49,9 +49,9 @@ std::string by_back_off(const ElasticJob& job, double now) {
   const std::string left = seconds(job.offers.grows_after() - now);
   // The count of failures is cleared once training has used lent GPUs; until then a companion
   // that is not used yet shows that the last offer was taken up.
-  const bool is_taken_up =
-      std::any_of(job.companions.begin(), job.companions.end(),
-                  [](const Companion& companion) { return !companion.leaving && !companion.used; });
+  const bool is_taken_up = std::any_of(
+      job.companions.begin(), job.companions.end(),
+      [](const Companion& companion) { return !companion.is_leaving() && !companion.used; });
   const std::string& kind = job.offers.refused().kind;
   if (job.offers.failures() > 0 && !is_taken_up)
     return fmt::format("its last offer failed{}; the next comes in {} at the earliest",
@@ -138,7 +138,7 @@ std::string by_time(policy::GrowthHold hold, const policy::GrowthFacts& facts,
                        count_of(offered, "GPU"));
   if (hold != policy::GrowthHold::none) return sentence(hold, facts, job, waiting);
   for (const Companion& companion : job.companions)
-    if (companion.leaving) return "the lent GPUs that go back are not back yet";
+    if (companion.is_leaving()) return "the lent GPUs that go back are not back yet";
   return {};
 }
 

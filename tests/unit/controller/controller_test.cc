@@ -432,7 +432,7 @@ Test(controller, draining_reclaims_everything_within_the_grace_and_lends_no_more
   cr_assert_eq(shrink->reason, std::string("the administrator drains Swell"));
   cr_assert(world.slurm.cancelled.empty());
   for (const Companion& companion : world.controller->jobs().at(1).companions)
-    cr_assert(companion.leaving);
+    cr_assert(companion.is_leaving());
 
   for (JobId companion : {100u, 101u, 102u}) world.slurm.end(companion);
   world.server.sent.clear();

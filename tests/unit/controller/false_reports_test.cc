@@ -168,7 +168,7 @@ Test(false_reports, keeps_what_its_user_asked_for_when_lent_gpus_go_back) {
   cr_assert_gt(world.shrunk_times(), 0u);
   const auto& companions = world.controller->jobs().at(11).companions;
   for (const Companion& each : companions)
-    cr_assert_eq(each.leaving, each.id != 20, "companion %u", each.id);
+    cr_assert_eq(each.is_leaving(), each.id != 20, "companion %u", each.id);
 }
 
 Test(false_reports, a_profile_that_was_taken_before_still_counts) {

@@ -349,7 +349,7 @@ Test(controller,
   const ElasticJob& job = world.controller->jobs().at(10);
   cr_assert_eq(job.offers.refused().kind, "prolog");
   cr_assert_eq(job.offers.failures(), 1);
-  cr_assert(job.companions.begin()->leaving);
+  cr_assert(job.companions.begin()->is_leaving());
   world.step(10);
   cr_assert_eq(world.slurm.cancelled, std::vector<JobId>{20});
 }

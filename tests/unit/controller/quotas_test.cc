@@ -77,7 +77,7 @@ Test(quotas, gpus_beyond_a_lowered_limit_are_reclaimed_youngest_first) {
   world.step();
   int leaving = 0;
   for (const Companion& companion : world.controller->jobs().at(10).companions)
-    leaving += companion.leaving ? companion.gpus.count : 0;
+    leaving += companion.is_leaving() ? companion.gpus.count : 0;
   cr_assert_eq(leaving, 16);
   cr_assert(world.slurm.cancelled.empty(), "its grace is not over");
   cr_assert_not_null(world.server.last<control::Shrink>());

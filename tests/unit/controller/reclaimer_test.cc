@@ -50,8 +50,8 @@ struct Lent {
 Test(reclaimer, reclaim_gives_the_grace_of_the_job_and_tells_its_agent) {
   Lent lent;
   lent.reclaimer.reclaim(lent.job, lent.companion(), 50, "limit", "a limit");
-  cr_assert(lent.companion().leaving);
-  cr_assert_float_eq(lent.companion().deadline, 70, 1e-9);
+  cr_assert(lent.companion().is_leaving());
+  cr_assert_float_eq(lent.companion().departure().deadline(), 70, 1e-9);
   cr_assert_eq(lent.job.lending.taken_back(), "a limit");
   cr_assert_float_eq(lent.job.offers.grows_after(), 60, 1e-9);
   const control::Shrink* told = lent.server.last<control::Shrink>();
@@ -64,14 +64,14 @@ Test(reclaimer, reclaim_gives_the_grace_of_the_job_and_tells_its_agent) {
 Test(reclaimer, leave_tells_nobody) {
   Lent lent;
   lent.reclaimer.leave(lent.job, lent.companion(), 50, "agent", "unknown", 55);
-  cr_assert_float_eq(lent.companion().deadline, 55, 1e-9);
+  cr_assert_float_eq(lent.companion().departure().deadline(), 55, 1e-9);
   cr_assert_eq(lent.server.count<control::Shrink>(), 0u);
 }
 
 Test(reclaimer, reclaim_at_once_leaves_no_time) {
   Lent lent;
   lent.reclaimer.reclaim_at_once(lent.job, lent.companion(), 50, "agent", "suspended");
-  cr_assert_float_eq(lent.companion().deadline, 50, 1e-9);
+  cr_assert_float_eq(lent.companion().departure().deadline(), 50, 1e-9);
   cr_assert_eq(lent.server.last<control::Shrink>()->deadline_s, 0);
 }
 
@@ -88,7 +88,7 @@ Test(reclaimer, keep_deadlines_ends_companions_of_a_job_without_an_agent) {
   Lent lent;
   lent.job.agent.lose(50);
   lent.reclaimer.keep_deadlines(lent.job, 50 + lent.loop.config.agent_timeout_s - 1);
-  cr_assert_not(lent.companion().leaving);
+  cr_assert_not(lent.companion().is_leaving());
   lent.reclaimer.keep_deadlines(lent.job, 50 + lent.loop.config.agent_timeout_s);
   cr_assert_eq(lent.slurm.cancelled, std::vector<JobId>{200});
 }

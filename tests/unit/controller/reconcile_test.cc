@@ -115,9 +115,11 @@ Test(reconcile, a_companion_that_is_gone_was_lost_or_has_ended) {
   FakeSlurm slurm = lent("-");
   JobTable jobs;
   reconcile(slurm.now, jobs, issued_to(10), 100);
-  slurm.end(20);
   JobTable leaving = jobs;
-  leaving.at(10).companions.leave(100, "needed by job 30");
+  FakeSlurm preempting = slurm;
+  preempting.find(20)->preempt_time = preempting.now.taken;
+  reconcile(preempting.now, leaving, issued_to(10), 100);
+  slurm.end(20);
   cr_assert(has(reconcile(slurm.now, jobs, issued_to(10), 101), Change::Kind::companion_lost));
   cr_assert(has(reconcile(slurm.now, leaving, issued_to(10), 101), Change::Kind::companion_ended));
 }
@@ -163,8 +165,8 @@ Test(reconcile, companions_preempted_by_slurm_are_for_the_only_job_that_may_star
     for (const auto& change : each.waiting) change(slurm.wait(next++, 8));
     const Reconciled result = reconcile(slurm.now, jobs, issued_to(10), 101);
     cr_assert(has(result, Change::Kind::companion_preempted));
-    cr_assert_eq(result.changes.back().companion.reason, each.reason, "%s: %s", each.what,
-                 result.changes.back().companion.reason.c_str());
+    cr_assert_eq(result.changes.back().companion.departure().reason(), each.reason, "%s: %s",
+                 each.what, result.changes.back().companion.departure().reason().c_str());
   }
 }
 

@@ -66,8 +66,8 @@ Test(returns, gpus_on_a_draining_node_go_back_within_the_grace) {
   world.node(2).draining = true;
   world.node(2).usable = false;
   world.step();
-  cr_assert(world.companion().leaving);
-  cr_assert_eq(world.companion().reason, "its node is drained");
+  cr_assert(world.companion().is_leaving());
+  cr_assert_eq(world.companion().departure().reason(), "its node is drained");
   cr_assert_eq(world.server.last<control::Shrink>()->deadline_s, 20);
   cr_assert(has(world.why(), "goes back: its node is drained"));
   world.step(22);
@@ -82,7 +82,7 @@ Test(returns, a_node_of_its_own_that_drains_takes_nothing_back) {
   world.node(1).draining = true;
   world.node(1).usable = false;
   world.step();
-  cr_assert_not(world.companion().leaving);
+  cr_assert_not(world.companion().is_leaving());
 }
 
 Test(returns, gpus_of_a_suspended_job_go_back_after_its_grace) {
@@ -90,7 +90,7 @@ Test(returns, gpus_of_a_suspended_job_go_back_after_its_grace) {
   world.slurm.find(10)->phase = slurm::JobPhase::suspended;
   world.step();
   world.step(18);
-  cr_assert_not(world.companion().leaving, "it may go on soon");
+  cr_assert_not(world.companion().is_leaving(), "it may go on soon");
   world.step(3);
   world.step(2);
   cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
@@ -108,7 +108,7 @@ Test(returns, returns_of_a_stopped_swellrun_do_not_count_as_failures) {
   world.slurm.find(10)->phase = slurm::JobPhase::suspended;
   world.slurm.find(20)->phase = slurm::JobPhase::completing;
   world.step();
-  cr_assert_eq(world.companion().reason, "it ended since Slurm suspends its job");
+  cr_assert_eq(world.companion().departure().reason(), "it ended since Slurm suspends its job");
   world.slurm.end(20);
   world.step();
   cr_assert_eq(world.controller->jobs().at(10).lending.taken_back(),
@@ -124,7 +124,7 @@ Test(returns, a_job_that_is_suspended_for_a_moment_keeps_what_it_is_lent) {
     world.slurm.find(10)->phase = slurm::JobPhase::running;
     world.step(15);
   }
-  cr_assert_not(world.companion().leaving);
+  cr_assert_not(world.companion().is_leaving());
   cr_assert(world.slurm.cancelled.empty());
 }
 
@@ -141,10 +141,10 @@ Test(returns, a_grace_above_that_of_the_site_changes_no_time) {
   reserved.controller->set_max_grace(10);
   reserved.reserve("repair", {"node2"}, 35);
   reserved.step();
-  cr_assert_not(reserved.companion().leaving, "10 s of grace, and 20 s in hand");
+  cr_assert_not(reserved.companion().is_leaving(), "10 s of grace, and 20 s in hand");
   reserved.slurm.now.taken += 10;
   reserved.step(10);
-  cr_assert(reserved.companion().leaving);
+  cr_assert(reserved.companion().is_leaving());
 
   Starting starting;
   for (const JobId rigid : {52, 53, 54})
@@ -162,8 +162,8 @@ Test(returns, a_companion_that_is_suspended_alone_goes_back_at_once) {
   Lent world;
   world.slurm.find(20)->phase = slurm::JobPhase::suspended;
   world.step();
-  cr_assert(world.companion().leaving);
-  cr_assert_eq(world.companion().reason, "Slurm has suspended it");
+  cr_assert(world.companion().is_leaving());
+  cr_assert_eq(world.companion().departure().reason(), "Slurm has suspended it");
   cr_assert_eq(world.server.last<control::Shrink>()->deadline_s, 0);
   world.step(2);
   cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
@@ -174,10 +174,10 @@ Test(returns, gpus_on_a_node_whose_reservation_has_begun_go_back) {
   world.reserve("others", {"node1", "node3"}, -1);
   world.reserve("over", {"node2"}, -3600);
   world.step();
-  cr_assert_not(world.companion().leaving);
+  cr_assert_not(world.companion().is_leaving());
   world.reserve("repair", {"node2"}, 0);
   world.step();
-  cr_assert_eq(world.companion().reason, "reservation repair has begun on its node");
+  cr_assert_eq(world.companion().departure().reason(), "reservation repair has begun on its node");
   cr_assert_eq(world.server.last<control::Shrink>()->deadline_s, 20);
 }
 
@@ -273,25 +273,25 @@ Test(returns, a_companion_that_ends_before_its_job_goes_back_in_time) {
   companion.time_limit_min = 19;
   companion.end_time = world.slurm.now.taken + 300;
   world.step();
-  cr_assert_not(world.companion().leaving);
+  cr_assert_not(world.companion().is_leaving());
   cr_assert(has(world.why(), "companion 20 on node2 goes back in 300 s at the latest"), "%s",
             world.why().c_str());
   world.slurm.now.taken += 262;
   world.step();
-  cr_assert(world.companion().leaving);
-  cr_assert(has(world.companion().reason, "its time limit"));
+  cr_assert(world.companion().is_leaving());
+  cr_assert(has(world.companion().departure().reason(), "its time limit"));
 }
 
 Test(returns, a_reservation_that_is_made_later_takes_back_what_is_lent_on_its_nodes) {
   Lent world;
   world.reserve("m", {"node2"}, 600);
   world.step();
-  cr_assert_not(world.companion().leaving);
+  cr_assert_not(world.companion().is_leaving());
   cr_assert(has(world.why(), "reservation m begins on its node"));
   world.slurm.now.taken += 565;
   world.step();
-  cr_assert(world.companion().leaving);
-  cr_assert(has(world.companion().reason, "reservation m begins on its node"));
+  cr_assert(world.companion().is_leaving());
+  cr_assert(has(world.companion().departure().reason(), "reservation m begins on its node"));
 }
 
 Test(returns, a_companion_that_ends_with_its_job_stays_until_then) {
@@ -300,5 +300,5 @@ Test(returns, a_companion_that_ends_with_its_job_stays_until_then) {
   job.time_limit_min = companion.time_limit_min = 60;
   job.end_time = companion.end_time = world.slurm.now.taken + 30;
   world.step();
-  cr_assert_not(world.companion().leaving);
+  cr_assert_not(world.companion().is_leaving());
 }

@@ -54,7 +54,8 @@ struct Limited : World {
   }
   int leaving() {
     int companions = 0;
-    for (const Companion& each : controller->jobs().at(10).companions) companions += each.leaving;
+    for (const Companion& each : controller->jobs().at(10).companions)
+      companions += each.is_leaving();
     return companions;
   }
   /// Companions that are reclaimed within a round after job 90 began to wait.
@@ -106,7 +107,7 @@ Test(user_limits, nothing_is_lent_again_before_the_job_that_waited_has_started) 
   Limited world({association("physics", "ann", "", true)});
   cr_assert_eq(world.reclaimed_for("physics", "ann", 4), 1);
   for (const Companion& each : CompanionSet(world.controller->jobs().at(10).companions))
-    if (each.leaving) world.slurm.end(each.id);
+    if (each.is_leaving()) world.slurm.end(each.id);
   world.server.sent.clear();
   for (int i = 0; i < 9; ++i) world.step();
   cr_assert_eq(world.leaving(), 0, "Slurm has time to start it");
