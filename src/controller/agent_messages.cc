@@ -74,7 +74,7 @@ void AgentMessages::handle(const control::Server::Event& event, double now) {
     return requests_.handle(event, *ask, now);
   if (job == nullptr) return refuse(event.connection, "the first message must be a hello", now);
   job->agent.hear(now);
-  loop_.decide_due = true;
+  loop_.decision.ask();
   std::visit(
       [&](const auto& message) {
         if constexpr (requires { this->handle(*job, message, now); }) handle(*job, message, now);
@@ -122,7 +122,7 @@ void AgentMessages::welcome(const control::Server::Event& event, const control::
     job.ordered.heard(true, job.agent_words.last().epoch);
   job.training.agent_connected();
   reports_.take_sheet(job, hello.model, now);
-  loop_.decide_due = true;
+  loop_.decision.ask();
   loop_.events.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
                      fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
   loop_.sessions.send(event.connection,
@@ -217,7 +217,7 @@ void AgentMessages::failed_on(const std::string& node, const ElasticJob& job,
                       {"companion", Json::object({{"id", released.companion}, {"node", node}})},
                       {"reason", released.reason}});
   if (withheld.empty()) return;
-  loop_.decide_due = true;
+  loop_.decision.ask();
   loop_.events.event("node-withheld", {{"job", job.id}, {"node", node}, {"reason", withheld}},
                      withheld);
 }

@@ -68,14 +68,14 @@ double Controller::cycle(double now) {
   messages_.answer_history(now);
   keep_deadlines(now);
   if (snapshot_at_) {
-    loop_.decide_due =
-        loop_.saved.health.pass(loop_.snapshot.taken, loop_.config.withhold_s) || loop_.decide_due;
+    if (loop_.saved.health.pass(loop_.snapshot.taken, loop_.config.withhold_s))
+      loop_.decision.ask();
     reports_.read(now);
     returns_.take_back(now);
     tell_the_alone();
     types_.choose_types(now);
     decider_.take_planned(now);
-    if (loop_.decide_due) decider_.decide(now);
+    if (loop_.decision.is_asked()) decider_.decide(now);
   }
   state_.save_in_time(now);
   comments_.write(now);
@@ -131,7 +131,7 @@ std::optional<bool> Controller::look(double now) {
   if (!loop_.snapshot.just_left.empty()) loop_.slurm.forget();
   const policy::ArrivalFilter& arrivals = loop_.config.arrivals;
   loop_.saved.submissions.look(loop_.snapshot, arrivals.window_s, arrivals.gpus);
-  loop_.decide_due = true;
+  loop_.decision.ask();
   if (loop_.tags != nullptr) loop_.tags->look(loop_.snapshot.jobs);
   const Reconciled result = reconcile(loop_.snapshot, loop_.jobs, loop_.saved.issued, now);
   comments_.look();
@@ -294,7 +294,7 @@ void Controller::tell_the_alone() {
 void Controller::keep_deadlines(double now) {
   std::set<JobId> failed;  // also where another offer of the same moment was taken up
   for (const LiveGrant& expired : loop_.book.take_expired(now)) {
-    loop_.decide_due = true;
+    loop_.decision.ask();
     loop_.saved.issued.erase(expired.offer.nonce);
     const auto found = loop_.jobs.find(expired.parent);
     if (found == loop_.jobs.end()) continue;
@@ -309,8 +309,8 @@ void Controller::keep_deadlines(double now) {
     loop_.jobs.at(job).growth_failed(now, loop_.config.growth_interval_s);
   for (auto& [id, job] : loop_.jobs) {
     reclaimer_.keep_deadlines(job, now);
-    if (!loop_.decide_due && job.agent.is_connected() && job.offers.take_passed(now))
-      loop_.decide_due = true;
+    if (!loop_.decision.is_asked() && job.agent.is_connected() && job.offers.take_passed(now))
+      loop_.decision.ask();
   }
 }
 

@@ -79,7 +79,7 @@ Decider::Decider(LoopState& loop, Parts parts) : loop_(loop), parts_(std::move(p
 void Decider::set_draining(bool draining) {
   if (draining == loop_.draining) return;
   loop_.draining = draining;
-  loop_.decide_due = true;
+  loop_.decision.ask();
   loop_.events.event(draining ? "drain" : "drain-ended", {},
                      draining ? "draining: all lent GPUs are reclaimed, and no more are lent"
                               : "GPUs are lent again");
@@ -97,14 +97,14 @@ void Decider::drain(double now) {
 }
 
 void Decider::decide(double now) {
-  loop_.decide_due = false;
+  loop_.decision.done();
   if (loop_.draining) {
     if (policy_) explain(loop_, parts_.views, parts_.views.view(now));
     return drain(now);
   }
   if (loop_.jobs.empty() || !policy_) return loop_.book.set_reclaim_order({});
   if (planning_ && planning_->is_busy()) {
-    loop_.decide_due = true;  // once that is made
+    loop_.decision.ask();  // once that is made
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -237,7 +237,7 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
     }
     int gpus = 0;
     for (const policy::Grant& each : grants) gpus += each.lent.gpus;
-    if (!quotas.take(id, gpus)) loop_.decide_due = true;
+    if (!quotas.take(id, gpus)) loop_.decision.ask();
     else if (const auto job = loop_.jobs.find(id); job != loop_.jobs.end())
       grant(job->second, grants, plans[id], view, now);
   }
@@ -274,8 +274,7 @@ Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
   }
   planned.layout = &layout;
   job.training.decided(std::move(plan), job.agent_words.last().epoch);
-  loop_.remember(job);
-  loop_.save_due = true;
+  loop_.remember_at_once(job);
   planned.json = std::move(json);
   return planned;
 }

@@ -110,9 +110,8 @@ void OwnerRequests::handle(const control::Server::Event& event, const control::A
   Result<control::Answer> answered = answer(job, ask, now);
   if (!answered) return refuse_it(answered.error().message());
   if (ask.what != "why") {
-    loop_.remember(job);
-    loop_.save_due = true;
-    loop_.decide_due = true;
+    loop_.remember_at_once(job);
+    loop_.decision.ask();
     loop_.events.event("asked", {{"job", job.id}, {"what", ask.what}, {"number", ask.number}},
                        fmt::format("job {}: {}", job.id, answered->text));
   }

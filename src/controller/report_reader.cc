@@ -45,7 +45,7 @@ bool ReportReader::take_report(ElasticJob& job, double now) {
     job.reports.drop();
     return false;
   }
-  loop_.decide_due = true;
+  loop_.decision.ask();
   job.trust.heard(job.training.speedup(), now, loop_.config.max_shortfall);
   if (taken) {
     job.reports.believe();

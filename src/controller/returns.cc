@@ -35,7 +35,7 @@ void Returns::keep_promises(double now) {
         if (!companion.is_leaving())
           reclaimer_.reclaim(job, companion, now, "shortfall", job.trust.why());
       job.trust.reclaimed(now);
-      loop_.decide_due = true;
+      loop_.decision.ask();
     }
     if (plans_ && job.is_distrusted() &&
         now >= *job.reports.refused_since() + policy::Trust::kTrial_s)
@@ -65,7 +65,7 @@ void Returns::take_back_from_distrusted(ElasticJob& job, double now) {
     total -= companion.gpus.count;
     reclaimer_.reclaim(job, companion, now, "shortfall",
                        "its profile is not used: " + job.reports.refused());
-    loop_.decide_due = true;
+    loop_.decision.ask();
   }
 }
 
@@ -127,7 +127,7 @@ void Returns::return_what_must(double now) {
         reclaimer_.reclaim(job, companion, now, "limit",
                            fmt::format("it must end before its job: {}", why));
       } else continue;
-      loop_.decide_due = true;
+      loop_.decision.ask();
     }
   }
 }

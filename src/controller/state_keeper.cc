@@ -26,7 +26,7 @@ void StateKeeper::load() {
 }
 
 void StateKeeper::save() {
-  loop_.save_due = false;
+  loop_.save.done();
   if (path_.empty() || loop_.saved == written_) return;
   if (Result<void> done = save_state(path_, loop_.saved); !done)
     return loop_.events.trouble("state", "the state could not be saved: " + done.error().message());
@@ -37,7 +37,8 @@ void StateKeeper::save() {
 void StateKeeper::save_in_time(double now) {
   const bool is_written = loop_.saved == written_;
   if (path_.empty() || (is_written && !loop_.events.troubles().contains("state"))) return;
-  const bool is_told = !loop_.save_due && (!written_ || loop_.saved.issued == written_->issued);
+  const bool is_told =
+      !loop_.save.is_asked() && (!written_ || loop_.saved.issued == written_->issued);
   if (is_told && saved_at_ && now < *saved_at_ + kStateEvery_s) return;
   if (is_written) {
     saved_at_ = now;

@@ -50,7 +50,7 @@ Test(owner_requests, a_limit_below_the_gpus_of_its_own_is_refused_and_changes_no
   Asked asked;
   cr_assert_neq(asked.refusal_of("max", 3).find("the job has 4 of its own"), std::string::npos);
   cr_assert_eq(asked.job.limits.max_gpus(), 0);
-  cr_assert_not(asked.loop.decide_due);
+  cr_assert_not(asked.loop.decision.is_asked());
 }
 
 Test(owner_requests, a_request_that_is_done_is_kept_and_decided_for) {
@@ -58,7 +58,7 @@ Test(owner_requests, a_request_that_is_done_is_kept_and_decided_for) {
   cr_assert_eq(asked.refusal_of("max", 6), "");
   cr_assert_eq(asked.job.limits.max_gpus(), 6);
   cr_assert_eq(asked.loop.saved.jobs.at(100).own_max, 6);
-  cr_assert(asked.loop.save_due && asked.loop.decide_due);
+  cr_assert(asked.loop.save.is_asked() && asked.loop.decision.is_asked());
 }
 
 Test(owner_requests, a_pause_withdraws_the_offers_that_stand) {
