@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +13,9 @@
 #include "controller/loop_state.h"
 #include "controller/owner_requests.h"
 #include "controller/reclaimer.h"
-#include "controller/reconcile.h"
 #include "controller/report_reader.h"
 #include "controller/returns.h"
+#include "controller/slurm_changes.h"
 #include "controller/state_keeper.h"
 #include "controller/type_mover.h"
 
@@ -66,7 +65,7 @@ class Controller {
   const slurm::Snapshot& snapshot() const noexcept { return loop_.snapshot; }
 
   /// How many looks at Slurm's records have shown a change.
-  long looks() const noexcept { return looks_; }
+  long looks() const noexcept { return changes_.looks(); }
 
   /// State of the controller, for tests and for measuring.
   const JobTable& jobs() const noexcept { return loop_.jobs; }
@@ -77,9 +76,6 @@ class Controller {
   /// Hears an event for the meters and the history (records.cc).
   void heard(const std::string& kind, const Json& line);
   void note_round(double seconds, double now);
-  /// Returns whether Slurm's records had changed; nothing: slurmctld did not answer.
-  std::optional<bool> look(double now);
-  void report(const Change& change, double now);
   void keep_deadlines(double now);
   void tell_the_alone();
 
@@ -88,15 +84,13 @@ class Controller {
   CommentWriter comments_;
   TypeMover types_;
   Reclaimer reclaimer_;
+  SlurmChanges changes_;
   ClusterViews views_;
   OwnerRequests requests_;
   ReportReader reports_;
   AgentMessages messages_;
   Decider decider_;
   Returns returns_;
-  long looks_ = 0;
-  std::time_t first_look_ = 0;         ///< when the first one was taken
-  std::optional<double> snapshot_at_;  ///< when the snapshot was taken; none: there is none yet
   double last_own_s_ = 0;
   /// Rounds that looked at a changed queue, since EventLog last got a line about them.
   struct RoundTimes {
