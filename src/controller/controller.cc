@@ -39,11 +39,12 @@ Controller::Controller(Parts parts)
       types_(loop_),
       reclaimer_(loop_),
       changes_(loop_, reclaimer_, comments_),
+      scales_(loop_),
       views_(loop_, parts.fabric_files, parts.preemption),
       requests_(loop_, views_, types_),
       reports_(loop_, views_),
       messages_(loop_, reclaimer_, reports_, requests_),
-      decider_(loop_, {views_, reclaimer_, state_, parts.nonce, parts.wake}),
+      decider_(loop_, {views_, reclaimer_, scales_, state_, parts.nonce, parts.wake}),
       returns_(loop_, reclaimer_, decider_.plans()) {
   loop_.events.set_listener(
       [this](const std::string& kind, const Json& line) { heard(kind, line); });
@@ -65,7 +66,7 @@ double Controller::cycle(double now) {
   // A slurmctld that has just not answered is not waited for once more.
   if (looked) messages_.settle_unseen(now);
   messages_.answer_hellos(now);
-  decider_.take_kept_scales();
+  scales_.take_kept();
   messages_.answer_history(now);
   keep_deadlines(now);
   if (changes_.has_looked()) {

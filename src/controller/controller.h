@@ -15,6 +15,7 @@
 #include "controller/reclaimer.h"
 #include "controller/report_reader.h"
 #include "controller/returns.h"
+#include "controller/scale_keeper.h"
 #include "controller/slurm_changes.h"
 #include "controller/state_keeper.h"
 #include "controller/type_mover.h"
@@ -85,6 +86,7 @@ class Controller {
   TypeMover types_;
   Reclaimer reclaimer_;
   SlurmChanges changes_;
+  ScaleKeeper scales_;
   ClusterViews views_;
   OwnerRequests requests_;
   ReportReader reports_;

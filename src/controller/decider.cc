@@ -136,7 +136,7 @@ void Decider::take_planned(double now, std::chrono::milliseconds patience, bool 
     return loop_.events.say_once("planning", "no plan was made: " + decided->problem);
   loop_.events.fixed("planning");
   loop_.meters.decided(decided->took_s);
-  take_scales(decided->scales);
+  parts_.scales.take(decided->scales);
   if (loop_.draining) return;
   watch_deadlines(decided->decisions.deadlines, decided->view);
   if (at_once) return apply(decided->decisions, decided->view, now);
@@ -145,29 +145,6 @@ void Decider::take_planned(double now, std::chrono::milliseconds patience, bool 
   // Plans number nodes as the machines do that they were made for.
   if (seen.machines != decided->view.machines) good.plans.clear();
   apply(good, seen, now);
-}
-
-void Decider::take_scales(const std::map<JobId, planner::NamedTable>& scales) {
-  for (const auto& [id, table] : scales) {
-    const auto job = loop_.jobs.find(id);
-    if (job == loop_.jobs.end() || table.rows.empty() || job->second.decision.scale() == table)
-      continue;
-    job->second.decision.set_scale(table);
-    if (loop_.history != nullptr) loop_.history->add(history::Scale{id, table.to_json().dump()});
-  }
-}
-
-void Decider::take_kept_scales() {
-  if (loop_.history == nullptr) return;
-  for (const history::Scale& kept : loop_.history->take_scales()) {
-    const auto job = loop_.jobs.find(kept.job);
-    if (job == loop_.jobs.end() || !job->second.decision.scale().rows.empty()) continue;
-    if (auto table = planner::NamedTable::parse(kept.table))
-      job->second.decision.set_scale(*std::move(table));
-    else
-      loop_.events.say(
-          fmt::format("job {}: its kept table is not used: {}", kept.job, table.error().message()));
-  }
 }
 
 /// Takes up what a decision on `view` says of deadlines. It says nothing of jobs that the view

@@ -12,6 +12,7 @@
 #include "controller/loop_state.h"
 #include "controller/planning.h"
 #include "controller/reclaimer.h"
+#include "controller/scale_keeper.h"
 #include "controller/state_keeper.h"
 #include "core/policy/policy.h"
 
@@ -24,6 +25,7 @@ class Decider {
   struct Parts {
     ClusterViews& views;
     Reclaimer& reclaimer;
+    ScaleKeeper& scales;
     StateKeeper& state;
     std::function<std::string()> nonce;  ///< a new unguessable name for a grant
     std::function<void()> wake;          ///< a plan is made; from another thread; may be null
@@ -38,8 +40,6 @@ class Decider {
   void decide(double now);
   /// Carries out what the planning thread has decided meanwhile, as far as it still holds.
   void take_planned(double now) { take_planned(now, {}, false); }
-  /// Sets the scale tables that the history kept, of jobs that no decision has planned for yet.
-  void take_kept_scales();
 
   /// Returns how long the last decision took of this thread, in seconds.
   double decide_s() const noexcept { return decide_s_; }
@@ -55,7 +55,6 @@ class Decider {
     const plan::Layout* layout = nullptr;
   };
   void take_planned(double now, std::chrono::milliseconds patience, bool at_once);
-  void take_scales(const std::map<JobId, planner::NamedTable>& scales);
   void drain(double now);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
   void watch_deadlines(const std::vector<policy::DeadlineState>& states,

@@ -10,8 +10,8 @@
 
 namespace swell::controller {
 
-/// What the last decision says of a job, for its owner. Of the parts of the loop, Decider and
-/// explain() alone write it.
+/// What the last decision says of a job, for its owner. Of the parts of the loop, Decider,
+/// explain() and ScaleKeeper alone write it.
 class LastDecision {
  public:
   /// Sets how its expansions are decided ("planned", ...), and why so.
