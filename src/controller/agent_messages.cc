@@ -92,8 +92,7 @@ ElasticJob* AgentMessages::job_of(control::ConnectionId connection) {
 void AgentMessages::refuse(control::ConnectionId connection, const std::string& reason,
                            double now) {
   if (ElasticJob* job = job_of(connection)) agent_gone(*job, now);
-  loop_.sessions.send(connection, control::Refused{reason});
-  loop_.sessions.close(connection);
+  loop_.sessions.refuse(connection, reason);
 }
 
 void AgentMessages::handle(const control::Server::Event& event, const control::Hello& hello,
@@ -381,18 +380,6 @@ void AgentMessages::handle(ElasticJob& job, const control::Switched& switched, d
     pause.bytes_by_path = bytes.dump();
   }
   loop_.history->add(std::move(pause));
-}
-
-void AgentMessages::answer_history(double now) {
-  if (loop_.history == nullptr) return;
-  for (History::Reply& reply : loop_.history->take()) {
-    if (!reply.found) {
-      refuse(reply.connection, reply.found.error().message(), now);
-      continue;
-    }
-    loop_.sessions.send(reply.connection, control::Answer{{}, std::move(*reply.found)});
-    loop_.sessions.close(reply.connection);
-  }
 }
 
 void AgentMessages::handle(ElasticJob& job, const control::Profile& profile, double now) {

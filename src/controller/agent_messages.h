@@ -26,8 +26,8 @@ class AgentMessages {
   /// where their steps cannot be launched. Otherwise their GPUs would count as taken until the
   /// grants expire. Where Slurm does not answer, it is asked again in the next round.
   void settle_unseen(double now);
-  /// Sends what the history's thread has found to those who asked.
-  void answer_history(double now);
+  /// Refuses what the connection said, and ends it; a job that it spoke for has no agent any more.
+  void refuse(control::ConnectionId connection, const std::string& reason, double now);
 
  private:
   void handle(const control::Server::Event& event, double now);
@@ -45,7 +45,6 @@ class AgentMessages {
   void take_start(ElasticJob& job, double start_s, double now);
   void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job,
                double now);
-  void refuse(control::ConnectionId connection, const std::string& reason, double now);
   void agent_gone(ElasticJob& job, double now);
   ElasticJob* job_of(control::ConnectionId connection);
 

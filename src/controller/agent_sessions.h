@@ -41,6 +41,11 @@ class AgentSessions {
   }
   /// The peer has closed it.
   void forget(control::ConnectionId connection) { jobs_.erase(connection); }
+  /// Says why the connection is of no use, and closes it.
+  void refuse(control::ConnectionId connection, const std::string& reason) {
+    send(connection, control::Refused{reason});
+    close(connection);
+  }
   /// Closes it; nothing that it still says is heard.
   void close(control::ConnectionId connection);
   void close_all_of(JobId job);

@@ -41,7 +41,8 @@ Controller::Controller(Parts parts)
       changes_(loop_, reclaimer_, comments_),
       scales_(loop_),
       views_(loop_, parts.fabric_files, parts.preemption),
-      requests_(loop_, views_, types_),
+      history_(loop_),
+      requests_(loop_, views_, types_, history_),
       reports_(loop_, views_),
       messages_(loop_, reclaimer_, reports_, requests_),
       decider_(loop_, {views_, reclaimer_, scales_, state_, parts.nonce, parts.wake}),
@@ -67,7 +68,9 @@ double Controller::cycle(double now) {
   if (looked) messages_.settle_unseen(now);
   messages_.answer_hellos(now);
   scales_.take_kept();
-  messages_.answer_history(now);
+  history_.answer([&](control::ConnectionId connection, const std::string& reason) {
+    messages_.refuse(connection, reason, now);
+  });
   keep_deadlines(now);
   if (changes_.has_looked()) {
     if (loop_.saved.health.pass(loop_.snapshot.taken, loop_.config.withhold_s))

@@ -10,6 +10,7 @@
 #include "controller/cluster_views.h"
 #include "controller/comment_writer.h"
 #include "controller/decider.h"
+#include "controller/history_requests.h"
 #include "controller/loop_state.h"
 #include "controller/owner_requests.h"
 #include "controller/reclaimer.h"
@@ -88,6 +89,7 @@ class Controller {
   SlurmChanges changes_;
   ScaleKeeper scales_;
   ClusterViews views_;
+  HistoryRequests history_;
   OwnerRequests requests_;
   ReportReader reports_;
   AgentMessages messages_;

@@ -83,20 +83,17 @@ std::string limit_text(const ElasticJob& job, const Config& config) {
 
 }  // namespace
 
-void OwnerRequests::refuse(control::ConnectionId connection, const std::string& reason) {
-  loop_.sessions.send(connection, control::Refused{reason});
-  loop_.sessions.close(connection);
-}
-
 void OwnerRequests::handle(const control::Server::Event& event, const control::Ask& ask,
                            double now) {
-  const auto refuse_it = [&](const std::string& why) { refuse(event.connection, why); };
+  const auto refuse_it = [&](const std::string& why) {
+    loop_.sessions.refuse(event.connection, why);
+  };
   if (ask.version != control::kProtocolVersion)
     return refuse_it(fmt::format(
         "this swell speaks protocol {}, the controller {}: install the same version of Swell on "
         "every node",
         ask.version, control::kProtocolVersion));
-  if (ask.what == "history") return ask_history(event, ask);
+  if (ask.what == "history") return history_.ask(event, ask);
   if (ask.what == "metrics") return answer_metrics(event.connection);
   const auto found = loop_.jobs.find(ask.job);
   const bool is_admin = event.uid == 0 || event.uid == geteuid();
@@ -130,23 +127,6 @@ void OwnerRequests::answer_metrics(control::ConnectionId connection) {
   metrics.set("troubles", troubles);
   loop_.sessions.send(connection, control::Answer{{}, std::move(metrics)});
   loop_.sessions.close(connection);
-}
-
-void OwnerRequests::ask_history(const control::Server::Event& event, const control::Ask& ask) {
-  if (loop_.history == nullptr)
-    return refuse(event.connection,
-                  history_is_built_in()
-                      ? "no history is kept: HistoryDays=0 in swell.conf"
-                      : "no history is kept: this Swell was built without SQLite");
-  History::Question question;
-  question.connection = event.connection;
-  question.job = ask.job;
-  if (event.uid != 0 && event.uid != geteuid()) question.uid = event.uid;
-  question.after = ask.number;
-  question.last = ask.last;
-  question.with_profiles = ask.profiles;
-  if (!loop_.history->ask(question))
-    refuse(event.connection, "too many ask for history just now: ask again");
 }
 
 Result<control::Answer> OwnerRequests::answer(ElasticJob& job, const control::Ask& ask,

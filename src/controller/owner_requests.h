@@ -2,6 +2,7 @@
 #pragma once
 
 #include "controller/cluster_views.h"
+#include "controller/history_requests.h"
 #include "controller/loop_state.h"
 #include "controller/type_mover.h"
 
@@ -10,17 +11,16 @@ namespace swell::controller {
 /// Answers the swell command: requests of owners for their jobs, and questions of anybody.
 class OwnerRequests {
  public:
-  OwnerRequests(LoopState& loop, ClusterViews& views, const TypeMover& types)
-      : loop_(loop), views_(views), types_(types) {}
+  OwnerRequests(LoopState& loop, ClusterViews& views, const TypeMover& types,
+                HistoryRequests& history)
+      : loop_(loop), views_(views), types_(types), history_(history) {}
 
   /// Does what is asked, or refuses it with a reason, and closes the connection. A question for the
   /// history is answered later, from its thread. REQUIRES: the connection speaks for no job.
   void handle(const control::Server::Event& event, const control::Ask& ask, double now);
 
  private:
-  void refuse(control::ConnectionId connection, const std::string& reason);
   void answer_metrics(control::ConnectionId connection);
-  void ask_history(const control::Server::Event& event, const control::Ask& ask);
   Result<control::Answer> answer(ElasticJob& job, const control::Ask& ask, double now);
   Result<control::Answer> replan(ElasticJob& job, const control::Ask& ask, double now);
   control::Answer why(const ElasticJob& job, double now);
@@ -28,6 +28,7 @@ class OwnerRequests {
   LoopState& loop_;
   ClusterViews& views_;
   const TypeMover& types_;
+  HistoryRequests& history_;
 };
 
 }  // namespace swell::controller

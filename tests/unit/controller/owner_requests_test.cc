@@ -21,7 +21,8 @@ struct Asked {
                              .sessions = controller::AgentSessions(server)};
   controller::ClusterViews views{loop, nullptr, policy::Preemption::as_reclaimed};
   controller::TypeMover types{loop};
-  controller::OwnerRequests requests{loop, views, types};
+  controller::HistoryRequests history{loop};
+  controller::OwnerRequests requests{loop, views, types, history};
   controller::ElasticJob& job = loop.jobs[100];
 
   Asked() {
