@@ -119,7 +119,7 @@ void AgentMessages::welcome(const control::Server::Event& event, const control::
   job.agent_words.hello(hello, shortened(hello.no_growth, kMaxNoGrowth));
   if (hello.companions.empty())  // no growth is under way
     job.ordered.heard(true, job.agent_words.last().epoch);
-  job.training.agent_connected();
+  job.training.told().begin_agent();
   reports_.take_sheet(job, hello.model, now);
   loop_.decision.ask();
   loop_.events.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
@@ -310,12 +310,12 @@ void AgentMessages::handle(ElasticJob& job, const control::Status& status, doubl
     loop_.events.event("live-switch", {{"job", job.id}, {"how", status.switched}});
   if (before.plan_refused != status.plan_refused && !status.plan_refused.empty()) {
     loop_.events.event("plan-refused", {{"job", job.id}, {"reason", status.plan_refused}});
-    job.training.not_run();
+    job.training.told().refuse();
   }
   job.agent_words.hear(std::move(kept), now, job.training.step_s());
   job.ordered.heard(job.agent_words.is_settled(), status.epoch);
   take_start(job, status.start_s, now);
-  job.training.runs(status.epoch);
+  job.training.told().run(status.epoch);
   if (status.state != control::JobState::active) return;
   for (Companion& companion : job.companions) {
     if (!companion.used && status.workers > companion.workers_before) {

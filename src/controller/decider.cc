@@ -239,7 +239,7 @@ Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
   planned.reason =
       fmt::format("{:.2f} times as fast is predicted{}, by {}", planned.times,
                   seen->training->is_measured() ? "" : " by data sheets", plan.summary());
-  if (job.training.makes_own_plans()) return planned;
+  if (job.training.told().makes_own_plans()) return planned;
   Json json = plan.to_json();
   if (const std::size_t bytes = json.dump().size(); bytes > control::kMaxDocument) {
     loop_.events.event(
@@ -250,7 +250,7 @@ Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
     return planned;
   }
   planned.layout = &layout;
-  job.training.decided(std::move(plan), job.agent_words.last().epoch);
+  job.training.told().decide(std::move(plan), job.agent_words.last().epoch);
   loop_.remember_at_once(job);
   planned.json = std::move(json);
   return planned;

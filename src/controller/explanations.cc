@@ -64,7 +64,7 @@ void explain(LoopState& loop, ClusterViews& views, const policy::ClusterView& vi
       if (speedup)
         why += fmt::format(", {:.2f} times as many as alone, {:.2f} predicted", speedup->measured,
                            speedup->predicted);
-      if (job.training.makes_own_plans()) why += "; the program makes its own plans";
+      if (job.training.told().makes_own_plans()) why += "; the program makes its own plans";
     } else if (!plans) {
       why = fmt::format("policy {} makes no plans", loop.config.policy);
     } else if (by_profile == policy::GrowthHold::profile_refused) {

@@ -2,7 +2,6 @@
 #include "controller/job_training.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <fmt/format.h>
@@ -97,27 +96,6 @@ std::shared_ptr<const models::Model> model_of(const perf::Profile& profile) {
   return model;
 }
 
-/// Whether two plans cut the model alike, whichever GPUs they use.
-bool cut_alike(const plan::Plan& a, const plan::Plan& b) {
-  if (a.stages.size() != b.stages.size()) return false;
-  // Only a plan that lists its chunks tells how many MTP heads the model has.
-  const int mtp_heads = std::max(plan::mtp_heads_of(a), plan::mtp_heads_of(b));
-  const auto units_of = [&](const plan::Plan& plan, std::size_t i) {
-    const plan::Stage& stage = plan.stages[i];
-    if (!stage.chunks.empty()) return stage.chunks;
-    const int embedding = i == 0 ? 1 : 0;
-    const int heads = i + 1 == plan.stages.size() ? 1 + 2 * mtp_heads : 0;
-    return std::vector<int>{stage.layers + embedding + heads};
-  };
-  for (std::size_t i = 0; i < a.stages.size(); ++i) {
-    const plan::Stage &one = a.stages[i], &other = b.stages[i];
-    if (one.layers != other.layers || one.tp != other.tp || one.dp() != other.dp() ||
-        units_of(a, i) != units_of(b, i))
-      return false;
-  }
-  return true;
-}
-
 /// Returns the sum of a step's regions, in a pipeline that waits for its slowest stage.
 double seconds_of_regions(const perf::Profile& profile) {
   double pass = 0, rest = 0;
@@ -138,47 +116,11 @@ void keep_weights_share(Solved& solved, const perf::Coefficients& before) {
   solved.coefficients = std::make_shared<const perf::Coefficients>(std::move(kept));
 }
 
-long next_version() {
-  static std::atomic<long> last{0};
-  return ++last;
-}
-
 }  // namespace
-
-void JobTraining::changed() { version_ = next_version(); }
-
-void JobTraining::decided(plan::Plan plan, int epoch) {
-  decided_ = std::move(plan);
-  decided_in_ = epoch;
-  is_told_ = awaits_report_ = true;
-  runs_decided_ = false;
-  changed();
-}
-
-void JobTraining::not_run() {
-  decided_.reset();
-  awaits_report_ = runs_decided_ = false;
-  changed();
-}
-
-void JobTraining::agent_connected() { is_told_ = false; }
-
-/// Whether it was seen to run another plan than the last one that was decided for so many GPUs.
-bool JobTraining::runs_another(int epoch, const plan::Plan& plan, bool says_chunks) const {
-  return decided_ && epoch > decided_in_ && !own_plans_ &&
-         (says_chunks || !decided_->has_chunks()) && decided_->gpu_count() == plan.gpu_count() &&
-         !cut_alike(*decided_, plan);
-}
-
-void JobTraining::runs(int epoch) {
-  if (!awaits_report_ || runs_decided_ || epoch <= decided_in_) return;
-  runs_decided_ = true;
-  changed();
-}
 
 /// A program that makes its own plans divides samples alone: one layer that cannot be cut.
 plan::Plan JobTraining::as_planned(plan::Plan plan) const {
-  if (own_plans_ && plan.pp() == 1 && plan.stages.front().tp == 1) {
+  if (told_.makes_own_plans() && plan.pp() == 1 && plan.stages.front().tp == 1) {
     plan.stages.front().layers = 1;
     plan.stages.front().chunks.clear();
     plan.schedule.clear();
@@ -238,19 +180,11 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
   Observed seen{report.profile, *original, samples_of(*original) / report.step_s};
   // Agents of older versions leave chunks out.
   const bool says_chunks = profile->takes_chunks || original->has_chunks();
-  if (runs_another(report.epoch, *original, says_chunks)) {
-    if (!is_told_) {
-      decided_.reset();
-    } else {
-      own_plans_ = true;
-      changed();
-      return take(report, basic, held, machines, allocations);
-    }
-  }
-  if (report.epoch > decided_in_) awaits_report_ = runs_decided_ = false;
+  if (told_.see(*original, report.epoch, says_chunks))
+    return take(report, basic, held, machines, allocations);
   // How fast it is, is known also where its passes do not say why.
   speedup_ = lent ? speedup_of(seen, machines, allocations) : std::nullopt;
-  changed();
+  version_.change();
   const double regions_s = seconds_of_regions(*profile);
   is_incomplete_ = explains_too_little(regions_s, report.step_s);
   if (auto good = check_explains(regions_s, report.step_s); !good) return good.error();
@@ -268,7 +202,7 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
   }
   if (!lent) basic_ = seen;
   current_ = std::move(seen);
-  changed();
+  version_.change();
   return {};
 }
 
@@ -305,14 +239,15 @@ std::optional<plan::Layout> JobTraining::layout_of(const plan::Plan& plan, const
 }
 
 std::optional<plan::Plan> JobTraining::plan_now() const {
-  if (decided_ && (runs_decided_ || !current_)) return decided_;
+  if (told_.plan() && (told_.is_running() || !current_)) return told_.plan();
   return current_ ? std::optional(current_->plan) : std::nullopt;
 }
 
 Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& basic,
                                      const HeldGpus& held, const cluster::Cluster& machines,
                                      const plan::Allocations& allocations) const {
-  if (own_plans_) return Error("its program was given a plan before, and made its own");
+  if (told_.makes_own_plans())
+    return Error("its program was given a plan before, and made its own");
   if (auto good = check_size(plan); !good) return good.error();
   models::Model model;
   model.name = "of the job";
@@ -350,7 +285,7 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
     const std::shared_ptr<const cluster::Cluster>& machines, planner::Consistency consistency,
     const plan::Allocations& allocations) const {
   if (!is_known() || machines == nullptr || basic.empty()) return nullptr;
-  if (seen_.is_to(machines, basic, all, allocations, version_)) return seen_.get();
+  if (seen_.is_to(machines, basic, all, allocations, version_, told_.version())) return seen_.get();
   if (solved_.model == nullptr || solved_for_ != machines->types()) {
     const auto profile = read(adopted_, *machines);
     auto solved =
@@ -368,9 +303,9 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
                             allocations);
   };
   if (!before) before = symmetric(basic);
-  if (current_ && !runs_decided_) now = layout_of(current_->plan, basic, all, *machines);
+  if (current_ && !told_.is_running()) now = layout_of(current_->plan, basic, all, *machines);
   const bool now_seen = now.has_value();
-  if (!now && decided_) now = layout_of(*decided_, basic, all, *machines);
+  if (!now && told_.plan()) now = layout_of(*told_.plan(), basic, all, *machines);
   if (!now && all == basic) now = before;
   if (!now) now = symmetric(all);
   if (!before || !now) return nullptr;
@@ -382,20 +317,20 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   training->current = std::move(*now);
   training->consistency = consistency;
   const auto takes_chunks = adopted_.bool_at("takes_chunks");
-  training->takes_chunks = !own_plans_ && takes_chunks && *takes_chunks;
+  training->takes_chunks = !told_.makes_own_plans() && takes_chunks && *takes_chunks;
   if (now_seen) training->measured_throughput = rate();
   if (before_seen) training->measured_basic = basic_->rate;
   return seen_.set(std::move(training));
 }
 
 Json JobTraining::to_json() const {
-  Json json = Json::object({{"adopted", adopted_}, {"own_plans", own_plans_}});
+  Json json = Json::object({{"adopted", adopted_}, {"own_plans", told_.makes_own_plans()}});
   for (const auto& [key, seen] : {std::pair{"basic", &basic_}, std::pair{"current", &current_}})
     if (*seen)
       json.set(key, Json::object({{"profile", (*seen)->profile},
                                   {"plan", (*seen)->plan.to_json()},
                                   {"rate", (*seen)->rate}}));
-  if (decided_) json.set("decided", decided_->to_json()).set("decided_in", decided_in_);
+  if (told_.plan()) json.set("decided", told_.plan()->to_json()).set("decided_in", told_.epoch());
   if (speedup_)
     json.set("speedup",
              Json::object({{"predicted", speedup_->predicted}, {"measured", speedup_->measured}}));
@@ -409,7 +344,7 @@ Result<JobTraining> JobTraining::from_json(const Json& json) {
   made.adopted_ = json.at("adopted");
   const auto own = json.bool_at("own_plans");
   if (!own) return own.error();
-  made.own_plans_ = *own;
+  made.told_ = ToldPlan(*own, std::nullopt, 0);
   for (const auto& [key, seen] :
        {std::pair{"basic", &made.basic_}, std::pair{"current", &made.current_}}) {
     if (!json.has(key)) continue;
@@ -425,8 +360,7 @@ Result<JobTraining> JobTraining::from_json(const Json& json) {
     if (!plan) return plan.error().while_doing("decided");
     const auto epoch = json.integer_at("decided_in", 0, 1'000'000);
     if (!epoch) return epoch.error();
-    made.decided_ = std::move(*plan);
-    made.decided_in_ = static_cast<int>(*epoch);
+    made.told_ = ToldPlan(*own, std::move(*plan), static_cast<int>(*epoch));
   }
   if (json.has("speedup")) {
     const auto predicted = json.at("speedup").number_at("predicted", 0, 1e18);
@@ -435,7 +369,7 @@ Result<JobTraining> JobTraining::from_json(const Json& json) {
       return (!predicted ? predicted : measured).error().while_doing("speedup");
     made.speedup_ = Speedup{*predicted, *measured};
   }
-  made.changed();
+  made.version_.change();
   return made;
 }
 

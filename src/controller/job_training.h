@@ -9,6 +9,8 @@
 #include "control/messages.h"
 #include "controller/held_gpus.h"
 #include "controller/last_answer.h"
+#include "controller/told_plan.h"
+#include "controller/version.h"
 #include "core/cluster/cluster.h"
 #include "core/perf/profile.h"
 #include "core/perf/stability.h"
@@ -31,24 +33,12 @@ class JobTraining {
   /// Whether the last report was refused for explaining too little of its steps, and no more: it
   /// is as good as none, but no false one.
   bool is_incomplete() const noexcept { return is_incomplete_; }
-  /// The job shall run this plan once it has left `epoch`.
-  void decided(plan::Plan plan, int epoch);
-  /// The plan that was decided last is not run: what runs later was not made in its place.
-  void not_run();
-  /// The last decided plan may not have reached this agent: another plan that runs now does not
-  /// show that the program makes its own.
-  void agent_connected();
-
-  /// The plan that was decided last, unless it is not run; whether it runs yet is not said.
-  const std::optional<plan::Plan>& decided_plan() const noexcept { return decided_; }
+  /// The plan that was decided last for it.
+  const ToldPlan& told() const noexcept { return told_; }
+  ToldPlan& told() noexcept { return told_; }
   /// The plan that it runs, as far as is known: the one decided last where that runs, else the one
   /// reported last.
   std::optional<plan::Plan> plan_now() const;
-  /// Whether it was told a plan that it has not reported of.
-  bool awaits_report() const noexcept { return awaits_report_; }
-
-  /// Its programs are those of `epoch` now.
-  void runs(int epoch);
 
   /// Whether the job could run `plan` on the GPUs that it holds, all that are lent and any of its
   /// own, as far as is known: without a report its program alone knows how many layers and samples
@@ -79,15 +69,12 @@ class JobTraining {
   std::shared_ptr<const perf::Coefficients> coefficients() const noexcept {
     return solved_.coefficients;
   }
-  /// The program was given a plan and ran another one: it is planned for as one that chooses its
-  /// DP degree alone.
-  bool makes_own_plans() const noexcept { return own_plans_; }
 
   /// For the state file. Reading a damaged entry is an error.
   Json to_json() const;
   static Result<JobTraining> from_json(const Json& json);
   friend bool operator==(const JobTraining& a, const JobTraining& b) {
-    return a.version_ == b.version_;
+    return a.version_ == b.version_ && a.told_.version() == b.told_.version();
   }
 
  private:
@@ -111,25 +98,19 @@ class JobTraining {
                                         const cluster::Cluster& machines) const;
   std::optional<Speedup> speedup_of(const Observed& now, const cluster::Cluster& machines,
                                     const plan::Allocations& allocations) const;
-  void changed();
-  bool runs_another(int epoch, const plan::Plan& plan, bool says_chunks) const;
 
   Json adopted_;  ///< the profile that coefficients are solved from
   std::optional<Observed> basic_, current_;
-  std::optional<plan::Plan> decided_;
-  int decided_in_ = 0;    ///< the epoch that ran when it was
-  bool is_told_ = false;  ///< the agent that is connected was sent it
+  ToldPlan told_;
   std::optional<Speedup> speedup_;
-  bool own_plans_ = false;
   bool is_incomplete_ = false;
-  bool awaits_report_ = false, runs_decided_ = false;  ///< as far as is known, until a report
-  long version_ = 0;
+  Version version_;  ///< of all but `told_`
 
   perf::Stability recent_{2, 0.02};
   mutable Solved solved_;
   mutable std::vector<cluster::GpuType> solved_for_;
   mutable LastAnswer<policy::Training, std::shared_ptr<const cluster::Cluster>, HeldGpus, HeldGpus,
-                     plan::Allocations, long>
+                     plan::Allocations, Version, Version>
       seen_;
 };
 

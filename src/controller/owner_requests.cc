@@ -196,7 +196,7 @@ Result<control::Answer> OwnerRequests::replan(ElasticJob& job, const control::As
         fmt::format("the plan has {} bytes as JSON; at most {} can be sent, so use fewer "
                     "groups or a shorter schedule",
                     bytes, control::kMaxDocument));
-  job.training.decided(std::move(*plan), said.epoch);
+  job.training.told().decide(std::move(*plan), said.epoch);
   job.replans.owner_asked(job.companions);
   loop_.sessions.send(job.agent.connection(), std::move(told));
   job.ordered.ordered(now);

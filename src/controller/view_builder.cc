@@ -294,8 +294,8 @@ class Builder {
     if (!basic || !all) return nullptr;
     const plan::Allocations allocations = allocations_of(job, record, *view_.machines);
     if (by_sheet)
-      return job.description.model()->seen(*basic, *all, job.training.decided_plan(),
-                                           view_.machines, allocations);
+      return job.description.model()->seen(*basic, *all, job.training.told().plan(), view_.machines,
+                                           allocations);
     return job.training.seen(*basic, *all, view_.machines,
                              job.spec.consistency == control::Consistency::exact
                                  ? planner::Consistency::exact
@@ -307,7 +307,7 @@ class Builder {
   bool may_replan(const ElasticJob& job) const {
     return job.agent.is_connected() && job.spec.mode == control::Mode::live &&
            job.agent_words.last().state == control::JobState::active && !job.limits.is_paused() &&
-           !job.training.makes_own_plans() && !job.training.awaits_report() &&
+           !job.training.told().makes_own_plans() && !job.training.told().awaits_report() &&
            !job.offers.is_open() && now_ >= job.offers.grows_after() &&
            job.replans.may_follow(job.companions, now_);
   }

@@ -130,18 +130,18 @@ Test(job_training, a_program_that_does_not_follow_its_plan_is_planned_for_as_one
   pipeline.stages[0].groups[1].gpus = {2};
   pipeline.stages[1].groups[0].gpus = {1};
   pipeline.stages[1].groups[1].gpus = {3};
-  training.decided(pipeline, 0);
+  training.told().decide(pipeline, 0);
   const Reported own{.gpus = {0, 1, 2, 3}, .epoch = 1};
   // The plan may have been lost with the connection to its agent, or with slurmctld.
   JobTraining lost = training;
-  lost.agent_connected();
+  lost.told().begin_agent();
   cr_assert(lost.take(own.message(), kTwo, kFour, *live_machines()).ok());
-  cr_assert_not(lost.makes_own_plans());
+  cr_assert_not(lost.told().makes_own_plans());
   JobTraining read_again = *JobTraining::from_json(training.to_json());
   cr_assert(read_again.take(own.message(), kTwo, kFour, *live_machines()).ok());
-  cr_assert_not(read_again.makes_own_plans());
+  cr_assert_not(read_again.told().makes_own_plans());
   cr_assert(training.take(own.message(), kTwo, kFour, *live_machines()).ok());
-  cr_assert(training.makes_own_plans());
+  cr_assert(training.told().makes_own_plans());
   const auto seen = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);
   cr_assert_eq(seen->model->layers, 1);
 }
@@ -149,7 +149,7 @@ Test(job_training, a_program_that_does_not_follow_its_plan_is_planned_for_as_one
 Test(job_training, all_of_it_comes_back_from_the_state_file) {
   JobTraining training = taken(kOnTwo);
   cr_assert(training.take(kOnFour.message(), kTwo, kFour, *live_machines()).ok());
-  training.decided(kOnFour.plan(), 3);
+  training.told().decide(kOnFour.plan(), 3);
   auto again = JobTraining::from_json(*Json::parse(training.to_json().dump()));
   cr_assert(again.ok(), "%s", again.ok() ? "" : again.error().message().c_str());
   cr_assert_eq(again->to_json().dump(), training.to_json().dump());
@@ -233,19 +233,19 @@ Test(job_training, a_report_with_other_chunks_than_decided_is_not_of_that_plan) 
     plan::Plan chunked = kOnTwo.plan();
     chunked.stages[0].chunks = {6, 4};
     chunked.schedule = "zero-bubble";
-    training.decided(chunked, 0);
+    training.told().decide(chunked, 0);
     Reported later = kOnTwo;
     later.epoch = 1;
     control::Profile message = later.message();
     if (says_chunks) message.profile.set("takes_chunks", true);
     cr_assert(training.take(message, kTwo, kTwo, *live_machines()).ok());
-    cr_assert_eq(training.makes_own_plans(), says_chunks, "older agents leave chunks out");
+    cr_assert_eq(training.told().makes_own_plans(), says_chunks, "older agents leave chunks out");
   }
 }
 
 Test(job_training, a_program_with_mtp_heads_runs_a_plan_that_lists_no_chunks) {
   JobTraining training = taken(kOnTwo);
-  training.decided(kOnTwo.plan(), 0);
+  training.told().decide(kOnTwo.plan(), 0);
   plan::Plan run = kOnTwo.plan();
   run.stages[0].chunks = {run.stages[0].layers + 2 + 2 * 2};  // embedding, head, two MTP heads
   Reported later = kOnTwo;
@@ -254,7 +254,7 @@ Test(job_training, a_program_with_mtp_heads_runs_a_plan_that_lists_no_chunks) {
   message.profile.set("plan", run.to_json());
   message.profile.set("takes_chunks", true);
   static_cast<void>(training.take(message, kTwo, kTwo, *live_machines()));
-  cr_assert_not(training.makes_own_plans());
+  cr_assert_not(training.told().makes_own_plans());
 }
 
 Test(job_training, a_plan_with_a_stage_without_layers_is_refused) {
@@ -281,12 +281,12 @@ Test(job_training, a_plan_that_was_refused_says_nothing_of_the_program) {
     other.stages[0].groups.resize(2);
     other.stages[1].groups.erase(other.stages[1].groups.begin(),
                                  other.stages[1].groups.begin() + 2);
-    training.decided(other, 3);
-    if (!is_run) training.not_run();
+    training.told().decide(other, 3);
+    if (!is_run) training.told().refuse();
     control::Profile later = kOnFour.message();
     later.epoch = 4;
     static_cast<void>(training.take(later, kTwo, kFour, *live_machines()));
-    return training.makes_own_plans();
+    return training.told().makes_own_plans();
   };
   cr_assert(decided(true));
   cr_assert_not(decided(false));

@@ -344,7 +344,7 @@ Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_wh
     later.epoch = 1;
     world.report(later);
     // A job that runs another plan than the last one sent makes its own.
-    cr_assert_eq(world.job().training.makes_own_plans(), !is_refused);
+    cr_assert_eq(world.job().training.told().makes_own_plans(), !is_refused);
   }
 }
 
@@ -400,7 +400,7 @@ Test(planned, a_job_that_runs_badly_on_its_gpus_is_sent_a_better_plan_once) {
   world.reported.more_of_last = 0;
   world.reported.epoch = 2;
   world.report(world.reported);
-  cr_assert_not(world.job().training.makes_own_plans());
+  cr_assert_not(world.job().training.told().makes_own_plans());
   cr_assert_eq(world.orders_within(300), 0, "it is as good now");
 }
 
@@ -463,7 +463,7 @@ Test(planned, an_owner_has_the_plan_that_runs_run_under_another_schedule) {
   cr_assert(told.ok());
   cr_assert_eq(told->schedule, "zero-bubble");
   cr_assert_eq(told->gpu_count(), 8);
-  cr_assert_eq(world.job().training.decided_plan()->schedule, "zero-bubble");
+  cr_assert_eq(world.job().training.told().plan()->schedule, "zero-bubble");
 }
 
 Test(planned, only_the_owner_is_answered) {
