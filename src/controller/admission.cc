@@ -163,7 +163,7 @@ Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& pl
                           const GrantBook& book) {
   if (request.by_slurm_or_root) return {};
   for (const JobId job : request.jobs)
-    if (book.is_companion(job))
+    if (book.companions().contains(job))
       return Error(fmt::format("job {} is lent by Swell: it can be cancelled, not changed", job));
   // Its id is not known before Slurm's records have shown it, which takes a moment.
   if (book.has_unseen_companion_of(request.uid))

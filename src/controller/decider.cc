@@ -86,7 +86,7 @@ void Decider::set_draining(bool draining) {
 }
 
 void Decider::drain(double now) {
-  loop_.book.set_reclaim_order({});
+  loop_.book.reclaim_order().set({});
   for (auto& [id, job] : loop_.jobs) {
     loop_.book.withdraw_all(id);
     job.deadline.drains();
@@ -102,7 +102,7 @@ void Decider::decide(double now) {
     if (policy_) explain(loop_, parts_.views, parts_.views.view(now));
     return drain(now);
   }
-  if (loop_.jobs.empty() || !policy_) return loop_.book.set_reclaim_order({});
+  if (loop_.jobs.empty() || !policy_) return loop_.book.reclaim_order().set({});
   if (planning_ && planning_->is_busy()) {
     loop_.decision.ask();  // once that is made
     return;
@@ -165,7 +165,7 @@ void Decider::watch_deadlines(const std::vector<policy::DeadlineState>& states,
 
 void Decider::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
                     double now) {
-  loop_.book.set_reclaim_order(decisions.reclaim_order);
+  loop_.book.reclaim_order().set(decisions.reclaim_order);
   for (auto& [id, job] : loop_.jobs) job.decision.begin();
   for (const policy::Unlikely& unlikely : decisions.unlikely)
     if (const auto job = loop_.jobs.find(unlikely.job); job != loop_.jobs.end())

@@ -109,25 +109,4 @@ bool GrantBook::has_unseen_companion_of(uid_t uid) const {
   });
 }
 
-void GrantBook::set_companions(std::vector<JobId> companions) {
-  std::sort(companions.begin(), companions.end());
-  std::lock_guard lock(mutex_);
-  companions_ = std::move(companions);
-}
-
-void GrantBook::set_reclaim_order(std::vector<JobId> companions) {
-  std::lock_guard lock(mutex_);
-  reclaim_order_ = std::move(companions);
-}
-
-std::vector<JobId> GrantBook::reclaim_order() const {
-  std::lock_guard lock(mutex_);
-  return reclaim_order_;
-}
-
-bool GrantBook::is_companion(JobId job) const {
-  std::lock_guard lock(mutex_);
-  return std::binary_search(companions_.begin(), companions_.end(), job);
-}
-
 }  // namespace swell::controller

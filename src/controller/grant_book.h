@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "control/messages.h"
+#include "controller/shared_jobs.h"
 #include "core/result.h"
 
 namespace swell::controller {
@@ -53,22 +54,22 @@ class GrantBook {
   /// Returns grants offered or being allocated: counted as taken until Slurm's records show them.
   std::vector<LiveGrant> outstanding() const;
 
-  /// Companions by id, so that job_modify can tell them from other jobs.
-  void set_companions(std::vector<JobId> companions);
-  bool is_companion(JobId job) const;
   /// Has a companion of this user been admitted that Slurm's records have not shown yet? Its job id
   /// is not known then.
   bool has_unseen_companion_of(uid_t uid) const;
 
+  /// The companions that Slurm's records show, so that job_modify can tell them from other jobs.
+  SharedJobs& companions() noexcept { return companions_; }
+  const SharedJobs& companions() const noexcept { return companions_; }
   /// In which order companions would be reclaimed: for the select plugin, which asks under
   /// slurmctld's locks.
-  void set_reclaim_order(std::vector<JobId> companions);
-  std::vector<JobId> reclaim_order() const;
+  SharedJobs& reclaim_order() noexcept { return reclaim_order_; }
+  const SharedJobs& reclaim_order() const noexcept { return reclaim_order_; }
 
  private:
   mutable std::mutex mutex_;
   std::map<std::string, LiveGrant> grants_;
-  std::vector<JobId> companions_, reclaim_order_;
+  SharedJobs companions_, reclaim_order_;
 };
 
 }  // namespace swell::controller

@@ -106,7 +106,7 @@ class Host final : public control::BackgroundThread {
     return tags_.kept_in(request);
   }
 
-  std::vector<JobId> reclaim_order() const { return book_.reclaim_order(); }
+  std::vector<JobId> reclaim_order() const { return book_.reclaim_order().get(); }
   bool is_on() const { return on_; }
   /// Logs nothing from its return on: the functions of the sink are the plugin's, which Slurm
   /// unloads though a thread may be left behind.

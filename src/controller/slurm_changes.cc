@@ -52,7 +52,7 @@ void SlurmChanges::take(slurm::Snapshot snapshot, double now) {
   std::vector<JobId> companions;
   for (const auto& [id, job] : loop_.jobs)
     for (const Companion& companion : job.companions) companions.push_back(companion.id);
-  loop_.book.set_companions(std::move(companions));
+  loop_.book.companions().set(std::move(companions));
 
   for (const Change& change : result.changes) report(change, now);
   if (is_first && loop_.history != nullptr) {

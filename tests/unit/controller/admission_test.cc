@@ -260,7 +260,7 @@ Test(admission, the_place_of_companions_is_closed_to_everybody_else) {
 
 Test(admission, no_job_is_changed_into_a_companion) {
   GrantBook book;
-  book.set_companions({20});
+  book.companions().set({20});
   ChangeRequest request;
   request.uid = 1000;
   request.jobs = {30};
@@ -303,7 +303,7 @@ Test(admission, a_companion_whose_id_is_not_known_yet_cannot_be_changed) {
   request.uid = 1001;
   cr_assert(check_change(request, place, book).ok(), "others go on as they were");
   book.withdraw("n1");
-  book.set_companions({20});
+  book.companions().set({20});
   request.uid = 1000;
   cr_assert_not(check_change(request, place, book).ok());
   request.jobs = {21};

@@ -145,11 +145,11 @@ Test(controller, tells_slurms_side_which_companions_go_first) {
   world.hello(1, 10, 8);
   world.take_offers(1, 20);
   world.step();
-  cr_assert_eq(world.book.reclaim_order(), (std::vector<JobId>{20, 21, 22}));
+  cr_assert_eq(world.book.reclaim_order().get(), (std::vector<JobId>{20, 21, 22}));
   world.slurm.find(22)->preempt_time = world.slurm.now.taken;
   world.slurm.find(22)->end_time = world.slurm.now.taken + 7;
   world.step();
-  cr_assert_eq(world.book.reclaim_order().front(), 22u);
+  cr_assert_eq(world.book.reclaim_order().get().front(), 22u);
 }
 
 Test(controller, tells_slurms_side_of_no_companion_when_the_last_elastic_job_has_ended) {
@@ -158,10 +158,10 @@ Test(controller, tells_slurms_side_of_no_companion_when_the_last_elastic_job_has
   world.hello(1, 10, 8);
   world.take_offers(1, 20);
   world.step();
-  cr_assert_eq(world.book.reclaim_order().size(), 3u);
+  cr_assert_eq(world.book.reclaim_order().get().size(), 3u);
   for (JobId id : {20u, 21u, 22u, 10u}) world.slurm.end(id);
   world.step();
-  cr_assert(world.book.reclaim_order().empty());
+  cr_assert(world.book.reclaim_order().get().empty());
 }
 
 Test(controller, cancels_what_outlives_its_deadline) {

@@ -69,9 +69,9 @@ Test(grant_book, grants_of_a_job_go_with_it) {
 
 Test(grant_book, knows_companions_by_their_ids) {
   GrantBook book;
-  book.set_companions({9, 3, 7});
-  cr_assert(book.is_companion(3) && book.is_companion(9));
-  cr_assert_not(book.is_companion(4));
-  book.set_companions({});
-  cr_assert_not(book.is_companion(3));
+  book.companions().set({9, 3, 7});
+  cr_assert(book.companions().contains(3) && book.companions().contains(9));
+  cr_assert_not(book.companions().contains(4));
+  book.companions().set({});
+  cr_assert_not(book.companions().contains(3));
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "control/messages.h"
+
+namespace swell::controller {
+
+/// A list of jobs that the controller replaces and slurmctld's threads read. Thread-safe.
+class SharedJobs {
+ public:
+  void set(std::vector<control::JobId> jobs) {
+    std::lock_guard lock(mutex_);
+    jobs_ = std::move(jobs);
+  }
+  std::vector<control::JobId> get() const {
+    std::lock_guard lock(mutex_);
+    return jobs_;
+  }
+  bool contains(control::JobId job) const {
+    std::lock_guard lock(mutex_);
+    return std::find(jobs_.begin(), jobs_.end(), job) != jobs_.end();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<control::JobId> jobs_;
+};
+
+}  // namespace swell::controller
