@@ -142,13 +142,26 @@ lanes() {
 }
 check 'one that trains and one that compiles run beside suites' lanes
 
+# Each waits for all: once nothing compiles any more, there is one more place on clusters and one more to train.
+more_at_once() {
+  rm -f "$work"/tests/slurm/* "$work"/{one,two,three,four,five}
+  local all="for i in {1..200}; do [[ -e $work/one && -e $work/two && -e $work/three && -e $work/four && -e $work/five ]] && echo 'ok 1 - met' && exit; sleep 0.1; done"
+  local suites=(slurm/a slurm/b slurm/c pytorch/a pytorch/b) names=(one two three four five) i
+  for i in "${!suites[@]}"; do script "tests/${suites[i]}_test.sh" "touch $work/${names[i]}" "$all" 'echo "not ok 1 - met"; exit 1'; done
+  totals_are '9 passed, 0 failed, 0 skipped' 0 --no-sanitizers --jobs 2 --only 'tests/[!f]*/*' && ! has_run_again
+  local status=$?
+  rm "$work"/tests/{slurm,pytorch}/*
+  return $status
+}
+check 'once nothing compiles, one more suite runs on clusters, and one more trains' more_at_once
+
 # The package's tests in parts, each with its argument and its log.
 parts() {
   rm -f "$work"/tests/slurm/*
   script tests/pytorch/package_test.sh 'echo "ok 1 - $*"'
-  totals_are '6 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/pytorch/*'
+  totals_are '7 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/pytorch/*'
   local status=$? part
-  for part in live frameworks rest; do grep -q "^ok 1 - --part $part\$" "$work/build-check/logs/tests-pytorch-package_test.sh:$part.log" || status=1; done
+  for part in live frameworks scripts rest; do grep -q "^ok 1 - --part $part\$" "$work/build-check/logs/tests-pytorch-package_test.sh:$part.log" || status=1; done
   rm "$work/tests/pytorch/package_test.sh"
   return $status
 }

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # The Python package: its own tests by pytest, and its types by mypy.
-#   package_test.sh [--all] [--part live|frameworks|rest] [arguments of pytest]
-# --all: the slow ones, too. --part: live resizes of Elastic, what imports a framework of others, or all else. contrib/check runs
-# these side by side.
+#   package_test.sh [--all] [--part live|frameworks|scripts|rest] [arguments of pytest]
+# --all: the slow ones, too. --part: live resizes of Elastic, what imports a framework of others, scripts of users and their output,
+# or all else. contrib/check runs these side by side.
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
@@ -21,13 +21,15 @@ of_part() { # NAME...: the test files of these names
   for name in "$@"; do printf '%s\n' "$here/package/test_$name.py"; done
 }
 live=(live staying) frameworks=(integrations matrix megatron odd ordinary trl written)
+scripts=(averaged check full_disk request research scripts)
 files=("$here/package")
 if [[ ${1:-} == --part ]]; then
   case ${2:-} in
     live) mapfile -t files < <(of_part "${live[@]}") ;;
     frameworks) mapfile -t files < <(of_part "${frameworks[@]}") ;;
-    rest) mapfile -t -O 1 files < <(of_part "${live[@]}" "${frameworks[@]}" | sed 's/^/--ignore=/') ;;
-    *) printf 'package_test.sh: --part needs live, frameworks or rest\n' >&2; exit 2 ;;
+    scripts) mapfile -t files < <(of_part "${scripts[@]}") ;;
+    rest) mapfile -t -O 1 files < <(of_part "${live[@]}" "${frameworks[@]}" "${scripts[@]}" | sed 's/^/--ignore=/') ;;
+    *) printf 'package_test.sh: --part needs live, frameworks, scripts or rest\n' >&2; exit 2 ;;
   esac
   [[ $2 == rest ]] || skip_types=yes
   shift 2
