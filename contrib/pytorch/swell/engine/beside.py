@@ -85,7 +85,7 @@ class SumsBeside:
     @contextmanager
     def _watching(self, one: Pass) -> Iterator[None]:
         its = self._parameters[one.chunk]
-        hooks = [] if one.weights else [parameter.register_post_accumulate_grad_hook(self.made) for parameter in its]
+        hooks: list[Any] = [] if one.weights else [parameter.register_post_accumulate_grad_hook(self.made) for parameter in its]     # type: ignore[no-untyped-call]
         try:
             yield
         finally:
