@@ -59,6 +59,8 @@ slurm::JobRecord record_of(const SubmitRequest& request, int basic_gpus) {
   job.required_nodes = request.required_nodes;
   job.gpus_in_all = slurm_text::sum_gpus(request.tres_per_job);
   job.gpus_per_node = slurm_text::sum_gpus(request.tres_per_node);
+  job.gpus_by_task_or_socket = slurm_text::sum_gpus(request.tres_per_task).count > 0 ||
+                               slurm_text::sum_gpus(request.tres_per_socket).count > 0;
   // With min= it is submitted for fewer: on fewer nodes, or for fewer on its only one.
   if (job.gpus_in_all.count > 0) job.gpus_in_all.count = basic_gpus;
   else if (job.gpus_per_node.count > 0 && job.min_nodes == 1) job.gpus_per_node.count = basic_gpus;
@@ -94,6 +96,8 @@ Result<TypeChoice> choose_type(const slurm::JobRecord& job, const control::Elast
   if (gpus == 0)
     return Error(
         "its type stays as it is: only GPUs of --gres, --gpus-per-node and --gpus change their type");
+  if (job.gpus_by_task_or_socket)
+    return Error("its type stays as it is: it asks for GPUs of each task or socket");
   if (!job.required_nodes.empty())
     return Error("its type stays as it is, since --nodelist names its nodes");
   std::vector<std::string> types = spec.types;
@@ -158,19 +162,14 @@ void choose_type(const SubmitRequest& request, Admission& admission, GpuQueue& q
   const auto choice = choose_type(job, *spec, *table, queue);
   if (!choice) return say(choice.error().message());
   const std::string& type = choice->best().type;
-  if (slurm_text::sum_gpus(request.tres_per_task).count > 0 ||
-      slurm_text::sum_gpus(request.tres_per_socket).count > 0)
-    return say("its type stays as it is: it asks for GPUs of each task or socket");
-  // A request that names its GPUs twice must name the same type in both places.
-  LoweredRequest to = admission.lowered;
-  for (const auto& [asked, list] : {std::pair{&request.tres_per_job, &to.tres_per_job},
-                                    {&request.tres_per_node, &to.tres_per_node}}) {
-    if (slurm_text::sum_gpus(*asked).count == 0) continue;
-    const auto typed = slurm_text::with_gpu_type(list->value_or(*asked), type);
-    if (!typed) return say("its type stays as it is: it asks for GPUs of several types");
-    *list = *typed;
-  }
-  admission.lowered = std::move(to);
+  LoweredRequest& to = admission.lowered;
+  const auto typed =
+      slurm_text::with_gpu_type_in_both({to.tres_per_job.value_or(request.tres_per_job),
+                                         to.tres_per_node.value_or(request.tres_per_node)},
+                                        type);
+  if (!typed) return say("its type stays as it is: it asks for GPUs of several types");
+  if (!typed->in_all.empty()) to.tres_per_job = typed->in_all;
+  if (!typed->per_node.empty()) to.tres_per_node = typed->per_node;
   queue.place(
       job, type,
       choice->best().end_s ? *choice->best().end_s - choice->best().start_s : GpuQueue::kForever_s);

@@ -131,11 +131,13 @@ void read_gpus(const job_info_t& info, JobRecord& job) {
     gpus.count =
         saturated_int(saturating_product(gpus.count, std::max(bounded(info.num_tasks, 1), 1)));
     job.gpus_in_all = gpus;
+    job.gpus_by_task_or_socket = true;
   }
   if (GpuRequest gpus = sum_gpus(text(info.tres_per_socket)); gpus.count > 0) {
     gpus.count = saturated_int(
         saturating_product(gpus.count, std::max(bounded16(info.sockets_per_node, 1), 1)));
     job.gpus_per_node = gpus;
+    job.gpus_by_task_or_socket = true;
   }
 }
 

@@ -118,17 +118,19 @@ class LiveSlurm final : public SlurmApi {
       if (job_id_of(info) != job) continue;
       if ((info.job_state & JOB_STATE_BASE) != JOB_PENDING)
         return doing(Error("it does not wait any more"));
-      // Slurm's own text goes back to it, with another type.
-      auto in_all = slurm_text::with_gpu_type(text(info.tres_per_job), type),
-           per_node = slurm_text::with_gpu_type(text(info.tres_per_node), type);
-      if (!in_all && !per_node)
+      if (convert(info).gpus_by_task_or_socket)
+        return doing(Error("it asks for GPUs of each task or socket"));
+      // Slurm's own text goes back to it, with another type in each list that names GPUs.
+      auto lists = slurm_text::with_gpu_type_in_both(
+          {text(info.tres_per_job), text(info.tres_per_node)}, type);
+      if (!lists)
         return doing(
             Error("it does not ask by --gres, --gpus-per-node or --gpus for GPUs of one type"));
       job_desc_msg_t update;
       slurm_init_job_desc_msg(&update);
       set_job_id(update, job);
-      if (in_all) update.tres_per_job = in_all->data();
-      if (per_node) update.tres_per_node = per_node->data();
+      if (!lists->in_all.empty()) update.tres_per_job = lists->in_all.data();
+      if (!lists->per_node.empty()) update.tres_per_node = lists->per_node.data();
       update.admin_comment = const_cast<char*>(admin_comment.c_str());
       if (slurm_update_job(&update) == SLURM_SUCCESS) return true;
       if (is_taken_later(errno)) return false;

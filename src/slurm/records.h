@@ -64,6 +64,7 @@ struct JobRecord {
   int min_cpus_per_node = 0;
   std::int64_t min_memory_mib_per_node = 0, min_memory_mib_per_cpu = 0;
   GpuRequest gpus_per_node, gpus_in_all;  ///< count 0: not requested in this form
+  bool gpus_by_task_or_socket = false;    ///< some are requested so, and counted above
   bool whole_nodes = false;
   std::string reservation;
   SharedText required_nodes;  ///< host list

@@ -121,6 +121,18 @@ std::optional<std::string> with_gpu_type(std::string_view list, std::string_view
   });
 }
 
+std::optional<GpuLists> with_gpu_type_in_both(const GpuLists& lists, std::string_view type) {
+  GpuLists made;
+  for (std::string GpuLists::*each : {&GpuLists::in_all, &GpuLists::per_node}) {
+    if (sum_gpus(lists.*each).count == 0) continue;
+    auto typed = with_gpu_type(lists.*each, type);
+    if (!typed) return std::nullopt;
+    made.*each = *std::move(typed);
+  }
+  if (made.in_all.empty() && made.per_node.empty()) return std::nullopt;
+  return made;
+}
+
 std::int64_t tres_value(std::string_view tres, std::string_view key) {
   for (std::string_view entry : split_list(tres)) {
     if (!take_prefix(entry, key) || !take_prefix(entry, "=")) continue;

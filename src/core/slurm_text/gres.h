@@ -32,6 +32,14 @@ std::optional<std::string> with_gpus(std::string_view list, int count);
 /// no such entry, or several.
 std::optional<std::string> with_gpu_type(std::string_view list, std::string_view type);
 
+/// The two lists in which a job names its GPUs, in all and on each node, with `type` in both; a
+/// list without GPUs becomes empty. Nothing where neither has GPUs, or one has several entries of
+/// them.
+struct GpuLists {
+  std::string in_all, per_node;
+};
+std::optional<GpuLists> with_gpu_type_in_both(const GpuLists& lists, std::string_view type);
+
 /// Value of `key` in Slurm's TRES text ("cpu=32,mem=4000M,node=1,gres/gpu=4"); memory in MiB; 0
 /// where absent.
 std::int64_t tres_value(std::string_view tres, std::string_view key);

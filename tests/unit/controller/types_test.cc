@@ -61,6 +61,18 @@ Test(types, it_is_looked_at_again_after_the_interval_alone) {
   cr_assert_eq(world.slurm.typed.size(), 1u);
 }
 
+// Slurm's lists of these GPUs would keep the other type.
+Test(types, a_job_that_asks_by_task_or_socket_stays_as_it_is) {
+  Waiting world;
+  world.slurm.find(20)->gpus_by_task_or_socket = true;
+  world.step();
+  cr_assert_eq(world.slurm.typed.size(), 0u);
+  ask(world, 70, 20);
+  const std::string why = world.server.last<control::Refused>()->reason;
+  cr_assert_neq(why.find("its type stays as it is: it asks for GPUs of each task or socket"),
+                std::string::npos, "%s", why.c_str());
+}
+
 Test(types, nothing_moves_without_consent_or_while_nothing_is_lent) {
   for (const char* without :
        {"types=h100/a100,", " speeds=m;10;a100:one-device:4=10;h100:one-device:4=20"}) {

@@ -35,6 +35,19 @@ Test(convert, a_part_that_slurm_has_put_off_waits_for_resources_while_another_do
   cr_assert(need == expected);
 }
 
+Test(convert, gpus_that_are_asked_for_by_task_or_socket_are_marked) {
+  job_info_t info = pending(0, WAIT_RESOURCES);
+  char gpus[] = "gres:gpu:h100:4", cpus[] = "cpu:2";
+  info.tres_per_node = info.tres_per_job = gpus;
+  info.tres_per_task = cpus;
+  cr_assert_not(convert(info).gpus_by_task_or_socket);
+  info.tres_per_task = gpus;
+  cr_assert(convert(info).gpus_by_task_or_socket);
+  info.tres_per_task = nullptr;
+  info.tres_per_socket = gpus;
+  cr_assert(convert(info).gpus_by_task_or_socket);
+}
+
 Test(convert, a_node_has_registered_once_slurmctld_knows_when_its_slurmd_started) {
   node_info_t node{};
   const auto registered = [&](std::uint32_t state, std::time_t slurmd_start) {

@@ -96,3 +96,18 @@ Test(gres, the_type_of_the_gpus_is_replaced_and_all_else_stays) {
   cr_assert_eq(typed("gres/gpu:h100:2,gres/gpu:v100:2"), std::string("none"));
   cr_assert_eq(typed("gres/tmp:1"), std::string("none"));
 }
+
+Test(gres, both_lists_of_a_job_get_one_type_or_none_does) {
+  const auto typed = [](const char* in_all, const char* per_node) {
+    const auto lists = with_gpu_type_in_both({in_all, per_node}, "a100");
+    return lists ? lists->in_all + " " + lists->per_node : std::string("none");
+  };
+  cr_assert_eq(typed("gres:gpu:h100:8", "gres:gpu:h100:4"),
+               std::string("gres:gpu:a100:8 gres:gpu:a100:4"));
+  cr_assert_eq(typed("gres:tmp:1", "gres:gpu:4"), std::string(" gres:gpu:a100:4"));
+  cr_assert_eq(typed("gres:gpu:h100:8", ""), std::string("gres:gpu:a100:8 "));
+  for (const auto& [in_all, per_node] : {std::pair{"gres:gpu:h100:4,gres:gpu:v100:4", "gres:gpu:4"},
+                                         {"gres:gpu:8", "gres:gpu:h100:2,gres:gpu:v100:2"},
+                                         {"", "gres:tmp:1"}})
+    cr_assert_eq(typed(in_all, per_node), std::string("none"), "%s %s", in_all, per_node);
+}
