@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "core/number.h"
@@ -32,7 +33,7 @@ bool NodeHealth::forget(Node& node, std::time_t now, std::time_t kept_s) {
   std::erase_if(node.failures,
                 [=](const Failure& each) { return each.at + kept_s <= now || each.at > now; });
   const bool ends = node.until != 0 && is_over(node.until);
-  if (ends) node.until = 0;
+  if (ends) node.until = 0, node.by_one.reset();
   return std::erase_if(node.until_for, [&](const auto& each) { return is_over(each.second); }) >
              0 ||
          ends;
@@ -54,8 +55,6 @@ std::string NodeHealth::failed(const std::string& name, control::JobId job, uid_
                                std::time_t at, std::size_t nodes_in_all, double withhold_s) {
   const auto kept_s = static_cast<std::time_t>(withhold_s);
   if (kept_s <= 0) return {};
-  const auto all_withheld = static_cast<std::size_t>(std::count_if(
-      nodes_.begin(), nodes_.end(), [at](const auto& each) { return each.second.until > at; }));
   Node& node = nodes_[name];
   forget(node, at, kept_s);
   std::vector<Failure>& failures = node.failures;
@@ -70,23 +69,38 @@ std::string NodeHealth::failed(const std::string& name, control::JobId job, uid_
     failures.erase(std::find_if(failures.begin(), failures.end(),
                                 [uid](const Failure& each) { return each.uid == uid; }));
   if (failures.size() > kMaxFailures) failures.erase(failures.begin());
+  if (other == 0 && own == 0) return {};
   const std::size_t most = std::max<std::size_t>(nodes_in_all / kShare, 1);
-  if (other != 0 && (node.until != 0 || all_withheld < most)) {
-    const bool is_new = node.until == 0;
-    node.until = at + kept_s;
-    if (!is_new) return {};
-    return fmt::format(
-        "node {} is not lent for {} s: companions of jobs {} and {}, of different users, failed "
-        "there",
-        name, kept_s, other, job);
+  std::size_t withheld = 0;
+  Node* gives_way = nullptr;
+  bool keeps_another = false;
+  for (auto& [each_name, each] : nodes_) {
+    if (each.until <= at || &each == &node) continue;
+    ++withheld;
+    if (each.by_one) gives_way = &each;
+    keeps_another = keeps_another || each.by_one == uid;
   }
-  if (own == 0 || (node.until_for.size() >= kMaxUsers && !node.until_for.contains(uid))) return {};
-  const bool is_new = !node.until_for.contains(uid);
+  const auto says = [&](std::string_view whom, control::JobId first) {
+    return fmt::format("node {} is not lent{} for {} s: companions of jobs {} and {} failed there",
+                       name, whom, kept_s, first, job);
+  };
+  const bool is_new = node.until == 0;
+  if (other != 0 && (!is_new || withheld < most || gives_way != nullptr)) {
+    if (is_new && withheld >= most) gives_way->until = 0, gives_way->by_one.reset();
+    node.until = at + kept_s;
+    node.by_one.reset();
+    return is_new ? says("", other) : std::string();
+  }
+  if (own == 0) return {};
+  const bool is_new_to_him = !node.until_for.contains(uid);
+  if (is_new_to_him && node.until_for.size() >= kMaxUsers) return {};
   node.until_for[uid] = at + kept_s;
-  if (!is_new) return {};
-  return fmt::format(
-      "node {} is not lent to jobs of uid {} for {} s: companions of jobs {} and {} failed there",
-      name, uid, kept_s, own, job);
+  if (node.by_one == uid || (is_new && !keeps_another && withheld < most)) {
+    node.until = at + kept_s;
+    node.by_one = uid;
+    return is_new ? says("", own) : std::string();
+  }
+  return is_new_to_him ? says(fmt::format(" to jobs of uid {}", uid), own) : std::string();
 }
 
 std::time_t NodeHealth::withheld_until(const std::string& name, uid_t uid, std::time_t now) const {
@@ -135,9 +149,11 @@ Json NodeHealth::to_json() const {
                                     {"at", static_cast<std::int64_t>(each.at)}}));
     for (const auto& [uid, until] : node.until_for)
       users.set(std::to_string(uid).c_str(), static_cast<std::int64_t>(until));
-    json.set(name.c_str(), Json::object({{"until", static_cast<std::int64_t>(node.until)},
-                                         {"until_for", users},
-                                         {"failures", failures}}));
+    Json its = Json::object({{"until", static_cast<std::int64_t>(node.until)},
+                             {"until_for", users},
+                             {"failures", failures}});
+    if (node.by_one) its.set("by_one", static_cast<std::int64_t>(*node.by_one));
+    json.set(name.c_str(), std::move(its));
   }
   return json;
 }
@@ -150,6 +166,11 @@ Result<NodeHealth> NodeHealth::from_json(const Json& json) {
     const auto until = member.integer_at("until", 0, kMaxTime);
     if (!until) return until.error().while_doing(name);
     node.until = *until;
+    if (member.has("by_one")) {
+      const auto uid = member.integer_at("by_one", 0, kMaxUid);
+      if (!uid) return uid.error().while_doing(name);
+      node.by_one = static_cast<uid_t>(*uid);
+    }
     const Json users = member.at("until_for"), failures = member.at("failures");
     if (!users.is_object() || users.size() > kMaxUsers || !failures.is_array() ||
         failures.size() > kMaxFailures)

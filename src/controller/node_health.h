@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <ctime>
 #include <map>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -15,14 +16,16 @@
 
 namespace swell::controller {
 
-/// Nodes on which companions have failed. Two failures of jobs of different users within the site's
-/// `withhold_s` keep a node from being lent for as long; two of different jobs of one user keep it
-/// from that user's jobs alone, since a failure is an agent's word. Times are seconds since 1970.
+/// Nodes on which companions have failed. Two failures of different jobs within the site's
+/// `withhold_s` keep a node from being lent for as long. A failure is an agent's word: so jobs of
+/// one user alone keep one node at a time from all users, and further ones from that user alone.
+/// Times are seconds since 1970.
 class NodeHealth {
  public:
   /// A companion of `job`, which belongs to `uid`, has failed on the node, one of `nodes_in_all`.
-  /// At most a quarter of the nodes, but one, are kept from all users. Returns a sentence where the
-  /// node is withheld from now on; empty: it is not, or was before.
+  /// At most a quarter of the nodes, but one, are kept from all users; a node that one user's jobs
+  /// keep gives way to one that jobs of two do. Returns a sentence where the node is withheld from
+  /// now on; empty: it is not, or was before.
   std::string failed(const std::string& node, control::JobId job, uid_t uid, std::time_t at,
                      std::size_t nodes_in_all, double withhold_s);
   /// Forgets what is over. Returns whether a node may be lent again.
@@ -51,6 +54,7 @@ class NodeHealth {
   struct Node {
     std::vector<Failure> failures;  ///< the newest last
     std::time_t until = 0;          ///< lent to nobody
+    std::optional<uid_t> by_one;    ///< while only this user's jobs say why
     std::map<uid_t, std::time_t> until_for;
     friend bool operator==(const Node&, const Node&) = default;
   };

@@ -137,11 +137,12 @@ Test(node_health, a_restart_of_slurmctld_forgets_no_failure) {
   cr_assert_eq(world.shown(), 1u);
 }
 
-Test(node_health, one_users_failing_jobs_keep_a_node_from_him_alone) {
+Test(node_health, two_failing_jobs_of_one_user_keep_a_node_from_all) {
   Failing world(1000);
   cr_assert(world.fails(10));
-  cr_assert(world.fails(11));
   cr_assert_eq(world.shown(), 0u);
+  cr_assert(world.fails(11));
+  cr_assert_eq(world.shown(), 1u);
   world.let_alone(11);
   cr_assert_eq(world.grow(11, 600), 0u, "both jobs are his");
   cr_assert_neq(world.why(11).find("nothing is lent on node2"), std::string::npos);
@@ -150,9 +151,56 @@ Test(node_health, one_users_failing_jobs_keep_a_node_from_him_alone) {
   world.server.says(12, swell::test::hello_of(11, 4), 1001);
   world.step(1);
   world.step(1);
-  const control::Grow* grow = world.server.last<control::Grow>();
-  cr_assert_not_null(grow);
-  cr_assert_eq(grow->offers.at(0).node, "node2");
+  cr_assert_null(world.server.last<control::Grow>());
+}
+
+// One user says that companions failed on node after node.
+Test(node_health, one_user_keeps_one_node_at_a_time_from_others) {
+  NodeHealth health;
+  const auto fails = [&](int node, uid_t uid, std::time_t at) {
+    for (const JobId job : {10u, 11u})
+      health.failed("node" + std::to_string(node), 100 * uid + job, uid, at, 40, kHour);
+  };
+  const auto kept_from = [&](uid_t uid, std::time_t at) {
+    std::string nodes;
+    for (int node = 0; node < 40; ++node)
+      if (health.withheld_until("node" + std::to_string(node), uid, at) != 0)
+        nodes += std::to_string(node) + " ";
+    return nodes;
+  };
+  for (int node = 0; node < 8; ++node) fails(node, 1000, 5000 + node);
+  cr_assert_eq(kept_from(1000, 5010), std::string("0 1 2 3 4 5 6 7 "));
+  cr_assert_eq(kept_from(1001, 5010), std::string("0 "));
+  fails(9, 1002, 5010);
+  cr_assert_eq(kept_from(1001, 5010), std::string("0 9 "), "that of another user");
+  fails(3, 1002, 5011);
+  cr_assert_eq(kept_from(1001, 5011), std::string("0 3 9 "), "two users say so");
+  health.pass(5000 + kHour, kHour);
+  cr_assert_eq(kept_from(1001, 5000 + kHour), std::string("3 9 "));
+  fails(7, 1000, 5000 + kHour);
+  cr_assert_eq(kept_from(1001, 5000 + kHour), std::string("3 7 9 "), "the first is over");
+}
+
+Test(node_health, what_one_user_says_gives_way_to_what_two_say) {
+  NodeHealth health;
+  const auto fails = [&](const char* node, JobId job, uid_t uid) {
+    return health.failed(node, job, uid, 5000, 4, kHour);
+  };
+  fails("node1", 10, 1000);
+  cr_assert_eq(fails("node1", 11, 1000),
+               "node node1 is not lent for 3600 s: companions of jobs 10 and 11 failed there");
+  fails("node2", 20, 1001);
+  cr_assert_eq(
+      fails("node2", 21, 1001),
+      "node node2 is not lent to jobs of uid 1001 for 3600 s: companions of jobs 20 and 21 "
+      "failed there",
+      "a quarter of the nodes is withheld");
+  cr_assert_eq(fails("node2", 30, 1002),
+               "node node2 is not lent for 3600 s: companions of jobs 21 and 30 failed there");
+  cr_assert_eq(health.withheld_until("node1", 1003, 5000), 0);
+  cr_assert_eq(health.withheld_until("node1", 1000, 5000), 5000 + kHour, "it is kept from him");
+  fails("node3", 40, 1003);
+  cr_assert(fails("node3", 41, 1004).empty(), "two users' word gives way to nobody's");
 }
 
 Test(node_health, one_job_that_fails_again_and_again_says_nothing_of_a_node) {
@@ -301,7 +349,9 @@ Test(node_health, nobody_drives_out_failures_of_others) {
   health.failed("node1", 10, 1000, 5000, 8, kHour);
   for (JobId job = 100; job < 1000; ++job) health.failed("node2", job, 1001, 5000, 8, kHour);
   for (JobId job = 1000; job < 2000; ++job) health.failed("node3", job, 1001, 5000, 8, kHour);
-  for (const Json& each : health.shown(5000).items()) cr_assert(each.has("uid"));
+  std::size_t from_all = 0;
+  for (const Json& each : health.shown(5000).items()) from_all += !each.has("uid");
+  cr_assert_eq(from_all, 1u);
   cr_assert(health.failed("node1", 11, 1001, 5001, 8, kHour).find("10 and 11") !=
             std::string::npos);
   cr_assert_lt(health.to_json().dump().size(), 2000u);
@@ -321,6 +371,7 @@ Test(node_health, is_read_as_it_was_written_and_damage_is_said) {
         R"({"n":{"until":1,"until_for":[],"failures":[]}})",
         R"({"n":{"until":1,"until_for":{"x":1},"failures":[]}})",
         R"({"n":{"until":1,"until_for":{},"failures":[1]}})",
+        R"({"n":{"until":1,"by_one":-1,"until_for":{},"failures":[]}})",
         R"({"n":{"until":1,"until_for":{},"failures":[{"job":0,"uid":1,"at":1}]}})"})
     cr_assert_not(NodeHealth::from_json(*Json::parse(bad)).ok(), "%s", bad);
 }
