@@ -18,7 +18,8 @@ constexpr int kMaxProcesses = 512;  // of one program are looked at
 constexpr std::size_t kMaxValue = 64;
 
 /// Variables that launchers other than torchrun give to their workers.
-constexpr const char* kOfMpi[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK"};
+constexpr const char* kOfMpi[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",       "PMIX_RANK",
+                                  "MV2_COMM_WORLD_RANK",  "FLUX_TASK_RANK", "HOROVOD_RANK"};
 
 /// Any of these tells a program which worker it is.
 constexpr const char* kRanks[] = {"RANK",       "SWELL_RANK",           "SLURM_PROCID",

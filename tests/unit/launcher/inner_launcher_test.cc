@@ -59,6 +59,9 @@ Test(inner_launcher, workers_of_a_launcher_are_found_wherever_they_are, .timeout
       "RANK=0 WORLD_SIZE=1 %; :",
       "RANK=1 WORLD_SIZE=8 %; :",
       "OMPI_COMM_WORLD_RANK=0 %; :",
+      "PMIX_RANK=1 %; :",
+      "MV2_COMM_WORLD_RANK=0 %; :",
+      "FLUX_TASK_RANK=0 %; :",
       // below a script that passes signals on
       "trap : USR1; RANK=0 WORLD_SIZE=1 TORCHELASTIC_RUN_ID=none %; :",
   };
