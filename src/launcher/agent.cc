@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <pwd.h>
 #include <sys/random.h>
@@ -436,8 +437,12 @@ void Agent::take_controller_messages() {
   if (!link_) return;
   for (const std::string& line : link_->take_news()) say(line);
   for (const control::Message& message : link_->take()) {
-    if (const auto* grow = std::get_if<control::Grow>(&message)) machine_.grow(now(), *grow);
-    else if (const auto* shrink = std::get_if<control::Shrink>(&message))
+    if (const auto* grow = std::get_if<control::Grow>(&message)) {
+      // srun ends at once in a folder that is gone, on any node.
+      if (std::error_code gone; std::filesystem::current_path(gone).empty() && gone)
+        machine_.grows_no_more(now(), "swellrun's working folder is gone");
+      machine_.grow(now(), *grow);
+    } else if (const auto* shrink = std::get_if<control::Shrink>(&message))
       machine_.shrink(now(), *shrink);
     else if (const auto* order = std::get_if<control::Replan>(&message))
       machine_.replan(now(), *order);

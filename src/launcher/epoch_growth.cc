@@ -18,6 +18,12 @@ void EpochMachine::pause_growth(double now, const std::string& why, bool for_goo
   tell_no_growth();
 }
 
+void EpochMachine::grows_no_more(double now, const std::string& why) {
+  if (!growth_.pause_reason().empty()) return;  // it takes none now
+  say(why + ": the job is lent no more GPUs");
+  pause_growth(now, why, true);
+}
+
 std::string EpochMachine::no_growth() const {
   if (is<Ending>()) return kEnds;
   Growth::Run run;

@@ -140,6 +140,8 @@ class EpochMachine {
   void released(double now, JobId companion);
   // controller
   void grow(double now, const control::Grow& grow);
+  /// Nothing can be started on lent GPUs any more, until the run ends; GPUs that it has stay.
+  void grows_no_more(double now, const std::string& why);
   void shrink(double now, const control::Shrink& shrink);
   /// Another plan over the same workers, as soon as nothing else changes them; the last order
   /// counts.

@@ -118,6 +118,18 @@ END
 }
 check 'a program that declines more GPUs has its reason shown' declines
 
+# srun ends at once in a folder that is gone, so that each growth would fail.
+folder_is_gone() {
+  mkdir gone && rigid --gres=gpu:4 -N 2 -w node2,node3 && within 30 in_state "$rigid_job" RUNNING || return
+  printf '#!/bin/bash\nswellrun %s/mine.sh\necho "ended with $?"\n' "$work" > job.sh
+  job=$(sbatch --parsable --output="$work/%A.out" --elastic=max=8 --gres=gpu:4 -w node1 --chdir="$work/gone" job.sh) && within 30 runs 4 &&
+    rmdir gone && scancel "$rigid_job" &&
+    within 30 no_growth_is "swellrun's_working_folder_is_gone" && says_so "swellrun's working folder is gone" && runs 4 || return
+  cat "$job.out"
+  [[ $(grep -c "swellrun's working folder is gone: the job is lent no more GPUs" "$job.out") == 1 ]] && ! grep 'lost job' "$job.out" && finishes
+}
+check 'a job whose folder is gone is not grown, and swell jobs says so' folder_is_gone
+
 never_heard_of_swell() {
   printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nswellrun sh -c "exec sleep 6"\necho "ended with $?"\n' > plain.sh
   job=$(sbatch --parsable --output=%A.out plain.sh) && within 40 ended "$job" || return

@@ -221,6 +221,23 @@ Test(growth_leave, a_launcher_within_the_program_is_said_once_and_not_grown) {
   cr_assert_not(run.code.has_value());
 }
 
+Test(growth_leave, a_run_that_can_start_nothing_more_takes_no_offer_and_keeps_what_it_has) {
+  Run run;
+  run.grown();
+  const std::size_t workers = run.workers;
+  for (int i = 0; i < 2; ++i)
+    run.event([&] { run.machine.grows_no_more(run.now, "its folder is gone"); });
+  cr_assert_eq(std::count_if(run.said.begin(), run.said.end(),
+                             [](const std::string& line) {
+                               return line == "its folder is gone: the job is lent no more GPUs";
+                             }),
+               1);
+  run.tick(run.now + 1e6);
+  cr_assert_eq(run.no_growth(), std::string("its folder is gone"));
+  cr_assert_eq(run.workers, workers);
+  cr_assert(run.releases.empty());
+}
+
 Test(growth_leave, a_program_without_its_rank_is_said_and_not_grown) {
   Run run;
   run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python", true); });
