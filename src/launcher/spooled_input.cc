@@ -114,12 +114,13 @@ InputPlan plan_input(const std::optional<std::string>& option, int standard_inpu
   const bool is_file = S_ISREG(is.st_mode);
   if (!is_file && !(S_ISFIFO(is.st_mode) && writers_end(fd, kWriters_s)))
     return {{}, kMayBeProgram};
-  if (const off_t at = is_file ? lseek(fd, 0, SEEK_CUR) : 0;
-      is_file && is.st_size - at > static_cast<off_t>(SpooledInput::kMaxBytes))
+  const off_t at = is_file ? lseek(fd, 0, SEEK_CUR) : 0;
+  if (is_file && is.st_size - at > static_cast<off_t>(SpooledInput::kMaxBytes))
     return {{}, kMayBeProgram};
   auto spooled = SpooledInput::read_from(fd, kFile_s);
-  if (!spooled) return {{}, fmt::format("{}: {}", spooled.error().message(), kMayBeProgram)};
-  return {std::move(*spooled), ""};
+  if (spooled) return {std::move(*spooled), ""};
+  if (is_file) lseek(fd, at, SEEK_SET);  // srun reads all of it
+  return {{}, fmt::format("{}: {}", spooled.error().message(), kMayBeProgram)};
 }
 
 }  // namespace swell::launcher

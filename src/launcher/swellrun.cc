@@ -260,6 +260,7 @@ int run_srun(const Options& options) {
   std::vector<const char*> words = {"srun"};
   for (const std::string& word : options.srun) words.push_back(word.c_str());
   words.push_back(nullptr);
+  std::signal(SIGXFSZ, SIG_DFL);
   execvp("srun", const_cast<char**>(words.data()));
   const int problem = errno;
   say(std::string("cannot run srun: ") + std::strerror(problem));
@@ -353,6 +354,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // Ignored, as by `trap '' CHLD` in a script, no child's end could be waited for.
   std::signal(SIGCHLD, SIG_DFL);
+  // With `ulimit -f` a write that fails must not end the training.
+  std::signal(SIGXFSZ, SIG_IGN);
   const bool has_output = open_standard_files();
   int code = 1;
   try {

@@ -2,10 +2,12 @@
 #include "launcher/spooled_input.h"
 
 #include <criterion/criterion.h>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <string>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -140,6 +142,25 @@ Test(spooled_input, more_than_is_kept_is_left_to_srun) {
   const InputPlan plan = plan_input({}, file.get());
   cr_assert(!plan.spooled && !plan.no_growth.empty());
   cr_assert_eq(lseek(file.get(), 0, SEEK_CUR), 0);
+}
+
+// As `ulimit -f` has it: what was read before the fault is there for srun.
+Test(spooled_input, a_file_that_cannot_be_kept_is_left_to_srun_from_where_it_stood) {
+  const std::string text(20000, 'x');
+  const auto file = file_with("read " + text);
+  lseek(file.get(), 5, SEEK_SET);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  limit.rlim_cur = 4096;
+  std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  const InputPlan plan = plan_input({}, file.get());
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  cr_assert_not(plan.spooled.has_value());
+  cr_assert_neq(plan.no_growth.find("File too large"), std::string::npos, "%s",
+                plan.no_growth.c_str());
+  cr_assert_eq(all_of(file.get()), text);
 }
 
 Test(spooled_input, becomes_the_standard_input_of_a_child) {
