@@ -35,7 +35,7 @@ class LastDecision {
   double lowered_by_others() const noexcept { return lowered_by_others_; }
   /// Set where a growth would not pay.
   const std::optional<policy::Unlikely>& unlikely() const noexcept { return unlikely_; }
-  /// Of the last decision that planned for it.
+  /// The table of the last decision that planned for it.
   const planner::NamedTable& scale() const noexcept { return scale_; }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace swell::controller {
 
-/// What a job was lent since its start, for people.
+/// Record of the GPUs that a job was lent since its start, for people.
 class LendingRecord {
  public:
   LendingRecord() = default;

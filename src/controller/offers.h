@@ -7,7 +7,7 @@
 
 namespace swell::controller {
 
-/// What a job was offered of late, what came of it, and until when it is left as it is: after
+/// Recent offers to a job, their results, and until when the job is left as it is: after
 /// growths that failed it is offered GPUs ever less. Times are seconds on the controller's clock.
 class Offers {
  public:
