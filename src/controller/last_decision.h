@@ -10,8 +10,7 @@
 
 namespace swell::controller {
 
-/// What the last decision says of a job, for its owner. Of the parts of the loop, Decider,
-/// explain() and ScaleKeeper alone write it.
+/// The last decision about a job, for its owner. Only Decider, explain() and ScaleKeeper write it.
 class LastDecision {
  public:
   /// Sets how its expansions are decided ("planned", ...), and why so.
