@@ -98,7 +98,9 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
     const bool first = !companion && commands.empty();
     if (shim.gives_input) command.push_back("--input=all");
     else if (!first) command.push_back("--input=none");
-    if ((!first || is_shared) && !options.own_open_mode) command.push_back("--open-mode=append");
+    // Also where the user has chosen truncate: swellrun has done so, and a step that begins later
+    // would empty what others have written.
+    if (!first || is_shared) command.push_back("--open-mode=append");
     if (companion) command.push_back("--mem=0");
     command.insert(command.end(), shim.loader.begin(), shim.loader.end());
     command.insert(command.end(),

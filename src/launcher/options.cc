@@ -279,7 +279,7 @@ class Parser {
       words.push_back(*value);
     }
     options_.srun.insert(options_.srun.end(), words.begin(), words.end());
-    if (option.name == "open-mode") options_.own_open_mode = true;
+    if (option.name == "open-mode") options_.open_mode = *value;
     if (option.name == "input") options_.input = value;
     switch (option.use) {
       case Use::each:
@@ -439,7 +439,8 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   const auto stands_for = [env](std::optional<std::string>& option, const char* variable) {
     if (const char* value = env(variable); !option && value != nullptr) option = value;
   };
-  if (env("SLURM_OPEN_MODE") != nullptr) options.own_open_mode = true;
+  if (const char* mode = env("SLURM_OPEN_MODE"); options.open_mode.empty() && mode != nullptr)
+    options.open_mode = mode;
   stands_for(options.output, "SRUN_OUTPUT");
   stands_for(options.output, "SLURM_STDOUTMODE");
   stands_for(options.error, "SRUN_ERROR");

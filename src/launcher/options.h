@@ -60,7 +60,7 @@ struct Options {
   int relative = 0;                  ///< -r: the first so many nodes are left out
   bool kill_on_bad_exit = true;      ///< torchrun's way; srun's own default is to wait
   std::optional<std::string> input;  ///< of srun's --input
-  bool own_open_mode = false;        ///< the user chose whether files are appended to
+  std::string open_mode;             ///< the user's choice: append or truncate; empty: none
 
   std::optional<std::string> output, error;  ///< of -o and -e, or of srun's variables for them
 

@@ -111,4 +111,9 @@ std::optional<std::string> shared_output(std::string_view name, const RunNames& 
   return is_known ? std::optional(std::move(file)) : std::nullopt;
 }
 
+bool appends(std::string_view mode, bool site_appends) {
+  if (mode.empty()) return site_appends;
+  return mode.front() == 'a' || mode.front() == 'A';
+}
+
 }  // namespace swell::launcher

@@ -199,6 +199,8 @@ Result<SlurmConfig> read_config(std::string_view text) {
       config.conf_file = value;
     } else if (key == "BOOT_TIME") {
       config.slurmctld_since = local_time(value);
+    } else if (key == "JobFileAppend") {
+      config.appends_output = value == "1";
     } else if (key == "SrunPortRange") {
       const auto dash = value.find('-');
       const auto first = read_number<std::uint16_t>(value.substr(0, dash));

@@ -26,6 +26,7 @@ struct SlurmConfig {
   std::string conf_file;
   std::optional<std::time_t> slurmctld_since;  ///< when the one that answers was started
   control::PortRange srun_ports;               ///< SrunPortRange; 0 to 0: any
+  bool appends_output = false;                 ///< JobFileAppend
 };
 Result<SlurmConfig> read_config(std::string_view text);
 

@@ -240,9 +240,9 @@ std::optional<std::string> problem_within_srun(const Agent::Setup& setup) {
   return fmt::format("swellrun within srun: write swellrun in place of srun ({})", why);
 }
 
-/// The file that all steps append to is a new one, as srun would make it.
-void begin_output(const Options& options, const RunNames& run) {
-  if (options.own_open_mode) return;
+/// The file that all steps append to is a new one, where srun would make it so.
+void begin_output(const Options& options, const RunNames& run, const SlurmConfig& config) {
+  if (appends(options.open_mode, config.appends_output)) return;
   for (const std::optional<std::string>* name : {&options.output, &options.error})
     if (const auto file = shared_output(name->value_or(""), run))
       control::Fd(open(file->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -336,7 +336,7 @@ int run(int argc, char** argv) {
   }
   setup->address = std::move(address);
   say_before(*setup, *job, model);
-  begin_output(*options, names_of(*setup));
+  begin_output(*options, names_of(*setup), *config);
 
   std::signal(SIGPIPE, SIG_IGN);
   block_signals(true);

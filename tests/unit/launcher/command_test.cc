@@ -120,10 +120,27 @@ Test(command, files_of_workers_have_one_name_in_all_allocations_and_are_written_
   cr_assert(
       has(step_commands(options, 5, own, {worker_node(0, 5, "n1", 4)}, 8, false, shim).front(),
           "--open-mode=append"));
-  options.own_open_mode = true;
-  cr_assert_not(
-      has(step_commands(options, 5, own, {worker_node(0, 5, "n1", 4)}, 8, false, shim).front(),
-          "--open-mode=append"));
+}
+
+// A step that begins later would empty the file of those that run.
+Test(command, steps_append_to_one_file_also_where_the_user_has_it_truncated) {
+  Options options;
+  options.program = {"x"};
+  options.output = "log.%j";
+  options.open_mode = "truncate";
+  options.each_step = {"--open-mode=truncate"};
+  const auto last_mode = [&](JobId job, const WorkerNode& node) {
+    std::string last;
+    const auto steps = step_commands(options, job, own, {node}, 8, false, shim);
+    for (const std::string& word : steps.front())
+      if (word.starts_with("--open-mode=")) last = word;
+    return last;
+  };
+  cr_assert_eq(last_mode(5, worker_node(0, 5, "n1", 4)), std::string("--open-mode=append"));
+  cr_assert_eq(last_mode(9, worker_node(2, 9, "n3", 4)), std::string("--open-mode=append"));
+  options.output = "log.%j.%t";
+  cr_assert_eq(last_mode(5, worker_node(0, 5, "n1", 4)), std::string("--open-mode=truncate"));
+  cr_assert_eq(last_mode(9, worker_node(2, 9, "n3", 4)), std::string("--open-mode=append"));
 }
 
 Test(command, a_probe_has_the_resources_of_the_step_and_runs_nothing) {

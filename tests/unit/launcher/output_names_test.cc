@@ -58,6 +58,13 @@ Test(output_names, a_file_of_all_steps_is_told_from_files_of_each) {
   }
 }
 
+Test(output_names, a_file_that_is_there_is_emptied_where_srun_would) {
+  for (const char* mode : {"append", "a", "A", "Append"}) cr_assert(appends(mode, false));
+  for (const char* mode : {"truncate", "t"}) cr_assert_not(appends(mode, true));
+  cr_assert(appends("", true));
+  cr_assert_not(appends("", false));
+}
+
 Test(output_names, a_file_that_steps_of_companions_share_need_not_be_known_by_name) {
   const RunNames alone{71, "", "", 2, "", ""};
   for (const char* name : {"log.%s", "%J", "%5a", "%x", "%u", "100%%%s"}) {

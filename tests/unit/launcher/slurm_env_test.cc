@@ -17,8 +17,10 @@ Test(slurm_env, the_configuration_says_where_the_controller_is_and_whom_to_trust
       "SlurmctldHost[1]        = head2\n"
       "SLURM_CONF              = /etc/slurm/slurm.conf\n"
       "SlurmctldPort           = 6817-6820\n"
+      "JobFileAppend           = 1\n"
       "SrunPortRange           = 60001-63000\n");
   cr_assert(config.ok());
+  cr_assert(config->appends_output);
   cr_assert_eq(config->srun_ports.first, 60001);
   cr_assert_eq(config->srun_ports.last, 63000);
   cr_assert_eq(config->munge_socket, std::string("/run/x/sock"));
