@@ -9,6 +9,7 @@ from test_odd import is_the_same_training
 THE_SAME = ["loops_over_epochs", "stops_early", "weighs_losses", "decays_by_layer", "distils", "pairs_views", "penalizes_gradients"]
 AUGMENTS = ["augments_by_its_own_generator", "augments_by_its_own_older_generator", "augments_by_its_own_generator_of_python", "augments_by_its_own_generator_of_torch",
             "augments_by_its_own_generator_in_readers", "augments_by_a_generator_made_later", "augments_by_a_generator_of_its_file"]
+REFUSED = "ValueError: the checkpoint's data has length 36, here it is 60: samples would be lost or repeated; give the same, or another directory"
 APART = "the loss of a sample depends on the others in its pass"
 
 
@@ -16,6 +17,15 @@ APART = "the loss of a sample depends on the others in its pass"
 def test_a_script_of_a_researcher_is_resized_as_any_other(name, runs):
     run = is_the_same_training(runs, name, 14, [1, 9] if name != "stops_early" else [1, 3], [1, 3, 1], job="research")
     assert run.sizes() == list(range(1, 13)) and "lent nothing" not in run.said_by(0) and " draws " not in run.said_by(0)
+
+
+def test_a_curriculum_in_an_order_of_its_own_is_resized_as_any_other(runs):
+    is_the_same_training(runs, "goes_from_easy_to_hard", 14, [1, 9], [1, 3, 1], job="research")
+
+
+def test_a_curriculum_by_several_loops_is_refused_in_one_sentence(runs):
+    run = runs(Run, "stages", "research", "goes_through_stages").fast().start(1)
+    assert run.leave() == [1] and REFUSED in run.said() and run.step() == 2
 
 
 @pytest.mark.parametrize("name", ["draws_by_its_own", "draws_by_its_own_of_torch", "draws_by_its_own_of_python"])
