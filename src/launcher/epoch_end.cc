@@ -26,7 +26,7 @@ void EpochMachine::job_ends(double now, std::optional<double> at) {
   if (!at || limit_.before_s >= 0) return;
   limit_.before_s = std::min(*settings_.before_end_s, std::max(0.0, *at - now) / 2);
   if (limit_.before_s < *settings_.before_end_s)
-    say(fmt::format(
+    out_.say(fmt::format(
         "--before-end={:g}: the job ends in {:.0f} s; its workers leave {:.0f} s before",
         *settings_.before_end_s, *at - now, limit_.before_s));
 }
@@ -42,12 +42,12 @@ void EpochMachine::leave_before_end(double now, const std::string& why, bool ask
   if (is<Ending>() || is<Over>()) return;
   const double end = limit_.ends_at.value_or(now + settings_.restart_timeout_s + kEndMargin_s);
   const double by = now + std::max((end - now) / 2, end - now - kEndMargin_s);
-  say(fmt::format("{}: the workers leave, and swellrun ends with {}", why, kRequeueCode));
-  note("leaving-before-end", Json::object({{"within_s", by - now}}));
+  out_.say(fmt::format("{}: the workers leave, and swellrun ends with {}", why, kRequeueCode));
+  out_.note("leaving-before-end", Json::object({{"within_s", by - now}}));
   const bool live = is_live(), were_asked = is<Leaving>();
-  if (is<Switching>()) act(action::CallOffLive{});
+  if (is<Switching>()) out_.add(action::CallOffLive{});
   begin_ending({by, false, true}, now);
-  if (asks && !were_asked && !running().empty()) ask_to_leave(now, by - now, live);
+  if (asks && !were_asked && !run_.workers.running().empty()) ask_to_leave(now, by - now, live);
   advance(now);
 }
 
@@ -56,16 +56,16 @@ void EpochMachine::leave_before_end(double now, const std::string& why, bool ask
 /// been sent it yet.
 void EpochMachine::leave_and_return(double now, bool asks) {
   if (defers(RestartRequested{asks}, true)) return;
-  const std::vector<WorkerId> workers = running();
+  const std::vector<WorkerId> workers = run_.workers.running();
   if (workers.empty() || is<Leaving>() || is<Ending>()) return;
   // A program that dies of a signal that it does not handle fails as under srun; if some have ended
   // the training ends.
-  if (is_failing() || is_ending_by_itself() || (!asks && !all_listen())) {
-    if (asks) act(action::SignalWorkers{workers, settings_.restart_signal});
+  if (is_failing() || is_ending_by_itself() || (!asks && !run_.all_listen())) {
+    if (asks) out_.add(action::SignalWorkers{workers, settings_.restart_signal});
     return;
   }
-  say(fmt::format("{}: the workers that leave are started again from their checkpoint",
-                  signal_name(settings_.restart_signal)));
+  out_.say(fmt::format("{}: the workers that leave are started again from their checkpoint",
+                       signal_name(settings_.restart_signal)));
   Running before = *in<Running>();
   begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s, asks);
   in<Leaving>()->purpose = Purpose::user_restart;

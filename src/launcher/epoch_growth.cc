@@ -14,7 +14,7 @@ using control::JobState;
 
 void EpochMachine::pause_growth(double now, const std::string& why, bool for_good) {
   for_good = growth_.pause(now, why, for_good);
-  note("growth-paused", Json::object({{"reason", why}, {"for_good", for_good}}));
+  out_.note("growth-paused", Json::object({{"reason", why}, {"for_good", for_good}}));
   tell_no_growth();
 }
 
@@ -27,16 +27,15 @@ void EpochMachine::grows_no_more(double now, const std::string& why) {
 std::string EpochMachine::no_growth() const {
   if (is<Ending>()) return kEnds;
   Growth::Run run;
-  run.has_started = epoch_ >= 0;
+  run.has_started = run_.epoch >= 0;
   run.may_start_large = settings_.live;
   run.is_running = is<Running>() && !is_failing();
-  run.workers = assignment_.seats.size();
+  run.workers = run_.assignment.seats.size();
   // Several live workers can be told a step to leave at, also once they are resized by restarts.
-  const bool are_told = is<Running>() && in<Running>()->has_begun && assignment_.seats.size() > 1;
-  if (!is_live() && !are_told)
-    for (const auto& [id, worker] : workers_)
-      run.deaf += worker.running && worker.listens != epoch_;
-  run.has_ended_ones = is<Running>() && !is_failing() && !all_train();
+  const bool are_told =
+      is<Running>() && in<Running>()->has_begun && run_.assignment.seats.size() > 1;
+  if (!is_live() && !are_told) run.deaf = run_.workers.deaf(run_.epoch);
+  run.has_ended_ones = is<Running>() && !is_failing() && !run_.all_train();
   run.awaits_runtime = is<Running>() && in<Running>()->awaits_runtime;
   run.signal = signal_name(settings_.restart_signal);
   return growth_.reason_against(run);
@@ -53,26 +52,26 @@ void EpochMachine::trains_alone(double now, WorkerId id, const std::string& what
       no_rank
           ? "Leave out what takes them away (env -i, --cleanenv of a container), or pass them on"
           : "Write the training program alone: swellrun python SCRIPT [ARGUMENTS]";
-  note(no_rank ? "rank-missing" : "launcher-found",
-       Json::object({{"what", what}, {"node_id", id.node}}));
-  say(fmt::format(
+  out_.note(no_rank ? "rank-missing" : "launcher-found",
+            Json::object({{"what", what}, {"node_id", id.node}}));
+  out_.say(fmt::format(
       "{}: {} {}. The job is lent no GPUs", why,
-      assignment_.seats.size() > 1
+      run_.assignment.seats.size() > 1
           ? fmt::format(
                 "each of the {} is a training by itself, and all of them write the same checkpoint.",
-                count_of(assignment_.seats.size(), "worker"))
+                count_of(run_.assignment.seats.size(), "worker"))
           : std::string("with more GPUs, each worker would be a training by itself."),
       instead));
   pause_growth(now, why, true);
-  for (const JobId job : companions())
-    if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed)
+  for (const JobId job : run_.companions.jobs())
+    if (HeldCompanion* each = run_.companions.find(job); each != nullptr && !each->reclaimed)
       give_back(now, *each, why);
   advance(now);
 }
 
 void EpochMachine::tell_no_growth() {
   std::string why = no_growth();
-  if (growth_.is_news(why)) act(action::Tell{status()});
+  if (growth_.is_news(why)) out_.add(action::Tell{status()});
   growth_.told(std::move(why));
 }
 
@@ -88,15 +87,15 @@ std::string EpochMachine::took_too_long() const {
 
 /// Training runs on the GPUs that take part: their growth is over.
 void EpochMachine::end_growth() {
-  for (HeldCompanion& each : companions_)
-    if (takes_part(each)) each.grown_by = kNever;
+  for (HeldCompanion& each : run_.companions.held())
+    if (run_.takes_part(each)) each.grown_by = kNever;
 }
 
 /// Whether it has not become part of the training, and has a limited time for that. The job's own
 /// workers may come up later than lent ones: what begins with them is no growth.
 bool EpochMachine::is_joining(const HeldCompanion& companion) const {
   return !companion.reclaimed && std::isfinite(companion.grown_by) &&
-         (has_begun() || !companion.up);
+         (run_.has_begun() || !companion.up);
 }
 
 /// When the first that is joining has had its time; none: there is none, or what happens first
@@ -105,7 +104,7 @@ std::optional<double> EpochMachine::growth_limit() const {
   if (is<Switching>() || is<Ending>() || is<Over>() || is_failing() || is_ending_by_itself())
     return std::nullopt;
   std::optional<double> limit;
-  for (const HeldCompanion& each : companions_)
+  for (const HeldCompanion& each : run_.companions.held())
     if (is_joining(each)) limit = std::min(limit.value_or(each.grown_by), each.grown_by);
   return limit;
 }
@@ -117,22 +116,24 @@ void EpochMachine::keep_growth_limit(double now) {
   const auto limit = growth_limit();
   if (!limit || now < *limit) return;
   bool is_late = false, runs_there = false;
-  for (const JobId job : companions()) {
-    HeldCompanion* each = companion(job);
+  for (const JobId job : run_.companions.jobs()) {
+    HeldCompanion* each = run_.companions.find(job);
     if (each == nullptr || !is_joining(*each) || now < each->grown_by) continue;
     if (const std::string useless = why_useless(*each); !useless.empty()) {
       give_back(now, *each, useless);
       continue;
     }
     is_late = true;
-    runs_there = runs_there || trains_on(each->nodes);
-    say(fmt::format("giving back {} (job {}): {}", describe(each->nodes), job, took_too_long()));
+    runs_there = runs_there || run_.workers.train_on(each->nodes);
+    out_.say(
+        fmt::format("giving back {} (job {}): {}", describe(each->nodes), job, took_too_long()));
     reclaim(now, *each, took_too_long());
   }
   if (!is_late) return;
   pause_growth(now, took_too_long());
   if (!runs_there || !is<Running>()) return;
-  say("the program is not ready there: it is started again as before, from the last checkpoint");
+  out_.say(
+      "the program is not ready there: it is started again as before, from the last checkpoint");
   if (recovery_) recovery_->by = now + settings_.recover_s;
   phase_ = Leaving{now, now};
   code_ = 0;
@@ -150,14 +151,15 @@ void EpochMachine::call_off_leaving(double now) {
   const std::string why =
       fmt::format("workers did not leave within {:g} s of {}", settings_.restart_timeout_s,
                   signal_name(settings_.restart_signal));
-  for (const JobId job : companions())
-    if (HeldCompanion* each = companion(job);
-        grows && each != nullptr && !each->reclaimed && !takes_part(*each))
+  for (const JobId job : run_.companions.jobs())
+    if (HeldCompanion* each = run_.companions.find(job);
+        grows && each != nullptr && !each->reclaimed && !run_.takes_part(*each))
       reclaim(now, *each, why);
-  if (grows) note("growth-called-off", Json::object({{"running", running().size()}}));
+  if (grows)
+    out_.note("growth-called-off", Json::object({{"running", run_.workers.running().size()}}));
   const std::string no_more = grows ? "no more GPUs; " : "";
-  if (all_train()) {
-    say(fmt::format("{}: {}they train on", why, no_more));
+  if (run_.all_train()) {
+    out_.say(fmt::format("{}: {}they train on", why, no_more));
     Running before = std::move(*leaving.before);
     phase_ = std::move(before);
     asking_.reset();
@@ -166,10 +168,11 @@ void EpochMachine::call_off_leaving(double now) {
     progress_.rest(now);
     set_state(JobState::active);
   } else {
-    say(
+    out_.say(
         fmt::format("{} of {} {}, but the others have: {}in {:g} s those that are left "
                     "are killed, and all resume from their last checkpoint",
-                    running().size(), assignment_.seats.size(), why, no_more, settings_.late_s));
+                    run_.workers.running().size(), run_.assignment.seats.size(), why, no_more,
+                    settings_.late_s));
     leaving.before.reset();
     leaving.by = now + settings_.late_s;
   }
@@ -180,8 +183,8 @@ void EpochMachine::call_off_leaving(double now) {
 /// left.
 void EpochMachine::grow_live(double now, const RankAssignment& next) {
   double by = kNever;
-  for (const HeldCompanion& each : companions_)
-    if (!each.reclaimed && !takes_part(each) && has_seat(next, each))
+  for (const HeldCompanion& each : run_.companions.held())
+    if (!each.reclaimed && !run_.takes_part(each) && has_seat(next, each))
       by = std::min(by, each.grown_by);
   const bool is_growth_limit = std::isfinite(by);
   if (!is_growth_limit) by = now + settings_.switch_timeout_s;

@@ -11,7 +11,7 @@ namespace swell::launcher {
 using control::JobState;
 
 void EpochMachine::made_steps(double now, int epoch, std::uint64_t steps) {
-  if (epoch != epoch_) return;
+  if (epoch != run_.epoch) return;
   progress_.step(now, steps);
   if (steps > 0) pace_.stepped(now);
 }
@@ -28,7 +28,7 @@ void EpochMachine::stood_still(double now) { progress_.rest(now); }
 std::optional<double> EpochMachine::hangs_at() const {
   const Running* one = in<Running>();
   if (one == nullptr || one->failure || one->ask_at || !one->not_begun.empty() || asking_ ||
-      recovery_ || !all_train())
+      recovery_ || !run_.all_train())
     return std::nullopt;
   if (!is_ready(false) && settings_.recover_s <= 0) return std::nullopt;
   return progress_.hangs_at();
@@ -39,24 +39,24 @@ std::optional<double> EpochMachine::hangs_at() const {
 void EpochMachine::restart_hung(double now) {
   if (!progress_.is_heard(now)) return progress_.rest(now);  // the job is suspended
   const std::string why = progress_.reason(now);
-  const bool has_lent = std::any_of(companions_.begin(), companions_.end(),
+  const bool has_lent = std::any_of(run_.companions.held().begin(), run_.companions.held().end(),
                                     [](const HeldCompanion& each) { return !each.reclaimed; });
-  note("hung", Json::object({{"reason", why}, {"gives_back", has_lent}}));
+  out_.note("hung", Json::object({{"reason", why}, {"gives_back", has_lent}}));
   if (restarts_too_often(now) && !has_lent) {
-    say(fmt::format("{}: it was restarted {} times within {:.0f} s; the run ends", why,
-                    settings_.max_restarts, settings_.restart_window_s));
+    out_.say(fmt::format("{}: it was restarted {} times within {:.0f} s; the run ends", why,
+                         settings_.max_restarts, settings_.restart_window_s));
     code_ = std::max(code_, 1);
     return end(now, SIGTERM, now + settings_.end_timeout_s, true);
   }
-  say(why + (has_lent ? ": on with the job's own GPUs, from the last checkpoint"
-                      : ": it is started again, from its last checkpoint"));
+  out_.say(why + (has_lent ? ": on with the job's own GPUs, from the last checkpoint"
+                           : ": it is started again, from its last checkpoint"));
   progress_.restarted();
   pause_growth(now, why);
   const double by = now + settings_.restart_timeout_s;
   begin_leaving(now, JobState::draining, by);
   in<Leaving>()->purpose = Purpose::hang;
-  for (const JobId job : companions())
-    if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed) {
+  for (const JobId job : run_.companions.jobs())
+    if (HeldCompanion* each = run_.companions.find(job); each != nullptr && !each->reclaimed) {
       each->leave_by = by;
       reclaim(now, *each, why);
     }

@@ -21,15 +21,16 @@ constexpr double kAnswers_s = 5;  // programs that end for a signal mostly have 
 
 EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
     : settings_(std::move(settings)),
-      basic_(std::move(basic)),
+      run_(std::move(basic)),
+      planner_({settings_.gpus_per_worker, settings_.sizes, settings_.step}),
       growth_({.max_pauses = settings_.max_restarts}),
-      progress_(settings_.hang) {
-  for (const WorkerNode& node : basic_) next_node_ = std::max(next_node_, node.id + 1);
+      progress_(settings_.hang),
+      out_(run_) {
   if (!settings_.never_grows.empty()) growth_.pause(0, settings_.never_grows, true);
 }
 
 void EpochMachine::start(double) {
-  act(action::StartStep{settings_.job, basic_});
+  out_.add(action::StartStep{settings_.job, run_.companions.basic()});
   set_state(JobState::allocated);
 }
 
@@ -39,11 +40,11 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
     code_is_final = code_is_final || before->code_is_final;
     for_requeue = before->for_requeue && signal == SIGTERM;  // as Slurm sends at the time limit
   }
-  if ((settings_.live || is<Switching>()) && !is<Ending>()) act(action::CallOffLive{});
+  if ((settings_.live || is<Switching>()) && !is<Ending>()) out_.add(action::CallOffLive{});
   asking_.reset();
   begin_ending({kill_at, code_is_final, for_requeue}, now);
-  if (auto workers = running(); signal != 0 && !workers.empty())
-    act(action::SignalWorkers{std::move(workers), signal});
+  if (auto workers = run_.workers.running(); signal != 0 && !workers.empty())
+    out_.add(action::SignalWorkers{std::move(workers), signal});
   advance(now);
 }
 
@@ -52,9 +53,9 @@ void EpochMachine::begin_ending(Ending next, double now) {
   tell_no_growth();
   handle_deferred(now);
   // Those that take part have workers, which may need their time.
-  for (const JobId job : companions())
-    if (HeldCompanion* each = companion(job);
-        each != nullptr && !each->reclaimed && !takes_part(*each))
+  for (const JobId job : run_.companions.jobs())
+    if (HeldCompanion* each = run_.companions.find(job);
+        each != nullptr && !each->reclaimed && !run_.takes_part(*each))
       reclaim(now, *each, kEnds);
 }
 
@@ -67,51 +68,48 @@ void EpochMachine::advance(double now) {
   }
   if (is_ready_again()) {
     recovery_.reset();
-    note("recovered");
+    out_.note("recovered");
   }
-  if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && running().empty()) {
+  if (const Leaving* leaving = in<Leaving>();
+      leaving != nullptr && run_.workers.running().empty()) {
     code_ = 0;  // of the epoch before
-    if (settings_.leave_code && all_ended_well()) return finish();
-    for (const JobId job : companions()) release_if_left(job);
+    if (settings_.leave_code && run_.all_ended_well()) return finish();
+    for (const JobId job : run_.companions.jobs()) release_if_left(job);
     Gathering next{now + settings_.warm_timeout_s, leaving->since};
     next.is_retry = leaving->purpose == Purpose::retry || leaving->purpose == Purpose::hang;
     phase_ = next;
   }
   if (is<Gathering>()) {
-    RankAssignment assignment = next_assignment();
-    const bool all =
-        std::all_of(assignment.seats.begin(), assignment.seats.end(), [this](const Seat& seat) {
-          const auto found = workers_.find(seat.worker);
-          return found != workers_.end() && found->second.ready;
-        });
-    if (all && !waits_for_lent(now)) start_epoch(now, std::move(assignment));
+    RankAssignment assignment = planner_.next(run_);
+    if (run_.are_ready(assignment) && !waits_for_lent(now)) start_epoch(now, std::move(assignment));
   }
   if (is<Running>()) {
-    const bool done = running().empty();
+    const bool done = run_.workers.running().empty();
     if (done && is_failing()) return;  // what becomes of it is still open
     if (done && !in<Running>()->not_begun.empty()) return begin_otherwise(now);
     if (done) return finish();
     if (is_live() && in<Running>()->ask_at) ends_with_others(now, in<Running>()->leave_by);
   }
   if (const Running* one = in<Running>(); one != nullptr && one->settles_at) return;
-  if (is_live() && !asking_ && !is_failing() && drain_by() && others_.empty() && all_train())
+  if (is_live() && !asking_ && !is_failing() && run_.drain_by() && run_.workers.others().empty() &&
+      run_.all_train())
     leave_live(now);
-  if (is<Running>() && !asking_ && !is_failing() && others_.empty() && all_train() &&
-      joiners_wait())
+  if (is<Running>() && !asking_ && !is_failing() && run_.workers.others().empty() &&
+      run_.all_train() && joiners_wait())
     begin_growing(now);
   // Companions that came up have gone back without joining: others may be offered.
   if (is<Running>() && state_ == JobState::warming && !is_warming() &&
-      std::all_of(companions_.begin(), companions_.end(),
-                  [this](const HeldCompanion& each) { return takes_part(each); }))
+      std::all_of(run_.companions.held().begin(), run_.companions.held().end(),
+                  [this](const HeldCompanion& each) { return run_.takes_part(each); }))
     set_state(JobState::active);
   run_ordered(now);
-  if (is<Ending>() && running().empty()) finish();
+  if (is<Ending>() && run_.workers.running().empty()) finish();
 }
 
 /// Whether the first epoch does not begin yet, since GPUs that were offered before are on the way,
 /// or may be offered at once.
 bool EpochMachine::waits_for_lent(double now) {
-  if (epoch_ >= 0 || (offered_.ever && !is_warming())) return false;
+  if (run_.epoch >= 0 || (offered_.ever && !is_warming())) return false;
   Gathering& gathering = *in<Gathering>();
   if (!gathering.up_since) gathering.up_since = now;
   gathering.begins_by =
@@ -121,13 +119,13 @@ bool EpochMachine::waits_for_lent(double now) {
 
 void EpochMachine::begin_growing(double now) {
   set_state(JobState::ready);
-  const RankAssignment next = next_assignment();
+  const RankAssignment next = planner_.next(run_);
   std::vector<WorkerNode> lent;
-  for (const HeldCompanion& each : companions_)
-    if (each.up && !runs_anything(each.nodes))
+  for (const HeldCompanion& each : run_.companions.held())
+    if (each.up && !run_.workers.run_on(each.nodes))
       lent.insert(lent.end(), each.nodes.begin(), each.nodes.end());
-  say(fmt::format(
-      "growing from {} to {} ({} lent{})", assignment_.seats.size(),
+  out_.say(fmt::format(
+      "growing from {} to {} ({} lent{})", run_.assignment.seats.size(),
       count_of(next.seats.size(), "worker"), describe(lent),
       next.idle > 0 ? fmt::format("; {} wait, as the plan does without them", next.idle) : ""));
   if (is_live() && !in<Running>()->lacks_room) return grow_live(now, next);
@@ -142,41 +140,41 @@ void EpochMachine::start_epoch(double now, RankAssignment assignment) {
   const bool is_retry = in<Gathering>()->is_retry;
   asking_.reset();
   drop_unfit_plan(assignment);
-  assignment_ = std::move(assignment);
-  if (!has_begun()) end_growth();
-  wanted_.reset();
-  epoch_ = ++last_epoch_;
+  run_.assignment = std::move(assignment);
+  if (!run_.has_begun()) end_growth();
+  planner_.drop();
+  run_.epoch = ++run_.last_epoch;
   phase_ = Running{now, std::nullopt, false, settings_.live};
   progress_.begin(now);
   pace_.starts(now);
   in<Running>()->was_resized = stopped_since && !is_retry;
   code_ = 0;
-  action::StartWorkers start = start_of(epoch_, assignment_);
+  action::StartWorkers start = start_of(run_.epoch, run_.assignment);
   std::vector<WorkerId> ranks;
   for (const auto& [id, environment] : start.workers) {
     ranks.push_back(id);
-    workers_[id].running = true;
-    workers_[id].ready = workers_[id].ended_well = false;
+    run_.workers[id].running = true;
+    run_.workers[id].ready = run_.workers[id].ended_well = false;
   }
-  act(std::move(start));
-  if (settings_.live) act(action::BeginLive{epoch_, std::move(ranks), tries_snapshots_});
+  out_.add(std::move(start));
+  if (settings_.live) out_.add(action::BeginLive{run_.epoch, std::move(ranks), tries_snapshots_});
   stopped_s_ = stopped_since ? now - *stopped_since : 0;
   if (stopped_since)
-    say(fmt::format("{} started (epoch {}), {:.2f} s after the others were asked to leave",
-                    count_of(assignment_.seats.size(), "worker"), epoch_, stopped_s_));
+    out_.say(fmt::format("{} started (epoch {}), {:.2f} s after the others were asked to leave",
+                         count_of(run_.assignment.seats.size(), "worker"), run_.epoch, stopped_s_));
   if (stopped_since) paused_since_ = paused_since_.value_or(*stopped_since);
-  note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
+  out_.note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
   set_state(is_warming() ? JobState::warming : JobState::active);
 }
 
 /// The programs of an epoch over these seats.
 action::StartWorkers EpochMachine::start_of(int epoch, const RankAssignment& assignment) {
-  const Worker& master = workers_[assignment.seats.front().worker];
+  const WorkerState& master = run_.workers[assignment.seats.front().worker];
   int basic_workers = 0;
-  for (const WorkerNode& node : basic_) basic_workers += node.workers;
+  for (const WorkerNode& node : run_.companions.basic()) basic_workers += node.workers;
   RunFacts facts;
   facts.job = settings_.job;
-  facts.nodes = usable();
+  facts.nodes = run_.companions.usable();
   facts.master_address = master.host;
   facts.master_port = master.port;
   facts.step = master.step;
@@ -220,9 +218,9 @@ void EpochMachine::begin_leaving(double now, JobState state, double by, bool ask
   phase_ = Leaving{by, now};
   for (const auto& [signal, at] : forwarded_)
     if (now - at < kAnswers_s) misses(signal);
-  if (!running().empty()) {
-    note("signalled",
-         Json::object({{"signal", signal_name(settings_.restart_signal)}, {"within_s", by - now}}));
+  if (!run_.workers.running().empty()) {
+    out_.note("signalled", Json::object({{"signal", signal_name(settings_.restart_signal)},
+                                         {"within_s", by - now}}));
     if (asks) ask_to_leave(now, by - now, live);
   }
   set_state(state);
@@ -245,10 +243,10 @@ void EpochMachine::leave_for_reclaim(double now, double by) {
 /// Leaving.
 void EpochMachine::kill_running(double now) {
   asking_.reset();
-  auto workers = running();
+  auto workers = run_.workers.running();
   if (workers.empty()) return;
-  note("killed", Json::object({{"count", workers.size()}}));
-  act(action::SignalWorkers{std::move(workers), SIGKILL});
+  out_.note("killed", Json::object({{"count", workers.size()}}));
+  out_.add(action::SignalWorkers{std::move(workers), SIGKILL});
   in<Leaving>()->is_forced = true;
   in<Leaving>()->by = now + settings_.end_timeout_s;
 }
@@ -257,33 +255,30 @@ void EpochMachine::kill_running(double now) {
 void EpochMachine::kill_there(double now, HeldCompanion& companion) {
   companion.leave_by = now + settings_.end_timeout_s;
   std::vector<WorkerId> workers;
-  for (const WorkerId id : running())
-    if (companion_of(id.node) == &companion) workers.push_back(id);
-  if (!workers.empty()) act(action::SignalWorkers{std::move(workers), SIGKILL});
+  for (const WorkerId id : run_.workers.running())
+    if (run_.companions.of_node(id.node) == &companion) workers.push_back(id);
+  if (!workers.empty()) out_.add(action::SignalWorkers{std::move(workers), SIGKILL});
 }
 
 /// Whether a program that was asked to leave, and heard it, had all the time that the job asked
 /// for: it would not leave the next time either. A worker still starting has heard nothing yet.
 bool EpochMachine::had_its_time(double now, const Leaving& leaving) const {
-  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& each) {
-    const Worker& worker = each.second;
-    return worker.running && worker.listens == epoch_ &&
-           now - std::max(leaving.since, worker.listens_since) >= settings_.restart_timeout_s;
-  });
+  return run_.workers.one_listened(settings_.restart_timeout_s, run_.epoch, leaving.since, now);
 }
 
 /// Workers have not left in time. Only where GPUs go back, or where the others cannot train on
 /// without those that left, are they killed.
 void EpochMachine::leaving_is_late(double now) {
   Leaving& leaving = *in<Leaving>();
-  if (const auto drain = drain_by(); leaving.before && drain) {
+  if (const auto drain = run_.drain_by(); leaving.before && drain) {
     leaving.before.reset();  // it is for a reclaim by now
     leaving.by = std::max(leaving.by, *drain);
     if (now < leaving.by) return;
   }
   if (leaving.before) return call_off_leaving(now);
-  say(fmt::format("{} did not leave in time: killed; training resumes from the last checkpoint",
-                  count_of(running().size(), "worker")));
+  out_.say(
+      fmt::format("{} did not leave in time: killed; training resumes from the last checkpoint",
+                  count_of(run_.workers.running().size(), "worker")));
   if (leaving.purpose != Purpose::grow && leaving.purpose != Purpose::hang &&
       had_its_time(now, leaving))
     pause_growth(now,
@@ -296,11 +291,11 @@ void EpochMachine::leaving_is_late(double now) {
 /// A worker leaves for a resize that was given up: this does not end training; waits for the
 /// other workers.
 void EpochMachine::leave_late(double now) {
-  say(
+  out_.say(
       fmt::format("a worker left more than {:g} s after it was asked to: the others follow; a "
                   "longer grace= gives workers more time",
                   settings_.restart_timeout_s));
-  const auto drain = drain_by();
+  const auto drain = run_.drain_by();
   phase_ = Leaving{std::min(now + settings_.late_s, drain.value_or(kNever)), now, Purpose::grow};
   in<Leaving>()->is_forced = true;  // it was asked before
   set_state(JobState::draining);
@@ -310,18 +305,17 @@ void EpochMachine::finish() {
   if (is<Over>()) return;
   if (const Running* last = in<Running>()) end_pause(last->since);  // its programs never said
   const bool for_requeue =
-      is<Ending>() && in<Ending>()->for_requeue && !(settings_.leave_code && all_ended_well());
+      is<Ending>() && in<Ending>()->for_requeue && !(settings_.leave_code && run_.all_ended_well());
   if (is<Ending>() && in<Ending>()->for_requeue) code_ = for_requeue ? kRequeueCode : 0;
   phase_ = Over{};
   deferred_.clear();
-  for (HeldCompanion& each : companions_) {
-    each.reason = "the program has ended";
-    act(action::Release{each.job});
-    releasing_.emplace(each.job, each);
+  for (const JobId job : run_.companions.jobs()) {
+    run_.companions.find(job)->reason = "the program has ended";
+    run_.companions.release(job);
+    out_.add(action::Release{job});
   }
-  companions_.clear();
-  note("finished", Json::object({{"code", code_}}));
-  act(action::Finish{std::clamp(code_, 0, 255), for_requeue});
+  out_.note("finished", Json::object({{"code", code_}}));
+  out_.add(action::Finish{std::clamp(code_, 0, 255), for_requeue});
 }
 
 }  // namespace swell::launcher

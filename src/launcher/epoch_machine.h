@@ -14,6 +14,8 @@
 #include "control/messages.h"
 #include "core/plan/plan.h"
 #include "launcher/action.h"
+#include "launcher/action_list.h"
+#include "launcher/assignment_planner.h"
 #include "launcher/deferred_events.h"
 #include "launcher/exit.h"
 #include "launcher/growth.h"
@@ -21,6 +23,7 @@
 #include "launcher/progress.h"
 #include "launcher/rank_assignment.h"
 #include "launcher/reconfiguration.h"
+#include "launcher/run_state.h"
 #include "launcher/timer_table.h"
 #include "launcher/worker_environment.h"
 
@@ -110,6 +113,8 @@ class EpochMachine {
   };
 
   EpochMachine(Settings settings, std::vector<WorkerNode> basic);
+  EpochMachine(const EpochMachine&) = delete;
+  EpochMachine& operator=(const EpochMachine&) = delete;
 
   void start(double now);
   // workers
@@ -166,18 +171,16 @@ class EpochMachine {
   /// When tick() must be called at the latest.
   std::optional<double> deadline() const;
   /// Returns the actions to do since the last call, in order.
-  std::vector<action::Any> take();
+  std::vector<action::Any> take() { return out_.take(); }
 
-  bool has_begun() const { return last_epoch_ >= 0; }  ///< a program was started at some time
+  bool has_begun() const { return run_.has_begun(); }  ///< a program was started at some time
   control::Status status() const;
-  const RankAssignment& assignment() const noexcept {
-    return assignment_;
-  }  ///< of the current epoch
-  std::vector<JobId> companions() const;
+  /// Returns the rank assignment of the current epoch.
+  const RankAssignment& assignment() const noexcept { return run_.assignment; }
+  std::vector<JobId> companions() const { return run_.companions.jobs(); }
   bool over() const { return is<Over>(); }
 
  private:
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
   static constexpr const char* kEnds = "the job is ending";
 
   // The phases, each with what it needs. Gathering -> Running -> Leaving -> Gathering ...; live
@@ -267,31 +270,6 @@ class EpochMachine {
     double by = 0;  ///< then each is asked by itself
   };
 
-  struct Worker {
-    std::string host;
-    int port = 0;
-    JobId step = 0;
-    bool present = false, ready = false, running = false;
-    int listens = -1;  ///< the newest epoch whose program here handles the restart signal
-    double listens_since = 0;
-    bool ended_well = false;  ///< its last program, with 0
-  };
-  /// A companion as the agent holds it, from its allocation until nothing runs there any more.
-  struct HeldCompanion {
-    JobId job = 0;
-    std::vector<WorkerNode> nodes;
-    double up_by = 0;
-    double grown_by = kNever;                          ///< for training to run there
-    bool up = false;                                   ///< all its shims have been there
-    std::optional<double> waits_until = std::nullopt;  ///< where up: for others that are not
-    double joins_by = 0;  ///< where up: when it is given back if it has not been able to join
-    bool reclaimed = false;
-    double leave_by = 0;      ///< where reclaimed: for its workers
-    bool failed = false;      ///< as Released has it
-    bool ends_early = false;  ///< Slurm has sent its programs a signal at which they end
-    std::string reason;
-  };
-
   /// The job's own end.
   struct TimeLimit {
     std::optional<double> ends_at;  ///< none: unlimited, or not known yet
@@ -331,7 +309,6 @@ class EpochMachine {
   void misses(int signal);
   std::optional<double> passes_missed_at() const;
   void pass_missed(double now);
-  bool all_ended_well() const;
   void begin_ending(Ending next, double now);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
@@ -352,9 +329,6 @@ class EpochMachine {
   bool retries(double now);
   void begin_otherwise(double now);
   bool restarts_too_often(double now);
-  bool shims_are_there() const;
-  bool trains_on_lent() const;
-  bool lent_took_part() const;
   bool is_ready(bool needs_runtime) const;
   bool is_ready_again() const;
   std::optional<double> holds_until() const;
@@ -380,7 +354,6 @@ class EpochMachine {
   void call_off(CallOffCause cause, const std::string& why);
   void make_way(double by);
   void leave_live(double now);
-  bool all_listen() const;
   void reclaim_by_leaving(double now, const std::string& why);
   void ask_to_leave(double now, double within_s, bool live);
   bool defers(DeferredEvent event, bool spoils, CallOffCause cause = CallOffCause::worker_ended);
@@ -396,7 +369,6 @@ class EpochMachine {
   bool is_live() const {
     return settings_.live && in<Running>() != nullptr && in<Running>()->has_begun;
   }
-  std::optional<double> drain_by() const;
   // epoch_end.cc: before the job's own end, or for a checkpoint alone
   std::optional<double> leaves_at() const;
   void leave_before_end(double now, const std::string& why, bool asks);
@@ -407,9 +379,6 @@ class EpochMachine {
   void lose(double now, JobId job, const std::string& why);
   bool release_if_left(JobId job);
   bool joiners_wait() const;
-  bool waits_for_stragglers() const;
-  bool takes_part(const HeldCompanion& companion) const;
-  static bool has_seat(const RankAssignment& assignment, const HeldCompanion& companion);
   std::string why_useless(const HeldCompanion& companion) const;
   void fall_back(double now, const std::string& why);
   bool is_warming() const;
@@ -427,59 +396,26 @@ class EpochMachine {
     return std::get_if<P>(&phase_);
   }
   bool is_failing() const { return in<Running>() != nullptr && in<Running>()->failure.has_value(); }
-  HeldCompanion* companion_of(int node);
-  HeldCompanion* companion(JobId job);
-  bool is_basic(int node) const;
-  bool trains_on(const std::vector<WorkerNode>& nodes) const;
-  bool runs_anything(const std::vector<WorkerNode>& nodes) const;
   action::StartWorkers start_of(int epoch, const RankAssignment& assignment);
-  std::vector<WorkerId> running() const;
-  /// Whether no worker has ended by itself, as all do at the training's end.
-  bool all_train() const { return running().size() == assignment_.seats.size(); }
-  bool basic_train() const;
-  /// Restart mode: some have.
+  /// Restart mode: some workers have ended by themselves, as all do at the training's end.
   bool is_ending_by_itself() const {
-    return is<Running>() && !is_live() && !is_failing() && !all_train();
+    return is<Running>() && !is_live() && !is_failing() && !run_.all_train();
   }
-  std::vector<WorkerNode> usable() const;  ///< basic nodes, then those of companions that are up
-  RankAssignment next_assignment() const;
   void want(const Json& plan);
-  std::vector<int> asked_sizes(int limit) const;
-  bool runs_on(int gpus) const;
   void drop_unfit_plan(const RankAssignment& next);
   void set_state(control::JobState state);
-  void say(std::string line);
-  void note(const std::string& event, Json details = Json::object());
-  template <typename T>
-  void act(T action) {
-    actions_.emplace_back(std::move(action));
-  }
 
   Settings settings_;
-  std::vector<int> program_sizes_;  ///< GPUs in all that the program can run on; empty: any
-  const std::vector<WorkerNode> basic_;
-  std::vector<HeldCompanion> companions_;
-  std::map<JobId, HeldCompanion> releasing_;
-  std::map<WorkerId, Worker> workers_;
-  /// Programs that run and are not of the epoch that trains, by epoch, and when they are killed:
-  /// of a switch under way, or left over by one.
-  std::map<std::pair<int, WorkerId>, double> others_;
-  RankAssignment assignment_;
-  /// Decided for the next epoch; nothing: none was, or it runs.
-  std::optional<plan::Plan> wanted_;
+  RunState run_;
+  AssignmentPlanner planner_;
   std::optional<control::Replan> ordered_;  ///< by the owner; waits until nothing else changes
-  std::string plan_refused_;                ///< why the plan that was asked for last is not run
-
   Phase phase_ = Gathering{};
   DeferredEvents deferred_;  ///< empty unless the phase is Switching
   std::optional<Asking> asking_;
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;
-  int epoch_ = -1;
-  int last_epoch_ = -1;  ///< the highest that was tried
   std::string switched_;
   bool tries_snapshots_ = false;  ///< some epoch has begun, which may have left some
-  int next_node_ = 0;
   Offered offered_;
   LivePace pace_;
   bool devices_apart_ = false;  ///< as Grow says
@@ -494,7 +430,7 @@ class EpochMachine {
   std::optional<double> last_recovery_;
   std::optional<Recovery> recovery_;
   Progress progress_;
-  std::vector<action::Any> actions_;
+  ActionList out_;
 };
 
 }  // namespace swell::launcher

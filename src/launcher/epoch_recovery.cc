@@ -23,15 +23,15 @@ constexpr double kNoticeFollows_s = 0.5;  // a shim's word of a signal, after it
 bool EpochMachine::recovers(double now) {
   if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
     return false;
-  if (recovery_ && trains_on_lent()) return false;  // it was not ready since
-  if (!shims_are_there() || restarts_too_often(now)) return false;
+  if (recovery_ && run_.trains_on_lent()) return false;  // it was not ready since
+  if (!run_.shims_are_there() || restarts_too_often(now)) return false;
   last_recovery_ = now;
   const Running& failed = *in<Running>();
   recovery_ = Recovery{now + settings_.recover_s, failed.has_begun || failed.awaits_runtime};
-  note("recovering", Json::object({{"status", code_}}));
-  say(fmt::format(
+  out_.note("recovering", Json::object({{"status", code_}}));
+  out_.say(fmt::format(
       "the program failed with {} over {}: it is started again on the GPUs that the job has; another failure within {:g} s counts",
-      code_, count_of(assignment_.seats.size(), "worker"), settings_.recover_s));
+      code_, count_of(run_.assignment.seats.size(), "worker"), settings_.recover_s));
   phase_ = Leaving{now + settings_.end_timeout_s, now, Purpose::retry, /*told_of_bad_exit=*/true};
   code_ = 0;
   set_state(JobState::draining);
@@ -44,10 +44,10 @@ bool EpochMachine::recovers(double now) {
 bool EpochMachine::retries(double now) {
   const Running& failed = *in<Running>();
   if (!failed.was_resized || failed.failure->exit.signal == SIGKILL ||
-      now - failed.since > settings_.settle_s || !shims_are_there() || restarts_too_often(now))
+      now - failed.since > settings_.settle_s || !run_.shims_are_there() || restarts_too_often(now))
     return false;
-  note("retrying", Json::object({{"status", code_}}));
-  say(
+  out_.note("retrying", Json::object({{"status", code_}}));
+  out_.say(
       fmt::format("the program failed with {} within {:.0f} s of a resize: it is started again "
                   "once, from its last checkpoint",
                   code_, std::ceil(now - failed.since)));
@@ -58,23 +58,15 @@ bool EpochMachine::retries(double now) {
   return true;
 }
 
-/// Whether all workers of the epoch could run another program.
-bool EpochMachine::shims_are_there() const {
-  return std::all_of(assignment_.seats.begin(), assignment_.seats.end(), [this](const Seat& seat) {
-    const auto found = workers_.find(seat.worker);
-    return found != workers_.end() && found->second.present;
-  });
-}
-
 /// Live mode: the programs could not begin together, and have left as they were told to, or had
 /// their time for it. Do not treat this as the end of training. They begin without the lent GPUs,
 /// or without a snapshot; else the run ends.
 void EpochMachine::begin_otherwise(double now) {
   const std::string why = "the programs could not begin: " + in<Running>()->not_begun;
-  if (lent_took_part()) {
+  if (run_.lent_took_part()) {
     fall_back(now, why);
   } else if (std::exchange(tries_snapshots_, false)) {
-    say("live mode: the snapshot is of no use; on from the last checkpoint");
+    out_.say("live mode: the snapshot is of no use; on from the last checkpoint");
     phase_ = Leaving{now, now};
     kill_running(now);
   } else {
@@ -99,12 +91,13 @@ void EpochMachine::decide(double now) {
   if (!running.not_begun.empty()) return begin_otherwise(now);
   // A basic worker that was killed says nothing of the lent GPUs. Any other error may be the first
   // that is heard of a lent node that has failed, whose silence is noticed a minute later.
-  if (HeldCompanion* its = companion_of(running.failure->worker.node);
+  if (HeldCompanion* its = run_.companions.of_node(running.failure->worker.node);
       its != nullptr && !its->reclaimed)
     its->failed = true;
-  if (running.failure->on_lent || (lent_took_part() && running.failure->exit.signal != SIGKILL))
+  if (running.failure->on_lent ||
+      (run_.lent_took_part() && running.failure->exit.signal != SIGKILL))
     return fall_back(now, fmt::format("the program failed with {} over {}", code_,
-                                      count_of(assignment_.seats.size(), "worker")));
+                                      count_of(run_.assignment.seats.size(), "worker")));
   if (retries(now)) return;
   fail_for_good(now);
 }
@@ -156,23 +149,10 @@ bool EpochMachine::ends_for_signal(const Exit& exit, double now) {
   const int signal = signal_for(exit, now);
   if (signal == 0) return false;
   code_ = std::max(code_, exit.status());
-  say(fmt::format("the program ended with {} after Slurm sent it {}: the run ends", code_,
-                  signal_name(signal)));
+  out_.say(fmt::format("the program ended with {} after Slurm sent it {}: the run ends", code_,
+                       signal_name(signal)));
   fail_for_good(now);
   return true;
-}
-
-/// Lent GPUs are part of the epoch, and nobody has asked them back.
-bool EpochMachine::trains_on_lent() const {
-  return std::any_of(companions_.begin(), companions_.end(), [this](const HeldCompanion& each) {
-    return !each.reclaimed && takes_part(each);
-  });
-}
-
-/// Whether the epoch has, or had, lent GPUs: they may have gone back since.
-bool EpochMachine::lent_took_part() const {
-  return std::any_of(assignment_.seats.begin(), assignment_.seats.end(),
-                     [this](const Seat& seat) { return !is_basic(seat.worker.node); });
 }
 
 /// Whether the program is as ready as a growth needs it: it has begun with Swell's runtime, or,
@@ -180,10 +160,7 @@ bool EpochMachine::lent_took_part() const {
 bool EpochMachine::is_ready(bool needs_runtime) const {
   if (!is<Running>() || is_failing()) return false;
   if (is_live()) return true;
-  const std::vector<WorkerId> workers = running();
-  return !needs_runtime && !workers.empty() &&
-         std::all_of(workers.begin(), workers.end(),
-                     [this](WorkerId id) { return workers_.at(id).listens == epoch_; });
+  return !needs_runtime && !run_.workers.running().empty() && run_.all_listen();
 }
 
 /// Whether the program that was started again is as ready as it was before it failed.
@@ -195,13 +172,13 @@ bool EpochMachine::is_ready_again() const {
 void EpochMachine::end_pause(double now) {
   if (!paused_since_) return;
   stopped_s_ = now - *std::exchange(paused_since_, std::nullopt);
-  note("resumed", Json::object({{"stopped_s", stopped_s_}}));
+  out_.note("resumed", Json::object({{"stopped_s", stopped_s_}}));
 }
 
 /// How long the lent GPUs wait for it at most; none: they do not. A failure that comes before is
 /// decided upon first.
 std::optional<double> EpochMachine::holds_until() const {
-  if (!recovery_ || is_failing() || is<Ending>() || is<Over>() || !trains_on_lent())
+  if (!recovery_ || is_failing() || is<Ending>() || is<Over>() || !run_.trains_on_lent())
     return std::nullopt;
   return recovery_->by;
 }

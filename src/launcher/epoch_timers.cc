@@ -36,7 +36,7 @@ const EpochMachine::Timers& EpochMachine::timers() {
       // A companion's step did not come up, or the companion could not join.
       {[](const EpochMachine& self) -> Due {
          Due first;
-         for (const HeldCompanion& each : self.companions_)
+         for (const HeldCompanion& each : self.run_.companions.held())
            if (!each.reclaimed && (!each.up || !self.why_useless(each).empty()))
              earliest(first, each.up ? each.joins_by : each.up_by);
          return first;
@@ -45,12 +45,13 @@ const EpochMachine::Timers& EpochMachine::timers() {
       // Companions that are up have waited for others that are not.
       {[](const EpochMachine& self) -> Due {
          Due first;
-         if (self.waits_for_stragglers())
-           for (const HeldCompanion& each : self.companions_) earliest(first, each.waits_until);
+         if (self.run_.waits_for_stragglers())
+           for (const HeldCompanion& each : self.run_.companions.held())
+             earliest(first, each.waits_until);
          return first;
        },
        [](EpochMachine& self, double now) {
-         for (HeldCompanion& each : self.companions_)
+         for (HeldCompanion& each : self.run_.companions.held())
            if (each.waits_until && now >= *each.waits_until) each.waits_until.reset();
        }},
       // A growth took longer than the owner allows.
@@ -74,7 +75,8 @@ const EpochMachine::Timers& EpochMachine::timers() {
        },
        [](EpochMachine& self, double) {
          self.in<Running>()->late_until.reset();
-         self.act(action::SignalWorkers{self.running(), control::WorkerSignal::kStay});
+         self.out_.add(
+             action::SignalWorkers{self.run_.workers.running(), control::WorkerSignal::kStay});
        }},
       // The job itself is about to end.
       {[](const EpochMachine& self) { return self.leaves_at(); },
@@ -110,7 +112,7 @@ const EpochMachine::Timers& EpochMachine::timers() {
        },
        [](EpochMachine& self, double now) {
          self.in<Running>()->settles_at.reset();
-         if (!self.is_live() && self.all_train())
+         if (!self.is_live() && self.run_.all_train())
            self.reclaim_by_leaving(now, "no other switch is tried");
        }},
       // The coordinator did not say at which step workers leave: each is asked by itself.
@@ -118,7 +120,7 @@ const EpochMachine::Timers& EpochMachine::timers() {
          return self.asking_ ? Due(self.asking_->by) : std::nullopt;
        },
        [](EpochMachine& self, double now) {
-         self.act(action::CallOffLive{});
+         self.out_.add(action::CallOffLive{});
          self.stopped(now, self.asking_->epoch, 0, std::vector<WorkerId>(self.asking_->workers));
        }},
       // No shim has said that Slurm sent a signal for which a switch failed.
@@ -146,13 +148,13 @@ const EpochMachine::Timers& EpochMachine::timers() {
        [](EpochMachine& self, double) {
          self.in<Running>()->awaits_runtime = false;
          self.tell_no_growth();
-         self.say(
+         self.out_.say(
              "live mode: the program has not begun with Swell's runtime; it is resized by restarts "
              "until it does");
        }},
       // Old programs that keep GPUs from going back are not waited for long.
       {[](const EpochMachine& self) -> Due {
-         const Due drain = self.is_live() ? self.drain_by() : std::nullopt;
+         const Due drain = self.is_live() ? self.run_.drain_by() : std::nullopt;
          return drain ? Due(*drain - self.settings_.min_live_s) : std::nullopt;
        },
        [](EpochMachine& self, double now) {
@@ -161,15 +163,15 @@ const EpochMachine::Timers& EpochMachine::timers() {
       // Programs of another epoch than the one that trains are killed.
       {[](const EpochMachine& self) -> Due {
          Due first;
-         for (const auto& [program, by] : self.others_)
+         for (const auto& [program, by] : self.run_.workers.others())
            if (std::isfinite(by)) earliest(first, by);
          return first;
        },
        [](EpochMachine& self, double now) {
-         for (auto& [program, by] : self.others_) {
+         for (auto& [program, by] : self.run_.workers.others()) {
            if (now < by) continue;
            by = now + self.settings_.end_timeout_s;
-           self.act(action::SignalWorkers{{program.second}, SIGKILL, program.first});
+           self.out_.add(action::SignalWorkers{{program.second}, SIGKILL, program.first});
          }
        }},
       // GPUs go back, and workers did not end with those that ended by themselves.
@@ -186,19 +188,19 @@ const EpochMachine::Timers& EpochMachine::timers() {
        },
        [](EpochMachine& self, double) {
          self.in<Ending>()->kill_at.reset();
-         if (auto workers = self.running(); !workers.empty())
-           self.act(action::SignalWorkers{std::move(workers), SIGKILL});
+         if (auto workers = self.run_.workers.running(); !workers.empty())
+           self.out_.add(action::SignalWorkers{std::move(workers), SIGKILL});
        }},
       // Workers did not end with the run, where their GPUs go back.
       {[](const EpochMachine& self) -> Due {
          Due first;
          if (self.is<Ending>())
-           for (const HeldCompanion& each : self.companions_)
+           for (const HeldCompanion& each : self.run_.companions.held())
              if (each.reclaimed && std::isfinite(each.leave_by)) earliest(first, each.leave_by);
          return first;
        },
        [](EpochMachine& self, double now) {
-         for (HeldCompanion& each : self.companions_)
+         for (HeldCompanion& each : self.run_.companions.held())
            if (each.reclaimed && now >= each.leave_by) self.kill_there(now, each);
        }},
   };
@@ -215,29 +217,29 @@ std::optional<double> EpochMachine::deadline() const { return timers().deadline(
 /// A shim that said nothing for so long after its program left will not come back.
 void EpochMachine::gathering_is_late(double now) {
   in<Gathering>()->by = now + settings_.warm_timeout_s;
-  const RankAssignment assignment = next_assignment();
+  const RankAssignment assignment = planner_.next(run_);
   std::string silent;
   for (const Seat& seat : assignment.seats) {
-    if (workers_[seat.worker].ready) continue;
-    if (HeldCompanion* found = companion_of(seat.worker.node))
+    if (run_.workers[seat.worker].ready) continue;
+    if (HeldCompanion* found = run_.companions.of_node(seat.worker.node))
       lose(now, found->job, "its workers did not come back");
-    else silent = workers_[seat.worker].host;
+    else silent = run_.workers[seat.worker].host;
   }
   if (silent.empty() && code_ == 0) return;
   if (code_ == 0)
-    say(fmt::format("a worker of the job's own on {} has not come back within {:g} s", silent,
-                    settings_.warm_timeout_s));
+    out_.say(fmt::format("a worker of the job's own on {} has not come back within {:g} s", silent,
+                         settings_.warm_timeout_s));
   code_ = std::max(code_, 1);
   end(now, SIGTERM, now + settings_.end_timeout_s);
 }
 
 void EpochMachine::companions_are_late(double now) {
-  for (const JobId job : companions()) {
-    HeldCompanion* found = companion(job);
+  for (const JobId job : run_.companions.jobs()) {
+    HeldCompanion* found = run_.companions.find(job);
     if (found == nullptr) continue;
     if (!found->up && !found->reclaimed && now >= found->up_by) {
-      say(fmt::format("job {} did not start its step within {:.0f} s; going on without it", job,
-                      settings_.warm_timeout_s));
+      out_.say(fmt::format("job {} did not start its step within {:.0f} s; going on without it",
+                           job, settings_.warm_timeout_s));
       found->failed = true;
       reclaim(now, *found, "its step did not come up");
     } else if (found->up && now >= found->joins_by) {

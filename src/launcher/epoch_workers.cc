@@ -13,28 +13,30 @@ using control::JobState;
 
 void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step,
                          const std::string& one_program) {
-  HeldCompanion* companion = companion_of(id.node);
-  if (companion == nullptr && !is_basic(id.node)) return;  // it was let go meanwhile
-  Worker& worker = workers_[id];
+  HeldCompanion* companion = run_.companions.of_node(id.node);
+  if (companion == nullptr && !run_.companions.is_basic(id.node))
+    return;  // it was let go meanwhile
+  WorkerState& worker = run_.workers[id];
   worker.host = host;
   worker.port = port;
   worker.step = step;
   worker.present = worker.ready = true;
   if (!one_program.empty() && settings_.live) {
     settings_.live = false;
-    const std::vector<WorkerNode>& nodes = companion != nullptr ? companion->nodes : basic_;
+    const std::vector<WorkerNode>& nodes =
+        companion != nullptr ? companion->nodes : run_.companions.basic();
     const auto known = std::find_if(nodes.begin(), nodes.end(),
                                     [&](const WorkerNode& node) { return node.id == id.node; });
     switched_ = fmt::format("{}: {}; the job is resized by restarts",
                             known != nodes.end() ? known->name : host, one_program);
-    say("live mode: " + switched_);
-    act(action::Tell{status()});
+    out_.say("live mode: " + switched_);
+    out_.add(action::Tell{status()});
   }
   if (companion != nullptr && !companion->up) {
     companion->up = true;
     for (const WorkerNode& node : companion->nodes)
       for (int local = 0; local < node.workers; ++local)
-        companion->up = companion->up && workers_[{node.id, local}].present;
+        companion->up = companion->up && run_.workers[{node.id, local}].present;
     companion->joins_by = growth_.joins_by(now);
     if (companion->up) companion->waits_until = now + settings_.stragglers_s;
   }
@@ -44,9 +46,9 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
 }
 
 void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
-  Worker& worker = workers_[id];
-  if (!worker.running && !others_.contains({epoch.value_or(epoch_), id})) return;
-  if (const int of = epoch.value_or(epoch_); of > worker.listens) {
+  WorkerState& worker = run_.workers[id];
+  if (!worker.running && !run_.workers.others().contains({epoch.value_or(run_.epoch), id})) return;
+  if (const int of = epoch.value_or(run_.epoch); of > worker.listens) {
     worker.listens = of;
     worker.listens_since = now;
   }
@@ -55,31 +57,33 @@ void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
 }
 
 void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int> of) {
-  const int epoch = of.value_or(epoch_);
+  const int epoch = of.value_or(run_.epoch);
   // The worker was released for a switch that may have failed since.
-  const bool is_gone = epoch == epoch_ && (was_let_go(id) || others_.contains({epoch, id}));
+  const bool is_gone =
+      epoch == run_.epoch && (was_let_go(id) || run_.workers.others().contains({epoch, id}));
   if (Switching* one = in<Switching>(); one != nullptr && exit.status() != 0)
     one->failed.push_back(exit);
-  if (!is_gone && defers(ProgramExited{id, exit, epoch}, epoch != epoch_,
-                         epoch != epoch_ ? CallOffCause::next_ended : CallOffCause::worker_ended))
+  if (!is_gone &&
+      defers(ProgramExited{id, exit, epoch}, epoch != run_.epoch,
+             epoch != run_.epoch ? CallOffCause::next_ended : CallOffCause::worker_ended))
     return;
-  if (epoch != epoch_ || is_gone) {
-    others_.erase({epoch, id});
-    if (HeldCompanion* its = companion_of(id.node); its != nullptr && its->reclaimed)
+  if (epoch != run_.epoch || is_gone) {
+    run_.workers.others().erase({epoch, id});
+    if (HeldCompanion* its = run_.companions.of_node(id.node); its != nullptr && its->reclaimed)
       release_if_left(its->job);
     return advance(now);
   }
-  Worker& worker = workers_[id];
+  WorkerState& worker = run_.workers[id];
   if (!worker.running) return;
   worker.running = worker.ready = false;
   worker.ended_well = exit.status() == 0;
-  HeldCompanion* companion = companion_of(id.node);
+  HeldCompanion* companion = run_.companions.of_node(id.node);
   if (const Running* late = in<Running>();
       late != nullptr && !late->failure && late->late_until && now < *late->late_until)
     leave_late(now);
   // It was to leave for Swell, and Slurm sent it another signal meanwhile.
   if (is<Leaving>() && exit.signal != settings_.restart_signal &&
-      exit.code != 128 + settings_.restart_signal && is_basic(id.node) &&
+      exit.code != 128 + settings_.restart_signal && run_.companions.is_basic(id.node) &&
       ends_for_signal(exit, now))
     return advance(now);
   // An error of a program that a user's signal reached is its own, as under srun.
@@ -101,14 +105,14 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
         exit.signal == settings_.restart_signal || exit.code == 128 + settings_.restart_signal;
     if (!clean || of_signal) leaving->before.reset();  // it answers nobody any more
     leaving->is_forced = leaving->is_forced || !clean || of_signal || exit.signal == SIGKILL;
-    if (running().empty() && !leaving->is_forced) pace_.left(now - leaving->since);
+    if (run_.workers.running().empty() && !leaving->is_forced) pace_.left(now - leaving->since);
     if (of_signal && leaving->purpose == Purpose::grow && growth_.pause_reason().empty())
       pause_growth(now,
                    fmt::format("a worker died of {}, by which it was asked to leave",
                                signal_name(settings_.restart_signal)),
                    true);
     if (!clean && !std::exchange(leaving->told_of_bad_exit, true)) {
-      say(fmt::format(
+      out_.say(fmt::format(
           "a worker on {} ended with {} after the restart signal; the next epoch resumes from the "
           "last checkpoint",
           worker.host, exit.status()));
@@ -120,7 +124,8 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     // wait for the whole grace.
     const bool died =
         (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) || of_signal;
-    if (died && !running().empty()) leaving->by = std::min(leaving->by, now + settings_.siblings_s);
+    if (died && !run_.workers.running().empty())
+      leaving->by = std::min(leaving->by, now + settings_.siblings_s);
     if (companion != nullptr) release_if_left(companion->job);
   } else {
     const Ending* ending = in<Ending>();
@@ -128,11 +133,12 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     if (ending == nullptr || (!ending->code_is_final && !goes_back))
       code_ = std::max(code_, exit.status());
     if (is<Running>() && exit.status() != 0 && !is_leave(exit)) fail(now, id, exit);
-    else if (is<Running>() && goes_back && companion->ends_early && basic_train())
+    else if (is<Running>() && goes_back && companion->ends_early && run_.basic_train())
       lose(now, companion->job, "its program left");
-    if (companion = companion_of(id.node); companion != nullptr) {
+    if (companion = run_.companions.of_node(id.node); companion != nullptr) {
       const double by = companion->leave_by;
-      if (release_if_left(companion->job) && is_live() && !all_train()) ends_with_others(now, by);
+      if (release_if_left(companion->job) && is_live() && !run_.all_train())
+        ends_with_others(now, by);
     }
   }
   advance(now);
@@ -143,20 +149,11 @@ bool EpochMachine::is_leave(const Exit& exit) const {
   return settings_.leave_code && exit.signal == 0 && exit.code == *settings_.leave_code;
 }
 
-/// The last programs of all workers of the epoch have ended with 0.
-bool EpochMachine::all_ended_well() const {
-  return !assignment_.seats.empty() &&
-         std::all_of(assignment_.seats.begin(), assignment_.seats.end(), [this](const Seat& seat) {
-           const auto worker = workers_.find(seat.worker);
-           return worker != workers_.end() && worker->second.ended_well;
-         });
-}
-
 /// Workers have ended by themselves whose GPUs went back. At the training's end the others do the
 /// same; those that still train by then are asked to leave, in time for other GPUs that go back.
 void EpochMachine::ends_with_others(double now, double by) {
   Running& running = *in<Running>();
-  by = std::min(by, drain_by().value_or(by));
+  by = std::min(by, run_.drain_by().value_or(by));
   const double ask_at = std::max(now, by - settings_.restart_timeout_s / 2);
   if (running.ask_at && *running.ask_at <= ask_at && running.leave_by <= by) return;
   running.ask_at = std::min(ask_at, running.ask_at.value_or(ask_at));
@@ -164,7 +161,7 @@ void EpochMachine::ends_with_others(double now, double by) {
 }
 
 void EpochMachine::fail(double now, WorkerId id, Exit exit) {
-  HeldCompanion* companion = companion_of(id.node);
+  HeldCompanion* companion = run_.companions.of_node(id.node);
   // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker. Where GPUs go
   // back, Slurm's TERM may be the reason of any error that no signal to the whole job explains.
   if (companion != nullptr &&
@@ -177,29 +174,32 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
     in<Running>()->failure->on_lent = in<Running>()->failure->on_lent || companion != nullptr;
     return;
   }
-  note("worker-failed",
-       Json::object({{"node_id", id.node}, {"local_rank", id.local}, {"status", exit.status()}}));
-  if (!settings_.kill_on_bad_exit && companions_.empty() && settings_.recover_s <= 0) return;
-  in<Running>()->failure =
-      Failure{id, exit, companion != nullptr, now + (companions_.empty() ? 0 : settings_.blame_s)};
+  out_.note(
+      "worker-failed",
+      Json::object({{"node_id", id.node}, {"local_rank", id.local}, {"status", exit.status()}}));
+  if (!settings_.kill_on_bad_exit && run_.companions.held().empty() && settings_.recover_s <= 0)
+    return;
+  in<Running>()->failure = Failure{id, exit, companion != nullptr,
+                                   now + (run_.companions.held().empty() ? 0 : settings_.blame_s)};
 }
 
 void EpochMachine::lost(double now, WorkerId id) {
-  if (companion_of(id.node) == nullptr && !is_basic(id.node)) return;  // it was let go before
+  if (run_.companions.of_node(id.node) == nullptr && !run_.companions.is_basic(id.node))
+    return;  // it was let go before
   if (!was_let_go(id) && defers(WorkerLost{id}, true)) return;
-  std::erase_if(others_, [id](const auto& each) { return each.first.second == id; });
-  Worker& worker = workers_[id];
+  std::erase_if(run_.workers.others(), [id](const auto& each) { return each.first.second == id; });
+  WorkerState& worker = run_.workers[id];
   const bool ran = std::exchange(worker.running, false);
   worker.present = worker.ready = false;
   if (is<Over>()) return;
-  if (HeldCompanion* companion = companion_of(id.node)) {
+  if (HeldCompanion* companion = run_.companions.of_node(id.node)) {
     const JobId job = companion->job;
     if (!is<Ending>()) lose(now, job, "a worker's connection was lost");
     release_if_left(job);
   } else if (is<Running>()) {
     code_ = std::max(code_, 128 + SIGKILL);
     if (ran || !is_failing()) fail(now, id, {0, SIGKILL});
-  } else if (Gathering* first = in<Gathering>(); first != nullptr && !has_begun()) {
+  } else if (Gathering* first = in<Gathering>(); first != nullptr && !run_.has_begun()) {
     // srun ends it where it cannot launch the others of the step, and may launch all of them again.
     code_ = std::max(code_, 128 + SIGKILL);
     first->by = now + settings_.warm_timeout_s;
@@ -213,7 +213,7 @@ void EpochMachine::lost(double now, WorkerId id) {
 
 void EpochMachine::notice(double now, WorkerId id, int signal) {
   if (is<Over>() || is<Ending>()) return;
-  if (HeldCompanion* companion = companion_of(id.node)) {
+  if (HeldCompanion* companion = run_.companions.of_node(id.node)) {
     if (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
         signal != settings_.restart_signal)
       return;
@@ -221,9 +221,9 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
     // Programs are sent it, too, and may have left before their shims say so: no training's end.
     companion->ends_early = companion->ends_early || signal == SIGTERM ||
                             (signal == settings_.restart_signal && !is_live());
-    const bool have_left = companion->ends_early && basic_train();
-    if (is_live() && takes_part(*companion) &&
-        (is_failing() || (have_left && !all_train()))) {  // which this explains
+    const bool have_left = companion->ends_early && run_.basic_train();
+    if (is_live() && run_.takes_part(*companion) &&
+        (is_failing() || (have_left && !run_.all_train()))) {  // which this explains
       lose(now, companion->job, why);
       return advance(now);
     }
@@ -236,15 +236,16 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
     else if (is<Running>() && !is_live()) leave_for_reclaim(now, by);
     return advance(now);
   }
-  if (!is_basic(id.node)) return;  // it was let go before
+  if (!run_.companions.is_basic(id.node)) return;  // it was let go before
   // Every worker of the basic step reports it; the workers elsewhere need to hear of it once.
   const auto last = forwarded_.find(signal);
   if (last != forwarded_.end() && now - last->second < 2) return;
   forwarded_[signal] = now;
-  note("signal-from-slurm", Json::object({{"signal", signal_name(signal)}}));
-  std::vector<WorkerId> others = with_next(running());
-  std::erase_if(others, [this](WorkerId worker) { return companion_of(worker.node) == nullptr; });
-  if (!others.empty()) act(action::SignalWorkers{std::move(others), signal});
+  out_.note("signal-from-slurm", Json::object({{"signal", signal_name(signal)}}));
+  std::vector<WorkerId> others = with_next(run_.workers.running());
+  std::erase_if(
+      others, [this](WorkerId worker) { return run_.companions.of_node(worker.node) == nullptr; });
+  if (!others.empty()) out_.add(action::SignalWorkers{std::move(others), signal});
   misses(signal);
   if (signal == settings_.restart_signal && settings_.before_end_s)
     return leave_before_end(now, fmt::format("Slurm sent the job {}", signal_name(signal)), false);
@@ -261,9 +262,9 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit, const std::strin
     if (code_ == 0) code_ = exit.status() != 0 ? exit.status() : 1;
     return finish();
   }
-  if (companion(job) == nullptr) return advance(now);  // it was let go before
+  if (run_.companions.find(job) == nullptr) return advance(now);  // it was let go before
   if (defers(StepEnded{job, exit, misfit}, true)) return;
-  if (HeldCompanion* found = companion(job);
+  if (HeldCompanion* found = run_.companions.find(job);
       found != nullptr && !found->reclaimed && !is<Ending>() && !misfit.empty()) {
     pause_growth(now, misfit, true);
     give_back(now, *found, misfit);
@@ -276,21 +277,21 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit, const std::strin
 /// The run ends by a signal. Between two epochs no program says so with its code: those that run
 /// still leave as they were asked to.
 void EpochMachine::cuts_short(int signal) {
-  if (running().empty() || is<Leaving>()) code_ = std::max(code_, 128 + signal);
+  if (run_.workers.running().empty() || is<Leaving>()) code_ = std::max(code_, 128 + signal);
 }
 
 void EpochMachine::signalled(double now, int signal) {
   if (is<Over>()) return;
-  note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
+  out_.note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
   const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
   if (!ends) {
     if (signal == settings_.restart_signal && settings_.before_end_s)
       return leave_before_end(now, fmt::format("swellrun was sent {}", signal_name(signal)), true);
     if (signal == settings_.restart_signal) return leave_and_return(now, true);
     misses(signal);
-    auto workers = with_next(running());
+    auto workers = with_next(run_.workers.running());
     if (workers.empty()) return;
-    return act(action::SignalWorkers{std::move(workers), signal});
+    return out_.add(action::SignalWorkers{std::move(workers), signal});
   }
   const bool again = is<Ending>() && in<Ending>()->kill_at.has_value() && signal == SIGINT;
   cuts_short(signal);
@@ -312,7 +313,7 @@ std::vector<WorkerId> EpochMachine::with_next(std::vector<WorkerId> workers) con
 /// Keeps a signal for the next programs where none of this epoch answers it: all have left, or they
 /// are leaving, and an exit with 0 does not tell for which signal.
 void EpochMachine::misses(int signal) {
-  if (signal == settings_.restart_signal || signal == SIGTERM || !has_begun()) return;
+  if (signal == settings_.restart_signal || signal == SIGTERM || !run_.has_begun()) return;
   if (is<Gathering>() || (is<Leaving>() && is_end_signal(signal))) missed_.insert(signal);
 }
 
@@ -327,9 +328,9 @@ std::optional<double> EpochMachine::passes_missed_at() const {
 void EpochMachine::pass_missed(double now) {
   for (const int signal : std::exchange(missed_, {})) {
     forwarded_[signal] = now;
-    note("signal-passed-on", Json::object({{"signal", signal_name(signal)}}));
-    if (auto workers = running(); !workers.empty())
-      act(action::SignalWorkers{std::move(workers), signal});
+    out_.note("signal-passed-on", Json::object({{"signal", signal_name(signal)}}));
+    if (auto workers = run_.workers.running(); !workers.empty())
+      out_.add(action::SignalWorkers{std::move(workers), signal});
   }
 }
 

@@ -293,24 +293,25 @@ Test(epochs, workers_lost_before_the_first_program_may_be_launched_again) {
   EpochMachine::Settings settings;
   settings.job = job;
   settings.warm_timeout_s = 60;
-  const auto lost_one = [&settings] {
-    EpochMachine machine(settings,
-                         {worker_node(0, job, "node1", 1), worker_node(1, job, "node2", 1)});
+  const std::vector<WorkerNode> nodes = {worker_node(0, job, "node1", 1),
+                                         worker_node(1, job, "node2", 1)};
+  const auto lose_one = [](EpochMachine& machine) {
     machine.start(1);
     machine.hello(2, {0, 0}, "host", 1000);
     machine.lost(3, {0, 0});  // srun ends it, as node2's did not start
     for (const action::Any& one : machine.take())
       cr_assert_not(std::holds_alternative<action::Finish>(one));
-    return machine;
   };
-  EpochMachine machine = lost_one();
+  EpochMachine machine(settings, nodes);
+  lose_one(machine);
   cr_assert_not(machine.has_begun());
   machine.hello(8, {0, 0}, "host", 1000);
   machine.hello(8, {1, 0}, "host", 1000);
   cr_assert(machine.has_begun());
   cr_assert(std::holds_alternative<action::StartWorkers>(machine.take().front()));
 
-  EpochMachine alone = lost_one();
+  EpochMachine alone(settings, nodes);
+  lose_one(alone);
   cr_assert_float_eq(*alone.deadline(), 63, 1e-9);
   alone.tick(63);
   const auto actions = alone.take();

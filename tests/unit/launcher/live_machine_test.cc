@@ -225,21 +225,23 @@ Test(live, a_program_that_does_not_stop_is_resized_by_restarts) {
   cr_assert(run.has_signalled(SIGUSR1), "they would not agree, either");
 }
 
+namespace {
+
 /// A growth from one worker to two for which a GPU has no room; whether the old program handles the
 /// restart signal.
-static Run grown_without_room(bool listens, bool lacks_room = true) {
-  Run run;
-  if (listens) run.event([&] { run.machine.listens(run.now, {0, 0}, 0); });
-  run.lend();
-  run.aborted(1, false, "shim 0: no room on GPU 0: 9000 bytes are needed, 4000 are free",
-              lacks_room);
-  for (const int node : {0, 1})
-    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 1); });
-  return run;
-}
+struct GrownWithoutRoom : Run {
+  explicit GrownWithoutRoom(bool listens, bool lacks_room = true) {
+    if (listens) event([&] { machine.listens(now, {0, 0}, 0); });
+    lend();
+    aborted(1, false, "shim 0: no room on GPU 0: 9000 bytes are needed, 4000 are free", lacks_room);
+    for (const int node : {0, 1}) event([&] { machine.exited(now, {node, 0}, {0, SIGKILL}, 1); });
+  }
+};
+
+}  // namespace
 
 Test(live, a_growth_that_does_not_fit_a_gpu_is_made_by_a_restart_at_once) {
-  Run run = grown_without_room(true);
+  GrownWithoutRoom run(true);
   cr_assert(
       run.said.find("live mode: shim 0: no room on GPU 0: 9000 bytes are needed, 4000 are free; "
                     "the job grows by a restart") != std::string::npos,
@@ -251,12 +253,12 @@ Test(live, a_growth_that_does_not_fit_a_gpu_is_made_by_a_restart_at_once) {
 }
 
 Test(live, a_sentence_about_room_alone_leads_to_no_restart) {
-  Run run = grown_without_room(true, false);
+  GrownWithoutRoom run(true, false);
   cr_assert_not(run.has_signalled(SIGUSR1));
 }
 
 Test(live, a_growth_that_does_not_fit_waits_where_programs_would_leave_without_their_state) {
-  Run run = grown_without_room(false);
+  GrownWithoutRoom run(false);
   cr_assert_not(run.has_signalled(SIGUSR1));
   cr_assert(run.releases == (std::vector<JobId>{kCompanion}));
 }

@@ -108,26 +108,26 @@ Test(live_pace, the_agent_says_how_long_the_start_took) {
 namespace {
 
 /// Grown by a switch whose programs took `start_s` to start.
-Run grown_in(double start_s, bool stays = false) {
-  Run run(true, true, 0, 0, 0, stays);
-  run.lend();
-  run.now += start_s;
-  run.committed(1);
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
-  return run;
-}
+struct GrownIn : Run {
+  explicit GrownIn(double start_s, bool stays = false) : Run(true, true, 0, 0, 0, stays) {
+    lend();
+    now += start_s;
+    committed(1);
+    event([&] { machine.exited(now, {0, 0}, {}, 0); });
+  }
+};
 
 }  // namespace
 
 Test(live_pace, gpus_go_back_by_a_switch_where_its_programs_start_in_time) {
-  Run run = grown_in(17);
+  GrownIn run(17);
   run.shrink(32);  // a switch has 60 % of the 30 s that the margin leaves
   cr_assert_eq(run.orders.size(), 2u);
   cr_assert_not(run.has_asked_to_leave());
 }
 
 Test(live_pace, workers_leave_at_once_where_the_programs_of_a_switch_would_start_too_late) {
-  Run run = grown_in(19);
+  GrownIn run(19);
   run.shrink(32);
   cr_assert_eq(run.orders.size(), 1u);
   cr_assert(run.has_asked_to_leave());
@@ -135,7 +135,7 @@ Test(live_pace, workers_leave_at_once_where_the_programs_of_a_switch_would_start
 }
 
 Test(live_pace, a_growth_that_started_slowly_does_not_make_programs_leave_that_stay) {
-  Run run = grown_in(59, true);
+  GrownIn run(59, true);
   run.shrink(32);
   cr_assert_eq(run.orders.size(), 2u);
   cr_assert_not(run.has_asked_to_leave());
@@ -158,37 +158,37 @@ Test(live_pace, the_first_start_of_the_program_decides_where_no_switch_was_made)
 namespace {
 
 /// One of two workers whose programs took 9 s to start, and listen for the restart signal or not.
-Run began_in_9s(bool stays, bool listens) {
-  Run run(false, false);
-  run.offered();
-  run.allocated(kCompanion);
-  run.basic_up();
-  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
-  run.now += 9;
-  if (listens)
-    for (const int node : {0, 1}) run.event([&] { run.machine.listens(run.now, {node, 0}, 0); });
-  run.event([&] { run.machine.begun(run.now, 0, "", 0, stays); });
-  cr_assert_eq(run.machine.status().workers, 2);
-  run.shrink(32);
-  return run;
-}
+struct BeganIn9s : Run {
+  BeganIn9s(bool stays, bool listens) : Run(false, false) {
+    offered();
+    allocated(kCompanion);
+    basic_up();
+    event([&] { machine.hello(now, {1, 0}, "host", 2); });
+    now += 9;
+    if (listens)
+      for (const int node : {0, 1}) event([&] { machine.listens(now, {node, 0}, 0); });
+    event([&] { machine.begun(now, 0, "", 0, stays); });
+    cr_assert_eq(machine.status().workers, 2);
+    shrink(32);
+  }
+};
 
 }  // namespace
 
 Test(live_pace, programs_that_keep_no_process_leave_at_once_in_the_first_reclaim) {
-  const Run run = began_in_9s(false, true);
+  const BeganIn9s run(false, true);
   cr_assert_eq(run.orders.size(), 0u);
   cr_assert(run.said.find("a switch takes about 6.0 s longer than leaving") != std::string::npos,
             "%s", run.said.c_str());
 }
 
 Test(live_pace, a_first_switch_is_tried_where_processes_may_stay_or_leaving_is_not_known) {
-  cr_assert_eq(began_in_9s(true, true).orders.size(), 1u);
-  cr_assert_eq(began_in_9s(false, false).orders.size(), 1u);
+  cr_assert_eq(BeganIn9s(true, true).orders.size(), 1u);
+  cr_assert_eq(BeganIn9s(false, false).orders.size(), 1u);
 }
 
 Test(live_pace, after_a_switch_that_started_too_late_the_next_one_is_not_tried) {
-  Run run = grown_in(1);
+  GrownIn run(1);
   run.lend(2, kCompanion + 1);
   run.tick(run.now + 600);  // what a growth may take
   cr_assert_eq(run.calls_off, 1);
@@ -205,28 +205,28 @@ namespace {
 
 /// One whose GPUs went back by a restart once: a switch was not prepared in its 18 s, then the
 /// workers ended after `leave_s`. By now it has grown again.
-Run gave_back_by_leaving(double leave_s, int exit_signal) {
-  Run run = grown_in(1);
-  run.shrink(32);
-  run.tick(run.now + 18);
-  run.aborted(2);
-  cr_assert(run.has_asked_to_leave());
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
-  run.now += leave_s;
-  for (const int node : {0, 1})
-    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, exit_signal}, 1); });
-  run.basic_up();
-  run.event([&] { run.machine.begun(run.now, run.begin.epoch, ""); });
-  run.lend(2, kCompanion + 1);
-  run.now += 1;
-  run.committed(run.orders.back().epoch);
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, run.begin.epoch); });
-  cr_assert_eq(run.machine.status().workers, 2, "%s", run.said.c_str());
-  run.signals.clear();
-  run.stops.clear();
-  run.said.clear();
-  return run;
-}
+struct GaveBackByLeaving : GrownIn {
+  GaveBackByLeaving(double leave_s, int exit_signal) : GrownIn(1) {
+    shrink(32);
+    tick(now + 18);
+    aborted(2);
+    cr_assert(has_asked_to_leave());
+    event([&] { machine.exited(now, {0, 0}, {0, SIGKILL}, 2); });
+    now += leave_s;
+    for (const int node : {0, 1})
+      event([&] { machine.exited(now, {node, 0}, {0, exit_signal}, 1); });
+    basic_up();
+    event([&] { machine.begun(now, begin.epoch, ""); });
+    lend(2, kCompanion + 1);
+    now += 1;
+    committed(orders.back().epoch);
+    event([&] { machine.exited(now, {0, 0}, {}, begin.epoch); });
+    cr_assert_eq(machine.status().workers, 2, "%s", said.c_str());
+    signals.clear();
+    stops.clear();
+    said.clear();
+  }
+};
 
 /// With so much time a switch of 18 s would fit.
 void give_back(Run& run) {
@@ -236,7 +236,7 @@ void give_back(Run& run) {
 }  // namespace
 
 Test(live_pace, workers_leave_at_once_where_they_leave_sooner_than_a_switch_ends) {
-  Run run = gave_back_by_leaving(2, 0);
+  GaveBackByLeaving run(2, 0);
   const std::size_t orders = run.orders.size();
   give_back(run);
   cr_assert_eq(run.orders.size(), orders);
@@ -246,7 +246,7 @@ Test(live_pace, workers_leave_at_once_where_they_leave_sooner_than_a_switch_ends
 }
 
 Test(live_pace, a_switch_is_tried_where_leaving_takes_as_long) {
-  Run run = gave_back_by_leaving(17, 0);
+  GaveBackByLeaving run(17, 0);
   const std::size_t orders = run.orders.size();
   give_back(run);
   cr_assert_eq(run.orders.size(), orders + 1);
@@ -254,7 +254,7 @@ Test(live_pace, a_switch_is_tried_where_leaving_takes_as_long) {
 }
 
 Test(live_pace, killed_workers_do_not_count_as_having_left) {
-  Run run = gave_back_by_leaving(2, SIGKILL);
+  GaveBackByLeaving run(2, SIGKILL);
   const std::size_t orders = run.orders.size();
   give_back(run);
   cr_assert_eq(run.orders.size(), orders + 1);
