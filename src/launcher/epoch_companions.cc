@@ -86,8 +86,8 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
   if (running_ones || (some_go && is_ending_by_itself())) {
     const double by = now + std::min(settings_.restart_timeout_s,
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
-    if (is<Switching>()) make_way(by);
-    else if (!is<Ending>() && !is<Over>() && !is_live()) leave_for_reclaim(now, by);
+    if (LiveSwitch* one = in<LiveSwitch>()) one->make_way(by);
+    else if (!is<Ending>() && !is<Over>()) leave_for_reclaim(now, by);
   }
   advance(now);
 }
@@ -108,7 +108,7 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   if (found->reclaimed && !is_live()) {
     out_.say(fmt::format("lost job {} ({}) before the training's end: {}", job,
                          describe(found->nodes), why));
-    return begin_leaving(now, JobState::draining, found->leave_by);
+    return begin_restart(now, Purpose::give_back, found->leave_by);
   }
   const bool in_epoch =
       run_.workers.train_on(found->nodes) || run_.takes_part(*found) ||
@@ -119,7 +119,7 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   found->failed = !found->reclaimed && !found->ends_early;
   // Its other workers may still run; they are killed with the rest of the epoch.
   reclaim(now, *found, found->reclaimed ? std::string(found->reason) : why);
-  if (Leaving* leaving = in<Leaving>(); leaving != nullptr && in_epoch) leaving->before.reset();
+  if (Restart* restart = in<Restart>(); restart != nullptr && in_epoch) restart->must_leave();
   if (!in_epoch || !is<Running>()) return;
   if (restarts_too_often(now)) {
     const std::string count =
@@ -127,7 +127,8 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
     restarts_.clear();
     return fall_back(now, count);
   }
-  phase_ = Leaving{now + settings_.end_timeout_s, now};
+  phase_ = Restart(
+      {run_.epoch, run_.last_epoch + 1, Purpose::give_back, now, now + settings_.end_timeout_s});
   kill_running(now);
   set_state(JobState::draining);
 }
@@ -140,10 +141,7 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   for (const JobId job : run_.companions.jobs())
     if (HeldCompanion* each = run_.companions.find(job); each != nullptr && !each->reclaimed)
       reclaim(now, *each, why);
-  phase_ = Leaving{now, now, Purpose::retry};
-  code_ = 0;
-  set_state(JobState::draining);
-  kill_running(now);
+  restart_killed(now, Purpose::retry, now);
 }
 
 void EpochMachine::can_run_with(const std::vector<int>& workers, const std::string& why) {
@@ -179,7 +177,7 @@ void EpochMachine::give_back(double now, HeldCompanion& companion, const std::st
   companion.leave_by = now + settings_.restart_timeout_s;
   const double by = companion.leave_by;
   reclaim(now, companion, why);
-  if (has_workers && is<Running>() && !is_live()) leave_for_reclaim(now, by);
+  if (has_workers && is<Running>()) leave_for_reclaim(now, by);
 }
 
 bool EpochMachine::release_if_left(JobId job) {

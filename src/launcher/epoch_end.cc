@@ -44,10 +44,10 @@ void EpochMachine::leave_before_end(double now, const std::string& why, bool ask
   const double by = now + std::max((end - now) / 2, end - now - kEndMargin_s);
   out_.say(fmt::format("{}: the workers leave, and swellrun ends with {}", why, kRequeueCode));
   out_.note("leaving-before-end", Json::object({{"within_s", by - now}}));
-  const bool live = is_live(), were_asked = is<Leaving>();
-  if (is<Switching>()) out_.add(action::CallOffLive{});
+  const bool live = is_live(), were_asked = is<Restart>();
+  if (is<LiveSwitch>()) out_.add(action::CallOffLive{});
   begin_ending({by, false, true}, now);
-  if (asks && !were_asked && !run_.workers.running().empty()) ask_to_leave(now, by - now, live);
+  if (asks && !were_asked && !run_.workers.running().empty()) leaving_.ask(now, by - now, live);
   advance(now);
 }
 
@@ -57,7 +57,7 @@ void EpochMachine::leave_before_end(double now, const std::string& why, bool ask
 void EpochMachine::leave_and_return(double now, bool asks) {
   if (defers(RestartRequested{asks}, true)) return;
   const std::vector<WorkerId> workers = run_.workers.running();
-  if (workers.empty() || is<Leaving>() || is<Ending>()) return;
+  if (workers.empty() || is<Restart>() || is<Ending>()) return;
   // A program that dies of a signal that it does not handle fails as under srun; if some have ended
   // the training ends.
   if (is_failing() || is_ending_by_itself() || (!asks && !run_.all_listen())) {
@@ -66,10 +66,7 @@ void EpochMachine::leave_and_return(double now, bool asks) {
   }
   out_.say(fmt::format("{}: the workers that leave are started again from their checkpoint",
                        signal_name(settings_.restart_signal)));
-  Running before = *in<Running>();
-  begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s, asks);
-  in<Leaving>()->purpose = Purpose::user_restart;
-  in<Leaving>()->before = std::move(before);
+  begin_restart(now, Purpose::user_restart, now + settings_.restart_timeout_s, asks);
 }
 
 }  // namespace swell::launcher

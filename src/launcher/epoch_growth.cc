@@ -101,7 +101,7 @@ bool EpochMachine::is_joining(const HeldCompanion& companion) const {
 /// When the first that is joining has had its time; none: there is none, or what happens first
 /// decides.
 std::optional<double> EpochMachine::growth_limit() const {
-  if (is<Switching>() || is<Ending>() || is<Over>() || is_failing() || is_ending_by_itself())
+  if (is<LiveSwitch>() || is<Ending>() || is<Over>() || is_failing() || is_ending_by_itself())
     return std::nullopt;
   std::optional<double> limit;
   for (const HeldCompanion& each : run_.companions.held())
@@ -135,10 +135,7 @@ void EpochMachine::keep_growth_limit(double now) {
   out_.say(
       "the program is not ready there: it is started again as before, from the last checkpoint");
   if (recovery_) recovery_->by = now + settings_.recover_s;
-  phase_ = Leaving{now, now};
-  code_ = 0;
-  set_state(JobState::draining);
-  kill_running(now);
+  restart_killed(now, Purpose::give_back, now);
 }
 
 /// Workers have not left for a growth or a user's signal. No job needs them to leave,
@@ -146,8 +143,8 @@ void EpochMachine::keep_growth_limit(double now) {
 /// train on. If some have, the others may wait for those in a collective, or still write the
 /// checkpoint, and have more time.
 void EpochMachine::call_off_leaving(double now) {
-  Leaving& leaving = *in<Leaving>();
-  const bool grows = leaving.purpose == Purpose::grow;
+  Restart& restart = *in<Restart>();
+  const bool grows = restart.what().purpose == Purpose::grow;
   const std::string why =
       fmt::format("workers did not leave within {:g} s of {}", settings_.restart_timeout_s,
                   signal_name(settings_.restart_signal));
@@ -160,10 +157,7 @@ void EpochMachine::call_off_leaving(double now) {
   const std::string no_more = grows ? "no more GPUs; " : "";
   if (run_.all_train()) {
     out_.say(fmt::format("{}: {}they train on", why, no_more));
-    Running before = std::move(*leaving.before);
-    phase_ = std::move(before);
-    asking_.reset();
-    missed_.clear();  // they have had it
+    return_to_running();
     in<Running>()->late_until = now + settings_.late_s;
     progress_.rest(now);
     set_state(JobState::active);
@@ -173,23 +167,10 @@ void EpochMachine::call_off_leaving(double now) {
                     "are killed, and all resume from their last checkpoint",
                     run_.workers.running().size(), run_.assignment.seats.size(), why, no_more,
                     settings_.late_s));
-    leaving.before.reset();
-    leaving.by = now + settings_.late_s;
+    restart.must_leave();
+    restart.extend(now + settings_.late_s);
   }
   if (grows && growth_.pause_reason().empty()) pause_growth(now, why);
-}
-
-/// Switches to the workers of `next`. The deadline is that of the new worker with the least time
-/// left.
-void EpochMachine::grow_live(double now, const RankAssignment& next) {
-  double by = kNever;
-  for (const HeldCompanion& each : run_.companions.held())
-    if (!each.reclaimed && !run_.takes_part(each) && has_seat(next, each))
-      by = std::min(by, each.grown_by);
-  const bool is_growth_limit = std::isfinite(by);
-  if (!is_growth_limit) by = now + settings_.switch_timeout_s;
-  begin_switch(now, Purpose::grow, by, by + settings_.end_timeout_s);
-  in<Switching>()->is_growth_limit = is_growth_limit;
 }
 
 }  // namespace swell::launcher

@@ -27,8 +27,8 @@ void EpochMachine::stood_still(double now) { progress_.rest(now); }
 /// handles the restart signal or uses the runtime, or its owner says so by --recover.
 std::optional<double> EpochMachine::hangs_at() const {
   const Running* one = in<Running>();
-  if (one == nullptr || one->failure || one->ask_at || !one->not_begun.empty() || asking_ ||
-      recovery_ || !run_.all_train())
+  if (one == nullptr || one->failure || one->ask_at || !one->not_begun.empty() ||
+      leaving_.is_pending() || recovery_ || !run_.all_train())
     return std::nullopt;
   if (!is_ready(false) && settings_.recover_s <= 0) return std::nullopt;
   return progress_.hangs_at();
@@ -53,8 +53,7 @@ void EpochMachine::restart_hung(double now) {
   progress_.restarted();
   pause_growth(now, why);
   const double by = now + settings_.restart_timeout_s;
-  begin_leaving(now, JobState::draining, by);
-  in<Leaving>()->purpose = Purpose::hang;
+  begin_restart(now, Purpose::hang, by);
   for (const JobId job : run_.companions.jobs())
     if (HeldCompanion* each = run_.companions.find(job); each != nullptr && !each->reclaimed) {
       each->leave_by = by;

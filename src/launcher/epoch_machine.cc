@@ -22,10 +22,12 @@ constexpr double kAnswers_s = 5;  // programs that end for a signal mostly have 
 EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
     : settings_(std::move(settings)),
       run_(std::move(basic)),
+      out_(run_),
       planner_({settings_.gpus_per_worker, settings_.sizes, settings_.step}),
+      leaving_({settings_.restart_signal, settings_.agree_s}, run_, out_),
       growth_({.max_pauses = settings_.max_restarts}),
-      progress_(settings_.hang),
-      out_(run_) {
+      signals_({settings_.restart_signal, settings_.end_timeout_s, settings_.leave_code}),
+      progress_(settings_.hang) {
   if (!settings_.never_grows.empty()) growth_.pause(0, settings_.never_grows, true);
 }
 
@@ -40,8 +42,8 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
     code_is_final = code_is_final || before->code_is_final;
     for_requeue = before->for_requeue && signal == SIGTERM;  // as Slurm sends at the time limit
   }
-  if ((settings_.live || is<Switching>()) && !is<Ending>()) out_.add(action::CallOffLive{});
-  asking_.reset();
+  if ((settings_.live || is<LiveSwitch>()) && !is<Ending>()) out_.add(action::CallOffLive{});
+  leaving_.drop();
   begin_ending({kill_at, code_is_final, for_requeue}, now);
   if (auto workers = run_.workers.running(); signal != 0 && !workers.empty())
     out_.add(action::SignalWorkers{std::move(workers), signal});
@@ -49,9 +51,11 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
 }
 
 void EpochMachine::begin_ending(Ending next, double now) {
+  DeferredEvents deferred;
+  if (LiveSwitch* one = in<LiveSwitch>()) deferred = std::move(one->deferred());
   phase_ = next;
   tell_no_growth();
-  handle_deferred(now);
+  handle(now, std::move(deferred));
   // Those that take part have workers, which may need their time.
   for (const JobId job : run_.companions.jobs())
     if (HeldCompanion* each = run_.companions.find(job);
@@ -70,14 +74,12 @@ void EpochMachine::advance(double now) {
     recovery_.reset();
     out_.note("recovered");
   }
-  if (const Leaving* leaving = in<Leaving>();
-      leaving != nullptr && run_.workers.running().empty()) {
+  if (const Restart* restart = in<Restart>();
+      restart != nullptr && run_.workers.running().empty()) {
     code_ = 0;  // of the epoch before
     if (settings_.leave_code && run_.all_ended_well()) return finish();
     for (const JobId job : run_.companions.jobs()) release_if_left(job);
-    Gathering next{now + settings_.warm_timeout_s, leaving->since};
-    next.is_retry = leaving->purpose == Purpose::retry || leaving->purpose == Purpose::hang;
-    phase_ = next;
+    phase_ = Gathering{now + settings_.warm_timeout_s, restart->what()};
   }
   if (is<Gathering>()) {
     RankAssignment assignment = planner_.next(run_);
@@ -91,10 +93,10 @@ void EpochMachine::advance(double now) {
     if (is_live() && in<Running>()->ask_at) ends_with_others(now, in<Running>()->leave_by);
   }
   if (const Running* one = in<Running>(); one != nullptr && one->settles_at) return;
-  if (is_live() && !asking_ && !is_failing() && run_.drain_by() && run_.workers.others().empty() &&
-      run_.all_train())
-    leave_live(now);
-  if (is<Running>() && !asking_ && !is_failing() && run_.workers.others().empty() &&
+  if (is_live() && !leaving_.is_pending() && !is_failing() && run_.drain_by() &&
+      run_.workers.others().empty() && run_.all_train())
+    give_back_lent(now);
+  if (is<Running>() && !leaving_.is_pending() && !is_failing() && run_.workers.others().empty() &&
       run_.all_train() && joiners_wait())
     begin_growing(now);
   // Companions that came up have gone back without joining: others may be offered.
@@ -117,6 +119,8 @@ bool EpochMachine::waits_for_lent(double now) {
   return now < *gathering.begins_by;
 }
 
+/// Brings in the workers that wait. A switch has as long as the new worker with the least time
+/// left.
 void EpochMachine::begin_growing(double now) {
   set_state(JobState::ready);
   const RankAssignment next = planner_.next(run_);
@@ -128,17 +132,48 @@ void EpochMachine::begin_growing(double now) {
       "growing from {} to {} ({} lent{})", run_.assignment.seats.size(),
       count_of(next.seats.size(), "worker"), describe(lent),
       next.idle > 0 ? fmt::format("; {} wait, as the plan does without them", next.idle) : ""));
-  if (is_live() && !in<Running>()->lacks_room) return grow_live(now, next);
-  Running before = *in<Running>();
-  begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
-  in<Leaving>()->purpose = Purpose::grow;
-  in<Leaving>()->before = std::move(before);
+  if (choose(now, Purpose::grow).strategy == Strategy::restart)
+    return begin_restart(now, Purpose::grow, now + settings_.restart_timeout_s);
+  double by = kNever;
+  for (const HeldCompanion& each : run_.companions.held())
+    if (!each.reclaimed && !run_.takes_part(each) && has_seat(next, each))
+      by = std::min(by, each.grown_by);
+  const bool is_growth_limit = std::isfinite(by);
+  if (!is_growth_limit) by = now + settings_.switch_timeout_s;
+  begin_switch(now, Purpose::grow, by, by + settings_.end_timeout_s, is_growth_limit);
+}
+
+/// How the workers are changed for `purpose`. GPUs go back by a switch where that is expected to
+/// end in time, and not much later than workers leave; else by leaving at once. Then nobody waits
+/// for a switch that fails, nor longer than for a job in restart mode. A first switch is tried
+/// where it fits and programs may keep their processes, or do not say when they have been asked to
+/// leave.
+EpochMachine::Choice EpochMachine::choose(double now, Purpose purpose) const {
+  switch (purpose) {
+    case Purpose::grow:
+      return {is_live() && !in<Running>()->lacks_room ? Strategy::live : Strategy::restart};
+    case Purpose::replan: return {is_live() ? Strategy::live : Strategy::none};
+    case Purpose::give_back: break;
+    case Purpose::user_restart:
+    case Purpose::retry:
+    case Purpose::hang: return {Strategy::restart};
+  }
+  if (!is_live()) return {Strategy::restart};
+  const double left = run_.drain_by().value_or(now) - now, limit = left * settings_.live_share;
+  if (left < settings_.min_live_s) return {Strategy::restart, "there is no time for a switch"};
+  if (const auto expected = pace_.expected_s(); expected && *expected > limit)
+    return {Strategy::restart,
+            fmt::format("a switch takes about {:.1f} s and has {:.1f} s", *expected, limit)};
+  if (const auto longer = pace_.longer_than_leaving_s(run_.all_listen());
+      longer && *longer > settings_.live_extra_s)
+    return {Strategy::restart,
+            fmt::format("a switch takes about {:.1f} s longer than leaving", *longer)};
+  return {Strategy::live};
 }
 
 void EpochMachine::start_epoch(double now, RankAssignment assignment) {
-  const std::optional<double> stopped_since = in<Gathering>()->stopped_since;
-  const bool is_retry = in<Gathering>()->is_retry;
-  asking_.reset();
+  const std::optional<Reconfiguration> restart = in<Gathering>()->restart;
+  leaving_.drop();
   drop_unfit_plan(assignment);
   run_.assignment = std::move(assignment);
   if (!run_.has_begun()) end_growth();
@@ -147,7 +182,8 @@ void EpochMachine::start_epoch(double now, RankAssignment assignment) {
   phase_ = Running{now, std::nullopt, false, settings_.live};
   progress_.begin(now);
   pace_.starts(now);
-  in<Running>()->was_resized = stopped_since && !is_retry;
+  in<Running>()->was_resized =
+      restart && restart->purpose != Purpose::retry && restart->purpose != Purpose::hang;
   code_ = 0;
   action::StartWorkers start = start_of(run_.epoch, run_.assignment);
   std::vector<WorkerId> ranks;
@@ -158,11 +194,11 @@ void EpochMachine::start_epoch(double now, RankAssignment assignment) {
   }
   out_.add(std::move(start));
   if (settings_.live) out_.add(action::BeginLive{run_.epoch, std::move(ranks), tries_snapshots_});
-  stopped_s_ = stopped_since ? now - *stopped_since : 0;
-  if (stopped_since)
+  stopped_s_ = restart ? now - restart->since : 0;
+  if (restart)
     out_.say(fmt::format("{} started (epoch {}), {:.2f} s after the others were asked to leave",
                          count_of(run_.assignment.seats.size(), "worker"), run_.epoch, stopped_s_));
-  if (stopped_since) paused_since_ = paused_since_.value_or(*stopped_since);
+  if (restart) paused_since_ = paused_since_.value_or(restart->since);
   out_.note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
   set_state(is_warming() ? JobState::warming : JobState::active);
 }
@@ -208,47 +244,58 @@ action::StartWorkers EpochMachine::start_of(int epoch, const RankAssignment& ass
   return start;
 }
 
-void EpochMachine::begin_leaving(double now, JobState state, double by, bool asks) {
+/// Asks the workers to leave for another epoch, unless `asks` is false: they have been. For a
+/// growth or a user's signal they train on where none of them leaves. Where they are leaving
+/// already, they only get less time.
+void EpochMachine::begin_restart(double now, Purpose purpose, double by, bool asks) {
   by = std::max(by, now);
-  if (Leaving* leaving = in<Leaving>()) {
-    leaving->by = std::min(leaving->by, by);
-    return;
-  }
-  const bool live = in<Running>() != nullptr && in<Running>()->has_begun;
-  phase_ = Leaving{by, now};
-  for (const auto& [signal, at] : forwarded_)
-    if (now - at < kAnswers_s) misses(signal);
+  if (Restart* restart = in<Restart>()) return restart->shorten(by);
+  const Running* before = in<Running>();
+  const bool live = before != nullptr && before->has_begun;
+  const bool may_return = purpose == Purpose::grow || purpose == Purpose::user_restart;
+  phase_ = Restart({run_.epoch, run_.last_epoch + 1, purpose, now, by},
+                   may_return ? std::optional(*before) : std::nullopt);
+  for (const int signal : signals_.sent_within(kAnswers_s, now)) misses(signal);
   if (!run_.workers.running().empty()) {
     out_.note("signalled", Json::object({{"signal", signal_name(settings_.restart_signal)},
                                          {"within_s", by - now}}));
-    if (asks) ask_to_leave(now, by - now, live);
+    if (asks) leaving_.ask(now, by - now, live);
   }
-  set_state(state);
+  set_state(may_return ? JobState::switching : JobState::draining);
+}
+
+/// Starts the programs again from their last checkpoint, once all workers are killed.
+void EpochMachine::restart_killed(double now, Purpose purpose, double by) {
+  phase_ = Restart({run_.epoch, run_.last_epoch + 1, purpose, now, by});
+  code_ = 0;
+  set_state(JobState::draining);
+  kill_running(now);
 }
 
 /// Asks the workers to leave, since GPUs go back by then. Where some have ended by themselves the
 /// training ends: asking others to leave then would run all of it again. They have as long as the
-/// deadline permits, even if the GPUs are back before.
+/// deadline permits, even if the GPUs are back before. In live mode advance() gives the GPUs back.
 void EpochMachine::leave_for_reclaim(double now, double by) {
+  if (is_live()) return;
   const double ask_at = by - settings_.restart_timeout_s / 2;
   Running* running = in<Running>();
   if (running == nullptr || !is_ending_by_itself() || now >= ask_at)
-    return begin_leaving(now, JobState::draining, by);
+    return begin_restart(now, Purpose::give_back, by);
   if (running->ask_at && *running->ask_at <= ask_at) return;
   running->ask_at = ask_at;
   running->leave_by = by;
 }
 
 /// All workers are killed; the next epoch resumes from a checkpoint. REQUIRES: the phase is
-/// Leaving.
+/// Restart.
 void EpochMachine::kill_running(double now) {
-  asking_.reset();
+  leaving_.drop();
   auto workers = run_.workers.running();
   if (workers.empty()) return;
   out_.note("killed", Json::object({{"count", workers.size()}}));
   out_.add(action::SignalWorkers{std::move(workers), SIGKILL});
-  in<Leaving>()->is_forced = true;
-  in<Leaving>()->by = now + settings_.end_timeout_s;
+  in<Restart>()->force();
+  in<Restart>()->extend(now + settings_.end_timeout_s);
 }
 
 /// The run ends, and others may take their time for that.
@@ -260,27 +307,32 @@ void EpochMachine::kill_there(double now, HeldCompanion& companion) {
   if (!workers.empty()) out_.add(action::SignalWorkers{std::move(workers), SIGKILL});
 }
 
-/// Whether a program that was asked to leave, and heard it, had all the time that the job asked
-/// for: it would not leave the next time either. A worker still starting has heard nothing yet.
-bool EpochMachine::had_its_time(double now, const Leaving& leaving) const {
-  return run_.workers.one_listened(settings_.restart_timeout_s, run_.epoch, leaving.since, now);
+/// The workers that were asked to leave train on. REQUIRES: the phase is Restart, and may return.
+void EpochMachine::return_to_running() {
+  Running before = in<Restart>()->take_before();
+  phase_ = std::move(before);
+  leaving_.drop();
+  signals_.forget_missed();  // they have had them
 }
 
 /// Workers have not left in time. Only where GPUs go back, or where the others cannot train on
 /// without those that left, are they killed.
 void EpochMachine::leaving_is_late(double now) {
-  Leaving& leaving = *in<Leaving>();
-  if (const auto drain = run_.drain_by(); leaving.before && drain) {
-    leaving.before.reset();  // it is for a reclaim by now
-    leaving.by = std::max(leaving.by, *drain);
-    if (now < leaving.by) return;
+  Restart& restart = *in<Restart>();
+  if (const auto drain = run_.drain_by(); restart.may_return() && drain) {
+    restart.must_leave();  // it is for a reclaim by now
+    restart.extend(std::max(restart.deadline(), *drain));
+    if (now < restart.deadline()) return;
   }
-  if (leaving.before) return call_off_leaving(now);
+  if (restart.may_return()) return call_off_leaving(now);
   out_.say(
       fmt::format("{} did not leave in time: killed; training resumes from the last checkpoint",
                   count_of(run_.workers.running().size(), "worker")));
-  if (leaving.purpose != Purpose::grow && leaving.purpose != Purpose::hang &&
-      had_its_time(now, leaving))
+  // A program that heard the request, and had all the time that the job asked for, would not leave
+  // the next time either. A worker still starting has heard nothing yet.
+  const Reconfiguration& what = restart.what();
+  if (what.purpose != Purpose::grow && what.purpose != Purpose::hang &&
+      run_.workers.one_listened(settings_.restart_timeout_s, run_.epoch, what.since, now))
     pause_growth(now,
                  fmt::format("workers did not leave within {:g} s of the restart signal",
                              settings_.restart_timeout_s),
@@ -296,8 +348,9 @@ void EpochMachine::leave_late(double now) {
                   "longer grace= gives workers more time",
                   settings_.restart_timeout_s));
   const auto drain = run_.drain_by();
-  phase_ = Leaving{std::min(now + settings_.late_s, drain.value_or(kNever)), now, Purpose::grow};
-  in<Leaving>()->is_forced = true;  // it was asked before
+  phase_ = Restart({run_.epoch, run_.last_epoch + 1, Purpose::grow, now,
+                    std::min(now + settings_.late_s, drain.value_or(kNever))});
+  in<Restart>()->force();  // it was asked before
   set_state(JobState::draining);
 }
 
@@ -308,7 +361,6 @@ void EpochMachine::finish() {
       is<Ending>() && in<Ending>()->for_requeue && !(settings_.leave_code && run_.all_ended_well());
   if (is<Ending>() && in<Ending>()->for_requeue) code_ = for_requeue ? kRequeueCode : 0;
   phase_ = Over{};
-  deferred_.clear();
   for (const JobId job : run_.companions.jobs()) {
     run_.companions.find(job)->reason = "the program has ended";
     run_.companions.release(job);

@@ -3,10 +3,7 @@
 
 #include <cstdint>
 #include <deque>
-#include <limits>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,11 +16,16 @@
 #include "launcher/deferred_events.h"
 #include "launcher/exit.h"
 #include "launcher/growth.h"
+#include "launcher/leave_request.h"
 #include "launcher/live_pace.h"
+#include "launcher/live_switch.h"
 #include "launcher/progress.h"
 #include "launcher/rank_assignment.h"
 #include "launcher/reconfiguration.h"
+#include "launcher/restart.h"
 #include "launcher/run_state.h"
+#include "launcher/running.h"
+#include "launcher/signal_record.h"
 #include "launcher/timer_table.h"
 #include "launcher/worker_environment.h"
 
@@ -183,76 +185,16 @@ class EpochMachine {
  private:
   static constexpr const char* kEnds = "the job is ending";
 
-  // The phases, each with what it needs. Gathering -> Running -> Leaving -> Gathering ...; live
-  // mode Running -> Switching -> Running; from all of them Ending, and Over.
+  // The phases, each with what it needs. Gathering -> Running -> Restart -> Gathering ...; live
+  // mode Running -> LiveSwitch -> Running; from all of them Ending, and Over. Restart and
+  // LiveSwitch are the two strategies of a reconfiguration.
   /// Waits for the shims of the next epoch.
   struct Gathering {
-    std::optional<double> by;             ///< none: the first epoch waits for Slurm
-    std::optional<double> stopped_since;  ///< none: the first epoch
+    std::optional<double> by;                ///< none: the first epoch waits for Slurm
+    std::optional<Reconfiguration> restart;  ///< none: the first epoch
     /// The first epoch, since when the job's own workers are there.
     std::optional<double> up_since = std::nullopt;
     std::optional<double> begins_by = std::nullopt;  ///< though lent ones may be on the way
-    bool is_retry = false;                           ///< after a failure just after a resize
-  };
-  /// A worker has failed; it is not known yet whether a companion's loss explains it.
-  struct Failure {
-    WorkerId worker;
-    Exit exit;
-    bool on_lent = false;  ///< the worker's GPUs; they may be back before it is decided
-    double decide_by = 0;
-  };
-  struct Running {
-    double since = 0;
-    std::optional<Failure> failure;
-    bool has_begun = false;       ///< live mode: its programs train with state that can be moved
-    bool awaits_runtime = false;  ///< live mode: they may still say hello to their keepers
-    /// Live mode: the next programs do not fit a GPU beside these, which write their state as they
-    /// leave: growth restarts them.
-    bool lacks_room = false;
-    /// GPUs go back, and some workers have ended by themselves. Workers still running
-    /// at `ask_at` are asked to leave, until `leave_by`.
-    std::optional<double> ask_at;
-    double leave_by = 0;
-    std::string not_begun = {};  ///< live mode: why the programs were told to leave instead
-    double not_begun_by = 0;     ///< where that is so: for all to have left
-    /// Workers that might have stayed did not leave in time. An exit until then is a late one.
-    std::optional<double> late_until = std::nullopt;
-    bool was_resized = false;  ///< just before; a failure soon after restarts the program once
-    /// A user's signal spoiled a switch: its programs may be ending, and nothing else changes them.
-    std::optional<double> settles_at = std::nullopt;
-  };
-  /// Live mode: the programs of the next epoch start beside those of this one and take over.
-  struct Switching {
-    Running before;  ///< where it is gone back to
-    RankAssignment next;
-    int epoch = 0;
-    Purpose purpose = Purpose::grow;
-    double since = 0;
-    double by = 0;                 ///< to be called off
-    double hard_by = 0;            ///< no answer is waited for any more
-    bool is_growth_limit = false;  ///< `by` is what the owner allows for a growth
-    bool to_running = false;       ///< all of its workers train before it, too
-    bool is_outdated = false;      ///< it would use GPUs that are to go back, too
-    SwitchProgress progress = {};
-    std::vector<Exit> failed = {};  ///< of programs of either epoch, meanwhile
-    /// It has ended, and a program has that the user may have sent a signal: word of that is
-    /// awaited.
-    struct Judgment {
-      double at = 0;
-      SwitchOutcome outcome;
-    };
-    std::optional<Judgment> judgment = std::nullopt;
-  };
-  /// The workers have been asked to leave, or killed, for another epoch.
-  struct Leaving {
-    double by = 0;
-    double since = 0;
-    Purpose purpose = Purpose::give_back;
-    bool told_of_bad_exit = false;
-    /// For a growth or a user's signal: what is gone back to where no worker leaves. None: the
-    /// workers must leave.
-    std::optional<Running> before = std::nullopt;
-    bool is_forced = false;  ///< one was killed, or died
   };
   /// The run ends when all workers have.
   struct Ending {
@@ -261,14 +203,7 @@ class EpochMachine {
     bool for_requeue = false;  ///< before the job's own end: the next run goes on
   };
   struct Over {};
-  using Phase = std::variant<Gathering, Running, Switching, Leaving, Ending, Over>;
-
-  /// Live mode: they are being asked to leave, all at one step.
-  struct Asking {
-    int epoch = 0;
-    std::vector<WorkerId> workers;
-    double by = 0;  ///< then each is asked by itself
-  };
+  using Phase = std::variant<Gathering, Running, LiveSwitch, Restart, Ending, Over>;
 
   /// The job's own end.
   struct TimeLimit {
@@ -294,17 +229,23 @@ class EpochMachine {
   bool waits_for_lent(double now);
   void start_epoch(double now, RankAssignment assignment);
   void begin_growing(double now);
-  void begin_leaving(double now, control::JobState state, double by, bool asks = true);
+  /// How the workers are changed, and, where that is not the usual way, why.
+  struct Choice {
+    Strategy strategy = Strategy::none;
+    std::string why = {};
+  };
+  Choice choose(double now, Purpose purpose) const;
+  void begin_restart(double now, Purpose purpose, double by, bool asks = true);
+  void restart_killed(double now, Purpose purpose, double by);
+  void return_to_running();
   void leaving_is_late(double now);
   void leave_late(double now);
   void leave_for_reclaim(double now, double by);
   void kill_running(double now);
   void kill_there(double now, HeldCompanion& companion);
-  bool had_its_time(double now, const Leaving& leaving) const;
   void fail(double now, WorkerId worker, Exit exit);
   void cuts_short(int signal);
   void ends_with_others(double now, double by);
-  bool is_leave(const Exit& exit) const;
   std::vector<WorkerId> with_next(std::vector<WorkerId> workers) const;
   void misses(int signal);
   std::optional<double> passes_missed_at() const;
@@ -317,13 +258,9 @@ class EpochMachine {
   static const Timers& timers();
   void gathering_is_late(double now);
   void companions_are_late(double now);
-  void switch_is_late(double now);
   // epoch_recovery.cc: a program that has failed
   void decide(double now);
   void fail_for_good(double now);
-  int signal_for(const Exit& exit, double now) const;
-  int signal_for(const Switching& one, double now) const;
-  bool awaits_signal(Switching& one, double now, const SwitchOutcome& how) const;
   bool ends_for_signal(const Exit& exit, double now);
   bool recovers(double now);
   bool retries(double now);
@@ -348,19 +285,15 @@ class EpochMachine {
   std::optional<double> growth_limit() const;
   void call_off_leaving(double now);
   void keep_growth_limit(double now);
-  void grow_live(double now, const RankAssignment& next);
   // epoch_live.cc: switches beside the running training
-  void begin_switch(double now, Purpose purpose, double by, double hard_by);
-  void call_off(CallOffCause cause, const std::string& why);
-  void make_way(double by);
-  void leave_live(double now);
+  void begin_switch(double now, Purpose purpose, double by, double answer_by,
+                    bool is_growth_limit = false);
+  void give_back_lent(double now);
   void reclaim_by_leaving(double now, const std::string& why);
-  void ask_to_leave(double now, double within_s, bool live);
   bool defers(DeferredEvent event, bool spoils, CallOffCause cause = CallOffCause::worker_ended);
-  void handle_deferred(double now);
-  void switch_committed(double now, const Switching& one, const SwitchOutcome& outcome,
-                        Json details, const std::vector<WorkerId>& leavers);
-  void switch_aborted(double now, const Switching& one, const SwitchOutcome& outcome, Json details,
+  void handle(double now, DeferredEvents events);
+  void switch_committed(double now, const SwitchOutcome& outcome);
+  void switch_aborted(double now, const LiveSwitch& one, const SwitchOutcome& outcome,
                       SwitchEnd end, bool for_signal);
   bool was_let_go(WorkerId worker) const;
   void run_ordered(double now);
@@ -407,11 +340,11 @@ class EpochMachine {
 
   Settings settings_;
   RunState run_;
+  ActionList out_;
   AssignmentPlanner planner_;
   std::optional<control::Replan> ordered_;  ///< by the owner; waits until nothing else changes
   Phase phase_ = Gathering{};
-  DeferredEvents deferred_;  ///< empty unless the phase is Switching
-  std::optional<Asking> asking_;
+  LeaveRequest leaving_;
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;
   std::string switched_;
@@ -422,15 +355,13 @@ class EpochMachine {
   double stopped_s_ = 0;
   std::optional<double> paused_since_;  ///< until workers that were started since are ready
   int code_ = 0;
-  std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
-  std::set<int> missed_;             ///< signals that came while no program could answer them
+  SignalRecord signals_;
   TimeLimit limit_;
   bool train_alone_ = false;  ///< each worker is a training by itself; it has been said
   std::deque<double> restarts_;
   std::optional<double> last_recovery_;
   std::optional<Recovery> recovery_;
   Progress progress_;
-  ActionList out_;
 };
 
 }  // namespace swell::launcher

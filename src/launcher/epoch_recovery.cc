@@ -13,12 +13,6 @@ namespace swell::launcher {
 
 using control::JobState;
 
-namespace {
-
-constexpr double kNoticeFollows_s = 0.5;  // a shim's word of a signal, after its program's end
-
-}  // namespace
-
 /// Starts the program again after a failure, over what the run has then, where it may.
 bool EpochMachine::recovers(double now) {
   if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
@@ -32,10 +26,8 @@ bool EpochMachine::recovers(double now) {
   out_.say(fmt::format(
       "the program failed with {} over {}: it is started again on the GPUs that the job has; another failure within {:g} s counts",
       code_, count_of(run_.assignment.seats.size(), "worker"), settings_.recover_s));
-  phase_ = Leaving{now + settings_.end_timeout_s, now, Purpose::retry, /*told_of_bad_exit=*/true};
-  code_ = 0;
-  set_state(JobState::draining);
-  kill_running(now);
+  restart_killed(now, Purpose::retry, now + settings_.end_timeout_s);
+  in<Restart>()->tells_of_bad_exit();  // it is known already
   return true;
 }
 
@@ -51,10 +43,8 @@ bool EpochMachine::retries(double now) {
       fmt::format("the program failed with {} within {:.0f} s of a resize: it is started again "
                   "once, from its last checkpoint",
                   code_, std::ceil(now - failed.since)));
-  phase_ = Leaving{now, now, Purpose::retry, /*told_of_bad_exit=*/true};
-  code_ = 0;
-  set_state(JobState::draining);
-  kill_running(now);
+  restart_killed(now, Purpose::retry, now);
+  in<Restart>()->tells_of_bad_exit();  // it is known already
   return true;
 }
 
@@ -67,7 +57,7 @@ void EpochMachine::begin_otherwise(double now) {
     fall_back(now, why);
   } else if (std::exchange(tries_snapshots_, false)) {
     out_.say("live mode: the snapshot is of no use; on from the last checkpoint");
-    phase_ = Leaving{now, now};
+    phase_ = Restart({run_.epoch, run_.last_epoch + 1, Purpose::give_back, now, now});
     kill_running(now);
   } else {
     code_ = std::max(code_, 1);
@@ -108,45 +98,10 @@ void EpochMachine::fail_for_good(double now) {
       true);
 }
 
-/// The signal that Slurm sent the job, as by `scancel --signal`, and for which the program ended
-/// so; 0: none. A death by it, or an error soon after one that is to end programs.
-int EpochMachine::signal_for(const Exit& exit, double now) const {
-  if (exit.status() == 0 || is_leave(exit)) return 0;
-  for (const auto& [signal, at] : forwarded_) {
-    const bool died = exit.signal == signal || (exit.signal == 0 && exit.code == 128 + signal);
-    if (now - at <= settings_.end_timeout_s && (died || is_end_signal(signal))) return signal;
-  }
-  return 0;
-}
-
-/// The signal that Slurm sent the job during the switch, and for which it failed; 0: none.
-int EpochMachine::signal_for(const Switching& one, double now) const {
-  for (const Exit& exit : one.failed)
-    if (const int signal = signal_for(exit, now); signal != 0) return signal;
-  // Its programs may be ending by now, and say so later.
-  for (const auto& [signal, at] : forwarded_)
-    if (at >= one.since && is_end_signal(signal)) return signal;
-  return 0;
-}
-
-/// Whether a switch that has ended is not judged yet: one of its programs died of a signal, and the
-/// shims tell a little later which one Slurm sent.
-bool EpochMachine::awaits_signal(Switching& one, double now, const SwitchOutcome& how) const {
-  const auto may_be_sent = [](const Exit& exit) {
-    const int signal = exit.signal != 0 ? exit.signal : exit.code - 128;
-    return is_end_signal(signal) || signal == SIGUSR1 || signal == SIGUSR2;
-  };
-  if (how.committed || one.judgment || signal_for(one, now) != 0 ||
-      std::none_of(one.failed.begin(), one.failed.end(), may_be_sent))
-    return false;
-  one.judgment = Switching::Judgment{now + kNoticeFollows_s, how};
-  return true;
-}
-
-/// Ends the run where the program ended for such a signal, as under srun: neither lent GPUs nor a
-/// resize had a part in it.
+/// Ends the run where the program ended for a signal that Slurm sent the job, as under srun:
+/// neither lent GPUs nor a resize had a part in it.
 bool EpochMachine::ends_for_signal(const Exit& exit, double now) {
-  const int signal = signal_for(exit, now);
+  const int signal = signals_.cause_of(exit, now);
   if (signal == 0) return false;
   code_ = std::max(code_, exit.status());
   out_.say(fmt::format("the program ended with {} after Slurm sent it {}: the run ends", code_,

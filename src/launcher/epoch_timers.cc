@@ -9,8 +9,6 @@
 
 namespace swell::launcher {
 
-using control::JobState;
-
 namespace {
 
 using Due = std::optional<double>;
@@ -66,7 +64,7 @@ const EpochMachine::Timers& EpochMachine::timers() {
        }},
       // Workers did not leave.
       {[](const EpochMachine& self) -> Due {
-         return self.is<Leaving>() ? Due(self.in<Leaving>()->by) : std::nullopt;
+         return self.is<Restart>() ? Due(self.in<Restart>()->deadline()) : std::nullopt;
        },
        [](EpochMachine& self, double now) { self.leaving_is_late(now); }},
       // Workers that might have left late stay.
@@ -116,29 +114,30 @@ const EpochMachine::Timers& EpochMachine::timers() {
            self.reclaim_by_leaving(now, "no other switch is tried");
        }},
       // The coordinator did not say at which step workers leave: each is asked by itself.
-      {[](const EpochMachine& self) -> Due {
-         return self.asking_ ? Due(self.asking_->by) : std::nullopt;
-       },
+      {[](const EpochMachine& self) { return self.leaving_.deadline(); },
        [](EpochMachine& self, double now) {
-         self.out_.add(action::CallOffLive{});
-         self.stopped(now, self.asking_->epoch, 0, std::vector<WorkerId>(self.asking_->workers));
+         self.leaving_.give_up();
+         self.advance(now);
        }},
       // No shim has said that Slurm sent a signal for which a switch failed.
       {[](const EpochMachine& self) -> Due {
-         const Switching* one = self.in<Switching>();
-         return one != nullptr && one->judgment ? Due(one->judgment->at) : std::nullopt;
+         const LiveSwitch* one = self.in<LiveSwitch>();
+         return one != nullptr ? one->failures().judged_at() : std::nullopt;
        },
        [](EpochMachine& self, double now) {
-         const Switching& one = *self.in<Switching>();
-         self.switched(now, one.epoch, SwitchOutcome(one.judgment->outcome));
+         const LiveSwitch& one = *self.in<LiveSwitch>();
+         self.switched(now, one.order().what.to, SwitchOutcome(one.failures().outcome()));
        }},
       // A live switch takes too long, or has not answered after it was called off.
       {[](const EpochMachine& self) -> Due {
-         const Switching* one = self.in<Switching>();
-         if (one == nullptr) return std::nullopt;
-         return one->progress.called_off() ? one->hard_by : std::min(one->by, one->hard_by);
+         const LiveSwitch* one = self.in<LiveSwitch>();
+         return one != nullptr ? Due(one->late_at()) : std::nullopt;
        },
-       [](EpochMachine& self, double now) { self.switch_is_late(now); }},
+       [](EpochMachine& self, double now) {
+         LiveSwitch& one = *self.in<LiveSwitch>();
+         if (const auto outcome = one.late(self.took_too_long()))
+           self.switched(now, one.order().what.to, *outcome);
+       }},
       // A live program has not begun with Swell's runtime.
       {[](const EpochMachine& self) -> Due {
          const Running* one = self.in<Running>();
@@ -180,7 +179,7 @@ const EpochMachine::Timers& EpochMachine::timers() {
          return one != nullptr && !one->failure ? one->ask_at : std::nullopt;
        },
        [](EpochMachine& self, double now) {
-         self.begin_leaving(now, JobState::draining, self.in<Running>()->leave_by);
+         self.begin_restart(now, Purpose::give_back, self.in<Running>()->leave_by);
        }},
       // Workers did not end with the run.
       {[](const EpochMachine& self) -> Due {
@@ -246,21 +245,6 @@ void EpochMachine::companions_are_late(double now) {
       if (const std::string why = why_useless(*found); !why.empty()) give_back(now, *found, why);
     }
   }
-}
-
-/// Calls the switch off. One that was called off before is not waited for any more: the coordinator
-/// has told all shims to commit, or never will. REQUIRES: the phase is Switching.
-void EpochMachine::switch_is_late(double now) {
-  const Switching& one = *in<Switching>();
-  if (!one.progress.called_off()) {
-    if (one.is_growth_limit) return call_off(CallOffCause::growth_limit, took_too_long());
-    return call_off(CallOffCause::too_slow, "it took too long");
-  }
-  SwitchOutcome late;
-  late.committed = one.progress.is_committing();
-  late.summary = late.brief = "not all shims have answered";
-  if (!late.committed) late.why = late.summary = "the shims did not answer in time";
-  switched(now, one.epoch, late);
 }
 
 }  // namespace swell::launcher

@@ -41,7 +41,7 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
     if (companion->up) companion->waits_until = now + settings_.stragglers_s;
   }
   // The end of a program that it follows may have been put off: it is ready again after that.
-  if (is<Switching>()) deferred_.add(WorkerReady{id});
+  if (LiveSwitch* one = in<LiveSwitch>()) one->deferred().add(WorkerReady{id});
   advance(now);
 }
 
@@ -61,8 +61,8 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
   // The worker was released for a switch that may have failed since.
   const bool is_gone =
       epoch == run_.epoch && (was_let_go(id) || run_.workers.others().contains({epoch, id}));
-  if (Switching* one = in<Switching>(); one != nullptr && exit.status() != 0)
-    one->failed.push_back(exit);
+  if (LiveSwitch* one = in<LiveSwitch>(); one != nullptr && exit.status() != 0)
+    one->failures().add(exit);
   if (!is_gone &&
       defers(ProgramExited{id, exit, epoch}, epoch != run_.epoch,
              epoch != run_.epoch ? CallOffCause::next_ended : CallOffCause::worker_ended))
@@ -82,41 +82,36 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
       late != nullptr && !late->failure && late->late_until && now < *late->late_until)
     leave_late(now);
   // It was to leave for Swell, and Slurm sent it another signal meanwhile.
-  if (is<Leaving>() && exit.signal != settings_.restart_signal &&
-      exit.code != 128 + settings_.restart_signal && run_.companions.is_basic(id.node) &&
+  if (is<Restart>() && !signals_.is_restart(exit) && run_.companions.is_basic(id.node) &&
       ends_for_signal(exit, now))
     return advance(now);
   // An error of a program that a user's signal reached is its own, as under srun.
-  if (Leaving* asked = in<Leaving>(); asked != nullptr && asked->before &&
-                                      asked->purpose != Purpose::grow && exit.status() != 0 &&
-                                      !is_leave(exit)) {
-    Running before = std::move(*asked->before);
-    phase_ = std::move(before);
-    asking_.reset();
-    missed_.clear();
+  if (Restart* asked = in<Restart>(); asked != nullptr && asked->may_return() &&
+                                      asked->what().purpose != Purpose::grow &&
+                                      exit.status() != 0 && !signals_.is_leave(exit)) {
+    return_to_running();
     set_state(JobState::active);
   }
-  if (Leaving* leaving = in<Leaving>()) {
+  if (Restart* restart = in<Restart>()) {
+    const bool of_signal = signals_.is_restart(exit);
     const bool clean =
-        exit.status() == 0 || is_leave(exit) || exit.signal == SIGKILL ||
-        exit.signal == settings_.restart_signal || exit.code == 128 + settings_.restart_signal ||
+        exit.status() == 0 || signals_.is_leave(exit) || exit.signal == SIGKILL || of_signal ||
         (companion != nullptr && companion->reclaimed && exit.status() == 128 + SIGTERM);
-    const bool of_signal =
-        exit.signal == settings_.restart_signal || exit.code == 128 + settings_.restart_signal;
-    if (!clean || of_signal) leaving->before.reset();  // it answers nobody any more
-    leaving->is_forced = leaving->is_forced || !clean || of_signal || exit.signal == SIGKILL;
-    if (run_.workers.running().empty() && !leaving->is_forced) pace_.left(now - leaving->since);
-    if (of_signal && leaving->purpose == Purpose::grow && growth_.pause_reason().empty())
+    const bool grows = restart->what().purpose == Purpose::grow;
+    restart->left(exit, {clean, of_signal});
+    if (run_.workers.running().empty() && !restart->is_forced())
+      pace_.left(now - restart->what().since);
+    if (of_signal && grows && growth_.pause_reason().empty())
       pause_growth(now,
                    fmt::format("a worker died of {}, by which it was asked to leave",
                                signal_name(settings_.restart_signal)),
                    true);
-    if (!clean && !std::exchange(leaving->told_of_bad_exit, true)) {
+    if (!clean && restart->tells_of_bad_exit()) {
       out_.say(fmt::format(
           "a worker on {} ended with {} after the restart signal; the next epoch resumes from the "
           "last checkpoint",
           worker.host, exit.status()));
-      if (leaving->purpose == Purpose::grow)
+      if (grows)
         pause_growth(now,
                      fmt::format("a worker ended with {} after the restart signal", exit.status()));
     }
@@ -124,15 +119,14 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     // wait for the whole grace.
     const bool died =
         (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) || of_signal;
-    if (died && !run_.workers.running().empty())
-      leaving->by = std::min(leaving->by, now + settings_.siblings_s);
+    if (died && !run_.workers.running().empty()) restart->shorten(now + settings_.siblings_s);
     if (companion != nullptr) release_if_left(companion->job);
   } else {
     const Ending* ending = in<Ending>();
     const bool goes_back = companion != nullptr && companion->reclaimed;
     if (ending == nullptr || (!ending->code_is_final && !goes_back))
       code_ = std::max(code_, exit.status());
-    if (is<Running>() && exit.status() != 0 && !is_leave(exit)) fail(now, id, exit);
+    if (is<Running>() && exit.status() != 0 && !signals_.is_leave(exit)) fail(now, id, exit);
     else if (is<Running>() && goes_back && companion->ends_early && run_.basic_train())
       lose(now, companion->job, "its program left");
     if (companion = run_.companions.of_node(id.node); companion != nullptr) {
@@ -142,11 +136,6 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     }
   }
   advance(now);
-}
-
-/// By the exit code that the owner has named for it.
-bool EpochMachine::is_leave(const Exit& exit) const {
-  return settings_.leave_code && exit.signal == 0 && exit.code == *settings_.leave_code;
 }
 
 /// Workers have ended by themselves whose GPUs went back. At the training's end the others do the
@@ -165,7 +154,7 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
   // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker. Where GPUs go
   // back, Slurm's TERM may be the reason of any error that no signal to the whole job explains.
   if (companion != nullptr &&
-      (exit.signal == SIGKILL || (companion->reclaimed && signal_for(exit, now) == 0)))
+      (exit.signal == SIGKILL || (companion->reclaimed && signals_.cause_of(exit, now) == 0)))
     return lose(now, companion->job,
                 exit.signal == SIGKILL
                     ? "a worker of it was killed"
@@ -230,17 +219,15 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
     if (companion->reclaimed) return;
     const double by = companion->leave_by = now + settings_.restart_timeout_s;
     reclaim(now, *companion, why);
-    if (is<Switching>()) make_way(by);
+    if (LiveSwitch* one = in<LiveSwitch>()) one->make_way(by);
     if (is<Running>() && !is_live() && have_left && !is_failing())
-      begin_leaving(now, JobState::draining, by);
-    else if (is<Running>() && !is_live()) leave_for_reclaim(now, by);
+      begin_restart(now, Purpose::give_back, by);
+    else if (is<Running>()) leave_for_reclaim(now, by);
     return advance(now);
   }
   if (!run_.companions.is_basic(id.node)) return;  // it was let go before
   // Every worker of the basic step reports it; the workers elsewhere need to hear of it once.
-  const auto last = forwarded_.find(signal);
-  if (last != forwarded_.end() && now - last->second < 2) return;
-  forwarded_[signal] = now;
+  if (!signals_.sent(now, signal)) return;
   out_.note("signal-from-slurm", Json::object({{"signal", signal_name(signal)}}));
   std::vector<WorkerId> others = with_next(run_.workers.running());
   std::erase_if(
@@ -277,7 +264,7 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit, const std::strin
 /// The run ends by a signal. Between two epochs no program says so with its code: those that run
 /// still leave as they were asked to.
 void EpochMachine::cuts_short(int signal) {
-  if (run_.workers.running().empty() || is<Leaving>()) code_ = std::max(code_, 128 + signal);
+  if (run_.workers.running().empty() || is<Restart>()) code_ = std::max(code_, 128 + signal);
 }
 
 void EpochMachine::signalled(double now, int signal) {
@@ -302,32 +289,27 @@ void EpochMachine::signalled(double now, int signal) {
 /// Returns `workers` and, during a switch, those of the epoch that it starts: a signal reaches the
 /// programs of both.
 std::vector<WorkerId> EpochMachine::with_next(std::vector<WorkerId> workers) const {
-  const Switching* one = in<Switching>();
-  if (one == nullptr) return workers;
-  for (const Seat& seat : one->next.seats)
-    if (std::find(workers.begin(), workers.end(), seat.worker) == workers.end())
-      workers.push_back(seat.worker);
+  if (const LiveSwitch* one = in<LiveSwitch>()) one->add_next(workers);
   return workers;
 }
 
 /// Keeps a signal for the next programs where none of this epoch answers it: all have left, or they
 /// are leaving, and an exit with 0 does not tell for which signal.
 void EpochMachine::misses(int signal) {
-  if (signal == settings_.restart_signal || signal == SIGTERM || !run_.has_begun()) return;
-  if (is<Gathering>() || (is<Leaving>() && is_end_signal(signal))) missed_.insert(signal);
+  if (!run_.has_begun()) return;
+  if (is<Gathering>() || (is<Restart>() && is_end_signal(signal))) signals_.miss(signal);
 }
 
 /// When the programs of this epoch are sent what those before missed, though they do not say that
 /// they are ready.
 std::optional<double> EpochMachine::passes_missed_at() const {
   const Running* running = in<Running>();
-  if (missed_.empty() || running == nullptr || running->failure) return std::nullopt;
+  if (!signals_.has_missed() || running == nullptr || running->failure) return std::nullopt;
   return running->since + settings_.end_timeout_s;
 }
 
 void EpochMachine::pass_missed(double now) {
-  for (const int signal : std::exchange(missed_, {})) {
-    forwarded_[signal] = now;
+  for (const int signal : signals_.pass_missed(now)) {
     out_.note("signal-passed-on", Json::object({{"signal", signal_name(signal)}}));
     if (auto workers = run_.workers.running(); !workers.empty())
       out_.add(action::SignalWorkers{std::move(workers), signal});

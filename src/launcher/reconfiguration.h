@@ -23,6 +23,22 @@ enum class Purpose {
   hang,          ///< the program makes no steps any more
 };
 
+/// How the workers are changed.
+enum class Strategy {
+  none,     ///< not now
+  live,     ///< the next programs start beside the running ones and take their state over
+  restart,  ///< the workers leave, and the next programs start after that
+};
+
+/// A change from one epoch to the next, by either strategy.
+struct Reconfiguration {
+  int from = 0;
+  int to = 0;
+  Purpose purpose = Purpose::give_back;
+  double since = 0;
+  double deadline = 0;  ///< live: to be called off; restart: for the workers to have left
+};
+
 /// The phase of a live switch, which the coordinator goes through in this order.
 using SwitchPhase = runtime::SwitchMachine::Phase;
 
@@ -90,6 +106,10 @@ class SwitchProgress {
   bool let_go() noexcept { return !std::exchange(has_let_go_, true); }
   bool has_let_go() const noexcept { return has_let_go_; }
 
+  /// The switch would use GPUs that are to go back.
+  void outdate() noexcept { is_outdated_ = true; }
+  bool is_outdated() const noexcept { return is_outdated_; }
+
   /// Returns false if it was called off before; the first cause holds.
   bool call_off(CallOffCause cause, std::string why);
   const std::optional<CalledOff>& called_off() const noexcept { return called_off_; }
@@ -102,6 +122,7 @@ class SwitchProgress {
   std::optional<double> prepared_at_;
   bool in_chunks_ = false;  ///< the state was secured, so that chunks can replace the old one
   bool has_let_go_ = false;
+  bool is_outdated_ = false;
   std::optional<CalledOff> called_off_;
 };
 
