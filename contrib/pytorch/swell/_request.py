@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from swell import _launcher
 
-__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "is_heard", "leave", "listen", "made_step", "place", "under_swellrun"]
+__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "is_heard", "leave", "listen", "made_step", "place", "run_folder", "under_swellrun"]
 
 _asked = False
 _starting = False       # nothing has been trained by this process yet
@@ -54,6 +54,16 @@ def place() -> Place:
     world = _number("WORLD_SIZE", 1)
     return Place(rank=_number("RANK", 0), world=world, basic_workers=_number("SWELL_BASIC_WORKERS", world),
                  epoch=_number("SWELL_EPOCH", 0))
+
+
+def run_folder(path: str | os.PathLike[str]) -> str:
+    """Absolute path of the folder of a run's checkpoints, wherever the script goes later.
+
+    Under swell.check it is below the check's own folder: the check continues no job's run, and no job the check's.
+    """
+    there = os.path.abspath(path)
+    checks = os.environ.get("SWELL_CHECK_FOLDER")
+    return os.path.join(checks, "run", there.lstrip(os.sep)) if checks else there
 
 
 def under_swellrun() -> bool:

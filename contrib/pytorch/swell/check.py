@@ -2,7 +2,7 @@
 """python -m swell.check SCRIPT [ARGUMENTS]: is this script elastic, and if not, what does it lack?
 
 Runs the script on two workers of this machine's CPU, asks them to leave as swellrun does, and starts it again over one. No
-cluster and no GPU is needed. Four things make a script elastic; the report says of each whether it was seen, and
+cluster and no GPU is needed. Checkpoints of the package go to a folder of the check's, which is removed at its end. Four things make a script elastic; the report says of each whether it was seen, and
 where to put what is missing.
 """
 

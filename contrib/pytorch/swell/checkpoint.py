@@ -28,7 +28,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torch.distributed.checkpoint.state_dict import (get_model_state_dict, get_optimizer_state_dict, set_model_state_dict,
                                                      set_optimizer_state_dict)
 
-from swell import _identity
+from swell import _identity, _request
 from swell._lock import FolderLock, InUse, run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, why_not_pickled
 from swell._room import make_room
@@ -105,7 +105,7 @@ class Checkpoints:
                  keep: int = 2, group: dist.ProcessGroup | None = None) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: it must be 1 or more")
-        self.folder = os.path.abspath(folder)       # a script that changes its own folder saves where each start looks
+        self.folder = _request.run_folder(folder)       # a script that changes its own folder saves where each start looks
         self.model, self.optimizer, self.keep, self.group = model, optimizer, keep, group
         self.trained = _identity.Trained(model, [optimizer])
         self.lock = FolderLock(self.folder)

@@ -3,6 +3,7 @@
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -43,6 +44,13 @@ def write(folder, text):
 def test_an_elastic_script_is_found_to_be_so(tmp_path):
     code, said = check(tmp_path, os.path.join(JOBS, "ddp.py"))
     assert code == 0 and said.count("yes  ") == 4 and "is elastic" in said, said
+
+
+@pytest.mark.parametrize("job", ["ddp.py", "hf.py", "accelerated.py", "pl_resnet.py"])
+def test_the_check_leaves_no_checkpoint_and_continues_none(tmp_path, job):
+    code, said = check(tmp_path, os.path.join(JOBS, job))
+    left = [str(path) for path in tmp_path.rglob("*") if re.search(r"^(step|checkpoint)-\d+$|\.ckpt$|^\.metadata$", path.name)]
+    assert code == 0 and not left, (said, left)
 
 
 def test_a_plain_script_lacks_the_handler_and_the_line_is_named(tmp_path):

@@ -116,7 +116,7 @@ class Engine:
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self._description, self._given, self._initial, self._micro_batch, self._recompute = description, plan, initial_plan, micro_batch, recompute
         self._factory, self._make_scheduler = optimizer, scheduler
-        self._directory = directory = None if directory is None else os.path.abspath(directory)     # wherever the script goes later
+        self._directory = directory = None if directory is None else _request.run_folder(directory)
         self._schedule = read_schedule(schedule)
         self._schedule_shape = None if isinstance(self._schedule, str) else schedules.shape_of(self._schedule)
         self._log_path, self._peak_flops = log, peak_flops

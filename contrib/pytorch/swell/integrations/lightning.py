@@ -67,7 +67,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, every: int = 1000, keep: int = 2) -> None:
-        self.directory, self.every, self.keep = os.path.abspath(directory), every, keep
+        self.directory, self.every, self.keep = _request.run_folder(directory), every, keep
         self._departure = Departure()
         self._sampler: _StepSampler | Stream | None = None
         self._loaded: dict[str, Any] = {}       # what a checkpoint, or the workers before, say of this callback

@@ -179,7 +179,7 @@ class MegatronElastic:
     def __init__(self, chunks: Sequence[torch.nn.Module], optimizer: Any, *, degrees: Degrees, directory: str | os.PathLike[str], global_batch: int,
                  micro_batch: int, scheduler: Any = None, checkpoint_every: int = 1000, keep: int = 2, seed: int = 0) -> None:
         self.chunks, self.optimizer, self.scheduler = list(chunks), optimizer, scheduler
-        self.degrees, self.folder = degrees, os.path.abspath(directory)
+        self.degrees, self.folder = degrees, _request.run_folder(directory)
         self.global_batch, self.micro_batch = global_batch, degrees.micro_batch or micro_batch
         self.checkpoint_every, self.keep, self.seed, self._own_micro_batch = checkpoint_every, keep, seed, micro_batch
         self.steps = 0      # done since training began

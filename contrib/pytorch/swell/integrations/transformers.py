@@ -127,7 +127,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         micro = args.per_device_train_batch_size
         batch = global_batch or micro * args.gradient_accumulation_steps * min(_request.place().basic_workers, args.world_size)
         _refuse(trainer, batch)
-        args.output_dir = os.path.abspath(args.output_dir)      # wherever the script goes later: each start looks there
+        args.output_dir = _request.run_folder(args.output_dir)        # each start looks there
         share, accumulation = batch // args.world_size, _passes(batch // args.world_size, micro)
         args.per_device_train_batch_size, args.gradient_accumulation_steps = share // accumulation, accumulation
         trainer._train_batch_size = args.train_batch_size
