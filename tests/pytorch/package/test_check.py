@@ -53,6 +53,29 @@ def test_the_check_leaves_no_checkpoint_and_continues_none(tmp_path, job):
     assert code == 0 and not left, (said, left)
 
 
+TRAINER = """
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+    from swell.integrations import SwellCallback
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4000
+        def __getitem__(self, i):
+            tokens = torch.randint(0, 64, (8,), generator=torch.Generator().manual_seed(i))
+            return {"input_ids": tokens, "labels": tokens}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=8, n_embd=8, n_layer=1, n_head=1))
+    args = TrainingArguments("out", per_device_train_batch_size=4, gradient_accumulation_steps=2, max_steps=2000, report_to=[], use_cpu=True)
+    trainer = Trainer(model, args, train_dataset=Rows())
+    SwellCallback.attach(trainer)
+    trainer.train()
+"""
+
+
+def test_a_Trainer_keeps_its_global_batch_over_fewer_workers_than_the_jobs_own(tmp_path):
+    code, said = check(tmp_path, write(tmp_path, TRAINER))
+    assert code == 0 and said.count("yes  ") == 4, said
+
+
 def test_a_plain_script_lacks_the_handler_and_the_line_is_named(tmp_path):
     code, said = check(tmp_path, write(tmp_path, PLAIN))
     assert code == 1 and "NO   1." in said and "after line 5: elastic = Elastic(model, optimizer" in said, said

@@ -41,6 +41,12 @@ class _Over(Exception):
     """An evaluation that was put off has ended training."""
 
 
+def _own_workers(args: Any) -> int:
+    """Workers on the job's own GPUs, also while fewer train; of a Trainer that is not distributed, itself alone."""
+    here = _request.place()
+    return here.basic_workers if args.world_size == here.world else min(here.basic_workers, args.world_size)
+
+
 def _refuse(trainer: Any, global_batch: int) -> None:
     """Raises, before anything is lent, where a resized run would not be the same run."""
     args = trainer.args
@@ -65,7 +71,7 @@ def _refuse(trainer: Any, global_batch: int) -> None:
     if args.auto_find_batch_size:
         raise ValueError("auto_find_batch_size=True changes the global batch while training runs; SwellCallback keeps it: leave it out, and give "
                          "per_device_train_batch_size")
-    if args.ddp_static_graph and args.gradient_accumulation_steps * args.world_size > min(_request.place().basic_workers, args.world_size):
+    if args.ddp_static_graph and args.gradient_accumulation_steps * args.world_size > _own_workers(args):
         raise ValueError("ddp_static_graph=True does not go with passes that share no gradients, which fewer workers than now would make: leave it out")
     if args.ignore_data_skip:
         raise ValueError("ignore_data_skip=True would train on an epoch's first samples again after each resize: leave it out")
@@ -73,7 +79,7 @@ def _refuse(trainer: Any, global_batch: int) -> None:
         raise ValueError("average_tokens_across_devices=False makes the loss depend on the number of workers: leave it at True")
     if global_batch % args.world_size:
         raise ValueError(f"a global batch of {global_batch} samples does not divide over {args.world_size} workers; submit with --elastic=sizes="
-                         f"{'/'.join(map(str, data.sizes(global_batch, min(_request.place().basic_workers, args.world_size))))}")
+                         f"{'/'.join(map(str, data.sizes(global_batch, _own_workers(args))))}")
 
 
 class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
@@ -125,7 +131,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """
         args = trainer.args
         micro = args.per_device_train_batch_size
-        batch = global_batch or micro * args.gradient_accumulation_steps * min(_request.place().basic_workers, args.world_size)
+        batch = global_batch or micro * args.gradient_accumulation_steps * _own_workers(args)
         _refuse(trainer, batch)
         args.output_dir = _request.run_folder(args.output_dir)        # each start looks there
         share, accumulation = batch // args.world_size, _passes(batch // args.world_size, micro)
