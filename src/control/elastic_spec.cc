@@ -2,6 +2,7 @@
 #include "control/elastic_spec.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 #include "launcher/live_pace.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace swell::launcher {
 

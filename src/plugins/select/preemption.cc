@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <type_traits>
 #include <unordered_map>
+#include <utility>
 
 namespace swell::select {
 

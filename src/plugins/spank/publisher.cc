@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "plugins/spank/publisher.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/policy/rivals/allocation_program.h"
 
