@@ -10,7 +10,7 @@
 
 namespace swell::controller {
 
-/// What a job's agent has said of it. Of the parts of the loop, AgentMessages alone writes it.
+/// The last messages of a job's agent. Only AgentMessages writes it.
 class AgentWords {
  public:
   AgentWords() { last_.lost_epoch = -1; }

@@ -9,9 +9,9 @@
 
 namespace swell::controller {
 
-/// What a job's user has said of its training beforehand: the model, and the table of its speed on
-/// each GPU type. Times are seconds on the controller's clock. Of the parts of the loop,
-/// ReportReader alone changes it.
+/// The user's description of a training before it runs: the model, and the table of its speed on
+/// each GPU type. Times are seconds on the controller's clock. Only ReportReader changes
+/// it.
 class JobDescription {
  public:
   JobDescription() = default;

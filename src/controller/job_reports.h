@@ -10,8 +10,8 @@
 namespace swell::controller {
 
 /// The profiles that a job's program reports, until they are taken or refused; the profile that is
-/// used is in JobTraining. Times are seconds on the controller's clock. Of the parts of the loop,
-/// ReportReader alone writes it.
+/// used is in JobTraining. Times are seconds on the controller's clock. Only ReportReader writes
+/// it.
 class JobReports {
  public:
   /// Keeps a report; the one before is replaced.
