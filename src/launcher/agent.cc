@@ -440,7 +440,7 @@ void Agent::take_controller_messages() {
     if (const auto* grow = std::get_if<control::Grow>(&message)) {
       // srun ends at once in a folder that is gone, on any node.
       if (std::error_code gone; std::filesystem::current_path(gone).empty() && gone)
-        machine_.grows_no_more(now(), "swellrun's working folder is gone");
+        machine_.grows_no_more(now(), "the working folder is gone");
       machine_.grow(now(), *grow);
     } else if (const auto* shrink = std::get_if<control::Shrink>(&message))
       machine_.shrink(now(), *shrink);

@@ -124,9 +124,9 @@ folder_is_gone() {
   printf '#!/bin/bash\nswellrun %s/mine.sh\necho "ended with $?"\n' "$work" > job.sh
   job=$(sbatch --parsable --output="$work/%A.out" --elastic=max=8 --gres=gpu:4 -w node1 --chdir="$work/gone" job.sh) && within 30 runs 4 &&
     rmdir gone && scancel "$rigid_job" &&
-    within 30 no_growth_is "swellrun's_working_folder_is_gone" && says_so "swellrun's working folder is gone" && runs 4 || return
+    within 30 no_growth_is "the_working_folder_is_gone" && says_so "the working folder is gone" && runs 4 || return
   cat "$job.out"
-  [[ $(grep -c "swellrun's working folder is gone: the job is lent no more GPUs" "$job.out") == 1 ]] && ! grep 'lost job' "$job.out" && finishes
+  [[ $(grep -c "the working folder is gone: the job is lent no more GPUs" "$job.out") == 1 ]] && ! grep 'lost job' "$job.out" && finishes
 }
 check 'a job whose folder is gone is not grown, and swell jobs says so' folder_is_gone
 
