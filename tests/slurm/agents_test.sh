@@ -290,14 +290,24 @@ fails_on_node2() { # USER
   job=$(as "$1" sbatch --parsable --output="$work/%j.out" --elastic=max=8,grace=5 --gres=gpu:4 --nodelist=node1 "$work/trainer_job.sh") && within 60 grown "$job" 8 || return
   kill -9 "$(cut -d' ' -f1 "$work/$job/start.$(newest_epoch "$job").7")" && within 30 is_lent "$job" 0 && within 20 at_least 1 events_of_job companion-failed "$job"
 }
+withheld_for() { # SECONDS; of 0 nothing is remembered
+  sed -i "s/^WithholdTime=.*/WithholdTime=$1/" "$SWELL_CLUSTER_DIR/etc/swell.conf" && "$cluster" restart-ctld
+}
+withheld_by_one() {
+  withheld_for 3600 && fails_on_node2 games && scancel "$job" && within 30 ended "$job" && fails_on_node2 games && scancel "$job" && within 30 ended "$job" || return
+  swell top --once | grep 'not lent, as companions failed there: node2 (60 min)' || return
+  job=$(as backup sbatch --parsable --output="$work/%j.out" --elastic=max=8,grace=5 --gres=gpu:4 --nodelist=node1 "$work/trainer_job.sh") &&
+    within 30 swell_why_names_node2 && is_lent "$job" 0 && withheld_for 0 && within 60 grown "$job" 8
+}
 withheld_node() {
-  sed -i 's/^WithholdTime=.*/WithholdTime=3600/' "$SWELL_CLUSTER_DIR/etc/swell.conf" && "$cluster" restart-ctld || return
+  withheld_for 3600 || return
   fails_on_node2 games && scancel "$job" && within 30 ended "$job" && fails_on_node2 backup && within 20 swell_why_names_node2 &&
     swell top --once | grep 'not lent, as companions failed there: node2 (60 min)' && "$cluster" restart-ctld && within 20 logged_again &&
     swell top --once | grep 'node2 (60 min)' && within 20 swell_why_names_node2 && rigid --nodelist=node2 --gres=gpu:4 && within 30 in_state "$rigid_job" RUNNING && is_lent "$job" 0
 }
 swell_why_names_node2() { swell why "$job" | grep 'nothing is lent on node2 for .* more: companions of several jobs failed there'; }
 logged_again() { swell jobs | grep -w "$job" && swell why "$job"; }
+check 'a node on which companions of two jobs of one user failed is lent to nobody' withheld_by_one
 check 'a node on which companions of two users failed is not lent, also after a restart of slurmctld, and swell top names it' withheld_node
 
 finish_tests
