@@ -287,6 +287,10 @@ int run(int argc, char** argv) {
     std::fputs(options->help ? help_text() : "swellrun " PACKAGE_VERSION "\n", stdout);
     return 0;
   }
+  if (options->program.empty() && options->srun.empty()) {
+    say("no program is given; write for example: swellrun python train.py");
+    return 2;
+  }
   if (const auto problem = launcher_in(options->program)) {
     say(*problem);
     return 2;

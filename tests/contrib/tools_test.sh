@@ -48,6 +48,16 @@ the_profiler_gets_its_words() {
 }
 check 'swell profile gives Python its words, and says where there is none' the_profiler_gets_its_words
 
+refuses() { # WORDS COMMAND...: with 2, in one line that has the words
+  local words=$1 status
+  shift
+  timeout 20 "$@" > said 2>&1 < /dev/null
+  status=$?
+  ((status == 2)) && [[ $(wc -l < said) == 1 ]] && grep -qF -- "$words" said || { printf '%s: %s: %s\n' "$*" "$status" "$(cat said)"; return 1; }
+}
+needs_a_program() { refuses 'swellrun: no program is given; write for example: swellrun python train.py' swellrun && refuses 'no program is given' swellrun --before-end=120 --requeue; }
+check 'swellrun without a program is refused with an example' needs_a_program
+
 readers=('swell plan --cluster 1x8-h100 --model' 'swell plan --model gpt2-1.3b --cluster' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan'
   'swell plan --model gpt2-1.3b --cluster 1x8-h100 --schedule' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --profile' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --coefficients' 'swell predict --data'
   'swell history 1 --file' 'swell topo --hwloc-xml' 'swell topo --fabric-file' 'swell topo --publish --description' 'swell replan 1 --plan' 'swell speeds')
