@@ -9,7 +9,7 @@ source_files() {
   (cd "$1" && comm -z -23 \
     <(find . \( -path ./build -o -path './build-[!a]*' -o -path ./.venv -o -path ./quickstart-out -o -name autom4te.cache \
       -o -name .deps -o -name .libs -o -name __pycache__ \) -prune -o ! -type d \
-      ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name '*.so' ! -name '*.trs' ! -name '*.log' ! -name .dirstamp ! -name '*.gch' \
+      ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name '*.so' ! -name '*.trs' ! -name '*.log' ! -name .dirstamp ! -name '*.gch*' \
       ! -name Makefile ! -path ./config.h ! -path ./config.status ! -path ./libtool ! -path ./stamp-h1 ! -path ./src/runtime/swell.pc -print0 | sort -z) \
     <(built_programs | sort -z))
 }
