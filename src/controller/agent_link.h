@@ -7,8 +7,8 @@
 
 namespace swell::controller {
 
-/// The connection of a job's agent. Times are seconds on the controller's clock. Of the parts of
-/// the loop, AgentMessages alone connects and loses it.
+/// The connection of a job's agent. Times are seconds on the controller's clock. Only
+/// AgentMessages connects and loses it.
 class AgentLink {
  public:
   void connect(control::ConnectionId connection, double now) noexcept {
