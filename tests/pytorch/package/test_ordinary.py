@@ -85,7 +85,7 @@ def test_lines_of_a_loop_of_before_that_are_done_once_a_pass_are_lent_nothing(na
 
 @needs_live_host
 @pytest.mark.parametrize("name", ["draws_in_readers", *(pytest.param(name, marks=slow) for name in (
-    "recomputes", "steps_each_epoch", "lightning_clips", "trainer_loads_the_best", "lazy", "compiled", "compiled_in_place", "splits_by_a_seed"))])
+    "recomputes", "steps_each_epoch", "lightning_clips", "trainer_loads_the_best", "lazy", "compiled", "compiled_in_place", "splits_by_a_seed", "lightning_compiles"))])
 def test_an_ordinary_script_is_resized_live_as_any_other(name, runs):
     alone = runs(Run, "alone", "ordinary", name, steps=LIVE).fast().start(1).leave_well()
     run = runs(LiveRun, "live", "ordinary", name, "step@3", "step@9", steps=LIVE).start(1)
