@@ -25,6 +25,7 @@ from swell._beside import Beside
 from swell._counted import counted
 from swell._deepspeed import refuse_deepspeed
 from swell._dropout import Draws, is_compiled
+from swell._divided import Divided
 from swell._drawn import DrawnLoader
 from swell._generators import generators, of_rank, restore_generators, seed_generators
 from swell._meshes import Place, by_mesh, place_of
@@ -205,7 +206,8 @@ class Elastic:
             me = weakref.ref(self)
             self._saved_optimizer().register_step_pre_hook(lambda *_: one._optimizer_steps() if (one := me()) is not None else None)
         self._beside = Beside([model, optimizer, *self._state.values()], optimizer) if _request.under_swellrun() and self.rank == 0 else None
-        self._outputs = Outputs(model) if self._beside is not None and not any(isinstance(each, DTensor) for each in model.parameters()) else None       # until the first loss is looked at
+        self._outputs = Outputs(model) if self._beside is not None else None       # until the first loss is looked at
+        self._divided = Divided()
         self._live = self._go_live(warm_up)
         self._profile = Profile(self._live.session, model, rank=self.rank) if self._live is not None else None
         if self._live is not None and self._take_over(self._live):
@@ -295,7 +297,12 @@ class Elastic:
         piece = self._passes[self._pass]
         unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
         samples = unit * (piece.end - piece.begin)
-        if self.global_batch > 1 and (why := why_no_mean(loss, samples) or (self._outputs.why_not_apart(loss, samples) if self._outputs is not None else "")):
+        why = self._divided.why(loss, samples) if self.global_batch > 1 else ""
+        if self.global_batch > 1 and self.steps == self._looked_at_loss:
+            if self._outputs is not None:
+                self._outputs.say_what_meets(samples)
+            why = why_no_mean(loss, samples) or (self._outputs.why_not_apart(loss, samples) if self._outputs is not None else "") or why
+        if why:
             self._lost = why
             self._offer_sizes()
 
@@ -471,7 +478,7 @@ class Elastic:
                                "elastic.step() was called twice for one batch; call it once, with the sum of what is trained on it")
         self._is_given = False
         self._check_partial()
-        if self.steps == self._looked_at_loss and self._beside is not None and not self._lost:
+        if self._beside is not None and not self._lost:
             self._look_at_loss(loss)
         self._forget_outputs()
         if self._pass == len(self._passes) - 1:

@@ -356,10 +356,149 @@ def averages_a_copy_in_half(moments):
     odd.loop(moments, after=update)
 
 
+# ---- losses that are no mean over the samples of a pass, in each framework
+
+
+def info_nce(out, y):
+    """The other samples of a pass are the negatives."""
+    one = nn.functional.normalize(out.expand(-1, 4) + y * torch.arange(4), dim=1)
+    return nn.functional.cross_entropy(one @ one.T / 0.1, torch.arange(len(y)))
+
+
+LOSSES = {
+    "nce": info_nce, "root": lambda out, y: nn.functional.mse_loss(out, y).sqrt(), "spread": lambda out, y: nn.functional.mse_loss(out, y) + torch.relu(2 - out.std(0)).mean(),
+    "dice": lambda out, y: 1 - 2 * (out.sigmoid() * (y > 0)).sum() / (out.sigmoid().sum() + (y > 0).sum()), "sum": lambda out, y: nn.functional.mse_loss(out, y, reduction="sum"), "mean": nn.functional.mse_loss,
+    "part": lambda out, y: nn.functional.mse_loss(out[y > 0], y[y > 0]), "mask": lambda out, y: ((out - y).square() * (y > 0)).sum() / (y > 0).sum().clamp(min=1),
+    "ignores": lambda out, y: nn.functional.cross_entropy(torch.cat([out, -out], 1), torch.where(y[:, 0] > 0, -100, 0))}
+
+
+class Losing(nn.Module):
+    """A model that returns its loss alone, as many of research do."""
+
+    def __init__(self, loss):
+        super().__init__()
+        self.net, self.loss = network(), loss
+
+    def forward(self, x, y):
+        return self.loss(self.net(x), y)
+
+
+def meets_in_the_model(moments, loss):
+    model, _, elastic = parts(Losing(LOSSES[loss]))
+    for x, y in elastic.batches(rows(98), steps=common.steps()):
+        if elastic.step(model(x, y)):
+            common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+    finish(model)
+
+
+def meets_in_shards(moments, loss, within=False):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    dist.init_process_group("gloo")
+    model = Losing(LOSSES[loss]) if within else network()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    fully_shard(model.net[0] if within else model[0], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    elastic = elastic_of(model, optimizer)
+    for x, y in elastic.batches(rows(98), steps=common.steps()):
+        if elastic.step(model(x, y) if within else LOSSES[loss](model(x), y)):
+            common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+            moments.at("step", elastic.steps)
+    finish(model)
+
+
+def meets_in_shards_within(moments, loss):
+    meets_in_shards(moments, loss, within=True)
+
+
+def meets_in_accelerate(moments, loss):
+    from accelerate import Accelerator
+
+    from swell.integrations import AccelerateElastic
+    accelerator = Accelerator(cpu=True)
+    model = network()
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
+    elastic = AccelerateElastic(accelerator, model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH)
+    for x, y in elastic.batches(rows(98), steps=common.steps()):
+        if elastic.step(LOSSES[loss](model(x), y)):
+            common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+    odd.finish()
+
+
+def meets_in_lightning(moments, loss, by_hand=False):
+    class Module(odd.lightning_module()):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = not by_hand
+
+        def training_step(self, batch, _index):
+            made = LOSSES[loss](self(batch[0]), batch[1])
+            if not by_hand:
+                return {"loss": made}
+            self.optimizers().zero_grad()
+            self.manual_backward(made)
+            self.optimizers().step()
+
+        def forward(self, x):
+            return self.net(x)
+    odd.lightning(moments, module=Module, epochs=1)
+
+
+def meets_in_lightning_by_hand(moments, loss):
+    meets_in_lightning(moments, loss, by_hand=True)
+
+
+def meets_in_trainer(moments, loss, within=False):
+    """within: the model computes its loss itself."""
+    import transformers
+
+    from swell.integrations import SwellCallback
+
+    class Model(nn.Module):
+        accepts_loss_kwargs = False
+
+        def __init__(self):
+            super().__init__()
+            self.net = network()
+
+        def forward(self, x, labels=None):
+            out = self.net(x)
+            return {"loss": LOSSES[loss](out, labels)} if within else {"logits": out}
+
+    class Own(transformers.Trainer):
+        loss_is_scaled_for_ga = False
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            outputs = model(**inputs)
+            made = outputs["loss"] if within else LOSSES[loss](outputs["logits"], inputs["labels"])
+            return (made, outputs) if return_outputs else made
+
+    class Log(transformers.TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **_):
+            if "loss" in logs:
+                common.log(state.global_step, logs["loss"], args.world_size)
+    made = rows(108)
+    data = [dict(zip(("x", "labels"), each)) for each in made]
+    args = transformers.TrainingArguments(output_dir=common.path("out"), per_device_train_batch_size=6, gradient_accumulation_steps=2, max_steps=common.steps(), learning_rate=0.05, optim="sgd", logging_steps=1,
+                                          save_steps=1000, use_cpu=True, report_to=[], disable_tqdm=True)
+    it = (transformers.Trainer if within else Own)(Model(), args, train_dataset=data, callbacks=[Log()])
+    SwellCallback.attach(it)
+    it.train()
+    odd.finish()
+
+
+def meets_in_trainer_s_model(moments, loss):
+    meets_in_trainer(moments, loss, within=True)
+
+
 def main(arguments):
     name, *words = arguments
     begin()
-    globals()[name](Moments(words))
+    if words and words[0] in LOSSES:
+        globals()[name](Moments(words[1:]), words[0])
+    else:
+        globals()[name](Moments(words))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ THE_SAME = ["loops_over_epochs", "stops_early", "weighs_losses", "decays_by_laye
 AUGMENTS = ["augments_by_its_own_generator", "augments_by_its_own_older_generator", "augments_by_its_own_generator_of_python", "augments_by_its_own_generator_of_torch",
             "augments_by_its_own_generator_in_readers", "augments_by_a_generator_made_later", "augments_by_a_generator_of_its_file"]
 REFUSED = "ValueError: the checkpoint's data has length 36, here it is 60: samples would be lost or repeated; give the same, or another directory"
+DIVIDED = "the loss is divided by a number that does not go with the samples of a pass"
 APART = "the loss of a sample depends on the others in its pass"
 
 
@@ -41,6 +42,16 @@ def test_a_generator_of_the_script_s_own_in_the_loop_is_said(name, runs):
 def test_a_loss_between_samples_is_lent_nothing(name, runs):
     run = runs(Run, "apart", "research", name, steps=3).fast().start(1).leave_well()
     assert run.sizes() == [1] and run.why.startswith(APART) and run.said().count("the job is lent nothing: ") == 1 and run.step() == 3
+
+
+FRAMEWORKS = ["meets_in_the_model", "meets_in_shards", "meets_in_shards_within", "meets_in_accelerate", "meets_in_lightning", "meets_in_lightning_by_hand", "meets_in_trainer", "meets_in_trainer_s_model"]
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_loss_that_other_passes_would_change_is_found_in_every_framework(name, runs):
+    for loss, says in (("nce", APART), ("root", APART), ("spread", APART), ("dice", APART), ("sum", "the loss is a sum over a pass"), ("ignores", "the loss is a mean over the targets of a pass that are not ignored"), ("part", DIVIDED), ("mask", DIVIDED), ("mean", "")):
+        run = runs(Run, loss, "research", name, loss, steps=3).fast().start(1).leave_well()
+        assert (run.sizes() == [1]) == bool(says) and run.why.startswith(says) and run.said().count("the job is lent nothing: ") == bool(says) and run.step() >= 3, (loss, run.why, run.said())
 
 
 @pytest.mark.parametrize("name", ["averages_in_half", "averages_in_float16", "averages_a_copy_in_half"])

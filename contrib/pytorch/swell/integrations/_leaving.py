@@ -29,6 +29,7 @@ class Departure:
         self._group: dist.ProcessGroup | None = None
         self._bar = ""      # why no start could go on from a checkpoint
         self._held = ""     # why no other workers could train what is trained by now
+        self._lost = ""     # why other workers would train another model, as the first worker sees it
         self._sizes: list[int] = []
         self._has_declined = False
         self._lock: FolderLock | None = None
@@ -42,13 +43,13 @@ class Departure:
     def listen(self, global_batch: int, accepts: Callable[[int], bool] = lambda workers: True) -> None:
         """From now on workers may be asked to leave, for a number over which the global batch divides, and which is accepted."""
         self._sizes, self._held = list(filter(accepts, data.sizes(global_batch))), ""
-        _request.can_run_with(self._sizes)
+        _request.can_run_with([_request.place().world] if self._lost else self._sizes, self._lost)
         _request.listen(leaves_at_once=True)
 
     def narrow(self, accepts: Callable[[int], bool]) -> None:
         """Some of the numbers of workers are not for the model, which is known by now."""
         self._sizes = list(filter(accepts, self._sizes))
-        if not self._bar and not self._held:
+        if not self._bar and not self._held and not self._lost:
             _request.can_run_with(self._sizes)
 
     @property
@@ -126,6 +127,12 @@ class Departure:
             self._lend_nothing(why)
         self._bar = why
 
+    def hold(self, why: str) -> None:
+        """Be lent nothing from now on: other workers would train another model. The first worker's word; this one may still leave with a checkpoint."""
+        if not self._bar and not self._held and not self._lost:
+            self._lost = why
+            self._lend_nothing(why)
+
     def _lend_nothing(self, why: str) -> None:
         if _request.place().rank == 0 and _request.under_swellrun():
             print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
@@ -158,7 +165,8 @@ class Departure:
         """A whole checkpoint has been written: what declined one is over."""
         if self._has_declined and not self._bar:
             self._has_declined = False
-            _request.can_run_with([_request.place().world] if self._held else self._sizes, self._held)
+            why = self._held or self._lost
+            _request.can_run_with([_request.place().world] if why else self._sizes, why)
 
     def parts(self, mine: Any) -> list[Any]:
         """Returns each worker's value, by rank, as long as some has_parts(); else this worker's alone. Every worker calls it."""

@@ -12,9 +12,13 @@ import torch
 import torch.distributed as dist
 import transformers
 
+from swell import _request
+from swell._apart import Outputs
+from swell._divided import Divided
 from swell._generators import generators, restore_generators
+from swell._share import why_no_mean
 
-__all__ = ["Scale"]
+__all__ = ["Passes", "Scale"]
 
 _KNOWN = ("transformers", "trl")        # whose own losses are divided by num_items_in_batch
 _SAME = 1e-3        # of a loss in half precision
@@ -30,6 +34,52 @@ def _hands_on(model: type) -> bool:
         return False
     calls = re.findall(r"loss_function\((.*?)\)\n", code, re.DOTALL)
     return bool(calls) and all("**" in each for each in calls) and "CrossEntropyLoss" not in code
+
+
+def _is_divided(trainer: Any, items: Any) -> bool:
+    """Whether the Trainer takes a loss for divided by the number of items in the step: as the script says, or else by itself."""
+    if trainer.loss_is_scaled_for_ga is not None:
+        return bool(trainer.loss_is_scaled_for_ga)
+    return (trainer.model_accepts_loss_kwargs and items is not None) or trainer.compute_loss_func is not None
+
+
+class Passes:
+    """Looks at the losses of a start's first steps for one that is not a mean over the samples of its pass. hold: called with the sentence that says why the job can be lent nothing."""
+
+    def __init__(self, trainer: Any, hold: Callable[[str], None]) -> None:
+        self._trainer, self._hold = trainer, hold
+        self._outputs: Outputs | None = None
+        self._divided = Divided()
+        self._looks = self._is_open = _request.under_swellrun() and _request.place().rank == 0      # _is_open: within the first step
+
+    def begin(self, model: torch.nn.Module) -> None:
+        """A pass begins."""
+        if self._is_open:
+            self._outputs = self._outputs or Outputs(model)
+            self._outputs.begin()
+
+    def look(self, made: Any, items: Any, samples: int) -> None:
+        """See what has been made of the pass that began, over so many samples."""
+        if not self._looks:
+            return
+        loss, is_divided = made[0] if isinstance(made, tuple) else made, _is_divided(self._trainer, items)
+        why = ""
+        if self._outputs is not None:
+            self._outputs.say_what_meets(samples)
+            why = self._outputs.why_not_apart(loss, samples)
+        if not is_divided:
+            why = why or (why_no_mean(loss, samples) if self._is_open else "") or self._divided.why(loss, samples)
+        if why:
+            self._hold(why)
+            self._looks = False
+            self.close()
+
+    def close(self) -> None:
+        """The step is over."""
+        self._is_open = False
+        if self._outputs is not None:
+            self._outputs.close()
+            self._outputs = None
 
 
 class Scale:
@@ -77,9 +127,7 @@ class Scale:
     def _why_not(self, loss: Callable[..., Any], model: Any, inputs: dict[str, Any], items: Any) -> str | None:
         """Returns why the loss depends on the passes; empty: it does not; None: it cannot be told from this pass."""
         trainer = self.trainer
-        is_divided = trainer.loss_is_scaled_for_ga      # by the script, or else as the Trainer takes it
-        if is_divided is None:
-            is_divided = (trainer.model_accepts_loss_kwargs and items is not None) or trainer.compute_loss_func is not None
+        is_divided = _is_divided(trainer, items)
         is_own = type(trainer).compute_loss is transformers.Trainer.compute_loss
         if not is_divided:
             multiplies = is_own and items is not None and (trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None)

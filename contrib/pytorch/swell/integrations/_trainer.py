@@ -18,6 +18,7 @@ from transformers.trainer_utils import sort_checkpoints
 
 from swell import _plain, data
 from swell._generators import generators, restore_generators
+from swell.integrations._loss import Passes
 from swell.integrations._unsaved import BUFFERS, GIVEN
 
 __all__ = ["STATE", "Folder", "Moment", "Shares", "callback_states", "make_readable", "name_generators", "restore_callbacks", "unsaved_callbacks"]
@@ -236,10 +237,10 @@ class Shares:
     """Weighs the losses of an epoch's last, smaller batch by the samples that count: workers may have unequal numbers of them.
 
     sampler: of the loader that is trained from. looks: called before each pass with what computes its loss, the model, the inputs and the
-        number of items in the step.
+        number of items in the step. passes: looks at the losses of the first step.
     """
 
-    def __init__(self, trainer: Any, looks: Callable[..., None]) -> None:
+    def __init__(self, trainer: Any, looks: Callable[..., None], passes: Passes) -> None:
         self.trainer = trainer
         self.sampler: data.ElasticSampler | None = None
         self._pieces: list[data.Piece] = []     # of the present step; none where workers and passes have equal shares
@@ -259,7 +260,10 @@ class Shares:
         def compute_loss(*arguments: Any, **options: Any) -> Any:
             if self._trains:
                 looks(loss, *arguments[:2], options.get("num_items_in_batch"))
+                passes.begin(arguments[0])
             made = loss(*arguments, **options)
+            if self._trains and not self._pieces:
+                passes.look(made, options.get("num_items_in_batch"), trainer.args.per_device_train_batch_size)
             if self._scale == 1.0:
                 return made
             return (made[0] * self._scale, *made[1:]) if isinstance(made, tuple) else made * self._scale

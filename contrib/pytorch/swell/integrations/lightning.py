@@ -7,7 +7,7 @@ import csv
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -25,15 +25,17 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from swell import _identity, _native, _request, data
 from swell._agreement import gather
+from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
 from swell._deepspeed import INSTEAD
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
-from swell._share import fails_on_one_sample, say_what_depends
+from swell._share import fails_on_one_sample, say_what_depends, why_no_mean
 from swell._stream import Stream, compare, is_stream
 from swell._written import check_written, is_cut_off
 from swell.checkpoint import on_all, set_aside, together, why_unsaved
+from swell._divided import Divided
 from swell._drawn import DrawnLoader
 from swell._generators import generators, of_rank, restore_generators
 from swell._noise import Noise
@@ -88,6 +90,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._is_due = False        # a validation that workers were asked to leave in is to be made
         self._has_stopped = False       # a callback has ended training before its last step
         self._noise = Noise("the training step")
+        self._outputs: Outputs | None = None        # until the first batch is over
+        self._divided, self._losses = Divided(), 0      # of the present batch
+        self._looks_at_losses = self._is_first = False      # _is_first: within the first batch
 
     # ---- what a script asks
 
@@ -193,11 +198,49 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             each.on_fit_start = lambda *_: None     # until on_fit_start() here
         if not any(isinstance(each, _Validations) for each in trainer.callbacks):
             at = trainer.callbacks.index(self) + 1      # each at its place in the script's order
-            trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure)]
+            trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure, self._look_at_loss)]
         set_up = trainer.strategy.setup
         trainer.strategy.setup = lambda trainer: self._sets_up(set_up, trainer, pl_module)
+        self._watch_losses(trainer, pl_module)
         load = trainer.strategy.load_checkpoint
         trainer.strategy.load_checkpoint = lambda *arguments, **options: decoded(load(*arguments, **options))
+
+    def _watch_losses(self, trainer: Any, pl_module: Any) -> None:
+        """Have the losses of the first batch be looked at: whether each is a mean over the samples of its pass."""
+        if not (_request.under_swellrun() and _request.place().rank == 0):
+            return
+        is_compiled = getattr(pl_module, "_compiler_ctx", None) is not None
+        self._looks_at_losses = self._is_first = True
+        self._outputs = None if is_compiled else Outputs(pl_module, is_called=False)
+        step = trainer.strategy.training_step
+        if hasattr(trainer.strategy, "swell_looks"):        # a second training of the same objects
+            return
+
+        def looked_at(*arguments: Any, **options: Any) -> Any:
+            made = step(*arguments, **options)
+            if trainer.lightning_module.automatic_optimization:
+                self._look_at_loss(made.get("loss") if isinstance(made, Mapping) else made)
+            return made
+        trainer.strategy.training_step, trainer.strategy.swell_looks = looked_at, True
+
+    def _look_at_loss(self, loss: Any) -> None:
+        if not self._looks_at_losses or self._sampler is None or not isinstance(loss, torch.Tensor):
+            return
+        samples = self._sampler.global_batch // self._sampler.world
+        why, self._losses = self._divided.why(loss, samples, self._losses), self._losses + 1
+        if self._is_first:
+            if self._outputs is not None:
+                self._outputs.say_what_meets(samples)
+            why = why_no_mean(loss, samples) or (self._outputs.why_not_apart(loss, samples) if self._outputs is not None else "") or why
+        if why:
+            self._departure.hold(why)
+            self._looks_at_losses = False
+
+    def _forget_outputs(self) -> None:
+        self._is_first, self._losses = False, 0
+        if self._outputs is not None:
+            self._outputs.close()
+            self._outputs = None
 
     def _sets_up(self, set_up: Any, trainer: Any, pl_module: Any) -> None:
         set_up(trainer)
@@ -417,6 +460,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         assert self._sampler is not None
         self._noise.end(pl_module)
+        self._forget_outputs()
         self._sampler.advance()
         self._accumulating = trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
 
@@ -643,8 +687,8 @@ class _Validations(pl.Callback):  # type: ignore[misc]
 class _Times(pl.Callback):  # type: ignore[misc]
     """Gives the profiler the parts of a step."""
 
-    def __init__(self, departure: Departure) -> None:
-        self._departure, self._is_barred = departure, False
+    def __init__(self, departure: Departure, look_at_loss: Callable[[Any], None]) -> None:
+        self._departure, self._look_at_loss, self._is_barred = departure, look_at_loss, False
 
     def _look_at_gradients(self, trainer: Any, pl_module: Any) -> None:
         """One worker alone is not wrapped by DistributedDataParallel, which over more would end the training for a parameter without a gradient."""
@@ -658,6 +702,8 @@ class _Times(pl.Callback):  # type: ignore[misc]
                 return
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+        if not pl_module.automatic_optimization:
+            self._look_at_loss(loss)
         if self._departure.profile is not None:
             self._departure.profile.begin_backward()
 

@@ -30,7 +30,7 @@ from swell._stream import Stream, compare, is_stream, packed, unpacked
 from swell._written import check_written
 from swell.checkpoint import on_all, together, why_unsaved
 from swell.integrations._leaving import Departure
-from swell.integrations._loss import Scale
+from swell.integrations._loss import Passes, Scale
 from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks, unsaved_callbacks
 from swell.integrations._unsaved import counts, frozen_weights, go_on_counting, load_buffers, load_given, save_buffers, save_given, why_averages_are_lost
 
@@ -105,7 +105,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         needs_two = fails_on_one_sample(trainer.model, trains=True)
         self._departure.listen(global_batch, lambda workers: not needs_two or self._has_two_each(workers))
         self._sampler: _EpochSampler | None = None      # of data with a length
-        self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look)
+        self._passes = Passes(trainer, self._departure.hold)
+        self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look, self._passes)
         self._leaving = False
         self._due: set[str] = set()         # put off by workers that left: "evaluation", "save"
         self._resumed: dict[str, Any] = {}  # what the checkpoint that training goes on from says beside the Trainer's state
@@ -376,6 +377,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._noise.begin()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._passes.close()
         self._noise.end(self.trainer.model, is_named=args.neftune_noise_alpha is not None)
         asked = self._departure.agreed()
         # The Trainer counts passes, of which there are more or fewer with other workers.
