@@ -22,6 +22,8 @@ from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
 from swell._beside import Beside
+from swell._carried import carried_names
+from swell._changing import Changing
 from swell._counted import counted
 from swell._deepspeed import refuse_deepspeed
 from swell._dropout import Draws, is_compiled
@@ -186,7 +188,7 @@ class Elastic:
         self._draws = Draws(model, seed, must=bool(dropout_by_sample)) if dropout_by_sample is not False and not is_compiled(model) else None
         say_what_depends(model)
         self._buffers = kept_buffers(model) if says_what_depends() else None        # until the first pass is over
-        self._noise = Noise("the training step")
+        self._noise, self._says_carried = Noise("the training step"), says_what_depends()
         _request.listen(leaves_at_once=True)
         self._agreement = Agreement(cpu_group())
         self._checkpoints = Checkpoints(directory, self._wrapped, self._saved_optimizer(), keep=keep, group=cpu_group())
@@ -207,7 +209,7 @@ class Elastic:
             self._saved_optimizer().register_step_pre_hook(lambda *_: one._optimizer_steps() if (one := me()) is not None else None)
         self._beside = Beside([model, optimizer, *self._state.values()], optimizer) if _request.under_swellrun() and self.rank == 0 else None
         self._outputs = Outputs(model) if self._beside is not None else None       # until the first loss is looked at
-        self._divided = Divided()
+        self._divided, self._changing = Divided(), Changing({"the model": model, "the optimizer": self._saved_optimizer(), "the schedule": scheduler})
         self._live = self._go_live(warm_up)
         self._profile = Profile(self._live.session, model, rank=self.rank) if self._live is not None else None
         if self._live is not None and self._take_over(self._live):
@@ -447,6 +449,8 @@ class Elastic:
                 self._outputs.begin()
             self._noise.begin()
             yield batch
+            if self._says_carried:
+                self._say_what_is_carried()
             if self._has_moved:     # where the program polls: the global batch begins anew
                 return
             if self._is_given:
@@ -456,6 +460,13 @@ class Elastic:
                 for _ in self._passes[self._pass + 1:]:
                     next(batches)
                 return
+
+    def _say_what_is_carried(self) -> None:
+        self._says_carried = False
+        kept = [*self._state.values(), *(value for each in self._state.values() for value in getattr(each, "__dict__", {}).values())]
+        if names := carried_names(kept):
+            print(f"swell: the loop carries {', '.join(names)} from one step to the next, which each start begins anew: give what the training depends on as state=, within an object that has state_dict() and "
+                  "load_state_dict()", file=sys.stderr, flush=True)
 
     def step(self, loss: torch.Tensor) -> bool:
         """Train on one batch: backward, and with the last of a global batch the optimizer's step.
@@ -563,6 +574,7 @@ class Elastic:
         assert self._sampler is not None
         self.optimizer.zero_grad()
         self._sampler.advance()
+        self._changing.stepped()
         self.steps += 1
         _request.made_step(self.steps, self._total)
         self.samples = self._sampler.samples

@@ -27,6 +27,7 @@ from swell import _identity, _native, _request, data
 from swell._agreement import gather
 from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
+from swell._changing import Changing
 from swell._deepspeed import INSTEAD
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
@@ -92,6 +93,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._noise = Noise("the training step")
         self._outputs: Outputs | None = None        # until the first batch is over
         self._divided, self._losses = Divided(), 0      # of the present batch
+        self._changing: Changing | None = None
         self._looks_at_losses = self._is_first = False      # _is_first: within the first batch
 
     # ---- what a script asks
@@ -202,6 +204,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         set_up = trainer.strategy.setup
         trainer.strategy.setup = lambda trainer: self._sets_up(set_up, trainer, pl_module)
         self._watch_losses(trainer, pl_module)
+        self._changing = Changing({"the module": pl_module})
         load = trainer.strategy.load_checkpoint
         trainer.strategy.load_checkpoint = lambda *arguments, **options: decoded(load(*arguments, **options))
 
@@ -461,6 +464,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         assert self._sampler is not None
         self._noise.end(pl_module)
         self._forget_outputs()
+        if self._changing is not None:
+            self._changing.stepped()
         self._sampler.advance()
         self._accumulating = trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
 

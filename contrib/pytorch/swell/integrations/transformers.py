@@ -20,6 +20,7 @@ from transformers.trainer_utils import SaveStrategy
 
 from swell import _identity, _native, _request, data
 from swell._averaged import average_what_is_trained
+from swell._changing import Changing
 from swell._deepspeed import INSTEAD
 from swell._drawn import DrawnLoader
 from swell._lock import run_name
@@ -105,7 +106,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         needs_two = fails_on_one_sample(trainer.model, trains=True)
         self._departure.listen(global_batch, lambda workers: not needs_two or self._has_two_each(workers))
         self._sampler: _EpochSampler | None = None      # of data with a length
-        self._passes = Passes(trainer, self._departure.hold)
+        self._passes, self._changing = Passes(trainer, self._departure.hold), Changing({"the model": trainer.model, "the Trainer": trainer})
         self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look, self._passes)
         self._leaving = False
         self._due: set[str] = set()         # put off by workers that left: "evaluation", "save"
@@ -378,6 +379,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._passes.close()
+        self._changing.stepped()
         self._noise.end(self.trainer.model, is_named=args.neftune_noise_alpha is not None)
         asked = self._departure.agreed()
         # The Trainer counts passes, of which there are more or fewer with other workers.
