@@ -3,6 +3,17 @@
 
 namespace swell::controller {
 
+std::vector<const Companion*> ElasticJob::companions_beyond(int max) const {
+  std::vector<const Companion*> beyond;
+  int kept = kept_gpus();
+  for (const Companion& companion : companions) {
+    if (companion.is_leaving() || kept <= max) continue;
+    kept -= companion.gpus.count;
+    beyond.push_back(&companion);
+  }
+  return beyond;
+}
+
 control::Tag ElasticJob::tag() const {
   const control::Status& said = agent_words.last();
   std::vector<control::CompanionWord> words;

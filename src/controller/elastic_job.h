@@ -104,6 +104,9 @@ struct ElasticJob {
       if (!companion.is_leaving()) kept += companion.gpus.count;
     return kept;
   }
+  /// Returns the companions that go back, in this order, where it may keep `max` GPUs: lent ones go
+  /// companion by companion. Good until the next change of `companions`.
+  std::vector<const Companion*> companions_beyond(int max) const;
   /// How it changes its plan: as the last time, or as its user asked.
   redeploy::Measured way() const noexcept {
     return pauses.last_way().value_or(

@@ -17,14 +17,12 @@ namespace swell::controller {
 
 namespace {
 
-/// Why a job that somebody asks about is none of the controller's, from Slurm's records.
-std::string why_not_known(const slurm::Snapshot& snapshot, const control::Ask& ask,
-                          bool is_all_shown, uid_t uid,
+/// Why a job that somebody asks about is none of the controller's, from Slurm's record of it; null:
+/// there is none.
+std::string why_not_known(const slurm::JobRecord* found, const control::Ask& ask, bool is_all_shown,
+                          uid_t uid,
                           const std::function<std::string(const slurm::JobRecord&)>& why_type) {
-  const auto found =
-      std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(),
-                   [&](const slurm::JobRecord& record) { return record.id == ask.job; });
-  if (found == snapshot.jobs.end())
+  if (found == nullptr)
     return fmt::format(
         "there is no job {0} (squeue); of an elastic job that ended long ago: swell history {0}",
         ask.job);
@@ -48,14 +46,10 @@ std::string why_not_known(const slurm::Snapshot& snapshot, const control::Ask& a
   return fmt::format("job {} is {} just now: ask again", ask.job, found->state_text);
 }
 
-/// GPUs that a job keeps where it may have no more than `max`: lent ones go back companion by
-/// companion, as keep_promises() has it.
+/// GPUs that a job keeps where it may have no more than `max`.
 int kept_below(const ElasticJob& job, int max) {
-  int kept = job.basic_gpus;
-  for (const Companion& companion : job.companions)
-    if (!companion.is_leaving()) kept += companion.gpus.count;
-  for (const Companion& companion : job.companions)
-    if (!companion.is_leaving() && kept > max) kept -= companion.gpus.count;
+  int kept = job.kept_gpus();
+  for (const Companion* companion : job.companions_beyond(max)) kept -= companion->gpus.count;
   return kept;
 }
 
@@ -99,7 +93,7 @@ void OwnerRequests::handle(const control::Server::Event& event, const control::A
   const bool is_admin = event.uid == 0 || event.uid == geteuid();
   if (found == loop_.jobs.end())
     return refuse_it(why_not_known(
-        loop_.snapshot, ask, is_admin, event.uid,
+        loop_.record_of(ask.job), ask, is_admin, event.uid,
         [this](const slurm::JobRecord& pending) { return types_.why_type(pending); }));
   ElasticJob& job = found->second;
   if (event.uid != job.uid && !is_admin)

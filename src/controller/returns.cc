@@ -41,25 +41,17 @@ void Returns::keep_promises(double now) {
         now >= *job.reports.refused_since() + policy::Trust::kTrial_s)
       take_back_from_distrusted(job, now);
     if (job.limits.max_gpus() == 0) continue;
-    int total = job.basic_gpus;
-    for (const Companion& companion : job.companions)
-      if (!companion.is_leaving()) total += companion.gpus.count;
-    for (Companion& companion : job.companions) {
-      if (companion.is_leaving() || total <= job.limits.max_gpus()) continue;
-      total -= companion.gpus.count;
+    for (const Companion* beyond : job.companions_beyond(job.limits.max_gpus()))
       reclaimer_.reclaim(
-          job, companion, now, "owner",
+          job, *job.companions.find(beyond->id), now, "owner",
           fmt::format("its owner wants at most {}", count_of(job.limits.max_gpus(), "GPU")));
-    }
   }
 }
 
 /// Reclaims GPUs lent before a job's profile was refused, the youngest first: with a true profile
 /// that shows no gain it would lose them as well. GPUs that its user asked for stay.
 void Returns::take_back_from_distrusted(ElasticJob& job, double now) {
-  int total = job.basic_gpus;
-  for (const Companion& companion : job.companions)
-    if (!companion.is_leaving()) total += companion.gpus.count;
+  int total = job.kept_gpus();
   for (Companion& companion : std::views::reverse(job.companions)) {
     if (companion.is_leaving() || total - companion.gpus.count < job.asked_gpus()) continue;
     total -= companion.gpus.count;

@@ -30,13 +30,6 @@ using policy::Resources;
 /// A time left, in whole seconds that are never too few.
 std::string seconds(double left) { return fmt::format("{:.0f} s", std::ceil(std::max(left, 0.0))); }
 
-int staying_gpus(const ElasticJob& job) {
-  int sum = job.basic_gpus;
-  for (const Companion& companion : job.companions)
-    if (!companion.is_leaving()) sum += companion.gpus.count;
-  return sum;
-}
-
 std::string by_trust(const ElasticJob& job, double now) {
   const std::string left = seconds(job.trust.until() - now);
   return job.trust.is_barred(now)
@@ -103,7 +96,7 @@ std::string by_constraint(const slurm::JobRecord& record) {
 /// The limit that it has reached.
 std::string by_limit(const ElasticJob& job, const policy::ElasticJobView& seen,
                      const Waiting& waiting) {
-  const int has = staying_gpus(job);
+  const int has = job.kept_gpus();
   if (job.limits.max_gpus() > 0 && has >= job.limits.max_gpus())
     return fmt::format("its owner wants at most {} (swell max)",
                        count_of(job.limits.max_gpus(), "GPU"));
