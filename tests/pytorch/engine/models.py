@@ -33,6 +33,33 @@ CONFIGS = {
     "granite": lambda: transformers.GraniteConfig(**_GATED, num_key_value_heads=2),
     "starcoder2": lambda: transformers.Starcoder2Config(**_GATED, num_key_value_heads=2, residual_dropout=0.0, embedding_dropout=0.0),
 }
+# Families that run under fewer plans, as those above have shown what each plan does.
+_GROUPED = dict(_GATED, num_key_value_heads=2)
+_OLD = dict(vocab_size=VOCABULARY, n_embd=32, n_layer=LAYERS, n_head=4, n_positions=32, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0, bos_token_id=1, eos_token_id=2)
+MORE = {
+    "falcon": lambda: transformers.FalconConfig(**_COMMON, hidden_dropout=0.0, attention_dropout=0.0),
+    "falcon_40b": lambda: transformers.FalconConfig(**_COMMON, new_decoder_architecture=True, num_kv_heads=2, hidden_dropout=0.0, attention_dropout=0.0, bias=True),
+    "falcon_rw": lambda: transformers.FalconConfig(**_COMMON, alibi=True, multi_query=False, parallel_attn=False, hidden_dropout=0.0, attention_dropout=0.0),
+    "bloom": lambda: transformers.BloomConfig(vocab_size=VOCABULARY, hidden_size=32, n_layer=LAYERS, n_head=4, hidden_dropout=0.0, attention_dropout=0.0,
+                                              bos_token_id=1, eos_token_id=2, pad_token_id=0),
+    "stablelm": lambda: transformers.StableLmConfig(**_GROUPED),
+    "stablelm_12b": lambda: transformers.StableLmConfig(**_GROUPED, qk_layernorm=True, use_parallel_residual=True),
+    "gptj": lambda: transformers.GPTJConfig(**_OLD, rotary_dim=4),
+    "gpt_neo": lambda: transformers.GPTNeoConfig(vocab_size=VOCABULARY, hidden_size=32, num_layers=LAYERS, num_heads=4, attention_types=[[["global", "local"], 2]], window_size=4,
+                                                 max_position_embeddings=32, bos_token_id=1, eos_token_id=2),
+    "gpt_bigcode": lambda: transformers.GPTBigCodeConfig(**_OLD),
+    "mpt": lambda: transformers.MptConfig(vocab_size=VOCABULARY, d_model=32, n_layers=LAYERS, n_heads=4, max_seq_len=32),
+    "codegen": lambda: transformers.CodeGenConfig(**_OLD, n_ctx=32, rotary_dim=4),
+    "gpt_oss": lambda: transformers.GptOssConfig(**dict(_GROUPED, intermediate_size=16), head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),
+    "gemma3_text": lambda: transformers.Gemma3TextConfig(**_GROUPED, head_dim=8, sliding_window=6),
+    "cohere": lambda: transformers.CohereConfig(**_GROUPED),
+    "smollm3": lambda: transformers.SmolLM3Config(**_GROUPED),
+    "glm4": lambda: transformers.Glm4Config(**_GROUPED, head_dim=8),
+    "deepseek_v3": lambda: transformers.DeepseekV3Config(**dict(_GATED, num_key_value_heads=4), moe_intermediate_size=16, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2,
+                                                         n_group=2, topk_group=1, q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8,
+                                                         first_k_dense_replace=1),
+}
+ALL = {**CONFIGS, **MORE}
 
 
 def plan(micro_batches, *stages):
@@ -64,6 +91,7 @@ PLANS = {
     "tp and dp by stage: 2x1, 1x3": plan(2, (2, 2, [6]), (2, 1, [2, 1, 3])),
     "three stages, all different": plan(3, (1, 1, [1, 3]), (2, 2, [4]), (1, 1, [2, 2])),
 }
+FEW = ("pp2 dp2 tp2", "dp by stage: 3, 2", "three stages, all different")       # for MORE
 # Plans of several chunks a stage, some with a No-Op, an embedding or a head alone.
 CHUNKS = {
     "one stage, three chunks": plan(3, (4, 1, [4], 1, 0, 3)),

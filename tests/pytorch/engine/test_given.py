@@ -263,14 +263,12 @@ def test_a_launcher_between_swellrun_and_the_engine_is_refused_without_a_directo
 # ---- families that nobody describes
 
 SIZES = dict(vocab_size=models.VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+LAYERS = dict(SIZES, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=32)
 WHOLE = {
-    "bloom": lambda: transformers.BloomConfig(**SIZES, hidden_size=32, n_layer=2, n_head=4, hidden_dropout=0.0, attention_dropout=0.0),
-    "gptj": lambda: transformers.GPTJConfig(**SIZES, n_embd=32, n_layer=2, n_head=4, n_positions=32, rotary_dim=8, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
-    "gpt_neo": lambda: transformers.GPTNeoConfig(**SIZES, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
-                                                 max_position_embeddings=32, resid_dropout=0.0, embed_dropout=0.0, attention_dropout=0.0),
-    "falcon": lambda: transformers.FalconConfig(**SIZES, hidden_size=32, num_hidden_layers=2, num_attention_heads=4),
-    "stablelm": lambda: transformers.StableLmConfig(**SIZES, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, intermediate_size=48),
-    "gpt_bigcode": lambda: transformers.GPTBigCodeConfig(**SIZES, n_embd=32, n_layer=2, n_head=4, n_positions=32, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
+    "persimmon": lambda: transformers.PersimmonConfig(**LAYERS, intermediate_size=48),
+    "nemotron": lambda: transformers.NemotronConfig(**LAYERS, num_key_value_heads=2, intermediate_size=48),
+    "biogpt": lambda: transformers.BioGptConfig(**LAYERS, intermediate_size=48, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+    "gpt_neox_japanese": lambda: transformers.GPTNeoXJapaneseConfig(**LAYERS, intermediate_multiple_size=2, hidden_dropout=0.0, attention_dropout=0.0),
 }
 
 
@@ -296,17 +294,17 @@ def test_a_family_without_a_description_trains_data_parallel(tmp_path):
     jobs = []
     for name, make in WHOLE.items():
         models.model(make())
-        jobs += [(1, plain, (name,)), (2, whole_family, (name, None, {"schedule": "zero-bubble" if name == "bloom" else None, "recompute": name == "gptj"}))]
+        jobs += [(1, plain, (name,)), (2, whole_family, (name, None, {"schedule": "zero-bubble" if name == "persimmon" else None, "recompute": name == "nemotron"}))]
     results = pool.run(tmp_path, jobs)
     for name, (expected,), found in zip(WHOLE, results[::2], results[1::2], strict=True):
         assert all(abs(a / b - 1) < 1e-5 for one in found for a, b in zip(one, expected, strict=True)), f"{name}: {found}, by one process {expected}"
 
 
 def test_a_family_without_a_description_is_not_cut_and_says_so():
-    assert Skeleton(WHOLE["bloom"]()).layers == 1
+    assert Skeleton(WHOLE["persimmon"]()).layers == 1
     for plan in (models.PLANS["pp2"], Plan.symmetric(1, 12, 2, tp=2), Plan.symmetric(2, 12, 2)):
-        with pytest.raises(ValueError, match="bloom is one layer to every plan.*give plan=\"dpN\" or none, or describe it by Engine"):
-            Skeleton(WHOLE["bloom"]()).check(plan)
+        with pytest.raises(ValueError, match="persimmon is one layer to every plan.*give plan=\"dpN\" or none, or describe it by Engine"):
+            Skeleton(WHOLE["persimmon"]()).check(plan)
 
 
 @pytest.mark.parametrize("make, words", [

@@ -179,7 +179,7 @@ def test_a_family_has_mtp_heads_or_says_why_not(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     for make in models.CONFIGS.values():
         Skeleton(make(), mtp_heads=1)
-    for make, words in ((lambda: transformers.BloomConfig(hidden_size=32, n_layer=2, n_head=4), "nothing describes its layers"),
+    for make, words in ((lambda: transformers.PersimmonConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4), "nothing describes its layers"),
                         (lambda: transformers.OPTConfig(hidden_size=32, word_embed_proj_dim=16, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4), "there are 2 modules")):
         with pytest.raises(ValueError, match=f"mtp_heads=1: .* cannot have MTP heads, since {words}.*; leave mtp_heads out"):
             Skeleton(make(), mtp_heads=1)

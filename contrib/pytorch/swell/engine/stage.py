@@ -25,11 +25,16 @@ __all__ = ["Chunk", "MtpStage", "Share", "StageModel"]
 
 
 class _Elsewhere(nn.Module):
-    """Stands where a module of another chunk is; what it returns is never used."""
+    """Stands where a module of another chunk is; what it returns is never used. in_tuple: as layers of some families return it."""
 
-    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def __init__(self, in_tuple: bool = False) -> None:
+        super().__init__()
+        self._in_tuple = in_tuple
+
+    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor | tuple[torch.Tensor, None]:
         first: torch.Tensor = args[0] if args else next(iter(kwargs.values()))
-        return first if first.is_floating_point() and first.dim() == 3 else torch.zeros((), device=first.device)
+        made = first if first.is_floating_point() and first.dim() == 3 else torch.zeros((), device=first.device)
+        return (made, None) if self._in_tuple else made
 
 
 class _Done(Exception):
@@ -85,12 +90,12 @@ class StageModel:
         elsewhere = [] if self.first else list(self.skeleton.input_paths)
         if not self.last:
             elsewhere += self.skeleton.output_paths
-        elsewhere += [self.skeleton.layer_path(number) for number in range(self.skeleton.layers) if number not in self.layers]
-        for path in elsewhere:
+        layers = [self.skeleton.layer_path(number) for number in range(self.skeleton.layers) if number not in self.layers]
+        for path in (*elsewhere, *layers):
             parent, _, leaf = path.rpartition(".")
             owner = self.model.get_submodule(parent)
             if getattr(owner, leaf, None) is not None:
-                setattr(owner, leaf, _Elsewhere())
+                setattr(owner, leaf, _Elsewhere(path in layers and self.skeleton.family.returns_tuple))
         # A chunk without layers takes its input from a stand-in, or ends at one.
         if not self.first:
             self.layer(self.layers.start if self.layers else self.skeleton.layers - 1).register_forward_pre_hook(self._take, with_kwargs=True)

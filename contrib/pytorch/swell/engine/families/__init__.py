@@ -7,7 +7,8 @@ A description is JSON, with paths below the base model:
      "layers": "h",                       the list of layers
      "outputs": ["ln_f"],                 modules behind them that have parameters
      "tp": {"h.*.attn.c_attn": "packed_colwise 3", ...},      how tensor parallelism splits modules
-     "divided": {"h.*.attn": ["split_size"]}}                 numbers in modules that it divides
+     "divided": {"h.*.attn": ["split_size"]},                 numbers in modules that it divides
+     "returns": "tuple"}                  what a layer returns, where that is not its hidden states alone; they are the first of it
 
 Styles are transformers' own: colwise, rowwise, colwise_gather_output, rowwise_split_input, packed_colwise
 (with the number of equal parts that are split each, 2 where not given), replicated_with_grad_allreduce,
@@ -40,6 +41,7 @@ class Family:
     outputs: tuple[str, ...]
     tp: Mapping[str, str] = field(default_factory=dict)
     divided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    returns_tuple: bool = False     # of which the first is a layer's hidden states
 
     @property
     def is_whole(self) -> bool:
@@ -85,8 +87,10 @@ def read(config: Any, description: Mapping[str, Any] | str | os.PathLike[str] | 
         return Family((), "", ())
     if not isinstance(found, Mapping):
         raise ValueError(f"the description of {name} is of type {type(found).__name__}; give an object with inputs, layers and outputs, see docs/engine.md")
-    if not {"inputs", "layers", "outputs"} <= set(found) <= {"inputs", "layers", "outputs", "tp", "divided"}:
-        raise ValueError(f"the description of {name} has {sorted(found)}; it needs inputs, layers and outputs, and may have tp and divided")
+    if not {"inputs", "layers", "outputs"} <= set(found) <= {"inputs", "layers", "outputs", "tp", "divided", "returns"}:
+        raise ValueError(f"the description of {name} has {sorted(found)}; it needs inputs, layers and outputs, and may have tp, divided and returns")
+    if found.get("returns", "tuple") != "tuple":
+        raise ValueError(f"the description of {name} has returns={found['returns']!r}; give \"tuple\", or leave it out where layers return hidden states alone")
     if not (isinstance(found["layers"], str) and found["layers"]):
         raise ValueError(f"the description of {name} has layers={found['layers']!r}; give the path of its list of layers, such as \"h\"")
     for key in ("inputs", "outputs"):
@@ -102,7 +106,7 @@ def read(config: Any, description: Mapping[str, Any] | str | os.PathLike[str] | 
         if not isinstance(style, str) or style.split(" ")[0] not in STYLES or not all(part.isdigit() for part in style.split(" ")[1:]):
             raise ValueError(f"{name} splits {path} by {style!r}, which is not supported; describe it with {', '.join(STYLES)}")
     return Family(tuple(found["inputs"]), found["layers"], tuple(found["outputs"]), dict(found.get("tp", {})),
-                  {path: tuple(names) for path, names in found.get("divided", {}).items()})
+                  {path: tuple(names) for path, names in found.get("divided", {}).items()}, "returns" in found)
 
 
 def _from_file(path: str | os.PathLike[str]) -> Any:
