@@ -36,10 +36,10 @@ def scheduler(optimizer):
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 6))
 
 
-def segment(rank, family, plan, folder, steps, order=None):
+def segment(rank, family, plan, folder, steps, order=None, zero=0):
     """Goes on for some steps under a plan, and leaves a checkpoint. Losses, and what this worker holds of the state."""
     engine = Engine(models.CONFIGS[family](), optimizer, global_batch=models.BATCH, plan=plan, scheduler=scheduler, max_grad_norm=0.5,
-                    directory=folder, seed=3, schedule=order)
+                    directory=folder, seed=3, schedule=order, zero=zero)
     losses = [engine.step(models.batch(seed=engine.steps)) for _ in range(steps)]
     engine.save()
     return losses, {name: tensor.clone() for name, tensor in engine._state.tensors.items()}, engine.steps
@@ -103,11 +103,12 @@ def plans_of(seed, exact):
     return [(WHOLE, None), *((plan, random_schedule(source, plan)) for plan in plans)]
 
 
-def trained(folder, family, plans, steps):
-    """Losses of a run over these plans and schedules, one after the other; and the last one's state by worker."""
+def trained(folder, family, plans, steps, zeros=(0,)):
+    """Losses of a run over these plans and schedules, one after the other; and the last one's state by worker. zeros: Engine(zero=) by turns."""
     checkpoints = os.path.join(folder, "checkpoints")
     shutil.rmtree(checkpoints, ignore_errors=True)
-    results = pool.run(os.path.join(folder, "pool"), [(plan.world, segment, (family, plan, checkpoints, steps, order)) for plan, order in plans])
+    results = pool.run(os.path.join(folder, "pool"), [(plan.world, segment, (family, plan, checkpoints, steps, order, zeros[number % len(zeros)]))
+                                                           for number, (plan, order) in enumerate(plans)])
     for result in results:
         assert all(one[0] == result[0][0] for one in result), "workers disagree on the loss"
     return [loss for result in results for loss in result[0][0]], results[-1]

@@ -74,8 +74,8 @@ def test_a_sum_that_fails_beside_the_passes_is_raised_by_the_step(tmp_path):
     assert pool.run(tmp_path, [(2, failing, (models.PLANS["dp2"],))]) == [[True, True]]
 
 
-def freed(rank, plan):
-    engine = Engine(models.CONFIGS["llama_gqa_tied"](), adamw, global_batch=models.BATCH, plan=plan)
+def freed(rank, plan, zero):
+    engine = Engine(models.CONFIGS["llama_gqa_tied"](), adamw, global_batch=models.BATCH, plan=plan, zero=zero)
     engine.step(models.batch())
     gradients = [weakref.ref(one) for one in engine._state.gradients]
     engine._free_gradients()
@@ -85,7 +85,8 @@ def freed(rank, plan):
 
 def test_a_worker_that_stays_keeps_no_gradients_of_the_plan_before(tmp_path):
     models.model(models.CONFIGS["llama_gqa_tied"]())
-    assert all(all(worker) and worker for worker in pool.run(tmp_path, [(2, freed, (models.PLANS["dp2"],))])[0])
+    for workers in pool.run(tmp_path, [(2, freed, (models.PLANS["dp2"], zero)) for zero in (0, 1)]):
+        assert all(all(worker) and worker for worker in workers)
 
 
 SPEED, LINK = 0.00002, "0.5MB/s"        # the last backward pass, and the sum over replicas, each take some tenths of a second

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 import torch
@@ -18,7 +19,7 @@ class Request:
 
     name: of the whole tensor, the same in every plan. kind: "parameter", "gradient", "moment", "step", "scheduler", "position".
     shape: of the whole. begin, end: this worker's block. layer: by its number in the model. on_host: it stands in the host's memory
-    where the others are on a GPU.
+    where the others are on a GPU. flat: this worker holds such a range of the block's elements alone, in row-major order (ZeRO); None: the block.
     """
 
     name: str
@@ -29,11 +30,48 @@ class Request:
     end: tuple[int, ...]
     layer: int | None = None
     on_host: bool = False
+    flat: tuple[int, int] | None = None
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        """Shape of the block."""
+        return tuple(b - a for a, b in zip(self.begin, self.end, strict=True))
 
     @property
     def local(self) -> tuple[int, ...]:
-        """Shape of the block."""
-        return tuple(b - a for a, b in zip(self.begin, self.end, strict=True))
+        """Shape of what is held: the block's, or of its range one dimension."""
+        return self.block if self.flat is None else (self.flat[1] - self.flat[0],)
+
+    def blocks(self, held: torch.Tensor) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], torch.Tensor]]:
+        """Yields begin and end, in the whole tensor, of the blocks that make up what is held, each with its part of it."""
+        if self.flat is None:
+            yield self.begin, self.end, held
+            return
+        at = 0
+        for begin, end in _blocks(self.block, *self.flat):
+            shape = tuple(b - a for a, b in zip(begin, end, strict=True))
+            yield (tuple(a + b for a, b in zip(self.begin, begin, strict=True)), tuple(a + b for a, b in zip(self.begin, end, strict=True)),
+                   held[at:at + prod(shape)].view(shape))
+            at += prod(shape)
+
+
+def _blocks(shape: tuple[int, ...], first: int, last: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yields blocks that are the elements [first, last) of a tensor in row-major order, in that order."""
+    if first == last:
+        return
+    if len(shape) == 1:
+        yield (first,), (last,)
+        return
+    size = prod(shape[1:])
+    row, within = divmod(first, size)
+    if within or last < (row + 1) * size:       # a part of this row, or the first one's end
+        for begin, end in _blocks(shape[1:], within, min(size, last - row * size)):
+            yield (row, *begin), (row + 1, *end)
+        yield from _blocks(shape, min(last, (row + 1) * size), last)
+        return
+    rows = last // size
+    yield (row, *(0,) * (len(shape) - 1)), (rows, *shape[1:])
+    yield from _blocks(shape, rows * size, last)
 
 
 class Arena(Protocol):

@@ -42,8 +42,20 @@ REST = "engine.pt"
 _OLD_REST = "engine.json"       # of checkpoints that name no run
 
 
-def _chunk(request: Request) -> ChunkStorageMetadata:
-    return ChunkStorageMetadata(offsets=torch.Size(request.begin), sizes=torch.Size(request.local))
+_Block = tuple[str, tuple[int, ...]]        # name and begin
+
+
+def _held(requests: Sequence[Request], tensors: Mapping[str, torch.Tensor]) -> dict[_Block, tuple[Request, torch.Tensor]]:
+    """The blocks that are held of these tensors."""
+    return {(one.name, begin): (one, part) for one in requests for begin, _, part in one.blocks(tensors[one.name].detach())}
+
+
+def _chunk(block: _Block, part: torch.Tensor) -> ChunkStorageMetadata:
+    return ChunkStorageMetadata(offsets=torch.Size(block[1]), sizes=part.shape)
+
+
+def _block_of(index: MetadataIndex) -> _Block:
+    return index.fqn, tuple(index.offset or ())
 
 
 class _Saver(DefaultSavePlanner):
@@ -51,17 +63,17 @@ class _Saver(DefaultSavePlanner):
 
     def __init__(self, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor]) -> None:
         super().__init__(flatten_state_dict=False)
-        self._requests, self._tensors = requests, tensors
+        self._blocks = _held(requests, tensors)
 
     def create_local_plan(self) -> SavePlan:
         self.plan = SavePlan([
-            WriteItem(index=MetadataIndex(one.name, torch.Size(one.begin)), type=WriteItemType.SHARD, tensor_data=TensorWriteData(
-                chunk=_chunk(one), properties=TensorProperties.create_from_tensor(self._tensors[one.name]), size=torch.Size(one.shape)))
-            for one in self._requests])
+            WriteItem(index=MetadataIndex(one.name, torch.Size(block[1])), type=WriteItemType.SHARD, tensor_data=TensorWriteData(
+                chunk=_chunk(block, part), properties=TensorProperties.create_from_tensor(part), size=torch.Size(one.shape)))
+            for block, (one, part) in self._blocks.items()])
         return self.plan
 
     def resolve_data(self, write_item: WriteItem) -> torch.Tensor:
-        return self._tensors[write_item.index.fqn].detach()
+        return self._blocks[_block_of(write_item.index)][1]
 
 
 class _Loader(DefaultLoadPlanner):
@@ -69,21 +81,21 @@ class _Loader(DefaultLoadPlanner):
 
     def __init__(self, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor], path: str) -> None:
         super().__init__(flatten_state_dict=False)
-        self._requests, self._tensors, self._path = requests, tensors, path
+        self._blocks, self._path = _held(requests, tensors), path
 
     def create_local_plan(self) -> LoadPlan:
         items = []
         assert self.metadata is not None
-        for one in self._requests:
+        for block, (one, part) in self._blocks.items():
             there = self.metadata.state_dict_metadata.get(one.name)
             if not isinstance(there, TensorStorageMetadata) or tuple(there.size) != one.shape:
                 has = f"of shape {tuple(there.size)}" if isinstance(there, TensorStorageMetadata) else "not at all"
                 raise ValueError(f"the checkpoint {self._path} has {one.name} {has}, this run has it of shape {one.shape}; begin with another folder")
-            items += create_read_items_for_chunk_list(one.name, there, [_chunk(one)])
+            items += create_read_items_for_chunk_list(one.name, there, [_chunk(block, part)])
         return LoadPlan(items)
 
     def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
-        return self._tensors[index.fqn].detach()
+        return self._blocks[_block_of(index)][1]
 
 
 class Checkpoints:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from swell.engine.plan import Place, Plan
 
-__all__ = ["Links", "Piece", "sources", "targets", "tied_peers"]
+__all__ = ["Links", "Piece", "all_gather_single", "sources", "targets", "tied_peers"]
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Links:
 
 
 # Its name from PyTorch 2.13 on, which warns of the other one.
-_all_gather_single: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+all_gather_single: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _PARTS, _MIN_PART = 8, 1 << 14        # one after the other, as each part is there three times while it is summed; elements
 
 
@@ -176,7 +176,7 @@ def _add_part(tensor: torch.Tensor, group: dist.ProcessGroup, count: int) -> Non
     for row in rows[1:]:
         total = total.add_(row)
     if padded is tensor:
-        _all_gather_single(tensor, total, group=group)
+        all_gather_single(tensor, total, group=group)
         return
-    _all_gather_single(padded, total, group=group)
+    all_gather_single(padded, total, group=group)
     tensor.copy_(padded[:tensor.numel()])

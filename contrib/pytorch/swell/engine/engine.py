@@ -40,6 +40,7 @@ from swell.engine.plan import Plan
 from swell.engine.skeleton import Skeleton
 from swell.engine.standing import Standing
 from swell.engine.state import State, wanted
+from swell.engine.zero import replicas
 
 __all__ = ["Engine"]
 
@@ -82,6 +83,7 @@ class Engine:
     mtp_heads: so many further tokens are predicted from each, by a head each: a layer of the family over the hidden states before it and a later token's
         embedding, with the model's own embedding and output projection. mtp_weight: of the mean of their losses, which step()'s loss has in it.
     late_loss: step() returns a LateLoss, which waits for the device where it is first used, in place of a float that it waits for itself.
+    zero: 1: replicas divide what the optimizer keeps (ZeRO-1), under every plan, and gather the parameters that each has stepped; 0: each keeps all.
     profile: take the times of a step's parts also where nobody asks for them (live mode does); profile() says them.
 
     With SWELL_PACED in the environment the parts of a step take as long as stated accelerators would: swell.engine.paced.
@@ -93,12 +95,13 @@ class Engine:
                  recompute: bool = False, seed: int = 0, directory: str | os.PathLike[str] | None = None, checkpoint_every: int = 0,
                  log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
                  description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | str | None = None, profile: bool = False,
-                 mtp_heads: int = 0, mtp_weight: float = 0.3, late_loss: bool = False, initial_plan: given.GivenPlan = None) -> None:
+                 mtp_heads: int = 0, mtp_weight: float = 0.3, late_loss: bool = False, initial_plan: given.GivenPlan = None, zero: int = 0) -> None:
         given.check_arguments(optimizer=optimizer, scheduler=scheduler, max_grad_norm=max_grad_norm, directory=directory, dtypes={"dtype": dtype, "autocast": autocast}, numbers={
             "global_batch": (global_batch, 1), "micro_batch": (micro_batch, 1), "checkpoint_every": (checkpoint_every, 0), "mtp_heads": (mtp_heads, 0)})
         if not (isinstance(mtp_weight, (int, float)) and mtp_weight > 0):
             raise ValueError(f"mtp_weight={mtp_weight!r}; give a number above 0, such as 0.3")
         given.check_plans(plan, initial_plan)
+        given.check_zero(zero)
         if schedule == "search" and plan is not None:
             raise ValueError(f"plan={plan!r} is for the whole run, and schedule=\"search\" takes plans that Swell decides; give initial_plan={plan!r}")
         here = _request.place()
@@ -115,7 +118,7 @@ class Engine:
         self._mtp_heads, self._mtp_weight, self._late_loss = mtp_heads, mtp_weight, late_loss
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self._description, self._given, self._initial, self._micro_batch, self._recompute = description, plan, initial_plan, micro_batch, recompute
-        self._factory, self._make_scheduler = optimizer, scheduler
+        self._factory, self._make_scheduler, self._divides = optimizer, scheduler, zero == 1
         self._directory = directory = None if directory is None else _request.run_folder(directory)
         self._schedule = read_schedule(schedule)
         self._schedule_shape = None if isinstance(self._schedule, str) else schedules.shape_of(self._schedule)
@@ -233,7 +236,7 @@ class Engine:
         self._votes = Agreement(self._links.host, of="engine")
         self._checkpoints = Checkpoints(self._lock, self._links.host) if self._lock is not None else None
         self._state = State(self._share, self.plan, self.place, source, self._factory, self.seed, arena=arena, checkpoints=self._checkpoints,
-                            device=self.device)
+                            device=self.device, divides=self._divides)
         self._executor = self._executing()
         self.optimizer = self._state.optimizer
         if session is not None and isinstance(arena, Ordinary):
@@ -444,6 +447,10 @@ class Engine:
                 self._clip(list(gradients.values()), norm, self.max_grad_norm)
             self.optimizer.step()
             torch._foreach_zero_(self._state.gradients)
+        if self._divides and self._links.dp is not None:
+            self._regions.meet(self._links.dp)
+            with self._regions.region("dp", None, self._state.parts.bytes // 2):       # half of what a sum of as many takes
+                self._state.parts.gather(self._links.dp)
         if self.scheduler is not None:
             self.scheduler.step()
         self._advance(batch)
@@ -670,7 +677,7 @@ class Engine:
                 decided = ""        # this epoch's: the next one has none
             standing = self._stand(int(session.variable("RANK") or 0), world, decided, sums.of(self.plan))
             arena = live.NativeArena(session, standing.place.rank)
-            arena.register(list(wanted(standing.share, standing.place, self._factory)), self.device)
+            arena.register(list(wanted(standing.share, standing.place, self._factory, replicas(standing.plan, standing.place, self._divides))), self.device)
             session.offer()
             return standing, session, arena
         except (ValueError, LookupError, OSError, NoRoom) as error:

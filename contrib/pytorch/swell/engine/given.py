@@ -147,6 +147,13 @@ def check_arguments(*, optimizer: Any, scheduler: Any, numbers: Mapping[str, Any
         raise ValueError(f"directory={os.fspath(directory)!r} is a file; give a folder for checkpoints, which is made where it is missing")
 
 
+def check_zero(zero: Any) -> None:
+    """Raises ValueError where the engine has no such stage of ZeRO."""
+    if isinstance(zero, bool) or zero not in (0, 1):
+        raise ValueError(f"zero={_said(zero)}; give 1 where replicas divide what the optimizer keeps (ZeRO-1), or 0 where each keeps all of it; to divide gradients and "
+                         "parameters, train with fully_shard and swell.torch.Elastic")
+
+
 def optimizer_of(made: Any) -> torch.optim.Optimizer:
     """Returns what the program's optimizer= made. Raises TypeError where that is not an optimizer."""
     if not isinstance(made, torch.optim.Optimizer):

@@ -52,7 +52,7 @@ class NativeArena:
         there = [one for one in requests if gpu is not None and not one.on_host]
         self._gpu = device if there else None
         for one in requests:
-            block: dict[str, Any] = {"kind": _KINDS[one.kind], "layer": one.layer, "block": (one.begin, one.end)}
+            block: dict[str, Any] = {"kind": _KINDS[one.kind], "layer": one.layer, "block": (one.begin, one.end), "flat": one.flat}
             if gpu is None or one.on_host:
                 self._session.register(one.name, one.dtype, one.shape, **block)
                 continue

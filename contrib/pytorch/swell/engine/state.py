@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any
 
 import torch
 
 from swell import _identity
-from swell.engine import live, sources
+from swell.engine import live, sources, zero
 from swell.engine import optimizer as optimizers
 from swell.engine.arena import Arena, Ordinary, Request
 from swell.engine.checkpoint import Checkpoints
@@ -19,16 +20,17 @@ from swell.engine.stage import Share
 __all__ = ["State", "wanted"]
 
 
-def wanted(share: Share, place: Place, factory: optimizers.Factory) -> Iterator[Request]:
-    """Yields a request for each tensor of a worker: parameters, and what the optimizer keeps of them."""
+def wanted(share: Share, place: Place, factory: optimizers.Factory, replicas: int = 1) -> Iterator[Request]:
+    """Yields a request for each tensor of a worker: parameters, and what the optimizer keeps of them. replicas: that divide the latter."""
     kept = optimizers.entries(factory)
     for name, one in share.own.items():
         begin, end = one.block(place.shard, share.tp)
+        flat = zero.part(prod(one.local_shape(share.tp)), place.group, replicas)
         yield Request(name, "parameter", one.dtype, one.global_shape, begin, end, one.layer)
         for entry in kept:
             if entry.moment:
                 dtype = one.dtype if entry.dtype == torch.float32 else entry.dtype
-                yield Request(f"{name}#{entry.name}", "moment", dtype, one.global_shape, begin, end, one.layer)
+                yield Request(f"{name}#{entry.name}", "moment", dtype, one.global_shape, begin, end, one.layer, flat=flat)
             else:
                 yield Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer, entry.on_host)
 
@@ -44,14 +46,15 @@ class State:
     """Takes memory for the state of a worker's share, and fills it: from the epoch before, from a checkpoint, or anew.
 
     requests: what is held, as blocks of the whole. tensors: they, by name. gradients: of one step, handed over to nobody. trained:
-    parameters by their name in the whole model. before: what else the state was, where it is not new.
+    parameters by their name in the whole model. parts: of them, which this worker's optimizer steps. before: what else the state was, where it is not new.
     """
 
     def __init__(self, share: Share, plan: Plan, place: Place, source: sources.Source, factory: optimizers.Factory, seed: int, *, arena: Arena,
-                 checkpoints: Checkpoints | None, device: torch.device) -> None:
+                 checkpoints: Checkpoints | None, device: torch.device, divides: bool = False) -> None:
         self._share, self._place, self._of_others = share, place, share.skeleton.of_others(plan, place.stage)
         kept = optimizers.entries(factory)
-        self.requests = list(wanted(share, place, factory))
+        replicas = zero.replicas(plan, place, divides)
+        self.requests = list(wanted(share, place, factory, replicas))
         self.tensors, fresh = arena.take(self.requests, device)
         if checkpoints is not None:
             checkpoints.take_folder()
@@ -74,9 +77,10 @@ class State:
         parameters = share.parameters
         self.trained = {name: parameters[share.trained_as(name)] for name in share.own}
         self.gradients = list(gradients.values())
-        self.optimizer = factory(list(self.trained.values()))
+        self.parts = zero.Parts(self.trained, place.group, replicas)
+        self.optimizer = factory(list(self.parts.stepped.values()))
         self._given: list[dict[str, Any]] | None = None     # the optimizer's options, as the script and its schedule give them
-        for name, parameter in self.trained.items():
+        for name, parameter in self.parts.stepped.items():
             self.optimizer.state[parameter].update({
                 entry.name: self.tensors[f"{name}#{entry.name}"].view(parameter.shape if entry.moment else ()) for entry in kept})
 
@@ -92,7 +96,7 @@ class State:
     def saved_here(self) -> list[Request]:
         """Returns this worker's part of a checkpoint; each block is written once."""
         place = self._place
-        return [one for one in self.requests if place.group == 0 and (place.shard == 0 or self._is_split(one))
+        return [one for one in self.requests if (place.group == 0 or one.flat is not None) and (place.shard == 0 or self._is_split(one))
                 and one.name.partition("#")[0] not in self._of_others]
 
     def rest(self, scheduler: Any, told: Mapping[str, Any], **numbers: int) -> dict[str, Any]:
