@@ -101,7 +101,7 @@ def over_dataset(rank, plan, folder):
     return found, engine.evaluate(models.batch())
 
 
-@pytest.mark.parametrize("name", ["one worker", "three stages, all different"])
+@pytest.mark.parametrize("name", ["one worker", "three stages, all different", "pp2 dp2 tp2"])
 def test_data_logs_and_export(name, tmp_path):
     models.model(models.CONFIGS["gpt2"]())
     plan = models.PLANS[name]

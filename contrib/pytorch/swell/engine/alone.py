@@ -43,6 +43,10 @@ class LoneShards(Shards):
         """See Shards."""
         return tensor
 
+    def largest(self, tensor: torch.Tensor) -> torch.Tensor:
+        """See Shards."""
+        return tensor
+
     def gather(self, tensor: torch.Tensor) -> torch.Tensor:
         """See Shards."""
         return torch.cat([tensor.contiguous()] * self.count, dim=-1)
@@ -160,7 +164,7 @@ class _Worker:
             for model in self.models:
                 hidden, logits = model.run({"input_ids": self._ids}, hidden)
                 if logits is not None:
-                    losses.append(summed_loss(logits, self._ids, 1 + model.number) / self._ids.numel())
+                    losses.append(summed_loss(logits, self._ids, 1 + model.number, model.vocabulary) / self._ids.numel())
         made = losses[0] if losses else hidden
         assert made is not None
         return made

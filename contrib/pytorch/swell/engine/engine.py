@@ -232,7 +232,7 @@ class Engine:
         self._links.connect(self.plan, self.place, bool(skeleton.tied) and not skeleton.shared, self.device)
         if standing.shards is not None:
             standing.shards.group = self._links.tp
-        self._totals = reduce.Totals(standing.skeleton, self.plan, self.place, self.device)
+        self._totals = reduce.Totals(self._share, self.plan, self.place, self.device)
         self._votes = Agreement(self._links.host, of="engine")
         self._checkpoints = Checkpoints(self._lock, self._links.host) if self._lock is not None else None
         self._state = State(self._share, self.plan, self.place, source, self._factory, self.seed, arena=arena, checkpoints=self._checkpoints,
@@ -337,7 +337,7 @@ class Engine:
     def _work(self) -> paced.Work:
         layers_flops, head_flops = logs.forward_flops_of_a_token(self._share.skeleton, self._length)
         parts, layers = self.plan.parts[self.place.stage], self.plan.stages[self.place.stage].layers
-        return paced.Work(layers_flops * self._length * layers / self._share.skeleton.layers, head_flops * self._length if self._share.last else 0.0,
+        return paced.Work(layers_flops * self._length * layers / self._share.skeleton.layers, head_flops * self._length / self._share.vocabulary_parts if self._share.last else 0.0,
                           self._state.bytes, self._recompute, tuple(len(part.layers) / max(layers, 1) for part in parts),
                           next((number for number, part in enumerate(parts) if part.head), 0))
 

@@ -18,6 +18,7 @@ from swell.engine.plan import Place, Plan
 from swell.engine.put_off import PutOff
 from swell.engine.schedule import Pass, Schedule
 from swell.engine.stage import Share
+from swell.engine.tensor_parallel import Shards, cross_entropy
 
 __all__ = ["Executor", "MicroBatch", "Regions", "summed_loss"]
 
@@ -240,7 +241,7 @@ class Executor:
                 if logits is None:
                     continue
                 assert batch.labels is not None
-                loss = summed_loss(logits, batch.labels, 1 + model.number)
+                loss = summed_loss(logits, batch.labels, 1 + model.number, model.vocabulary)
                 loss = (loss * self._mtp_weight if model.number else loss) / tokens
                 losses[model.number, number] = loss.detach()
                 roots.append(loss)
@@ -399,8 +400,10 @@ def _loads_on_use(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def summed_loss(logits: torch.Tensor, labels: torch.Tensor, ahead: int) -> torch.Tensor:
-    """The sum over the tokens that are predicted: each from those that stand so many places before it."""
+def summed_loss(logits: torch.Tensor, labels: torch.Tensor, ahead: int, shards: Shards | None = None) -> torch.Tensor:
+    """The sum over the tokens that are predicted: each from those that stand so many places before it. shards: that divide the vocabulary."""
     vocabulary = logits.shape[-1]
     shifted = torch.nn.functional.pad(labels, (0, ahead), value=-100)[..., ahead:]
+    if shards is not None:
+        return cross_entropy(logits.float().view(-1, vocabulary), shifted.reshape(-1), -100, shards)
     return torch.nn.functional.cross_entropy(logits.float().view(-1, vocabulary), shifted.reshape(-1), ignore_index=-100, reduction="sum")

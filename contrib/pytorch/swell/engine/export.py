@@ -19,13 +19,14 @@ __all__ = ["gathered", "save_pretrained"]
 def gathered(skeleton: Skeleton, plan: Plan, place: Place, held: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
     """All parameters, whole, in the host's memory of rank 0; None elsewhere. Every worker calls it."""
     whole: dict[str, torch.Tensor] = {}
-    for name, one in skeleton.parameters.items():
+    for name in skeleton.parameters:
         if name.startswith("mtp."):     # transformers has no place for them
             continue
-        stage = next((number for number in range(plan.pp) if one.layer is not None and one.layer in plan.layers(number)), None)
+        layer = skeleton.parameters[name].layer
+        stage = next((number for number in range(plan.pp) if layer is not None and layer in plan.layers(number)), None)
         if stage is None:
             stage = plan.embedding_stage if any(name.startswith(path + ".") for path in skeleton.input_paths) else plan.head_stage
-        tp = plan.stages[stage].tp
+        tp, one = plan.stages[stage].tp, skeleton.held(name, skeleton.by_vocabulary(plan, stage))
         if place.rank == 0:
             whole[name] = torch.empty(one.shape, dtype=one.dtype)
         for shard in range(tp if one.dim is not None else 1):

@@ -92,7 +92,8 @@ def device_of(devices: Sequence[Device], plan: Plan, place: Place, host: str | N
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a worker, from which the lengths of its parts follow. Operations are of one sample's forward pass, on all shards together.
+    """The work of a worker, from which the lengths of its parts follow. Operations are of one sample's forward pass: of the layers on all shards together, of the
+    head on this one.
 
     layers, head: operations. state: bytes that the optimizer goes through. recompute: passes through the layers are made again.
     shares: of the layers, by chunk; head_chunk: the one with the head.

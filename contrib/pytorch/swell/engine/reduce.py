@@ -14,7 +14,6 @@ import torch.distributed as dist
 
 from swell.engine.comm import Links, add_in_order, tied_peers
 from swell.engine.plan import Place, Plan
-from swell.engine.skeleton import Skeleton
 from swell.engine.stage import Share
 
 __all__ = ["Totals", "add_gradients", "add_shared", "add_tied"]
@@ -115,8 +114,9 @@ def add_shared(share: Share, plan: Plan, place: Place, links: Links) -> None:
 class Totals:
     """One small sum over all workers, to which each contributes what it alone has; then summed in an order that no plan changes."""
 
-    def __init__(self, skeleton: Skeleton, plan: Plan, place: Place, device: torch.device) -> None:
-        self._skeleton, self._plan, self._place, self._device = skeleton, plan, place, device
+    def __init__(self, share: Share, plan: Plan, place: Place, device: torch.device) -> None:
+        self._own, self._plan, self._place, self._device = share.own, plan, place, device
+        self._skeleton = skeleton = share.skeleton
         self._index = {name: number for number, name in enumerate(skeleton.parameters)}
 
     def over(self, losses: Sequence[torch.Tensor], gradients: Mapping[str, torch.Tensor] | None, mtp: bool = True) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -144,7 +144,7 @@ class Totals:
     def _norms(self, numbers: torch.Tensor, gradients: Mapping[str, torch.Tensor]) -> None:
         place, of_others = self._place, self._skeleton.of_others(self._plan, self._place.stage)
         names = [name for name in gradients
-                 if (place.shard == 0 or self._skeleton.parameters[name].dim is not None) and name not in of_others]
+                 if (place.shard == 0 or self._own[name].dim is not None) and name not in of_others]
         if names:
             norms = torch.stack(torch._foreach_norm([gradients[name] for name in names])).double().square()
             numbers[torch.tensor([self._index[name] for name in names], device=self._device)] = norms

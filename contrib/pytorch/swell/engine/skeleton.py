@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +47,10 @@ class Skeleton:
         if head is None:
             raise ValueError(f"{config.model_type} names no output projection (get_output_embeddings()), which the engine needs; train it by swell.torch.Elastic")
         self.head_path = self._path_of(head)
+        embedding: Any = self.model.get_input_embeddings() if self.family.tp else None      # type: ignore[operator]
+        self.embedding_path = self._path_of(embedding) if isinstance(embedding, nn.Embedding) else ""
+        self._rows = {path: int(one.weight.shape[0]) for path, one, kind in ((self.embedding_path, embedding, nn.Embedding), (self.head_path, head, nn.Linear))
+                      if isinstance(one, kind)}     # of what can be divided by vocabulary
         self.input_paths = [f"{self.base_path}.{path}" for path in self.family.inputs]
         self.output_paths = [f"{self.base_path}.{path}" for path in self.family.outputs] + [self.head_path]
         self.tied: dict[str, str] = {}      # the other name of a matrix that stands at both ends: head, embedding
@@ -114,6 +118,23 @@ class Skeleton:
     def stages_of_shared(self, plan: Plan) -> dict[str, tuple[int, ...]]:
         """The stages that use each shared matrix, with MTP heads."""
         return {owner: tuple(sorted({plan.stage_of(*unit) for _, unit in uses})) for owner, uses in self.shared.items()}
+
+    def by_vocabulary(self, plan: Plan, stage: int) -> frozenset[str]:
+        """The paths of embedding and output projection where the shards of a stage divide them by vocabulary.
+
+        A tied matrix is divided where both of its ends have the same degree: they exchange gradients shard by shard. Nothing is with MTP heads, whose stages
+        share the matrices.
+        """
+        tp, ends = plan.stages[stage].tp, {plan.stages[one].tp for one in (plan.embedding_stage, plan.head_stage)}
+        fits = frozenset(path for path, rows in self._rows.items() if rows % tp == 0)
+        if tp == 1 or not self.family.tp or self.mtp_heads or (self.tied and (len(ends) > 1 or len(fits) < 2)):
+            return frozenset()
+        return fits
+
+    def held(self, name: str, by_vocabulary: Collection[str]) -> Parameter:
+        """A parameter as shards hold it that divide the modules at these paths by vocabulary."""
+        one = self.parameters[name]
+        return replace(one, dim=0) if one.dim is None and name.rpartition(".")[0] in by_vocabulary else one
 
     def _modules(self) -> nn.Module:
         from transformers import AutoModelForCausalLM

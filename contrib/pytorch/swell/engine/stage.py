@@ -9,7 +9,7 @@ chunk that is not the last ends the pass behind its last layer.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -45,16 +45,16 @@ class StageModel:
     """A worker's shard of one chunk. Its parameters have no memory before hold().
 
     skeleton: its model becomes this chunk's. shards: the tensor parallel group; None where there is but one shard.
-    first, last: whether it has the embedding, and the head.
+    first, last: whether it has the embedding, and the head. by_vocabulary: paths of those that shards divide so.
     """
 
-    def __init__(self, skeleton: Skeleton, part: Part, tp: int, shards: tensor_parallel.Shards | None) -> None:
+    def __init__(self, skeleton: Skeleton, part: Part, tp: int, shards: tensor_parallel.Shards | None, by_vocabulary: Collection[str] = ()) -> None:
         self.skeleton, self.model, self.tp = skeleton, skeleton.model, tp
         self.first, self.last, self.layers = part.embedding, part.head, part.layers
         self.number = 0         # of the MTP head; 0: of the model itself
         self.extra: nn.ModuleDict | None = None         # modules that the family's model has not
         tensor_parallel.check(skeleton.family, skeleton.config, self.tp)
-        self.own: dict[str, Parameter] = {name: one for name, one in skeleton.parameters.items() if self._is_own(name)}
+        self.own: dict[str, Parameter] = {name: skeleton.held(name, by_vocabulary) for name in skeleton.parameters if self._is_own(name)}
         # A tied head is a parameter of its own with a gradient of its own: sums are the same on one stage and on two.
         self.heads: dict[str, str] = {head: embedding for head, embedding in skeleton.tied.items() if self.last}
         for one in self.own.values():
@@ -67,8 +67,10 @@ class StageModel:
         self._received: torch.Tensor | None = None
         self._made: torch.Tensor | None = None
         self._prune()
+        self.vocabulary: tensor_parallel.Shards | None = None       # the shards that each have logits of a part of it
         if shards is not None:
             self._split(shards)
+            self._split_vocabulary(shards, by_vocabulary)
         self.model.train()
 
     def _is_own(self, name: str) -> bool:
@@ -141,6 +143,16 @@ class StageModel:
                 tensor_parallel.split(module, found[0], shards)
             for name in self.skeleton.family.divides(below):
                 setattr(module, name, getattr(module, name) // shards.count)
+
+    def _split_vocabulary(self, shards: tensor_parallel.Shards, by_vocabulary: Collection[str]) -> None:
+        skeleton = self.skeleton
+        if self.first and skeleton.embedding_path in by_vocabulary:
+            embedding = self.model.get_submodule(skeleton.embedding_path)
+            assert isinstance(embedding, nn.Embedding)
+            tensor_parallel.split_embedding(embedding, shards)
+        if self.last and skeleton.head_path in by_vocabulary:
+            tensor_parallel.split(self.head(), "colwise", shards)
+            self.vocabulary = shards
 
     # ---- memory
 
@@ -288,13 +300,13 @@ class Share:
 
     def __init__(self, skeleton: Skeleton, plan: Plan, place: Place, shards: tensor_parallel.Shards | None) -> None:
         self.skeleton, self.tp, parts = skeleton, plan.stages[place.stage].tp, plan.parts[place.stage]
-        unused = [skeleton]
+        unused, by_vocabulary = [skeleton], skeleton.by_vocabulary(plan, place.stage)
 
         def own_modules() -> Skeleton:
             return unused.pop() if unused else skeleton.again()
         self.chunks: list[Chunk | None] = []
         for part in parts:
-            models: list[StageModel] = [StageModel(own_modules(), part, self.tp, shards)] if part.embedding or part.layers or part.head else []
+            models: list[StageModel] = [StageModel(own_modules(), part, self.tp, shards, by_vocabulary)] if part.embedding or part.layers or part.head else []
             models += [MtpStage(own_modules(), number, number in part.modules, number in part.heads, self.tp, shards)
                        for number in sorted({*part.modules, *part.heads})]
             self.chunks.append(Chunk(models) if models else None)
@@ -309,6 +321,11 @@ class Share:
     def models(self) -> Iterator[StageModel]:
         """All models of all chunks."""
         return (model for one in self.chunks if one is not None for model in one.models)
+
+    @property
+    def vocabulary_parts(self) -> int:
+        """The number of shards that divide the output projection."""
+        return max((one.vocabulary.count for one in self.models() if one.vocabulary is not None), default=1)
 
     def trained_as(self, name: str) -> str:
         """The use of a parameter of which the optimizer has the gradient."""

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from swell.engine.families import Family
 
-__all__ = ["Shards", "split"]
+__all__ = ["Shards", "cross_entropy", "split", "split_embedding"]
 
 
 class Shards:
@@ -37,6 +37,12 @@ class Shards:
         """The sum over all shards, in place."""
         with self.timed(tensor.numel() * tensor.element_size()):
             dist.all_reduce(tensor, group=self.group)
+        return tensor
+
+    def largest(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The largest of all shards' numbers, in place."""
+        with self.timed(tensor.numel() * tensor.element_size()):
+            dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.group)
         return tensor
 
     def gather(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -162,6 +168,50 @@ def _rowwise(shards: Shards) -> Callable[[Any, torch.Tensor], torch.Tensor]:
         total = _apply(_Reduce, product, shards)
         return total if self.bias is None else total + self.bias.to(total.dtype)    # once, not once a shard
     return forward
+
+
+def split_embedding(module: nn.Embedding, shards: Shards) -> None:
+    """Makes an embedding look up the tokens of this shard's rows; the sum over the shards has all."""
+    module.num_embeddings //= shards.count
+    first, count, look_up = shards.shard * module.num_embeddings, module.num_embeddings, module.forward
+    if module.padding_idx is not None:      # its row gets no gradient
+        module.padding_idx = module.padding_idx - first if first <= module.padding_idx < first + count else None
+
+    def forward(tokens: torch.Tensor) -> torch.Tensor:
+        row = tokens - first
+        elsewhere = (row < 0) | (row >= count)
+        return _apply(_Reduce, look_up(row.masked_fill(elsewhere, 0)).masked_fill(elsewhere.unsqueeze(-1), 0.0), shards)
+    module.__dict__["forward"] = forward
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The sum of losses of tokens of whose logits each shard has those of its part of the vocabulary. No shard holds the others' logits."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, targets: torch.Tensor, ignored: int, shards: Shards) -> torch.Tensor:
+        count = logits.shape[-1]
+        shifted = logits - shards.largest(logits.max(-1).values).unsqueeze(-1)
+        row, counts = targets - shards.shard * count, targets != ignored
+        here = counts & (row >= 0) & (row < count)
+        row = row.masked_fill(~here, 0).unsqueeze(-1)
+        of_target = shifted.gather(-1, row).squeeze(-1) * here
+        odds = shifted.exp_()
+        total, of_target = shards.add(torch.stack([odds.sum(-1), of_target]))
+        ctx.save_for_backward(odds.div_(total.unsqueeze(-1)), row, here, counts)
+        losses: torch.Tensor = (total.log() - of_target) * counts
+        return losses.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        share, row, here, counts = ctx.saved_tensors
+        gradient = share.scatter_add(-1, row, -here.to(share.dtype).unsqueeze(-1))
+        return gradient.mul_((grads[0] * counts).unsqueeze(-1)), None, None, None
+
+
+def cross_entropy(logits: torch.Tensor, targets: torch.Tensor, ignored: int, shards: Shards) -> torch.Tensor:
+    """The sum of the losses of tokens. logits: (tokens, this shard's part of the vocabulary). targets: ignored where none is predicted."""
+    result: torch.Tensor = _CrossEntropy.apply(logits, targets, ignored, shards)       # type: ignore[no-untyped-call]
+    return result
 
 
 def _split_experts(module: nn.Module, shards: Shards) -> None:
