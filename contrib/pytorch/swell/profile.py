@@ -273,7 +273,7 @@ def _seconds(text: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m swell.profile", description="Measure on one device what the parts of a model take in plans over many.")
-    parser.add_argument("model", metavar="MODEL", help="a folder with a transformers config.json")
+    parser.add_argument("model", metavar="MODEL", help="a transformers config.json, or a folder with one")
     parser.add_argument("--grid", metavar="FILE", help="run what the plans of this file need, which swell plan --grid --json wrote")
     parser.add_argument("--plan", metavar="FILE", help="run what this plan needs, a JSON file")
     parser.add_argument("--samples", type=_numbers, default=[1], help="without --grid and --plan: samples of a micro-batch, such as 1,2,4 (default: 1)")
@@ -303,8 +303,10 @@ def _profile(given: argparse.Namespace) -> int:
     from transformers import AutoConfig
 
     end = time.monotonic() + given.time
+    if os.path.basename(given.model) == "config.json" and os.path.isfile(given.model):      # as swell plan --model takes it
+        given.model = os.path.dirname(os.path.abspath(given.model))
     if not os.path.isfile(os.path.join(given.model, "config.json")):
-        raise ValueError(f"\"{given.model}\" is not a folder with a config.json, as save_pretrained() writes; other models cannot be profiled yet")
+        raise ValueError(f"\"{given.model}\" is neither a config.json nor a folder with one, as save_pretrained() writes; other models cannot be profiled yet")
     device, device_name, software = _device_of(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     gpu_type = given.type or _type_of(device_name, device.type)
     config = AutoConfig.from_pretrained(given.model, local_files_only=True)

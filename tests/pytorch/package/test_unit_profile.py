@@ -99,6 +99,13 @@ def test_the_next_run_of_a_model_measures_nothing(model, measured):
     assert run(model) == first and not measured
 
 
+def test_a_config_json_stands_for_its_folder(model, measured):
+    first = run(model)
+    out = model.parent / "of-file.json"
+    assert profile.main([str(model / "config.json"), "--device", "cpu", "--cache", str(model.parent / "kept"), "-o", str(out)]) == 0
+    assert json.loads(out.read_text()) == first, "with the folder's name"
+
+
 def test_takes_no_result_of_other_software_options_or_device(model, measured):
     for change in ({"software": {"torch": "1.0"}}, {"options": {"recompute": True}}, {"device": "another one"}):
         run(model)
