@@ -2,6 +2,7 @@
 // The `swell` command: a table of subcommands, one file each.
 #include <config.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <fmt/format.h>
@@ -53,6 +54,24 @@ int name_commands(const char* wrong) {
   return kUsage;
 }
 
+/// Returns CLI11's sentence for `problem`, and the words that `command` takes, if it takes any.
+std::string usage_error(const CLI::App& command, const CLI::ParseError& problem) {
+  std::string words, missing;
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_positional()) continue;
+    std::string name = option->get_type_name();
+    name.erase(std::min(name.find(':'), name.size()));  // what is checked
+    words += option->get_required() ? " " + name : fmt::format(" [{}]", name);
+    if (option->get_expected_max() > 1) words += "...";
+    if (option->get_required() && option->count() == 0 && missing.empty()) missing = name;
+  }
+  const bool lacks_word = problem.get_name() == "RequiredError" && !missing.empty();
+  const std::string form =
+      words.empty() ? "" : fmt::format("write \"swell {}{}\"; ", command.get_name(), words);
+  return fmt::format("{0}: {1}; {2}swell {0} --help lists the options", command.get_name(),
+                     lacks_word ? missing + " is missing" : problem.what(), form);
+}
+
 bool is_command(const char* word) {
   for (const auto& subcommand : kSubcommands)
     if (std::strcmp(subcommand.name, word) == 0) return true;
@@ -70,6 +89,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
+    if (problem.get_exit_code() != 0 && app.get_subcommands().size() == 1) {
+      complain(usage_error(*app.get_subcommands().front(), problem));
+      return kUsage;
+    }
     std::ostringstream out, error;
     const int status = app.exit(problem, out, error);
     swell::tools::write_text(out.str());

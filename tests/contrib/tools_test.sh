@@ -58,6 +58,15 @@ refuses() { # WORDS COMMAND...: with 2, in one line that has the words
 needs_a_program() { refuses 'swellrun: no program is given; write for example: swellrun python train.py' swellrun && refuses 'no program is given' swellrun --before-end=120 --requeue; }
 check 'swellrun without a program is refused with an example' needs_a_program
 
+wrong_words_are_refused() {
+  local command
+  for command in why history pause resume replan; do refuses "swell: $command: JOBID is missing; write \"swell $command JOBID\"; swell $command --help" swell $command || return; done
+  refuses 'GPUS is missing; write "swell max JOBID GPUS"' swell max 3 && refuses '"swell max JOBID GPUS"' swell max 3 many &&
+    refuses 'swell: drain: ' swell drain --timeout x && refuses 'swell: jobs: ' swell jobs --no-such-option &&
+    refuses 'write "swell jobs [JOBID]..."' swell jobs --no-such-option
+}
+check 'a command line without its words, or with wrong ones, is refused with its form' wrong_words_are_refused
+
 readers=('swell plan --cluster 1x8-h100 --model' 'swell plan --model gpt2-1.3b --cluster' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan'
   'swell plan --model gpt2-1.3b --cluster 1x8-h100 --schedule' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --profile' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --coefficients' 'swell predict --data'
   'swell history 1 --file' 'swell topo --hwloc-xml' 'swell topo --fabric-file' 'swell topo --publish --description' 'swell replan 1 --plan' 'swell speeds')

@@ -219,7 +219,7 @@ refused_site() { # WORD OPTION...
   local word=$1 said
   shift
   said=$("$@" 2>&1) && { printf '%s was taken\n' "$*"; return 1; }
-  [[ $said == *"$word"* && $(grep -v '^Run with --help' <<< "$said" | wc -l) == 1 ]] || { printf '%s: %s\n' "$*" "$said"; return 1; }
+  [[ $said == *"$word"* && $(wc -l <<< "$said") == 1 ]] || { printf '%s: %s\n' "$*" "$said"; return 1; }
 }
 wrong_sites() {
   printf '#!/bin/sh\necho "sacct: error: no route" >&2; exit 1\n' > "$TMPDIR/month/sacct"
