@@ -3,8 +3,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <string>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -15,10 +17,41 @@ namespace swell::tools {
 
 namespace {
 
-/// Becomes `python3 -m swell.profile` with these words; returns where there is no such program.
+/// Exit status of kProbe where Python lacks Swell's package.
+constexpr int kLacksPackage = 43;
+constexpr const char* kProbe = R"(
+import importlib.util, sys
+try:
+    found = importlib.util.find_spec('swell.profile')
+except ModuleNotFoundError:
+    found = None
+sys.exit(0 if found else 43))";
+
+/// Whether `python` runs and does not find Swell's package.
+bool lacks_package(const std::string& python) {
+  const pid_t child = fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int each = 0; each < 3; ++each) dup2(null, each);
+    execlp(python.c_str(), python.c_str(), "-c", kProbe, static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(status) && WEXITSTATUS(status) == kLacksPackage;
+}
+
+/// Becomes `python3 -m swell.profile` with these words; returns where there is no such program, or
+/// it lacks the package.
 int become_python(const std::vector<std::string>& words) {
   const char* chosen = std::getenv("SWELL_PYTHON");
   const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  if (lacks_package(python))
+    return fail(Error(fmt::format(
+        "{} has no package \"swell\": install it there (pip install contrib/pytorch in Swell's "
+        "source), or let SWELL_PYTHON name a Python that has it",
+        python)));
   std::vector<std::string> all = {python, "-m", "swell.profile"};
   all.insert(all.end(), words.begin(), words.end());
   std::vector<char*> pointers;
