@@ -58,6 +58,24 @@ bool is_closed(const std::string& reason) {
   return reason.find(std::strerror(EACCES)) != std::string::npos;
 }
 
+/// Returns the lines that mend a swell.conf that slurmctld cannot use.
+std::vector<std::string> mends_of_swell_conf(const Site& site) {
+  const std::string& path = site.swell_conf_path;
+  const bool is_missing =
+      site.swell_conf.error().message().find(std::strerror(ENOENT)) != std::string::npos;
+  if (!is_missing)
+    return {fmt::format("$EDITOR {}   # swell.conf(5) describes every key", path), kRestart};
+  const bool has_qos =
+      site.slurmctld && site.slurmctld->accounting_storage_type == "accounting_storage/slurmdbd";
+  return {has_qos ? fmt::format("echo ExpansionQOS=expansion >> {}   # a QOS that swell doctor "
+                                "then checks: swell-admin(7)",
+                                path)
+                  : fmt::format("echo ExpansionPartition=expansion >> {}   # a partition that "
+                                "swell doctor then checks: swell-admin(7)",
+                                path),
+          kRestart};
+}
+
 Finding check_swell_conf(const Site& site) {
   const std::string check = "swell.conf";
   if (!site.swell_conf && is_closed(site.swell_conf.error().message()))
@@ -77,10 +95,8 @@ Finding check_swell_conf(const Site& site) {
           {fmt::format("copy swell.conf of the controller host ({}) to {}",
                        site.slurmctld->hosts.empty() ? "?" : site.slurmctld->hosts.front(),
                        site.swell_conf_path)});
-    return fault(
-        check, fmt::format("elasticity is off: {}", site.swell_conf.error().message()),
-        {fmt::format("$EDITOR {}   # swell.conf(5) describes every key", site.swell_conf_path),
-         kRestart});
+    return fault(check, fmt::format("elasticity is off: {}", site.swell_conf.error().message()),
+                 mends_of_swell_conf(site));
   }
   if (!site.swell_conf_for_all)
     return fault(check,

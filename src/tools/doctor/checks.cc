@@ -74,7 +74,16 @@ Findings examine(const Site& site) {
     return findings;
   }
   check_slurmctld(site, findings);
-  if (!site.slurmctld) return findings;
+  if (!site.slurmctld) {
+    // slurmctld's host may have the file, but could not be asked for it.
+    findings.push_back(
+        warning("slurm.conf",
+                fmt::format("{}; so neither it nor swell.conf and the plugins are checked",
+                            site.slurmctld.error().message()),
+                {"swell doctor   # again with SLURM_CONF naming the slurm.conf of this site, or "
+                 "once slurmctld can be asked"}));
+    return findings;
+  }
   check_installation(site, findings);
   if (site.swell_conf && !site.swell_conf->expansion_qos.empty())
     check_expansion_qos(site, findings);

@@ -172,6 +172,14 @@ void ask_slurmctld(Site& site, const Result<SlurmConf>& file,
     site.answers = Error("it cannot be asked: no program of Slurm starts with this PluginDir");
     return;
   }
+  // Without slurm.conf here, slurmctld's host may give it. Where it does not, libslurm would end
+  // this program with words of its own; so another program is tried first.
+  if (!file)
+    if (const auto found = output_of({"scontrol", "show", "config"}, kPatience); !found) {
+      site.cannot_ask = true;
+      site.answers = found.error();
+      return;
+    }
   bool is_initialised = false;
   site.answers = try_for(kStartPatience, [&]() -> Result<void> {
     if (file)
@@ -201,7 +209,10 @@ void gather_configuration(Site& site) {
   site.munge = try_munge(slurm::munge_socket_of(first.auth_info));
   ask_slurmctld(site, file, first);
   if (!site.answers) {
-    if (!file) return;
+    if (!file) {
+      site.slurmctld = file.error();
+      return;
+    }
     site.slurmctld = first;
     site.config = with_file(slurm::SiteConfig{}, *file, path);
     return;

@@ -57,6 +57,18 @@ Test(doctor, without_munge_the_fault_is_munge_and_the_files_are_checked_all_the_
                 "configure"});
 }
 
+Test(doctor, without_slurm_conf_it_is_said_what_is_not_checked) {
+  Site site;
+  site.munge = Error("munge does not sign: Socket communication error");
+  site.cannot_ask = true;
+  site.answers = Error("it cannot be asked without munge");
+  site.slurmctld = Error("/etc/slurm/slurm.conf: No such file or directory");
+  expect(site, {"slurm.conf", Level::warn, [](Site&) {},
+                "/etc/slurm/slurm.conf: No such file or directory; so neither it nor swell.conf",
+                "SLURM_CONF"});
+  cr_assert_eq(faults(site), 1, "munge alone");
+}
+
 Test(doctor, beside_auth_slurm_munge_is_asked_for_and_the_rest_is_checked) {
   Site site = healthy_site();
   site.slurmctld->auth_type = "auth/slurm";
@@ -102,6 +114,19 @@ Test(doctor, faults_of_the_installation) {
        },
        "elasticity is off: /etc/slurm/swell.conf: line 2: unknown key",
        "$EDITOR /etc/slurm/swell.conf"},
+      {"swell.conf", Level::fault,
+       [](Site& s) {
+         s.swell_conf = Error("/etc/slurm/swell.conf: No such file or directory");
+         s.slurmctld->accounting_storage_type = "accounting_storage/slurmdbd";
+       },
+       "elasticity is off: /etc/slurm/swell.conf: No such file",
+       "echo ExpansionQOS=expansion >> /etc/slurm/swell.conf"},
+      {"swell.conf", Level::fault,
+       [](Site& s) {
+         s.swell_conf = Error("/etc/slurm/swell.conf: No such file or directory");
+         s.slurmctld->accounting_storage_type = "accounting_storage/none";
+       },
+       "elasticity is off", "echo ExpansionPartition=expansion >> /etc/slurm/swell.conf"},
       {"swell.conf", Level::fault, [](Site& s) { s.swell_conf_for_all = false; },
        "not readable by all users", "chmod a+r /etc/slurm/swell.conf"},
       {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->enabled = false; }, "switched off",
