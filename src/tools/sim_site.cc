@@ -28,6 +28,8 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(600);
 /// Accounts with a row of their own.
 constexpr std::size_t kAccounts = 20;
+/// Share of GPUs in use from which on hardly any are idle for long.
+constexpr double kFull = 0.9;
 
 /// Descriptions of types that the site has and the catalogue lacks: those of `assumed`.
 Result<std::vector<cluster::GpuType>> assumed_types(const cluster::Fabric& fabric,
@@ -76,6 +78,11 @@ Result<sim::TraceFile> jobs_of_site(int days, std::vector<std::string>& notes) {
     return Error(fmt::format("{}; swell sim --site reads jobs from Slurm's accounting; without it "
                              "add --trace FILE, with jobs that were printed elsewhere",
                              printed.error().message()))
+        .while_doing("sacct");
+  if (printed->find('\n') == printed->rfind('\n'))  // the names of the columns alone
+    return Error(fmt::format("Slurm's accounting has no job of the last {}; take more with --days, "
+                             "or jobs that were printed elsewhere with --trace FILE",
+                             days == 1 ? std::string("day") : count_of(days, "day")))
         .while_doing("sacct");
   sim::JobFilter filter = companions_of_site(notes);
   filter.since_s = static_cast<double>(std::time(nullptr)) - days * 86400.0;
@@ -201,13 +208,19 @@ std::string site_page(const Site& site, const sim::Experiment& experiment,
     if (results.policies[i] == "fifo") continue;
     const sim::Outcome& with = results.outcomes[i].front();
     const sim::Metrics& metrics = results.metrics[i];
+    const double used_without = results.fifo.front().used_gpu_s /
+                                (results.fifo.front().makespan_s * results.fifo.front().gpus);
     page += line_of(
         "\nPolicy {}: GPUs in use {:.0f} % instead of {:.0f} %; {:.0f} GPU-hours lent; {} "
         "resizes.\n",
-        results.policies[i], 100 * metrics.gpu_utilization.mean,
-        100 * results.fifo.front().used_gpu_s /
-            (results.fifo.front().makespan_s * results.fifo.front().gpus),
+        results.policies[i], 100 * metrics.gpu_utilization.mean, 100 * used_without,
         with.lent_gpu_s / 3600, with.reconfigurations);
+    if (used_without >= kFull)
+      page += line_of(
+          "Without Swell jobs have {:.0f} % of the GPUs already, so there is little to lend. Where "
+          "jobs end a little sooner or later, others start in another order: single jobs "
+          "end much later or sooner by that alone.\n",
+          100 * used_without);
     page +=
         "elastic: mean time from submission to end; rigid wait: mean wait of jobs that are not "
         "elastic; most delay: the longest by which one of these ended later than without Swell\n";

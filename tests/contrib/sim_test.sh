@@ -115,6 +115,16 @@ month_of_jobs() {
 }
 check 'the page of a month of 50,000 jobs is there in a minute' month_of_jobs
 
+# A trace that keeps all GPUs busy, and one that does not.
+why_nothing_is_gained() {
+  local form='Without Swell jobs have [0-9]* % of the GPUs already, so there is little to lend'
+  { printf 'submit_s,num_gpus,duration_s\n'; for ((i = 0; i < 300; ++i)); do printf '%s,%s,7200\n' $((i * 60)) $((1 << i % 4)); done; } > "$work/full.csv"
+  { printf 'submit_s,num_gpus,duration_s\n'; for ((i = 0; i < 60; ++i)); do printf '%s,4,3600\n' $((i * 1800)); done; } > "$work/calm.csv"
+  "$swell" sim --cluster 2x8:h100 --trace "$work/full.csv" --decision-time fixed > "$work/said" 2>&1 && grep "$form" "$work/said" || { cat "$work/said"; return 1; }
+  "$swell" sim --cluster 2x8:h100 --trace "$work/calm.csv" --decision-time fixed > "$work/said" 2>&1 && ! grep -q "$form" "$work/said" || { cat "$work/said"; return 1; }
+}
+check 'the page of a full cluster says why nothing is gained' why_nothing_is_gained
+
 wrong_pages() {
   local said
   said=$("$swell" sim --trace "$work/month.bars" 2>&1) && return 1

@@ -155,6 +155,14 @@ grace_of_a_job() {
 }
 check 'a job that needs more grace than the QOS gives' grace_of_a_job
 
+no_job_yet() { # a new cluster: the page has no jobs to simulate
+  local said
+  printf '#!/bin/sh\necho "JobIDRaw|Account|QOS|Partition|Submit|ElapsedRaw|AllocTRES|State"\n' > "$TMPDIR/sacct" && chmod +x "$TMPDIR/sacct"
+  said=$(PATH=$TMPDIR:$PATH swell sim --site --days 3 2>&1) && return 1
+  [[ $said == "swell: sacct: Slurm's accounting has no job of the last 3 days; take more with --days, "*'--trace FILE' ]] || { printf '%s\n' "$said"; return 1; }
+}
+check 'swell sim --site says where a cluster has run no job yet' no_job_yet
+
 jobs_are_shown() {
   [[ $(swell jobs) == 'No elastic jobs.' ]] || return
   submit --elastic=max=12 --gres=gpu:4 --job-name=llama && within 30 grown "$job" 12 || return
