@@ -16,6 +16,7 @@
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
 #include "tools/commands.h"
+#include "tools/controller_client.h"
 #include "tools/files.h"
 #include "tools/output.h"
 
@@ -93,9 +94,15 @@ Result<void> drain(const Options& options) {
            !done)
     return done.error().while_doing("run this as root on slurmctld's host");
   if (options.undo) {
-    say("GPUs are lent again{}\n",
-        conf->enabled ? ""
-                      : "; where slurmctld was started with Elasticity=no, once it is restarted");
+    control::Ask ask;
+    ask.what = "metrics";
+    if (ask_controller(ask)) say("GPUs are lent again\n");
+    else
+      say("{} has Elasticity=yes; GPUs are lent again once Swell's controller runs, which does not "
+          "answer now: {}\n",
+          path,
+          conf->enabled ? "swell doctor says why"
+                        : "restart slurmctld, which starts none with Elasticity=no");
     return {};
   }
   if (options.no_wait) return {};

@@ -53,7 +53,7 @@ stays_drained() {
 agent_reconnected() { (($(grep -c "agent-connected.*job.*$1" "$events") >= 2)); }
 check 'a restart of slurmctld does not end the drain' stays_drained
 
-undone() { swell drain --undo && within 60 something_lent "$a" && settled; }
+undone() { swell drain --undo > said && cat said && grep -qx 'GPUs are lent again' said && within 60 something_lent "$a" && settled; }
 something_lent() { (($(lent "$1") > 0)); }
 check 'swell drain --undo lends again, without a restart' undone
 
@@ -74,6 +74,7 @@ removal() {
   sacctmgr -i modify qos where name=expansion set GrpSubmitJobs=0 > /dev/null && cp "$SLURM_CONF" "$work/with.conf" || return
   sed -i 's/^SchedulerType=.*/SchedulerType=sched\/backfill/; /^JobSubmitPlugins=swell$/d; s|^PluginDir=[^:]*/swell/shadow:|PluginDir=|' "$SLURM_CONF" &&
     "$cluster" restart-ctld || return
+  swell drain --undo > said && cat said && grep -q "once Swell's controller runs, which does not answer now: swell doctor" said && ! grep -q '^GPUs' said && swell drain || return
   goes_on "$a" && goes_on "$b" && (($(cat "$work/$a/step") >= before)) && in_state "$a" RUNNING || return
   ! swell why "$a" 2> said && cat said && grep -q "Connection refused; Swell's controller does not run.*swell doctor" said || return
   { printf '#!/bin/bash\n#SBATCH --elastic=max=8\n#SBATCH --gres=gpu:1\n'; echo 'exit 0'; } > still.sh
