@@ -127,6 +127,12 @@ std::string companion_text(const std::vector<control::CompanionWord>& companions
   return text.empty() ? "-" : text;
 }
 
+bool loads_swell(const slurm::ControllerConfig& slurmctld) {
+  const std::string plugins = "," + slurmctld.job_submit_plugins + ",";
+  return plugins.find(",swell,") != plugins.npos ||
+         plugins.find(",job_submit/swell,") != plugins.npos;
+}
+
 }  // namespace
 
 Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobFilter& filter) {
@@ -148,18 +154,24 @@ Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobF
   return rows;
 }
 
-std::string max_text(const JobRow& row) {
-  return row.max_gpus ? std::to_string(*row.max_gpus) : "-";
+std::string total_text(const JobRow& row) {
+  return fmt::format("{}/{}", row.basic_gpus + row.lent_gpus,
+                     row.max_gpus ? std::to_string(*row.max_gpus) : "-");
+}
+
+std::string no_jobs_text(const Result<slurm::ControllerConfig>& slurmctld) {
+  if (!slurmctld || loads_swell(*slurmctld)) return "No elastic jobs.\n";
+  return "No elastic jobs: slurmctld does not load Swell (swell is not in JobSubmitPlugins); an "
+         "admin finds out more with: swell doctor\n";
 }
 
 std::string jobs_table(const std::vector<JobRow>& rows) {
-  if (rows.empty()) return "No elastic jobs.\n";
   using Align = TextTable::Align;
   TextTable table({{"JOBID", Align::right},
                    {"USER"},
                    {"NAME"},
                    {"STATE"},
-                   {"BASIC", Align::right},
+                   {"OWN", Align::right},
                    {"LENT", Align::right},
                    {"TOTAL/MAX", Align::right},
                    {"EPOCH", Align::right},
@@ -170,8 +182,7 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
                    {"COMPANIONS (JOBID NODE:GPUS)"}});
   for (const JobRow& row : rows)
     table.add({std::to_string(row.id), row.user, row.name, row.state,
-               std::to_string(row.basic_gpus), std::to_string(row.lent_gpus),
-               fmt::format("{}/{}", row.basic_gpus + row.lent_gpus, max_text(row)),
+               std::to_string(row.basic_gpus), std::to_string(row.lent_gpus), total_text(row),
                std::to_string(row.epoch), std::to_string(row.workers), std::to_string(row.grants),
                refusal_text(row), std::to_string(row.reclaims), companion_text(row.companions)});
   std::string text = table.text();

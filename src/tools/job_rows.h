@@ -8,6 +8,8 @@
 
 #include "control/tag.h"
 #include "core/json.h"
+#include "core/result.h"
+#include "slurm/live_slurm.h"
 #include "slurm/records.h"
 
 namespace swell::tools {
@@ -48,10 +50,13 @@ struct JobFilter {
 /// is not elastic.
 Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobFilter& filter);
 
-/// Returns JobRow::max_gpus as tables show it: "-" where there is no limit.
-std::string max_text(const JobRow& row);
+/// Returns how many GPUs the job has and JobRow::max_gpus as tables show it: "12/16", or "12/-"
+/// where there is no limit.
+std::string total_text(const JobRow& row);
 
-/// Table for people; one line where there is nothing to show.
+/// Line in place of a table without rows. Says whether slurmctld, where it answered, loads Swell.
+std::string no_jobs_text(const Result<slurm::ControllerConfig>& slurmctld);
+/// Table for people.
 std::string jobs_table(const std::vector<JobRow>& rows);
 /// JSON {"jobs": [...]}, as swell(1) describes.
 Json jobs_json(const std::vector<JobRow>& rows);

@@ -5,6 +5,7 @@
 #include <pwd.h>
 
 #include "core/number.h"
+#include "slurm/live_slurm.h"
 #include "tools/commands.h"
 #include "tools/job_rows.h"
 #include "tools/job_word.h"
@@ -48,6 +49,7 @@ int show(const Options& options) {
   const Result<std::vector<JobRow>> rows = look(options);
   if (!rows) return fail(rows.error());
   if (options.json) write_json(jobs_json(*rows));
+  else if (rows->empty()) write_text(no_jobs_text(slurm::load_controller_config()));
   else write_text(jobs_table(*rows));
   return 0;
 }

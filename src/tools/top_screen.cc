@@ -107,13 +107,13 @@ std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const
                    {"STATE"},
                    {"OWN", Align::right},
                    {"LENT", Align::right},
-                   {"MAX", Align::right},
+                   {"TOTAL/MAX", Align::right},
                    {"DECIDED"},
                    {"WHY"}});
   for (const JobRow& row : rows)
     table.add({std::to_string(row.id), row.user, cut_to(control::printable(row.name), kMaxName),
                row.paused ? "PAUSED" : row.state, std::to_string(row.basic_gpus),
-               std::to_string(row.lent_gpus), max_text(row), row.decided_by,
+               std::to_string(row.lent_gpus), total_text(row), row.decided_by,
                row.no_growth.empty() ? row.decided_why : row.no_growth});
   std::istringstream lines(fmt::format(
       "Swell: {}: {} asked for (#), {} lent (+), {} idle (.); {}, {} waiting\n{}\n{}\n{}\n{}",

@@ -82,7 +82,7 @@ Test(job_rows, a_job_without_max_shows_no_limit_but_its_owner_s) {
   cr_assert_neq(jobs_table({row}).find(" 16/- "), std::string::npos);
   cr_assert_neq(jobs_json({row}).dump().find("\"max_gpus\":null"), std::string::npos, "%s",
                 jobs_json({row}).dump().c_str());
-  cr_assert_eq(max_text(with("swell[elastic=grace=30 basic=4 own_max=9]")), "9");
+  cr_assert_eq(total_text(with("swell[elastic=grace=30 basic=4 own_max=9]")), "16/9");
 }
 
 Test(job_rows, the_maximum_is_one_that_sizes_and_step_let_it_have) {
@@ -90,7 +90,8 @@ Test(job_rows, the_maximum_is_one_that_sizes_and_step_let_it_have) {
   const auto max = [&](const char* tag) {
     for (slurm::JobRecord& job : snapshot.jobs)
       if (job.id == 30) job.admin_comment = tag;
-    return max_text(job_rows(snapshot, {}).value()[1]);
+    const std::string total = total_text(job_rows(snapshot, {}).value()[1]);
+    return total.substr(total.find('/') + 1);
   };
   cr_assert_eq(max("swell[elastic=max=16,sizes=4/8/12/32 basic=4 lent=4]"), "12");
   cr_assert_eq(max("swell[elastic=max=16,sizes=4/8/12/32 basic=4 own_max=9]"), "8");
@@ -136,11 +137,25 @@ Test(job_rows, the_table_lines_up) {
   cr_assert_eq(
       text,
       std::string(
-          "JOBID  USER  NAME   STATE    BASIC  LENT  TOTAL/MAX  EPOCH  WORKERS  GRANTS  REFUSED  RECLAIMS  COMPANIONS (JOBID NODE:GPUS)\n"
-          "    9  bob   llama  PENDING      8     0       8/12      0        0       0        0         0  -\n"
-          "   30  ann   llama  ACTIVE       4    12      16/16      3       16       2  3 (qos)         1  31 node1:4-7, 32 node2:0-7\n"),
+          "JOBID  USER  NAME   STATE    OWN  LENT  TOTAL/MAX  EPOCH  WORKERS  GRANTS  REFUSED  RECLAIMS  COMPANIONS (JOBID NODE:GPUS)\n"
+          "    9  bob   llama  PENDING    8     0       8/12      0        0       0        0         0  -\n"
+          "   30  ann   llama  ACTIVE     4    12      16/16      3       16       2  3 (qos)         1  31 node1:4-7, 32 node2:0-7\n"),
       "%s", text.c_str());
-  cr_assert_eq(jobs_table({}), std::string("No elastic jobs.\n"));
+}
+
+Test(job_rows, without_jobs_it_is_said_whether_swell_is_loaded) {
+  const auto said = [](const char* plugins) {
+    slurm::ControllerConfig slurmctld;
+    slurmctld.job_submit_plugins = plugins;
+    return no_jobs_text(slurmctld);
+  };
+  const std::string none = "No elastic jobs.\n";
+  cr_assert_eq(said("lua,swell"), none);
+  cr_assert_eq(said("job_submit/swell,lua"), none);
+  cr_assert_eq(no_jobs_text(Error("no answer")), none);
+  for (const char* plugins : {"(null)", "lua", "swelling", ""})
+    cr_assert(said(plugins).starts_with("No elastic jobs: slurmctld does not load Swell"), "%s: %s",
+              plugins, said(plugins).c_str());
 }
 
 Test(job_rows, json_has_every_companion) {

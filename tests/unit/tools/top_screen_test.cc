@@ -73,7 +73,7 @@ Test(top_screen, shows_the_cluster_a_bar_and_each_job) {
   cr_assert_eq(std::count(lines[1].begin(), lines[1].end(), '#'), 24, "%s", lines[1].c_str());
   cr_assert_eq(std::count(lines[1].begin(), lines[1].end(), '+'), 37, "%s", lines[1].c_str());
   cr_assert_eq(lines.at(2), std::string("the controller does not answer"));
-  cr_assert(lines.at(5).starts_with("   30  ann   llama  ACTIVE    2     3    8"), "%s",
+  cr_assert(lines.at(5).starts_with("   30  ann   llama  ACTIVE    2     3        5/8"), "%s",
             lines[5].c_str());
 }
 
