@@ -293,12 +293,14 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
                     more->summary,
                     scale.source == planner::ScaleSource::unknown ? "" : "; predicted from ",
                     planner::words_for(scale.source)));
-  else if (!scale.rows.empty() && scale.rows.back().gpus <= job.basic_gpus + lent)
+  else if (waits.empty() && !scale.rows.empty() && scale.rows.back().gpus <= job.basic_gpus + lent)
     say("there are no more GPUs that it could have now");
   if (const std::string omitted = scale.omitted(); !omitted.empty())
     say("left out of its scale table: " + omitted);
-  if (job.limits.max_gpus() > 0)
-    say(fmt::format("its owner wants at most {}", count_of(job.limits.max_gpus(), "GPU")));
+  if (const std::string own =
+          fmt::format("its owner wants at most {}", count_of(job.limits.max_gpus(), "GPU"));
+      job.limits.max_gpus() > 0 && !waits.starts_with(own))
+    say(own);
   answer.details = Json::object({{"job", job.id},
                                  {"basic_gpus", job.basic_gpus},
                                  {"wanted_gpus", job.wanted_gpus},

@@ -356,6 +356,25 @@ Test(waits, says_what_a_job_waits_for_the_most_binding_first) {
   }
 }
 
+Test(waits, the_limit_of_its_owner_is_said_once) {
+  const auto times = [](const std::string& text) {
+    const std::string words = "its owner wants at most";
+    std::size_t found = 0;
+    for (std::size_t at = text.find(words); at != text.npos; at = text.find(words, at + 1)) ++found;
+    return found;
+  };
+  Waiter reached;
+  reached.alone();
+  reached.ask("max", 4);
+  const std::string text = reached.why().text;
+  cr_assert_eq(times(text), 1u, "%s", text.c_str());
+  cr_assert_eq(text.find("no more GPUs that it could have"), text.npos, "%s", text.c_str());
+  Waiter beyond;
+  beyond.alone();
+  beyond.ask("max", 6);
+  cr_assert_eq(times(beyond.why().text), 1u, "also where it waits for something else");
+}
+
 Test(waits, an_offer_that_failed_is_named_only_until_one_is_taken_up) {
   Waiter world;
   world.alone("max=16");
