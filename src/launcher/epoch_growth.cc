@@ -20,7 +20,7 @@ void EpochMachine::pause_growth(double now, const std::string& why, bool for_goo
 
 void EpochMachine::grows_no_more(double now, const std::string& why) {
   if (!growth_.pause_reason().empty()) return;  // it takes none now
-  say(why + ": the job is lent no more GPUs");
+  out_.say(why + ": the job is lent no more GPUs");
   pause_growth(now, why, true);
 }
 
