@@ -73,8 +73,8 @@ int main(int argc, char** argv) {
     tensor.shape[0] = 2;
     if (swell_register(session, &tensor) != 0) die(session, "swell_register");
   }
-  swell_epoch_t epoch;
-  if (swell_adopt(session, &epoch) != 0) die(session, "swell_adopt");
+  swell_generation_t generation;
+  if (swell_adopt(session, &generation) != 0) die(session, "swell_adopt");
   swell_role_t role{};
   role.field_mask = SWELL_ROLE_ACTIVATION | SWELL_ROLE_WHOLE_ACTIVATIONS;
   role.group = rank != nullptr ? std::atoi(rank) : 0;
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   if (swell_set_role(session, &role) != 0) die(session, "swell_set_role");
 
   double *line = parameter(session, "line"), *gradient = parameter(session, "gradient");
-  for (auto step = epoch.step + 1; step <= steps; ++step) {
+  for (auto step = generation.step + 1; step <= steps; ++step) {
     gradient[0] = gradient[1] = 0;
     for (int micro_batch = 0; micro_batch < kMicroBatches; ++micro_batch) {
       double x[kSamples], error[kSamples];

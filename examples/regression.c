@@ -115,13 +115,13 @@ static uint64_t last_step(uint64_t steps) {
   return steps;
 }
 
-static int begin(swell_session_t *session, swell_epoch_t *epoch) {
+static int begin(swell_session_t *session, swell_generation_t *generation) {
   const char *rank = swell_variable(session, "RANK"), *out = getenv("OUT");
-  const int code = swell_adopt(session, epoch);
+  const int code = swell_adopt(session, generation);
   char path[4096];
   if (code != 0 || out == NULL || snprintf(path, sizeof path, "%s/began", out) < 0) return code;
   FILE *began = fopen(path, "a");
-  if (began != NULL) fprintf(began, "%d %llu %s %d,%d,%d,%d %llu %s\n", (int)getpid(), (unsigned long long)epoch->epoch, rank != NULL ? rank : "0", at.pp, at.dp, at.tp, at.zero, (unsigned long long)epoch->step, epoch->fresh ? "new" : "taken"), fclose(began);
+  if (began != NULL) fprintf(began, "%d %llu %s %d,%d,%d,%d %llu %s\n", (int)getpid(), (unsigned long long)generation->generation, rank != NULL ? rank : "0", at.pp, at.dp, at.tp, at.zero, (unsigned long long)generation->step, generation->fresh ? "new" : "taken"), fclose(began);
   return 0;
 }
 
@@ -133,13 +133,13 @@ int main(int argc, char **argv) {
   const int together = stays != NULL && strcmp(stays, "together") == 0;
   const swell_open_params_t params = {.field_mask = SWELL_OPEN_STAYS | SWELL_OPEN_STAYS_IF_NONE_IS_NEW,
                                       .stays = stays != NULL && !together, .stays_if_none_is_new = together};
-  swell_epoch_t epoch; swell_session_t *session = NULL, *next = NULL; /* next: session of the epoch that is being prepared */
+  swell_generation_t generation; swell_session_t *session = NULL, *next = NULL; /* next: session of the generation that is being prepared */
   int code = swell_open(&params, &session);
   if (code != 0 || (code = take_place(session)) != 0) return die(session, "swell_open or swell_register", code);
-  struct place here = at, then = at; /* place in this epoch, and in the next one */
-  if ((code = begin(session, &epoch)) != 0) return die(session, "swell_adopt", code);
+  struct place here = at, then = at; /* place in this generation, and in the next one */
+  if ((code = begin(session, &generation)) != 0) return die(session, "swell_adopt", code);
   /* New state is zero, with which this regression begins. */
-  for (uint64_t step = epoch.step + 1; step <= (steps = last_step(steps)); ++step) {
+  for (uint64_t step = generation.step + 1; step <= (steps = last_step(steps)); ++step) {
     const int64_t all = (int64_t)(first_row(at.shard + 1) - first_row(at.shard)) * columns;
     const int64_t from = at.zero ? at.group * zero_width() : 0, to = at.zero ? from + zero_width() : all;
     for (int layer = at.first; layer < at.end; ++layer) {
@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
     } else if (code == SWELL_SWITCH && next != NULL) {
       swell_close(session);
       session = next, next = NULL, at = here = then;
-      if ((code = begin(session, &epoch)) != 0) return code == -ECANCELED ? 0 : die(session, "swell_adopt", code);
+      if ((code = begin(session, &generation)) != 0) return code == -ECANCELED ? 0 : die(session, "swell_adopt", code);
     } else if (code == SWELL_SWITCH || code == SWELL_STOP) {
       break;
     }

@@ -9,7 +9,7 @@ import os
 import statistics
 import sys
 
-from story import epoch_of, workers_of
+from story import generation_of, workers_of
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
 from swell._counted import counted  # noqa: E402
@@ -151,7 +151,7 @@ def loss_chart(_, job, css):
     lines = job.log + job.reference
     panel = Panel([line["step"] for line in lines], [line["loss"] for line in lines], "step", "loss")
     for old, new in zip(job.log, job.log[1:]):
-        if epoch_of(old) != epoch_of(new):
+        if generation_of(old) != generation_of(new):
             x = panel.x(new["step"])
             words = f"{workers_of(old)} to {counted(workers_of(new), 'worker')} at step {new['step']}"
             panel.svg.append(f'<line class="resize" x1="{x:.1f}" x2="{x:.1f}" y1="{panel.box[2]}" y2="{panel.box[3]}"><title>{escape(words)}</title></line>')
@@ -177,7 +177,7 @@ def speed_chart(story, job, css):
         panel.line(scale, f"predicted line{css}", job=job.number, points=len(scale))
     for stay in stays:
         x = panel.x(stay.own + stay.lent)
-        words = f"epoch {stay.epoch}: {counted(stay.own + stay.lent, 'GPU')}, {stay.speedup:.2f} times as fast, {counted(stay.steps, 'step')}"
+        words = f"generation {stay.generation}: {counted(stay.own + stay.lent, 'GPU')}, {stay.speedup:.2f} times as fast, {counted(stay.steps, 'step')}"
         if stay.predicted is not None:
             panel.svg.append(f'<circle class="ring line{css}" data-job="{job.number}" cx="{x:.1f}" cy="{panel.y(stay.predicted):.1f}" r="7">'
                              f"<title>predicted {stay.predicted:.2f}</title></circle>")

@@ -5,7 +5,7 @@
                  [--log JOB=FILE]... [--reference JOB=FILE]... [--history JOB=FILE]... [--rigid FILE]
                  [--note TIME=WORDS]... [--grace SECONDS] [--about WORDS]
 
-log: a JSON line a step of an elastic job (step, loss, time; step_s, epoch, world or world_size), as the engine and train_gpt.py write
+log: a JSON line a step of an elastic job (step, loss, time; step_s, generation, world or world_size), as the engine and train_gpt.py write
 it; reference: likewise, of the same training that nobody resizes. history: what `swell history JOB --json` prints. rigid: a JSON line a
 job: job, gpus, submitted, started. summary: figures as JSON. A text of the same goes to standard output.
 """
@@ -101,9 +101,9 @@ def text_of(story):
     said = [(time, f"job {job} {what}" + (f": {why}" if why else "")) for time, job, what, why in decisions_of(story)]
     for time, words in sorted(said + story.notes):
         lines.append(f"{time - story.begin:6.1f}  {words}")
-    lines += ["", "speed by epoch"]
+    lines += ["", "speed by generation"]
     for stay in story.stays:
-        lines.append(f"        job {stay.job}, epoch {stay.epoch}: {counted(stay.workers, 'worker')} on {stay.own} + {counted(stay.lent, 'GPU')}, {counted(stay.steps, 'step')} of "
+        lines.append(f"        job {stay.job}, generation {stay.generation}: {counted(stay.workers, 'worker')} on {stay.own} + {counted(stay.lent, 'GPU')}, {counted(stay.steps, 'step')} of "
                      f"{stay.step_s:.2f} s" + (f", {stay.speedup:.2f} times as fast as alone" if stay.speedup else ""))
     lines += ["", "where training stood still"]
     for pause in story.pauses:
@@ -162,7 +162,7 @@ def loss_words(story, job):
 def page_of(story, summary, grace, about):
     classes = {number: n for n, number in enumerate(sorted(story.jobs))}
     since = story.begin
-    stays = [(f"job {stay.job}", stay.epoch, f"{stay.begin - since:.1f}", stay.workers, f"{stay.own} + {stay.lent}", stay.steps, f"{stay.step_s:.3f}",
+    stays = [(f"job {stay.job}", stay.generation, f"{stay.begin - since:.1f}", stay.workers, f"{stay.own} + {stay.lent}", stay.steps, f"{stay.step_s:.3f}",
               f"{stay.speedup:.2f}" if stay.speedup else "&ndash;", f"{stay.predicted:.2f}" if stay.predicted is not None else "&ndash;") for stay in story.stays]
     pauses = [(f"{pause.begin - since:.1f}", f"job {pause.job}", pause.mode or "&ndash;", f"{pause.workers[0]} &rarr; {pause.workers[1]}", f"{pause.stopped_s:.2f}",
                " + ".join(f"{each['stopped_s']:.2f}" for each in pause.reported) or "&ndash;",
@@ -179,10 +179,10 @@ def page_of(story, summary, grace, about):
 {legend_of(story, classes)}
 {charts.gpus_chart(story, classes)}
 <h2>Speed-up</h2>
-<p>Dots: seen, the median step of an epoch against that on the job's own GPUs. Line and rings: predicted from the job's profile, where its program reports one.
+<p>Dots: seen, the median step of a generation against that on the job's own GPUs. Line and rings: predicted from the job's profile, where its program reports one.
 Dotted: as many times as GPUs.</p>
 {panels(story, classes, charts.speed_chart, lambda job: speed_words(story, job))}
-{table(("job", "epoch", "from s", "workers", "GPUs own + lent", "steps", "median step s", "speed-up seen", "predicted"), stays, "stays")}
+{table(("job", "generation", "from s", "workers", "GPUs own + lent", "steps", "median step s", "speed-up seen", "predicted"), stays, "stays")}
 <h2>Loss</h2>
 <p>Lines: the job, resized where a mark stands. Dashed: the same training that nobody resizes, where it was run too.</p>
 {panels(story, classes, charts.loss_chart, lambda job: loss_words(story, job))}

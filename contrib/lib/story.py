@@ -36,9 +36,9 @@ class Pause:
 
 @dataclass(frozen=True)
 class Stay:
-    """An epoch: a job between two changes of workers. speedup: None where it trained no steps on its own GPUs alone."""
+    """A generation: a job between two changes of workers. speedup: None where it trained no steps on its own GPUs alone."""
     job: int
-    epoch: int
+    generation: int
     begin: float
     workers: int
     own: int
@@ -59,7 +59,7 @@ class Job:
     log: list[dict] = field(default_factory=list)
     reference: list[dict] = field(default_factory=list)
     scale: dict[int, float] = field(default_factory=dict)
-    profiles: dict[int, float] = field(default_factory=dict)    # epoch: the newest predicted speed-up
+    profiles: dict[int, float] = field(default_factory=dict)    # generation: the newest predicted speed-up
 
 
 def read_lines(path, needed):
@@ -151,7 +151,7 @@ class Story:
 
     @staticmethod
     def _read_history(job, path):
-        """Reads the output of `swell history --json`: the newest scale table, and what each epoch's profiles predicted."""
+        """Reads the output of `swell history --json`: the newest scale table, and what each generation's profiles predicted."""
         try:
             with open(path, encoding="utf-8") as file:
                 rows = json.load(file)["events"]
@@ -159,7 +159,7 @@ class Story:
                 if row["event"] == "scale":
                     job.scale = {point["gpus"]: point["samples_per_s"] for point in row["table"]}
                 elif row["event"] == "profile" and "predicted_speedup" in row:
-                    job.profiles[row["epoch"]] = row["predicted_speedup"]
+                    job.profiles[row["generation"]] = row["predicted_speedup"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path}: not what `swell history {job.number} --json` prints ({type(error).__name__}: {error})") from None
 
@@ -186,7 +186,7 @@ class Story:
         reports = [event for event in self.events if event["event"] == "pause" and event["job"] == job.number]
         found = []
         for old, new in zip(job.log, job.log[1:]):
-            if epoch_of(old) == epoch_of(new):
+            if generation_of(old) == generation_of(new):
                 continue
             # The event may reach the controller while the first steps are trained.
             late = new["time"] + 1
@@ -196,20 +196,20 @@ class Story:
         return found
 
     def _stays_of(self, job):
-        epochs = {}
+        generations = {}
         least = min([workers_of(line) for line in job.log] + [event["workers"] for event in self.events if event["event"] == "status"
                                                               and event["job"] == job.number and event["workers"] > 0], default=1)
         for line in job.log:
-            epochs.setdefault(epoch_of(line), []).append(line)
+            generations.setdefault(generation_of(line), []).append(line)
         found = []
-        for epoch, lines in epochs.items():
+        for generation, lines in generations.items():
             steps = [step_s_of(line) for line in lines[1:]]     # the first warms up
             if len(steps) < 2:
                 continue
             # Not what it holds: GPUs may be lent for a while before its next program trains on them.
             lent = workers_of(lines[0]) * job.basic_gpus // least - job.basic_gpus
-            found.append(Stay(job.number, epoch, lines[0]["time"], workers_of(lines[0]), job.basic_gpus, lent, len(lines), statistics.median(steps), None,
-                              job.profiles.get(epoch)))
+            found.append(Stay(job.number, generation, lines[0]["time"], workers_of(lines[0]), job.basic_gpus, lent, len(lines), statistics.median(steps), None,
+                              job.profiles.get(generation)))
         alone = [stay.step_s for stay in found if not stay.lent]
         if not alone:
             return found
@@ -223,9 +223,9 @@ class Story:
         return (max(abs(a - b) / max(abs(b), 1e-12) for a, b in both), len(both)) if both else None
 
 
-def epoch_of(line):
+def generation_of(line):
     """How often the job's workers had changed when it made the step."""
-    return line.get("epoch", 0)
+    return line.get("generation", 0)
 
 
 def workers_of(line):

@@ -43,6 +43,9 @@ class Writer {
   void member(const char* key, const int& value, int min, int max) {
     json_.set(key, std::clamp(value, min, max));
   }
+  void renamed(const char* key, const char* /*former*/, const int& value, int min, int max) {
+    member(key, value, min, max);
+  }
   void member(const char* key, const JobId& value) { json_.set(key, value); }
   void member(const char* key, const std::int64_t& value, std::int64_t min, std::int64_t max) {
     json_.set(key, std::clamp(value, min, max));
@@ -104,6 +107,10 @@ class Reader {
   explicit Reader(Json json) : json_(std::move(json)) {}
   void member(const char* key, int& value, int min, int max) {
     keep(value, json_.integer_at(key, min, max));
+  }
+  /// An agent of the version before names it `former`: jobs run on while Swell is upgraded.
+  void renamed(const char* key, const char* former, int& value, int min, int max) {
+    member(json_.has(key) ? key : former, value, min, max);
   }
   void member(const char* key, JobId& value) {
     keep(value, json_.integer_at(key, 0, std::numeric_limits<JobId>::max()));
@@ -242,7 +249,7 @@ void describe(V& v, Released& m) {
 template <typename V>
 void describe(V& v, Status& m) {
   v.member("state", m.state);
-  v.member("epoch", m.epoch, 0, kMany);
+  v.renamed("generation", "epoch", m.generation, 0, kMany);
   v.member("workers", m.workers, 0, kMany);
   v.member("stopped_s", m.stopped_s, 0.0, 1e9);
   v.optional("no_growth", m.no_growth);
@@ -250,14 +257,14 @@ void describe(V& v, Status& m) {
   v.optional("sizes", m.sizes, 1, kMany);
   v.optional("plan_refused", m.plan_refused);
   v.optional("start_s", m.start_s, 0.0, 1e9);
-  v.optional("lost_epoch", m.lost_epoch, 0, kMany);
+  v.optional("lost_generation", m.lost_generation, 0, kMany);
   v.optional("lost_s", m.lost_s, 0.0, 1e9);
   v.optional("steps", m.steps, std::int64_t{0}, kMostSteps);
   v.optional("total_steps", m.total_steps, std::int64_t{0}, kMostSteps);
 }
 template <typename V>
 void describe(V& v, Profile& m) {
-  v.member("epoch", m.epoch, 0, kMany);
+  v.renamed("generation", "epoch", m.generation, 0, kMany);
   v.member("companions", m.companions);
   v.member("step_s", m.step_s, 0.0, 1e9);
   v.document("profile", m.profile);
@@ -265,7 +272,7 @@ void describe(V& v, Profile& m) {
 template <typename V>
 void describe(V& v, Switched& m) {
   v.member("mode", m.mode);
-  v.member("epoch", m.epoch, 0, kMany);
+  v.renamed("generation", "epoch", m.generation, 0, kMany);
   v.member("workers", m.workers, 0, kMany);
   v.member("stopped_s", m.stopped_s, 0.0, 1e9);
   v.optional_document("parts", m.parts);
@@ -337,7 +344,7 @@ void describe(V& v, Answer& m) {
 }
 template <typename V>
 void describe(V& v, WorkerHello& m) {
-  v.member("epoch", m.epoch, 0, kMany);
+  v.member("generation", m.generation, 0, kMany);
   v.member("group", m.group, 0, kMany);
   v.member("local_rank", m.local_rank, 0, kMany);
   v.member("host", m.host);
@@ -359,7 +366,7 @@ void describe(V& v, WorkerRuntime& m) {
 }
 template <typename V>
 void describe(V& v, WorkerProfile& m) {
-  v.member("epoch", m.epoch, 0, kMany);
+  v.member("generation", m.generation, 0, kMany);
   v.member("profile", m.profile);
 }
 template <typename V>
@@ -369,30 +376,30 @@ void describe(V& v, WorkerSizes& m) {
 }
 template <typename V>
 void describe(V& v, WorkerLaunches& m) {
-  v.member("epoch", m.epoch, 0, kMany);
+  v.member("generation", m.generation, 0, kMany);
   v.member("what", m.what);
   v.optional("no_rank", m.no_rank);
 }
 template <typename V>
 void describe(V& v, WorkerSteps& m) {
-  v.member("epoch", m.epoch, 0, kMany);
+  v.member("generation", m.generation, 0, kMany);
   v.member("steps", m.steps, std::int64_t{0}, kMostSteps);
   v.optional("age_s", m.age_s, 0.0, 1e9);
   v.optional("total", m.total, std::int64_t{0}, kMostSteps);
 }
 template <typename V>
 void describe(V& v, WorkerExit& m) {
-  v.member("epoch", m.epoch, 0, kMany);
+  v.member("generation", m.generation, 0, kMany);
   v.member("exit_code", m.exit_code, 0, 255);
   v.member("signal", m.signal, 0, 127);
 }
 template <typename V>
 void describe(V& v, WorkerListens& m) {
-  v.member("epoch", m.epoch, 0, kMany);
+  v.member("generation", m.generation, 0, kMany);
 }
 template <typename V>
 void describe(V& v, WorkerStart& m) {
-  v.member("epoch", m.epoch, 0, kMany);
+  v.member("generation", m.generation, 0, kMany);
   v.member("restart_signal", m.restart_signal, 0, 64);
   v.member("key", m.key);
   v.optional("ports", m.ports);
@@ -401,7 +408,7 @@ void describe(V& v, WorkerStart& m) {
 }
 template <typename V>
 void describe(V& v, WorkerSignal& m) {
-  v.member("epoch", m.epoch, -1, kMany);
+  v.member("generation", m.generation, -1, kMany);
   v.member("signal", m.signal, 1, 64);
 }
 

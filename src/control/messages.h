@@ -75,11 +75,11 @@ struct Released {
   bool failed = false;  ///< its workers ended or never started: the node may be at fault
 };
 
-/// Sent whenever the state or the epoch changes, and as a heartbeat.
+/// Sent whenever the state or the generation changes, and as a heartbeat.
 struct Status {
   static constexpr const char* type = "status";
   JobState state = JobState::allocated;
-  int epoch = 0;
+  int generation = 0;
   int workers = 0;           ///< workers that run, or are being started
   double stopped_s = 0;      ///< how long the last reconfiguration stopped the training
   std::string switched;      ///< how the last live switch went, for people; empty: there was none
@@ -87,18 +87,18 @@ struct Status {
   std::vector<int> sizes;    ///< GPUs in all that the program can run on, rising; empty: any
   std::string plan_refused;  ///< why the plan that was asked for last is not run; empty: it is
   double start_s = 0;  ///< from the last start of all programs to their first step; 0: not known
-  int lost_epoch =
-      0;  ///< the change that led to this epoch cost `lost_s` of training; 0: not known
+  int lost_generation =
+      0;  ///< the change that led to this generation cost `lost_s` of training; 0: not known
   double lost_s = 0;
   std::int64_t steps = 0;        ///< that the training has made; 0: not known
   std::int64_t total_steps = 0;  ///< those at its end; 0: not known
 };
 
-/// Measurements of the running epoch, once all its ranks have reported, and again whenever they
-/// have changed; docs/profiler.md.
+/// Measurements of the running generation, once all its ranks have reported, and again whenever
+/// they have changed; docs/profiler.md.
 struct Profile {
   static constexpr const char* type = "profile";
-  int epoch = 0;
+  int generation = 0;
   std::vector<JobId> companions;  ///< those that it trains on
   double step_s = 0;              ///< how long a step takes, as measured
   Json profile;                   ///< core/perf/profile_json.h; at most kMaxDocument bytes
@@ -107,9 +107,9 @@ struct Profile {
 /// The training has changed its GPUs or its plan, and paused for it.
 struct Switched {
   static constexpr const char* type = "switched";
-  std::string mode;  ///< "live" or "restart"
-  int epoch = 0;     ///< from then on
-  int workers = 0;   ///< from then on
+  std::string mode;    ///< "live" or "restart"
+  int generation = 0;  ///< from then on
+  int workers = 0;     ///< from then on
   double stopped_s = 0;
   /// Live: {"prepare_s","wait_s","quiesce_s","move_s","commit_s","bytes":{PATH: BYTES}}; the job
   /// trains during the first two.
@@ -212,7 +212,7 @@ struct Answer {
 /// A worker's shim is up on its node and waits for WorkerStart.
 struct WorkerHello {
   static constexpr const char* type = "worker-hello";
-  int epoch = 0;
+  int generation = 0;
   int group = 0;  ///< number of its pair of allocation and node: a node for torchrun
   int local_rank = 0;
   std::string host;
@@ -236,7 +236,7 @@ struct WorkerNotice {
 /// The program now handles or blocks the restart signal: it may be asked to leave.
 struct WorkerListens {
   static constexpr const char* type = "worker-listens";
-  int epoch = 0;  ///< of the program, as WorkerStart gave it
+  int generation = 0;  ///< of the program, as WorkerStart gave it
 };
 
 /// Live mode: this worker's keeper listens for its program (docs/runtime.md).
@@ -251,7 +251,7 @@ struct WorkerRuntime {
 /// (docs/profiler.md).
 struct WorkerProfile {
   static constexpr const char* type = "worker-profile";
-  int epoch = 0;        ///< of the program
+  int generation = 0;   ///< of the program
   std::string profile;  ///< a rank's, in hexadecimal digits
 };
 
@@ -266,8 +266,8 @@ struct WorkerSizes {
 /// its own, or it was started without its rank.
 struct WorkerLaunches {
   static constexpr const char* type = "worker-launches";
-  int epoch = 0;     ///< of the program, as WorkerStart gave it
-  std::string what;  ///< the process and its ranks, for people
+  int generation = 0;  ///< of the program, as WorkerStart gave it
+  std::string what;    ///< the process and its ranks, for people
   bool no_rank = false;
 };
 
@@ -277,7 +277,7 @@ inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 /// Progress of the program, if swellrun can see its steps; sent at most once a second.
 struct WorkerSteps {
   static constexpr const char* type = "worker-steps";
-  int epoch = 0;           ///< of the program, as WorkerStart gave it
+  int generation = 0;      ///< of the program, as WorkerStart gave it
   std::int64_t steps = 0;  ///< that it has made; rising
   double age_s = 0;        ///< since it made the last one; 0: not known
   std::int64_t total = 0;  ///< steps at the training's end, as the program says; 0: not known
@@ -286,30 +286,30 @@ struct WorkerSteps {
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
-  int epoch = 0;      ///< of the program, as WorkerStart gave it
-  int exit_code = 0;  ///< meaningful where signal is 0
+  int generation = 0;  ///< of the program, as WorkerStart gave it
+  int exit_code = 0;   ///< meaningful where signal is 0
   int signal = 0;
 };
 
 // ---- agent to worker
 
-/// Starts the program with these variables: every worker of the epoch is connected.
+/// Starts the program with these variables: every worker of the generation is connected.
 struct WorkerStart {
   static constexpr const char* type = "worker-start";
-  int epoch = 0;           ///< a live switch starts the next one's program beside the running one
+  int generation = 0;      ///< a live switch starts the next one's program beside the running one
   int restart_signal = 0;  ///< held back until the program handles it; 0: none
   std::string key;         ///< the job's, for its keepers; empty: no live mode
   std::string ports;       ///< live mode: of its node's network, near its GPUs: "mlx5_0:1,mlx5_3:1"
   std::vector<std::pair<std::string, std::string>> environment;
   bool none_is_new =
-      false;  ///< each worker of this epoch already runs a program of the epoch before
+      false;  ///< each worker of this generation already runs a program of the generation before
 };
 
 /// Sends this signal to the program.
 struct WorkerSignal {
   static constexpr const char* type = "worker-signal";
   static constexpr int kStay = 0;  ///< no signal: withdraws the request to leave
-  int epoch = -1;                  ///< of the program to signal; -1: all that run
+  int generation = -1;             ///< of the program to signal; -1: all that run
   int signal = 0;
 };
 

@@ -118,7 +118,7 @@ void AgentMessages::welcome(const control::Server::Event& event, const control::
   job.agent.connect(event.connection, now);
   job.agent_words.hello(hello, shortened(hello.no_growth, kMaxNoGrowth));
   if (hello.companions.empty())  // no growth is under way
-    job.ordered.heard(true, job.agent_words.last().epoch);
+    job.ordered.heard(true, job.agent_words.last().generation);
   job.training.told().begin_agent();
   reports_.take_sheet(job, hello.model, now);
   loop_.decision.ask();
@@ -285,19 +285,19 @@ void AgentMessages::handle(ElasticJob& job, const control::Released& released, d
 
 void AgentMessages::handle(ElasticJob& job, const control::Status& status, double now) {
   const control::Status& before = job.agent_words.last();
-  if (before.state != status.state || before.epoch != status.epoch)
+  if (before.state != status.state || before.generation != status.generation)
     loop_.events.event("status", {{"job", job.id},
                                   {"state", to_text(status.state)},
-                                  {"epoch", status.epoch},
+                                  {"generation", status.generation},
                                   {"workers", status.workers},
                                   {"stopped_s", status.stopped_s}});
   // The first word after a start of slurmctld may be of a change that was recorded before it.
-  if (before.lost_epoch >= 0 && status.lost_epoch > before.lost_epoch &&
+  if (before.lost_generation >= 0 && status.lost_generation > before.lost_generation &&
       loop_.events.may_say(job.id, now))
     loop_.events.event(
         "change-cost",
         {{"job", job.id},
-         {"epoch", status.lost_epoch},
+         {"generation", status.lost_generation},
          {"lost_s", status.lost_s},
          {"reason", fmt::format("{:.2f} s of training, against usual steps", status.lost_s)}});
   control::Status kept = status;
@@ -313,9 +313,9 @@ void AgentMessages::handle(ElasticJob& job, const control::Status& status, doubl
     job.training.told().refuse();
   }
   job.agent_words.hear(std::move(kept), now, job.training.step_s());
-  job.ordered.heard(job.agent_words.is_settled(), status.epoch);
+  job.ordered.heard(job.agent_words.is_settled(), status.generation);
   take_start(job, status.start_s, now);
-  job.training.told().run(status.epoch);
+  job.training.told().run(status.generation);
   if (status.state != control::JobState::active) return;
   for (Companion& companion : job.companions) {
     if (!companion.used && status.workers > companion.workers_before) {
@@ -352,7 +352,7 @@ void AgentMessages::handle(ElasticJob& job, const control::Switched& switched, d
                                {"stopped_s", switched.stopped_s},
                                {"workers", switched.workers},
                                {"parts", parts}});
-  if (const auto seen_s = job.ordered.take_word(switched.epoch, switched.stopped_s, now)) {
+  if (const auto seen_s = job.ordered.take_word(switched.generation, switched.stopped_s, now)) {
     const auto way = is_live ? redeploy::Measured::live : redeploy::Measured::restart;
     const double delay_s =
         is_live ? seconds_in(parts, "prepare_s") + seconds_in(parts, "wait_s") : 0;
@@ -366,7 +366,7 @@ void AgentMessages::handle(ElasticJob& job, const control::Switched& switched, d
   history::Pause pause;
   pause.job = job.id;
   pause.is_live = is_live;
-  pause.epoch = switched.epoch;
+  pause.generation = switched.generation;
   pause.workers = switched.workers;
   pause.stopped_s = switched.stopped_s;
   pause.prepare_s = seconds_in(parts, "prepare_s");

@@ -13,7 +13,7 @@ namespace swell::controller {
 /// The last messages of a job's agent. Only AgentMessages writes it.
 class AgentWords {
  public:
-  AgentWords() { last_.lost_epoch = -1; }
+  AgentWords() { last_.lost_generation = -1; }
 
   /// Takes a hello. `no_growth`: that of the hello, as long as it is kept.
   void hello(const control::Hello& hello, std::string no_growth) {
@@ -34,7 +34,8 @@ class AgentWords {
   /// Notes that the time of its program's start was taken over.
   void take_start(double now) noexcept { start_taken_ = now; }
 
-  /// Returns its last status, with what a later hello said. `lost_epoch` is -1 before the first.
+  /// Returns its last status, with what a later hello said. `lost_generation` is -1 before the
+  /// first.
   const control::Status& last() const noexcept { return last_; }
   int gpus_per_worker() const noexcept { return gpus_per_worker_; }
   /// Whether no reconfiguration is under way.

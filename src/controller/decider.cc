@@ -250,7 +250,7 @@ Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
     return planned;
   }
   planned.layout = &layout;
-  job.training.told().decide(std::move(plan), job.agent_words.last().epoch);
+  job.training.told().decide(std::move(plan), job.agent_words.last().generation);
   loop_.remember_at_once(job);
   planned.json = std::move(json);
   return planned;

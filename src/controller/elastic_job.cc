@@ -23,7 +23,7 @@ control::Tag ElasticJob::tag() const {
   if (wanted_gpus > 0) tag.set("wanted", std::to_string(wanted_gpus));
   tag.set("lent", std::to_string(companions.lent_gpus()))
       .set("state", to_text(said.state))
-      .set("epoch", std::to_string(said.epoch))
+      .set("generation", std::to_string(said.generation))
       .set("workers", std::to_string(said.workers))
       .set("grants", std::to_string(lending.grants()))
       .set("reclaims", std::to_string(lending.reclaims()))

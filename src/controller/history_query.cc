@@ -17,8 +17,8 @@ namespace {
 /// Columns that event_in() reads; the rest of a statement follows.
 constexpr const char* kEvents =
     "SELECT e.id, e.run, e.time, e.kind, e.companion, e.node, e.gpus, e.reason, e.details, "
-    "p.epoch, p.gpus, p.samples_per_s, p.predicted_speedup, p.measured_speedup, p.coefficients, "
-    "w.mode, w.epoch, w.workers, w.stopped_s, w.prepare_s, w.quiesce_s, w.move_s, w.commit_s, "
+    "p.generation, p.gpus, p.samples_per_s, p.predicted_speedup, p.measured_speedup, p.coefficients, "
+    "w.mode, w.generation, w.workers, w.stopped_s, w.prepare_s, w.quiesce_s, w.move_s, w.commit_s, "
     "w.bytes_moved, w.bytes_by_path, s.scale_table, w.wait_s, p.profile FROM events e LEFT JOIN "
     "profiles p USING(id) LEFT JOIN pauses w USING(id) LEFT JOIN scales s USING(id) WHERE e.run ";
 constexpr int kProfile = 27;
@@ -33,13 +33,13 @@ Json event_in(sqlite3_stmt* row) {
   set_number(one, "gpus", row, 6);
   set_text(one, "reason", row, 7);
   set_document(one, "details", row, 8);
-  const char* const kNumbers[] = {"epoch", "gpus", "samples_per_s", "predicted_speedup",
+  const char* const kNumbers[] = {"generation", "gpus", "samples_per_s", "predicted_speedup",
                                   "measured_speedup"};
   for (int i = 0; i < 5; ++i) set_number(one, kNumbers[i], row, 9 + i);
   set_document(one, "coefficients", row, 14);
   set_text(one, "mode", row, 15);
-  const char* const kParts[] = {"epoch",     "workers", "stopped_s", "prepare_s",
-                                "quiesce_s", "move_s",  "commit_s",  "bytes_moved"};
+  const char* const kParts[] = {"generation", "workers", "stopped_s", "prepare_s",
+                                "quiesce_s",  "move_s",  "commit_s",  "bytes_moved"};
   for (int i = 0; i < 8; ++i) set_number(one, kParts[i], row, 16 + i);
   set_document(one, "bytes_by_path", row, 24);
   set_document(one, "table", row, 25);

@@ -45,7 +45,7 @@ struct Event {
 /// Measurements of a job's program, and the values that follow from them.
 struct Profile {
   JobId job = 0;
-  int epoch = 0, gpus = 0;
+  int generation = 0, gpus = 0;
   double samples_per_s = 0;
   double predicted = 0, measured = 0;  ///< speed-up over its own GPUs alone; 0: not known
   std::string profile, coefficients;   ///< JSON
@@ -55,7 +55,7 @@ struct Profile {
 struct Pause {
   JobId job = 0;
   bool is_live = false;
-  int epoch = 0, workers = 0;  ///< from then on
+  int generation = 0, workers = 0;  ///< from then on
   double stopped_s = 0;
   /// Live mode: the time before (`prepare_s`, `wait_s`), in which training went on, and the parts.
   double prepare_s = 0, wait_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;

@@ -21,7 +21,7 @@ using namespace sqlite;
 namespace {
 
 /// PRAGMA user_version of the file.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 // Records caused by users' programs are bounded: the oldest of a run make room.
 constexpr int kMaxEventsOfJob = 20'000;
 constexpr int kMaxProfilesOfJob = 200;
@@ -39,12 +39,12 @@ CREATE TABLE events(
   details TEXT, once TEXT, UNIQUE(run, once));
 CREATE INDEX events_of_run ON events(run, id);
 CREATE TABLE profiles(
-  id INTEGER PRIMARY KEY REFERENCES events ON DELETE CASCADE, epoch INTEGER NOT NULL,
+  id INTEGER PRIMARY KEY REFERENCES events ON DELETE CASCADE, generation INTEGER NOT NULL,
   gpus INTEGER NOT NULL, samples_per_s REAL NOT NULL, predicted_speedup REAL, measured_speedup REAL,
   profile TEXT, coefficients TEXT);
 CREATE TABLE pauses(
   id INTEGER PRIMARY KEY REFERENCES events ON DELETE CASCADE, mode TEXT NOT NULL,
-  epoch INTEGER NOT NULL, workers INTEGER NOT NULL, stopped_s REAL NOT NULL, prepare_s REAL,
+  generation INTEGER NOT NULL, workers INTEGER NOT NULL, stopped_s REAL NOT NULL, prepare_s REAL,
   quiesce_s REAL, move_s REAL, commit_s REAL, bytes_moved INTEGER, bytes_by_path TEXT,
   wait_s REAL);
 CREATE TABLE scales(
@@ -52,6 +52,16 @@ CREATE TABLE scales(
 )";
 /// From version 1, in which the wait was part of `stopped_s` and `quiesce_s`.
 constexpr const char* kFromFirst = "ALTER TABLE pauses ADD COLUMN wait_s REAL;";
+/// From version 2, in which a generation of a job was called epoch.
+constexpr const char* kFromSecond =
+    "ALTER TABLE profiles RENAME COLUMN epoch TO generation;"
+    "ALTER TABLE pauses RENAME COLUMN epoch TO generation;";
+
+/// Returns what makes a file of `version` one of kVersion; 0: it is new.
+std::string to_newest(int version) {
+  if (version == 0) return kSchema;
+  return std::string(version == 1 ? kFromFirst : "") + kFromSecond;
+}
 /// Index of companions: a query for any job id that is not in `jobs` looks there.
 constexpr const char* kIndex =
     "CREATE INDEX IF NOT EXISTS events_of_companion ON events(companion) WHERE companion NOTNULL";
@@ -133,7 +143,7 @@ Result<void> HistoryStore::prepare_file() {
   if (Result<void> good = run("PRAGMA foreign_keys=ON"); !good) return good;
   if (version_ != kVersion)
     if (Result<void> good = run(fmt::format("BEGIN IMMEDIATE;{}PRAGMA user_version={};COMMIT",
-                                            version_ == 1 ? kFromFirst : kSchema, kVersion)
+                                            to_newest(version_), kVersion)
                                     .c_str());
         !good)
       return good;
@@ -249,7 +259,7 @@ Result<void> HistoryStore::keep(double time, const history::Profile& profile) {
   if (!id) return id.error();
   Statement insert(database_.get(), "INSERT INTO profiles VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
   insert.with(*id)
-      .with(std::int64_t{profile.epoch})
+      .with(std::int64_t{profile.generation})
       .with(std::int64_t{profile.gpus})
       .with(profile.samples_per_s)
       .unless_0(profile.predicted)
@@ -278,7 +288,7 @@ Result<void> HistoryStore::keep(double time, const history::Pause& pause) {
                    "INSERT INTO pauses VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   insert.with(*id)
       .with(std::string(pause.is_live ? "live" : "restart"))
-      .with(std::int64_t{pause.epoch})
+      .with(std::int64_t{pause.generation})
       .with(std::int64_t{pause.workers})
       .with(pause.stopped_s);
   for (const double part : {pause.prepare_s, pause.quiesce_s, pause.move_s, pause.commit_s})

@@ -180,7 +180,7 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
   Observed seen{report.profile, *original, samples_of(*original) / report.step_s};
   // Agents of older versions leave chunks out.
   const bool says_chunks = profile->takes_chunks || original->has_chunks();
-  if (told_.see(*original, report.epoch, says_chunks))
+  if (told_.see(*original, report.generation, says_chunks))
     return take(report, basic, held, machines, allocations);
   // How fast it is, is known also where its passes do not say why.
   speedup_ = lent ? speedup_of(seen, machines, allocations) : std::nullopt;
@@ -330,7 +330,8 @@ Json JobTraining::to_json() const {
       json.set(key, Json::object({{"profile", (*seen)->profile},
                                   {"plan", (*seen)->plan.to_json()},
                                   {"rate", (*seen)->rate}}));
-  if (told_.plan()) json.set("decided", told_.plan()->to_json()).set("decided_in", told_.epoch());
+  if (told_.plan())
+    json.set("decided", told_.plan()->to_json()).set("decided_in", told_.generation());
   if (speedup_)
     json.set("speedup",
              Json::object({{"predicted", speedup_->predicted}, {"measured", speedup_->measured}}));
@@ -358,9 +359,9 @@ Result<JobTraining> JobTraining::from_json(const Json& json) {
   if (json.has("decided")) {
     auto plan = plan::Plan::from_json(json.at("decided"));
     if (!plan) return plan.error().while_doing("decided");
-    const auto epoch = json.integer_at("decided_in", 0, 1'000'000);
-    if (!epoch) return epoch.error();
-    made.told_ = ToldPlan(*own, std::move(*plan), static_cast<int>(*epoch));
+    const auto generation = json.integer_at("decided_in", 0, 1'000'000);
+    if (!generation) return generation.error();
+    made.told_ = ToldPlan(*own, std::move(*plan), static_cast<int>(*generation));
   }
   if (json.has("speedup")) {
     const auto predicted = json.at("speedup").number_at("predicted", 0, 1e18);

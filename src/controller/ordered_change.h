@@ -19,21 +19,25 @@ class OrderedChange {
   void ordered(double now) noexcept {
     if (!is_settled_ || is_under_way(now)) return;
     since_ = now;
-    from_epoch_ = epoch_;
-    to_epoch_.reset();
+    from_generation_ = generation_;
+    to_generation_.reset();
   }
   /// The growth came to nothing.
   void called_off() noexcept { since_.reset(); }
-  /// The job said which epoch it is in, and whether it is settled in it.
-  void heard(bool is_settled, int epoch) noexcept {
+  /// The job said which generation it is in, and whether it is settled in it.
+  void heard(bool is_settled, int generation) noexcept {
     is_settled_ = is_settled;
-    epoch_ = epoch;
-    if (since_ && is_settled && epoch > from_epoch_ && !to_epoch_) to_epoch_ = epoch;
+    generation_ = generation;
+    if (since_ && is_settled && generation > from_generation_ && !to_generation_)
+      to_generation_ = generation;
   }
-  /// Takes the word of the change to `epoch`. Returns the seconds since the change was ordered;
-  /// none: no such change was, its word has counted, or it stood still for longer than that.
-  std::optional<double> take_word(int epoch, double stopped_s, double now) noexcept {
-    if (!since_ || epoch <= from_epoch_ || (to_epoch_ && epoch > *to_epoch_)) return std::nullopt;
+  /// Takes the word of the change to `generation`. Returns the seconds since the change was
+  /// ordered; none: no such change was, its word has counted, or it stood still for longer than
+  /// that.
+  std::optional<double> take_word(int generation, double stopped_s, double now) noexcept {
+    if (!since_ || generation <= from_generation_ ||
+        (to_generation_ && generation > *to_generation_))
+      return std::nullopt;
     const double seen_s = now - *since_;
     since_.reset();
     if (seen_s > kLongest_s || stopped_s > seen_s) return std::nullopt;
@@ -42,14 +46,14 @@ class OrderedChange {
 
  private:
   bool is_under_way(double now) const noexcept {
-    return since_ && !to_epoch_ && now - *since_ <= kLongest_s;
+    return since_ && !to_generation_ && now - *since_ <= kLongest_s;
   }
 
   bool is_settled_ = false;  ///< by what was heard since slurmctld was started
-  int epoch_ = 0;
+  int generation_ = 0;
   std::optional<double> since_;
-  int from_epoch_ = 0;
-  std::optional<int> to_epoch_;
+  int from_generation_ = 0;
+  std::optional<int> to_generation_;
 };
 
 }  // namespace swell::controller

@@ -190,7 +190,7 @@ Result<control::Answer> OwnerRequests::replan(ElasticJob& job, const control::As
         fmt::format("the plan has {} bytes as JSON; at most {} can be sent, so use fewer "
                     "groups or a shorter schedule",
                     bytes, control::kMaxDocument));
-  job.training.told().decide(std::move(*plan), said.epoch);
+  job.training.told().decide(std::move(*plan), said.generation);
   job.replans.owner_asked(job.companions);
   loop_.sessions.send(job.agent.connection(), std::move(told));
   job.ordered.ordered(now);
@@ -256,9 +256,9 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   const std::vector<LiveGrant> outstanding = loop_.book.outstanding();
   const control::Status& said = job.agent_words.last();
   if (!said.switched.empty()) say("live mode: " + said.switched);
-  if (said.lost_epoch > 0)
-    say(fmt::format("the change that led to epoch {} cost {:.2f} s of training", said.lost_epoch,
-                    said.lost_s));
+  if (said.lost_generation > 0)
+    say(fmt::format("the change that led to generation {} cost {:.2f} s of training",
+                    said.lost_generation, said.lost_s));
   const StepsLeft& steps = job.agent_words.steps();
   std::optional<double> left_s = steps.left(now, job.training.step_s());
   if (left_s) *left_s *= job.training.step_s();

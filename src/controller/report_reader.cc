@@ -111,7 +111,7 @@ void ReportReader::keep_profile(const ElasticJob& job) {
   const control::Profile& report = *job.reports.waiting();
   history::Profile profile;
   profile.job = job.id;
-  profile.epoch = report.epoch;
+  profile.generation = report.generation;
   profile.gpus = job.training.gpus();
   profile.samples_per_s = job.training.rate();
   if (const auto& speedup = job.training.speedup()) {

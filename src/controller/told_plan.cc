@@ -33,9 +33,9 @@ bool cut_alike(const plan::Plan& a, const plan::Plan& b) {
 
 }  // namespace
 
-void ToldPlan::decide(plan::Plan plan, int epoch) {
+void ToldPlan::decide(plan::Plan plan, int generation) {
   plan_ = std::move(plan);
-  epoch_ = epoch;
+  generation_ = generation;
   is_told_ = awaits_report_ = true;
   is_running_ = false;
   version_.change();
@@ -47,25 +47,26 @@ void ToldPlan::refuse() {
   version_.change();
 }
 
-void ToldPlan::run(int epoch) {
-  if (!awaits_report_ || is_running_ || epoch <= epoch_) return;
+void ToldPlan::run(int generation) {
+  if (!awaits_report_ || is_running_ || generation <= generation_) return;
   is_running_ = true;
   version_.change();
 }
 
 /// Whether another plan was seen to run than the last one that was decided for so many GPUs.
-bool ToldPlan::is_replaced_by(const plan::Plan& seen, int epoch, bool says_chunks) const {
-  return plan_ && epoch > epoch_ && !makes_own_plans_ && (says_chunks || !plan_->has_chunks()) &&
-         plan_->gpu_count() == seen.gpu_count() && !cut_alike(*plan_, seen);
+bool ToldPlan::is_replaced_by(const plan::Plan& seen, int generation, bool says_chunks) const {
+  return plan_ && generation > generation_ && !makes_own_plans_ &&
+         (says_chunks || !plan_->has_chunks()) && plan_->gpu_count() == seen.gpu_count() &&
+         !cut_alike(*plan_, seen);
 }
 
-bool ToldPlan::see(const plan::Plan& seen, int epoch, bool says_chunks) {
+bool ToldPlan::see(const plan::Plan& seen, int generation, bool says_chunks) {
   version_.change();
-  if (is_replaced_by(seen, epoch, says_chunks)) {
+  if (is_replaced_by(seen, generation, says_chunks)) {
     if (is_told_) return makes_own_plans_ = true;
     plan_.reset();
   }
-  if (epoch > epoch_) awaits_report_ = is_running_ = false;
+  if (generation > generation_) awaits_report_ = is_running_ = false;
   return false;
 }
 

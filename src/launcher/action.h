@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "launcher/rank_assignment.h"
 
-/// Actions that the epoch machine wants done; the agent does them.
+/// Actions that the generation machine wants done; the agent does them.
 namespace swell::launcher::action {
 
 /// Start the shims of an allocation: the job's own step, or a companion's.
@@ -18,39 +18,39 @@ struct StartStep {
   std::vector<WorkerNode> nodes;
 };
 
-/// Start the program on every worker of the epoch, each with its own variables.
+/// Start the program on every worker of the generation, each with its own variables.
 struct StartWorkers {
-  int epoch = 0;
+  int generation = 0;
   std::vector<std::pair<WorkerId, Environment>> workers;
-  bool none_is_new = false;  ///< the epoch before trains on all of them
+  bool none_is_new = false;  ///< the generation before trains on all of them
   bool live = false;         ///< the programs find Swell's runtime
 };
 
 struct SignalWorkers {
   std::vector<WorkerId> workers;
   int signal = 0;
-  int epoch = -1;  ///< to that epoch's programs alone; -1: to all that run there
+  int generation = -1;  ///< to that generation's programs alone; -1: to all that run there
 };
 
 /// Let the programs of these ranks begin with new state, once they wait for it; then call begun().
 struct BeginLive {
-  int epoch = 0;
+  int generation = 0;
   std::vector<WorkerId> ranks;
   bool from_snapshot = true;  ///< where there is one
 };
 
-/// Move the state of the ranks `from` to the programs of `epoch` on the ranks `to`, both in order,
-/// while the old ones train, and let these leave; then call switched().
+/// Move the state of the ranks `from` to the programs of `generation` on the ranks `to`, both in
+/// order, while the old ones train, and let these leave; then call switched().
 struct SwitchLive {
-  int epoch = 0;
+  int generation = 0;
   std::vector<WorkerId> from, to;
   double leave_within_s = 0;  ///< for those that are not in `to`; 0: at any time
 };
 
-/// Have the programs of `epoch` on these workers leave, all at one step, and agree on it within
-/// that time; then call stopped().
+/// Have the programs of `generation` on these workers leave, all at one step, and agree on it
+/// within that time; then call stopped().
 struct StopLive {
-  int epoch = 0;
+  int generation = 0;
   std::vector<WorkerId> workers;
   double within_s = 0;
 };

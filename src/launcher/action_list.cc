@@ -6,7 +6,7 @@
 namespace swell::launcher {
 
 void ActionList::note(const std::string& event, Json details) {
-  details.set("epoch", std::max(0, run_.epoch));
+  details.set("generation", std::max(0, run_.generation));
   details.set("workers", static_cast<int>(run_.assignment.seats.size()));
   Json gpus = Json::array();
   for (const WorkerNode& node : run_.companions.nodes())

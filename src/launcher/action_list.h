@@ -11,7 +11,7 @@
 
 namespace swell::launcher {
 
-/// Collects the actions that the epoch machine wants done, in order.
+/// Collects the actions that the generation machine wants done, in order.
 class ActionList {
  public:
   /// `run` must outlive the list.
@@ -23,7 +23,7 @@ class ActionList {
   }
   /// Adds a line for people.
   void say(std::string line) { add(action::Say{std::move(line)}); }
-  /// Adds an event for --swell-events, with the epoch and the GPUs that the run has.
+  /// Adds an event for --swell-events, with the generation and the GPUs that the run has.
   void note(const std::string& event, Json details = Json::object());
   /// Returns the actions since the last call.
   std::vector<action::Any> take() { return std::exchange(actions_, {}); }

@@ -57,8 +57,8 @@ bool can_start_again(const Agent::Setup& setup) {
   return fstat(STDIN_FILENO, &input) != 0 || S_ISCHR(input.st_mode);
 }
 
-EpochMachine::Settings settings_for(const Agent::Setup& setup) {
-  EpochMachine::Settings settings;
+GenerationMachine::Settings settings_for(const Agent::Setup& setup) {
+  GenerationMachine::Settings settings;
   settings.job = setup.hello.job;
   settings.run = fmt::format("{}-{}-{:x}", setup.hello.host, getpid(),
                              std::chrono::system_clock::now().time_since_epoch().count());
@@ -142,7 +142,7 @@ RunNames names_of(const Agent::Setup& setup) {
           setup.basic.workers, variable("SLURM_JOB_NAME"),     user_name()};
 }
 
-Agent::Agent(Setup setup, EpochMachine::Settings settings)
+Agent::Agent(Setup setup, GenerationMachine::Settings settings)
     : setup_(std::move(setup)),
       names_(names_of(setup_)),
       job_environment_(environment_for(setup_)),
@@ -157,7 +157,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
                                                    : InputPlan());
   // srun has it, too, where this cannot begin.
   if (setup.input->spooled) setup.input->spooled->become_standard_input();
-  EpochMachine::Settings settings = settings_for(setup);
+  GenerationMachine::Settings settings = settings_for(setup);
   std::unique_ptr<Agent> agent(new Agent(std::move(setup), std::move(settings)));
   if (!agent->setup_.options.events_file.empty()) {
     const std::string& path = agent->setup_.options.events_file;
@@ -362,9 +362,9 @@ void Agent::take_server_events() {
     } else if (const auto* notice = std::get_if<control::WorkerNotice>(&event.message)) {
       machine_.notice(now(), known->second, notice->signal);
     } else if (const auto* listens = std::get_if<control::WorkerListens>(&event.message)) {
-      machine_.listens(now(), known->second, listens->epoch);
+      machine_.listens(now(), known->second, listens->generation);
     } else if (const auto* exit = std::get_if<control::WorkerExit>(&event.message)) {
-      machine_.exited(now(), known->second, {exit->exit_code, exit->signal}, exit->epoch);
+      machine_.exited(now(), known->second, {exit->exit_code, exit->signal}, exit->generation);
     } else if (const auto* keeper = std::get_if<control::WorkerRuntime>(&event.message)) {
       keepers_[known->second] = {keeper->address, keeper->problem};
       give_live_order();
@@ -373,7 +373,7 @@ void Agent::take_server_events() {
     } else if (const auto* launches = std::get_if<control::WorkerLaunches>(&event.message)) {
       machine_.trains_alone(now(), known->second, launches->what, launches->no_rank);
     } else if (const auto* made = std::get_if<control::WorkerSteps>(&event.message)) {
-      machine_.made_steps(now(), made->epoch, static_cast<std::uint64_t>(made->steps));
+      machine_.made_steps(now(), made->generation, static_cast<std::uint64_t>(made->steps));
       take_steps(known->second, *made);
     } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {
       take_profile(known->second, *profile);
@@ -395,7 +395,7 @@ void Agent::say_dropped(const control::Server::Event& event) {
       dropped->reason, --dropped_left_ > 0 ? "" : "; more lines of this kind are left out"));
 }
 
-/// The last step of the job's first node says what changes cost: it takes part in every epoch.
+/// The last step of the job's first node says what changes cost: it takes part in every generation.
 /// Where the training ends is said by rank 0 alone.
 void Agent::take_steps(WorkerId worker, const control::WorkerSteps& made) {
   const MadeSteps before = made_;
@@ -405,16 +405,16 @@ void Agent::take_steps(WorkerId worker, const control::WorkerSteps& made) {
   if (before.total != made_.total || (before.made == 0 && made_.made > 0)) tell(machine_.status());
   if (worker.node != 0) return;
   const auto known = lost_.last();
-  lost_.passed(now() - made.age_s, made.epoch, static_cast<std::uint64_t>(made.steps));
+  lost_.passed(now() - made.age_s, made.generation, static_cast<std::uint64_t>(made.steps));
   if (lost_.last() == known) return;
-  say(fmt::format("the change that led to epoch {} cost {:.2f} s of training", lost_.last()->epoch,
-                  lost_.last()->lost_s));
+  say(fmt::format("the change that led to generation {} cost {:.2f} s of training",
+                  lost_.last()->generation, lost_.last()->lost_s));
   tell(machine_.status());
 }
 
 void Agent::tell(control::Message message) {
   if (auto* status = std::get_if<control::Status>(&message); status != nullptr && lost_.last()) {
-    status->lost_epoch = lost_.last()->epoch;
+    status->lost_generation = lost_.last()->generation;
     status->lost_s = lost_.last()->lost_s;
   }
   if (auto* status = std::get_if<control::Status>(&message)) {

@@ -16,7 +16,7 @@
 #include "launcher/children.h"
 #include "launcher/command.h"
 #include "launcher/controller_link.h"
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "launcher/live_driver.h"
 #include "launcher/lost_time.h"
 #include "launcher/output_watch.h"
@@ -25,7 +25,7 @@
 
 namespace swell::launcher {
 
-/// The agent of one elastic job: carries out what its EpochMachine decides, and tells it what
+/// The agent of one elastic job: carries out what its GenerationMachine decides, and tells it what
 /// happens. One poll() loop; its server and its link to the controller have threads of their own.
 class Agent {
  public:
@@ -84,7 +84,7 @@ class Agent {
     bool cancelling = false;
   };
 
-  explicit Agent(Setup setup, EpochMachine::Settings settings);
+  explicit Agent(Setup setup, GenerationMachine::Settings settings);
   void wait();
   void take_signals();
   void prepare_to_stop(bool is_slurm);
@@ -128,7 +128,7 @@ class Agent {
   void carry_out(const action::Finish& finish);
   // agent_profile.cc
   void take_profile(WorkerId worker, const control::WorkerProfile& report);
-  void tell_profile(int epoch, const Json& profile);
+  void tell_profile(int generation, const Json& profile);
   // agent_live.cc
   void give_live_order();
   void take_live_news();
@@ -146,7 +146,7 @@ class Agent {
   const Setup setup_;
   const RunNames names_;
   const Environment job_environment_;
-  EpochMachine machine_;
+  GenerationMachine machine_;
   control::WakeFd wake_;
   control::Fd signals_;
   std::unique_ptr<control::Server> server_;

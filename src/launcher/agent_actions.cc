@@ -50,8 +50,8 @@ std::optional<control::Switched> switched_in(const action::Note& note) {
   control::Switched switched;
   switched.mode = is_live ? "live" : "restart";
   switched.stopped_s = *stopped;
-  if (const auto epoch = note.details.integer_at("epoch", 0, 1'000'000'000))
-    switched.epoch = static_cast<int>(*epoch);
+  if (const auto generation = note.details.integer_at("generation", 0, 1'000'000'000))
+    switched.generation = static_cast<int>(*generation);
   if (const auto workers = note.details.integer_at("workers", 0, 1'000'000'000))
     switched.workers = static_cast<int>(*workers);
   if (!is_live) return switched;
@@ -156,12 +156,9 @@ void Agent::carry_out(const action::StartWorkers& start) {
   for (const auto& [worker, environment] : start.workers) {
     const auto found = connections_.find(worker);
     if (found == connections_.end()) continue;
-    control::WorkerStart message{start.epoch,
-                                 setup_.options.restart_signal,
-                                 start.live ? key_ : "",
-                                 ports_of(worker),
-                                 job_environment_,
-                                 start.none_is_new};
+    control::WorkerStart message{start.generation,       setup_.options.restart_signal,
+                                 start.live ? key_ : "", ports_of(worker),
+                                 job_environment_,       start.none_is_new};
     message.environment.insert(message.environment.end(), environment.begin(), environment.end());
     server_->send(found->second, std::move(message));
   }
@@ -177,7 +174,7 @@ std::string Agent::ports_of(WorkerId worker) const {
 void Agent::carry_out(const action::SignalWorkers& signal) {
   for (const WorkerId worker : signal.workers)
     if (const auto found = connections_.find(worker); found != connections_.end())
-      server_->send(found->second, control::WorkerSignal{signal.epoch, signal.signal});
+      server_->send(found->second, control::WorkerSignal{signal.generation, signal.signal});
 }
 
 void Agent::carry_out(const action::Allocate& allocate) {
@@ -390,7 +387,8 @@ void Agent::carry_out(const action::Note& note) {
   if (auto switched = switched_in(note)) {
     const double took_s =
         switched->stopped_s + seconds_in(note, "prepare_s") + seconds_in(note, "wait_s");
-    lost_.changed(now() - took_s, switched->epoch, switched->mode == "live" ? step_in(note) : 0);
+    lost_.changed(now() - took_s, switched->generation,
+                  switched->mode == "live" ? step_in(note) : 0);
     tell(std::move(*switched));
   }
   if (!events_.is_open()) return;

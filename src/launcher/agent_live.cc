@@ -19,7 +19,7 @@ namespace {
 using Phase = runtime::SwitchMachine::Phase;
 using namespace std::chrono_literals;
 
-// Programs of the first epoch may load for long; of a switch the machine keeps the time.
+// Programs of the first generation may load for long; of a switch the machine keeps the time.
 constexpr auto kBeginLimit = std::chrono::hours(24);
 constexpr auto kPrepareLimit = std::chrono::hours(1);
 constexpr auto kQuiesceLimit = 120s;
@@ -30,9 +30,9 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// The runtime's epochs begin with 1.
-std::uint64_t to_runtime(int epoch) { return static_cast<std::uint64_t>(epoch) + 1; }
-int from_runtime(std::uint64_t epoch) { return static_cast<int>(epoch) - 1; }
+/// The runtime's generations begin with 1.
+std::uint64_t to_runtime(int generation) { return static_cast<std::uint64_t>(generation) + 1; }
+int from_runtime(std::uint64_t generation) { return static_cast<int>(generation) - 1; }
 
 SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   SwitchOutcome outcome;
@@ -84,16 +84,17 @@ void Agent::carry_out(const action::StopLive& stop) {
                                  [this](WorkerId id) { return keepers_.contains(id); });
   const auto ranks =
       known ? shims_of(stop.workers) : Result<std::vector<runtime::Shim>>(Error("a shim has left"));
-  if (driver_ == nullptr || !ranks) return machine_.stopped(now(), stop.epoch, 0, stop.workers);
+  if (driver_ == nullptr || !ranks)
+    return machine_.stopped(now(), stop.generation, 0, stop.workers);
   const auto limit = std::chrono::milliseconds(std::lround(stop.within_s * 1000));
-  driver_->order(LiveDriver::Stop{to_runtime(stop.epoch), *ranks, runtime::within(limit)},
+  driver_->order(LiveDriver::Stop{to_runtime(stop.generation), *ranks, runtime::within(limit)},
                  cluster_of_nodes());
 }
 
 void Agent::carry_out(const action::CallOffLive&) {
   if (driver_ == nullptr) return;
-  if (const auto epoch = driver_->call_off())
-    machine_.switching(now(), from_runtime(*epoch), Phase::commit);
+  if (const auto generation = driver_->call_off())
+    machine_.switching(now(), from_runtime(*generation), Phase::commit);
   answer_live(runtime::called_off());
 }
 
@@ -101,13 +102,13 @@ void Agent::carry_out(const action::CallOffLive&) {
 void Agent::answer_live(const Error& why) {
   const auto order = std::exchange(live_order_, std::monostate());
   if (const auto* begin = std::get_if<action::BeginLive>(&order)) {
-    machine_.begun(now(), begin->epoch, why.message());
+    machine_.begun(now(), begin->generation, why.message());
   } else if (const auto* one = std::get_if<action::SwitchLive>(&order)) {
     SwitchOutcome outcome;
     outcome.phase = Phase::prepare;
     outcome.why = outcome.summary = why.message();
     outcome.code = why.code();
-    machine_.switched(now(), one->epoch, outcome);
+    machine_.switched(now(), one->generation, outcome);
   }
 }
 
@@ -168,7 +169,7 @@ void Agent::give_live_order() {
     runtime::Coordinator::Options limits;
     limits.verify = setup_.options.switch_verify;
     limits.prepare_limit = kBeginLimit;
-    // From a snapshot: without it nobody trains, and no old epoch is there to go back to.
+    // From a snapshot: without it nobody trains, and no old generation is there to go back to.
     limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
     limits.waiting = own_shims();
     std::vector<WorkerId> known_ones;
@@ -177,7 +178,7 @@ void Agent::give_live_order() {
     auto holders = shims_of(known_ones);
     if (!holders) return answer_live(holders.error());
     driver_->order(
-        LiveDriver::Begin{to_runtime(begin->epoch), std::move(*ranks), std::move(*holders)},
+        LiveDriver::Begin{to_runtime(begin->generation), std::move(*ranks), std::move(*holders)},
         cluster_of_nodes(), limits);
     live_order_ = std::monostate();
   } else if (const auto* one = std::get_if<action::SwitchLive>(&live_order_)) {
@@ -191,8 +192,9 @@ void Agent::give_live_order() {
     limits.max_extra_bytes = setup_.options.switch_memory_bytes;
     limits.waiting = own_shims();
     limits.leave_limit = std::chrono::milliseconds(std::lround(one->leave_within_s * 1000));
-    driver_->order(LiveDriver::Switch{to_runtime(one->epoch), std::move(*from), std::move(*to)},
-                   cluster_of_nodes(), limits);
+    driver_->order(
+        LiveDriver::Switch{to_runtime(one->generation), std::move(*from), std::move(*to)},
+        cluster_of_nodes(), limits);
     live_order_ = std::monostate();
   }
 }
@@ -201,12 +203,12 @@ void Agent::take_live_news() {
   if (driver_ == nullptr) return;
   for (const LiveDriver::News& news : driver_->take()) {
     if (const auto* begun = std::get_if<LiveDriver::Begun>(&news))
-      machine_.begun(now(), from_runtime(begun->epoch), begun->why, begun->snapshot_step,
+      machine_.begun(now(), from_runtime(begun->generation), begun->why, begun->snapshot_step,
                      begun->stays);
     else if (const auto* in = std::get_if<LiveDriver::InPhase>(&news))
-      machine_.switching(now(), from_runtime(in->epoch), in->phase);
+      machine_.switching(now(), from_runtime(in->generation), in->phase);
     else if (const auto* gone = std::get_if<LiveDriver::LetGo>(&news))
-      machine_.let_go(now(), from_runtime(gone->epoch));
+      machine_.let_go(now(), from_runtime(gone->generation));
     else if (const auto* stopped = std::get_if<LiveDriver::Stopped>(&news)) take_stopped(*stopped);
     else if (const auto* report = std::get_if<runtime::SwitchReport>(&news))
       take_switch_report(*report);
@@ -219,7 +221,7 @@ void Agent::take_stopped(const LiveDriver::Stopped& stopped) {
   const runtime::RequestReport& report = stopped.report;
   if (report.code == ErrorCode::cancelled) return;
   if (!report.why.empty()) say("live mode: not all workers leave at one step: " + report.why);
-  machine_.stopped(now(), from_runtime(stopped.epoch), report.step, workers_of(report.untold));
+  machine_.stopped(now(), from_runtime(stopped.generation), report.step, workers_of(report.untold));
 }
 
 void Agent::take_switch_report(const runtime::SwitchReport& report) {
@@ -239,7 +241,7 @@ void Agent::take_switch_report(const runtime::SwitchReport& report) {
   for (const std::string& note : report.notes)
     if (told_notes_.insert(note).second) say(note);
   outcome.lost = workers_of(report.lost);
-  machine_.switched(now(), from_runtime(report.epoch), outcome);
+  machine_.switched(now(), from_runtime(report.generation), outcome);
 }
 
 std::vector<WorkerId> Agent::workers_of(const std::vector<runtime::Shim>& shims) const {

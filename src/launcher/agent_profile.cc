@@ -9,10 +9,10 @@
 
 namespace swell::launcher {
 
-void Agent::tell_profile(int epoch, const Json& profile) {
+void Agent::tell_profile(int generation, const Json& profile) {
   if (!link_) return;
   control::Profile message;
-  message.epoch = epoch;
+  message.generation = generation;
   if (const auto step_s = profile.number_at("step_s", 0, 1e9)) message.step_s = *step_s;
   std::set<JobId> companions;
   for (const Seat& seat : machine_.assignment().seats)
@@ -28,25 +28,25 @@ void Agent::tell_profile(int epoch, const Json& profile) {
 }
 
 void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) {
-  if (const auto added = profiles_.add(report.epoch, worker, report.profile); !added) {
+  if (const auto added = profiles_.add(report.generation, worker, report.profile); !added) {
     say("profile: " + added.error().message());
     return;
   }
-  const int epoch = machine_.status().epoch;
+  const int generation = machine_.status().generation;
   std::vector<ProfileBook::Member> members;
   for (const Seat& seat : machine_.assignment().seats) {
     const WorkerNode& node = nodes_.at(seat.worker.node);
     members.push_back(
         {seat.worker, node.name, gpus_of(node, seat.worker.local, setup_.basic.gpus_per_worker)});
   }
-  const auto profile = profiles_.profile(epoch, members, machine_.assignment().plan);
+  const auto profile = profiles_.profile(generation, members, machine_.assignment().plan);
   if (!profile) {
     say("profile: " + profile.error().message());
     return;
   }
   if (!*profile) return;
   carry_out(action::Note{"profile", Json::object({{"profile", **profile}})});
-  tell_profile(epoch, **profile);
+  tell_profile(generation, **profile);
   const std::string& file = setup_.options.profile_file;
   if (file.empty()) return;
   if (const auto written = profiler::write_file(file, (*profile)->dump_pretty() + "\n"); !written)

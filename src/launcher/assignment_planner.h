@@ -13,8 +13,8 @@
 
 namespace swell::launcher {
 
-/// Chooses the rank assignment of a run's next epoch: by the plan that was asked for, else by the
-/// plan that runs, else over as many GPUs as the user and the program allow. Pure.
+/// Chooses the rank assignment of a run's next generation: by the plan that was asked for, else by
+/// the plan that runs, else over as many GPUs as the user and the program allow. Pure.
 class AssignmentPlanner {
  public:
   struct Settings {
@@ -52,7 +52,7 @@ class AssignmentPlanner {
 
   const Settings settings_;
   std::vector<int> program_sizes_;
-  /// Decided for the next epoch; nothing: none was, or it runs.
+  /// Decided for the next generation; nothing: none was, or it runs.
   std::optional<plan::Plan> wanted_;
   std::string refused_;
 };

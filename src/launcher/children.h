@@ -9,7 +9,7 @@
 
 #include "control/socket.h"
 #include "core/result.h"
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "launcher/spooled_input.h"
 
 namespace swell::launcher {

@@ -19,19 +19,19 @@ struct WorkerReady {
 struct ProgramExited {
   WorkerId worker;
   Exit exit;
-  int epoch = 0;
+  int generation = 0;
 };
 /// The connection of a worker has closed.
 struct WorkerLost {
   WorkerId worker;
 };
-/// The step of a companion has ended; see EpochMachine::step_ended().
+/// The step of a companion has ended; see GenerationMachine::step_ended().
 struct StepEnded {
   JobId job = 0;
   Exit exit;
   std::string misfit;
 };
-/// The user sent the restart signal; see EpochMachine::leave_and_return().
+/// The user sent the restart signal; see GenerationMachine::leave_and_return().
 struct RestartRequested {
   bool asks = false;
 };

@@ -21,9 +21,9 @@ LeaveFile::~LeaveFile() {
   if (!folder_.empty()) std::filesystem::remove_all(folder_, gone);
 }
 
-void LeaveFile::set(int epoch, bool is_to_leave) const {
-  if (!is_to_leave) unlink(path(epoch).c_str());
-  else const control::Fd file(open(path(epoch).c_str(), O_CREAT | O_CLOEXEC, 0600));
+void LeaveFile::set(int generation, bool is_to_leave) const {
+  if (!is_to_leave) unlink(path(generation).c_str());
+  else const control::Fd file(open(path(generation).c_str(), O_CREAT | O_CLOEXEC, 0600));
 }
 
 }  // namespace swell::launcher

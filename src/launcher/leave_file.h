@@ -8,8 +8,8 @@
 namespace swell::launcher {
 
 /// Tells programs and the scripts around them that they were asked to leave: the file of their
-/// epoch is there then (SWELL_LEAVING_FILE). In a folder of its own, of mode 0700, which its end
-/// removes.
+/// generation is there then (SWELL_LEAVING_FILE). In a folder of its own, of mode 0700, which its
+/// end removes.
 class LeaveFile {
  public:
   /// See make_own_folder(). The error says why it cannot be made.
@@ -20,8 +20,8 @@ class LeaveFile {
   LeaveFile& operator=(LeaveFile&&) = delete;
   ~LeaveFile();
 
-  std::string path(int epoch) const { return folder_ + "/" + std::to_string(epoch); }
-  void set(int epoch, bool is_to_leave) const;
+  std::string path(int generation) const { return folder_ + "/" + std::to_string(generation); }
+  void set(int generation, bool is_to_leave) const;
 
  private:
   explicit LeaveFile(std::string folder) : folder_(std::move(folder)) {}

@@ -11,11 +11,12 @@ void LeaveRequest::ask(double now, double within_s, bool live) {
   if (pending_) return;
   std::vector<WorkerId> workers = run_.workers.running();
   const double limit = std::min(settings_.agree_s, within_s / 4);
-  if (!live || limit <= 0 || workers.size() < 2 || run_.workers.deaf(run_.epoch) < workers.size())
+  if (!live || limit <= 0 || workers.size() < 2 ||
+      run_.workers.deaf(run_.generation) < workers.size())
     return out_.add(action::SignalWorkers{std::move(workers), settings_.restart_signal});
   // An answer comes that late only if the coordinator hangs.
-  pending_ = Pending{run_.epoch, workers, now + 2 * limit};
-  out_.add(action::StopLive{run_.epoch, std::move(workers), limit});
+  pending_ = Pending{run_.generation, workers, now + 2 * limit};
+  out_.add(action::StopLive{run_.generation, std::move(workers), limit});
 }
 
 std::optional<double> LeaveRequest::deadline() const {
@@ -25,11 +26,12 @@ std::optional<double> LeaveRequest::deadline() const {
 void LeaveRequest::give_up() {
   out_.add(action::CallOffLive{});
   const Pending unanswered = *pending_;
-  answered(unanswered.epoch, 0, unanswered.workers);
+  answered(unanswered.generation, 0, unanswered.workers);
 }
 
-bool LeaveRequest::answered(int epoch, std::uint64_t step, const std::vector<WorkerId>& untold) {
-  if (!pending_ || pending_->epoch != epoch) return false;
+bool LeaveRequest::answered(int generation, std::uint64_t step,
+                            const std::vector<WorkerId>& untold) {
+  if (!pending_ || pending_->generation != generation) return false;
   pending_.reset();
   out_.note("stop-told",
             Json::object({{"step", static_cast<std::int64_t>(step)}, {"untold", untold.size()}}));

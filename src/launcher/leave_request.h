@@ -32,14 +32,14 @@ class LeaveRequest {
   std::optional<double> deadline() const;
   /// They have not agreed in time: each is asked by itself.
   void give_up();
-  /// The workers of `epoch` but those in `untold` leave at `step`, or, where that is 0, each at its
-  /// next boundary. Returns false if that was not asked.
-  bool answered(int epoch, std::uint64_t step, const std::vector<WorkerId>& untold);
+  /// The workers of `generation` but those in `untold` leave at `step`, or, where that is 0, each
+  /// at its next boundary. Returns false if that was not asked.
+  bool answered(int generation, std::uint64_t step, const std::vector<WorkerId>& untold);
   void drop() noexcept { pending_.reset(); }
 
  private:
   struct Pending {
-    int epoch = 0;
+    int generation = 0;
     std::vector<WorkerId> workers;
     double by = 0;
   };

@@ -44,18 +44,19 @@ LiveDriver::~LiveDriver() {
 void LiveDriver::order(Order order, const cluster::Cluster& cluster,
                        runtime::Coordinator::Options limits) {
   limits.key = key_;
-  std::uint64_t epoch = 0;
-  std::visit([&](const auto& one) { epoch = one.epoch; }, order);
-  limits.on_phase = [this, epoch](runtime::SwitchMachine::Phase phase) {
-    tell(InPhase{epoch, phase});
+  std::uint64_t generation = 0;
+  std::visit([&](const auto& one) { generation = one.generation; }, order);
+  limits.on_phase = [this, generation](runtime::SwitchMachine::Phase phase) {
+    tell(InPhase{generation, phase});
     hold_for_a_test(phase);
   };
-  limits.on_let_go = [this, epoch] { tell(LetGo{epoch}); };
+  limits.on_let_go = [this, generation] { tell(LetGo{generation}); };
   std::lock_guard lock(mutex_);
   for (Job& each : waiting_) each.coordinator->call_off();
   if (under_way_ != nullptr) under_way_->call_off();
   waiting_.push_back({std::move(order),
-                      std::make_shared<runtime::Coordinator>(cluster, std::move(limits)), epoch});
+                      std::make_shared<runtime::Coordinator>(cluster, std::move(limits)),
+                      generation});
   changed_.notify_all();
 }
 
@@ -63,7 +64,7 @@ std::optional<std::uint64_t> LiveDriver::call_off() {
   std::lock_guard lock(mutex_);
   for (Job& each : waiting_) each.coordinator->call_off();
   if (under_way_ == nullptr || under_way_->call_off()) return std::nullopt;
-  return its_epoch_;
+  return its_generation_;
 }
 
 std::vector<LiveDriver::News> LiveDriver::take() {
@@ -80,22 +81,24 @@ void LiveDriver::tell(News news) {
 }
 
 LiveDriver::Begun LiveDriver::begin_one(runtime::Coordinator& coordinator, const Begin& begin) {
-  const auto report = coordinator.recover(begin.holders, begin.ranks, begin.epoch);
+  const auto report = coordinator.recover(begin.holders, begin.ranks, begin.generation);
   if (report.ok())
-    return report->committed ? Begun{begin.epoch, "", report->step, coordinator.stay(begin.ranks)}
-                             : Begun{begin.epoch, report->why};
-  if (report.error().code() != ErrorCode::not_found) return {begin.epoch, report.error().message()};
-  const auto done = coordinator.begin(begin.ranks, begin.epoch);
-  if (!done) return {begin.epoch, done.error().message()};
-  return {begin.epoch, "", 0, coordinator.stay(begin.ranks)};
+    return report->committed
+               ? Begun{begin.generation, "", report->step, coordinator.stay(begin.ranks)}
+               : Begun{begin.generation, report->why};
+  if (report.error().code() != ErrorCode::not_found)
+    return {begin.generation, report.error().message()};
+  const auto done = coordinator.begin(begin.ranks, begin.generation);
+  if (!done) return {begin.generation, done.error().message()};
+  return {begin.generation, "", 0, coordinator.stay(begin.ranks)};
 }
 
 runtime::SwitchReport LiveDriver::switch_one(runtime::Coordinator& coordinator, const Switch& one) {
-  auto report = coordinator.switch_plan(one.from, one.to, one.epoch);
+  auto report = coordinator.switch_plan(one.from, one.to, one.generation);
   if (report) return std::move(*report);
-  // Nothing was asked of the old epoch yet, so it goes on.
+  // Nothing was asked of the old generation yet, so it goes on.
   runtime::SwitchReport failed;
-  failed.epoch = one.epoch;
+  failed.generation = one.generation;
   failed.failed_in = runtime::SwitchMachine::Phase::prepare;
   failed.why = report.error().message();
   failed.code = report.error().code();
@@ -106,8 +109,8 @@ runtime::SwitchReport LiveDriver::switch_one(runtime::Coordinator& coordinator, 
 LiveDriver::Stopped LiveDriver::stop_one(runtime::Coordinator& coordinator, const Stop& stop) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(stop.by - runtime::Deadline::clock::now());
-  if (left.count() <= 0) return {stop.epoch, {0, stop.ranks, "there was no time to agree"}};
-  return {stop.epoch, coordinator.request(runtime::kStopRequest, stop.ranks, left)};
+  if (left.count() <= 0) return {stop.generation, {0, stop.ranks, "there was no time to agree"}};
+  return {stop.generation, coordinator.request(runtime::kStopRequest, stop.ranks, left)};
 }
 
 void LiveDriver::carry_out(const Job& job) {
@@ -128,7 +131,7 @@ void LiveDriver::run() {
       job.emplace(std::move(waiting_.front()));
       waiting_.erase(waiting_.begin());
       under_way_ = job->coordinator;
-      its_epoch_ = job->epoch;
+      its_generation_ = job->generation;
     }
     carry_out(*job);
   }

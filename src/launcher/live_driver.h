@@ -19,41 +19,41 @@ namespace swell::launcher {
 /// never waits for it. Thread-safe.
 class LiveDriver {
  public:
-  /// The job's first epoch, or the first one after a restart: its programs adopt the newest
+  /// The job's first generation, or the first one after a restart: its programs adopt the newest
   /// snapshot that the holders have, or else make the state.
   struct Begin {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     std::vector<runtime::Shim> ranks;
     std::vector<runtime::Shim> holders = {};
   };
   struct Switch {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     std::vector<runtime::Shim> from, to;
   };
-  /// Programs of the epoch leave, all at one step.
+  /// Programs of the generation leave, all at one step.
   struct Stop {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     std::vector<runtime::Shim> ranks;
     runtime::Deadline by;  ///< for them to agree
   };
   using Order = std::variant<Begin, Switch, Stop>;
 
   struct Begun {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     std::string why;                  ///< empty: it has begun
     std::uint64_t snapshot_step = 0;  ///< with the snapshot of this step; 0: with new state
     bool stays = false;               ///< its programs may keep their processes
   };
   struct InPhase {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     runtime::SwitchMachine::Phase phase = runtime::SwitchMachine::Phase::prepare;
   };
   /// The ranks that leave with the switch do so before its commit.
   struct LetGo {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
   };
   struct Stopped {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     runtime::RequestReport report;
   };
   using News = std::variant<Begun, InPhase, LetGo, Stopped, runtime::SwitchReport>;
@@ -66,8 +66,8 @@ class LiveDriver {
   /// Gives an order. An earlier one that is not over is called off, and answered first.
   void order(Order order, const cluster::Cluster& cluster,
              runtime::Coordinator::Options limits = {});
-  /// Calls off what is under way; it is answered all the same. Returns the epoch that it came too
-  /// late for: all shims are told to commit it.
+  /// Calls off what is under way; it is answered all the same. Returns the generation that it came
+  /// too late for: all shims are told to commit it.
   std::optional<std::uint64_t> call_off();
   std::vector<News> take();
 
@@ -75,7 +75,7 @@ class LiveDriver {
   struct Job {
     Order order;
     std::shared_ptr<runtime::Coordinator> coordinator;
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
   };
   void run();
   void carry_out(const Job& job);
@@ -90,7 +90,7 @@ class LiveDriver {
   std::condition_variable changed_;
   std::vector<Job> waiting_;
   std::shared_ptr<runtime::Coordinator> under_way_;
-  std::uint64_t its_epoch_ = 0;  ///< of what is under way
+  std::uint64_t its_generation_ = 0;  ///< of what is under way
   std::vector<News> news_;
   bool stopping_ = false;
   std::thread thread_;

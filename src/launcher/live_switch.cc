@@ -86,7 +86,7 @@ bool LiveSwitch::let_go(double now) {
   for (const Seat& seat : run_->assignment.seats) {
     if (!was_let_go(seat.worker) || !std::exchange(run_->workers[seat.worker].running, false))
       continue;
-    run_->workers.others()[{run_->epoch, seat.worker}] =
+    run_->workers.others()[{run_->generation, seat.worker}] =
         std::min(now + settings_.end_timeout_s, order_.answer_by);
   }
   order_.what.deadline = now + settings_.switch_timeout_s;
@@ -170,14 +170,14 @@ void LiveSwitch::commit(double now) {
     run_->workers[seat.worker].running = false;
     const HeldCompanion* its = run_->companions.of_node(seat.worker.node);
     const double limit = its != nullptr && its->reclaimed ? its->leave_by : kNever;
-    run_->workers.others()[{run_->epoch, seat.worker}] =
+    run_->workers.others()[{run_->generation, seat.worker}] =
         std::min(now + settings_.end_timeout_s, std::max(limit, now + 1));
   }
   run_->assignment = order_.next;
-  run_->epoch = order_.what.to;
+  run_->generation = order_.what.to;
   for (const Seat& seat : run_->assignment.seats) {
     run_->workers[seat.worker].running = true;
-    run_->workers.others().erase({run_->epoch, seat.worker});
+    run_->workers.others().erase({run_->generation, seat.worker});
   }
   if (const auto prepared_at = progress_.prepared_at()) pace_->moved(now - *prepared_at);
 }

@@ -30,13 +30,14 @@ class SwitchFailures {
   const SwitchOutcome& outcome() const noexcept { return outcome_; }
 
  private:
-  std::vector<Exit> exits_;  ///< of either epoch's programs
+  std::vector<Exit> exits_;  ///< of either generation's programs
   std::optional<double> judged_at_;
   SwitchOutcome outcome_;
 };
 
-/// The live strategy: the programs of the next epoch start beside those of this one, take their
-/// state over, and train once the coordinator has committed that. Until then the old ones train on.
+/// The live strategy: the programs of the next generation start beside those of this one, take
+/// their state over, and train once the coordinator has committed that. Until then the old ones
+/// train on.
 class LiveSwitch {
  public:
   struct Order {
@@ -77,7 +78,7 @@ class LiveSwitch {
   /// until the old programs are being stopped: then the shims know better.
   void defer(DeferredEvent event, bool spoils, CallOffCause cause);
   DeferredEvents& deferred() noexcept { return deferred_; }
-  /// Adds the workers of the next epoch that are not among `workers`.
+  /// Adds the workers of the next generation that are not among `workers`.
   void add_next(std::vector<WorkerId>& workers) const;
 
   /// Returns when late() is due.
@@ -85,7 +86,7 @@ class LiveSwitch {
   /// Calls the switch off. One that was called off before is not waited for any more: the
   /// coordinator has told all shims to commit, or never will. Returns its outcome then.
   std::optional<SwitchOutcome> late(const std::string& growth_limit);
-  /// The next epoch trains, or its programs are killed. Returns what the switch has left.
+  /// The next generation trains, or its programs are killed. Returns what the switch has left.
   SwitchEnd end(double now, const SwitchOutcome& outcome);
 
  private:

@@ -27,34 +27,35 @@ double seconds_a_step(const P& from, const P& to) {
 
 }  // namespace
 
-void LostTime::passed(double at, int epoch, std::uint64_t step) {
-  const Passed now{at, epoch, step};
+void LostTime::passed(double at, int generation, std::uint64_t step) {
+  const Passed now{at, generation, step};
   if (step == 0) return;
-  if (!heard_.empty() && heard_.back().epoch == epoch && heard_.back().step >= step) return;
+  if (!heard_.empty() && heard_.back().generation == generation && heard_.back().step >= step)
+    return;
   heard_.push_back(now);
   if (heard_.size() > kHeard) heard_.pop_front();
-  if (change_ && epoch == change_->epoch) measure(now);
+  if (change_ && generation == change_->generation) measure(now);
 }
 
-void LostTime::changed(double began, int epoch, std::uint64_t stopped_at) {
+void LostTime::changed(double began, int generation, std::uint64_t stopped_at) {
   change_.reset();
   const auto before = std::find_if(heard_.rbegin(), heard_.rend(), [&](const Passed& one) {
-    return one.at <= began && one.epoch < epoch;
+    return one.at <= began && one.generation < generation;
   });
   if (before == heard_.rend()) return;
-  Change change{epoch, stopped_at, *before, 0, {}};
-  for (auto from = before; from != heard_.rend() && from->epoch == before->epoch; ++from)
+  Change change{generation, stopped_at, *before, 0, {}};
+  for (auto from = before; from != heard_.rend() && from->generation == before->generation; ++from)
     if (is_long_enough(*from, *before)) {
       change.old_s = seconds_a_step(*from, *before);
       break;
     }
   if (change.old_s <= 0) return;
   for (const Passed& one : heard_)
-    if (stopped_at == 0 && one.epoch == before->epoch)
+    if (stopped_at == 0 && one.generation == before->generation)
       change.stopped_at = std::max(change.stopped_at, one.step);
   change_ = std::move(change);
   for (const Passed& one : std::deque<Passed>(heard_))
-    if (change_ && one.epoch == epoch) measure(one);
+    if (change_ && one.generation == generation) measure(one);
 }
 
 void LostTime::measure(const Passed& now) {
@@ -74,7 +75,7 @@ void LostTime::measure(const Passed& now) {
                       steps(change.before.step, change.stopped_at) * change.old_s -
                       steps(change.stopped_at, change.usual->step) * new_s;
   // Less than nothing: steps vary by more than the change cost.
-  if (lost > -kRounding) last_ = Cost{change.epoch, std::max(0.0, lost)};
+  if (lost > -kRounding) last_ = Cost{change.generation, std::max(0.0, lost)};
   change_.reset();
 }
 

@@ -15,31 +15,32 @@ namespace swell::launcher {
 class LostTime {
  public:
   struct Cost {
-    int epoch = 0;      ///< that the change led to
-    double lost_s = 0;  ///< 0 or more
+    int generation = 0;  ///< that the change led to
+    double lost_s = 0;   ///< 0 or more
     friend bool operator==(const Cost&, const Cost&) = default;
   };
 
-  /// The program of `epoch` passed the boundary of `step` at `at`. Boundaries come in their order.
-  void passed(double at, int epoch, std::uint64_t step);
-  /// A change has led to `epoch`. It began at `began`; the programs before stopped behind step
+  /// The program of `generation` passed the boundary of `step` at `at`. Boundaries come in their
+  /// order.
+  void passed(double at, int generation, std::uint64_t step);
+  /// A change has led to `generation`. It began at `began`; the programs before stopped behind step
   /// `stopped_at`, 0: at the last one that was heard of.
-  void changed(double began, int epoch, std::uint64_t stopped_at);
+  void changed(double began, int generation, std::uint64_t stopped_at);
   /// The cost of the last change that could be measured.
   const std::optional<Cost>& last() const noexcept { return last_; }
 
  private:
   struct Passed {
     double at = 0;
-    int epoch = 0;
+    int generation = 0;
     std::uint64_t step = 0;
   };
   struct Change {
-    int epoch = 0;
+    int generation = 0;
     std::uint64_t stopped_at = 0;
     Passed before;                ///< the last boundary that was heard of before it began
     double old_s = 0;             ///< usual seconds of a step until then
-    std::optional<Passed> usual;  ///< in `epoch`, from where on steps are usual
+    std::optional<Passed> usual;  ///< in `generation`, from where on steps are usual
   };
   void measure(const Passed& now);
 

@@ -76,7 +76,7 @@ void take_over(plan::Plan& plan, const std::string& decided, bool says_chunks) {
 std::optional<Json> bounded_profile(const Json& profile, std::size_t max_bytes) {
   Json kept = Json::object();
   for (const auto& [key, value] : profile.members())
-    if (key != "epoch" && key != "step_s" && key != "nccl") kept.set(key.c_str(), value);
+    if (key != "generation" && key != "step_s" && key != "nccl") kept.set(key.c_str(), value);
   if (kept.dump().size() <= max_bytes) return kept;
   const auto plan = plan::Plan::from_json(profile.at("plan"));
   if (!plan) return std::nullopt;
@@ -118,22 +118,22 @@ std::vector<int> gpus_of(const WorkerNode& node, int local, int gpus_per_worker)
   return its;
 }
 
-Result<void> ProfileBook::add(int epoch, WorkerId worker, std::string_view digits) {
-  if (epoch < epoch_) return {};
+Result<void> ProfileBook::add(int generation, WorkerId worker, std::string_view digits) {
+  if (generation < generation_) return {};
   const auto bytes = bytes_of_digits(digits);
   if (!bytes) return Error("a worker's profile is not in hexadecimal digits");
   auto read = profiler::read_rank_profile(*bytes);
   if (!read) return read.error();
-  if (epoch > epoch_) reported_.clear();
-  epoch_ = epoch;
+  if (generation > generation_) reported_.clear();
+  generation_ = generation;
   reported_[worker] = *read;
   return {};
 }
 
-Result<std::optional<Json>> ProfileBook::profile(int epoch, const std::vector<Member>& members,
+Result<std::optional<Json>> ProfileBook::profile(int generation, const std::vector<Member>& members,
                                                  const std::string& decided) const {
   std::optional<Json> none;
-  if (epoch != epoch_ || members.empty()) return none;
+  if (generation != generation_ || members.empty()) return none;
   std::vector<profiler::PlacedRank> ranks;
   std::vector<profiler::RankProfile> profiles;
   double step_s = 0;
@@ -152,7 +152,7 @@ Result<std::optional<Json>> ProfileBook::profile(int epoch, const std::vector<Me
   const auto profile = profiler::assemble(*plan, profiles);
   if (!profile) return profile.error();
   Json json = perf::to_json(*profile);
-  json.set("epoch", epoch);
+  json.set("generation", generation);
   json.set("step_s", step_s);
   if (std::any_of(profiles.begin(), profiles.end(),
                   [](const auto& each) { return each.nccl.steps > 0; }))

@@ -14,10 +14,10 @@
 
 namespace swell::launcher {
 
-/// Collects what the ranks of the running epoch have reported of their steps. Pure.
+/// Collects what the ranks of the running generation have reported of their steps. Pure.
 class ProfileBook {
  public:
-  /// A rank of the epoch, and what it runs on.
+  /// A rank of the generation, and what it runs on.
   struct Member {
     WorkerId worker;
     std::string node;
@@ -25,17 +25,17 @@ class ProfileBook {
   };
 
   /// Takes a report, in hexadecimal digits, as its shim sends it. Forgets the reports of
-  /// older epochs; one that comes later is an error.
-  Result<void> add(int epoch, WorkerId worker, std::string_view digits);
-  /// The profile of `epoch` as JSON (core/perf/profile_json.h), with "epoch", "step_s", and "nccl"
-  /// where it was sampled; nothing as long as a member has not reported. The error: the reports
-  /// make no plan. `decided`: SWELL_PLAN of the epoch, or empty; its schedule is taken where it
-  /// fits the reports, and its chunks where the program says none.
-  Result<std::optional<Json>> profile(int epoch, const std::vector<Member>& members,
+  /// older generations; one that comes later is an error.
+  Result<void> add(int generation, WorkerId worker, std::string_view digits);
+  /// The profile of `generation` as JSON (core/perf/profile_json.h), with "generation", "step_s",
+  /// and "nccl" where it was sampled; nothing as long as a member has not reported. The error: the
+  /// reports make no plan. `decided`: SWELL_PLAN of the generation, or empty; its schedule is taken
+  /// where it fits the reports, and its chunks where the program says none.
+  Result<std::optional<Json>> profile(int generation, const std::vector<Member>& members,
                                       const std::string& decided = {}) const;
 
  private:
-  int epoch_ = -1;
+  int generation_ = -1;
   std::map<WorkerId, profiler::RankProfile> reported_;
 };
 

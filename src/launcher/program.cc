@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLeftoversTime = 2s;  // between TERM and KILL for what a program left behind
 constexpr auto kUnkillable = 5s;     // after KILL, for what does not end, as a process of root's
-constexpr const char* kEpoch = "SWELL_EPOCH";
+constexpr const char* kGeneration = "SWELL_GENERATION";
 
 /// Names of this process's SLURM_* variables that the program shall not see.
 std::vector<std::string> foreign_variables() {
@@ -80,9 +80,9 @@ bool Program::start(char** command,
                     const SpooledInput* input) {
   if (runs()) return false;
   blocked_before_ = false;
-  epoch_.clear();
+  generation_.clear();
   for (const auto& [name, value] : environment)
-    if (name == kEpoch) epoch_ = name + "=" + value;
+    if (name == kGeneration) generation_ = name + "=" + value;
   const pid_t own = getpid();
   pid_ = fork();
   if (pid_ < 0)
@@ -136,12 +136,12 @@ std::optional<int> Program::reap(pid_t beside) {
 }
 
 /// Children of this process that are not `beside`, nor orphans of that program, which are known by
-/// the epoch in their environment.
+/// the generation in their environment.
 std::vector<pid_t> Program::leftovers(pid_t beside) const {
   std::vector<pid_t> left;
   for (const pid_t child : children_of(getpid())) {
     if (child == beside || undying().contains(child)) continue;
-    if (beside > 0 && !epoch_.empty() && !has_variable(child, epoch_)) continue;
+    if (beside > 0 && !generation_.empty() && !has_variable(child, generation_)) continue;
     left.push_back(child);
   }
   return left;

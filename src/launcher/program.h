@@ -11,9 +11,9 @@
 
 namespace swell::launcher {
 
-/// The training program of one epoch on one worker, with all processes that it starts. Its process
-/// must be the reaper of their orphans, and get their SIGCHLD. During a live switch two programs
-/// run beside each other; each reaps only what is its own.
+/// The training program of one generation on one worker, with all processes that it starts. Its
+/// process must be the reaper of their orphans, and get their SIGCHLD. During a live switch two
+/// programs run beside each other; each reaps only what is its own.
 class Program {
  public:
   Program();
@@ -44,7 +44,7 @@ class Program {
   std::vector<pid_t> leftovers(pid_t beside) const;
   void end_leftovers(bool at_once, pid_t beside);
   pid_t pid_ = -1;
-  std::string epoch_;  ///< "SWELL_EPOCH=N" as it was given; empty: it was not
+  std::string generation_;  ///< "SWELL_GENERATION=N" as it was given; empty: it was not
   bool blocked_before_ = false;
 };
 

@@ -9,10 +9,10 @@ namespace swell::launcher {
 
 namespace {
 
-constexpr std::size_t kKept = 31;    // intervals, whose median is the usual one
-constexpr std::size_t kLeast = 8;    // of those, before one is usual
-constexpr int kStepsOfEpoch = 3;     // the first ones may compile
-constexpr int kOutputsOfEpoch = 20;  // programs write also before the first step
+constexpr std::size_t kKept = 31;         // intervals, whose median is the usual one
+constexpr std::size_t kLeast = 8;         // of those, before one is usual
+constexpr int kStepsOfGeneration = 3;     // the first ones may compile
+constexpr int kOutputsOfGeneration = 20;  // programs write also before the first step
 /// Programs may train on without a word; those that wrote for long before stop less often.
 constexpr double kOutputPatience = 3;
 /// A pause that was seen once, such as an evaluation, may take so many times as long.
@@ -23,14 +23,14 @@ constexpr double kHeard_s = 20;
 }  // namespace
 
 void Progress::Signs::add(double now, std::uint64_t count) {
-  if (has_last && in_epoch >= kStepsOfEpoch - 1) {
+  if (has_last && in_generation >= kStepsOfGeneration - 1) {
     intervals.push_back((now - last) / static_cast<double>(count));
     if (intervals.size() > kKept) intervals.pop_front();
     longest_s = std::max(longest_s, now - last);
   }
   has_last = true;
   last = now;
-  ++in_epoch;
+  ++in_generation;
 }
 
 bool Progress::Signs::is_known() const { return intervals.size() >= kLeast; }
@@ -46,7 +46,7 @@ void Progress::begin(double now) {
   began_ = now;
   for (Signs* each : {&steps_, &output_}) {
     each->has_last = false;
-    each->in_epoch = 0;
+    each->in_generation = 0;
     each->number = 0;
   }
 }
@@ -68,9 +68,9 @@ void Progress::output(double now) { output_.add(now, 1); }
 
 const Progress::Signs* Progress::judged() const {
   if (settings_.factor <= 0) return nullptr;
-  if (steps_.is_known() || steps_.in_epoch > 0)
-    return steps_.is_known() && steps_.in_epoch >= kStepsOfEpoch ? &steps_ : nullptr;
-  const bool writes = output_.is_known() && output_.in_epoch >= kOutputsOfEpoch &&
+  if (steps_.is_known() || steps_.in_generation > 0)
+    return steps_.is_known() && steps_.in_generation >= kStepsOfGeneration ? &steps_ : nullptr;
+  const bool writes = output_.is_known() && output_.in_generation >= kOutputsOfGeneration &&
                       output_.last - began_ >= limit_s(output_);
   return writes ? &output_ : nullptr;
 }

@@ -10,7 +10,7 @@ namespace swell::launcher {
 
 /// Judges whether a training hangs: by its steps, where they are known, else by its output. Pure;
 /// times are seconds of one clock. Nothing is judged before the usual duration of a step is known,
-/// nor before an epoch's programs have begun to make steps.
+/// nor before a generation's programs have begun to make steps.
 class Progress {
  public:
   struct Settings {
@@ -19,7 +19,7 @@ class Progress {
   };
   explicit Progress(Settings settings) : settings_(settings) {}
 
-  /// The programs of an epoch begin, or go on in it.
+  /// The programs of a generation begin, or go on in it.
   void begin(double now);
   /// The time until now says nothing of the program: it could not make a step.
   void rest(double now);
@@ -42,10 +42,10 @@ class Progress {
   /// Signs of one kind.
   struct Signs {
     std::deque<double> intervals;  ///< the last ones of the run
-    double longest_s = 0;          ///< between two signs of one epoch
+    double longest_s = 0;          ///< between two signs of one generation
     double last = 0;               ///< when the last one came, or the time began to count
-    bool has_last = false;         ///< in this epoch
-    int in_epoch = 0;
+    bool has_last = false;         ///< in this generation
+    int in_generation = 0;
     std::uint64_t number = 0;
     void add(double now, std::uint64_t count);
     bool is_known() const;

@@ -25,14 +25,14 @@ struct WorkerNode {
   std::string gpu_types;  ///< where they are of several types: "a100:1,v100:1"
 };
 
-/// A worker's shim, for as long as it lives: over all epochs.
+/// A worker's shim, for as long as it lives: over all generations.
 struct WorkerId {
   int node = 0;   ///< WorkerNode::id
   int local = 0;  ///< SLURM_LOCALID
   friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
 };
 
-/// A worker's part in one epoch, in torchrun's words.
+/// A worker's part in one generation, in torchrun's words.
 struct Seat {
   WorkerId worker;
   int rank = 0;         ///< RANK
@@ -40,8 +40,8 @@ struct Seat {
   int local_world = 0;  ///< LOCAL_WORLD_SIZE; LOCAL_RANK is worker.local
 };
 
-/// Seats of an epoch's workers. Ranks rise without a gap over the nodes, in their order, or in that
-/// of a plan.
+/// Seats of a generation's workers. Ranks rise without a gap over the nodes, in their order, or in
+/// that of a plan.
 struct RankAssignment {
   std::vector<Seat> seats;
   int groups = 0;

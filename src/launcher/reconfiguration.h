@@ -13,7 +13,7 @@
 
 namespace swell::launcher {
 
-/// Why a run goes from one epoch to the next.
+/// Why a run goes from one generation to the next.
 enum class Purpose {
   grow,          ///< to GPUs that were lent
   give_back,     ///< without GPUs that go back
@@ -30,7 +30,7 @@ enum class Strategy {
   restart,  ///< the workers leave, and the next programs start after that
 };
 
-/// A change from one epoch to the next, by either strategy.
+/// A change from one generation to the next, by either strategy.
 struct Reconfiguration {
   int from = 0;
   int to = 0;
@@ -64,8 +64,8 @@ struct SwitchOutcome {
 
 /// Why a live switch was called off.
 enum class CallOffCause {
-  worker_ended,    ///< a worker of the running epoch
-  next_ended,      ///< a program of the next epoch
+  worker_ended,    ///< a worker of the running generation
+  next_ended,      ///< a program of the next generation
   gpus_reclaimed,  ///< it would use GPUs that go back
   too_slow,
   growth_limit,  ///< it took longer than the owner allows for a growth
@@ -82,12 +82,12 @@ struct CalledOff {
 
 /// The state that a live switch has left behind.
 enum class SwitchEnd {
-  committed,       ///< the next epoch trains
+  committed,       ///< the next generation trains
   lent_left,       ///< workers had left before it failed: there is no way back
-  state_released,  ///< it failed between its chunks: the old epoch's state is gone
+  state_released,  ///< it failed between its chunks: the old generation's state is gone
   silent,          ///< the old programs stopped answering
   lacks_room,      ///< the next programs do not fit beside the old ones: a restart may do
-  trains_on,       ///< the old epoch trains on
+  trains_on,       ///< the old generation trains on
 };
 
 /// The phases of one live switch, from the coordinator's news. Pure.
@@ -101,8 +101,8 @@ class SwitchProgress {
   /// Returns whether all shims are told to commit: from then on nothing calls it off.
   bool is_committing() const noexcept { return phase_ >= SwitchPhase::commit; }
 
-  /// The workers that leave are told to: there is no way back to the old epoch. Returns false if
-  /// they were told before.
+  /// The workers that leave are told to: there is no way back to the old generation. Returns false
+  /// if they were told before.
   bool let_go() noexcept { return !std::exchange(has_let_go_, true); }
   bool has_let_go() const noexcept { return has_let_go_; }
 

@@ -12,7 +12,7 @@
 namespace swell::launcher {
 
 /// The restart strategy: the workers are asked to leave, or killed, and the programs of the next
-/// epoch start once all have left. Pure.
+/// generation start once all have left. Pure.
 class Restart {
  public:
   /// `before`: what is gone back to where no worker leaves, for a growth or a user's signal. None:

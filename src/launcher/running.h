@@ -17,7 +17,7 @@ struct Failure {
   double decide_by = 0;
 };
 
-/// A phase of the epoch machine: the programs of an epoch train, and nothing changes them.
+/// A phase of the generation machine: the programs of a generation train, and nothing changes them.
 struct Running {
   double since = 0;
   std::optional<Failure> failure;

@@ -21,10 +21,11 @@ class RuntimeHost {
     std::string key;               ///< the job's
     std::string network = "auto";  ///< as swellrun's --switch-network has it
     std::string ports;             ///< near this worker's GPUs: ports_near()
-    /// Receives the profiles of programs, from threads of the keeper, with the runtime's epoch.
-    std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
-    /// Called likewise when a program takes an epoch over.
-    std::function<void(std::uint64_t epoch, pid_t program)> on_adopted;
+    /// Receives the profiles of programs, from threads of the keeper, with the runtime's
+    /// generation.
+    std::function<void(std::uint64_t generation, std::string profile)> on_profile;
+    /// Called likewise when a program takes a generation over.
+    std::function<void(std::uint64_t generation, pid_t program)> on_adopted;
   };
   /// Removes what shims of this user that were killed left in the folder, too.
   static Result<std::unique_ptr<RuntimeHost>> start(const Options& options);
@@ -37,9 +38,9 @@ class RuntimeHost {
   std::uint64_t step() const { return keeper_->step(); }
   /// Seconds since it was made; 0: not known.
   double step_age_s() const { return keeper_->step_age_s(); }
-  /// As the keeper's; `epoch` is the runtime's.
-  bool offer_next(std::uint64_t epoch, runtime::Variables variables, bool none_is_new) const {
-    return keeper_->offer_next(epoch, std::move(variables), none_is_new);
+  /// As the keeper's; `generation` is the runtime's.
+  bool offer_next(std::uint64_t generation, runtime::Variables variables, bool none_is_new) const {
+    return keeper_->offer_next(generation, std::move(variables), none_is_new);
   }
   void withdraw_next() const { keeper_->withdraw_next(); }
   const std::string& unix_socket() const noexcept { return keeper_->unix_socket(); }

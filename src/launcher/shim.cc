@@ -31,7 +31,8 @@ constexpr auto kComeBackTime = 20s;  // for an agent that strangers keep busy to
 constexpr auto kComeBackPause = 20ms;   // before each try
 constexpr auto kSignalFollows = 250ms;  // a signal of Slurm's reaches the shim after its program
 
-/// Whether the port is the one that the programs of this epoch meet at: this worker has rank 0.
+/// Whether the port is the one that the programs of this generation meet at: this worker has rank
+/// 0.
 bool is_master_port(const std::vector<std::pair<std::string, std::string>>& environment,
                     const HeldPort& port) {
   const auto value = [&](const std::string& name) -> std::string {
@@ -81,7 +82,7 @@ int Shim::run() {
 
 bool Shim::hello() {
   control::WorkerHello message;
-  message.epoch = ended_;
+  message.generation = ended_;
   message.group = options_.node;
   message.local_rank = options_.local_rank;
   message.host = client_->local_address();
@@ -120,10 +121,10 @@ bool Shim::take_signals() {
 
 /// Tells the agent of a signal from Slurm, which sends it to the program, too.
 bool Shim::notice(int signal) {
-  for (auto& [epoch, one] : runs_) {
+  for (auto& [generation, one] : runs_) {
     if (signal != one.restart_signal) continue;
     one.heard_signal = true;
-    if (leave_file_) leave_file_->set(epoch, true);
+    if (leave_file_) leave_file_->set(generation, true);
   }
   return client_->send(control::WorkerNotice{signal}).ok();
 }
@@ -154,16 +155,17 @@ bool Shim::take_messages() {
     if (const auto* start = std::get_if<control::WorkerStart>(&**message)) {
       if (!start_program(*start)) return false;
     } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message)) {
-      if (!pass_reports()) return false;  // who is of which epoch by now
-      if (staying_ && signal->epoch == *staying_) {
+      if (!pass_reports()) return false;  // who is of which generation by now
+      if (staying_ && signal->generation == *staying_) {
         if (!withdraw_staying(signal->signal)) return false;
         continue;
       }
       asked_to_leave_ = signal->signal != control::WorkerSignal::kStay;
-      for (auto& [epoch, one] : runs_) {
-        if (signal->epoch >= 0 && signal->epoch != epoch) continue;
+      for (auto& [generation, one] : runs_) {
+        if (signal->generation >= 0 && signal->generation != generation) continue;
         const bool is_request = signal->signal == one.restart_signal;
-        if (leave_file_ && (is_request || !asked_to_leave_)) leave_file_->set(epoch, is_request);
+        if (leave_file_ && (is_request || !asked_to_leave_))
+          leave_file_->set(generation, is_request);
         if (asked_to_leave_) signal_program(one, signal->signal);
         else one.keeps_signal = false;
       }
@@ -180,10 +182,10 @@ void Shim::signal_program(Run& one, int signal) {
 
 int Shim::looks_in_ms() const {
   std::optional<Clock::time_point> next;
-  for (const auto& [epoch, one] : runs_)
+  for (const auto& [generation, one] : runs_)
     if (!one.listens && one.restart_signal != 0 && (!next || one.next_look < *next))
       next = one.next_look;
-  for (const auto& [epoch, one] : runs_)
+  for (const auto& [generation, one] : runs_)
     if (!one.given.empty() && (!next || one.next_inner_look < *next)) next = one.next_inner_look;
   if (reports_steps() && (!next || steps_.next_look < *next)) next = steps_.next_look;
   if (!next) return -1;
@@ -192,21 +194,21 @@ int Shim::looks_in_ms() const {
 }
 
 bool Shim::look() {
-  for (auto& [epoch, one] : runs_) {
+  for (auto& [generation, one] : runs_) {
     // Before its handler is told of, for which GPUs are lent.
-    if (!look_within(epoch, one)) return false;
+    if (!look_within(generation, one)) return false;
     if (one.listens || one.restart_signal == 0 || Clock::now() < one.next_look) continue;
     one.listens = one.program.listens_to(one.restart_signal);
     one.pause = std::min(std::chrono::milliseconds(kLastLook), one.pause + one.pause / 4);
     one.next_look = Clock::now() + one.pause;
     if (!one.listens) continue;
     if (std::exchange(one.keeps_signal, false)) one.program.signal(one.restart_signal);
-    if (!client_->send(control::WorkerListens{epoch})) return false;
+    if (!client_->send(control::WorkerListens{generation})) return false;
   }
   return true;
 }
 
-bool Shim::look_within(int epoch, Run& one) {
+bool Shim::look_within(int generation, Run& one) {
   const auto now = Clock::now();
   if (one.given.empty() || !one.program.runs() || now < one.next_inner_look) return true;
   auto found = inner_worker(one.program.pid(), one.given, one.restart_signal);
@@ -215,7 +217,7 @@ bool Shim::look_within(int epoch, Run& one) {
   if (found) one.given.clear();
   one.next_inner_look =
       now + (now < one.since + kSettles ? std::min(kLastLook, one.pause) : kLaterLook);
-  return !found || client_->send(control::WorkerLaunches{epoch, *found, !has_ranks}).ok();
+  return !found || client_->send(control::WorkerLaunches{generation, *found, !has_ranks}).ok();
 }
 
 bool Shim::start_program(const control::WorkerStart& start) {
@@ -225,19 +227,20 @@ bool Shim::start_program(const control::WorkerStart& start) {
     environment.emplace_back("SWELL_SHIM", said_->name());
     environment.emplace_back("SWELL_SHIM_KEY", said_->key());
   }
-  if (leave_file_) environment.emplace_back("SWELL_LEAVING_FILE", leave_file_->path(start.epoch));
+  if (leave_file_)
+    environment.emplace_back("SWELL_LEAVING_FILE", leave_file_->path(start.generation));
   asked_to_leave_ = false;
   status_ = 0;
   steps_ = Steps();
   HeldPort port = std::exchange(port_, HeldPort());
   if (!is_master_port(environment, port)) port = HeldPort();
-  if (runtime_ != nullptr && runtime_->offer_next(static_cast<std::uint64_t>(start.epoch) + 1,
+  if (runtime_ != nullptr && runtime_->offer_next(static_cast<std::uint64_t>(start.generation) + 1,
                                                   environment, start.none_is_new)) {
-    staying_ = start.epoch;
+    staying_ = start.generation;
     staying_port_ = std::move(port);
     return hello();
   }
-  Run& one = runs_[start.epoch];
+  Run& one = runs_[start.generation];
   one = Run();
   one.port = std::move(port);
   one.restart_signal = start.restart_signal;
@@ -245,8 +248,8 @@ bool Shim::start_program(const control::WorkerStart& start) {
   if (one.program.start(options_.program, environment, options_.input ? &*options_.input : nullptr))
     // In live mode another program may start while this one runs: it needs a port of its own.
     return start.key.empty() || hello();
-  runs_.erase(start.epoch);
-  return client_->send(control::WorkerExit{start.epoch, 126, 0}).ok() && hello();
+  runs_.erase(start.generation);
+  return client_->send(control::WorkerExit{start.generation, 126, 0}).ok() && hello();
 }
 
 bool Shim::offer_runtime(const control::WorkerStart& start,
@@ -254,18 +257,19 @@ bool Shim::offer_runtime(const control::WorkerStart& start,
   control::WorkerRuntime message;
   if (runtime_ == nullptr) {
     const char* node = std::getenv("SLURMD_NODENAME");
-    auto made = RuntimeHost::start({"", client_->local_address(), node != nullptr ? node : "",
-                                    start.key, options_.network, start.ports,
-                                    [this](std::uint64_t epoch, std::string profile) {
-                                      std::lock_guard lock(reported_.mutex);
-                                      reported_.profiles.emplace_back(epoch, std::move(profile));
-                                      reported_.wake.signal();
-                                    },
-                                    [this](std::uint64_t epoch, pid_t) {
-                                      std::lock_guard lock(reported_.mutex);
-                                      reported_.adopted.push_back(epoch);
-                                      reported_.wake.signal();
-                                    }});
+    auto made =
+        RuntimeHost::start({"", client_->local_address(), node != nullptr ? node : "", start.key,
+                            options_.network, start.ports,
+                            [this](std::uint64_t generation, std::string profile) {
+                              std::lock_guard lock(reported_.mutex);
+                              reported_.profiles.emplace_back(generation, std::move(profile));
+                              reported_.wake.signal();
+                            },
+                            [this](std::uint64_t generation, pid_t) {
+                              std::lock_guard lock(reported_.mutex);
+                              reported_.adopted.push_back(generation);
+                              reported_.wake.signal();
+                            }});
     if (made) runtime_ = std::move(*made);
     else message.problem = made.error().message();
   }
@@ -289,34 +293,35 @@ bool Shim::pass_reports() {
     profiles.swap(reported_.profiles);
     adopted.swap(reported_.adopted);
   }
-  for (const std::uint64_t epoch : adopted)
-    if (!take_over(static_cast<int>(epoch) - 1)) return false;
-  for (const auto& [epoch, profile] : profiles)
-    if (!client_->send(control::WorkerProfile{static_cast<int>(epoch) - 1, hex_digits(profile)}))
+  for (const std::uint64_t generation : adopted)
+    if (!take_over(static_cast<int>(generation) - 1)) return false;
+  for (const auto& [generation, profile] : profiles)
+    if (!client_->send(
+            control::WorkerProfile{static_cast<int>(generation) - 1, hex_digits(profile)}))
       return false;
   return true;
 }
 
-bool Shim::take_over(int epoch) {
-  const auto its = runs_.find(std::exchange(trains_, epoch));
-  if (staying_ != epoch) return true;
+bool Shim::take_over(int generation) {
+  const auto its = runs_.find(std::exchange(trains_, generation));
+  if (staying_ != generation) return true;
   staying_.reset();
   if (its == runs_.end()) return true;
   auto run = runs_.extract(its);
-  const int before = std::exchange(run.key(), epoch);
+  const int before = std::exchange(run.key(), generation);
   const bool listens = run.mapped().listens;
   run.mapped().port = std::exchange(staying_port_, HeldPort());
   runs_.insert(std::move(run));
   ++ended_;
   return client_->send(control::WorkerExit{before, 0, 0}).ok() && hello() &&
-         (!listens || client_->send(control::WorkerListens{epoch}).ok());
+         (!listens || client_->send(control::WorkerListens{generation}).ok());
 }
 
 bool Shim::withdraw_staying(int signal) {
-  const int epoch = *std::exchange(staying_, std::nullopt);
+  const int generation = *std::exchange(staying_, std::nullopt);
   staying_port_ = HeldPort();
   runtime_->withdraw_next();
-  return client_->send(control::WorkerExit{epoch, 0, signal}).ok() && hello();
+  return client_->send(control::WorkerExit{generation, 0, signal}).ok() && hello();
 }
 
 bool Shim::pass_sizes() {
@@ -334,11 +339,11 @@ bool Shim::report_steps() {
   steps_.next_look = now + kStepsPause;
   MadeSteps steps = steps_.said;
   double age_s = steps.made > 0 ? std::chrono::duration<double>(now - steps_.said_at).count() : 0;
-  int epoch = runs_.rbegin()->first;
+  int generation = runs_.rbegin()->first;
   if (runtime_ != nullptr && trains_ >= 0) {
     age_s = runtime_->step_age_s();
     steps.made = runtime_->step();
-    epoch = trains_;
+    generation = trains_;
   }
   if (steps == steps_.told && now < steps_.next_report) return true;
   steps_.told = steps;
@@ -347,25 +352,25 @@ bool Shim::report_steps() {
     return static_cast<std::int64_t>(std::min<std::uint64_t>(number, control::kMostSteps));
   };
   return client_
-      ->send(control::WorkerSteps{epoch, bounded(steps.made), age_s, bounded(steps.total)})
+      ->send(control::WorkerSteps{generation, bounded(steps.made), age_s, bounded(steps.total)})
       .ok();
 }
 
-pid_t Shim::beside(int epoch) const {
+pid_t Shim::beside(int generation) const {
   for (const auto& [other, one] : runs_)
-    if (other != epoch && one.program.runs()) return one.program.pid();
+    if (other != generation && one.program.runs()) return one.program.pid();
   return 0;
 }
 
 bool Shim::reap() {
   for (auto each = runs_.begin(); each != runs_.end();) {
-    const int epoch = each->first;
-    const std::optional<int> status = each->second.program.reap(beside(epoch));
+    const int generation = each->first;
+    const std::optional<int> status = each->second.program.reap(beside(generation));
     if (!status) {
       ++each;
       continue;
     }
-    // A program that stays has ended in both epochs.
+    // A program that stays has ended in both generations.
     if (staying_ && !withdraw_staying(WIFSIGNALED(*status) ? WTERMSIG(*status) : SIGKILL))
       return false;
     if (runs_.size() == 1) {  // its last steps, which no look has seen
@@ -379,7 +384,7 @@ bool Shim::reap() {
     status_ = *status;
     ++ended_;
     control::WorkerExit exit;
-    exit.epoch = epoch;
+    exit.generation = generation;
     if (WIFSIGNALED(*status)) exit.signal = WTERMSIG(*status);
     else exit.exit_code = WEXITSTATUS(*status);
     if (!client_->send(exit) || !hello()) return false;
@@ -388,7 +393,7 @@ bool Shim::reap() {
 }
 
 void Shim::end_programs() {
-  for (auto& [epoch, one] : runs_) one.program.signal(SIGTERM);
+  for (auto& [generation, one] : runs_) one.program.signal(SIGTERM);
   const auto deadline = Clock::now() + kEndTime;
   for (bool killed = false; !runs_.empty();) {
     for (auto each = runs_.begin(); each != runs_.end();) {
@@ -398,7 +403,7 @@ void Shim::end_programs() {
     }
     if (runs_.empty()) return;
     if (!killed && Clock::now() > deadline) {
-      for (auto& [epoch, one] : runs_) one.program.signal(SIGKILL);
+      for (auto& [generation, one] : runs_) one.program.signal(SIGKILL);
       killed = true;
     }
     pollfd polled{signals_.get(), POLLIN, 0};

@@ -33,7 +33,7 @@ class Shim {
     std::string network;       ///< as --switch-network of swellrun
     int node = -1;             ///< its number, as swellrun gave it
     int local_rank = 0;        ///< of the task on its node
-    /// Given to the program of each epoch as its standard input; none: the shim's own.
+    /// Given to the program of each generation as its standard input; none: the shim's own.
     std::optional<SpooledInput> input;
     std::string one_program;  ///< why its GPUs take no second program; empty: they do
     std::string misfit;       ///< as in WorkerHello
@@ -51,7 +51,7 @@ class Shim {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// The program of one epoch. During a live switch there are two.
+  /// The program of one generation. During a live switch there are two.
   struct Run {
     Program program;
     HeldPort port;  ///< MASTER_PORT where this worker has rank 0; held while the program runs
@@ -81,22 +81,22 @@ class Shim {
   /// back.
   bool look();
   /// Tells once where the program is a launcher, and has started workers of its own.
-  bool look_within(int epoch, Run& one);
+  bool look_within(int generation, Run& one);
   bool start_program(const control::WorkerStart& start);
 
   /// Starts the keeper before the program; if there can be none, tells the agent why.
   bool offer_runtime(const control::WorkerStart& start,
                      std::vector<std::pair<std::string, std::string>>& environment);
 
-  /// Tells the agent what programs have reported. The runtime's epochs begin with 1.
+  /// Tells the agent what programs have reported. The runtime's generations begin with 1.
   bool pass_reports();
 
-  /// A program trains `epoch` from now on. Where one stays, it was the epoch's before: to the
-  /// agent, that one's has ended. The process that trains may be a descendant of the one that was
-  /// started.
-  bool take_over(int epoch);
+  /// A program trains `generation` from now on. Where one stays, it was the generation's before: to
+  /// the agent, that one's has ended. The process that trains may be a descendant of the one that
+  /// was started.
+  bool take_over(int generation);
 
-  /// Tells the program that the epoch for which it was to stay was cancelled.
+  /// Tells the program that the generation for which it was to stay was cancelled.
   bool withdraw_staying(int signal);
   /// Takes what programs have said, and passes numbers of workers on.
   bool pass_sizes();
@@ -105,8 +105,8 @@ class Shim {
   /// one worker of each node and allocation does.
   bool report_steps();
 
-  /// The pid of a program that is not this epoch's; 0: there is none.
-  pid_t beside(int epoch) const;
+  /// The pid of a program that is not this generation's; 0: there is none.
+  pid_t beside(int generation) const;
   bool reap();
   void end_programs();
 
@@ -114,7 +114,7 @@ class Shim {
   std::unique_ptr<control::Client> client_;
   control::Fd signals_;
   HeldPort port_;          ///< for the next program
-  HeldPort staying_port_;  ///< of the epoch that the running program prepares for
+  HeldPort staying_port_;  ///< of the generation that the running program prepares for
   /// News that the keeper's threads leave for this one. Outlives them.
   struct Reported {
     std::mutex mutex;
@@ -125,10 +125,10 @@ class Shim {
   std::unique_ptr<RuntimeHost> runtime_;  ///< live mode, from the first start on
   std::optional<ProgramSocket> said_;
   std::optional<LeaveFile> leave_file_;
-  std::map<int, Run> runs_;  ///< by epoch
-  /// The epoch that the running program has been asked to stay for.
+  std::map<int, Run> runs_;  ///< by generation
+  /// The generation that the running program has been asked to stay for.
   std::optional<int> staying_;
-  int trains_ = -1;        ///< the epoch that was taken over last
+  int trains_ = -1;        ///< the generation that was taken over last
   bool is_known_ = false;  ///< the agent has answered
   struct Steps {
     MadeSteps said;  ///< by the program that was started last

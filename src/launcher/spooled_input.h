@@ -10,7 +10,7 @@
 
 namespace swell::launcher {
 
-/// Standard input, kept in memory: the program of each epoch, on each worker, reads all of it.
+/// Standard input, kept in memory: the program of each generation, on each worker, reads all of it.
 class SpooledInput {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{16} << 20;

@@ -211,10 +211,10 @@ void say_before(const Agent::Setup& setup, const Job& job, const Json& model) {
     say(fmt::format("{} is not used: srun starts swell-worker, which starts the program", option));
   if (const std::string address = env("MASTER_ADDR"), port = env("MASTER_PORT");
       !address.empty() || !port.empty())
-    say(
-        fmt::format("MASTER_ADDR={} MASTER_PORT={} are not used: each epoch has an address and a "
-                    "port of its own; --interface=NAME chooses the network",
-                    address, port));
+    say(fmt::format(
+        "MASTER_ADDR={} MASTER_PORT={} are not used: each generation has an address and a "
+        "port of its own; --interface=NAME chooses the network",
+        address, port));
   const int gpus = setup.basic.gpus;
   const std::string& why = job.rigid.empty() ? setup.basic.no_growth : job.rigid;
   if (!why.empty())

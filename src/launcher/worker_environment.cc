@@ -154,7 +154,7 @@ Environment run_environment(const RankAssignment& assignment, const Seat& seat,
   add("TORCHELASTIC_RESTART_COUNT", std::to_string(facts.restarts));
   add("TORCHELASTIC_MAX_RESTARTS", std::to_string(facts.max_restarts));
   add("TORCHELASTIC_USE_AGENT_STORE",
-      "False");  // rank 0 has the store: no process lives longer than an epoch
+      "False");  // rank 0 has the store: no process lives longer than a generation
   for (auto& [name, value] : torchrun_defaults(seat)) add(name.c_str(), std::move(value));
   if (std::string host = nccl_host(seat, facts); !host.empty()) add("NCCL_HOSTID", std::move(host));
   add("SLURM_PROCID", std::to_string(seat.rank));

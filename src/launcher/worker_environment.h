@@ -24,7 +24,7 @@ Environment job_environment(const char* const* environment, std::size_t max_byte
 /// reach the program.
 bool is_of_the_task(std::string_view variable);
 
-/// Facts that are the same for all workers of one epoch.
+/// Facts that are the same for all workers of one generation.
 struct RunFacts {
   JobId job = 0;
   std::vector<WorkerNode> nodes;  ///< at least those that have seats

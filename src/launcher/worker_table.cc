@@ -37,16 +37,16 @@ bool WorkerTable::run_on(const std::vector<WorkerNode>& nodes) const {
   return false;
 }
 
-std::size_t WorkerTable::deaf(int epoch) const {
+std::size_t WorkerTable::deaf(int generation) const {
   std::size_t deaf = 0;
-  for (const auto& [id, worker] : workers_) deaf += worker.running && worker.listens != epoch;
+  for (const auto& [id, worker] : workers_) deaf += worker.running && worker.listens != generation;
   return deaf;
 }
 
-bool WorkerTable::one_listened(double seconds, int epoch, double since, double now) const {
+bool WorkerTable::one_listened(double seconds, int generation, double since, double now) const {
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& each) {
     const WorkerState& worker = each.second;
-    return worker.running && worker.listens == epoch &&
+    return worker.running && worker.listens == generation &&
            now - std::max(since, worker.listens_since) >= seconds;
   });
 }

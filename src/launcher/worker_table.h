@@ -10,13 +10,13 @@
 
 namespace swell::launcher {
 
-/// A worker's shim, and its program of the epoch that trains.
+/// A worker's shim, and its program of the generation that trains.
 struct WorkerState {
   std::string host;
   int port = 0;
   JobId step = 0;
   bool present = false, ready = false, running = false;
-  int listens = -1;  ///< the newest epoch whose program here handles the restart signal
+  int listens = -1;  ///< the newest generation whose program here handles the restart signal
   double listens_since = 0;
   bool ended_well = false;  ///< its last program, with 0
 };
@@ -24,8 +24,8 @@ struct WorkerState {
 /// The workers of a run, and the programs that they run.
 class WorkerTable {
  public:
-  /// Programs that run and are not of the epoch that trains, by epoch, and when they are killed:
-  /// of a switch under way, or left over by one.
+  /// Programs that run and are not of the generation that trains, by generation, and when they are
+  /// killed: of a switch under way, or left over by one.
   using Others = std::map<std::pair<int, WorkerId>, double>;
 
   /// Adds the worker if it is not known.
@@ -37,17 +37,17 @@ class WorkerTable {
   Others& others() noexcept { return others_; }
   const Others& others() const noexcept { return others_; }
 
-  /// Returns the workers with a program of the epoch that trains.
+  /// Returns the workers with a program of the generation that trains.
   std::vector<WorkerId> running() const;
-  /// Returns whether programs of the epoch that trains run there.
+  /// Returns whether programs of the generation that trains run there.
   bool train_on(const std::vector<WorkerNode>& nodes) const;
   /// Returns whether any program runs there.
   bool run_on(const std::vector<WorkerNode>& nodes) const;
-  /// Returns how many programs of `epoch`, which trains, do not handle the restart signal.
-  std::size_t deaf(int epoch) const;
-  /// Returns whether a program of `epoch` that runs has handled the restart signal for so many
+  /// Returns how many programs of `generation`, which trains, do not handle the restart signal.
+  std::size_t deaf(int generation) const;
+  /// Returns whether a program of `generation` that runs has handled the restart signal for so many
   /// seconds since `since`.
-  bool one_listened(double seconds, int epoch, double since, double now) const;
+  bool one_listened(double seconds, int generation, double since, double now) const;
 
  private:
   std::map<WorkerId, WorkerState> workers_;

@@ -65,7 +65,7 @@ class Stable {
   static constexpr double kUnsettledChange = 0.1;
 
   /// Adds a step. Leaves out steps with another number of micro-batches, such as the last step of
-  /// an epoch; if a whole window has that number, the training has changed.
+  /// a generation; if a whole window has that number, the training has changed.
   void add(const StepTimes& step);
   /// Returns the last full window, or the last report of unstable times; nothing before the first
   /// window.

@@ -14,9 +14,9 @@ struct ControlPage {
   /// Request written by the shim and taken by the program: kStopRequest or kCheckpointRequest; 0:
   /// none.
   std::atomic<std::uint64_t> request;
-  /// Written by the shim: the epoch for which a program that stays must prepare; 0: none.
+  /// Written by the shim: the generation for which a program that stays must prepare; 0: none.
   std::atomic<std::uint64_t> next;
-  /// Written by the shim: the last epoch whose program has started beside this one; 0: none.
+  /// Written by the shim: the last generation whose program has started beside this one; 0: none.
   std::atomic<std::uint64_t> beside;
   /// Written by the program before `step`: when it passed that boundary, in nanoseconds of the
   /// host's steady clock; 0 from an older libswell, which does not write it.

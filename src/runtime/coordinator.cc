@@ -20,8 +20,8 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 std::string SwitchReport::summary() const {
-  std::string text = committed ? fmt::format("epoch {} at step {}", epoch, step)
-                               : fmt::format("epoch {} was called off in {}", epoch,
+  std::string text = committed ? fmt::format("generation {} at step {}", generation, step)
+                               : fmt::format("generation {} was called off in {}", generation,
                                              SwitchMachine::to_text(failed_in));
   if (!why.empty()) text += ": " + why;
   if (!committed) return text;
@@ -91,13 +91,13 @@ bool Coordinator::stay(const std::vector<Shim>& ranks) const {
   });
 }
 
-Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t epoch) {
-  auto done = begin_all(ranks, epoch);
+Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t generation) {
+  auto done = begin_all(ranks, generation);
   if (!done) abort_all(ranks);
   return done;
 }
 
-Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_t epoch) {
+Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_t generation) {
   std::vector<Channel> channels;
   std::vector<RankState> states;
   const Deadline deadline = within(options_.prepare_limit);
@@ -116,10 +116,10 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
     channels.push_back(std::move(*channel));
   }
   if (const auto world = merge(states); !world) return world.error().while_doing("the first plan");
-  guard_all(ranks, epoch);  // before any step
+  guard_all(ranks, generation);  // before any step
   for (Channel& channel : channels)
     if (auto done =
-            ask(channel, Op::begin, Writer().put(epoch).take(), within(options_.commit_limit));
+            ask(channel, Op::begin, Writer().put(generation).take(), within(options_.commit_limit));
         !done)
       return done.error();
   return {};
@@ -128,7 +128,7 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
 /// Tells each rank's shim which shim keeps its snapshots. Prefers a shim that is not lent, then one
 /// on another node, then a rank to a waiting shim, then the next one. A rank that is not told takes
 /// no snapshots.
-void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const {
+void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t generation) const {
   std::vector<Shim> shims;
   std::vector<Channel> channels;
   std::vector<Endpoint> endpoints;
@@ -152,7 +152,7 @@ void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch)
   const std::size_t waiting = shims.size() - ranks.size();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     Guard guard{
-        epoch, static_cast<std::int32_t>(rank), static_cast<std::uint32_t>(ranks.size()), {}};
+        generation, static_cast<std::int32_t>(rank), static_cast<std::uint32_t>(ranks.size()), {}};
     int best = -1;
     const auto consider = [&](std::size_t other) {
       const int merit = 2 * !shims[other].is_lent + (shims[other].gpu.node != ranks[rank].gpu.node);
@@ -169,7 +169,7 @@ void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch)
 }
 
 Result<SwitchReport> Coordinator::recover(const std::vector<Shim>& holders,
-                                          const std::vector<Shim>& to, std::uint64_t epoch) {
+                                          const std::vector<Shim>& to, std::uint64_t generation) {
   std::vector<Holder> found;
   for (const Shim& shim : holders) {
     auto channel = reach(shim);
@@ -183,14 +183,15 @@ Result<SwitchReport> Coordinator::recover(const std::vector<Shim>& holders,
   }
   const auto newest = newest_of(found);
   if (!newest) return Error(ErrorCode::not_found, "no snapshot has every rank's part");
-  auto report = switch_from({}, &*newest, to, epoch);
-  if (!report) abort_all(to);  // so that no program waits for an epoch that will not begin
+  auto report = switch_from({}, &*newest, to, generation);
+  if (!report) abort_all(to);  // so that no program waits for a generation that will not begin
   return report;
 }
 
 Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
-                                              const std::vector<Shim>& to, std::uint64_t epoch) {
-  return switch_from(from, nullptr, to, epoch);
+                                              const std::vector<Shim>& to,
+                                              std::uint64_t generation) {
+  return switch_from(from, nullptr, to, generation);
 }
 
 void Coordinator::abort_all(const std::vector<Shim>& shims, bool is_old_gone) const {
@@ -214,7 +215,7 @@ Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
     if (!status) return status.error();
     auto read = read_status(status->body);
     if (!read) return read.error();
-    newest = std::max(newest, read->epoch);
+    newest = std::max(newest, read->generation);
     // A program that still waits stands at the step of the switch; one that has switched is at that
     // step or later.
     if (read->is_quiesced) step = read->step;
@@ -225,7 +226,7 @@ Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
   for (std::size_t i = 0; i < shims.size(); ++i) {
     if (found[i].prepared == 0) continue;
     const bool committed = found[i].prepared == newest;
-    // If any shim has committed the epoch, all shims have moved its state.
+    // If any shim has committed the generation, all shims have moved its state.
     auto done = committed ? ask(channels[i], Op::commit, Writer().put(newest).put(step).take(),
                                 within(options_.commit_limit))
                           : ask(channels[i], Op::abort, {}, within(options_.commit_limit));

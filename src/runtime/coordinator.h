@@ -33,18 +33,18 @@ struct SwitchReport {
   std::string why;                     ///< empty: nothing failed
   ErrorCode code = ErrorCode::failed;  ///< code of `why`; cancelled: call_off() ended it
   bool is_silent = false;              ///< a program did not stop at a step in time
-  /// The ranks that leave were released before the commit; if the switch failed, the old epoch is
-  /// lost.
+  /// The ranks that leave were released before the commit; if the switch failed, the old generation
+  /// is lost.
   bool has_let_go = false;
   /// The switch was made in chunks and the first chunk had begun. If the switch failed, the old
-  /// epoch is lost, and a snapshot of the step exists.
+  /// generation is lost, and a snapshot of the step exists.
   bool is_old_gone = false;
   /// Nothing has moved because a GPU had too little free memory for the state of the new plan, even
   /// in chunks.
   bool lacks_room = false;
   /// Shims that did not answer the commit; it is not known whether their programs train.
   std::vector<Shim> lost;
-  std::uint64_t epoch = 0, step = 0;
+  std::uint64_t generation = 0, step = 0;
   /// Training continues while a switch is prepared (`prepare_s`), and until the first program
   /// reaches the agreed step (`wait_s`); then it stands still until the commit.
   double prepare_s = 0, wait_s = 0, quiesce_s = 0, secure_s = 0, move_s = 0, commit_s = 0;
@@ -54,7 +54,7 @@ struct SwitchReport {
   std::uint32_t chunks = 0;      ///< 0: everything was moved at once
   std::vector<PathBytes> paths;  ///< sums over all shims
   std::set<std::string> notes;   ///< why a path was slower than requested
-  /// Returns one line for the log: "epoch 2 at step 40: ...".
+  /// Returns one line for the log: "generation 2 at step 40: ...".
   std::string summary() const;
 };
 
@@ -68,7 +68,7 @@ struct RequestReport {
   ErrorCode code = ErrorCode::failed;  ///< code of `why`; cancelled: call_off() ended it
 };
 
-/// Drives the shims of a job through its epochs. Blocking; one thread at a time.
+/// Drives the shims of a job through its generations. Blocking; one thread at a time.
 class Coordinator {
  public:
   struct Options {
@@ -94,24 +94,24 @@ class Coordinator {
   };
   Coordinator(cluster::Cluster cluster, Options options);
 
-  /// Waits for a program at each shim, in the order of ranks, and begins the job's first epoch with
-  /// new state. On an error the waiting programs are told to exit.
-  Result<void> begin(const std::vector<Shim>& ranks, std::uint64_t epoch);
+  /// Waits for a program at each shim, in the order of ranks, and begins the job's first generation
+  /// with new state. On an error the waiting programs are told to exit.
+  Result<void> begin(const std::vector<Shim>& ranks, std::uint64_t generation);
   /// Returns whether all programs that train there have said that they can keep their processes, at
   /// least in a switch that starts no other program.
   bool stay(const std::vector<Shim>& ranks) const;
 
   /// Switches from the ranks `from` to the ranks `to`, both in order; a shim may be in both. Waits
-  /// within prepare_limit for programs of the new epoch that are still starting, while the old ones
-  /// train. Returns an error if nothing was asked of any shim.
+  /// within prepare_limit for programs of the new generation that are still starting, while the old
+  /// ones train. Returns an error if nothing was asked of any shim.
   Result<SwitchReport> switch_plan(const std::vector<Shim>& from, const std::vector<Shim>& to,
-                                   std::uint64_t epoch);
+                                   std::uint64_t generation);
 
-  /// Begins an epoch with the newest snapshot of which `holders` together have every rank's part:
-  /// the programs of `to` adopt it. No program of an earlier epoch may train. Returns an error if
-  /// there is no such snapshot; no shim was asked for anything then.
+  /// Begins a generation with the newest snapshot of which `holders` together have every rank's
+  /// part: the programs of `to` adopt it. No program of an earlier generation may train. Returns an
+  /// error if there is no such snapshot; no shim was asked for anything then.
   Result<SwitchReport> recover(const std::vector<Shim>& holders, const std::vector<Shim>& to,
-                               std::uint64_t epoch);
+                               std::uint64_t generation);
 
   /// Has the programs of `ranks` follow the request (kStopRequest or kCheckpointRequest) at one
   /// step: the nearest one that no rank has passed. No rank follows it before all have agreed; a
@@ -127,7 +127,7 @@ class Coordinator {
   bool call_off() noexcept;
 
   /// Ends a switch whose coordinator died: commits it if any shim has committed, otherwise aborts
-  /// it. Returns the epoch that holds.
+  /// it. Returns the generation that holds.
   Result<std::uint64_t> settle(const std::vector<Shim>& shims);
 
  private:
@@ -140,11 +140,11 @@ class Coordinator {
   Result<Message> ask_unless_off(Channel& channel, Op op, std::string_view body,
                                  Deadline deadline) const;
   Result<Message> answer_unless_off(Channel& channel, Deadline deadline) const;
-  Result<void> begin_all(const std::vector<Shim>& ranks, std::uint64_t epoch);
+  Result<void> begin_all(const std::vector<Shim>& ranks, std::uint64_t generation);
   void abort_all(const std::vector<Shim>& shims, bool is_old_gone = false) const;
   Result<SwitchReport> switch_from(const std::vector<Shim>& from, const Consistent* snapshot,
-                                   const std::vector<Shim>& to, std::uint64_t epoch);
-  void guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const;
+                                   const std::vector<Shim>& to, std::uint64_t generation);
+  void guard_all(const std::vector<Shim>& ranks, std::uint64_t generation) const;
   bool begin_commit() noexcept;
   cluster::Cluster cluster_;
   Options options_;

@@ -46,9 +46,9 @@ double seconds(Clock::duration time) { return std::chrono::duration<double>(time
 /// One switch under way.
 class Coordinator::Run {
  public:
-  Run(Coordinator& coordinator, std::uint64_t epoch)
+  Run(Coordinator& coordinator, std::uint64_t generation)
       : coordinator_(coordinator), options_(coordinator.options_) {
-    report_.epoch = prepare_.epoch = epoch;
+    report_.generation = prepare_.generation = generation;
     prepare_.cluster = coordinator.cluster_.to_json().dump();
     prepare_.verify = options_.verify;
     prepare_.max_extra_bytes = options_.max_extra_bytes;
@@ -216,7 +216,7 @@ class Coordinator::Run {
       case Phase::quiesce: return Writer().put(report_.step).put(limit_until(stopped_by_)).take();
       case Phase::move:
         return machine_.in_chunks() ? Writer().put(machine_.chunk()).take() : std::string();
-      case Phase::commit: return Writer().put(report_.epoch).put(machine_.step()).take();
+      case Phase::commit: return Writer().put(report_.generation).put(machine_.step()).take();
       default: return {};
     }
   }
@@ -355,7 +355,7 @@ class Coordinator::Run {
     }
   }
 
-  /// Has the leaving shims commit and their programs exit: the old epoch is over in any case.
+  /// Has the leaving shims commit and their programs exit: the old generation is over in any case.
   void let_go() {
     if (machine_.in_chunks()) return;  // other ranks may read from them until the last chunk
     for (const std::size_t shim : leaving_)
@@ -364,8 +364,8 @@ class Coordinator::Run {
     if (options_.on_let_go) options_.on_let_go();
     for (const std::size_t shim : leaving_) {
       machine_.let_go(shim);
-      if (!ask(channels_[shim], Op::commit, Writer().put(report_.epoch).put(machine_.step()).take(),
-               within(kAnswerTime)))
+      if (!ask(channels_[shim], Op::commit,
+               Writer().put(report_.generation).put(machine_.step()).take(), within(kAnswerTime)))
         report_.lost.push_back(shims_[shim]);
     }
   }
@@ -382,7 +382,7 @@ class Coordinator::Run {
     for (const std::size_t shim : machine_.lost()) report_.lost.push_back(shims_[shim]);
     report_.step = report_.committed ? machine_.step() : 0;
     for (const auto& [path, bytes] : by_path_) report_.paths.push_back({path, bytes});
-    if (report_.committed) coordinator_.guard_all(to, report_.epoch);
+    if (report_.committed) coordinator_.guard_all(to, report_.generation);
     else coordinator_.abort_all(shims_, report_.is_old_gone);
     auto expected = Verdict::committing;  // the next switch can be cancelled again
     coordinator_.verdict_.compare_exchange_strong(expected, Verdict::open);
@@ -412,8 +412,9 @@ class Coordinator::Run {
 
 Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
                                               const Consistent* snapshot,
-                                              const std::vector<Shim>& to, std::uint64_t epoch) {
-  return Run(*this, epoch).from_to(from, snapshot, to);
+                                              const std::vector<Shim>& to,
+                                              std::uint64_t generation) {
+  return Run(*this, generation).from_to(from, snapshot, to);
 }
 
 }  // namespace swell::runtime

@@ -213,7 +213,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::wait_ready: reply = wait_ready(message.body); break;
     case Op::table: {
       std::lock_guard lock(mutex_);
-      reply = write(epoch_, table_);
+      reply = write(generation_, table_);
       break;
     }
     case Op::begin: reply = begin(message.body); break;
@@ -301,7 +301,7 @@ bool Keeper::may_read(const Run& run, Memory memory) const {
   return may_read_now(run, memory) || (memory == Memory::arena && snapshots_.has(run));
 }
 
-/// Returns whether the run is part of the committed epoch's state.
+/// Returns whether the run is part of the committed generation's state.
 bool Keeper::may_read_now(const Run& run, Memory memory) const {
   return std::any_of(table_.begin(), table_.end(),
                      [&](const Held& held) { return held.memory == memory && held.covers(run); });
@@ -322,8 +322,8 @@ double Keeper::step_age_s() const {
 Status Keeper::status() const {
   std::lock_guard lock(mutex_);
   Status status;
-  status.epoch = epoch_;
-  status.prepared = staged_ != nullptr ? staged_->prepare.epoch : 0;
+  status.generation = generation_;
+  status.prepared = staged_ != nullptr ? staged_->prepare.generation : 0;
   status.has_program = program_ != nullptr;
   status.has_waiting =
       std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->is_waiting; });

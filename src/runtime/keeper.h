@@ -26,14 +26,14 @@
 
 namespace swell::runtime {
 
-/// Keeps one rank's training state over the epochs of its programs: owns the arena, tells programs
-/// where their tensors stand, fetches what the next epoch needs, and commits or aborts the switch.
-/// Lives in the shim. Its threads serve programs and other shims of this user over a Unix socket,
-/// and those of other nodes over TCP.
+/// Keeps one rank's training state over the generations of its programs: owns the arena, tells
+/// programs where their tensors stand, fetches what the next generation needs, and commits or
+/// aborts the switch. Lives in the shim. Its threads serve programs and other shims of this user
+/// over a Unix socket, and those of other nodes over TCP.
 ///
 /// Guarantees: until the commit (in chunks: until the first chunk), the state of the committed
-/// epoch is neither freed nor written. Until then an abort, or the death of the coordinator or of a
-/// program that waits in adopt, leaves that state as it was.
+/// generation is neither freed nor written. Until then an abort, or the death of the coordinator or
+/// of a program that waits in adopt, leaves that state as it was.
 class Keeper {
  public:
   struct Options {
@@ -52,14 +52,16 @@ class Keeper {
     /// How programs move state on GPUs by NCCL; none: do not use NCCL.
     std::optional<NcclOptions> nccl;
     /// Called with each profile that the program reports, by a thread of the keeper; may be empty.
-    std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
-    /// Called each time a program takes over an epoch; may be empty, and must not call this keeper.
-    std::function<void(std::uint64_t epoch, pid_t program)> on_adopted;
+    std::function<void(std::uint64_t generation, std::string profile)> on_profile;
+    /// Called each time a program takes over a generation; may be empty, and must not call this
+    /// keeper.
+    std::function<void(std::uint64_t generation, pid_t program)> on_adopted;
     enum class Hold {
       verified,  ///< a move has compared the checksum of its first block, and has more to fetch
       rest,      ///< a move has fetched all state that no staying rank has, and has more to fetch
       chunk,     ///< a chunk has come, and memory that no shim needs any longer has been released
-      freeing,   ///< a commit was answered, and the memory of the last epoch is about to be freed
+      freeing,   ///< a commit was answered, and the memory of the last generation is about to be
+                 ///< freed
       keeping,   ///< a snapshot of another rank is about to be fetched
     };
     /// Called repeatedly at one of these points, which waits while it returns true, or until
@@ -73,12 +75,12 @@ class Keeper {
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
-  /// Asks the training program to prepare for `epoch` in its own process: swell_step() returns
-  /// SWELL_PREPARE, and `variables` are the program's variables in that epoch. Returns false if no
-  /// program that can do so trains here; then a new one must be started. `none_is_new`: a program
-  /// trains on every worker of the epoch already.
-  bool offer_next(std::uint64_t epoch, Variables variables, bool none_is_new = false);
-  /// Cancels the epoch that was offered last, as if its program had died.
+  /// Asks the training program to prepare for `generation` in its own process: swell_step() returns
+  /// SWELL_PREPARE, and `variables` are the program's variables in that generation. Returns false
+  /// if no program that can do so trains here; then a new one must be started. `none_is_new`: a
+  /// program trains on every worker of the generation already.
+  bool offer_next(std::uint64_t generation, Variables variables, bool none_is_new = false);
+  /// Cancels the generation that was offered last, as if its program had died.
   void withdraw_next();
 
   /// Returns the step of the state held here; 0: the state is new, or there is none.
@@ -108,14 +110,14 @@ class Keeper {
     bool is_quiesced = false, takes_snapshots = false;
     bool leaves = false;      ///< the program has been told to exit
     Stays stays = Stays::no;  ///< whether its process can train with another plan
-    /// The epoch offered to that process; 0: this is the peer of a new program.
+    /// The generation offered to that process; 0: this is the peer of a new program.
     std::uint64_t next = 0;
     std::optional<Error> declined;  ///< why a new program cannot train here
     std::uint64_t step = 0;
   };
-  /// The epoch for which a program that stays must prepare.
+  /// The generation for which a program that stays must prepare.
   struct Next {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     Variables variables;
     std::optional<Error> declined = {};  ///< why the program will not train there
   };
@@ -138,7 +140,7 @@ class Keeper {
     std::uint32_t chunks = 0, next_chunk = 0;  ///< 0: everything is moved at once
     std::vector<Release> releases;
     bool is_secured = false;
-    bool is_old_gone = false;  ///< the old epoch cannot be restored
+    bool is_old_gone = false;  ///< the old generation cannot be restored
     /// Bytes that the arena took before the first chunk; bytes by which the new state is larger
     /// there than the old one; the larger of both states on the GPU.
     std::uint64_t used_bytes = 0, growth_bytes = 0, larger_on_gpu = 0;
@@ -246,9 +248,9 @@ class Keeper {
   mutable std::mutex mutex_;  ///< guards all below
   mutable std::condition_variable changed_;
   std::list<std::unique_ptr<Peer>> peers_;
-  std::uint64_t epoch_ = 0;
-  std::vector<Held> table_;  ///< tensors of the committed epoch
-  Peer* program_ = nullptr;  ///< trains the committed epoch
+  std::uint64_t generation_ = 0;
+  std::vector<Held> table_;  ///< tensors of the committed generation
+  Peer* program_ = nullptr;  ///< trains the committed generation
   std::string profile_;      ///< last profile that the program reported; empty: none
   bool has_state_ = false, is_torn_ = false;
   std::uint64_t step_ = 0;  ///< step of the state, if no program trains

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: aborts an epoch that was prepared and will not begin.
+// Part of the keeper: aborts a generation that was prepared and will not begin.
 #include "runtime/keeper.h"
 
 namespace swell::runtime {
 
-/// Forgets the prepared epoch; its program continues to wait.
+/// Forgets the prepared generation; its program continues to wait.
 std::unique_ptr<Keeper::Staged> Keeper::unstage() {
   std::unique_ptr<Staged> staged = std::move(staged_);
   drop_table(staged->placement.table);
@@ -22,9 +22,9 @@ void Keeper::drop_staged() {
   changed_.notify_all();
 }
 
-/// Marks the staged epoch as failed, because the new program is gone. The thread that works with
-/// the staged epoch drops it; if other shims may have released memory that the old epoch needs, the
-/// coordinator decides. REQUIRES: the state has not been moved.
+/// Marks the staged generation as failed, because the new program is gone. The thread that works
+/// with the staged generation drops it; if other shims may have released memory that the old
+/// generation needs, the coordinator decides. REQUIRES: the state has not been moved.
 void Keeper::spoil_staged() {
   if (staged_->is_busy || staged_->is_secured) staged_->is_over = true;
   else drop_staged();

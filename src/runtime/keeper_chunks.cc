@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: switches in chunks, which release the old epoch's memory as soon as no rank
-// needs it.
+// Part of the keeper: switches in chunks, which release the old generation's memory as soon as no
+// rank needs it.
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
@@ -25,12 +25,13 @@ Result<void> Keeper::check_secure() const {
   if (program_ == nullptr) return Error("the program of this rank is gone");
   if (!program_->takes_snapshots)
     return Error("the program takes no snapshots (SWELL_SNAPSHOT_EVERY)");
-  if (guard_.epoch != epoch_) return Error("it is not known who keeps this epoch's snapshots");
+  if (guard_.generation != generation_)
+    return Error("it is not known who keeps this generation's snapshots");
   return {};
 }
 
 /// Takes a snapshot of the step at which the program stands, and has the partner fetch it. After
-/// that the old epoch's memory may be released.
+/// that the old generation's memory may be released.
 Result<std::string> Keeper::secure() {
   Staged* staged = nullptr;
   std::shared_ptr<DeviceProxy> proxy;
@@ -38,7 +39,8 @@ Result<std::string> Keeper::secure() {
   pid_t pid = 0;
   {
     std::lock_guard lock(mutex_);
-    if (staged_ == nullptr || staged_->chunks == 0) return Error("no epoch is prepared in chunks");
+    if (staged_ == nullptr || staged_->chunks == 0)
+      return Error("no generation is prepared in chunks");
     if (staged_->is_busy || staged_->is_secured || staged_->is_over) return called_off();
     if (staged_->prepare.old_rank < 0) {
       staged_->is_secured = true;
@@ -166,7 +168,7 @@ Result<void> Keeper::take_slabs(const Staged& staged, std::uint32_t chunk) {
     std::lock_guard lock(mutex_);
     if (staged.program != nullptr) proxy = staged.program->proxy;
   }
-  if (proxy == nullptr) return Error("the program of the new epoch has died");
+  if (proxy == nullptr) return Error("the program of the new generation has died");
   return make_slabs(*proxy, fresh, {});
 }
 
@@ -218,7 +220,8 @@ void Keeper::measure(Staged& staged) const {
                 on_gpu - std::min(on_gpu, staged.larger_on_gpu)});
 }
 
-/// Forgets the old epoch, part of which is gone; its program is told to exit. REQUIRES: locked.
+/// Forgets the old generation, part of which is gone; its program is told to exit. REQUIRES:
+/// locked.
 void Keeper::lose_state() {
   drop_table(std::exchange(table_, {}));
   has_state_ = false;

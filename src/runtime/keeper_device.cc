@@ -149,8 +149,8 @@ Result<void> Keeper::make_slabs(DeviceProxy& proxy, const std::vector<SlabSize>&
   return {};
 }
 
-/// Asks the program which NCCL it has, while it waits for its epoch: this decides what it can be
-/// asked to send later.
+/// Asks the program which NCCL it has, while it waits for its generation: this decides what it can
+/// be asked to send later.
 void Keeper::ask_for_nccl(DeviceProxy& proxy) const {
   if (options_.nccl) proxy.set_nccl(proxy.nccl({DeviceTask::Kind::nccl_open}));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: frees the memory of an epoch that is over.
+// Part of the keeper: frees the memory of a generation that is over.
 #include "runtime/keeper.h"
 #include "runtime/quiet_thread.h"
 
@@ -25,9 +25,9 @@ void Keeper::release_torn() {
   for (const SlabOf& slab : store_.slabs().held()) store_.slabs().release(slab.slab);
 }
 
-/// Frees the last epoch's memory in a thread: gigabytes take seconds, for which the training need
-/// not wait. Frees it at once if no thread can be started. REQUIRES: locked; wait_for_memory() was
-/// called since the last time.
+/// Frees the last generation's memory in a thread: gigabytes take seconds, for which the training
+/// need not wait. Frees it at once if no thread can be started. REQUIRES: locked; wait_for_memory()
+/// was called since the last time.
 void Keeper::free_later(const std::vector<Held>& table) {
   std::vector<Pages> left;
   drop_table(table, left);

@@ -79,10 +79,10 @@ Result<std::string> Keeper::take_stays(Peer& peer, Stays stays) {
 
 Result<std::string> Keeper::tell_next(Peer& peer) {
   std::lock_guard lock(mutex_);
-  if (!next_) return Error("no other epoch is prepared here");
+  if (!next_) return Error("no other generation is prepared here");
   if (program_ == nullptr || program_ == &peer || program_->pid != peer.pid)
-    return Error("only the process that trains prepares for another epoch");
-  peer.next = next_->epoch;
+    return Error("only the process that trains prepares for another generation");
+  peer.next = next_->generation;
   peer.stays = program_->stays;
   return write(next_->variables);
 }
@@ -93,7 +93,7 @@ Result<std::string> Keeper::decline(Peer& peer, std::string_view body) {
   std::string text = reader.text(kMaxWhy);
   const auto shortage = get_shortage(reader);
   std::lock_guard lock(mutex_);
-  if (!reader.done() || text.empty()) return Error("a program that declines an epoch says why");
+  if (!reader.done() || text.empty()) return Error("a program that declines a generation says why");
   Error why(std::move(text), shortage);
   // A new program that has not adopted yet: the old one goes on.
   const bool is_new = program_ != nullptr && program_ != &peer && peer.is_unix && peer.next == 0 &&
@@ -105,22 +105,22 @@ Result<std::string> Keeper::decline(Peer& peer, std::string_view body) {
   }
   if (program_ != &peer || !next_)
     return Error(
-        "only a program beside one that trains, or one that was told to prepare, can decline an "
-        "epoch");
+        "only a program beside one that trains, or one that was told to prepare, can decline a "
+        "generation");
   next_->declined = std::move(why);
   changed_.notify_all();
   return std::string();
 }
 
-bool Keeper::offer_next(std::uint64_t epoch, Variables variables, bool none_is_new) {
+bool Keeper::offer_next(std::uint64_t generation, Variables variables, bool none_is_new) {
   std::lock_guard lock(mutex_);
   if (program_ == nullptr || program_->channel.has_left()) return false;
-  store_.page().beside = epoch;
+  store_.page().beside = generation;
   if (program_->stays != Stays::always &&
       !(program_->stays == Stays::if_none_is_new && none_is_new))
     return false;
-  next_ = Next{epoch, std::move(variables), {}};
-  store_.page().next = epoch;
+  next_ = Next{generation, std::move(variables), {}};
+  store_.page().next = generation;
   return true;
 }
 
@@ -140,7 +140,7 @@ Result<void> Keeper::adopt(Peer& peer) {
   std::lock_guard lock(mutex_);
   if (!peer.has_declared || peer.is_waiting || program_ == &peer)
     return Error("a program adopts once, after it has declared its tensors");
-  if (peer.next != 0 && (!next_ || next_->epoch != peer.next)) return called_off();
+  if (peer.next != 0 && (!next_ || next_->generation != peer.next)) return called_off();
   peer.is_waiting = true;
   if (peer.proxy != nullptr) peer.proxy->open();
   changed_.notify_all();
@@ -172,7 +172,7 @@ Keeper::Peer* Keeper::waiting_program() {
 }
 
 Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& body) {
-  std::uint64_t epoch = 0;
+  std::uint64_t generation = 0;
   {
     std::lock_guard lock(mutex_);
     if (program_ != &peer) return Error("only the program that trains reports a profile");
@@ -180,16 +180,16 @@ Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& bo
       return Error(
           fmt::format("a profile of {} bytes is longer than any is, {}", body.size(), kMaxProfile));
     profile_ = body;
-    epoch = epoch_;
+    generation = generation_;
   }
-  if (options_.on_profile) options_.on_profile(epoch, body);
+  if (options_.on_profile) options_.on_profile(generation, body);
   return std::string();
 }
 
 /// Makes a program that waits in adopt the training program, with the tensors of the table. If the
 /// program has died since, its thread notices it.
 void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
-  Adopted adopted{epoch_, step, fresh, {}};
+  Adopted adopted{generation_, step, fresh, {}};
   for (const Held& held : table_) adopted.places.emplace_back(held.memory, held.at);
   program.is_waiting = false;
   program.step = step;
@@ -201,7 +201,7 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   next_.reset();
   agreed_.reset();
   // Call it before the coordinator tells anyone.
-  if (options_.on_adopted) options_.on_adopted(epoch_, program.pid);
+  if (options_.on_adopted) options_.on_adopted(generation_, program.pid);
   tell(program, kDoneOp, write(adopted));
   changed_.notify_all();
 }

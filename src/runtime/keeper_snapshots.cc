@@ -69,9 +69,9 @@ Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DevicePro
   {
     std::unique_lock lock(mutex_);
     wait_for_memory(lock);
-    if (guard_.epoch != epoch_)
-      return Error("it is not known yet who keeps this epoch's snapshots");
-    snapshot = {epoch_, step, guard_.rank, guard_.ranks, {}, is_of_switch};
+    if (guard_.generation != generation_)
+      return Error("it is not known yet who keeps this generation's snapshots");
+    snapshot = {generation_, step, guard_.rank, guard_.ranks, {}, is_of_switch};
     std::vector<Run> runs;
     std::vector<Memory> memories;
     auto copy = Snapshots::take_copy(store_, table_, runs, &memories);

@@ -43,7 +43,8 @@ Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
   };
   std::lock_guard lock(mutex_);
   if (staged_ != nullptr)
-    return Error(fmt::format("epoch {} is being prepared; abort it first", staged_->prepare.epoch));
+    return Error(fmt::format("generation {} is being prepared; abort it first",
+                             staged_->prepare.generation));
   if (agreed_ && agreed_->request == kStopRequest)
     return answer(AgreeAnswer::leaves, agreed_->step);
   if (agreed_ && (agreed_->request != 0 || agreed_->coordinator != &peer))

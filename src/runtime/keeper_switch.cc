@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Part of the keeper: requests of the coordinator, from the first epoch on.
+// Part of the keeper: requests of the coordinator, from the first generation on.
 #include <algorithm>
 #include <atomic>
 #include <fmt/format.h>
@@ -49,13 +49,14 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
 
 Result<std::string> Keeper::begin(std::string_view body) {
   Reader reader(body);
-  const auto epoch = reader.get<std::uint64_t>();
-  if (!reader.done() || epoch == 0) return Error("an epoch begins with its number, 1 or more");
+  const auto generation = reader.get<std::uint64_t>();
+  if (!reader.done() || generation == 0)
+    return Error("a generation begins with its number, 1 or more");
   std::unique_lock lock(mutex_);
   wait_for_memory(lock);
   Peer* peer = waiting_program();
   if (peer == nullptr) return Error("no program waits to begin");
-  if (staged_ != nullptr) return Error("an epoch is being prepared; abort it first");
+  if (staged_ != nullptr) return Error("a generation is being prepared; abort it first");
   if (program_ != nullptr) return Error("a program trains here already");
   // State of an earlier program is torn, or belongs to another job's start: the new program
   // initializes its own.
@@ -94,7 +95,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
     if (waiting_program() != peer || peer->proxy != proxy || staged_ != nullptr)
       return Error("the program that was to begin is gone");
   }
-  epoch_ = epoch;
+  generation_ = generation;
   has_state_ = true;
   is_torn_ = false;
   profile_.clear();
@@ -195,10 +196,10 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
       Prepared{digest, own.placement.extra_bytes + own.fetcher->extra_bytes(), own.chunks});
 }
 
-/// Makes `staged` the epoch that is being prepared, places its tensors, and marks it as busy, so
-/// that it stays until that mark is removed. Returns the memory that it takes beside the state; if
-/// that is above the bound, nothing is staged. Forgets what the same coordinator had prepared of
-/// this epoch before.
+/// Makes `staged` the generation that is being prepared, places its tensors, and marks it as busy,
+/// so that it stays until that mark is removed. Returns the memory that it takes beside the state;
+/// if that is above the bound, nothing is staged. Forgets what the same coordinator had prepared of
+/// this generation before.
 Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged,
                                     const World& from, const World& to,
                                     const std::vector<Move>& moves) {
@@ -207,17 +208,18 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   wait_for_memory(lock);
   if (stopping_) return called_off();
   if (staged_ != nullptr && staged_->coordinator == &coordinator && plan.in_chunks &&
-      staged_->prepare.epoch == plan.epoch && !staged_->prepare.in_chunks && !staged_->is_busy &&
-      !staged_->is_moved)
+      staged_->prepare.generation == plan.generation && !staged_->prepare.in_chunks &&
+      !staged_->is_busy && !staged_->is_moved)
     staged->before = unstage();
   if (staged_ != nullptr)
-    return Error(
-        fmt::format("epoch {} is being prepared already; abort it first", staged_->prepare.epoch));
+    return Error(fmt::format("generation {} is being prepared already; abort it first",
+                             staged_->prepare.generation));
   if (agreed_)
     return Error(
         fmt::format("the program is about to stand at step {} for another reason", agreed_->step));
-  if (plan.epoch <= epoch_)
-    return Error(fmt::format("epoch {} cannot follow epoch {}", plan.epoch, epoch_));
+  if (plan.generation <= generation_)
+    return Error(
+        fmt::format("generation {} cannot follow generation {}", plan.generation, generation_));
   if (plan.old_rank >= 0 && !has_state_) return Error("this shim holds no state of the old plan");
   if (plan.in_chunks && plan.old_rank >= 0)
     if (auto good = check_secure(); !good) return good.error();
@@ -247,7 +249,7 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   }
   Result<void> good;
   if (plan.new_rank >= 0) good = place_all(plan, from, to, moves, store_, placement);
-  // Memory beyond the larger of both epochs' states is extra; growth of a rank's state is not.
+  // Memory beyond the larger of both generations' states is extra; growth of a rank's state is not.
   const std::uint64_t held = kept_bytes_of(table_), next = kept_bytes_of(placement.table);
   const std::uint64_t in_arena = kept_bytes_of(table_, false),
                       next_in_arena = kept_bytes_of(placement.table, false);
@@ -285,7 +287,7 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   const auto limit = std::chrono::milliseconds(reader.get<std::uint32_t>());
   if (!reader.done() || step == 0) return Error("a stop needs a step, 1 or more, and a time");
   std::unique_lock lock(mutex_);
-  if (staged_ == nullptr) return Error("no epoch is prepared");
+  if (staged_ == nullptr) return Error("no generation is prepared");
   if (staged_->prepare.old_rank < 0) return Writer().put(kNoStep).put<std::uint8_t>(0).take();
   const auto stands = [](std::uint64_t at, bool is_late = false) {
     return Writer().put(at).put<std::uint8_t>(is_late).take();
@@ -323,7 +325,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   pid_t new_program = 0;
   {
     std::lock_guard lock(mutex_);
-    if (staged_ == nullptr) return Error("no epoch is prepared");
+    if (staged_ == nullptr) return Error("no generation is prepared");
     if (staged_->is_busy || staged_->is_moved) return Error("the state has been moved already");
     if (!reader.done() || body.empty() != (staged_->chunks == 0) || chunk != staged_->next_chunk ||
         (staged_->chunks > 0 && !staged_->is_secured))
@@ -333,8 +335,8 @@ Result<std::string> Keeper::move(std::string_view body) {
     staged->is_busy = true;
     new_program = staged->program != nullptr ? staged->program->pid : 0;
   }
-  // No other thread touches the staged epoch while it moves: abort and the death of a program wait
-  // for this thread, or ask it.
+  // No other thread touches the staged generation while it moves: abort and the death of a program
+  // wait for this thread, or ask it.
   const auto is_off = [&] {
     std::lock_guard lock(mutex_);
     return staged->is_over || stopping_;
@@ -379,7 +381,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   // Its own thread may not have noticed yet.
   if (good.ok() && new_program != 0 &&
       (staged->program == nullptr || staged->program->channel.has_left()))
-    good = Error("the program of the new epoch has died");
+    good = Error("the program of the new generation has died");
   if (good.ok()) ++staged->next_chunk;
   if (good.ok()) staged->is_moved = is_last;
   else if (staged->is_over) drop_staged();
@@ -390,19 +392,19 @@ Result<std::string> Keeper::move(std::string_view body) {
 
 Result<std::string> Keeper::commit(std::string_view body) {
   Reader reader(body);
-  const auto epoch = reader.get<std::uint64_t>(), step = reader.get<std::uint64_t>();
+  const auto generation = reader.get<std::uint64_t>(), step = reader.get<std::uint64_t>();
   std::lock_guard lock(mutex_);
-  if (!reader.done()) return Error("a commit needs the epoch's number and its step");
-  if (staged_ == nullptr && epoch == epoch_)
+  if (!reader.done()) return Error("a commit needs the generation's number and its step");
+  if (staged_ == nullptr && generation == generation_)
     return std::string();  // sent again by a coordinator that does not know
-  if (staged_ == nullptr || staged_->prepare.epoch != epoch)
-    return Error(fmt::format("epoch {} is not prepared here", epoch));
+  if (staged_ == nullptr || staged_->prepare.generation != generation)
+    return Error(fmt::format("generation {} is not prepared here", generation));
   if (!staged_->is_moved)
-    return Error(fmt::format("the state of epoch {} has not been moved", epoch));
+    return Error(fmt::format("the state of generation {} has not been moved", generation));
   const std::unique_ptr<Staged> staged = std::move(staged_);
   std::vector<Held> old = std::move(table_);
   table_ = staged->placement.table;
-  epoch_ = epoch;
+  generation_ = generation;
   profile_.clear();
   has_state_ = staged->prepare.new_rank >= 0;
   settle_programs(true);
@@ -410,7 +412,7 @@ Result<std::string> Keeper::commit(std::string_view body) {
   is_torn_ = false;
   step_ = step;
   if (staged->program != nullptr) hand_over(*staged->program, step, false);
-  // The new epoch trains already.
+  // The new generation trains already.
   free_later(old);
   return std::string();
 }

@@ -87,13 +87,13 @@ Endpoint get_endpoint(Reader& reader) {
 }
 
 void put(Writer& writer, const Snapshot& snapshot) {
-  writer.put(snapshot.epoch).put(snapshot.step).put(snapshot.rank).put(snapshot.ranks);
+  writer.put(snapshot.generation).put(snapshot.step).put(snapshot.rank).put(snapshot.ranks);
   writer.put<std::uint8_t>(snapshot.is_of_switch);
   put(writer, snapshot.table);
 }
 Snapshot get_snapshot(Reader& reader) {
   Snapshot snapshot;
-  snapshot.epoch = reader.get<std::uint64_t>();
+  snapshot.generation = reader.get<std::uint64_t>();
   snapshot.step = reader.get<std::uint64_t>();
   snapshot.rank = reader.get<std::int32_t>();
   snapshot.ranks = reader.get<std::uint32_t>();
@@ -131,22 +131,22 @@ Result<std::vector<Entry>> read_entries(std::string_view body) {
   return whole(reader, std::move(entries), "tensors");
 }
 
-std::string write(std::uint64_t epoch, const std::vector<Held>& table) {
+std::string write(std::uint64_t generation, const std::vector<Held>& table) {
   Writer writer;
-  writer.put(epoch);
+  writer.put(generation);
   put(writer, table);
   return writer.take();
 }
 Result<std::pair<std::uint64_t, std::vector<Held>>> read_table(std::string_view body) {
   Reader reader(body);
-  const auto epoch = reader.get<std::uint64_t>();
+  const auto generation = reader.get<std::uint64_t>();
   auto table = get_table(reader);
-  return whole(reader, std::make_pair(epoch, std::move(table)), "what a shim holds");
+  return whole(reader, std::make_pair(generation, std::move(table)), "what a shim holds");
 }
 
 std::string write(const Status& status) {
   Writer writer;
-  writer.put(status.epoch)
+  writer.put(status.generation)
       .put(status.prepared)
       .put<std::uint8_t>(status.has_program)
       .put<std::uint8_t>(status.has_waiting);
@@ -159,7 +159,7 @@ std::string write(const Status& status) {
 Result<Status> read_status(std::string_view body) {
   Reader reader(body);
   Status status;
-  status.epoch = reader.get<std::uint64_t>();
+  status.generation = reader.get<std::uint64_t>();
   status.prepared = reader.get<std::uint64_t>();
   status.has_program = reader.get<std::uint8_t>() != 0;
   status.has_waiting = reader.get<std::uint8_t>() != 0;
@@ -176,7 +176,10 @@ Result<Status> read_status(std::string_view body) {
 
 std::string write_common(const Prepare& prepare) {
   Writer writer;
-  writer.put(prepare.epoch).text(prepare.cluster).put(prepare.verify).put(prepare.max_extra_bytes);
+  writer.put(prepare.generation)
+      .text(prepare.cluster)
+      .put(prepare.verify)
+      .put(prepare.max_extra_bytes);
   prepare.roster.write(writer);
   writer.put(static_cast<std::uint32_t>(prepare.from.size()));
   for (const OldRank& rank : prepare.from) {
@@ -209,7 +212,7 @@ Result<Prepare> read_prepare(std::string_view body) {
   prepare.old_rank = reader.get<std::int32_t>();
   prepare.new_rank = reader.get<std::int32_t>();
   prepare.in_chunks = reader.get<std::uint8_t>() != 0;
-  prepare.epoch = reader.get<std::uint64_t>();
+  prepare.generation = reader.get<std::uint64_t>();
   prepare.cluster = reader.text(kMaxDocument);
   prepare.verify = reader.get<Verify>();
   if (prepare.verify > Verify::network) reader.fail();
@@ -299,7 +302,7 @@ Result<Moved> read_moved(std::string_view body) {
 
 std::string write(const Adopted& adopted) {
   Writer writer;
-  writer.put(adopted.epoch)
+  writer.put(adopted.generation)
       .put(adopted.step)
       .put<std::uint8_t>(adopted.fresh)
       .put(static_cast<std::uint32_t>(adopted.places.size()));
@@ -309,14 +312,14 @@ std::string write(const Adopted& adopted) {
 Result<Adopted> read_adopted(std::string_view body) {
   Reader reader(body);
   Adopted adopted;
-  adopted.epoch = reader.get<std::uint64_t>();
+  adopted.generation = reader.get<std::uint64_t>();
   adopted.step = reader.get<std::uint64_t>();
   adopted.fresh = reader.get<std::uint8_t>() != 0;
   for (auto left = reader.count(9); reader.good() && left > 0; --left) {
     const Memory memory = get_memory(reader);
     adopted.places.emplace_back(memory, reader.get<std::uint64_t>());
   }
-  return whole(reader, std::move(adopted), "an epoch's state");
+  return whole(reader, std::move(adopted), "a generation's state");
 }
 
 std::string write(const std::vector<Snapshot>& snapshots) {
@@ -349,14 +352,14 @@ Result<Kept> read_kept(std::string_view body) {
 
 std::string write(const Guard& guard) {
   Writer writer;
-  writer.put(guard.epoch).put(guard.rank).put(guard.ranks);
+  writer.put(guard.generation).put(guard.rank).put(guard.ranks);
   put(writer, guard.partner);
   return writer.take();
 }
 Result<Guard> read_guard(std::string_view body) {
   Reader reader(body);
   Guard guard;
-  guard.epoch = reader.get<std::uint64_t>();
+  guard.generation = reader.get<std::uint64_t>();
   guard.rank = reader.get<std::int32_t>();
   guard.ranks = reader.get<std::uint32_t>();
   guard.partner = get_endpoint(reader);

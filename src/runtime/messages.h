@@ -20,37 +20,37 @@ enum class Op : std::uint16_t {
   // A program asks its shim.
   open = 1,      ///< {} -> {arena bytes u64}, and the arena's file descriptor
   declare = 2,   ///< {entries; address 0: in the arena} -> {}
-  adopt = 3,     ///< {} -> once the epoch begins: Adopted
+  adopt = 3,     ///< {} -> once the generation begins: Adopted
   quiesced = 4,  ///< {step u64} -> once the switch is decided: {1: switched, exit; 0: go on u8}
   profile = 5,   ///< {a rank's profile, in the profiler's format} -> {}
   node_profile = 43,     ///< the same with parts that shims of an earlier version cannot read
   snapshot = 6,          ///< {step u64} -> once the state is copied: {}
   stays = 7,             ///< {} -> {}: it can train with another plan in the same process
-  stays_if = 29,         ///< {} -> {}: it can do so if no program of the next epoch is new
+  stays_if = 29,         ///< {} -> {}: it can do so if no program of the next generation is new
   takes_snapshots = 30,  ///< {} -> {}: it takes snapshots every N steps
-  next = 8,      ///< {}, on a connection for the next epoch -> {the variables of its program}
+  next = 8,      ///< {}, on a connection for the next generation -> {the variables of its program}
   decline = 35,  ///< {why text[, needed u64, free u64]}, after it was told to prepare: it will not
-                 ///< train in that epoch -> {}
+                 ///< train in that generation -> {}
   device = 9,    ///< {its GPU text, granularity u64}, before it declares tensors on that GPU -> {}
   own_share = 41,  ///< {OwnShare}, and its descriptor if it has one, after `device` -> {}
   task_done = 28,  ///< {1: done u8, reason text} of a DeviceTask, and a descriptor; not answered
   // The coordinator asks a shim.
   status = 10,      ///< {} -> Status
   wait_ready = 11,  ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
-  table = 12,       ///< {} -> {what the shim holds: epoch u64, holdings}
-  begin = 13,       ///< {epoch u64}: the state is new, made by the program -> {}
+  table = 12,       ///< {} -> {what the shim holds: generation u64, holdings}
+  begin = 13,       ///< {generation u64}: the state is new, made by the program -> {}
   prepare = 14,     ///< Prepare -> Prepared
   quiesce = 15,     ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program trains here}
   secure = 31,      ///< in chunks, {}: a snapshot of the step is here and at its partner -> {}
   move = 16,        ///< {}; in chunks {number u32}, one chunk after the other -> Moved
-  commit = 17,      ///< {epoch u64, step u64} -> {}
-  abort = 18,       ///< {}, or {1: the old epoch cannot be restored u8} -> {}
+  commit = 17,      ///< {generation u64, step u64} -> {}
+  abort = 18,       ///< {}, or {1: the old generation cannot be restored u8} -> {}
   request = 19,  ///< {kStopRequest or kCheckpointRequest u64}: at the program's next boundary -> {}
   agree = 33,  ///< {step u64}: the program stops there, without a switch, until conclude, request,
                ///< abort or the end of this connection -> {AgreeAnswer u8, its step u64}
   conclude = 34,    ///< {step u64, kStopRequest or kCheckpointRequest u64}: what to do there -> {}
   gpu_memory = 40,  ///< {} -> GpuMemory
-  last_profile = 22,  ///< {} -> {last report of the program of this epoch; empty: none}
+  last_profile = 22,  ///< {} -> {last report of the program of this generation; empty: none}
   guard = 23,         ///< Guard -> {}
   snapshots = 24,     ///< {} -> the snapshots that it holds
   // Another shim asks.
@@ -69,7 +69,7 @@ enum class AgreeAnswer : std::uint8_t {
   no_program,  ///< no program trains here
   leaves       ///< the program has already been told to exit at the step of this answer
 };
-/// Returns the refusal for a program that waits for an epoch that was cancelled.
+/// Returns the refusal for a program that waits for a generation that was cancelled.
 inline Error called_off() { return Error(ErrorCode::cancelled, "the switch was called off"); }
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
@@ -90,17 +90,17 @@ struct Progress {
 };
 
 struct Status {
-  std::uint64_t epoch = 0;     ///< committed epoch; 0: none
-  std::uint64_t prepared = 0;  ///< epoch being prepared; 0: none
-  bool has_program = false;    ///< a program trains the committed epoch
-  bool has_waiting = false;    ///< a program waits in adopt
-  bool is_moved = false;       ///< all state of the prepared epoch is here
+  std::uint64_t generation = 0;  ///< committed generation; 0: none
+  std::uint64_t prepared = 0;    ///< generation being prepared; 0: none
+  bool has_program = false;      ///< a program trains the committed generation
+  bool has_waiting = false;      ///< a program waits in adopt
+  bool is_moved = false;         ///< all state of the prepared generation is here
   bool is_quiesced = false;
   bool stays = false;  ///< its program can train with another plan in its process, at least if no
                        ///< program is new
   std::uint64_t step = 0;  ///< last boundary that the program passed
   Endpoint endpoint;
-  Progress progress;  ///< progress of the prepared epoch
+  Progress progress;  ///< progress of the prepared generation
 };
 
 struct OldRank {
@@ -124,7 +124,7 @@ struct Prepare {
   std::int32_t old_rank = -1, new_rank = -1;  ///< ranks of the receiving shim; -1: none
   /// State that is no longer needed is released before the commit: docs/runtime.md, "In chunks".
   bool in_chunks = false;
-  std::uint64_t epoch = 0;
+  std::uint64_t generation = 0;
   std::string cluster;  ///< JSON
   Verify verify = Verify::network;
   std::uint64_t max_extra_bytes = 0;
@@ -154,9 +154,9 @@ struct Moved {
 
 /// One rank's whole state at a step boundary, in the arena of the shim that holds it.
 struct Snapshot {
-  std::uint64_t epoch = 0, step = 0;
+  std::uint64_t generation = 0, step = 0;
   std::int32_t rank = 0;
-  std::uint32_t ranks = 0;  ///< number of ranks in that epoch
+  std::uint32_t ranks = 0;  ///< number of ranks in that generation
   std::vector<Held> table;
   bool is_of_switch = false;  ///< taken for a switch in chunks, which may have been cancelled
                               ///< before all ranks had one
@@ -166,29 +166,29 @@ struct Kept {
   Snapshot snapshot;
   Endpoint source;
 };
-/// The rank of a shim's program in an epoch, and the shim that keeps a copy of its snapshots.
+/// The rank of a shim's program in a generation, and the shim that keeps a copy of its snapshots.
 struct Guard {
-  std::uint64_t epoch = 0;
+  std::uint64_t generation = 0;
   std::int32_t rank = 0;
   std::uint32_t ranks = 0;
   Endpoint partner;  ///< without a socket: none
 };
 
 struct Adopted {
-  std::uint64_t epoch = 0, step = 0;
+  std::uint64_t generation = 0, step = 0;
   bool fresh = false;  ///< the program makes the state
   /// By declared entry: its kind of memory, and its place there.
   std::vector<std::pair<Memory, std::uint64_t>> places;
 };
 
-/// When a program's process stays for the next epoch.
+/// When a program's process stays for the next generation.
 enum class Stays { no, if_none_is_new, always };
 /// Environment variables.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 std::string write(const Variables& variables);
 std::string write(const std::vector<Entry>& entries);
-std::string write(std::uint64_t epoch, const std::vector<Held>& table);
+std::string write(std::uint64_t generation, const std::vector<Held>& table);
 std::string write(const Status& status);
 /// Writes the part that is the same for all shims. Call it once: it may have tens of MB.
 std::string write_common(const Prepare& prepare);

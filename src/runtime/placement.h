@@ -26,15 +26,15 @@ struct Fetch {
   std::uint64_t bytes() const noexcept;
 };
 
-/// The places of the tensors of a rank's next epoch, and what must be fetched for them. Made by
-/// place_all(); read by Fetcher; once committed, it is the keeper's table.
+/// The places of the tensors of a rank's next generation, and what must be fetched for them. Made
+/// by place_all(); read by Fetcher; once committed, it is the keeper's table.
 struct Placement {
   std::vector<Held> table;  ///< each tensor in the arena counts as a use of the store
   std::vector<Fetch> fetches;
   /// Ranges taken for the tensors: offset, bytes.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> fresh;
   std::uint64_t fresh_bytes = 0;  ///< sum of `fresh`
-  std::uint64_t extra_bytes = 0;  ///< bytes held until the commit that neither epoch needs
+  std::uint64_t extra_bytes = 0;  ///< bytes held until the commit that neither generation needs
   std::uint64_t kept_bytes = 0;   ///< bytes that stay in place
   /// The new program's GPU (Device::gpu()) and its granularity; empty: it has no tensor on a GPU.
   std::string gpu;

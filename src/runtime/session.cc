@@ -20,7 +20,7 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
   session->channel_ = std::move(*channel);
   session->arena_ = std::move(*arena);
   // A shim of an earlier version does not know the message, and starts a new program for each
-  // epoch.
+  // generation.
   if (stays != Stays::no) {
     const Op op = stays == Stays::always ? Op::stays : Op::stays_if;
     session->stays_ = session->ask_shim(op, {}, within(std::chrono::seconds(10))).ok();
@@ -208,7 +208,7 @@ Result<void> Session::report(const profiler::RankProfile& profile) {
   return {};
 }
 
-/// Reports a new stable profile to the shim: a few times in an epoch.
+/// Reports a new stable profile to the shim: a few times in a generation.
 Result<void> Session::observe(std::uint64_t step) {
   if (!profiler_.boundary(step) || !role_) return {};
   const auto profile = latest_profile();

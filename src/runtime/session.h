@@ -23,7 +23,7 @@
 
 namespace swell::runtime {
 
-/// A program's side of an epoch; implements swell.h. One thread at a time.
+/// A program's side of a generation; implements swell.h. One thread at a time.
 class Session {
  public:
   enum class Action { go_on = 0, switched = 1, stop = 2, checkpoint = 3, prepare = 4 };
@@ -34,10 +34,10 @@ class Session {
   static Result<std::unique_ptr<Session>> open(const std::string& socket,
                                                std::uint64_t snapshot_every = 0,
                                                Stays stays = Stays::no);
-  /// Makes a session of this process for the epoch that is being prepared. Returns an error if none
-  /// is being prepared any longer.
+  /// Makes a session of this process for the generation that is being prepared. Returns an error if
+  /// none is being prepared any longer.
   Result<std::unique_ptr<Session>> next() const;
-  /// Says that this process cannot train in the epoch for which it must prepare.
+  /// Says that this process cannot train in the generation for which it must prepare.
   Result<void> decline(const Error& why);
   /// Says that all tensors are registered; adopt() then waits for the answer. Used in sessions of
   /// next().
@@ -45,7 +45,7 @@ class Session {
   bool has_offered() const noexcept { return has_offered_; }
   /// Returns whether next() made this session.
   bool is_next() const noexcept { return is_next_; }
-  /// Returns a variable of this epoch's program; nullptr if it is not set.
+  /// Returns a variable of this generation's program; nullptr if it is not set.
   const char* variable(const std::string& name) const;
 
   ~Session();
@@ -58,7 +58,7 @@ class Session {
   /// that GPU. REQUIRES: adopt() has not succeeded.
   Result<void> add(Entry entry);
   bool has_adopted() const noexcept { return adopted_.has_value(); }
-  /// Blocks until the epoch begins. Returns an error if it does not begin.
+  /// Blocks until the generation begins. Returns an error if it does not begin.
   Result<Adopted> adopt();
   /// Returns the part's memory; nullptr if there is no part of that name and index.
   void* address(std::string_view name, int index, std::size_t* bytes) const;
@@ -78,8 +78,8 @@ class Session {
   Result<void> report(const profiler::RankProfile& profile);
   /// Returns whether the profile was stable, and has been reported.
   bool has_stable_profile() const noexcept { return profiler_.is_stable(); }
-  /// Returns whether a program of another epoch starts here beside this one, or takes over at the
-  /// coming step; true once for each such event.
+  /// Returns whether a program of another generation starts here beside this one, or takes over at
+  /// the coming step; true once for each such event.
   bool take_beside() noexcept;
   std::uint64_t last_step() const noexcept { return last_step_; }
   /// Returns whether the connection to the shim has ended, rather than the shim having refused a
@@ -106,7 +106,7 @@ class Session {
   std::vector<Entry> entries_;           ///< as declared; address 0: in the arena, or on the GPU
   std::unique_ptr<DeviceState> device_;  ///< nullptr: no tensor is on a GPU
   /// In a session of next() with tensors on a GPU: does the shim's tasks while the other session
-  /// trains, until the shim's answer says that the epoch begins.
+  /// trains, until the shim's answer says that the generation begins.
   std::thread waiting_;
   std::optional<Result<Message>> answer_;
   std::optional<Adopted> adopted_;
@@ -117,7 +117,7 @@ class Session {
   std::string socket_;
   bool stays_ = false, is_next_ = false, has_offered_ = false;
   std::uint64_t seen_beside_ = 0, seen_stop_ = 0;
-  std::uint64_t seen_next_ = 0;  ///< the last epoch for which step() returned SWELL_PREPARE
+  std::uint64_t seen_next_ = 0;  ///< the last generation for which step() returned SWELL_PREPARE
   std::map<std::string, std::string> variables_;
   bool is_lost_ = false;
 };

@@ -82,7 +82,8 @@ Result<void> Session::await_in_thread() {
   auto thread = quiet_thread([this] {
     try {
       auto answer = receive_answer(Deadline::max());
-      // The epoch was cancelled: the program may keep this session until it must prepare again.
+      // The generation was cancelled: the program may keep this session until it must prepare
+      // again.
       if (!answer || answer->op != kDoneOp) device_->drop();
       answer_ = std::move(answer);
     } catch (const std::exception& problem) { answer_ = Error(problem.what()); }

@@ -8,11 +8,11 @@
 namespace swell::runtime {
 
 void Snapshots::add(Snapshot snapshot) {
-  constexpr int kKept = 3, kKeptBefore = 2;  // snapshots of this epoch, and of an earlier one
-  const std::uint64_t epoch = snapshot.epoch;
+  constexpr int kKept = 3, kKeptBefore = 2;  // snapshots of this generation, and of an earlier one
+  const std::uint64_t generation = snapshot.generation;
   const std::int32_t rank = snapshot.rank;
   const auto is_same = [&](const Snapshot& other) {
-    return other.epoch == epoch && other.rank == rank;
+    return other.generation == generation && other.rank == rank;
   };
   // A snapshot of a switch does not count: other ranks may not have one of its step.
   const auto counts = [&](const Snapshot& other) { return is_same(other) && !other.is_of_switch; };
@@ -20,12 +20,13 @@ void Snapshots::add(Snapshot snapshot) {
   const auto before = std::count_if(all_.begin(), all_.end(), counts);
   const bool has_enough = before + !is_of_switch >= kKept;
   auto too_many = before + 1 - kKept;
-  std::map<std::pair<std::uint64_t, std::int32_t>, int> left;  // by epoch and rank
-  for (const Snapshot& other : all_) left[{other.epoch, other.rank}] += !other.is_of_switch;
+  std::map<std::pair<std::uint64_t, std::int32_t>, int> left;  // by generation and rank
+  for (const Snapshot& other : all_) left[{other.generation, other.rank}] += !other.is_of_switch;
   std::erase_if(all_, [&](const Snapshot& other) {
     bool goes = (is_same(other) && other.is_of_switch) || (counts(other) && too_many-- > 0);
-    if (other.epoch < epoch)
-      goes = has_enough || (!other.is_of_switch && left[{other.epoch, other.rank}]-- > kKeptBefore);
+    if (other.generation < generation)
+      goes = has_enough ||
+             (!other.is_of_switch && left[{other.generation, other.rank}]-- > kKeptBefore);
     if (goes) drop(other);
     return goes;
   });
@@ -72,10 +73,10 @@ std::optional<Consistent> newest_of(const std::vector<Holder>& holders) {
     /// The first of several copies.
     std::map<std::int32_t, std::pair<const Holder*, const Snapshot*>> by_rank;
   };
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Found> found;  // by epoch and step
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Found> found;  // by generation and step
   for (const Holder& holder : holders)
     for (const Snapshot& each : holder.snapshots) {
-      Found& one = found[{each.epoch, each.step}];
+      Found& one = found[{each.generation, each.step}];
       one.ranks = each.ranks;
       one.by_rank.try_emplace(each.rank, &holder, &each);
     }

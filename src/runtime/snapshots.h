@@ -16,9 +16,9 @@ namespace swell::runtime {
 /// A rank takes its K-th snapshot only when its partner has the previous one. While one rank waits
 /// for its partner, the other ranks, whose next step waits for that rank, may already have taken
 /// their K-th; then K - 2 is the last snapshot that this rank's partner has. Therefore the last
-/// three snapshots of each rank of an epoch are kept. From an earlier epoch, whose end all ranks
-/// have reached, two are kept until a later epoch has three. A snapshot for a switch is dropped
-/// with the next snapshot of its rank, whatever its purpose. Not thread-safe.
+/// three snapshots of each rank of a generation are kept. From an earlier generation, whose end all
+/// ranks have reached, two are kept until a later generation has three. A snapshot for a switch is
+/// dropped with the next snapshot of its rank, whatever its purpose. Not thread-safe.
 class Snapshots {
  public:
   explicit Snapshots(Store& store) : store_(store) {}
@@ -42,7 +42,7 @@ class Snapshots {
 
 /// A copy of the whole job's state: each rank's snapshot of one step, and its holder.
 struct Consistent {
-  std::uint64_t epoch = 0, step = 0;
+  std::uint64_t generation = 0, step = 0;
   std::vector<OldRank> ranks;  ///< by number
   Roster roster;               ///< has the tables of `ranks`
 };

@@ -20,7 +20,7 @@ struct Pages {
 };
 
 /// A keeper's arena, with its allocated ranges and the number of tensors in each of their pages:
-/// tensors of two epochs may share pages. The first page is the control page. Not thread-safe,
+/// tensors of two generations may share pages. The first page is the control page. Not thread-safe,
 /// except arena().
 class Store {
  public:

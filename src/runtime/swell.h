@@ -4,16 +4,16 @@
  * once; at a step boundary a program of the next plan takes the state over. docs/runtime.md
  * explains how, and lists the limits.
  *
- * The program of every epoch calls the same functions: swell_open(), swell_register() for each
+ * The program of every generation calls the same functions: swell_open(), swell_register() for each
  * tensor that this rank holds under its plan, swell_adopt(), and then swell_step() after each step
  * until swell_step() returns something else than SWELL_GO_ON.
  *
  * A program that can train with another plan in the same process sets SWELL_OPEN_STAYS. It is not
  * restarted if its rank's worker is also in the next plan. Before such a switch swell_step()
- * returns SWELL_PREPARE: the program then makes a session for the next epoch with swell_next(),
- * registers the tensors that it will hold there, calls swell_offer(), and trains on. After
- * SWELL_SWITCH it calls swell_adopt() with the new session, closes the old one, and continues with
- * the new one.
+ * returns SWELL_PREPARE: the program then makes a session for the next generation with
+ * swell_next(), registers the tensors that it will hold there, calls swell_offer(), and trains on.
+ * After SWELL_SWITCH it calls swell_adopt() with the new session, closes the old one, and continues
+ * with the new one.
  *
  * Functions return 0 or more, or a negative errno; swell_last_error() then names the error and the
  * wrong value. No function raises an exception or ends the process. Only one thread at a time may
@@ -49,8 +49,9 @@ typedef enum swell_action {
   SWELL_STOP = 2, /**< write what you need, then exit; all ranks get this at the same step if the
                      ranks that answer agree on one in time */
   SWELL_CHECKPOINT = 3, /**< write a checkpoint, then go on */
-  SWELL_PREPARE = 4 /**< another epoch is being prepared: call swell_next(), then go on; returned
-                       once for each epoch, and only to programs with SWELL_OPEN_STAYS */
+  SWELL_PREPARE =
+      4 /**< another generation is being prepared: call swell_next(), then go on; returned
+           once for each generation, and only to programs with SWELL_OPEN_STAYS */
 } swell_action_t;
 
 typedef enum swell_kind {
@@ -98,8 +99,8 @@ typedef struct swell_open_params {
   /** Not 0: this process can train with another plan. If the next plan has this process's worker,
       swell_step() returns SWELL_PREPARE, and no new program is started beside this one. */
   int stays;
-  /** Not 0: like stays, but only if each worker of the next epoch trains already, for example when
-      GPUs are given back; otherwise all programs are restarted. For programs that begin with
+  /** Not 0: like stays, but only if each worker of the next generation trains already, for example
+     when GPUs are given back; otherwise all programs are restarted. For programs that begin with
       collectives of all ranks. */
   int stays_if_none_is_new;
 } swell_open_params_t;
@@ -139,14 +140,20 @@ typedef struct swell_tensor {
                    numbers GPUs in this process; the same for all tensors of a session */
 } swell_tensor_t;
 
-/** The epoch that a program adopted. swell_adopt() sets all fields. */
-typedef struct swell_epoch {
-  uint64_t epoch; /**< from 1; 0 for a program that does not run under Swell */
-  uint64_t step;  /**< the boundary at which the last epoch ended: continue with the next step; 0 if
-                     fresh */
+/** The generation that a program adopted. swell_adopt() sets all fields. */
+typedef struct swell_generation {
+  union {
+    uint64_t generation; /**< from 1; 0 for a program that does not run under Swell */
+    uint64_t epoch;      /**< the former name of `generation`; goes with the next version */
+  };
+  uint64_t step; /**< the boundary at which the last generation ended: continue with the next step;
+                    0 if fresh */
   int fresh; /**< not 0: the state is new, and the program initializes it; 0: the state is that of
-                `step`, from the last epoch or a snapshot */
-} swell_epoch_t;
+                `step`, from the last generation or a snapshot */
+} swell_generation_t;
+
+/** The former name of swell_generation_t; goes with the next version. */
+typedef swell_generation_t swell_epoch_t;
 
 /** Kinds of regions, the parts of a step that the profiler times. */
 typedef enum swell_region_kind {
@@ -267,49 +274,49 @@ int swell_open(const swell_open_params_t* params, swell_session_t** session);
 int swell_register(swell_session_t* session, const swell_tensor_t* tensor);
 
 /**
- * Take over the registered state. Blocks until this epoch begins: do everything slow (imports,
- * device contexts, connections) before this call, while the last epoch still trains.
+ * Take over the registered state. Blocks until this generation begins: do everything slow (imports,
+ * device contexts, connections) before this call, while the last generation still trains.
  *
  * Afterwards the memory of the tensors, gradients too, holds the state. If `fresh` is set, memory
  * of Swell is zero and the program must fill it, and memory of the caller is unchanged. If the
  * caller's memory is on a GPU, the call first waits for the work on that GPU.
  *
- * @param [out] epoch  The epoch and step of the state. May be NULL.
+ * @param [out] generation  The generation and step of the state. May be NULL.
  *
  * @return 0, or -ECANCELED (the switch was cancelled: exit), -EINVAL (the shim refused the
  * tensors), -EBUSY (adopted already), -ECONNRESET (the shim is gone), -ENOMEM.
  */
-int swell_adopt(swell_session_t* session, swell_epoch_t* epoch);
+int swell_adopt(swell_session_t* session, swell_generation_t* generation);
 
 /**
- * Make a session of this process for the epoch that SWELL_PREPARE announced. Register the tensors
- * that this rank will hold in that epoch, then call swell_offer(). Both sessions exist until the
- * switch; each has its own tensor addresses, role and regions.
+ * Make a session of this process for the generation that SWELL_PREPARE announced. Register the
+ * tensors that this rank will hold in that generation, then call swell_offer(). Both sessions exist
+ * until the switch; each has its own tensor addresses, role and regions.
  *
  * @param [in]  session  The session that trains, opened with SWELL_OPEN_STAYS or made by an earlier
  * swell_next().
  * @param [out] next     The new session; end it with swell_close(). After another SWELL_PREPARE, or
  * if swell_adopt() returns -ECANCELED, it can no longer be used.
  *
- * @return 0, or -ECANCELED (no other epoch is being prepared any longer: train on), -EINVAL,
+ * @return 0, or -ECANCELED (no other generation is being prepared any longer: train on), -EINVAL,
  * -ENOMEM; swell_last_error(NULL) says why.
  */
 int swell_next(const swell_session_t* session, swell_session_t** next);
 
 /**
- * Say that this process cannot train in the epoch that SWELL_PREPARE announced. A new process that
- * was started beside a training one says the same about its own epoch, and then waits until it is
- * ended. The switch is cancelled at once; if GPUs must be given back, the workers are then asked to
- * exit instead. Without this call the switch waits for swell_offer() or swell_adopt() until its
- * deadline.
+ * Say that this process cannot train in the generation that SWELL_PREPARE announced. A new process
+ * that was started beside a training one says the same about its own generation, and then waits
+ * until it is ended. The switch is cancelled at once; if GPUs must be given back, the workers are
+ * then asked to exit instead. Without this call the switch waits for swell_offer() or swell_adopt()
+ * until its deadline.
  *
  * @param [in] session  The session that trains, not the one made by swell_next(); in a new process
  * its only session, before swell_adopt().
  * @param [in] why      One sentence for the job's output and events; cut to 400 bytes.
  *
- * @return 0, or -EINVAL (no reason was given, no other epoch is being prepared, no process trains
- * here, or the shim is of an earlier version), -ECONNRESET (the shim is gone, or did not answer
- * within 10 s).
+ * @return 0, or -EINVAL (no reason was given, no other generation is being prepared, no process
+ * trains here, or the shim is of an earlier version), -ECONNRESET (the shim is gone, or did not
+ * answer within 10 s).
  */
 int swell_decline(swell_session_t* session, const char* why);
 
@@ -327,21 +334,22 @@ int swell_lacks_room(swell_session_t* session, const char* why, uint64_t needed_
                      uint64_t free_bytes);
 
 /**
- * Say that all tensors of the next epoch are registered. Waits for the shim's answer (at most 30 s,
- * usually much less than a step), but not for the switch: train on with the other session. The
- * program is not told if the switch is cancelled; the next switch begins with SWELL_PREPARE again.
+ * Say that all tensors of the next generation are registered. Waits for the shim's answer (at most
+ * 30 s, usually much less than a step), but not for the switch: train on with the other session.
+ * The program is not told if the switch is cancelled; the next switch begins with SWELL_PREPARE
+ * again.
  *
  * @param [in] next  The session made by swell_next().
  *
- * @return 0, or -EINVAL (the shim refused the tensors; this epoch is not offered again), -EBUSY
- * (offered already, or the session was not made by swell_next()), -ECONNRESET (the shim is gone, or
- * did not answer within 30 s).
+ * @return 0, or -EINVAL (the shim refused the tensors; this generation is not offered again),
+ * -EBUSY (offered already, or the session was not made by swell_next()), -ECONNRESET (the shim is
+ * gone, or did not answer within 30 s).
  */
 int swell_offer(swell_session_t* next);
 
 /**
- * Return a variable that swellrun gave the program of this session's epoch: RANK, WORLD_SIZE,
- * MASTER_PORT, SWELL_EPOCH, SWELL_PLAN and so on. A session from swell_open() reads the
+ * Return a variable that swellrun gave the program of this session's generation: RANK, WORLD_SIZE,
+ * MASTER_PORT, SWELL_GENERATION, SWELL_PLAN and so on. A session from swell_open() reads the
  * environment.
  *
  * @return its value, valid until swell_close() or until the environment changes; NULL if the
@@ -355,9 +363,9 @@ const char* swell_variable(const swell_session_t* session, const char* name);
  * @param [in]  name     The name under which it was registered.
  * @param [in]  index    From 0, in the order in which this name's parts were registered.
  * @param [out] address  Valid until swell_close(); aligned for the tensor's elements, and to 4,096
- * bytes unless the epoch took over a range of a larger part. On a GPU it is a CUdeviceptr. When
- * swell_step() hands the state over, it waits for all work on this memory that was launched before
- * the call.
+ * bytes unless the generation took over a range of a larger part. On a GPU it is a CUdeviceptr.
+ * When swell_step() hands the state over, it waits for all work on this memory that was launched
+ * before the call.
  * @param [out] bytes    Size including padding. May be NULL.
  *
  * @return 0, or -ENOENT (no such part), -EAGAIN (before swell_adopt()).
@@ -381,10 +389,10 @@ int swell_address(swell_session_t* session, const char* name, int index, void** 
 int swell_step(swell_session_t* session, uint64_t step);
 
 /**
- * Ask whether a program of another epoch starts on this rank's node and GPU beside this one, or
- * takes over at the coming step. Call it before swell_step(); it costs two memory loads. The other
- * program takes memory before this one has ended: free the GPU memory that you hold but do not use
- * (torch.cuda.empty_cache()).
+ * Ask whether a program of another generation starts on this rank's node and GPU beside this one,
+ * or takes over at the coming step. Call it before swell_step(); it costs two memory loads. The
+ * other program takes memory before this one has ended: free the GPU memory that you hold but do
+ * not use (torch.cuda.empty_cache()).
  *
  * @return 1 once for each such start and step, otherwise 0; or -EAGAIN (before swell_adopt()).
  */

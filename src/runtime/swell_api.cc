@@ -212,7 +212,7 @@ SWELL_EXPORT int swell_register(swell_session_t* session, const swell_tensor_t* 
   });
 }
 
-SWELL_EXPORT int swell_adopt(swell_session_t* session, swell_epoch_t* epoch) {
+SWELL_EXPORT int swell_adopt(swell_session_t* session, swell_generation_t* generation) {
   if (session == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
     if (session->session->has_adopted())
@@ -226,7 +226,8 @@ SWELL_EXPORT int swell_adopt(swell_session_t* session, swell_epoch_t* epoch) {
                                               : EINVAL,
                   adopted.error().message());
     }
-    if (epoch != nullptr) *epoch = {adopted->epoch, adopted->step, adopted->fresh ? 1 : 0};
+    if (generation != nullptr)
+      *generation = {adopted->generation, adopted->step, adopted->fresh ? 1 : 0};
     return 0;
   });
 }

@@ -89,7 +89,7 @@ void SwitchMachine::veto(const Error& why) {
 void SwitchMachine::failed(std::size_t shim, const std::string& why) {
   if (is_over() || answered_[shim]) return;
   if (phase_ != Phase::commit) return abort(fmt::format("shim {}: {}", shim, why));
-  // All shims have moved when commit is sent, so the new epoch holds, without this shim.
+  // All shims have moved when commit is sent, so the new generation holds, without this shim.
   if (why_.empty()) why_ = fmt::format("shim {}: {}", shim, why);
   lost_.push_back(shim);
   count(shim);

@@ -11,12 +11,12 @@
 
 namespace swell::runtime {
 
-/// The two phases of a switch from one epoch to the next, without sockets or clock: it is told each
-/// shim's answer, and says what to ask all shims next. Prepare, quiesce, move and commit go to all
-/// shims of both epochs. One failure before the commit aborts the switch on all shims; after the
-/// commit the switch holds, and a failed shim is a lost worker of the new epoch. If the bound of
-/// memory is too small, all shims prepare again, in chunks: then secure follows quiesce, and each
-/// chunk is a round of move.
+/// The two phases of a switch from one generation to the next, without sockets or clock: it is told
+/// each shim's answer, and says what to ask all shims next. Prepare, quiesce, move and commit go to
+/// all shims of both generations. One failure before the commit aborts the switch on all shims;
+/// after the commit the switch holds, and a failed shim is a lost worker of the new generation. If
+/// the bound of memory is too small, all shims prepare again, in chunks: then secure follows
+/// quiesce, and each chunk is a round of move.
 class SwitchMachine {
  public:
   enum class Phase { prepare, quiesce, secure, move, commit, committed, aborted };

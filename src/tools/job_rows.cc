@@ -53,7 +53,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   if (spec) bound(row, *spec);
   if (record.phase == slurm::JobPhase::pending) return row;
   row.lent_gpus = count(tag, "lent");
-  row.epoch = count(tag, "epoch");
+  row.generation = count(tag, "generation");
   row.workers = count(tag, "workers");
   row.companions = control::companions_from(tag.get("companions"));
   row.deadline = tag.get("deadline");
@@ -174,7 +174,7 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
                    {"OWN", Align::right},
                    {"LENT", Align::right},
                    {"TOTAL/MAX", Align::right},
-                   {"EPOCH", Align::right},
+                   {"GENERATION", Align::right},
                    {"WORKERS", Align::right},
                    {"GRANTS", Align::right},
                    {"REFUSED", Align::right},
@@ -183,8 +183,9 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
   for (const JobRow& row : rows)
     table.add({std::to_string(row.id), row.user, row.name, row.state,
                std::to_string(row.basic_gpus), std::to_string(row.lent_gpus), total_text(row),
-               std::to_string(row.epoch), std::to_string(row.workers), std::to_string(row.grants),
-               refusal_text(row), std::to_string(row.reclaims), companion_text(row.companions)});
+               std::to_string(row.generation), std::to_string(row.workers),
+               std::to_string(row.grants), refusal_text(row), std::to_string(row.reclaims),
+               companion_text(row.companions)});
   std::string text = table.text();
   for (const JobRow& row : rows)
     if (!row.decided_by.empty())
@@ -234,7 +235,7 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"lent_gpus", row.lent_gpus},
                               {"total_gpus", row.basic_gpus + row.lent_gpus},
                               {"max_gpus", row.max_gpus ? Json(*row.max_gpus) : Json()},
-                              {"epoch", row.epoch},
+                              {"generation", row.generation},
                               {"workers", row.workers},
                               {"grants", row.grants},
                               {"refused", row.refusals},

@@ -25,7 +25,7 @@ struct JobRow {
   std::optional<int> max_gpus;
   std::string deadline;  ///< how it stands, in words; empty: there is none
   int wanted_gpus = 0;   ///< what it asked for, where it was submitted for fewer; 0: it was not
-  int epoch = 0, workers = 0, grants = 0, reclaims = 0;
+  int generation = 0, workers = 0, grants = 0, reclaims = 0;
   std::vector<control::CompanionWord> companions;
   std::optional<int> said_gpus;  ///< lent, as its AdminComment says; empty: it is right
   int refusals = 0;              ///< grants that became no companion

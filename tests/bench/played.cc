@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
   // The start of a job includes all the time that Slurm and swellrun take for it.
   double ready = began + kStart_s / scale;
   if (const double since = std::atof(variable("STARTED", "0").c_str());
-      since > 0 && std::atoi(variable("SWELL_EPOCH", "0").c_str()) == 0)
+      since > 0 && std::atoi(variable("SWELL_GENERATION", "0").c_str()) == 0)
     ready += since - seconds_of(CLOCK_REALTIME) + (now_s() - began);
   sleep_until(ready);
 

@@ -20,7 +20,7 @@ struct Spec {
   double basic_s = 1;  ///< simulated seconds on its basic plan
 };
 
-/// The work of one rank under the plan of its epoch.
+/// The work of one rank under the plan of its generation.
 struct Part {
   double iteration_s = 0;  ///< time of an iteration that the judge executes
   /// The values that a profiler would measure on the judge's hardware; nothing if the plan does not

@@ -82,9 +82,10 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
     tensor.address = memory[static_cast<std::size_t>(layer)];
     if (swell_register(session, &tensor) != 0) die(swell_last_error(session));
   }
-  swell_epoch_t epoch{};
-  if (is_live && swell_adopt(session, &epoch) != 0) die(swell_last_error(session));
-  bool is_new = is_live ? epoch.fresh != 0 : !fs::exists(folder + "/" + name_of(layers.front()));
+  swell_generation_t generation{};
+  if (is_live && swell_adopt(session, &generation) != 0) die(swell_last_error(session));
+  bool is_new =
+      is_live ? generation.fresh != 0 : !fs::exists(folder + "/" + name_of(layers.front()));
   for (const int layer : layers) {
     double*& at = memory[static_cast<std::size_t>(layer)];
     if (is_swells) {
@@ -96,7 +97,7 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
       for (std::size_t i = 0; i < elements; ++i) at[i] = value(layer, i);
     else if (!is_live) transfer(folder + "/" + name_of(layer), at, bytes, false, way);
   }
-  for (std::uint64_t step = epoch.step + 1;; ++step) {
+  for (std::uint64_t step = generation.step + 1;; ++step) {
     const timespec pace{0, kStep_ns};
     nanosleep(&pace, nullptr);
     const std::int64_t now = now_ns();
@@ -123,10 +124,11 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
 
 int worker(std::size_t bytes, const std::string& folder) {
   const char *rank = std::getenv("RANK"), *world = std::getenv("WORLD_SIZE"),
-             *epoch = std::getenv("SWELL_EPOCH");
-  if (rank == nullptr || world == nullptr || epoch == nullptr) die("it is started by swellrun");
+             *generation = std::getenv("SWELL_GENERATION");
+  if (rank == nullptr || world == nullptr || generation == nullptr)
+    die("it is started by swellrun");
   const auto& layers = std::atoi(world) == static_cast<int>(kOld.size()) ? kOld : kNew;
-  const std::string clock = fmt::format("{}/clock.{}.{}", folder, epoch, rank);
+  const std::string clock = fmt::format("{}/clock.{}.{}", folder, generation, rank);
   const int fd = open(clock.c_str(), O_RDWR | O_CREAT, 0600);
   if (fd < 0 || ftruncate(fd, sizeof(Clock)) != 0) die(clock);
   return program(Way::restart, bytes, folder, fd,
@@ -134,8 +136,8 @@ int worker(std::size_t bytes, const std::string& folder) {
 }
 
 int print_pause(const std::string& folder) {
-  const auto clock_of = [&](int epoch, std::size_t rank) -> const Clock* {
-    const int fd = open(fmt::format("{}/clock.{}.{}", folder, epoch, rank).c_str(), O_RDWR);
+  const auto clock_of = [&](int generation, std::size_t rank) -> const Clock* {
+    const int fd = open(fmt::format("{}/clock.{}.{}", folder, generation, rank).c_str(), O_RDWR);
     return fd >= 0 ? map_shared<Clock>(fd, sizeof(Clock)) : nullptr;
   };
   std::int64_t last = INT64_MAX, first = 0;

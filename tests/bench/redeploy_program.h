@@ -48,8 +48,8 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
 /// Runs a worker under swellrun: the number of workers determines its layers.
 int worker(std::size_t bytes, const std::string& folder);
 
-/// Prints the pause between the two epochs of such workers. Returns 1 if the second has not begun
-/// to train.
+/// Prints the pause between the two generations of such workers. Returns 1 if the second has not
+/// begun to train.
 int print_pause(const std::string& folder);
 
 }  // namespace bench

@@ -33,7 +33,7 @@ five='"5": {"name": "rigid", "state": "RUNNING", "parent": 0}'
 companion='"companion": {"id": 4, "node": "node2", "gpus": 2, "gpu_indices": "0-1"}'
 cat > events.jsonl << EVENTS
 {"time": 1005, "event": "job-started", "job": 3, "basic_gpus": 2}
-{"time": 1006, "event": "status", "job": 3, "state": "ACTIVE", "epoch": 0, "workers": 2, "stopped_s": 0}
+{"time": 1006, "event": "status", "job": 3, "state": "ACTIVE", "generation": 0, "workers": 2, "stopped_s": 0}
 {"time": 1019, "event": "grant", "job": 3, "node": "node2", "gpus": 2, "reason": "1.90 times as fast is predicted, by 4L dp4"}
 {"time": 1020, "event": "companion-started", "job": 3, $companion, "reason": ""}
 {"time": 1030.6, "event": "pause", "job": 3, "mode": "live", "stopped_s": 0.4, "workers": 4, "parts": {"move_s": 0.1, "bytes": {"tcp": 2500000}}}
@@ -41,12 +41,12 @@ cat > events.jsonl << EVENTS
 {"time": 1058.5, "event": "pause", "job": 3, "mode": "live", "stopped_s": 0.3, "workers": 2, "parts": null}
 {"time": 1060, "event": "companion-ended", "job": 3, $companion, "reason": "needed by job 5"}
 EVENTS
-jq -nc 'def steps($from; $n; $at; $step; $epoch; $world): range($n) |
-    {step: ($from + .), loss: (5 - ($from + .) / 50), time: ($at + (. + 1) * $step), step_s: $step, epoch: $epoch, world: $world};
+jq -nc 'def steps($from; $n; $at; $step; $generation; $world): range($n) |
+    {step: ($from + .), loss: (5 - ($from + .) / 50), time: ($at + (. + 1) * $step), step_s: $step, generation: $generation, world: $world};
   steps(1; 20; 1010; 1; 0; 2), steps(21; 50; 1030.5; 0.55; 1; 4), steps(71; 30; 1058.25; 1; 2; 2)' > log.jsonl
 jq -c '.loss += 0.001' log.jsonl > reference.jsonl
 printf '{"job": 5, "gpus": 2, "submitted": 1054.5, "started": 1060}\n' > rigid.jsonl
-jq -n '{job: 3, events: [{event: "profile", epoch: 1, predicted_speedup: 1.9}, {event: "scale", table: [{gpus: 2, samples_per_s: 10}, {gpus: 4, samples_per_s: 19}]}]}' > history.json
+jq -n '{job: 3, events: [{event: "profile", generation: 1, predicted_speedup: 1.9}, {event: "scale", table: [{gpus: 2, samples_per_s: 10}, {gpus: 4, samples_per_s: 19}]}]}' > history.json
 options=(--gpus gpus.jsonl --events events.jsonl --log 3=log.jsonl --reference 3=reference.jsonl --history 3=history.json --rigid rigid.jsonl
   --note '1054.5=rigid job submitted' --page page.html --summary summary.json)
 make_page() { python3 "$top/contrib/lib/make_page.py" "$@"; }

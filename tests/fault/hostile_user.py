@@ -107,7 +107,7 @@ class Agent:
         self.say(type="hello", job=job, version=2, host=host, workers=workers, gpus_per_worker=1, companions=[])
 
     def status(self, **more):
-        self.say(type="status", state="ACTIVE", epoch=1, workers=1, stopped_s=0, **more)
+        self.say(type="status", state="ACTIVE", generation=1, workers=1, stopped_s=0, **more)
 
     def hear(self):
         """Reads what has come, so that the controller need not hang up."""
@@ -235,7 +235,7 @@ def liar(job, layers, explained):
     agent.hello(job)
     agent.status()
     said, step_s = profile(node, indexes, layers, 4, 2, 0.02, 4 * 24 * 12 * 1024 ** 2, 0, 2.0 * 1024 ** 3)
-    agent.say(type="profile", epoch=1, companions=[], step_s=step_s / explained, profile=said)
+    agent.say(type="profile", generation=1, companions=[], step_s=step_s / explained, profile=said)
     return agent
 
 
@@ -283,8 +283,8 @@ def honest(end, _):
                 if agent is None:
                     agent = Agent()
                     agent.hello(job, workers=len(indexes))
-                    agent.say(type="status", state="ACTIVE", epoch=1, workers=len(indexes), stopped_s=0)
-                    agent.say(type="profile", epoch=1, companions=[], step_s=step_s, profile=said)
+                    agent.say(type="status", state="ACTIVE", generation=1, workers=len(indexes), stopped_s=0)
+                    agent.say(type="profile", generation=1, companions=[], step_s=step_s, profile=said)
                     agent.link.settimeout(5)
                 message = unseal(agent.body())
                 if message["type"] == "grow":
@@ -293,7 +293,7 @@ def honest(end, _):
                 if agent is None or not isinstance(error, socket.timeout):
                     agent = None
                 else:
-                    agent.say(type="status", state="ACTIVE", epoch=1, workers=len(indexes), stopped_s=0)
+                    agent.say(type="status", state="ACTIVE", generation=1, workers=len(indexes), stopped_s=0)
         print(run("swell", "why", str(job)).stdout, file=sys.stderr)
     finally:
         run("scancel", str(job))
@@ -370,7 +370,7 @@ def agents(end, arguments):
             for agent in list(links):
                 try:
                     if not agent.left:
-                        agent.left = agent.frame('{"type":"status","state":"%s","epoch":%d,"workers":1,"stopped_s":0}' %
+                        agent.left = agent.frame('{"type":"status","state":"%s","generation":%d,"workers":1,"stopped_s":0}' %
                                                  (random.choice(["ACTIVE", "WARMING"]), said % 1000000))
                         said += 1
                     agent.left = agent.left[agent.link.send(agent.left):]
@@ -417,7 +417,7 @@ def floods(end, _):
 def mutated(end, _):
     """Messages of the protocol with bytes changed, frames of any size, and garbage."""
     seeds = [json.dumps(dict(type="hello", job=1, version=2, host="h", workers=1, gpus_per_worker=1, companions=[])),
-             json.dumps(dict(type="status", state="ACTIVE", epoch=1, workers=1, stopped_s=0)),
+             json.dumps(dict(type="status", state="ACTIVE", generation=1, workers=1, stopped_s=0)),
              json.dumps(dict(type="grow-done", results=[dict(nonce="00", companion=5, reason="")])),
              json.dumps(dict(type="released", companion=1, reason="x")), json.dumps(dict(type="ask", job=1, version=2, what="why", number=0))]
     sent = 0
@@ -460,7 +460,7 @@ def lingering(end, arguments):
 def holder(end, arguments):
     """A job that asks for a day of grace, whose program makes way for more GPUs and leaves for nothing once it has some."""
     job = submit("--elastic=max=8,grace=86400", "--gres=gpu:1", "--mem=100M",
-                 wrap="exec swellrun bash -c 'trap \"((SWELL_EPOCH > 0)) || exit 0\" USR1; trap : TERM INT; while :; do sleep 1; done'")
+                 wrap="exec swellrun bash -c 'trap \"((SWELL_GENERATION > 0)) || exit 0\" USR1; trap : TERM INT; while :; do sleep 1; done'")
     held = 0
     while time.time() < end and not (arguments and os.path.exists(arguments[0])):
         held = max(held, run("squeue", "--all", "-h", "-n", "swell-%d-lent" % job, "-o", "%i").stdout.count("\n"))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Whatever Slurm, the nodes and the controller do, in whatever order news of it come: a run whose
-// program makes no error ends with 0, and only when all workers of one epoch have ended the
+// program makes no error ends with 0, and only when all workers of one generation have ended the
 // training; GPUs that are asked back are free in time; nothing is held for ever, and the agent is
-// never asked to look again at once. No worker is killed for a growth alone. EPOCHS_TRACE=1 shows
-// what happens for an input.
-#include "support/epoch_world.h"
+// never asked to look again at once. No worker is killed for a growth alone. GENERATIONS_TRACE=1
+// shows what happens for an input.
+#include "support/generation_world.h"
 
-namespace epoch_world {
+namespace generation_world {
 
 std::vector<JobId> World::held() const {
   std::vector<JobId> jobs;
@@ -23,17 +23,17 @@ void World::signal_companion(JobId job, int signal, bool notice_first, int code)
     const auto tell = [&] { send(channel(id), [=, this] { machine_.notice(now_, id, signal); }); };
     if (notice_first) tell();
     std::vector<int> running;
-    for (const auto& [epoch, one] : shim.programs) running.push_back(epoch);
-    for (const int epoch : running) {
+    for (const auto& [generation, one] : shim.programs) running.push_back(generation);
+    for (const int generation : running) {
       if (signal == SIGURG) continue;
       if (signal == SIGTERM) {
-        ends(id, epoch, code == 3 ? Exit{0, SIGTERM} : Exit{code & 1, 0});
-        breaks(epoch);
-      } else if (program(id, epoch)->handles) {
-        leaves(id, epoch);
+        ends(id, generation, code == 3 ? Exit{0, SIGTERM} : Exit{code & 1, 0});
+        breaks(generation);
+      } else if (program(id, generation)->handles) {
+        leaves(id, generation);
       } else {
-        ends(id, epoch, {0, signal});
-        breaks(epoch);
+        ends(id, generation, {0, signal});
+        breaks(generation);
       }
     }
     if (!notice_first) tell();
@@ -51,12 +51,12 @@ void World::take_away(JobId job) {
   for (auto& [key, shim] : shims_) {
     const WorkerId id = key;
     if (shim.job != job || !shim.is_there) continue;
-    for (const auto& [epoch, one] : shim.programs) hit.insert(epoch);
+    for (const auto& [generation, one] : shim.programs) hit.insert(generation);
     shim.programs.clear();
     shim.is_there = false;
     send(channel(id), [=, this] { machine_.lost(now_, id); });
   }
-  for (const int epoch : hit) breaks(epoch);
+  for (const int generation : hit) breaks(generation);
   send(kSlurm, [=, this] { machine_.step_ended(now_, job, {0, SIGKILL}); });
 }
 
@@ -122,12 +122,12 @@ void World::step() {
       for (const auto& [key, shim] : shims_) {
         const WorkerId id = key;
         if (shim.job != job || shim.programs.empty()) continue;
-        const int epoch = shim.programs.begin()->first;
-        if (is_fault && now_ < epochs_[epoch].since + 500) {
-          ends(id, epoch, {1, 0});
-          breaks(epoch);
+        const int generation = shim.programs.begin()->first;
+        if (is_fault && now_ < generations_[generation].since + 500) {
+          ends(id, generation, {1, 0});
+          breaks(generation);
         } else {
-          told(id, epoch, SIGKILL);
+          told(id, generation, SIGKILL);
         }
         break;
       }
@@ -152,20 +152,20 @@ void World::come_to_an_end() {
     require(companion.is_released, "every companion is released in the end");
 }
 
-}  // namespace epoch_world
+}  // namespace generation_world
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  epoch_world::Choices choices(data, std::min<std::size_t>(size, 600));
-  swell::launcher::EpochMachine::Settings settings;
+  generation_world::Choices choices(data, std::min<std::size_t>(size, 600));
+  swell::launcher::GenerationMachine::Settings settings;
   const int kind = choices.next();
-  settings.job = epoch_world::kJob;
+  settings.job = generation_world::kJob;
   settings.restart_signal = SIGUSR1;
   settings.live = (kind & 1) != 0;
   settings.first_offer_s = settings.live ? 2 : 0;
   if ((kind & 2) != 0) settings.recover_s = 60;
   if ((kind & 4) != 0) settings.grow_s = 20;
   if ((kind & 8) != 0) settings.sizes = {2, 4};
-  epoch_world::World world(settings, (kind & 16) != 0, choices);
+  generation_world::World world(settings, (kind & 16) != 0, choices);
   while (!choices.none() && !world.is_over()) world.step();
   world.come_to_an_end();
   return 0;

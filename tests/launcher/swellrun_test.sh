@@ -260,7 +260,7 @@ export SWELL_CONTROL_PORT SWELL_EVENTS=$TMPDIR/events DIR=$TMPDIR/run
 start_run() { # ELASTIC SWELLRUN-OPTIONS...: a job of 2 GPUs
   local elastic=$1
   shift
-  new_run && start_controller "$elastic" && submit_run "$elastic" "$@" && within 20 epoch_runs 0 2
+  new_run && start_controller "$elastic" && submit_run "$elastic" "$@" && within 20 generation_runs 0 2
 }
 new_run() {
   rm -rf "$DIR" events said out commands
@@ -287,7 +287,7 @@ END
 tell() { printf '%s\n' "$*" > commands; }
 said() { grep -q -- "$1" said; }
 started() { find "$DIR" -name "start.$1.*" | wc -l; }
-epoch_runs() { [[ $(started "$1") == "$2" ]] && said "\"ACTIVE\",\"epoch\":$1,\"workers\":$2"; }
+generation_runs() { [[ $(started "$1") == "$2" ]] && said "\"ACTIVE\",\"generation\":$1,\"workers\":$2"; }
 companion() { squeue -h -t R -o '%i %j' | awk '$2 ~ /^swell-[0-9]+$/ { print $1 }' | sort -n | tail -n 1; }
 finishes() { # CODE
   touch "$DIR/finish"
@@ -295,29 +295,29 @@ finishes() { # CODE
 }
 
 resizes() {
-  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  start_run '' && tell grow node2:4 && within 20 generation_runs 1 6 || return
   local job2 rank
   job2=$(companion)
   for rank in 0 1 2 3 4 5; do
     [[ $(cut -d' ' -f1,2,6 "$DIR/start.1.$rank") == "$rank 6 $rank" ]] || return
   done
   [[ $(cat "$DIR/start.1.1") == '1 6 1 2 0 1 0,1' && $(cat "$DIR/start.1.5") == '5 6 3 4 1 5 0,1,2,3' ]] &&
-    tell shrink "$job2" 20 needed by job 99 && within 20 epoch_runs 2 2 && within 5 said "\"released\",\"companion\":$job2" &&
+    tell shrink "$job2" 20 needed by job 99 && within 20 generation_runs 2 2 && within 5 said "\"released\",\"companion\":$job2" &&
     grep -q "giving back 4 GPUs on node2 (job $job2): needed by job 99" out &&
     grep -q '"event":"companion-released"' events && finishes 0
 }
 check 'a job grows, gives back and ends' resizes
 two_at_once() {
-  start_run 'sizes=2/8' && tell grow node2:4 node3:4 && within 20 epoch_runs 1 8 && finishes 0 && [[ -z $(companion) ]]
+  start_run 'sizes=2/8' && tell grow node2:4 node3:4 && within 20 generation_runs 1 8 && finishes 0 && [[ -z $(companion) ]]
 }
 check 'sizes= uses those of two companions that it may' two_at_once
 refused_grant() {
   start_run '' && tell grow node2:9 && within 20 said '"companion":0,"reason":"Job submit' &&
-    within 5 said '"ACTIVE","epoch":0' && [[ $(started 1) == 0 ]] && finishes 0
+    within 5 said '"ACTIVE","generation":0' && [[ $(started 1) == 0 ]] && finishes 0
 }
 check 'a refused companion disturbs nobody' refused_grant
 cancelled_companion() {
-  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && scancel "$(companion)" && within 20 epoch_runs 2 2 &&
+  start_run '' && tell grow node2:4 && within 20 generation_runs 1 6 && scancel "$(companion)" && within 20 generation_runs 2 2 &&
     finishes 0
 }
 check 'a companion that is cancelled does not end the job' cancelled_companion
@@ -338,7 +338,7 @@ unreadable_messages() {
   sed 's/worker-steps/worker-stepz/g' "$SWELL_WORKER" > odd && chmod 755 odd && grep -qa worker-stepz odd || return
   local -x SWELL_WORKER=$TMPDIR/odd
   start_run '' && within 20 grep '^swellrun: left out what worker 0 on node. says: unknown message type "worker-stepz"$' out &&
-    tell grow node2:4 && within 20 epoch_runs 1 6 && finishes 0
+    tell grow node2:4 && within 20 generation_runs 1 6 && finishes 0
 }
 check 'a message of a worker that cannot be read is said and left out, and training goes on' unreadable_messages
 # cli_filter CODE: the site's own plugin does CODE with the options of each srun, salloc and sbatch.
@@ -422,25 +422,25 @@ late_node() {
 }
 check 'a node whose TaskProlog hangs does not keep the others from being used' late_node
 killed_worker() {
-  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && kill -9 "$(cat "$DIR/pid.1.4")" &&
-    within 20 epoch_runs 2 2 && finishes 0
+  start_run '' && tell grow node2:4 && within 20 generation_runs 1 6 && kill -9 "$(cat "$DIR/pid.1.4")" &&
+    within 20 generation_runs 2 2 && finishes 0
 }
 check 'a worker killed in a companion: on without it' killed_worker
 deaf_workers() {
-  start_run '' --restart-timeout=1 && tell grow node2:4 && within 20 epoch_runs 1 6 && kill -STOP "$(cat "$DIR/pid.1.1")" &&
-    tell shrink "$(companion)" 20 needed && within 20 epoch_runs 2 2 && grep -q 'did not leave in time' out && finishes 0
+  start_run '' --restart-timeout=1 && tell grow node2:4 && within 20 generation_runs 1 6 && kill -STOP "$(cat "$DIR/pid.1.1")" &&
+    tell shrink "$(companion)" 20 needed && within 20 generation_runs 2 2 && grep -q 'did not leave in time' out && finishes 0
 }
 check 'a worker that does not leave in time for a reclaim is killed' deaf_workers
-has_made() { (($(cat "$DIR/made.$1" 2> /dev/null || printf 0) >= $2)); } # EPOCH STEPS
+has_made() { (($(cat "$DIR/made.$1" 2> /dev/null || printf 0) >= $2)); } # GENERATION STEPS
 # Its shim tells a step a second of five, and twelve such are needed before one is usual, more on a busy host. The limit of a hang follows from the longest pause so far, which is long on a busy host.
 hangs() {
   local -x STEPS=1
   new_run && touch "$DIR/steps" && start_controller '' &&
-    submit_run '' --restart-timeout=1 --hang-factor=2 --hang-minimum=2 && within 20 epoch_runs 0 2 &&
-    tell grow node2:4 && within 20 epoch_runs 1 6 && touch "$DIR/ignore" && within 30 has_made 1 100 && rm "$DIR/steps" &&
-    within 90 said '"released","companion"' && touch "$DIR/steps" && within 20 epoch_runs 2 2 &&
+    submit_run '' --restart-timeout=1 --hang-factor=2 --hang-minimum=2 && within 20 generation_runs 0 2 &&
+    tell grow node2:4 && within 20 generation_runs 1 6 && touch "$DIR/ignore" && within 30 has_made 1 100 && rm "$DIR/steps" &&
+    within 90 said '"released","companion"' && touch "$DIR/steps" && within 20 generation_runs 2 2 &&
     grep -q 'the program has made no step for .*: on with the job.s own GPUs, from the last checkpoint' out &&
-    within 20 has_made 2 25 && rm "$DIR/steps" && within 90 epoch_runs 3 2 &&
+    within 20 has_made 2 25 && rm "$DIR/steps" && within 90 generation_runs 3 2 &&
     grep -q 'the program has made no step for .*: it is started again, from its last checkpoint' out &&
     [[ $(grep -c '"event":"hung"' events) == 2 ]] && said '"no_growth":"the program has made no step' && finishes 0
 }
@@ -458,7 +458,7 @@ check 'workers that do not leave for a growth train on, and the GPUs go back' ig
 run_program() { # COMMAND: a job of 2 GPUs whose script is that; the worker of each start leaves files as trainer.sh does
   new_run && start_controller '' && printf '#!/bin/bash\nswellrun=%q trainer=%q\n%s\necho "ended with $?"\n' "$swellrun" "$here/trainer.sh" "$1" > job.sh || return
   job=$(sbatch --parsable --hold --gres=gpu:2 -n2 -o "$TMPDIR/out" job.sh) &&
-    scontrol update "job=$job" "admincomment=swell[elastic=${elastic:-max=4x} basic=2]" && scontrol release "$job" && within 20 epoch_runs 0 2
+    scontrol update "job=$job" "admincomment=swell[elastic=${elastic:-max=4x} basic=2]" && scontrol release "$job" && within 20 generation_runs 0 2
 }
 from_standard_input() {
   local how
@@ -466,7 +466,7 @@ from_standard_input() {
 $(cat "$trainer")
 END' '"$swellrun" --input="$trainer" bash -'; do
     printf '%s\n' "$how"
-    run_program "$how" && tell grow node2:4 && within 20 epoch_runs 1 6 && tell shrink "$(companion)" 20 needed && within 20 epoch_runs 2 2 && finishes 0 || return
+    run_program "$how" && tell grow node2:4 && within 20 generation_runs 1 6 && tell shrink "$(companion)" 20 needed && within 20 generation_runs 2 2 && finishes 0 || return
     stop_run
   done
 }
@@ -486,12 +486,12 @@ from_a_pipe() {
 }
 check 'a program in a pipe that does not end is run, and its job is lent nothing' from_a_pipe
 not_from_standard_input() {
-  run_program 'sleep 600 | "$swellrun" --input=none "$trainer"' && tell grow node2:4 && within 20 epoch_runs 1 6
+  run_program 'sleep 600 | "$swellrun" --input=none "$trainer"' && tell grow node2:4 && within 20 generation_runs 1 6
 }
 check 'with --input=none a pipe does not keep a job from growing' not_from_standard_input
 
 upload_after_training() {
-  LEAVES_WITH=3 run_program '"$swellrun" --leave-code=3 bash -c "\"$trainer\" && echo uploaded"' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  LEAVES_WITH=3 run_program '"$swellrun" --leave-code=3 bash -c "\"$trainer\" && echo uploaded"' && tell grow node2:4 && within 20 generation_runs 1 6 || return
   ! grep uploaded out && finishes 0 && [[ $(grep -c '^uploaded$' out) == 6 ]]
 }
 check 'with --leave-code what follows the program runs at its end alone' upload_after_training
@@ -501,7 +501,7 @@ ended_when_asked() {
 check 'with --leave-code a program that ends with 0 when asked to leave is not started again' ended_when_asked
 leaving_file() {
   printf '#!/bin/bash\n"%s" || exit\n[ -e "$SWELL_LEAVING_FILE" ] && exit 0\necho uploaded\n' "$here/trainer.sh" > train.sh
-  run_program '"$swellrun" bash train.sh' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  run_program '"$swellrun" bash train.sh' && tell grow node2:4 && within 20 generation_runs 1 6 || return
   ! grep uploaded out && finishes 0 && [[ $(grep -c '^uploaded$' out) == 6 ]] && ! compgen -G "${TMPDIR}/swell-leaving-*"
 }
 check 'a script sees by SWELL_LEAVING_FILE that its worker is to leave' leaving_file
@@ -561,22 +561,22 @@ END
     printf '#!/bin/bash\nwhile [[ $1 != *trainer.sh ]]; do shift; done\n"$@"\nexit\n' > bin/conda && cp bin/conda bin/apptainer && chmod 755 bin/uv bin/conda bin/apptainer || return
   for how in 'uv run' 'conda run --no-capture-output -n env' 'apptainer exec --nv image.sif'; do
     printf '%s\n' "$how"
-    run_program "PATH=$(printf %q "$TMPDIR/bin"):\$PATH \"\$swellrun\" $how \"\$trainer\"" && tell grow node2:4 && within 20 epoch_runs 1 6 && tell shrink "$(companion)" 20 needed &&
-      within 20 epoch_runs 2 2 && finishes 0 || return
+    run_program "PATH=$(printf %q "$TMPDIR/bin"):\$PATH \"\$swellrun\" $how \"\$trainer\"" && tell grow node2:4 && within 20 generation_runs 1 6 && tell shrink "$(companion)" 20 needed &&
+      within 20 generation_runs 2 2 && finishes 0 || return
     stop_run
   done
 }
 check "a program behind uv run, conda run or a container's command is resized" wrapped
 
 fails_after_a_resize() { # a port that a neighbour has taken, say
-  printf '#!/bin/bash\nif [[ $SWELL_EPOCH == 2 ]]; then sleep 1; exit 9; fi\nexec "%s"\n' "$here/trainer.sh" > train.sh
-  run_program '"$swellrun" bash train.sh' && tell grow node2:4 && within 20 epoch_runs 1 6 && tell shrink "$(companion)" 20 needed &&
-    within 20 epoch_runs 3 2 && grep -q 'the program failed with 9 within [0-9]* s of a resize: it is started again once' out && finishes 0
+  printf '#!/bin/bash\nif [[ $SWELL_GENERATION == 2 ]]; then sleep 1; exit 9; fi\nexec "%s"\n' "$here/trainer.sh" > train.sh
+  run_program '"$swellrun" bash train.sh' && tell grow node2:4 && within 20 generation_runs 1 6 && tell shrink "$(companion)" 20 needed &&
+    within 20 generation_runs 3 2 && grep -q 'the program failed with 9 within [0-9]* s of a resize: it is started again once' out && finishes 0
 }
 check 'a program that fails just after a reclaim is started again once' fails_after_a_resize
 
 warned_by_slurm() {
-  run_program '"$swellrun" --before-end=0 "$trainer"' && tell grow node2:4 && within 20 epoch_runs 1 6 && scancel -s USR1 "$job" &&
+  run_program '"$swellrun" --before-end=0 "$trainer"' && tell grow node2:4 && within 20 generation_runs 1 6 && scancel -s USR1 "$job" &&
     within 20 grep -q '^ended with 75$' out && within 10 queue_is_empty && grep -q 'Slurm sent the job USR1: the workers leave, and swellrun ends with 75' out
 }
 check "with --before-end Slurm's signal has the workers leave, and the run ends with 75" warned_by_slurm
@@ -597,7 +597,7 @@ check 'with --before-end a job leaves before its time limit, is requeued, and go
 own_failure() { start_run '' && printf 5 > "$DIR/fail.1" && finishes 5; }
 check "the program's own failure ends the job with its code" own_failure
 controller_goes() {
-  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && tell drop && within 20 said "\"companions\":\[$(companion)\]" &&
+  start_run '' && tell grow node2:4 && within 20 generation_runs 1 6 && tell drop && within 20 said "\"companions\":\[$(companion)\]" &&
     kill "$fake_pid" && finishes_alone
 }
 finishes_alone() {
@@ -606,7 +606,7 @@ finishes_alone() {
 }
 check 'without its controller the training goes on, and companions end with it' controller_goes
 agent_killed() {
-  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  start_run '' && tell grow node2:4 && within 20 generation_runs 1 6 || return
   local pid
   for pid in $(pgrep -x swellrun); do
     tr '\0' '\n' < "/proc/$pid/environ" | grep -x "SWELL_CONTROL_PORT=$SWELL_CONTROL_PORT" > /dev/null && kill -9 "$pid"
@@ -629,7 +629,7 @@ controller_comes_later() {
   new_run && submit_run '' && within 20 has_started 0 2 &&
     within 5 grep -q "^swellrun: no Swell controller: connecting to 127.0.0.1:$SWELL_CONTROL_PORT: Connection refused; training" out &&
     start_controller '' && within 20 said '"hello"' && within 5 grep -q '^swellrun: connected to the Swell controller$' out &&
-    tell grow node2:4 && within 20 epoch_runs 1 6 && finishes 0
+    tell grow node2:4 && within 20 generation_runs 1 6 && finishes 0
 }
 check 'without a controller the training starts, and a controller that comes later lends' controller_comes_later
 elasticity_is_off() {
@@ -645,7 +645,7 @@ elasticity_is_off() {
 }
 check 'Elasticity=no is said at once, and the training starts' elasticity_is_off
 one_environment() {
-  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  start_run '' && tell grow node2:4 && within 20 generation_runs 1 6 || return
   # All workers see one job; only what describes their own task and node differs.
   local rank name
   for rank in 0 1 2 3 4 5; do
@@ -669,13 +669,13 @@ no_growth_is_told() {
 check 'the controller hears why a run does not grow' no_growth_is_told
 
 files_of_workers() {
-  rm -f log.* && start_run '' -o log.%t && tell grow node2:2 && within 20 epoch_runs 1 4 && tell grow node1:2 && within 20 epoch_runs 2 6 && finishes 0 &&
+  rm -f log.* && start_run '' -o log.%t && tell grow node2:2 && within 20 generation_runs 1 4 && tell grow node1:2 && within 20 generation_runs 2 6 && finishes 0 &&
     grep -c '' log.0 log.1 log.10 log.11 log.20 log.21 && [[ $(find . -name 'log.*' | wc -l) == 6 ]] && ! grep -l 'rank 2 ' log.0 || return
   # One file for all: nothing that one wrote is lost. Numbers of steps begin anew in each companion.
   local name
   for name in log.%j log.%x.%u log.%A_%a log.%J; do
-    stop_run && rm -f log.* && start_run '' -o "$name" && tell grow node2:2 && within 20 epoch_runs 1 4 && finishes 0 && [[ $(find . -name 'log.*' | wc -l) == 1 ]] &&
-      sort log.* | diff <(printf 'rank %s of epoch %s\n' 0 0 1 0 0 1 1 1 2 1 3 1 | sort) - || return
+    stop_run && rm -f log.* && start_run '' -o "$name" && tell grow node2:2 && within 20 generation_runs 1 4 && finishes 0 && [[ $(find . -name 'log.*' | wc -l) == 1 ]] &&
+      sort log.* | diff <(printf 'rank %s of generation %s\n' 0 0 1 0 0 1 1 1 2 1 3 1 | sort) - || return
   done
 }
 check 'no two workers write one file, unless it is one for all' files_of_workers

@@ -21,7 +21,7 @@ families=("$@")
 [[ -z $keep || -n $* ]] || families=(gpt2 llama)
 # Two GPUs of the job's own, two that others take and give back; with the run that is not resized beside it, twice as many.
 cluster_up --grace "$grace" --nodes 2 --gpus-per-node "$([[ $size == small ]] && printf 2 || printf 4)"
-# All epochs train on the same bytes, whatever becomes of the sources meanwhile.
+# All generations train on the same bytes, whatever becomes of the sources meanwhile.
 export TEST_TEXTS=$work/texts
 mkdir "$TEST_TEXTS" && cp "$top"/docs/*.md "$TEST_TEXTS" || exit 1
 program=("$SWELL_PYTHON")
@@ -38,16 +38,16 @@ else
 fi
 program+=("$pytorch_tests/jobs/engine_planned.py")
 
-is_in_epoch() { word_is "$job" state ACTIVE && (($(word_of "$job" epoch) >= $1)); }
+is_in_generation() { word_is "$job" state ACTIVE && (($(word_of "$job" generation) >= $1)); }
 goes_on() { # FOLDER: some steps more
   local from
   from=$(cat "$1/step.0") && within 300 step_reached "$1" $((from + gap))
 }
-# re_planned EPOCH COMMAND...: the command brings the job to a later epoch, live, in which it trains.
+# re_planned GENERATION COMMAND...: the command brings the job to a later generation, live, in which it trains.
 re_planned() {
-  local epoch
-  epoch=$(word_of "$job" epoch)
-  "$@" && within 200 is_in_epoch $((epoch + 1)) && goes_on "$folder" && return
+  local generation
+  generation=$(word_of "$job" generation)
+  "$@" && within 200 is_in_generation $((generation + 1)) && goes_on "$folder" && return
   tail -n 20 "$folder.out"
   return 1
 }
@@ -90,9 +90,9 @@ asymmetric='[{layers: '$first', tp: 2, groups: [$g[0] + {gpus: ($g[0].gpus + $g[
   {layers: ($layers - '$first'), tp: 1, groups: [($g[2] | .local_batch = 3), ($g[3] | .local_batch = 1)]}]'
 # From the plan that runs; right behind it another, which waits until the programs before have left.
 two_plans() {
-  local epoch
-  epoch=$(word_of "$job" epoch)
-  wants "$two_stages" && within 200 is_in_epoch $((epoch + 1)) && wants "$asymmetric" && within 200 is_in_epoch $((epoch + 2)) &&
+  local generation
+  generation=$(word_of "$job" generation)
+  wants "$two_stages" && within 200 is_in_generation $((generation + 1)) && wants "$asymmetric" && within 200 is_in_generation $((generation + 2)) &&
     goes_on "$folder" && jq -c .stages "$folder/plan" && jq -e --slurpfile wanted "$folder/wanted" '.stages == $wanted[0].stages' "$folder/plan" && return
   tail -n 20 "$folder.out"
   return 1

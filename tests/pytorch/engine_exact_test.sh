@@ -44,10 +44,10 @@ twice() {
     within 60 why_says '^its plan: 1L' && within 60 why_says '[1-9][.][0-9]* times as many as alone'
 }
 check 'twice as many GPUs are lent, each to a stage' twice
-begins_anew() { word_is "$job" state ACTIVE && (($(word_of "$job" epoch) > epoch)); }
+begins_anew() { word_is "$job" state ACTIVE && (($(word_of "$job" generation) > generation)); }
 killed() {
-  local epoch
-  epoch=$(word_of "$job" epoch) && kill -9 "$(cat "$folder/pid.7")" && within 60 begins_anew && goes_on && within 60 why_says '4 lent ones' && eight_stages
+  local generation
+  generation=$(word_of "$job" generation) && kill -9 "$(cat "$folder/pid.7")" && within 60 begins_anew && goes_on && within 60 why_says '4 lent ones' && eight_stages
 }
 check 'where a worker is killed there, the job begins anew on all of them' killed
 four_stages() { plan_has '(.stages | length) == 4'; }

@@ -58,11 +58,11 @@ def apart(test):
 
 
 class Run:
-    """A job in a folder of its own, epoch after epoch. basic: its workers on GPUs of its own."""
+    """A job in a folder of its own, generation after generation. basic: its workers on GPUs of its own."""
 
     def __init__(self, folder, job, *arguments, steps=60, basic=1):
         self.folder, self.job, self.arguments, self.steps, self.basic = str(folder), job, arguments, steps, basic
-        self.epoch, self.workers, self.why = -1, {}, ""
+        self.generation, self.workers, self.why = -1, {}, ""
         self.shim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.shim.bind("")      # the kernel finds an abstract name
         self.heard = []         # what the programs said there of numbers of workers
@@ -70,7 +70,7 @@ class Run:
         os.makedirs(self.folder, exist_ok=True)
 
     def start(self, world):
-        self.epoch += 1
+        self.generation += 1
         self.workers = self._fork(world)
         return self
 
@@ -88,7 +88,7 @@ class Run:
             os.environ.update({
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
                 "GROUP_RANK": "0", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
-                "TORCHELASTIC_RUN_ID": os.environ.get("SWELL_JOB_ID", "1"), "SWELL_EPOCH": str(self.epoch), "SWELL_RESTART_SIGNAL": "USR1",
+                "TORCHELASTIC_RUN_ID": os.environ.get("SWELL_JOB_ID", "1"), "SWELL_GENERATION": str(self.generation), "SWELL_RESTART_SIGNAL": "USR1",
                 "SWELL_BASIC_WORKERS": str(self.basic), "SWELL_SHIM": "@" + self.shim.getsockname()[1:].decode(), "TEST_FOLDER": self.folder, "TEST_STEPS": str(self.steps),
                 **self._environment(rank)})
             self._work()
@@ -102,7 +102,7 @@ class Run:
         end_with(lambda: importlib.import_module(self.job).main(list(self.arguments)))
 
     def _log(self, rank):
-        return os.path.join(self.folder, f"said.{self.epoch}.{rank}")
+        return os.path.join(self.folder, f"said.{self.generation}.{rank}")
 
     def said(self, rank=0):
         with open(self._log(rank), errors="replace") as file:
@@ -236,7 +236,7 @@ class LiveRun(Run):
         host = os.path.join(os.environ["SWELL_STAGE"], "..", "tests", "unit", "live_host")
         self.host = subprocess.Popen([host], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.old, self.seats, self._before = {}, [], ({}, [])     # seats: the keeper of each rank
-        self._tried = 0     # epochs of the keepers, also those that did not come
+        self._tried = 0     # generations of the keepers, also those that did not come
         self._sockets = tempfile.mkdtemp(prefix="swell-live-")     # paths of sockets are short
         self.sockets = self.tell(f"keepers {keepers} {self._sockets} {slab_mib}")["sockets"]
 
@@ -262,7 +262,7 @@ class LiveRun(Run):
     def switch(self, world, wait=True, limit_s=60):
         """To other workers while it trains. wait: until it is over; returns how it went. limit_s: for the others to be ready."""
         self._before, self.old = (self.workers, self.seats), self.workers
-        self.epoch, self._tried = self.epoch + 1, self._tried + 1
+        self.generation, self._tried = self.generation + 1, self._tried + 1
         self.seats = list(range(world))
         self.workers = self._fork(world)
         self._tell_to_switch(limit_s)
@@ -280,9 +280,9 @@ class LiveRun(Run):
         return found
 
     def offer(self, *keepers):
-        """Whether the workers on these keepers, the next ranks in this order, keep their processes for another epoch."""
+        """Whether the workers on these keepers, the next ranks in this order, keep their processes for another generation."""
         self._tried += 1
-        place = f"WORLD_SIZE={len(keepers)} LOCAL_WORLD_SIZE={len(keepers)} MASTER_PORT={_free_port()} SWELL_EPOCH={self.epoch + 1}"
+        place = f"WORLD_SIZE={len(keepers)} LOCAL_WORLD_SIZE={len(keepers)} MASTER_PORT={_free_port()} SWELL_GENERATION={self.generation + 1}"
         return [self.tell(f"offer {keeper} {self._tried} {place} RANK={rank} LOCAL_RANK={rank}")["stays"] for rank, keeper in enumerate(keepers)]
 
     def shrink(self, *keepers, wait=True, limit_s=60):
@@ -291,7 +291,7 @@ class LiveRun(Run):
         on = {keeper: self.workers[rank] for rank, keeper in enumerate(self.seats)}
         said = {keeper: self._log(rank) for rank, keeper in enumerate(self.seats)}
         assert all(self.offer(*keepers))
-        self.epoch += 1
+        self.generation += 1
         self.seats, self.workers = list(keepers), {rank: on.pop(keeper) for rank, keeper in enumerate(keepers)}
         self.old = dict(enumerate(on.values()))
         for rank, keeper in enumerate(keepers):
@@ -315,12 +315,12 @@ class LiveRun(Run):
                 self.tell(f"withdraw {keeper}")
             for log in filter(os.path.islink, map(self._log, self.workers)):
                 os.remove(log)
-            self.workers, self.seats, self.epoch = before, seats, self.epoch - 1
+            self.workers, self.seats, self.generation = before, seats, self.generation - 1
         self.old = {}
         return report
 
     def switched_badly(self):
-        """The same where an old worker was killed: what is left of either epoch is ended."""
+        """The same where an old worker was killed: what is left of either generation is ended."""
         report = self.answer()
         os.remove(os.path.join(self.folder, "switching"))
         for child in [*self.old.values(), *self.workers.values()]:
@@ -357,7 +357,7 @@ class LiveRun(Run):
         if is_hit:
             self.start(world if committed else was)
         elif not committed:
-            self.seats, self.epoch = self._before[1], self.epoch - 1
+            self.seats, self.generation = self._before[1], self.generation - 1
         return report, is_hit
 
     def end(self):

@@ -98,10 +98,10 @@ class _Worker:
 
 
 class Run:
-    """One training run in a folder of its own; epochs of it are started one after the other."""
+    """One training run in a folder of its own; generations of it are started one after the other."""
 
     def __init__(self, folder, **options):
-        self.folder, self.epoch, self.workers = folder, -1, []
+        self.folder, self.generation, self.workers = folder, -1, []
         self.log_path = os.path.join(folder, "log.jsonl")
         self.checkpoints = os.path.join(folder, "checkpoints")
         options = {"device": "cpu", "log": self.log_path, "checkpoint_dir": self.checkpoints,
@@ -111,13 +111,13 @@ class Run:
         os.makedirs(folder)
 
     def start(self, world, only=None, afresh=False):
-        """Start an epoch of world workers. only: just the first few of them, the others never come; afresh: each imports torch itself."""
-        self.epoch += 1
+        """Start a generation of world workers. only: just the first few of them, the others never come; afresh: each imports torch itself."""
+        self.generation += 1
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         place = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "NODE_RANK": 0, "MASTER_ADDR": "127.0.0.1",
-                 "MASTER_PORT": port, "SWELL_EPOCH": self.epoch}
+                 "MASTER_PORT": port, "SWELL_GENERATION": self.generation}
         self.workers = []
         # The signal waits until a worker has its handler, as with swellrun.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -140,7 +140,7 @@ class Run:
         return self
 
     def _output(self, rank):
-        return os.path.join(self.folder, f"epoch{self.epoch}.rank{rank}.out")
+        return os.path.join(self.folder, f"generation{self.generation}.rank{rank}.out")
 
     def output(self, rank):
         with open(self._output(rank), errors="replace") as file:

@@ -2,11 +2,12 @@
 // Keepers and a coordinator for tests in Python, as shims and swellrun have them: real switches
 // without a cluster. Reads one command a line, and answers each with a line of JSON:
 //   keepers N FOLDER [MIB]  {"sockets": [path, ...]}; with slabs of so many MiB on GPUs
-//   begin EPOCH RANKS       {} or {"why": sentence}; waits until all programs have adopted
-//   offer KEEPER EPOCH [NAME=VALUE...]  {"stays": whether its program keeps its process for EPOCH,
-//                            with these variables}; no program of that epoch is new
-//   withdraw KEEPER         {}; the epoch that was offered does not come
-//   switch EPOCH FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "chunks",
+//   begin GENERATION RANKS       {} or {"why": sentence}; waits until all programs have adopted
+//   offer KEEPER GENERATION [NAME=VALUE...]  {"stays": whether its program keeps its process for
+//   GENERATION,
+//                            with these variables}; no program of that generation is new
+//   withdraw KEEPER         {}; the generation that was offered does not come
+//   switch GENERATION FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "chunks",
 //                            "bytes": {path: n}, "phases": [[name, seconds], ...]}; of each that
 //                            was begun, how long
 //   profile RANKS           {"profile": what perf::solve() takes, "launch_s", "comp_s": of the
@@ -78,16 +79,16 @@ class Host {
     return Json::object({{"sockets", Json::array_of(sockets)}});
   }
 
-  Json begin(std::uint64_t epoch, std::size_t ranks) {
+  Json begin(std::uint64_t generation, std::size_t ranks) {
     std::vector<std::size_t> first(std::min(ranks, keepers_.size()));
     std::iota(first.begin(), first.end(), 0);
-    const auto done = coordinator(std::chrono::seconds(60)).begin(shims(first), epoch);
+    const auto done = coordinator(std::chrono::seconds(60)).begin(shims(first), generation);
     return done ? Json::object({}) : why(done.error().message());
   }
 
-  Json offer(std::size_t keeper, std::uint64_t epoch, runtime::Variables variables) {
+  Json offer(std::size_t keeper, std::uint64_t generation, runtime::Variables variables) {
     return Json::object(
-        {{"stays", keepers_.at(keeper)->offer_next(epoch, std::move(variables), true)}});
+        {{"stays", keepers_.at(keeper)->offer_next(generation, std::move(variables), true)}});
   }
 
   Json withdraw(std::size_t keeper) {
@@ -154,10 +155,10 @@ class Host {
     return Json::object({});
   }
 
-  Json change(std::uint64_t epoch, const std::vector<std::size_t>& from,
+  Json change(std::uint64_t generation, const std::vector<std::size_t>& from,
               const std::vector<std::size_t>& to, std::chrono::seconds limit) {
     began_.clear();
-    const auto report = coordinator(limit).switch_plan(shims(from), shims(to), epoch);
+    const auto report = coordinator(limit).switch_plan(shims(from), shims(to), generation);
     begins("");
     if (!report) return why(report.error().message());
     Json bytes = Json::object({});
@@ -232,7 +233,7 @@ int main() {
     std::string what, folder;
     std::uint64_t number = 0;
     std::size_t ranks = 0;
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     std::string from, to;
     int limit_s = 0;
     words >> what;
@@ -253,11 +254,11 @@ int main() {
     else if (what == "withdraw") answer = host.withdraw(number);
     else if (what == "switch" && words >> from >> to >> limit_s)
       answer = host.change(number, numbers(from), numbers(to), std::chrono::seconds(limit_s));
-    else if (what == "offer" && words >> epoch) {
+    else if (what == "offer" && words >> generation) {
       runtime::Variables variables;
       for (std::string one; words >> one;)
         variables.emplace_back(one.substr(0, one.find('=')), one.substr(one.find('=') + 1));
-      answer = host.offer(number, epoch, std::move(variables));
+      answer = host.offer(number, generation, std::move(variables));
     }
     std::cout << answer.dump() << std::endl;
   }

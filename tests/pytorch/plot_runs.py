@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""plot_runs.py LOSSES REFERENCE OUT.svg: loss and tokens a second against time, with epochs marked, beside the run that nobody resized.
+"""plot_runs.py LOSSES REFERENCE OUT.svg: loss and tokens a second against time, with generations marked, beside the run that nobody resized.
 
-Both files are logs of the engine. Times are counted from each run's first step. Prints a line of JSON: {"steps", "epochs", "largest_deviation",
-"pause_s": seconds of each re-plan beyond a step, "tokens_per_s": of each epoch, "reference_tokens_per_s"}.
+Both files are logs of the engine. Times are counted from each run's first step. Prints a line of JSON: {"steps", "generations", "largest_deviation",
+"pause_s": seconds of each re-plan beyond a step, "tokens_per_s": of each generation, "reference_tokens_per_s"}.
 """
 
 import json
@@ -49,7 +49,7 @@ def panel(out, top, title, runs, value, seconds):
         out.append(f'<text x="{scale_x(at):.1f}" y="{top + HEIGHT + 16}" text-anchor="middle">{at:g} s</text>')
     resized = runs["resized"]
     for before, line in zip([None, *resized], resized):
-        if before is None or line["epoch"] != before["epoch"]:
+        if before is None or line["generation"] != before["generation"]:
             at = scale_x(line["time"] - resized[0]["time"])
             out.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{top + HEIGHT}" stroke="#888" stroke-dasharray="4 3"/>')
             out.append(f'<text x="{at + 3:.1f}" y="{top + 12}" font-size="10" fill="#555" transform="rotate(90 {at + 3:.1f} {top + 12})">'
@@ -76,10 +76,10 @@ def figures(resized, reference):
     expected = {line["step"]: line["loss"] for line in reference}
     speeds, pauses = {}, []
     for before, line in zip([None, *resized], resized):
-        speeds.setdefault(line["epoch"], []).append(line["tokens_per_s"])
-        if before is not None and before["epoch"] != line["epoch"]:
+        speeds.setdefault(line["generation"], []).append(line["tokens_per_s"])
+        if before is not None and before["generation"] != line["generation"]:
             pauses.append(round(line["time"] - before["time"] - line["step_s"], 3))
-    return {"steps": len(resized), "epochs": len(speeds), "largest_deviation": max(abs(line["loss"] / expected[line["step"]] - 1) for line in resized),
+    return {"steps": len(resized), "generations": len(speeds), "largest_deviation": max(abs(line["loss"] / expected[line["step"]] - 1) for line in resized),
             "pause_s": pauses, "tokens_per_s": [round(statistics.median(each), 1) for each in speeds.values()],
             "reference_tokens_per_s": round(statistics.median(line["tokens_per_s"] for line in reference), 1)}
 

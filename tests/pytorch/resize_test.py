@@ -68,7 +68,7 @@ def resizing_2_4_3_workers_keeps_the_loss_of_every_step():
     check([line["step"] for line in lines] == list(range(1, STEPS + 1)), "a step is missing or was trained twice")
     worlds = [line["world_size"] for line in lines]
     check(sorted(set(worlds), key=worlds.index) == [2, 4, 3], f"world sizes {worlds}")
-    check([line["epoch"] for line in lines] == [[2, 4, 3].index(world) for world in worlds], "wrong epochs")
+    check([line["generation"] for line in lines] == [[2, 4, 3].index(world) for world in worlds], "wrong generations")
     worst = deviation(resized.curve(), reference())
     check(worst < SAME, f"the loss deviates by {worst:.2e}")
     return f"largest deviation {worst:.1e}"
@@ -130,7 +130,7 @@ def workers_started_ahead_wait_and_resume_where_the_others_left():
     present = run("ahead").start(2).reach(5)
     ahead = Run(os.path.join(folder, "ahead-next"), **COMMON)
     runs.append(ahead)
-    ahead.arguments, ahead.epoch = present.arguments, 0
+    ahead.arguments, ahead.generation = present.arguments, 0
     os.environ["SWELL_START_AFTER"] = gate
     try:
         ahead.start(3, afresh=True)
@@ -139,11 +139,11 @@ def workers_started_ahead_wait_and_resume_where_the_others_left():
     present.reach(present.step() + 10)      # goes on meanwhile
     present.signal(signal.SIGUSR1).leave_with(0)
     left_at = present.step()
-    check(not any(line["epoch"] for line in present.lines()), "the next workers did not wait")
+    check(not any(line["generation"] for line in present.lines()), "the next workers did not wait")
     with open(gate, "w"):
         opened = time.time()
     ahead.leave_with(0)
-    lines = [line for line in present.lines() if line["epoch"] == 1]
+    lines = [line for line in present.lines() if line["generation"] == 1]
     check(lines[0]["step"] == left_at + 1, f"left after step {left_at}, resumed with {lines[0]['step']}")
     return f"first step {lines[0]['time'] - opened:.2f} s after the start"
 
@@ -173,7 +173,7 @@ def a_killed_worker_ends_the_others_and_costs_at_most_one_interval():
           f"exit codes {codes}, expected the others to fail: {killed.tails()}")
     for rank in (0, 2):
         said = [line for line in killed.output(rank).splitlines() if "resumed at" not in line
-                and "epoch 0" not in line]
+                and "generation 0" not in line]
         check(len(said) == 1 and "lost another worker" in said[0], f"rank {rank} said {said}, expected one line")
     reached, saved = killed.step(), killed.saved_steps()[-1]
     check(reached - saved <= every, f"reached step {reached}, last checkpoint is of step {saved}")
@@ -183,7 +183,7 @@ def a_killed_worker_ends_the_others_and_costs_at_most_one_interval():
 
     killed.start(2).leave_with(0)
     lines = killed.lines()
-    again = [line["step"] for line in lines if line["epoch"] == 1]
+    again = [line["step"] for line in lines if line["generation"] == 1]
     check(again[0] == saved + 1, f"resumed with step {again[0]}, the checkpoint was of step {saved}")
     check([line["step"] for line in lines] == list(range(1, STEPS + 1)), "the log does not have each step once")
     check(deviation(killed.curve(), reference()) < SAME, "the loss deviates")
@@ -220,7 +220,7 @@ def a_damaged_checkpoint_is_put_aside_for_the_one_before():
         file.write(b"PK")
     damaged.arguments += ["--steps", "7"]
     damaged.start(2).leave_with(0)
-    check([line["step"] for line in damaged.lines() if line["epoch"] == 1] == [5, 6, 7], "it did not resume at 4")
+    check([line["step"] for line in damaged.lines() if line["generation"] == 1] == [5, 6, 7], "it did not resume at 4")
     check(damaged.saved_steps() == [6, 7], f"checkpoints {damaged.saved_steps()}")
     check(deviation(damaged.curve(), {step: reference()[step] for step in range(1, 8)}) < SAME, "the loss deviates")
 

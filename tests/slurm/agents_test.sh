@@ -71,7 +71,7 @@ says_and_is_gone() { # FUNCTION: prints what an agent must not say; it counts as
   hang_up
   return $status
 }
-wrong_message() { printf '{"type":"worker-hello","epoch":0,"group":0,"local_rank":0,"host":"x","port":1,"step":0}\n'; }
+wrong_message() { printf '{"type":"worker-hello","generation":0,"group":0,"local_rank":0,"host":"x","port":1,"step":0}\n'; }
 check 'an agent that says what is not for the controller counts as gone' says_and_is_gone wrong_message
 second_hello() { hello_of "$mine" 2; }
 check 'an agent that says hello twice counts as gone' says_and_is_gone second_hello
@@ -92,9 +92,9 @@ status_flood() {
   attackers_job backup && hostile_link || return
   hello_of "$mine" 2 >&"$in"
   for ((i = 1; i <= 400; i++)); do
-    printf '{"type":"status","state":"ACTIVE","epoch":%s,"workers":2,"stopped_s":0}\n' "$i"
+    printf '{"type":"status","state":"ACTIVE","generation":%s,"workers":2,"stopped_s":0}\n' "$i"
   done >&"$in"
-  within 120 word_is "$mine" epoch 400 || return
+  within 120 word_is "$mine" generation 400 || return
   kept=$(events_of_job status "$mine")
   hang_up
   printf '%s of 400 were kept in %s s\n' "$kept" $((SECONDS - begin))
@@ -135,7 +135,7 @@ check 'its owner cannot rename a companion, from its first moment on' renamed_at
 # Hundreds of changes of mind.
 floods_events() {
   attackers_job backup && hostile_link || return
-  { hello_of "$mine" 2; for ((i = 0; i < 400; ++i)); do printf '{"type":"status","state":"ACTIVE","epoch":1,"workers":2,"stopped_s":0,"no_growth":"%s%s"}\n' "$i" "$(printf 'y%.0s' {1..2000})"; done; } >&"$in"
+  { hello_of "$mine" 2; for ((i = 0; i < 400; ++i)); do printf '{"type":"status","state":"ACTIVE","generation":1,"workers":2,"stopped_s":0,"no_growth":"%s%s"}\n' "$i" "$(printf 'y%.0s' {1..2000})"; done; } >&"$in"
   within 60 at_least 90 events_of_job no-growth "$mine" && within 90 at_least 1 events_of_job events-left-out "$mine" || return
   (($(events_of_job no-growth "$mine") < 250)) && ! grep -q 'y\{600\}' "$events" && swell history "$mine" | grep 'left out [0-9]* events of job' && logged 'left out [0-9]* events of job'
   local status=$?
@@ -200,7 +200,7 @@ no_site_plugin() { sed -i 's/^JobSubmitPlugins=.*/JobSubmitPlugins=swell/' "$SLU
 # lends_none KIND WORDS: a job's offers are refused for that, ever more rarely, and its training is not stopped for them.
 lends_none() {
   submit --elastic=max=8 --gres=gpu:4 && within 30 at_least 2 events_of_job grant-refused "$job" && within 20 grep -F -- "$2" "$work/$job.out" &&
-    within 20 word_is "$job" why "$1" && within 20 has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_epoch "$job") == 0 ]] &&
+    within 20 word_is "$job" why "$1" && within 20 has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_generation "$job") == 0 ]] &&
     swell jobs | grep -E "^ *$job .* [1-9][0-9]* \($1\)" && swell history "$job" | grep -F "$1" && within 20 last_offer_failed "$1" || { swell why "$job"; swell history "$job"; return 1; }
   # A pending job is kept waiting by nobody.
   rigid --nodes=1 --gres=gpu:4 && within 30 in_state "$rigid_job" RUNNING
@@ -228,7 +228,7 @@ removes_the_tag() {
 }
 changes_the_qos() {
   site_plugin swell,lua 'job.qos = "normal"' && submit --elastic=max=8 --gres=gpu:4 && within 30 in_state "$job" RUNNING && within 60 at_least 3 failed_of "$job" && within 60 at_least 3 offers_to "$job" &&
-    has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_epoch "$job") == 0 ]] || { swell history "$job"; return 1; }
+    has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_generation "$job") == 0 ]] || { swell history "$job"; return 1; }
   local -a at
   mapfile -t at < <(times_of_grants "$job")
   printf 'offered at %s\n' "${at[*]}"
@@ -288,7 +288,7 @@ all_events_came() { # in their order
 # Two users have a job each; a worker of each is killed on node2, the only node with idle GPUs.
 fails_on_node2() { # USER
   job=$(as "$1" sbatch --parsable --output="$work/%j.out" --elastic=max=8,grace=5 --gres=gpu:4 --nodelist=node1 "$work/trainer_job.sh") && within 60 grown "$job" 8 || return
-  kill -9 "$(cut -d' ' -f1 "$work/$job/start.$(newest_epoch "$job").7")" && within 30 is_lent "$job" 0 && within 20 at_least 1 events_of_job companion-failed "$job"
+  kill -9 "$(cut -d' ' -f1 "$work/$job/start.$(newest_generation "$job").7")" && within 30 is_lent "$job" 0 && within 20 at_least 1 events_of_job companion-failed "$job"
 }
 withheld_for() { # SECONDS; of 0 nothing is remembered
   sed -i "s/^WithholdTime=.*/WithholdTime=$1/" "$SWELL_CLUSTER_DIR/etc/swell.conf" && "$cluster" restart-ctld

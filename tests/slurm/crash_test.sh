@@ -143,11 +143,11 @@ done
 
 worker_of_companion_dies() {
   grown_job || return
-  local pid epoch
-  epoch=$(newest_epoch "$job") && pid=$(awk '$7 == "node4" { print $1 }' "$work/$job/start.$epoch".* | head -n 1)
-  kill -KILL "$pid" && within 30 newer_epoch "$epoch" && within 60 grown "$job" 8 && settled && goes_on "$job"
+  local pid generation
+  generation=$(newest_generation "$job") && pid=$(awk '$7 == "node4" { print $1 }' "$work/$job/start.$generation".* | head -n 1)
+  kill -KILL "$pid" && within 30 newer_generation "$generation" && within 60 grown "$job" 8 && settled && goes_on "$job"
 }
-newer_epoch() { (($(newest_epoch "$job") > $1)); }
+newer_generation() { (($(newest_generation "$job") > $1)); }
 check 'a worker on a companion is killed: the job restarts from its checkpoint' worker_of_companion_dies
 
 node_goes_down() {

@@ -10,24 +10,24 @@ after_check() { :; } # the jobs go on from one behaviour to the next
 
 agent_of() { grep -q "\"agent-connected\".*\"job\": *$1[,}]\|\"job\": *$1,.*\"agent-connected\"" "$events"; }
 
-# all_left JOB EPOCH: every worker of that epoch wrote its checkpoint and left; none was killed.
+# all_left JOB GENERATION: every worker of that generation wrote its checkpoint and left; none was killed.
 all_left() {
   local file rank
   for file in "$work/$1/start.$2."*; do
     rank=${file##*.}
-    [[ -e $work/$1/left.$2.$rank ]] || { printf 'rank %s of epoch %s of job %s was killed\n' "$rank" "$2" "$1"; return 1; }
+    [[ -e $work/$1/left.$2.$rank ]] || { printf 'rank %s of generation %s of job %s was killed\n' "$rank" "$2" "$1"; return 1; }
   done
 }
 
 drains_in_order() {
   submit --elastic=max=8,grace=20 --gres=gpu:2 && a=$job && submit --elastic=max=8,grace=20 --gres=gpu:2 && b=$job || return
   within 60 grown "$a" 8 && within 60 grown "$b" 8 && settled || return
-  local epoch_a epoch_b step_a
-  epoch_a=$(word_of "$a" epoch) epoch_b=$(word_of "$b" epoch) step_a=$(cat "$work/$a/step")
+  local generation_a generation_b step_a
+  generation_a=$(word_of "$a" generation) generation_b=$(word_of "$b" generation) step_a=$(cat "$work/$a/step")
   swell drain > drained 2>&1 || { cat drained; return 1; }
   cat drained
   grep -q '^nothing is lent' drained && has_no_companions "$a" && has_no_companions "$b" || return
-  all_left "$a" "$epoch_a" && all_left "$b" "$epoch_b" || return
+  all_left "$a" "$generation_a" && all_left "$b" "$generation_b" || return
   within 20 grown "$a" 2 && within 20 grown "$b" 2 && goes_on "$a" && goes_on "$b" || return
   (($(step_of "$a") >= step_a)) && settled
 }

@@ -28,23 +28,23 @@ check 'a program that dies of a signal from the user ends the job, lent GPUs or 
 
 # scancel --signal reaches the programs by itself. The restart signal does not ask for the end: they leave a checkpoint, and train on from it.
 restart_signal_of_the_user() {
-  local epoch swellrun
-  grown_job && epoch=$(newest_epoch "$job") || return
-  scancel --signal=USR1 "$job" && within 20 newer_epoch "$job" "$epoch" && within 30 grown "$job" 8 && goes_on "$job" || return
-  epoch=$(newest_epoch "$job") swellrun=$(cat "$work/$job/swellrun.pid")
-  kill -USR1 "$swellrun" && within 20 newer_epoch "$job" "$epoch" && within 30 grown "$job" 8 && goes_on "$job" || return
+  local generation swellrun
+  grown_job && generation=$(newest_generation "$job") || return
+  scancel --signal=USR1 "$job" && within 20 newer_generation "$job" "$generation" && within 30 grown "$job" 8 && goes_on "$job" || return
+  generation=$(newest_generation "$job") swellrun=$(cat "$work/$job/swellrun.pid")
+  kill -USR1 "$swellrun" && within 20 newer_generation "$job" "$generation" && within 30 grown "$job" 8 && goes_on "$job" || return
   touch "$work/$job/finish" && within 20 ended "$job" && [[ $(cat "$work/$job/status") == 0 ]] && nothing_left "$job"
 }
-newer_epoch() { (($(newest_epoch "$1") > $2)); }
+newer_generation() { (($(newest_generation "$1") > $2)); }
 check 'the restart signal from the user takes a checkpoint, and ends no training' restart_signal_of_the_user
 # As where slurmstepd is held up between two processes.
 signal_reaches_programs_first() {
-  local epoch programs shims
-  grown_job && epoch=$(newest_epoch "$job") || return
-  mapfile -t programs < <(cut -d' ' -f1 "$work/$job/start.$epoch."[01])
+  local generation programs shims
+  grown_job && generation=$(newest_generation "$job") || return
+  mapfile -t programs < <(cut -d' ' -f1 "$work/$job/start.$generation."[01])
   mapfile -t shims < <(ps -o ppid= -p "${programs[*]}" | tr -d ' ')
   [[ ${#shims[@]} == 2 && $(ps -o comm= -p "${shims[0]}") == swell-worker ]] || return
-  kill -USR1 "${programs[@]}" && sleep 0.1 && kill -USR1 "${shims[@]}" && within 20 newer_epoch "$job" "$epoch" && within 30 grown "$job" 8 &&
+  kill -USR1 "${programs[@]}" && sleep 0.1 && kill -USR1 "${shims[@]}" && within 20 newer_generation "$job" "$generation" && within 30 grown "$job" 8 &&
     touch "$work/$job/finish" && within 20 ended "$job" && [[ $(cat "$work/$job/status") == 0 ]] && nothing_left "$job"
 }
 check 'also where it reaches programs before their shims' signal_reaches_programs_first

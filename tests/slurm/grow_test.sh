@@ -43,7 +43,7 @@ check '--elastic works as #SBATCH, with salloc and with srun' directive
 grows() {
   submit --elastic=max=8 --gres=gpu:2 && within 30 grown "$job" 8 && settled || return
   # torchrun's environment: ranks 0..7 once each, rank 0 in the basic allocation, groups in themselves whole
-  cat "$work/$job/start.$(newest_epoch "$job")."* | sort -n -k2 | tee layout
+  cat "$work/$job/start.$(newest_generation "$job")."* | sort -n -k2 | tee layout
   awk '{ if ($2 != NR - 1 || $3 != 8) exit 1
          if (seen[$6, $4]++ || $4 >= $5) exit 1
          size[$6]++; want[$6] = $5; n = split($8, gpus, ","); if (n != $5) exit 1 }
@@ -123,7 +123,7 @@ exit_codes() {
   local code
   FAIL_AT=5 submit --elastic=max=2 --gres=gpu:2 && within 30 ended "$job" && [[ $(cat "$work/$job/status") == 3 ]] || return
   submit --elastic=max=8 --gres=gpu:2 && within 30 grown "$job" 8 || return
-  kill -KILL "$(cut -d' ' -f1 "$work/$job/start.$(newest_epoch "$job").0")"
+  kill -KILL "$(cut -d' ' -f1 "$work/$job/start.$(newest_generation "$job").0")"
   within 30 ended "$job" || return
   code=$(cat "$work/$job/status")
   printf 'exit code after a worker of the basic allocation was killed: %s\n' "$code"
@@ -131,12 +131,12 @@ exit_codes() {
 }
 check 'exit codes and signals of the program reach sbatch' exit_codes
 
-kill_first() { kill -KILL "$(cut -d' ' -f1 "$work/$job/start.$(newest_epoch "$job").0")"; }
+kill_first() { kill -KILL "$(cut -d' ' -f1 "$work/$job/start.$(newest_generation "$job").0")"; }
 recovers() {
   TRAINER_RUN=--recover=300 submit --elastic=max=8 --gres=gpu:2 && within 30 grown "$job" 8 || return
-  local lent epoch
-  lent=$(companions "$job" | sort) epoch=$(newest_epoch "$job")
-  kill_first && within 20 newer_than "$epoch" && within 20 workers_run "$job" 8 && settled || return
+  local lent generation
+  lent=$(companions "$job" | sort) generation=$(newest_generation "$job")
+  kill_first && within 20 newer_than "$generation" && within 20 workers_run "$job" 8 && settled || return
   [[ $(companions "$job" | sort) == "$lent" ]] || { printf 'lent: %s, then %s\n' "$lent" "$(companions "$job")"; return 1; }
   kill_first && within 30 ended "$job" && [[ $(cat "$work/$job/status") == 137 ]] && within 10 has_no_companions "$job"
 }
@@ -149,7 +149,7 @@ hung_recovery() { # SECONDS: a job on 8 GPUs, 6 of them lent, that was started a
   TRAINER_RUN=--recover=$1 submit --elastic=max=8,grace=10 --gres=gpu:2 && within 30 grown "$job" 8 && settled || return
   lent=$(companions "$job" | sort) && echo 8 > "$work/$job/hang" && since=$SECONDS && kill_first && within 20 hangs 8
 }
-newer_than() { (($(newest_epoch "$job") > $1)); }
+newer_than() { (($(newest_generation "$job") > $1)); }
 check 'a program that fails is started again on the GPUs that are lent, and keeps them no longer than it asked for' recovers
 
 gives_up_a_hang() {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Preloaded into examples/regression by tests of live mode: the pause of each step lasts until all ranks of the epoch have
- * come to it, as a collective would, so that no rank is a step ahead. OUT/steps.EPOCH has how many steps each rank has
+ * Preloaded into examples/regression by tests of live mode: the pause of each step lasts until all ranks of the generation have
+ * come to it, as a collective would, so that no rank is a step ahead. OUT/steps.GENERATION has how many steps each rank has
  * done (64 bits a rank). Once the file OUT/fast is there nobody pauses or waits any more. A program that stays has other
  * ranks beside it after each swell_adopt().
  */
@@ -33,7 +33,7 @@ static void begin(void) {
   out = getenv("OUT");
   rank = number("RANK");
   ranks = number("WORLD_SIZE");
-  snprintf(path, sizeof path, "%s/steps.%d", out, number("SWELL_EPOCH"));
+  snprintf(path, sizeof path, "%s/steps.%d", out, number("SWELL_GENERATION"));
   const int fd = open(path, O_RDWR | O_CREAT, 0666);
   const size_t bytes = (size_t)ranks * sizeof *steps;
   if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) abort();
@@ -48,9 +48,9 @@ static int is_fast(void) {
   return access(path, F_OK) == 0;
 }
 
-int swell_adopt(swell_session_t *own, void *epoch) {
+int swell_adopt(swell_session_t *own, void *generation) {
   int (*adopt)(swell_session_t *, void *) = dlsym(RTLD_NEXT, "swell_adopt");
-  const int code = adopt(own, epoch);
+  const int code = adopt(own, generation);
   if (code == 0) session = own, begin();
   return code;
 }

@@ -181,20 +181,20 @@ companions() { # JOB: the ids of its companions in Slurm's own records
     sed -n 's/^JobId=\([0-9]*\).*/\1/p'
 }
 has_no_companions() { [[ -z $(companions "$1") ]]; }
-workers_run() { # JOB N: N workers of the newest epoch run
+workers_run() { # JOB N: N workers of the newest generation run
   local newest
-  newest=$(newest_epoch "$1")
+  newest=$(newest_generation "$1")
   [[ -n $newest ]] && (($(running_ranks "$1" "$newest") == $2))
 }
-newest_epoch() { # JOB
-  local file epoch newest=''
+newest_generation() { # JOB
+  local file generation newest=''
   for file in "$work/$1"/start.*; do
-    epoch=${file##*/start.} epoch=${epoch%%.*}
-    [[ ! -e $file || $epoch -le ${newest:--1} ]] || newest=$epoch
+    generation=${file##*/start.} generation=${generation%%.*}
+    [[ ! -e $file || $generation -le ${newest:--1} ]] || newest=$generation
   done
   printf '%s\n' "$newest"
 }
-running_ranks() { # JOB EPOCH
+running_ranks() { # JOB GENERATION
   local file pid n=0
   for file in "$work/$1/start.$2."*; do
     [[ -e $file ]] || continue

@@ -178,7 +178,7 @@ others_write_admin_comment() {
     within 60 is_lent "$job" 10 && has_words "$job" 'before its start' || return
   scontrol update job="$job" AdminComment='JS1:abc' && for one in $(companions "$job"); do scontrol update job="$one" AdminComment='' && scontrol update job="$one" AdminComment=JS1 || return; done
   sleep 4 # several rounds of the controller
-  is_lent "$job" 10 && has_words "$job" 'JS1:abc' && settled && (($(squeue --all -h --name="swell-$job-lent" | wc -l) == 3)) && [[ $(word_of "$job" epoch) == 1 ]] || return
+  is_lent "$job" 10 && has_words "$job" 'JS1:abc' && settled && (($(squeue --all -h --name="swell-$job-lent" | wc -l) == 3)) && [[ $(word_of "$job" generation) == 1 ]] || return
   scancel "$job" && within 30 ended "$job" && within 30 queue_is_empty
 }
 has_words() { scontrol -o show job "$1" | grep -F "AdminComment=$2 swell["; }

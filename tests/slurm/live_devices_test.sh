@@ -29,8 +29,8 @@ EOJ
 # Each program says what it may open, and where it is.
 cat > opening << EOJ
 #!/bin/bash
-echo "\$SWELL_EPOCH \$RANK \$SLURM_JOB_ID \$(./opens "$gpus")" >> "\$OUT/opened"
-echo "\$SWELL_EPOCH \$RANK \$NCCL_HOSTID" >> "\$OUT/hosts"
+echo "\$SWELL_GENERATION \$RANK \$SLURM_JOB_ID \$(./opens "$gpus")" >> "\$OUT/opened"
+echo "\$SWELL_GENERATION \$RANK \$NCCL_HOSTID" >> "\$OUT/hosts"
 exec ./in_step "\$@"
 EOJ
 chmod +x opens opening

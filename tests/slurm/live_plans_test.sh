@@ -23,7 +23,7 @@ starts_large() {
 check 'a job that starts on an idle cluster starts large, without a restart or a switch' starts_large
 
 # PP, DP and TP each up and down, stages of 1, 1 and 2 layers, uneven shards, ZeRO on and off: the owner sets the size, and
-# programs of the next epoch read their plan.
+# programs of the next generation read their plan.
 next_plan() { # GPUS PLAN
   printf '%s\n' "$2" > "$out/plan.$1"
   swell max "$job" "$1" && within 120 live_grown "$1" && within 120 runs_plan "$2" && goes_on_live

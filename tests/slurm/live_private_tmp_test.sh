@@ -76,7 +76,7 @@ recovers() { # after kill -9 of a lent rank, whose partner is in another job's /
   cat "$work/$job.out"
   return $result
 }
-snapshots_are_there() { (($(steps_of 1) > 100)); } # of the second epoch
+snapshots_are_there() { (($(steps_of 1) > 100)); } # of the second generation
 check 'snapshots go to a partner there, and the run goes on from them' recovers
 
 finish_tests

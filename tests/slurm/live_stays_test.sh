@@ -10,8 +10,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/live_lib.sh"
 cluster_up --nodes 2 --gpus-per-node 2
 export STAYS=1
 
-pids() { # of ranks 0 and 1 of the newest epoch
-  awk '$2 > epoch { epoch = $2 } { pid[$2, $3] = $1 } END { print pid[epoch, 0], pid[epoch, 1] }' "$out/began"
+pids() { # of ranks 0 and 1 of the newest generation
+  awk '$2 > generation { generation = $2 } { pid[$2, $3] = $1 } END { print pid[generation, 0], pid[generation, 1] }' "$out/began"
 }
 # Two of its own on node1; the two of node2 are lent, taken back, and lent again.
 stays() {

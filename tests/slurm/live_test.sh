@@ -41,7 +41,7 @@ preempted_live() {
 }
 check 'an interactive job gets the GPUs at once, and the training loses nothing' preempted_live
 
-held_growth() { # a job whose growth waits for its new programs: of epoch 1, four of them
+held_growth() { # a job whose growth waits for its new programs: of generation 1, four of them
   export PROGRAM=./held
   live --elastic=mode=live,max=4,grace=10 --gres=gpu:2 -w node1 && within 120 held_are 4
   local result=$?
@@ -76,7 +76,7 @@ agent_dies() {
     within 120 all_gone "$pids" && within 120 has_no_companions "$job" && within 120 ended "$job" && nothing_left
 }
 all_gone() { for each in $1; do kill -0 "$each" 2> /dev/null && return 1; done; return 0; }
-check 'when swellrun is killed, no program of either epoch and no companion stays' agent_dies
+check 'when swellrun is killed, no program of either generation and no companion stays' agent_dies
 
 lent_worker_dies() {
   live --elastic=mode=live,max=4 --gres=gpu:2 -w node1 && within 120 live_grown 4 || return
@@ -86,16 +86,16 @@ lent_worker_dies() {
 check 'a lent worker that is killed sends the run back to its own GPUs' lent_worker_dies
 
 # Its programs are sent TERM, and may die of it before or after it is known that the GPUs go back.
-newest_epoch_of() { awk '{ if ($2 > e) e = $2 } END { print e }' "$out/began"; }
-newest_steps() { steps_of "$(($(newest_epoch_of) - 1))"; }
+newest_generation_of() { awk '{ if ($2 > e) e = $2 } END { print e }' "$out/began"; }
+newest_steps() { steps_of "$(($(newest_generation_of) - 1))"; }
 has_a_snapshot() { (($(newest_steps) > 2 * every)); }
-is_past() { (($(newest_epoch_of) > $1)) && [[ $(companions "$job") != "$2" ]]; }
+is_past() { (($(newest_generation_of) > $1)) && [[ $(companions "$job") != "$2" ]]; }
 lent_companion_cancelled() {
-  local every=50 epoch victim result=0
+  local every=50 generation victim result=0
   SWELL_SNAPSHOT_EVERY=$every live --elastic=mode=live,max=4 --gres=gpu:2 -w node1 && within 120 live_grown 4 || return
   for _ in 1 2; do
-    epoch=$(newest_epoch_of) victim=$(companions "$job")
-    within 120 has_a_snapshot && scancel "$victim" && within 120 is_past "$epoch" "$victim" && within 120 live_grown 4 && continue
+    generation=$(newest_generation_of) victim=$(companions "$job")
+    within 120 has_a_snapshot && scancel "$victim" && within 120 is_past "$generation" "$victim" && within 120 live_grown 4 && continue
     result=1
     break
   done
@@ -108,9 +108,9 @@ recovers_live() {
   SWELL_RECOVER=300 live --elastic=mode=live,max=4 --gres=gpu:2 -w node1 && within 120 live_grown 4 && settled || return
   local lent
   lent=$(companions "$job") && kill -KILL "$(awk '$2 == 2 && $3 == 0 { print $1 }' "$out/began")"
-  within 120 third_epoch_runs && [[ $(companions "$job") == "$lent" ]] && event recovering && ends_right
+  within 120 third_generation_runs && [[ $(companions "$job") == "$lent" ]] && event recovering && ends_right
 }
-third_epoch_runs() { [[ $(awk '$2 == 3' "$out/began" | wc -l) == 4 ]] && ranks_run 4; }
+third_generation_runs() { [[ $(awk '$2 == 3' "$out/began" | wc -l) == 4 ]] && ranks_run 4; }
 check 'with --recover a worker of its own that is killed costs no lent GPUs' recovers_live
 
 hangs_live() { # before it says hello to the runtime
@@ -118,11 +118,11 @@ hangs_live() { # before it says hello to the runtime
     within 120 live_grown 4 && settled || return
   local lent
   lent=$(companions "$job") && rm "$out/go" && kill -KILL "$(awk '$2 == 2 && $3 == 0 { print $1 }' "$out/began")"
-  within 120 third_epoch_hangs && [[ $(companions "$job") == "$lent" ]] && within 30 has_no_companions "$job" || return
+  within 120 third_generation_hangs && [[ $(companions "$job") == "$lent" ]] && within 30 has_no_companions "$job" || return
   grep "has not recovered within 20 s (it has not begun with Swell's runtime)" "$work/$job.out" && touch "$out/go" &&
     within 120 ranks_run 2 && ends_right
 }
-third_epoch_hangs() { [[ $(awk '$2 == 2' "$out/held" | wc -l) == 4 ]]; }
+third_generation_hangs() { [[ $(awk '$2 == 2' "$out/held" | wc -l) == 4 ]]; }
 check 'where it hangs when it is started again, lent GPUs wait no longer than it asked for' hangs_live
 
 silent_program() {
@@ -135,7 +135,7 @@ check 'a program that stops answering gives the GPUs back in time all the same' 
 
 # All processes of the lent node are killed while the job trains: slurmd, shims, programs.
 lent_node() { squeue --noheader --format=%N --jobs "$(squeue --noheader --format=%i --user "$(id -un)" | grep -vx "$job" | head -n 1)"; }
-# A good way past the second snapshot of the newest epoch, and from the third.
+# A good way past the second snapshot of the newest generation, and from the third.
 is_between_snapshots() { local steps; steps=$((begun_at + $(newest_steps))); ((steps > begun_at + 2 * every && steps % every > every / 8 && steps % every < every / 3)); }
 lent_node_dies() {
   local node result every=200 begun_at steps step

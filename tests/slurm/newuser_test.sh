@@ -19,8 +19,8 @@ mkdir -p "$out"
 [[ -z ${MINE:-} ]] || source "$MINE"
 before
 trap on_signal USR1
-env > "$out/.env.$RANK" && mv "$out/.env.$RANK" "$out/env.$SWELL_EPOCH.$RANK"
-echo $$ > "$out/pid.$SWELL_EPOCH.$RANK"
+env > "$out/.env.$RANK" && mv "$out/.env.$RANK" "$out/env.$SWELL_GENERATION.$RANK"
+echo $$ > "$out/pid.$SWELL_GENERATION.$RANK"
 work
 END
 chmod +x mine.sh
@@ -31,10 +31,10 @@ own() { # ELASTIC-VALUE [sbatch options]: submits README's script; sets `job`
   job=$(sbatch --parsable --output=%A.out "$@" job.sh)
 }
 newest() { find "$job" -name 'env.*' 2> /dev/null | sed 's/.*env\.\([0-9]*\)\..*/\1/' | sort -n | tail -n 1; }
-runs() { # WORKERS: the newest epoch has so many, and all are alive
-  local epoch rank
-  epoch=$(newest) && [[ -n $epoch && $(find "$job" -name "env.$epoch.*" | wc -l) == "$1" ]] || return
-  for ((rank = 0; rank < $1; rank++)); do kill -0 "$(cat "$job/pid.$epoch.$rank")" || return; done
+runs() { # WORKERS: the newest generation has so many, and all are alive
+  local generation rank
+  generation=$(newest) && [[ -n $generation && $(find "$job" -name "env.$generation.*" | wc -l) == "$1" ]] || return
+  for ((rank = 0; rank < $1; rank++)); do kill -0 "$(cat "$job/pid.$generation.$rank")" || return; done
 }
 finishes() { touch "$job/finish" && within 20 ended "$job" && grep -qx 'ended with 0' "$job.out"; }
 
@@ -93,7 +93,7 @@ says_so() { swell jobs "$job" | grep -q "^Job $job takes no more GPUs: $1"; }
 slow_to_listen() {
   # As Python with its imports: 3 s until it has a handler. USR1 before that would kill it.
   cat > slow.sh << 'END'
-before() { touch "$out/up.$SWELL_EPOCH.$RANK"; until [[ -e $out/listen ]]; do sleep 0.1; done; }
+before() { touch "$out/up.$SWELL_GENERATION.$RANK"; until [[ -e $out/listen ]]; do sleep 0.1; done; }
 END
   MINE=./slow.sh own max=8 && within 20 test -e "$job/up.0.1" && within 10 no_growth_is 2_of_2_workers_have_no_handler_for_USR1_yet &&
     says_so '2 of 2 workers have no handler for USR1 yet' && is_lent "$job" 0 || return
@@ -134,7 +134,7 @@ never_heard_of_swell() {
   printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nswellrun sh -c "exec sleep 6"\necho "ended with $?"\n' > plain.sh
   job=$(sbatch --parsable --output=%A.out plain.sh) && within 40 ended "$job" || return
   cat "$job.out"
-  grep -qx 'ended with 0' "$job.out" && [[ $(word_of "$job" epoch) == 0 && $(word_of "$job" grants) == 0 ]]
+  grep -qx 'ended with 0' "$job.out" && [[ $(word_of "$job" generation) == 0 && $(word_of "$job" grants) == 0 ]]
 }
 check 'a program that never heard of Swell is left as it is' never_heard_of_swell
 
@@ -157,11 +157,11 @@ check 'a number of workers that the program cannot run with is found out and lef
 
 uses_the_signal() {
   cat > dumps.sh << 'END'
-on_signal() { echo "a dump of epoch $SWELL_EPOCH"; }
+on_signal() { echo "a dump of generation $SWELL_GENERATION"; }
 END
   lends_nothing && MINE=./dumps.sh own max=8,grace=2 && within 20 runs 2 && swell drain --undo || return
   within 90 says_so 'workers did not leave within 2 s of USR1' && within 20 has_no_companions "$job" && runs 2 && within 10 is_lent "$job" 0 || return
-  grep -q 'a dump of epoch 0' "$job.out" && ! grep 'killed\|epoch 1' "$job.out" && finishes
+  grep -q 'a dump of generation 0' "$job.out" && ! grep 'killed\|generation 1' "$job.out" && finishes
 }
 check 'a growth kills no program that uses the signal for something else, and swell why says why' uses_the_signal
 

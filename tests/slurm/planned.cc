@@ -104,13 +104,13 @@ auto lasting(std::chrono::microseconds time) {
   return [until = Clock::now() + time] { std::this_thread::sleep_until(until); };
 }
 
-/// The ring of this rank's stage in this epoch.
+/// The ring of this rank's stage in this generation.
 GradientRing::Place place_of(const Part& part, std::uint32_t bytes_per_s) {
   const auto text = [](const char* name) {
     const char* set = std::getenv(name);
     return std::string(set != nullptr ? set : "");
   };
-  return {text("OUT") + "/ring." + text("SWELL_EPOCH") + "." + text("MASTER_PORT") + "." +
+  return {text("OUT") + "/ring." + text("SWELL_GENERATION") + "." + text("MASTER_PORT") + "." +
               std::to_string(part.stage),
           part.place, part.peers, text("SLURMD_NODENAME"), bytes_per_s};
 }
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
     const char* plan = std::getenv("SWELL_PLAN");
     std::FILE* file = std::fopen((std::string(folder) + "/began").c_str(), "a");
     if (file != nullptr)
-      std::fprintf(file, "%d %d %d %d %d %d %s\n", number("SWELL_EPOCH", 0), rank, world,
+      std::fprintf(file, "%d %d %d %d %d %d %s\n", number("SWELL_GENERATION", 0), rank, world,
                    part.stage, part.layers, part.samples, plan != nullptr ? plan : "-");
     if (file != nullptr) std::fclose(file);
   }
@@ -172,8 +172,8 @@ int main(int argc, char** argv) {
     tensor.shape[0] = is_gradient && gradients > 0 ? static_cast<std::int64_t>(gradients) : 2;
     if (swell_register(session, &tensor) != 0) die(session, "swell_register");
   }
-  swell_epoch_t epoch;
-  if (swell_adopt(session, &epoch) != 0) die(session, "swell_adopt");
+  swell_generation_t generation;
+  if (swell_adopt(session, &generation) != 0) die(session, "swell_adopt");
   swell_role_t role{};
   role.field_mask = SWELL_ROLE_ACTIVATION | SWELL_ROLE_WHOLE_ACTIVATIONS;
   role.stage = part.stage;
@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
   void* at = nullptr;
   if (swell_address(session, "gradient", 0, &at, nullptr) != 0) die(session, "swell_address");
   auto* values = static_cast<double*>(at);
-  for (auto step = epoch.step + 1;; ++step) {
+  for (auto step = generation.step + 1;; ++step) {
     const auto begin = Clock::now();
     for (int micro_batch = 0; micro_batch < part.micro_batches; ++micro_batch) {
       region(session, SWELL_FORWARD, micro_batch, part.layers, lasting(work * unit));

@@ -70,7 +70,7 @@ check 'profile, coefficients, scale table, plan and pause are in the history' le
 cost_is_said() { # what its user, swell why and the history say is one figure
   within $patience in_history '.event == "change-cost" and .details.lost_s > 0 and .details.lost_s < 60' || { swell history "$job" --json; return 1; }
   local said
-  said=$(grep -o 'the change that led to epoch [0-9]* cost [0-9.]* s of training' "$work/$job.out" | tail -n 1) && swell why "$job" | grep -F "${said:?}"
+  said=$(grep -o 'the change that led to generation [0-9]* cost [0-9.]* s of training' "$work/$job.out" | tail -n 1) && swell why "$job" | grep -F "${said:?}"
 }
 would_gain() { swell why "$job" --json | jq -e '(.scale | length) >= 2 and .scale[-1].samples_per_s > 1.5 * .scale[0].samples_per_s'; }
 check 'swell why says what more GPUs would bring' within $patience would_gain
@@ -244,7 +244,7 @@ false_profile() {
   attackers_job backup mode=live,max=8 || return
   { hello_of "$mine" 2
     printf 'wait welcome\n'
-    printf '{"type":"profile","epoch":0,"companions":[],"step_s":0.000002,"profile":{"plan":{"micro_batches":1,"stages":[{"layers":8,"tp":1,"groups":[{"node":"%s","gpu_type":"","gpus":[0],"local_batch":8},{"node":"%s","gpu_type":"","gpus":[1],"local_batch":8}]}]},' \
+    printf '{"type":"profile","generation":0,"companions":[],"step_s":0.000002,"profile":{"plan":{"micro_batches":1,"stages":[{"layers":8,"tp":1,"groups":[{"node":"%s","gpu_type":"","gpus":[0],"local_batch":8},{"node":"%s","gpu_type":"","gpus":[1],"local_batch":8}]}]},' \
       "$(squeue -h -j "$mine" -o %N)" "$(squeue -h -j "$mine" -o %N)"
     printf '"groups":[{"stage":0,"group":0,"fwd_s":0.0000005,"fwd_commu_s":0,"bwd_s":0.000001,"optim_s":0.0000001,"commu_extra_s":0,"head_fwd_s":0,"head_bwd_s":0,"layer_param_bytes":800000000,"layer_state_bytes":3200000000,"extra_param_bytes":0,"extra_state_bytes":0,"peak_bytes":5000000000}],'
     printf '"layer_launch_s":0,"activ_bytes":100000,"last_activ_p_bytes":0,"tied_embedding":false,"whole_activations":5}}\n'

@@ -3,7 +3,7 @@
  * A live program that keeps its state beyond its job: ranks hold the same sum of all steps, rank 0 writes it to OUT/saved where it is
  * told to leave and to OUT/sum at the end, and a run whose state is new goes on from OUT/saved.
  *
- * usage: saved STEPS. OUT/starts has a line for each program: epoch, rank, the step that it goes on from, and new, saved or taken.
+ * usage: saved STEPS. OUT/starts has a line for each program: generation, rank, the step that it goes on from, and new, saved or taken.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,18 +36,18 @@ int main(int argc, char **argv) {
   const uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 100;
   const char *rank = getenv("RANK");
   swell_session_t *session = NULL;
-  swell_epoch_t epoch;
+  swell_generation_t generation;
   void *address = NULL;
   const swell_tensor_t tensor = {.name = "sum", .dtype = SWELL_I64, .dims = 1, .shape = {1}};
-  if (swell_open(NULL, &session) != 0 || swell_register(session, &tensor) != 0 || swell_adopt(session, &epoch) != 0 ||
+  if (swell_open(NULL, &session) != 0 || swell_register(session, &tensor) != 0 || swell_adopt(session, &generation) != 0 ||
       swell_address(session, "sum", 0, &address, NULL) != 0)
     return failed(session, "begin");
-  uint64_t *sum = address, step = epoch.step;
-  const char *from = epoch.fresh ? "new" : "taken";
-  FILE *saved = epoch.fresh ? fopen(in_out("saved"), "r") : NULL;
+  uint64_t *sum = address, step = generation.step;
+  const char *from = generation.fresh ? "new" : "taken";
+  FILE *saved = generation.fresh ? fopen(in_out("saved"), "r") : NULL;
   if (saved != NULL && fscanf(saved, "%" SCNu64 " %" SCNu64, &step, sum) == 2) from = "saved";
   FILE *starts = fopen(in_out("starts"), "a");
-  if (starts == NULL || fprintf(starts, "%" PRIu64 " %s %" PRIu64 " %s\n", (uint64_t)epoch.epoch, rank, step, from) < 0 || fclose(starts) != 0) return 1;
+  if (starts == NULL || fprintf(starts, "%" PRIu64 " %s %" PRIu64 " %s\n", (uint64_t)generation.generation, rank, step, from) < 0 || fclose(starts) != 0) return 1;
   while (step < steps) {
     *sum += ++step;
     /* As many steps a second as let all ranks keep step with each other. */

@@ -9,10 +9,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/live_lib.sh"
 cluster_up --nodes 2 --gpus-per-node 2
 
-# Programs of the first epoch ignore USR2, as if they handled it; those of later ones do not yet.
+# Programs of the first generation ignore USR2, as if they handled it; those of later ones do not yet.
 cat > "$work/late_handler" << 'EOJ'
 #!/bin/bash
-((SWELL_EPOCH > 0)) || trap '' USR2
+((SWELL_GENERATION > 0)) || trap '' USR2
 exec ./held "$@"
 EOJ
 chmod +x "$work/late_handler"

@@ -4,12 +4,12 @@
 # checkpoint, ends when ./finish exists (or FAIL_AT is reached, with exit code 3). Every worker leaves a
 # file that says how it was started: "PID RANK WORLD LOCAL_RANK LOCAL_WORLD NODE_RANK HOST GPUS". While
 # ./hang names their number, workers hang before they are ready; while ./last exists those on lent GPUs do
-# not end, and take a moment to die of TERM. Where IGNORE_SIGNAL=EPOCH is set, workers of that epoch and
+# not end, and take a moment to die of TERM. Where IGNORE_SIGNAL=GENERATION is set, workers of that generation and
 # later ones do not leave.
 cd "${TRAINER_WORK:?}" || exit 2
 leave() {
   if ((RANK == 0)); then echo "$step" > checkpoint.new && mv checkpoint.new checkpoint; fi
-  echo "$step" > "left.$SWELL_EPOCH.$RANK"
+  echo "$step" > "left.$SWELL_GENERATION.$RANK"
   exit 0
 }
 die() {
@@ -17,14 +17,14 @@ die() {
   exit 143
 }
 if [[ $(cat hang 2> /dev/null) == "$WORLD_SIZE" ]]; then
-  : > "hung.$SWELL_EPOCH.$RANK"
+  : > "hung.$SWELL_GENERATION.$RANK"
   exec sleep 36000
 fi
 step=$(cat checkpoint 2> /dev/null || echo 0)
 trap 'leave' USR1
-[[ -n ${IGNORE_SIGNAL:-} ]] && ((SWELL_EPOCH >= IGNORE_SIGNAL)) && trap ':' USR1
+[[ -n ${IGNORE_SIGNAL:-} ]] && ((SWELL_GENERATION >= IGNORE_SIGNAL)) && trap ':' USR1
 echo "$$ $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK ${SLURMD_NODENAME:-} ${CUDA_VISIBLE_DEVICES:-}" \
-  > ".start.$RANK" && mv ".start.$RANK" "start.$SWELL_EPOCH.$RANK"
+  > ".start.$RANK" && mv ".start.$RANK" "start.$SWELL_GENERATION.$RANK"
 # A program started for each step would cost more than all else that a suite does.
 exec {never}<> <(:)
 [[ -e last ]] && trap 'die' TERM

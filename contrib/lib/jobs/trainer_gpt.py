@@ -49,7 +49,7 @@ class Log(transformers.TrainerCallback):
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": state.global_step, "loss": logs["loss"], "time": round(time.time(), 3),
                                        "step_s": round(time.monotonic() - self.began, 4), "world": args.world_size,
-                                       "epoch": int(os.environ.get("SWELL_EPOCH", 0)), "paced_s": self.step_s}) + "\n")
+                                       "generation": int(os.environ.get("SWELL_GENERATION", 0)), "paced_s": self.step_s}) + "\n")
 
 
 def main(folder, steps=100000):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 EPILOG = """\
 environment (as torchrun sets it; nothing set: one worker alone):
   RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
-  SWELL_EPOCH            which start of this job this is; goes into the log
+  SWELL_GENERATION            which start of this job this is; goes into the log
   SWELL_RESTART_SIGNAL   the signal that asks for a restart, name or number (default USR1)
   SWELL_START_AFTER      do not begin before this file exists (imports are done while waiting)
 
@@ -96,7 +96,7 @@ class Place:
     rank: int
     local_rank: int
     world: int
-    epoch: int
+    generation: int
     address: str
     port: int
 
@@ -110,13 +110,13 @@ def _place(parser):
             parser.error(f"{name}={text} in the environment is not a whole number from {least}")
         return int(text)
 
-    epoch = number("SWELL_EPOCH", 0, 0)
+    generation = number("SWELL_GENERATION", 0, 0)
     if "RANK" not in os.environ:
         if int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
             parser.error(f"RANK is not set, but this is one of {os.environ['SLURM_STEP_NUM_TASKS']} tasks "
                          "of a Slurm step; start it with swellrun")
-        return Place(0, 0, 1, epoch, "127.0.0.1", 0)
-    place = Place(number("RANK", 0), number("LOCAL_RANK", 0), number("WORLD_SIZE", 1), epoch,
+        return Place(0, 0, 1, generation, "127.0.0.1", 0)
+    place = Place(number("RANK", 0), number("LOCAL_RANK", 0), number("WORLD_SIZE", 1), generation,
                   os.environ.get("MASTER_ADDR", "127.0.0.1"), number("MASTER_PORT", 1))
     if place.rank >= place.world:
         parser.error(f"RANK={place.rank} is not below WORLD_SIZE={place.world}")

@@ -23,7 +23,7 @@ POLL_S = 0.02
 
 def wait_for_start():
     """Wait for the file that SWELL_START_AFTER names, if set: a launcher lets workers import torch
-    while those of the epoch before still train. False if asked to leave instead."""
+    while those of the generation before still train. False if asked to leave instead."""
     gate = os.environ.get("SWELL_START_AFTER")
     while gate and not os.path.exists(gate):
         if stop.requested():
@@ -33,7 +33,7 @@ def wait_for_start():
 
 
 def meet(place):
-    """The store that all workers of this epoch share, once all are there.
+    """The store that all workers of this generation share, once all are there.
 
     None if they agreed to leave instead. Raises SystemExit with one line if they cannot meet."""
     deadline = time.monotonic() + START_TIMEOUT_S
@@ -52,8 +52,8 @@ def meet(place):
                                timeout=timedelta(seconds=START_TIMEOUT_S), wait_for_workers=False)
     except RuntimeError as error:
         raise SystemExit(f"train_gpt: rank {place.rank}: cannot {'listen on' if hosting else 'reach'} "
-                         f"MASTER_PORT={place.port} of {place.address}; give each epoch a free port") from error
-    store = dist.PrefixStore(f"swell/{place.epoch}", server)
+                         f"MASTER_PORT={place.port} of {place.address}; give each generation a free port") from error
+    store = dist.PrefixStore(f"swell/{place.generation}", server)
 
     if store.add("arrived", 1) == place.world:
         store.compare_set("decision", "", "go")

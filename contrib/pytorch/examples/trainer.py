@@ -56,7 +56,7 @@ class Trainer:
                 self.log = StepLog(options.log, step)
             lost = f", {self.log.lost_steps} logged steps after it are trained again" \
                 if self.log and self.log.lost_steps else ""
-            self._say(f"epoch {place.epoch}: {place.world} workers, "
+            self._say(f"generation {place.generation}: {place.world} workers, "
                       + (f"resumed at step {step}{lost}" if step else "from step 0"))
         begin = json.loads(store.get("begin"))
         self.step = begin["step"]
@@ -155,7 +155,7 @@ class Trainer:
         if place.rank:
             return
         fields = {"step": self.step, "loss": round(loss, 6), "time": round(time.time(), 4),
-                  "world_size": place.world, "epoch": place.epoch, "step_s": round(seconds, 5),
+                  "world_size": place.world, "generation": place.generation, "step_s": round(seconds, 5),
                   "lr": round(self.optimizer.lr_at(self.step), 8)}
         if options.step_time:
             # Pace of rank 0; late: this machine is slower than the pace, so the time is real.
@@ -163,7 +163,7 @@ class Trainer:
             fields |= {"paced_s": round(options.step_time * share / options.global_batch, 5), "late": late}
         startup = _startup_seconds()
         if startup is not None:
-            fields["startup_s"] = startup       # first step of an epoch: since exec
+            fields["startup_s"] = startup       # first step of a generation: since exec
         if self.log:
             self.log.write(**fields)
         if options.print_every and self.step % options.print_every == 0:

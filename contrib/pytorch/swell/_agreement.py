@@ -170,8 +170,8 @@ def leave() -> NoReturn:
     _request.leave()
 
 
-def adopt(session: _native.Session) -> _native.Epoch:
-    """Take over what was registered once this epoch begins. Leaves where the switch is called off: those who train go on."""
+def adopt(session: _native.Session) -> _native.Generation:
+    """Take over what was registered once this generation begins. Leaves where the switch is called off: those who train go on."""
     try:
         return session.adopt()
     except _native.NativeError as error:

@@ -54,12 +54,12 @@ def _boot() -> str:
 
 
 def _numbers(start: Any) -> tuple[int, int]:
-    """Returns epoch and number of requeues of a lock's start_number; 0 for what is not there, or damaged."""
+    """Returns generation and number of requeues of a lock's start_number; 0 for what is not there, or damaged."""
     try:
-        epoch, requeues = (int(text or 0) for text in start)
+        generation, requeues = (int(text or 0) for text in start)
     except (TypeError, ValueError):
         return 0, 0
-    return epoch, requeues
+    return generation, requeues
 
 
 class FolderLock:
@@ -82,7 +82,7 @@ class FolderLock:
         pid = os.getpid()
         return {"run": run_name(), "host": socket.gethostname(), "pid": pid, "boot": _boot(), "start": _start_of(pid), "since": time.time(),
                 "token": self._token, "swellrun": os.environ.get("SWELL_RUN", ""), "shim": os.environ.get("SWELL_SHIM", ""),
-                "start_number": [os.environ.get("SWELL_EPOCH", ""), os.environ.get("SLURM_RESTART_COUNT", "")]}
+                "start_number": [os.environ.get("SWELL_GENERATION", os.environ.get("SWELL_EPOCH", "")), os.environ.get("SLURM_RESTART_COUNT", "")]}
 
     def _read(self) -> tuple[dict[str, Any], float] | None:
         """The holder and when the file was touched, by the file server's clock; None: there is no file."""
@@ -116,14 +116,14 @@ class FolderLock:
         mine = self._content()
         if all(holder.get(name) == mine[name] for name in ("boot", "host", "pid", "start")):
             return True
-        epoch, requeues = _numbers(holder.get("start_number"))
-        my_epoch, my_requeues = _numbers(mine["start_number"])
-        # One job may have several swellruns, whose epochs have nothing to do with each other's.
+        generation, requeues = _numbers(holder.get("start_number"))
+        my_generation, my_requeues = _numbers(mine["start_number"])
+        # One job may have several swellruns, whose generations have nothing to do with each other's.
         is_of_job = bool(mine["run"]) and holder.get("run") == mine["run"]
         is_of_swellrun = any(mine[name] and holder.get(name) == mine[name] for name in ("swellrun", "shim"))
         if not mine["swellrun"] and not holder.get("swellrun"):     # of a version that does not give SWELL_RUN
             is_of_swellrun = is_of_swellrun or is_of_job
-        return (is_of_swellrun and epoch < my_epoch) or (is_of_job and requeues < my_requeues)
+        return (is_of_swellrun and generation < my_generation) or (is_of_job and requeues < my_requeues)
 
     def acquire(self) -> None:
         """Take the folder for this run; it is made where it is not there. Raises InUse where another one writes to it."""

@@ -21,7 +21,7 @@ from swell._enums import Action, Kind, Region
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Action", "Epoch", "Kind", "NativeError", "Region", "Session", "Times", "available", "is_live", "is_torchs_alone", "library", "open_session",
+__all__ = ["Action", "Generation", "Kind", "NativeError", "Region", "Session", "Times", "available", "is_live", "is_torchs_alone", "library", "open_session",
            "shares_gpu_memory"]
 
 _SONAMES = ("libswell.so.1", "libswell.so.0")     # as swell.h has grown, it has only been added to
@@ -32,10 +32,10 @@ _SHARES = 102, 103      # CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTE
 _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")     # of a wheel with libswell in it
 
 
-class Epoch(NamedTuple):
-    """The result of adopt(). step: the boundary at which the last epoch ended; fresh: the state is new, and zero."""
+class Generation(NamedTuple):
+    """The result of adopt(). step: the boundary at which the last generation ended; fresh: the state is new, and zero."""
 
-    epoch: int
+    generation: int
     step: int
     fresh: bool
 
@@ -95,7 +95,7 @@ def _load(path: str) -> ctypes.CDLL:
             ("swell_api_version", ctypes.c_int, []),
             ("swell_open", ctypes.c_int, [ctypes.POINTER(_structs.OpenParams), ctypes.POINTER(pointer)]),
             ("swell_register", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Tensor)]),
-            ("swell_adopt", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Epoch)]),
+            ("swell_adopt", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Generation)]),
             ("swell_address", ctypes.c_int, [pointer, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(pointer), ctypes.POINTER(ctypes.c_size_t)]),
             ("swell_step", ctypes.c_int, [pointer, ctypes.c_uint64]),
             ("swell_set_role", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Role)]),
@@ -236,7 +236,7 @@ class Session:
             raise NativeError(-code, found.swell_last_error(None).decode(errors="replace"))
 
     def next(self) -> Session:
-        """A session of this process for the epoch that PREPARE told of: register what this rank will hold there, and offer().
+        """A session of this process for the generation that PREPARE told of: register what this rank will hold there, and offer().
 
         NativeError with ECANCELED: it is not prepared any more.
         """
@@ -250,7 +250,7 @@ class Session:
         return made
 
     def decline(self, why: str, *, room: tuple[int, int] | None = None) -> bool:
-        """Say that this process cannot train in the epoch that PREPARE told of, or, before adopt() and beside a process that trains, in its own:
+        """Say that this process cannot train in the generation that PREPARE told of, or, before adopt() and beside a process that trains, in its own:
         the switch is called off at once. Returns whether that was heard.
 
         room: the bytes that are needed and free where a GPU has too little memory.
@@ -265,7 +265,7 @@ class Session:
         self._check(self._library.swell_offer(self._session))
 
     def variable(self, name: str) -> str | None:
-        """A variable of this session's epoch: of next() as swellrun gave it, else the environment's."""
+        """A variable of this session's generation: of next() as swellrun gave it, else the environment's."""
         value: bytes | None = self._library.swell_variable(self._session, name.encode())
         return None if value is None else os.fsdecode(value)
 
@@ -347,11 +347,11 @@ class Session:
                 print(f"swell: {self._why_no_gpu_memory}: state on this GPU is copied where it is handed over", file=sys.stderr, flush=True)
         return False
 
-    def adopt(self) -> Epoch:
-        """Take the registered state over. Blocks until this epoch begins."""
-        epoch = _structs.Epoch()
-        self._check(self._library.swell_adopt(self._session, ctypes.byref(epoch)))
-        return Epoch(epoch.epoch, epoch.step, bool(epoch.fresh))
+    def adopt(self) -> Generation:
+        """Take the registered state over. Blocks until this generation begins."""
+        generation = _structs.Generation()
+        self._check(self._library.swell_adopt(self._session, ctypes.byref(generation)))
+        return Generation(generation.generation, generation.step, bool(generation.fresh))
 
     def address(self, name: str, index: int = 0) -> tuple[int, int]:
         """Address of a part after adopt(), and its bytes with padding. index: of this name's parts, as registered."""
@@ -401,7 +401,7 @@ class Session:
         return Action(self._check(self._library.swell_step(self._session, step)))
 
     def make_room(self) -> bool:
-        """Whether a program of another epoch begins beside this one, which takes its memory before this one stops. True once for each."""
+        """Whether a program of another generation begins beside this one, which takes its memory before this one stops. True once for each."""
         return hasattr(self._library, "swell_make_room") and self._library.swell_make_room(self._session) == 1
 
     def set_role(self, *, layers: int, local_batch: int, stage: int = 0, group: int = 0, activation: torch.dtype | str | None = None,

@@ -20,7 +20,7 @@ __all__ = ["Profile"]
 
 _NONE = -1
 _LAYERS = 1     # to a planner the model is one layer, which nobody can cut
-_OBSERVED = 1   # step of an epoch, from 0: the first one makes optimizer state and the libraries' workspaces
+_OBSERVED = 1   # step of a generation, from 0: the first one makes optimizer state and the libraries' workspaces
 
 
 class Profile:
@@ -38,7 +38,7 @@ class Profile:
         self._order: list[torch.nn.Parameter] = []
         self._hooks: list[Any] = []
         self._has_role = False
-        self._steps = 0             # of this epoch
+        self._steps = 0             # of this generation
         self._measures = False      # whether the device's peak is that of the present step
         self._watch: _Kept | None = None    # while a forward pass is watched
         self._kept_bytes: int | None = None     # by the forward passes of one micro-batch; None: not known
@@ -156,7 +156,7 @@ class Profile:
         hook = longest[0].register_forward_hook(see)
 
     def go_on(self, session: Session, *, rank: int) -> None:
-        """This worker is of another epoch: its regions and its role are of that epoch's session."""
+        """This worker is of another generation: its regions and its role are of that generation's session."""
         self.session, self.rank, self._has_role, self._measures = session, rank, False, False
         self._steps, self._kept_bytes = 0, None
 

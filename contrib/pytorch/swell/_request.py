@@ -32,13 +32,13 @@ class Place:
 
     rank, world: as torchrun's RANK and WORLD_SIZE.
     basic_workers: workers on the GPUs that the job asked for; world where nobody says.
-    epoch: how many times swellrun has started the workers before this.
+    generation: how many times swellrun has started the workers before this.
     """
 
     rank: int
     world: int
     basic_workers: int
-    epoch: int
+    generation: int
 
 
 def _number(name: str, default: int) -> int:
@@ -53,7 +53,7 @@ def place() -> Place:
     """The place that the environment names; one worker alone where it names none."""
     world = _number("WORLD_SIZE", 1)
     return Place(rank=_number("RANK", 0), world=world, basic_workers=_number("SWELL_BASIC_WORKERS", world),
-                 epoch=_number("SWELL_EPOCH", 0))
+                 generation=_number(_generation_variable(), 0))
 
 
 def run_folder(path: str | os.PathLike[str]) -> str:
@@ -68,7 +68,12 @@ def run_folder(path: str | os.PathLike[str]) -> str:
 
 def under_swellrun() -> bool:
     """Whether swellrun started this process, so that it may be asked to leave."""
-    return "SWELL_EPOCH" in os.environ
+    return _generation_variable() in os.environ
+
+
+def _generation_variable() -> str:
+    """A swellrun of the version before sets SWELL_EPOCH alone."""
+    return "SWELL_GENERATION" if "SWELL_GENERATION" in os.environ else "SWELL_EPOCH"
 
 
 def restart_signal() -> signal.Signals:

@@ -91,7 +91,7 @@ def why_no_mean(loss: torch.Tensor, samples: int) -> str:
 def says_what_depends() -> bool:
     """Whether this process is the one that says what depends on the number of workers."""
     here = _request.place()
-    return _request.under_swellrun() and here.rank == 0 and here.epoch == 0
+    return _request.under_swellrun() and here.rank == 0 and here.generation == 0
 
 
 def kept_buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:

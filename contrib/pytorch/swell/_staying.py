@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A process that trains on in a smaller world: what that is possible for, and the process group of the new one.
 
-Where GPUs go back, a program trains on each worker of the next epoch already, so that none has to start, and import torch, in
+Where GPUs go back, a program trains on each worker of the next generation already, so that none has to start, and import torch, in
 time. Where workers come, theirs begin with the script's own collectives, which want all ranks: there all start anew.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["OVERWRITTEN", "decline", "give_way", "let_go", "other_groups", "regr
 
 OVERWRITTEN = "its parameters are in torch's memory of a GPU, where it would be overwritten before the switch is certain"
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
-          "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SWELL_EPOCH", "SWELL_PLAN")
+          "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SWELL_GENERATION", "SWELL_EPOCH", "SWELL_PLAN")
 
 
 def other_groups(groups: int) -> int:
@@ -67,7 +67,7 @@ def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups:
 
 
 def decline(session: Session, rank: int, why: str | Exception) -> None:
-    """Do not stay in the epoch that PREPARE told of: the workers leave for it, and start anew."""
+    """Do not stay in the generation that PREPARE told of: the workers leave for it, and start anew."""
     print(f"swell: rank {rank}: {why}: this worker cannot stay, and all start anew", file=sys.stderr, flush=True)
     _say(session, why)
 
@@ -104,7 +104,7 @@ def give_way(session: Session, rank: int, why: str | Exception) -> None:
 
 
 def _take_place(session: Session) -> None:
-    """This process's environment becomes that of its place in the session's epoch."""
+    """This process's environment becomes that of its place in the session's generation."""
     for name in {*_PLACE, *(name for name in os.environ if name.startswith("SLURM_"))}:
         value = session.variable(name)
         if value is not None:
@@ -112,9 +112,9 @@ def _take_place(session: Session) -> None:
 
 
 def regroup(session: Session, device: torch.device) -> None:
-    """Make the default process group that of the session's epoch, with the backends and the time limit that it has; others are gone.
+    """Make the default process group that of the session's generation, with the backends and the time limit that it has; others are gone.
 
-    device: of the backend that training uses. All ranks of the epoch do this at the same time.
+    device: of the backend that training uses. All ranks of the generation do this at the same time.
     """
     _take_place(session)
     world: Any = dist.group.WORLD

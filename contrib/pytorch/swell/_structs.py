@@ -25,8 +25,8 @@ class Tensor(ctypes.Structure):
                 ("address", ctypes.c_void_p), ("optional", ctypes.c_int), ("device", ctypes.c_int)]
 
 
-class Epoch(ctypes.Structure):
-    _fields_ = [("epoch", ctypes.c_uint64), ("step", ctypes.c_uint64), ("fresh", ctypes.c_int)]
+class Generation(ctypes.Structure):
+    _fields_ = [("generation", ctypes.c_uint64), ("step", ctypes.c_uint64), ("fresh", ctypes.c_int)]
 
 
 class Region(ctypes.Structure):

@@ -36,9 +36,9 @@ def _below(pid: int) -> list[int]:
 
 
 class Workers:
-    """The workers of one run, epoch after epoch.
+    """The workers of one run, generation after generation.
 
-    command: the program with its arguments. logs: a folder for their output, `EPOCH.RANK`. basic: workers
+    command: the program with its arguments. logs: a folder for their output, `GENERATION.RANK`. basic: workers
     on the GPUs that the job would have asked for. environment: on top of this process's.
     """
 
@@ -47,7 +47,7 @@ class Workers:
         self.command, self.logs, self.basic = list(command), logs, basic
         self.environment = dict(environment or {})
         self.restart_signal = restart_signal
-        self.epoch = -1
+        self.generation = -1
         self.processes: list[subprocess.Popen[bytes]] = []
         os.makedirs(logs, exist_ok=True)
 
@@ -58,8 +58,8 @@ class Workers:
         self.kill()
 
     def start(self, world: int) -> None:
-        """Start the next epoch over this many workers."""
-        self.epoch += 1
+        """Start the next generation over this many workers."""
+        self.generation += 1
         self.processes = []
         port = str(_free_port())
         for rank in range(world):
@@ -68,7 +68,7 @@ class Workers:
                 "NODE_RANK": "0", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "ROLE_RANK": str(rank), "ROLE_NAME": "default",
                 "ROLE_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
                 "TORCHELASTIC_RUN_ID": "1", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "3",
-                "TORCHELASTIC_USE_AGENT_STORE": "False", "SWELL_EPOCH": str(self.epoch), "SWELL_JOB_ID": "1",
+                "TORCHELASTIC_USE_AGENT_STORE": "False", "SWELL_GENERATION": str(self.generation), "SWELL_JOB_ID": "1",
                 "SWELL_RANK": str(rank), "SWELL_WORLD_SIZE": str(world),
                 "SWELL_BASIC_WORKERS": str(self.basic), "SWELL_RESTART_SIGNAL": self.restart_signal.name.removeprefix("SIG"),
                 **self.environment}
@@ -77,11 +77,11 @@ class Workers:
                                                        stderr=subprocess.STDOUT))
 
     def log(self, rank: int) -> str:
-        """Path of a worker's output in the present epoch."""
-        return os.path.join(self.logs, f"{self.epoch}.{rank}")
+        """Path of a worker's output in the present generation."""
+        return os.path.join(self.logs, f"{self.generation}.{rank}")
 
     def said(self, rank: int) -> str:
-        """A worker's output in the present epoch."""
+        """A worker's output in the present generation."""
         with open(self.log(rank), errors="replace") as file:
             return file.read()
 

@@ -32,7 +32,7 @@ import os, sys
 def _watch():
     import importlib.abc, importlib.machinery
     folder = os.environ["SWELL_CHECK_FOLDER"]
-    name = os.path.join(folder, "step." + os.environ["SWELL_EPOCH"] + "." + os.environ["RANK"])
+    name = os.path.join(folder, "step." + os.environ["SWELL_GENERATION"] + "." + os.environ["RANK"])
     def below():
         if os.getppid() == int(os.environ.get("SWELL_CHECK_PID", os.getppid())):
             return
@@ -315,9 +315,9 @@ class _Trial:
                                environment={"SWELL_CHECK_FOLDER": folder, "SWELL_CHECK_PID": str(os.getpid()), "PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""})
 
     def progress(self, rank: int = 0) -> tuple[int, int]:
-        """Optimizer steps of this epoch, and in all as the optimizer counts them."""
+        """Optimizer steps of this generation, and in all as the optimizer counts them."""
         try:
-            with open(os.path.join(self.folder, f"step.{self.workers.epoch}.{rank}")) as file:
+            with open(os.path.join(self.folder, f"step.{self.workers.generation}.{rank}")) as file:
                 here, done = file.read().split()
                 return int(here), int(done)
         except FileNotFoundError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The training state in libswell's memory, so that the next epoch's programs take it over without a checkpoint.
+"""The training state in libswell's memory, so that the next generation's programs take it over without a checkpoint.
 
 Parameters, buffers and the optimizer's state stand in Swell's memory from the start, on the host or on a GPU; at a switch they stay where
 they are, or are copied to where the next plan wants them (swell._slots). Everything else, as the schedule and the data's position, is written beside them.
@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from swell import _native, _request, _staying
 from swell._agreement import adopt
 from swell._generators import generators, restore_generators
-from swell._native import Action, Epoch, Kind, NativeError, Session
+from swell._native import Action, Generation, Kind, NativeError, Session
 from swell._slots import LAYER, Fixed, Kept, NoRoom, Unsupported, free_on, give_room, like, no_room, plain, reset_peak, share_of, span_of, wait_for_room
 
 __all__ = ["LiveState", "Unsupported", "fsdp_parameters", "join", "state_of_a_step"]
@@ -175,7 +175,7 @@ class LiveState:
                  rank: int) -> None:
         self.session, self.model, self.optimizer, self.things, self.rank = session, model, optimizer, things, rank
         self._peak = 0          # of torch's memory on a GPU, as it was last said to another program
-        self._trains = False    # with the same tensors, until the epoch of this begins
+        self._trains = False    # with the same tensors, until the generation of this begins
         self.boundaries = 0     # passed so far, as the session counts them
         self._fixed: list[Fixed] = []
         self._kept: list[Kept] = []
@@ -266,33 +266,33 @@ class LiveState:
 
     # ---- taking over
 
-    def adopt(self) -> Epoch:
-        """Take the state over, or begin with what model and optimizer are. Blocks until this epoch begins."""
+    def adopt(self) -> Generation:
+        """Take the state over, or begin with what model and optimizer are. Blocks until this generation begins."""
         with torch.no_grad():
             if self._may_lack_room() and (moving := [one for one in self._fixed if one.put_off()]):
                 for one in moving:
                     one.let_go()
                 torch.cuda.empty_cache()    # the shim's memory for this state is taken while this waits
-        epoch = adopt(self.session)
-        self.boundaries = epoch.step
+        generation = adopt(self.session)
+        self.boundaries = generation.step
         with torch.no_grad():
             for each in [*self._fixed, *self._kept]:
                 each.map(self.session)
             for one in self._fixed:
-                one.bind(epoch.fresh)
-            if epoch.fresh:
+                one.bind(generation.fresh)
+            if generation.fresh:
                 self._begin_as_zeros()
                 self.follow()
         if (gpu := self._gpu()) is not None and not self._trains:
             reset_peak(gpu)     # the model was there twice
-        return epoch
+        return generation
 
     def _may_lack_room(self) -> bool:
         """Whether torch's memory of the model is to go before the shim takes memory for the state: another program may need it, or that may not fit."""
         gpu = self._gpu()
         if gpu is None or self._trains:
             return False
-        if _request.place().epoch > 0:
+        if _request.place().generation > 0:
             return True
         bytes_there = sum(one.bytes + _PAGE for one in [*self._fixed, *self._kept] if one.gpu is not None)
         return free_on(gpu) < bytes_there + bytes_there // 64 + _SLAB       # the last slab, and the ends of others
@@ -314,11 +314,11 @@ class LiveState:
 
     def take_over(self) -> tuple[Any, bool] | None:
         """adopt(), then taken(); None where the state is new. Where the switch is called off this program leaves."""
-        epoch = self.adopt()
-        return None if epoch.fresh else self.taken()
+        generation = self.adopt()
+        return None if generation.fresh else self.taken()
 
     def taken(self) -> tuple[Any, bool]:
-        """Returns the value that the epoch before gave to its last boundary(), and whether this worker's random numbers go on.
+        """Returns the value that the generation before gave to its last boundary(), and whether this worker's random numbers go on.
 
         Restores what the optimizer, the other things and the generators were.
         """
@@ -360,7 +360,7 @@ class LiveState:
         return pickle.loads(ctypes.string_at(at + _LENGTH, length)) if length else None
 
     def next(self) -> LiveState | None:
-        """The same state in the epoch that PREPARE told of, offered to that; None where it is not prepared any more, or declined.
+        """The same state in the generation that PREPARE told of, offered to that; None where it is not prepared any more, or declined.
 
         Its take_over() comes after the boundary() of this one that says SWITCH.
         """

@@ -202,7 +202,7 @@ class Elastic:
         self._scheduled: Any = None     # of the schedule, where it was stepped last
         self._loss: torch.Tensor | None = None
         self._part = torch.zeros(())    # of the present global batch's loss
-        self._next: LiveState | None = None     # of the epoch that is being prepared, where this process stays
+        self._next: LiveState | None = None     # of the generation that is being prepared, where this process stays
         self._has_moved = False     # to another world, within batches()
         if hasattr(self._saved_optimizer(), "register_step_pre_hook"):
             me = weakref.ref(self)
@@ -721,13 +721,13 @@ class Elastic:
             return None
         if why_not and self.rank == 0 and isinstance(self._wrapped, DistributedDataParallel):
             print(f"swell: {why_not}: where GPUs go back, all workers start anew", file=sys.stderr, flush=True)
-        if warm_up is not None and _request.place().epoch > 0:
+        if warm_up is not None and _request.place().generation > 0:
             warm_up()
             self.optimizer.zero_grad()
         return live
 
     def _take_over(self, live: LiveState) -> bool:
-        """Wait until this epoch begins. Returns whether it has a state to go on with."""
+        """Wait until this generation begins. Returns whether it has a state to go on with."""
         _request.begun()        # what is taken over stands in no checkpoint
         taken = live.take_over()
         if taken is None:
@@ -763,7 +763,7 @@ class Elastic:
             _request.ask()
 
     def _stay(self, live: LiveState) -> None:
-        """Train on in the next epoch: what is of the world before is ended or made anew, the state is that of the boundary."""
+        """Train on in the next generation: what is of the world before is ended or made anew, the state is that of the boundary."""
         for end in (self._agreement.end, self._checkpoints.finish):
             try:
                 end()

@@ -84,7 +84,7 @@ def log(place, step, loss, world):
         return
     free, total = place.memory()
     with open(common.path("losses"), "a") as file:
-        file.write(json.dumps({"step": step, "loss": loss, "world": world, "epoch": int(os.environ.get("SWELL_EPOCH", 0)), "pid": os.getpid(),
+        file.write(json.dumps({"step": step, "loss": loss, "world": world, "generation": int(os.environ.get("SWELL_GENERATION", 0)), "pid": os.getpid(),
                                "at": time.time(), "free": free, "total": total, "peak": place.peak_bytes()}) + "\n")
     with open(common.path("step.new"), "w") as file:
         file.write(str(step))

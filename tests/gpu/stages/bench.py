@@ -104,10 +104,10 @@ def _text(value, unit):
 
 
 def pause(lines):
-    """Seconds by which the first step of the last epoch came later than a usual step, from the losses of a run that changed once more."""
-    last = lines[-1]["epoch"]
-    before = [line["at"] for line in lines if line["epoch"] != last]
-    after = [line["at"] for line in lines if line["epoch"] == last]
+    """Seconds by which the first step of the last generation came later than a usual step, from the losses of a run that changed once more."""
+    last = lines[-1]["generation"]
+    before = [line["at"] for line in lines if line["generation"] != last]
+    after = [line["at"] for line in lines if line["generation"] == last]
     usual = statistics.median(b - a for a, b in zip(before, before[1:], strict=False))
     return after[0] - before[-1] - usual
 
@@ -116,5 +116,5 @@ def same_losses(run, alone):
     """Whether every step that both made, after the change too, has the same loss, bit by bit."""
     ours, theirs = run.curve(), alone.curve()
     both = set(ours) & set(theirs)
-    assert any(line["step"] in both for line in run.lines() if line["epoch"]), "no step after the change is in both runs"
+    assert any(line["step"] in both for line in run.lines() if line["generation"]), "no step after the change is in both runs"
     return all(ours[step] == theirs[step] for step in both)

@@ -121,15 +121,15 @@ def messages(blocks=False):
 
 
 def ends_together(folder):
-    """From now on destroy_process_group() of the default group waits for the other workers of the epoch, and fails where one does not come."""
-    real, epoch = dist.destroy_process_group, os.environ["SWELL_EPOCH"]
+    """From now on destroy_process_group() of the default group waits for the other workers of the generation, and fails where one does not come."""
+    real, generation = dist.destroy_process_group, os.environ["SWELL_GENERATION"]
 
     def destroy_process_group(group=None):
-        nonlocal epoch
+        nonlocal generation
         if group is None:
-            ended = [os.path.join(folder, f"ended.{epoch}.{rank}") for rank in range(dist.get_world_size())]
+            ended = [os.path.join(folder, f"ended.{generation}.{rank}") for rank in range(dist.get_world_size())]
             open(ended[dist.get_rank()], "w").close()
-            epoch = os.environ["SWELL_EPOCH"]       # a worker that stays has taken its place in the next one
+            generation = os.environ["SWELL_GENERATION"]       # a worker that stays has taken its place in the next one
             deadline = time.monotonic() + PATIENCE.total_seconds()
             while not all(map(os.path.exists, ended)):
                 if time.monotonic() > deadline:

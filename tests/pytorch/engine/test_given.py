@@ -61,8 +61,8 @@ def test_a_text_names_the_degrees_of_a_plan(tmp_path):
     assert max(losses) - min(losses) < 1e-4
 
 
-def begun(rank, decided, epoch, **plans):
-    for name, value in (("SWELL_PLAN", decided), ("SWELL_EPOCH", epoch)):
+def begun(rank, decided, generation, **plans):
+    for name, value in (("SWELL_PLAN", decided), ("SWELL_GENERATION", generation)):
         os.environ.pop(name, None)
         if value is not None:
             os.environ[name] = value
@@ -78,7 +78,7 @@ def test_an_initial_plan_stands_until_one_is_decided(tmp_path):
     runs = [(4, "pp2", decided, "0", "1L dp1 tp1 | 1L dp1 tp1 | 1L dp1 tp1 | 1L dp1 tp1"), (4, "pp2", None, "0", "2L dp2 tp1 | 2L dp2 tp1"),
             (2, "pp2", None, "3", "2L dp1 tp1 | 2L dp1 tp1"), (3, "pp2", None, "3", "4L dp3 tp1"),
             (4, "pp1dp2", None, "3", "2L dp2 tp1 | 2L dp2 tp1"), (3, "pp2dp1", None, "3", "2L dp1 tp1 | 1L dp1 tp1 | 1L dp1 tp1"), (3, "pp1dp2", None, "3", "4L dp3 tp1")]
-    results = pool.run(tmp_path, [(world, functools.partial(begun, initial_plan=initial), (told, epoch)) for world, initial, told, epoch, _ in runs]
+    results = pool.run(tmp_path, [(world, functools.partial(begun, initial_plan=initial), (told, generation)) for world, initial, told, generation, _ in runs]
                        + [(3, functools.partial(begun, initial_plan="pp2"), (None, "0"))])
     assert [result[0] for result in results[:-1]] == [run[-1] for run in runs]
     assert "needs a multiple of 2 workers, there are 3" in results[-1][0]
@@ -87,7 +87,7 @@ def test_an_initial_plan_stands_until_one_is_decided(tmp_path):
 def exactly(rank, folder, exact, steps, plans):
     """Trains on in a folder; returns the plan and the losses, or why it does not start."""
     os.environ.pop("SWELL_PLAN", None)
-    os.environ.update(SWELL_EPOCH="1", SWELL_CONSISTENCY="exact" if exact else "relaxed")
+    os.environ.update(SWELL_GENERATION="1", SWELL_CONSISTENCY="exact" if exact else "relaxed")
     try:
         made = Engine(models.model(models.CONFIGS["llama"]()), sgd, global_batch=models.BATCH, micro_batch=2, directory=folder, **plans)
     except ValueError as error:
@@ -255,7 +255,7 @@ def test_a_description_without_the_numbers_that_shards_divide_is_an_error(tmp_pa
 
 def test_a_launcher_between_swellrun_and_the_engine_is_refused_without_a_directory_too():
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit, match="a launcher within the program gave this process WORLD_SIZE=1"):
-        for name, value in (("SWELL_EPOCH", "0"), ("WORLD_SIZE", "1"), ("SWELL_WORLD_SIZE", "2")):
+        for name, value in (("SWELL_GENERATION", "0"), ("WORLD_SIZE", "1"), ("SWELL_WORLD_SIZE", "2")):
             patch.setenv(name, value)
         engine()
 

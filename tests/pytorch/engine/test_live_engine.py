@@ -83,7 +83,7 @@ def test_where_workers_are_left_they_train_on_in_their_processes_under_the_next_
     reference = runs(False, "reference", family, kind, "dataset").fast().start(1).leave_well()
     run = runs(True, "stays", family, kind, "dataset", "ends-together").start(first).reach(3)
     of_keeper = dict(run.workers)
-    assert all(run.offer(1, 0))     # an epoch that does not come
+    assert all(run.offer(1, 0))     # a generation that does not come
     run.reach(run.step() + 3)
     for keeper in (0, 1):
         run.tell(f"withdraw {keeper}")
@@ -240,7 +240,7 @@ def test_gpu_memory_that_the_script_s_tensors_are_over_is_not_unmapped(runs):
 def test_a_new_process_waits_for_memory_of_the_one_before_and_one_that_stays_does_not(monkeypatch, trains):
     waited = []
     monkeypatch.setattr(live, "wait_for_room", lambda device, peak: waited.append(peak))
-    monkeypatch.setattr(live, "adopt", lambda session: live.Epoch(1, 10, False))
+    monkeypatch.setattr(live, "adopt", lambda session: live.Generation(1, 10, False))
     monkeypatch.setattr(live.NativeArena, "generators", lambda self: {"peak": 7})
     arena, gpu = live.NativeArena(mock.MagicMock()), torch.device("cuda", 0)
     requests = [Request("weight", "parameter", torch.float32, (2,), (0,), (2,))]
@@ -253,7 +253,7 @@ def test_a_new_process_waits_for_memory_of_the_one_before_and_one_that_stays_doe
 @pytest.fixture
 def arenas(monkeypatch):
     """Workers' arenas by rank, and the bytes that each has of a region."""
-    monkeypatch.setattr(live, "adopt", lambda session: live.Epoch(1, 10, True))
+    monkeypatch.setattr(live, "adopt", lambda session: live.Generation(1, 10, True))
 
     def make(rank):
         session, has = mock.MagicMock(), {}
@@ -339,7 +339,7 @@ def test_a_new_worker_killed_in_a_re_plan_costs_the_training_nothing(runs):
     run.switch(3, wait=False, limit_s=5)
     run.kill(2)         # while it builds its stage, or waits to take over
     report = run.switched()
-    assert not report.get("committed") and run.epoch == 0, report
+    assert not report.get("committed") and run.generation == 0, report
     run.reach(run.step() + 3)
     assert run.switch(4)["committed"]
     run.fast().leave_well()
@@ -357,7 +357,7 @@ def test_an_old_worker_killed_in_a_re_plan_leads_to_the_last_checkpoint(runs):
     assert not report.get("committed"), report
     run.fast().start(3).leave_well()
     assert run.curve() == reference.curve()
-    begins = next(line["step"] for line in run.lines() if line["epoch"])
+    begins = next(line["step"] for line in run.lines() if line["generation"])
     assert begins % 5 == 1 and begins > 5, f"it went on from step {begins}, which is not the last checkpoint's"
 
 

@@ -135,7 +135,7 @@ def test_a_worker_killed_at_moments_of_a_save_goes_on_from_the_checkpoint_before
     run = runs("killed", steps=11).fast()
     for at, touches in ((3, "open engine.pt"), (6, "open __0_0.distcp"), (8, "os.rename .metadata.tmp")):
         assert run.killed_in_a_save(10, at) == touches
-        assert run.epoch == 0 or "continues from step 5, " in run.said()
+        assert run.generation == 0 or "continues from step 5, " in run.said()
     run.start(2).leave_well()
     assert "continues from step 5, " in run.said()
     assert max(abs(run.curve()[step] / loss - 1) for step, loss in reference.curve().items()) < 1e-4

@@ -36,7 +36,7 @@ def log(step, loss, world):
     if int(os.environ.get("RANK", 0)) == 0:
         with open(path("losses"), "a") as file:
             file.write(json.dumps({"step": step, "loss": loss, "world": world,
-                                   "epoch": int(os.environ.get("SWELL_EPOCH", 0)), "pid": os.getpid()}) + "\n")
+                                   "generation": int(os.environ.get("SWELL_GENERATION", 0)), "pid": os.getpid()}) + "\n")
         with open(path("step.new"), "w") as file:
             file.write(str(step))
         os.replace(path("step.new"), path("step.0"))

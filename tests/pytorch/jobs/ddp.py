@@ -192,7 +192,7 @@ def train(arguments):
                 with open(common.path("looked"), "a") as file:
                     file.write(f"{looked} {mean}\n")
         if "skips" in arguments:
-            if elastic.steps == 5 and "leaves" in arguments and os.environ["SWELL_EPOCH"] == "0":
+            if elastic.steps == 5 and "leaves" in arguments and os.environ["SWELL_GENERATION"] == "0":
                 os.kill(os.getpid(), signal.SIGUSR1)
             if elastic.skip(not torch.isfinite(loss) or elastic.steps in (6, 20) or "skips-long" in arguments and 5 <= elastic.steps < 35):
                 if "skips-long" in arguments:

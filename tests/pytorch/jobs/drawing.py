@@ -82,6 +82,6 @@ def lightning(readers):
 
 
 def main(arguments):
-    seed = 100 + int(os.environ.get("SWELL_EPOCH", "0"))      # a start's own
+    seed = 100 + int(os.environ.get("SWELL_GENERATION", "0"))      # a start's own
     torch.manual_seed(seed), random.seed(seed), numpy.random.seed(seed)
     {"elastic": elastic, "trainer": trainer, "lightning": lightning}[arguments[0]](int(arguments[1]))

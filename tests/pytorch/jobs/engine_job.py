@@ -69,7 +69,7 @@ def main(arguments):
     if "wide" in arguments:
         config.n_embd = 256
     if "draws" in arguments:
-        begin = (7 if "SWELL_EPOCH" not in os.environ or os.environ["SWELL_EPOCH"] == "0" else 1000 + int(os.environ["SWELL_EPOCH"])) + ("apart" in arguments) * int(os.environ["RANK"])
+        begin = (7 if "SWELL_GENERATION" not in os.environ or os.environ["SWELL_GENERATION"] == "0" else 1000 + int(os.environ["SWELL_GENERATION"])) + ("apart" in arguments) * int(os.environ["RANK"])
         torch.manual_seed(begin), random.seed(begin), numpy.random.seed(begin)
     engine = Engine(config, lambda p: made(p, lr=5e-3 if "clips" in arguments else 3e-3), global_batch=models.BATCH, micro_batch=2, plan=None if "own" in arguments else plans.__getitem__,
                     scheduler=None if "unscheduled" in arguments else lambda o: schedule(o, "unreadable" in arguments, "stepped" in arguments), max_grad_norm=0.7 if "clips" in arguments else 0.5,

@@ -95,7 +95,7 @@ def fail_once(owner, name):
 
     def failing(*made, **options):
         calls.append(True)
-        if len(calls) == 2 and os.environ["RANK"] == "1" and os.environ["SWELL_EPOCH"] == "0":
+        if len(calls) == 2 and os.environ["RANK"] == "1" and os.environ["SWELL_GENERATION"] == "0":
             raise RuntimeError("out of memory")
         return act(*made, **options)
     setattr(owner, name, failing)
@@ -106,7 +106,7 @@ def die_in_a_save():
 
     def dying(*made, **options):
         calls.append(True)
-        if len(calls) == 2 and os.environ["SWELL_EPOCH"] == "0":
+        if len(calls) == 2 and os.environ["SWELL_GENERATION"] == "0":
             os._exit(9)
         return act(*made, **options)
     transformers.Trainer._save_rng_state = dying

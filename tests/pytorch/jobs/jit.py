@@ -18,7 +18,7 @@ reached = loops.counter(os.path.join(folder, f"step.{os.environ['RANK']}"))
 class Steps(transformers.TrainerCallback):
     def on_train_begin(self, args, state, control, **_):
         if state.is_world_process_zero:
-            with open(os.path.join(folder, f"start.{os.environ['SWELL_EPOCH']}"), "w") as file:
+            with open(os.path.join(folder, f"start.{os.environ['SWELL_GENERATION']}"), "w") as file:
                 file.write(f"{args.world_size} {state.global_step}\n")
 
     def on_step_end(self, args, state, control, **_):

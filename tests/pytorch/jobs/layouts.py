@@ -124,7 +124,7 @@ class Looked(nn.Sequential):
 
 
 def network(optimizer):
-    torch.manual_seed(3 + int(os.environ["SWELL_EPOCH"]))
+    torch.manual_seed(3 + int(os.environ["SWELL_GENERATION"]))
     if optimizer == "SparseAdam":
         return Looked(nn.Embedding(8, 1, sparse=True))
     bias = optimizer != "Muon"      # which takes matrices alone

@@ -36,22 +36,22 @@ class Moments:
         if int(os.environ.get("RANK", "0")) or (kind, step) not in self.due or os.path.exists(marker):
             return
         with open(marker, "w") as file:
-            file.write(os.environ["SWELL_EPOCH"])
+            file.write(os.environ["SWELL_GENERATION"])
         if "SWELL_RUNTIME" not in os.environ:
             os.kill(os.getpid(), signal.SIGUSR1)
             return
-        until, begun = time.monotonic() + 30, common.path(f"begun.{int(os.environ['SWELL_EPOCH']) + 1}")
+        until, begun = time.monotonic() + 30, common.path(f"begun.{int(os.environ['SWELL_GENERATION']) + 1}")
         while not os.path.exists(begun) and time.monotonic() < until:     # the next workers are to be ready at this moment
             time.sleep(0.05)
         time.sleep(1)
 
 
 def begin():
-    torch.manual_seed(100 + int(os.environ.get("SWELL_EPOCH", "0")))
+    torch.manual_seed(100 + int(os.environ.get("SWELL_GENERATION", "0")))
     random.seed(7)
     numpy.random.seed(7)
     if int(os.environ.get("RANK", "0")) == 0:
-        with open(common.path(f"begun.{os.environ.get('SWELL_EPOCH', '0')}"), "w"):
+        with open(common.path(f"begun.{os.environ.get('SWELL_GENERATION', '0')}"), "w"):
             pass
 
 

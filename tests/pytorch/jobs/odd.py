@@ -237,7 +237,7 @@ def saves_beside(moments):
         return write(writer, *arguments)
 
     def save(model):
-        if not saving and moments.due and os.environ["SWELL_EPOCH"] == "0":
+        if not saving and moments.due and os.environ["SWELL_GENERATION"] == "0":
             saving.append(state_dict_saver.async_save({"model": model.state_dict()}, checkpoint_id=common.path("own"), process_group=dist.new_group(backend="gloo")))
     FileSystemWriter.write_data = slowly
     try:
@@ -602,7 +602,7 @@ def trainer_forgets_weights_by_name(moments):
 
 def is_later():
     """Whether this start gives other hyperparameters than the first one."""
-    return os.environ["SWELL_EPOCH"] != "0"
+    return os.environ["SWELL_GENERATION"] != "0"
 
 
 def trainer_changes_hyperparameters(moments):

@@ -154,7 +154,7 @@ def test_steps_of_two_optimizers_that_step_alike_are_counted_once(tmp_path):
                 net(torch.ones(1, 2)).sum().backward()
                 optimizer.step()
         """)
-    environment = {**os.environ, "SWELL_CHECK_FOLDER": str(tmp_path), "SWELL_EPOCH": "0", "RANK": "0"}
+    environment = {**os.environ, "SWELL_CHECK_FOLDER": str(tmp_path), "SWELL_GENERATION": "0", "RANK": "0"}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
     assert (tmp_path / "step.0.0").read_text() == "4 4"
 
@@ -235,7 +235,7 @@ def test_a_loop_without_torch_is_told_by_what_can_be_seen(tmp_path):
 COUNTS = """\
     import os, signal, time
     asked, folder = [], os.environ["SWELL_CHECK_FOLDER"]
-    name = os.path.join(folder, "step." + os.environ["SWELL_EPOCH"] + "." + os.environ["RANK"])
+    name = os.path.join(folder, "step." + os.environ["SWELL_GENERATION"] + "." + os.environ["RANK"])
     signal.signal(signal.SIGUSR1, lambda *_: open(os.path.join(folder, "asked"), "w").close())
     def step(done):
         with open(name + ".new", "w") as file:
@@ -266,7 +266,7 @@ def test_a_script_that_ends_before_it_was_asked_is_told_so(tmp_path):
 
 
 def test_a_slow_resume_is_told_from_none(tmp_path):
-    script = COUNTS + "if os.environ['SWELL_EPOCH'] == '1': time.sleep(600)\n    [step(done) for done in (1, 2, 3)]\n" + LEAVES
+    script = COUNTS + "if os.environ['SWELL_GENERATION'] == '1': time.sleep(600)\n    [step(done) for done in (1, 2, 3)]\n" + LEAVES
     code, said = check(tmp_path, write(tmp_path, script), patience=5)
     assert code == 2 and said.count("yes  ") == 3 and "?    4." in said and "did not get to 2 steps within 5 s" in said, said
 
@@ -280,7 +280,7 @@ def test_long_steps_are_told_from_workers_that_never_leave(tmp_path, step_s, exp
 
 def test_a_script_that_begins_anew_and_is_soon_beyond_where_it_left_is_told_so(tmp_path):
     # Its second start shows no step until it has made more than the first one.
-    anew = COUNTS + "if os.environ['SWELL_EPOCH'] == '1': step(50); time.sleep(600)\n    [step(done) for done in (1, 2, 3)]\n" + LEAVES
+    anew = COUNTS + "if os.environ['SWELL_GENERATION'] == '1': step(50); time.sleep(600)\n    [step(done) for done in (1, 2, 3)]\n" + LEAVES
     code, said = check(tmp_path, write(tmp_path, anew), patience=60)
     assert code == 1 and "NO   4." in said and "began anew: after 50 steps the optimizer is at step 50, it had left at 3" in said, said
 

@@ -659,7 +659,7 @@ def test_a_lock_of_another_machine_is_kept_while_its_holder_touches_it(tmp_path,
 
 @pytest.mark.parametrize("of_run", [{"SWELL_RUN": "a1"}, {"SWELL_SHIM": "@9"}, {"SWELL_JOB_ID": "9"}], ids=["swellrun", "shim", "requeue"])
 def test_a_later_start_of_the_same_swellrun_takes_the_folder_at_once(tmp_path, monkeypatch, of_run):
-    number = "SLURM_RESTART_COUNT" if "SWELL_JOB_ID" in of_run else "SWELL_EPOCH"
+    number = "SLURM_RESTART_COUNT" if "SWELL_JOB_ID" in of_run else "SWELL_GENERATION"
     for variable, value in {**of_run, number: "1"}.items():
         monkeypatch.setenv(variable, value)
     first, second = _lock.FolderLock(tmp_path), _lock.FolderLock(tmp_path)
@@ -676,12 +676,12 @@ def test_a_later_start_of_the_same_swellrun_takes_the_folder_at_once(tmp_path, m
 
 @pytest.mark.parametrize("mine, its", [(1, 2), (2, 1), (0, 0)])
 def test_two_swellruns_of_one_job_do_not_take_each_others_folder(tmp_path, monkeypatch, mine, its):
-    for variable, value in {"SWELL_JOB_ID": "9", "SWELL_RUN": "a1", "SWELL_SHIM": "@1", "SWELL_EPOCH": str(mine)}.items():
+    for variable, value in {"SWELL_JOB_ID": "9", "SWELL_RUN": "a1", "SWELL_SHIM": "@1", "SWELL_GENERATION": str(mine)}.items():
         monkeypatch.setenv(variable, value)
     first = _lock.FolderLock(tmp_path)
     first.acquire()
     take = [sys.executable, "-c", f"from swell._lock import FolderLock; FolderLock({str(tmp_path)!r}).acquire()"]
-    other = {**os.environ, "SWELL_RUN": "b2", "SWELL_SHIM": "@2", "SWELL_EPOCH": str(its)}
+    other = {**os.environ, "SWELL_RUN": "b2", "SWELL_SHIM": "@2", "SWELL_GENERATION": str(its)}
     refused = subprocess.run(take, env=other, capture_output=True, text=True, check=False)
     assert refused.returncode == 1 and "give each run a directory of its own" in refused.stderr, refused.stderr
     first.release()
@@ -690,13 +690,13 @@ def test_two_swellruns_of_one_job_do_not_take_each_others_folder(tmp_path, monke
 
 def test_a_later_start_takes_the_folder_under_a_swellrun_that_has_no_name(tmp_path, monkeypatch):
     monkeypatch.delenv("SWELL_RUN", raising=False)
-    for variable, value in {"SWELL_JOB_ID": "9", "SWELL_SHIM": "@1", "SWELL_EPOCH": "1"}.items():
+    for variable, value in {"SWELL_JOB_ID": "9", "SWELL_SHIM": "@1", "SWELL_GENERATION": "1"}.items():
         monkeypatch.setenv(variable, value)
     first = _lock.FolderLock(tmp_path)
     first.acquire()
     take = [sys.executable, "-c", f"from swell._lock import FolderLock; FolderLock({str(tmp_path)!r}).acquire()"]
-    assert subprocess.run(take, env={**os.environ, "SWELL_SHIM": "@2", "SWELL_EPOCH": "1"}, capture_output=True, check=False).returncode == 1
-    assert subprocess.run(take, env={**os.environ, "SWELL_SHIM": "@2", "SWELL_EPOCH": "2"}, check=False).returncode == 0
+    assert subprocess.run(take, env={**os.environ, "SWELL_SHIM": "@2", "SWELL_GENERATION": "1"}, capture_output=True, check=False).returncode == 1
+    assert subprocess.run(take, env={**os.environ, "SWELL_SHIM": "@2", "SWELL_GENERATION": "2"}, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[1]", b'{"start_number": 7}', b'{"start_number": ["x", null, "1"], "pid": "me"}'])

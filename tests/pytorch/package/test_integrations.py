@@ -106,7 +106,7 @@ def test_a_finished_run_started_again_trains_nothing(framework, options, tmp_pat
 def test_a_Trainer_that_does_not_load_the_best_at_its_end_is_not_over_at_the_best(runs):
     run = runs(Run, "best", "hf", "evaluate", "best", steps=8).fast().start(1).leave_well().start(1).leave_well()
     assert "continues from step 5" in run.said() and "nothing is left to train" not in run.said()
-    assert [line["step"] for line in run.lines() if line["epoch"]] == [6, 7, 8]
+    assert [line["step"] for line in run.lines() if line["generation"]] == [6, 7, 8]
 
 
 @pytest.mark.parametrize("job, option", [("hf", "model-only"), ("hf", "numpy"), ("pl_resnet", "numpy")])
@@ -210,7 +210,7 @@ def test_save_total_limit_holds_with_save_only_model_and_the_whole_one_stays(run
     run.kill(0).leave()
     run.fast().start(2).leave_well()
     assert there() == [50, 55]
-    assert [line["step"] for line in run.lines() if line["epoch"] == 2][0] == whole + 1 and sorted(run.curve()) == list(range(1, 56))
+    assert [line["step"] for line in run.lines() if line["generation"] == 2][0] == whole + 1 and sorted(run.curve()) == list(range(1, 56))
 
 
 @pytest.mark.parametrize("job, names", [("hf", "note of the schedule or the optimizer is a Unknown"), ("ddp", "state['odd']['it'] is of type builtins.type"),
@@ -230,7 +230,7 @@ def test_a_checkpoint_of_the_Trainer_that_no_start_could_read_is_not_gone_on_wit
     assert run.sizes() == [1] and run.why.startswith("the Trainer could not load its checkpoint"), "no growth is offered that would be declined"
     run.kill(0).leave()
     run.fast().start(1).leave_well()
-    assert [line["step"] for line in run.lines() if line["epoch"]] == list(range(11, 25)), "it goes on from the newest that can be read"
+    assert [line["step"] for line in run.lines() if line["generation"]] == list(range(11, 25)), "it goes on from the newest that can be read"
 
 
 @pytest.mark.parametrize("job, word, said", [("ddp", "undrawn", "(AlphaDropout)"), ("hf", "drops", "(Dropout)"), ("pl_resnet", "drops", "(Dropout)")])
@@ -246,7 +246,7 @@ def test_remains_of_workers_killed_in_a_save_are_removed(runs):
     out, step = os.path.join(run.folder, "out"), run.ask().leave() and run.step()
     assert step not in (10, 20) and sorted(os.listdir(out)) == ["checkpoint-10", f"checkpoint-{step}", "run.lock"]
     run.fast().start(1).leave_well()
-    assert f"checkpoint-{step}" not in os.listdir(out) and [line["step"] for line in run.lines() if line["epoch"]] == list(range(11, 17))
+    assert f"checkpoint-{step}" not in os.listdir(out) and [line["step"] for line in run.lines() if line["generation"]] == list(range(11, 17))
     assert not [name for each in os.listdir(out) for name in os.listdir(os.path.join(out, each)) if name == "swell.unfinished"]
 
     run = runs(Run, "left", "pl_resnet", steps=2).fast()
@@ -458,13 +458,13 @@ def test_a_Trainer_that_is_to_begin_anew_does_so_and_goes_on_with_its_own(tmp_pa
     run = Run(tmp_path / "anew", "hf", "anew", steps=10).start(1).reach(8).ask().leave_well()
     monkeypatch.setenv("SWELL_JOB_ID", "2")
     try:
-        run.start(1).until(lambda: run.lines()[-1]["epoch"] == 1, "another run").ask().leave_well()
-        again = [line["step"] for line in run.lines() if line["epoch"] == 1]
+        run.start(1).until(lambda: run.lines()[-1]["generation"] == 1, "another run").ask().leave_well()
+        again = [line["step"] for line in run.lines() if line["generation"] == 1]
         assert again[0] == 1, "another job's training was gone on with"
         run.fast().start(1).leave_well()
     finally:
         run.end()
-    assert [line["step"] for line in run.lines() if line["epoch"] == 2] == list(range(again[-1] + 1, 11))
+    assert [line["step"] for line in run.lines() if line["generation"] == 2] == list(range(again[-1] + 1, 11))
 
 
 def test_a_Trainer_refuses_the_checkpoint_of_another_data_set(tmp_path):
@@ -481,7 +481,7 @@ def test_a_Trainer_refuses_the_checkpoint_of_another_data_set(tmp_path):
 def test_two_runs_that_train_at_once_do_not_share_a_folder(job, tmp_path):
     first = Run(tmp_path / "shared", job).start(1).reach(2)
     second = Run(tmp_path / "shared", job)
-    second.epoch = 10       # its output stands beside the other's
+    second.generation = 10       # its output stands beside the other's
     try:
         assert second.start(1).leave() != [0]
         said = second.said()

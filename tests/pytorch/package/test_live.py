@@ -74,7 +74,7 @@ def test_state_on_a_gpu_is_handed_over_bitwise(runs, reference, kind, memory, pa
 
 
 def test_torchs_cache_of_a_gpu_is_given_back_once_if_other_workers_begin(runs):
-    """These take their memory while the old ones train. One that begins beside others gives its own back, too, before it waits for its epoch."""
+    """These take their memory while the old ones train. One that begins beside others gives its own back, too, before it waits for its generation."""
     given_back = "stand-in: the cache is given back"
     run = runs(LiveRun, "cache", "ddp", "fsdp", "no-checkpoints", "on-gpu").start(2).reach(5)
     assert all(given_back not in run.said(rank) for rank in range(2))
@@ -350,7 +350,7 @@ def test_a_new_worker_killed_before_the_switch_costs_the_training_nothing(runs, 
     run.switch(3, wait=False, limit_s=1)
     run.kill(2)         # while it still starts, or waits to take over
     report = run.switched()
-    assert "why" in report and not report.get("committed") and run.epoch == 0, report
+    assert "why" in report and not report.get("committed") and run.generation == 0, report
     run.reach(run.step() + 3)
     assert run.switch(2)["committed"]
     run.fast().leave_well()
@@ -366,7 +366,7 @@ def test_an_old_worker_killed_while_the_next_start_leads_to_the_last_checkpoint(
     assert not report.get("committed"), report
     run.fast().start(2).leave_well()
     assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
-    begins = next(line["step"] for line in run.lines() if line["epoch"])
+    begins = next(line["step"] for line in run.lines() if line["generation"])
     assert begins == 11, "it went on from another state than the last checkpoint's"
 
 

@@ -111,7 +111,7 @@ def test_a_worker_killed_at_moments_of_a_save_goes_on_from_the_checkpoint_before
     run = runs(Run, "killed", "megatron_gpt", steps=11).fast()
     for at, touches in ((3, "open swell.pt"), (6, "open .metadata.tmp"), (9, "os.rename step-000000010.new")):
         assert run.killed_in_a_save(10, at) == touches
-        assert run.epoch == 0 or "continues from step 5, " in run.said()
+        assert run.generation == 0 or "continues from step 5, " in run.said()
     run.start(2).leave_well()
     assert "continues from step 5, " in run.said()
     reference = runs(Run, "reference", "megatron_gpt", steps=11).fast().start(1).leave_well()

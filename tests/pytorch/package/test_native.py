@@ -25,8 +25,8 @@ def session():
 
 def test_a_tensor_stands_in_memory_that_both_see(session):
     session.register("w", torch.float32, (3, 4))
-    epoch = session.adopt()
-    assert epoch.fresh and epoch.step == 0
+    generation = session.adopt()
+    assert generation.fresh and generation.step == 0
     w, again = session.tensor("w", torch.float32, (3, 4)), session.tensor("w", torch.float32)
     assert w.data_ptr() == session.address("w")[0] and not w.any()
     w += torch.arange(12.).view(3, 4)
@@ -220,7 +220,7 @@ def test_structs_are_laid_out_as_the_c_compiler_does(tmp_path):
     if compiler is None:
         pytest.skip("no C compiler")
     top = os.path.join(os.path.dirname(__file__), "..", "..", "..")
-    structs = {"swell_open_params_t": _structs.OpenParams, "swell_tensor_t": _structs.Tensor, "swell_epoch_t": _structs.Epoch,
+    structs = {"swell_open_params_t": _structs.OpenParams, "swell_tensor_t": _structs.Tensor, "swell_generation_t": _structs.Generation,
                "swell_region_t": _structs.Region, "swell_role_t": _structs.Role, "swell_times_t": _structs.Times}
     prints = "".join(f'printf("{name} %zu\\n", sizeof({name}));'
                      + "".join(f'printf("{name}.{field} %zu\\n", offsetof({name}, {field}));' for field, *_ in made._fields_)

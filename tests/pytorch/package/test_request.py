@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from swell import _request
+
 LEAVES = """
 import atexit, sys
 from swell import _request
@@ -64,7 +66,7 @@ def test_process_groups_that_never_end_as_a_worker_was_killed_end_this_one(way, 
     assert done.returncode == code and "rank 0: the process groups have not ended within 1 s" in done.stderr, done.stderr
 
 
-GIVEN = {"SWELL_EPOCH": "0", "SWELL_JOB_ID": "5", "SWELL_RANK": "1", "SWELL_WORLD_SIZE": "4", "RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "5"}
+GIVEN = {"SWELL_GENERATION": "0", "SWELL_JOB_ID": "5", "SWELL_RANK": "1", "SWELL_WORLD_SIZE": "4", "RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "5"}
 LISTENS = "import swell; swell.listen(); print('trains')"
 
 
@@ -76,10 +78,20 @@ def test_a_launcher_between_swellrun_and_the_program_is_refused(changed):
     assert "Write the program alone: swellrun python SCRIPT [ARGUMENTS]" in done.stderr
 
 
-@pytest.mark.parametrize("environment", [GIVEN, {"SWELL_EPOCH": "0"}, {**GIVEN, "MASTER_PORT": "29500", "LOCAL_RANK": "0"}])
+@pytest.mark.parametrize("environment", [GIVEN, {"SWELL_GENERATION": "0"}, {"SWELL_EPOCH": "0"}, {**GIVEN, "MASTER_PORT": "29500", "LOCAL_RANK": "0"}])
 def test_variables_of_swellrun_are_not_refused(environment):
     done = subprocess.run([sys.executable, "-c", LISTENS], env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "trains\n")
+
+
+@pytest.mark.parametrize("given", [{"SWELL_GENERATION": "2"}, {"SWELL_EPOCH": "2"}, {"SWELL_GENERATION": "2", "SWELL_EPOCH": "2"}])
+def test_a_generation_has_its_former_name_under_a_swellrun_of_the_version_before(given, monkeypatch):
+    for name in ("SWELL_GENERATION", "SWELL_EPOCH"):
+        monkeypatch.delenv(name, raising=False)
+    assert not _request.under_swellrun() and _request.place().generation == 0
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert _request.under_swellrun() and _request.place().generation == 2
 
 
 CALLED_OFF = """

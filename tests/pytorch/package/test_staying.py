@@ -106,7 +106,7 @@ def test_state_on_a_device_and_the_memory_before_are_left_as_they_are(runs, refe
         before = mapped(run)
         assert run.shrink(2, 1)["committed"]
         assert run.reach(run.step() + 3).shrink(1)["committed"]
-        assert mapped(run.reach(run.step() + 3)) <= before, "memory of an earlier epoch is mapped still"
+        assert mapped(run.reach(run.step() + 3)) <= before, "memory of an earlier generation is mapped still"
         run.fast().leave_well()
         assert is_whole(run, reference)
 
@@ -212,7 +212,7 @@ def test_a_worker_killed_during_a_switch_is_one_that_was_lost_or_that_had_left(r
     assert not report.get("committed"), report
     run.fast().start(2).leave_well()
     assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
-    assert next(line["step"] for line in run.lines() if line["epoch"]) == 11, "it went on from another state than the last checkpoint's"
+    assert next(line["step"] for line in run.lines() if line["generation"]) == 11, "it went on from another state than the last checkpoint's"
 
 
 def test_a_save_that_a_leaving_worker_does_not_finish_is_given_up(runs, reference):

@@ -82,8 +82,8 @@ def test_a_worker_killed_at_any_moment_costs_no_more_than_an_interval(runs, refe
         assert run.leave() != [0, 0]
     run.fast().start(3).leave_well()
     assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
-    begins = [line["step"] for at, line in enumerate(run.lines()) if at and line["epoch"] != run.lines()[at - 1]["epoch"]]
-    ends = [run.lines()[at - 1]["step"] for at, line in enumerate(run.lines()) if at and line["epoch"] != run.lines()[at - 1]["epoch"]]
+    begins = [line["step"] for at, line in enumerate(run.lines()) if at and line["generation"] != run.lines()[at - 1]["generation"]]
+    ends = [run.lines()[at - 1]["step"] for at, line in enumerate(run.lines()) if at and line["generation"] != run.lines()[at - 1]["generation"]]
     assert all(end - begin < 20 for begin, end in zip(begins, ends)), (begins, ends)
 
 
@@ -99,7 +99,7 @@ def test_a_worker_killed_in_the_middle_of_an_asynchronous_save_costs_that_checkp
     assert 0 not in run.leave()
     assert not os.path.exists(os.path.join(checkpoint.format(2), ".metadata"))
     run.fast().start(3).leave_well()
-    begins = next(line["step"] for line in run.lines() if line["epoch"])
+    begins = next(line["step"] for line in run.lines() if line["generation"])
     assert begins == 11, "it went on from another state than the last whole checkpoint's"
     assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
 
@@ -112,7 +112,7 @@ def test_a_worker_killed_in_an_evaluation_leads_to_the_last_checkpoint(runs, ref
     assert 0 not in run.leave()
     run.arguments = ()
     run.start(3).leave_well()
-    begins = next(line["step"] for line in run.lines() if line["epoch"])
+    begins = next(line["step"] for line in run.lines() if line["generation"])
     assert begins == 11, "it went on from another state than the last checkpoint's"
     assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
 

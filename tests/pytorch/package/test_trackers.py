@@ -85,7 +85,7 @@ def test_a_job_is_one_run_of_its_tracker_over_resizes_kills_and_requeues(runs, t
         assert run.kill(0).leave() == [-9]      # after the checkpoint of step 4: steps 5 and 6 are made again
     run.start(2).reach(9).ask().leave_well()
     run.fast().start(1).leave_well()        # as a requeue does: the job's number stays
-    assert [line["epoch"] for line in run.lines() if line["step"] == 5] == [0, 1][:1 + (tracker != "wandb")], "a step was made again"
+    assert [line["generation"] for line in run.lines() if line["step"] == 5] == [0, 1][:1 + (tracker != "wandb")], "a step was made again"
     last = dict(TRACKERS[tracker](run.folder))
     assert sorted(last) == list(range(1, STEPS + 1))
     assert last == pytest.approx(run.curve(), rel=1e-6)

@@ -18,6 +18,15 @@ Message through_text(const Message& message) {
   return *read;
 }
 
+template <typename T>
+T accepted(const char* text) {
+  const auto json = Json::parse(text);
+  cr_assert(json.ok());
+  const auto read = message_from(*json);
+  cr_assert(read.ok(), "%s", read.error().message().c_str());
+  return std::get<T>(*read);
+}
+
 std::string refusal(const char* text) {
   const auto json = Json::parse(text);
   cr_assert(json.ok());
@@ -27,6 +36,21 @@ std::string refusal(const char* text) {
 }
 
 }  // namespace
+
+Test(messages, an_agent_of_the_version_before_calls_a_generation_epoch) {
+  cr_assert_eq(
+      accepted<Status>(R"({"type":"status","state":"ACTIVE","epoch":4,"workers":2,"stopped_s":0})")
+          .generation,
+      4);
+  cr_assert_eq(
+      accepted<Switched>(R"({"type":"switched","mode":"live","epoch":5,"workers":2,"stopped_s":0})")
+          .generation,
+      5);
+  cr_assert_eq(accepted<Profile>(
+                   R"({"type":"profile","epoch":6,"companions":[],"step_s":1,"profile":{"a":1}})")
+                   .generation,
+               6);
+}
 
 Test(messages, every_type_reads_back_as_it_was_written) {
   Grow grow;
@@ -65,7 +89,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
              12,
              1.5,
              "it failed there",
-             "epoch 3",
+             "generation 3",
              {2, 4},
              "it runs already",
              7.5,
@@ -102,7 +126,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
 
 Test(messages, a_start_of_an_older_agent_says_nothing_of_new_programs) {
   const auto json = Json::parse(
-      R"({"type":"worker-start","epoch":1,"restart_signal":10,"key":"","environment":{}})");
+      R"({"type":"worker-start","generation":1,"restart_signal":10,"key":"","environment":{}})");
   const auto read = message_from(*json);
   cr_assert(read.ok());
   cr_assert_not(std::get<WorkerStart>(*read).none_is_new);
@@ -129,9 +153,10 @@ Test(messages, a_bad_member_is_named_with_its_value) {
   cr_assert_neq(
       refusal(R"({"type":"shrink","companions":["x"],"deadline_s":1,"reason":""})").find("job ids"),
       std::string::npos);
-  cr_assert_neq(refusal(R"({"type":"status","state":"ASLEEP","epoch":0,"workers":0,"stopped_s":0})")
-                    .find("ASLEEP"),
-                std::string::npos);
+  cr_assert_neq(
+      refusal(R"({"type":"status","state":"ASLEEP","generation":0,"workers":0,"stopped_s":0})")
+          .find("ASLEEP"),
+      std::string::npos);
 }
 
 Test(messages, sizes_rise_within_bounds) {
@@ -146,10 +171,11 @@ Test(messages, a_plan_or_a_profile_is_bounded) {
   large.plan = Json::object({{"x", std::string(kMaxDocument, 'x')}});
   cr_assert_neq(refusal(to_json(large).dump().c_str()).find("at most 32768 are read"),
                 std::string::npos);
-  cr_assert_neq(refusal(R"({"type":"profile","epoch":0,"companions":[],"step_s":1,"profile":[]})")
-                    .find("must be an object"),
-                std::string::npos);
-  refusal(R"({"type":"profile","epoch":0,"companions":[],"step_s":-1,"profile":{}})");
+  cr_assert_neq(
+      refusal(R"({"type":"profile","generation":0,"companions":[],"step_s":1,"profile":[]})")
+          .find("must be an object"),
+      std::string::npos);
+  refusal(R"({"type":"profile","generation":0,"companions":[],"step_s":-1,"profile":{}})");
   refusal(R"({"type":"grow","offers":[],"expires_s":1,"plan":"none"})");
 }
 
@@ -162,11 +188,11 @@ Test(messages, refuses_anything_but_messages) {
 
 Test(messages, sent_messages_are_within_the_bounds_of_reading) {
   WorkerSteps steps;
-  steps.epoch = kMaxGpus + 1;
+  steps.generation = kMaxGpus + 1;
   steps.steps = -5;
   steps.age_s = -0.25;  // a clock that went back
   const auto read = std::get<WorkerSteps>(through_text(steps));
-  cr_assert_eq(read.epoch, kMaxGpus);
+  cr_assert_eq(read.generation, kMaxGpus);
   cr_assert_eq(read.steps, 0);
   cr_assert_eq(read.age_s, 0.0);
   Status status;

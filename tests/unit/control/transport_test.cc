@@ -95,9 +95,9 @@ Test(transport, a_message_out_of_bounds_is_dropped_and_the_connection_stays, .ti
     peer.send(framed(peer.credential(payload)));
   };
   const std::pair<const char*, const char*> bad[] = {
-      {R"({"type":"worker-steps","epoch":-1,"steps":2})", "\"epoch\" is -1"},
-      {R"({"type":"worker-steps","epoch":1,"steps":2,"age_s":1e300})", "\"age_s\" is 1e300"},
-      {R"({"type":"worker-hello","epoch":0,"group":0,"local_rank":0,"host":"n1","port":70000})",
+      {R"({"type":"worker-steps","generation":-1,"steps":2})", "\"generation\" is -1"},
+      {R"({"type":"worker-steps","generation":1,"steps":2,"age_s":1e300})", "\"age_s\" is 1e300"},
+      {R"({"type":"worker-hello","generation":0,"group":0,"local_rank":0,"host":"n1","port":70000})",
        "\"port\" is 70000"},
       {R"({"type":"status","state":"SINGING"})", "SINGING"},
       {R"({"type":"of-tomorrow"})", "of-tomorrow"},

@@ -136,12 +136,12 @@ Test(controller, messages_right_after_a_hello_are_heard_after_it) {
   world.server.says(1, hello);
   control::Status status;
   status.state = control::JobState::active;
-  status.epoch = 3;
+  status.generation = 3;
   world.server.says(1, status);
   world.step();
   cr_assert_null(world.server.last<control::Refused>());
   world.step(2);
-  cr_assert(world.shows(10, "epoch=3"), "%s", world.comment(10).c_str());
+  cr_assert(world.shows(10, "generation=3"), "%s", world.comment(10).c_str());
 }
 
 Test(controller, numbers_of_a_hello_cannot_overflow) {

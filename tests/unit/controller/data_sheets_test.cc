@@ -40,10 +40,10 @@ struct Described : Live {
     step();
   }
   const ElasticJob& described() const { return controller->jobs().at(11); }
-  void is(control::JobState state, int epoch, const std::string& plan_refused = "") {
+  void is(control::JobState state, int generation, const std::string& plan_refused = "") {
     control::Status status;
     status.state = state;
-    status.epoch = epoch;
+    status.generation = generation;
     status.workers = 8;
     status.plan_refused = plan_refused;
     server.says(connection, status);

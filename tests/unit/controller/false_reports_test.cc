@@ -248,7 +248,7 @@ struct Rivals : Liar {
     take_offers(20);
     Reported on_both = kPromise;
     on_both.step_factor = step_factor;
-    on_both.epoch = 1;
+    on_both.generation = 1;
     on_both.lent_node = "node2";
     cr_assert_eq(slurm.find(20)->nodes.front(), on_both.lent_node);
     report(on_both);
@@ -299,7 +299,7 @@ Test(false_reports, a_job_that_gains_nothing_gives_back_and_further_promises_do_
   world.slurm.end(20);
   Reported more = kPromise;
   more.layer_s *= 0.9;
-  more.epoch = 2;
+  more.generation = 2;
   world.report(more);
   cr_assert_eq(world.job().decision.by(), std::string("planned"));
   for (const double end = world.now + 500; world.now < end;

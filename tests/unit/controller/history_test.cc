@@ -61,7 +61,10 @@ Test(history, a_file_of_the_version_before_is_kept_and_continued) {
     HistoryStore store = opened(folder.file());
     write(store, {job(), history::Pause{kJob, true, 2, 8, 0.25}});
   }
-  execute(folder.file(), "ALTER TABLE pauses DROP COLUMN wait_s; PRAGMA user_version=1");
+  execute(folder.file(),
+          "ALTER TABLE pauses DROP COLUMN wait_s;"
+          "ALTER TABLE pauses RENAME COLUMN generation TO epoch;"
+          "ALTER TABLE profiles RENAME COLUMN generation TO epoch; PRAGMA user_version=1");
   HistoryStore store = opened(folder.file());
   history::Pause pause{kJob, true, 3, 8, 0.5};
   pause.wait_s = 2;
@@ -70,6 +73,24 @@ Test(history, a_file_of_the_version_before_is_kept_and_continued) {
   cr_assert_eq(events.size(), 2u);
   cr_assert_not(events.at(kFirst).has("wait_s"), "it was not told apart then");
   cr_assert_float_eq(events.at(1).number_at("wait_s", 0, 9).value(), 2, 1e-9);
+}
+
+Test(history, a_file_in_which_a_generation_was_called_epoch_is_continued) {
+  Folder folder;
+  {
+    HistoryStore store = opened(folder.file());
+    write(store, {job(), history::Pause{kJob, true, 2, 8, 0.25}});
+    write(store, {history::Profile{kJob, 2, 8, 120.5, 1.9, 1.8, "{}", "{}"}});
+  }
+  execute(folder.file(),
+          "ALTER TABLE pauses RENAME COLUMN generation TO epoch;"
+          "ALTER TABLE profiles RENAME COLUMN generation TO epoch; PRAGMA user_version=2");
+  HistoryStore store = opened(folder.file());
+  write(store, {history::Pause{kJob, true, 3, 8, 0.5}});
+  const Json events = all_of(store).at("events");
+  cr_assert_eq(events.size(), 3u);
+  for (std::size_t i = 0; i < events.size(); ++i)
+    cr_assert_eq(events.at(i).integer_at("generation", 0, 9).value(), i == 2 ? 3 : 2);
 }
 
 Test(history, a_requeued_job_has_a_run_of_its_own) {

@@ -131,7 +131,7 @@ Test(job_training, a_program_that_does_not_follow_its_plan_is_planned_for_as_one
   pipeline.stages[1].groups[0].gpus = {1};
   pipeline.stages[1].groups[1].gpus = {3};
   training.told().decide(pipeline, 0);
-  const Reported own{.gpus = {0, 1, 2, 3}, .epoch = 1};
+  const Reported own{.gpus = {0, 1, 2, 3}, .generation = 1};
   // The plan may have been lost with the connection to its agent, or with slurmctld.
   JobTraining lost = training;
   lost.told().begin_agent();
@@ -235,7 +235,7 @@ Test(job_training, a_report_with_other_chunks_than_decided_is_not_of_that_plan) 
     chunked.schedule = "zero-bubble";
     training.told().decide(chunked, 0);
     Reported later = kOnTwo;
-    later.epoch = 1;
+    later.generation = 1;
     control::Profile message = later.message();
     if (says_chunks) message.profile.set("takes_chunks", true);
     cr_assert(training.take(message, kTwo, kTwo, *live_machines()).ok());
@@ -249,7 +249,7 @@ Test(job_training, a_program_with_mtp_heads_runs_a_plan_that_lists_no_chunks) {
   plan::Plan run = kOnTwo.plan();
   run.stages[0].chunks = {run.stages[0].layers + 2 + 2 * 2};  // embedding, head, two MTP heads
   Reported later = kOnTwo;
-  later.epoch = 1;
+  later.generation = 1;
   control::Profile message = later.message();
   message.profile.set("plan", run.to_json());
   message.profile.set("takes_chunks", true);
@@ -284,7 +284,7 @@ Test(job_training, a_plan_that_was_refused_says_nothing_of_the_program) {
     training.told().decide(other, 3);
     if (!is_run) training.told().refuse();
     control::Profile later = kOnFour.message();
-    later.epoch = 4;
+    later.generation = 4;
     static_cast<void>(training.take(later, kTwo, kFour, *live_machines()));
     return training.told().makes_own_plans();
   };

@@ -126,7 +126,7 @@ Test(planned, gpus_that_bring_less_than_promised_are_reclaimed) {
   cr_assert(world.grown());
   world.take_offers(20);
   cr_assert_eq(world.job().companions.lent_gpus(), 8);
-  Reported slow{.gpus = kEight, .step_factor = 1.9, .epoch = 1};
+  Reported slow{.gpus = kEight, .step_factor = 1.9, .generation = 1};
   slow.lent_node = "node2";
   cr_assert_eq(world.slurm.find(20)->nodes.front(), slow.lent_node);
   world.report(slow);
@@ -335,13 +335,13 @@ Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_wh
     cr_assert_neq(world.server.last<control::Answer>()->text.find("no profile"), std::string::npos);
     control::Status status;
     status.state = control::JobState::active;
-    status.epoch = 1;
+    status.generation = 1;
     if (is_refused) status.plan_refused = "the switch was called off";
     world.server.says(1, status);
     world.step();
     cr_assert_eq(world.job().agent_words.last().plan_refused, status.plan_refused);
     Reported later = one_stage;
-    later.epoch = 1;
+    later.generation = 1;
     world.report(later);
     // A job that runs another plan than the last one sent makes its own.
     cr_assert_eq(world.job().training.told().makes_own_plans(), !is_refused);
@@ -351,7 +351,7 @@ Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_wh
 /// 32 samples a micro-batch, two on each of 16 GPUs, of which the last one takes some of the
 /// others': with all 15 it is slower than on its own GPUs, with one still faster.
 struct Uneven : Live {
-  Reported reported{.gpus = kEight, .epoch = 1, .lent_node = "node2"};
+  Reported reported{.gpus = kEight, .generation = 1, .lent_node = "node2"};
 
   explicit Uneven(int more_of_last = 15) {
     reported.samples = 32;
@@ -363,10 +363,10 @@ struct Uneven : Live {
     runs(1);
     report(reported);
   }
-  void runs(int epoch, const char* refused = "") {
+  void runs(int generation, const char* refused = "") {
     control::Status status;
     status.state = control::JobState::active;
-    status.epoch = epoch;
+    status.generation = generation;
     status.workers = 16;
     status.plan_refused = refused;
     server.says(1, status);
@@ -398,7 +398,7 @@ Test(planned, a_job_that_runs_badly_on_its_gpus_is_sent_a_better_plan_once) {
   cr_assert_eq(world.orders_within(300), 0, "until it reports of it");
   cr_assert_null(world.server.last<control::Shrink>(), "it is taken to run it");
   world.reported.more_of_last = 0;
-  world.reported.epoch = 2;
+  world.reported.generation = 2;
   world.report(world.reported);
   cr_assert_not(world.job().training.told().makes_own_plans());
   cr_assert_eq(world.orders_within(300), 0, "it is as good now");
@@ -425,7 +425,7 @@ Test(planned, a_plan_of_its_owner_stands_until_the_gpus_change_over_a_restart_to
   world.step();
   cr_assert_eq(world.server.count<control::Replan>(), 1u);
   world.runs(2);
-  world.reported.epoch = 2;
+  world.reported.generation = 2;
   world.reported.step_factor = 1.05;
   world.report(world.reported);
   world.orders_within(100);
@@ -499,15 +499,15 @@ namespace {
 
 /// A live job that is lent GPUs, and what its agent says of that change.
 struct Changing : Live {
-  void settles(int epoch, control::JobState state = control::JobState::active) {
+  void settles(int generation, control::JobState state = control::JobState::active) {
     control::Status status;
     status.state = state;
-    status.epoch = epoch;
-    status.workers = 8 * (epoch + 1);
+    status.generation = generation;
+    status.workers = 8 * (generation + 1);
     server.says(1, status);
     step(0.1);
   }
-  /// The job is offered GPUs, takes them up and has changed to epoch 1 after so long.
+  /// The job is offered GPUs, takes them up and has changed to generation 1 after so long.
   void grows(double seconds) {
     settles(0);
     report({.gpus = kEight});
@@ -515,8 +515,8 @@ struct Changing : Live {
     take_offers(20);
     now += seconds;
   }
-  void says(double stopped_s, int epoch = 1, double prepare_s = 6) {
-    server.says(1, control::Switched{"live", epoch, 16, stopped_s,
+  void says(double stopped_s, int generation = 1, double prepare_s = 6) {
+    server.says(1, control::Switched{"live", generation, 16, stopped_s,
                                      Json::object({{"prepare_s", prepare_s}})});
     step(0.1);
   }
@@ -578,7 +578,7 @@ Test(planned, a_job_s_word_of_a_pause_counts_once_for_each_change) {
   world.says(2.5);
   world.settles(1);
   world.now += 300;
-  for (int epoch = 1; epoch < 20; ++epoch) world.says(200, epoch);
+  for (int generation = 1; generation < 20; ++generation) world.says(200, generation);
   cr_assert(expects(world, "for 2.50 s, by its own last ones"), "%s", why_of(world).c_str());
 }
 

@@ -38,7 +38,7 @@ struct Reported {
   double layer_s = 1e-3;     ///< forward pass of one layer and sample
   double layer_bytes = 4e6;  ///< gradients of one layer
   double step_factor = 1;    ///< steps take so many times what the passes explain
-  int epoch = 0;
+  int generation = 0;
   std::string node = "node1", lent_node;
   int samples = 16;  ///< of a micro-batch
   int micro_batches = 4;
@@ -78,7 +78,7 @@ struct Reported {
     profile.activ_bytes = 1e5;
     profile.whole_activations = 1;
     control::Profile message;
-    message.epoch = epoch;
+    message.generation = generation;
     message.step_s = step_s();
     message.profile = perf::to_json(profile);
     return message;

@@ -21,8 +21,8 @@ struct FallsShort : Live {
     take_offers(20);
     slow(1.9, 1);
   }
-  void slow(double step_factor, int epoch) {
-    Reported slow{.gpus = kEight, .step_factor = step_factor, .epoch = epoch};
+  void slow(double step_factor, int generation) {
+    Reported slow{.gpus = kEight, .step_factor = step_factor, .generation = generation};
     slow.lent_node = "node2";
     report(slow);
   }

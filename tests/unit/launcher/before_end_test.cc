@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine: the workers leave before the job's time limit, or on Slurm's signal.
+// The generation machine: the workers leave before the job's time limit, or on Slurm's signal.
 #include <csignal>
 
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
 namespace {
 
-EpochMachine::Settings before_end(double seconds) {
-  EpochMachine::Settings settings;
+GenerationMachine::Settings before_end(double seconds) {
+  GenerationMachine::Settings settings;
   settings.before_end_s = seconds;
   return settings;
 }
@@ -121,7 +121,7 @@ Test(before_end, a_user_who_ends_the_run_has_its_own_code) {
 
 Test(before_end, training_that_has_ended_by_its_leave_code_is_not_run_again) {
   for (const int code : {0, 3}) {
-    EpochMachine::Settings settings = before_end(100);
+    GenerationMachine::Settings settings = before_end(100);
     settings.leave_code = 3;
     Run run(settings);
     run.event([&] { run.machine.job_ends(run.now, run.now + 40); });

@@ -15,7 +15,7 @@ struct Handler {
     handled.push_back(event.worker.node);
     if (event.worker.node < 10) events.add(WorkerLost{{event.worker.node + 10, 0}});
   }
-  void operator()(const ProgramExited& event) const { handled.push_back(100 + event.epoch); }
+  void operator()(const ProgramExited& event) const { handled.push_back(100 + event.generation); }
   template <typename T>
   void operator()(const T&) const {}
 };

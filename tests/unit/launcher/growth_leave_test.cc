@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine: workers that do not leave for a growth, and how a leave is told from the end.
+// The generation machine: workers that do not leave for a growth, and how a leave is told from the
+// end.
 #include <csignal>
 
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
 namespace {
 
@@ -12,7 +13,7 @@ constexpr const char* kDidNotLeave = "workers did not leave within 30 s of USR1"
 
 /// A run of 2 workers that was asked to leave for a growth by 4, `seconds` ago.
 struct Asked : Run {
-  explicit Asked(double seconds, EpochMachine::Settings settings = {}) : Run(settings) {
+  explicit Asked(double seconds, GenerationMachine::Settings settings = {}) : Run(settings) {
     grow(9, 4);
     hello(1, 4);
     cr_assert(signalled(SIGUSR1, 2));
@@ -22,7 +23,7 @@ struct Asked : Run {
 
 /// Given back 4 of 6 GPUs: 2 workers of the job's own were started `seconds` ago.
 struct Shrunk : Run {
-  explicit Shrunk(double seconds, EpochMachine::Settings settings = {}) : Run(settings) {
+  explicit Shrunk(double seconds, GenerationMachine::Settings settings = {}) : Run(settings) {
     grown();
     shrink(9, 30);
     leave(1, 4);
@@ -40,8 +41,8 @@ struct Shrunk : Run {
   }
 };
 
-EpochMachine::Settings with_leave_code(int code) {
-  EpochMachine::Settings settings;
+GenerationMachine::Settings with_leave_code(int code) {
+  GenerationMachine::Settings settings;
   settings.leave_code = code;
   return settings;
 }
@@ -259,7 +260,7 @@ Test(growth_leave, a_launcher_that_is_seen_on_lent_gpus_gives_them_back) {
 }
 
 Test(growth_leave, a_run_that_takes_no_lent_gpus_says_why_from_the_start) {
-  EpochMachine::Settings settings;
+  GenerationMachine::Settings settings;
   settings.never_grows = "its program may be read from standard input";
   Run run(settings);
   cr_assert_eq(run.no_growth(), settings.never_grows);

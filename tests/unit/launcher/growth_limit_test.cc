@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine: a growth takes no longer than the job's owner allows.
+// The generation machine: a growth takes no longer than the job's owner allows.
 #include <algorithm>
 #include <csignal>
 #include <string>
 #include <vector>
 
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 #include "launcher/live_run.h"
 #include "runtime/messages.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
 namespace {
 
 constexpr const char* kTooLong = "the growth took longer than 20 s (grow=20)";
 
-EpochMachine::Settings limited(double recover_s = 0) {
-  EpochMachine::Settings settings;
+GenerationMachine::Settings limited(double recover_s = 0) {
+  GenerationMachine::Settings settings;
   settings.grow_s = 20;
   settings.recover_s = recover_s;
   return settings;
@@ -151,7 +151,7 @@ Test(growth_limit, the_cause_of_a_failed_program_is_found_before_its_growth_ends
 }
 
 Test(growth_limit, gpus_that_cannot_join_go_back_without_a_pause) {
-  EpochMachine::Settings settings = limited();
+  GenerationMachine::Settings settings = limited();
   settings.sizes = {2, 16};
   Run run(settings);
   run.grow(9, 4);

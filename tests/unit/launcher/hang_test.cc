@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine: a training that makes no steps any more.
+// The generation machine: a training that makes no steps any more.
 #include <csignal>
 #include <cstdint>
 #include <string>
 
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 #include "launcher/live_run.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
 namespace {
 
-EpochMachine::Settings hanging(double factor = 20, double minimum_s = 120) {
-  EpochMachine::Settings settings;
+GenerationMachine::Settings hanging(double factor = 20, double minimum_s = 120) {
+  GenerationMachine::Settings settings;
   settings.hang = {factor, minimum_s};
   settings.restart_timeout_s = 30;
   return settings;
@@ -20,20 +20,20 @@ EpochMachine::Settings hanging(double factor = 20, double minimum_s = 120) {
 
 /// A program that makes a step each `step_s` seconds.
 template <typename R>
-void train(R& run, int epoch, int steps, double step_s = 1) {
+void train(R& run, int generation, int steps, double step_s = 1) {
   for (int step = 0; step < steps; ++step) {
     run.now += step_s;
     run.event(
-        [&] { run.machine.made_steps(run.now, epoch, static_cast<std::uint64_t>(step) + 1); });
+        [&] { run.machine.made_steps(run.now, generation, static_cast<std::uint64_t>(step) + 1); });
   }
 }
 
 /// Its workers hang for so long; the node still answers.
 template <typename R>
-void hang(R& run, int epoch, double seconds) {
+void hang(R& run, int generation, double seconds) {
   for (const double until = run.now + seconds; run.now < until;) {
     run.now = std::min(run.now + 5, until);
-    run.event([&] { run.machine.made_steps(run.now, epoch, 0); });
+    run.event([&] { run.machine.made_steps(run.now, generation, 0); });
     if (run.machine.deadline() && *run.machine.deadline() <= run.now) run.tick(run.now);
   }
 }
@@ -100,7 +100,7 @@ Test(hang, is_not_judged_before_a_usual_duration_is_known) {
   cr_assert(run.signals.empty(), "too few to know what is usual");
 }
 
-Test(hang, is_not_judged_while_the_programs_of_a_new_epoch_begin) {
+Test(hang, is_not_judged_while_the_programs_of_a_new_generation_begin) {
   Run run(hanging());
   train(run, 0, 20);
   run.grown();
@@ -134,11 +134,11 @@ Test(hang, long_steps_and_pauses_that_were_seen_before_have_their_time) {
 
 Test(hang, a_program_that_may_not_resume_is_started_again_only_where_its_owner_says_so) {
   for (const double recover_s : {0.0, 10.0}) {
-    EpochMachine::Settings settings = hanging();
+    GenerationMachine::Settings settings = hanging();
     settings.recover_s = recover_s;
     settings.job = job;
     settings.restart_signal = SIGUSR1;
-    EpochMachine machine(settings, {worker_node(0, job, "node1", 1)});
+    GenerationMachine machine(settings, {worker_node(0, job, "node1", 1)});
     machine.start(100);
     machine.hello(100, {0, 0}, "host", 1000);  // and its program never handles the signal
     for (int step = 1; step <= 20; ++step) machine.made_steps(100 + step, 0, step);
@@ -208,13 +208,13 @@ Test(hang, workers_that_leave_when_they_are_asked_are_not_killed) {
 }
 
 Test(hang, a_run_that_hangs_again_and_again_ends) {
-  EpochMachine::Settings settings = hanging(2, 1);
+  GenerationMachine::Settings settings = hanging(2, 1);
   settings.max_restarts = 2;
   Run run(settings);
-  for (int epoch = 0; epoch < 3; ++epoch) {
+  for (int generation = 0; generation < 3; ++generation) {
     cr_assert_not(run.code);
-    train(run, epoch, 20);
-    hang(run, epoch, 60);
+    train(run, generation, 20);
+    hang(run, generation, 60);
     run.leave(0, 2, {0, SIGKILL});
   }
   cr_assert(run.code && *run.code != 0);

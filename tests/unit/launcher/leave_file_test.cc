@@ -27,7 +27,7 @@ struct Temporary {
 
 }  // namespace
 
-Test(leave_file, is_there_for_one_epoch_while_it_is_to_leave) {
+Test(leave_file, is_there_for_one_generation_while_it_is_to_leave) {
   Temporary temporary;
   auto made = LeaveFile::make();
   cr_assert(made.ok());

@@ -10,14 +10,14 @@ using namespace swell::launcher;
 
 namespace {
 
-/// Two workers train in epoch 4.
+/// Two workers train in generation 4.
 struct Fixture {
   RunState run{{worker_node(0, 5, "node1", 2)}};
   ActionList out{run};
   LeaveRequest request{{SIGUSR1, 4}, run, out};
 
   Fixture() {
-    run.epoch = 4;
+    run.generation = 4;
     run.assignment = seat_workers(run.companions.basic(), 1, 2);
     for (const Seat& seat : run.assignment.seats) run.workers[seat.worker].running = true;
   }
@@ -62,7 +62,7 @@ Test(leave_request, those_that_were_not_told_a_step_are_sent_the_signal) {
   Fixture one;
   one.request.ask(100, 30, true);
   one.out.take();
-  cr_assert_not(one.request.answered(3, 7, {}), "of another epoch");
+  cr_assert_not(one.request.answered(3, 7, {}), "of another generation");
   cr_assert(one.request.is_pending());
   one.run.workers[{0, 1}].running = false;
   cr_assert(one.request.answered(4, 7, {{0, 0}, {0, 1}}));

@@ -35,7 +35,7 @@ struct Run {
     driver.order(LiveDriver::Begin{1, job.shims(kOld)}, LiveJob::cluster());
     const auto begun = wait_for<LiveDriver::Begun>();
     cr_assert_eq(begun.why, std::string());
-    cr_assert_eq(begun.epoch, 1u);
+    cr_assert_eq(begun.generation, 1u);
     return program;
   }
   void order_switch() {
@@ -83,17 +83,17 @@ Test(live_driver, tells_each_phase_and_then_the_outcome, .timeout = 60) {
     cr_assert(run.wait_for<LiveDriver::InPhase>().phase == phase);
   const auto report = run.wait_for<SwitchReport>();
   cr_assert(report.committed, "%s", report.summary().c_str());
-  cr_assert_eq(run.job.status(1).epoch, 2u);
+  cr_assert_eq(run.job.status(1).generation, 2u);
 }
 
-Test(live_driver, a_cancelled_switch_is_answered_and_the_old_epoch_stays, .timeout = 60) {
+Test(live_driver, a_cancelled_switch_is_answered_and_the_old_generation_stays, .timeout = 60) {
   Run run;
   run.begin();
   run.order_switch();  // its programs never come
   run.wait_for_phase(Phase::prepare);
   cr_assert_not(run.driver.call_off().has_value());
   cr_assert_not(run.wait_for<SwitchReport>().committed);
-  cr_assert_eq(run.job.status(0).epoch, 1u);
+  cr_assert_eq(run.job.status(0).generation, 1u);
 }
 
 Test(live_driver, a_switch_that_is_over_cannot_be_called_off_any_more, .timeout = 60) {
@@ -103,7 +103,7 @@ Test(live_driver, a_switch_that_is_over_cannot_be_called_off_any_more, .timeout 
   run.order_switch();
   cr_assert(run.wait_for<SwitchReport>().committed);
   run.driver.call_off();
-  cr_assert_eq(run.job.status(0).epoch, 2u);
+  cr_assert_eq(run.job.status(0).generation, 2u);
 }
 
 Test(live_driver, a_second_order_calls_the_first_off, .timeout = 60) {
@@ -130,7 +130,7 @@ Test(live_driver, workers_told_to_stop_leave_at_a_step_and_are_reported, .timeou
   run.driver.order(LiveDriver::Stop{1, run.job.shims(kOld), runtime::within(20s)},
                    LiveJob::cluster());
   const auto stopped = run.wait_for<LiveDriver::Stopped>();
-  cr_assert_eq(stopped.epoch, 1u);
+  cr_assert_eq(stopped.generation, 1u);
   cr_assert(stopped.report.step > 0 && stopped.report.untold.empty(), "%s",
             stopped.report.why.c_str());
   cr_assert_eq(run.job.wait(program), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine in live mode: programs are asked to leave, all at one step.
+// The generation machine in live mode: programs are asked to leave, all at one step.
 #include <csignal>
 #include <vector>
 
@@ -20,8 +20,8 @@ struct Leaving : Run {
     shrink(32);  // 30 with the margin
     aborted(2);
   }
-  void stopped(std::uint64_t step, const Workers& untold, int epoch = 1) {
-    event([&] { machine.stopped(now, epoch, step, untold); });
+  void stopped(std::uint64_t step, const Workers& untold, int generation = 1) {
+    event([&] { machine.stopped(now, generation, step, untold); });
   }
   std::vector<Workers> signalled() const {
     std::vector<Workers> found;
@@ -33,10 +33,10 @@ struct Leaving : Run {
 
 }  // namespace
 
-Test(live_leave, leaving_workers_leave_at_one_step_and_the_next_epoch_begins) {
+Test(live_leave, leaving_workers_leave_at_one_step_and_the_next_generation_begins) {
   Leaving run;
   cr_assert_eq(run.stops.size(), 1u);
-  cr_assert_eq(run.stops[0].epoch, 1);
+  cr_assert_eq(run.stops[0].generation, 1);
   cr_assert(run.stops[0].workers == kBoth);
   run.stopped(70, {});
   cr_assert_not(run.has_signalled(SIGUSR1));

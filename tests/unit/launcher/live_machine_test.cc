@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine in live mode.
+// The generation machine in live mode.
 #include <algorithm>
 #include <csignal>
 
@@ -7,7 +7,7 @@
 
 using namespace live_run;
 
-Test(live, an_offer_that_comes_before_the_first_program_is_part_of_its_first_epoch) {
+Test(live, an_offer_that_comes_before_the_first_program_is_part_of_its_first_generation) {
   Run run(false, false);
   cr_assert_eq(run.machine.status().no_growth, std::string());
   run.offered();
@@ -18,7 +18,7 @@ Test(live, an_offer_that_comes_before_the_first_program_is_part_of_its_first_epo
   run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
   cr_assert_eq(run.starts.size(), 1u);
   cr_assert(run.begin.ranks == (Workers{{0, 0}, {1, 0}}));
-  cr_assert_eq(run.machine.status().epoch, 0);
+  cr_assert_eq(run.machine.status().generation, 0);
   cr_assert(run.orders.empty() && run.signals.empty());
   // They go back as any others do.
   run.event([&] { run.machine.begun(run.now, 0, ""); });
@@ -136,7 +136,7 @@ Test(live, a_growth_starts_programs_beside_the_training_and_signals_nobody) {
   cr_assert_eq(run.machine.status().workers, 1);
   run.committed(1);
   cr_assert_eq(run.machine.status().workers, 2);
-  cr_assert_eq(run.machine.status().epoch, 1);
+  cr_assert_eq(run.machine.status().generation, 1);
   cr_assert_eq(run.machine.status().state, JobState::active);
   cr_assert_float_eq(run.machine.status().stopped_s, 0.25, 1e-9);
   cr_assert(run.signals.empty());
@@ -149,7 +149,7 @@ Test(live, an_old_program_that_does_not_leave_after_the_commit_is_killed) {
   run.tick(run.now + 30);
   cr_assert_eq(run.signals.size(), 1u);
   cr_assert_eq(run.signals[0].signal, SIGKILL);
-  cr_assert_eq(run.signals[0].epoch, 0);
+  cr_assert_eq(run.signals[0].generation, 0);
 }
 
 Test(live, a_new_program_that_dies_calls_the_switch_off) {
@@ -181,15 +181,15 @@ Test(live, a_shim_that_is_lost_before_its_worker_takes_part_costs_no_restart) {
   cr_assert_eq(run.calls_off, 1);
   run.aborted(1);
   cr_assert_eq(run.machine.status().workers, 1);
-  cr_assert_eq(run.machine.status().epoch, 0);
+  cr_assert_eq(run.machine.status().generation, 0);
   cr_assert(std::all_of(run.signals.begin(), run.signals.end(),
-                        [](const auto& each) { return each.epoch == 1; }));
+                        [](const auto& each) { return each.generation == 1; }));
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   cr_assert_eq(run.machine.status().no_growth, std::string());
 }
 
-Test(live, a_worker_whose_shim_does_not_answer_the_commit_is_lost_to_the_new_epoch) {
+Test(live, a_worker_whose_shim_does_not_answer_the_commit_is_lost_to_the_new_generation) {
   Run run;
   run.lend();
   run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::commit); });
@@ -263,7 +263,7 @@ Test(live, a_growth_that_does_not_fit_waits_where_programs_would_leave_without_t
   cr_assert(run.releases == (std::vector<JobId>{kCompanion}));
 }
 
-Test(live, an_exit_during_the_move_counts_only_if_the_old_epoch_stays) {
+Test(live, an_exit_during_the_move_counts_only_if_the_old_generation_stays) {
   Run run;
   run.lend();
   run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::move); });
@@ -321,14 +321,16 @@ Test(live, where_a_snapshot_is_of_no_use_the_run_goes_on_from_its_checkpoint) {
   run.event([&] { run.machine.lost(run.now, {1, 0}); });
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
   run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
-  cr_assert(run.begin.epoch == 2 && run.begin.from_snapshot);
-  for (const int epoch : {2, 3}) {
+  cr_assert(run.begin.generation == 2 && run.begin.from_snapshot);
+  for (const int generation : {2, 3}) {
     cr_assert_not(run.code.has_value());
-    run.event([&] { run.machine.begun(run.now, epoch, "no memory"); });
-    run.event([&] { run.machine.exited(run.now, {0, 0}, {epoch == 2 ? 1 : 0, 0}, epoch); });
+    run.event([&] { run.machine.begun(run.now, generation, "no memory"); });
+    run.event([&] {
+      run.machine.exited(run.now, {0, 0}, {generation == 2 ? 1 : 0, 0}, generation);
+    });
     run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
-    if (run.machine.deadline() && epoch == 2) run.tick(*run.machine.deadline());
-    if (epoch == 2) cr_assert(run.begin.epoch == 3 && !run.begin.from_snapshot);
+    if (run.machine.deadline() && generation == 2) run.tick(*run.machine.deadline());
+    if (generation == 2) cr_assert(run.begin.generation == 3 && !run.begin.from_snapshot);
   }
   cr_assert_eq(run.code.value_or(-1), 1, "it is not tried for ever");
 }
@@ -347,7 +349,7 @@ Test(live, programs_that_could_not_begin_with_lent_gpus_begin_without_them) {
       if (are_back) run.shrink(30);
     }
     cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
-    cr_assert(run.begin.epoch == 1 && run.begin.ranks == (Workers{{0, 0}}));
+    cr_assert(run.begin.generation == 1 && run.begin.ranks == (Workers{{0, 0}}));
     cr_assert_not(run.code.has_value());
   }
 }
@@ -367,7 +369,7 @@ Test(live, gpus_that_take_one_program_at_a_time_are_resized_by_restarts) {
   });
   cr_assert_eq(run.starts.size(), 1u);
   cr_assert_not(run.starts[0].live, "the program finds no runtime");
-  cr_assert_eq(run.begin.epoch, -1, "none is ordered to begin");
+  cr_assert_eq(run.begin.generation, -1, "none is ordered to begin");
   cr_assert_eq(run.machine.status().switched,
                std::string("node1: GPU 0 is in compute mode X; the job is resized by restarts"));
   run.event([&] { run.machine.listens(run.now, {0, 0}, 0); });

@@ -216,11 +216,11 @@ struct GaveBackByLeaving : GrownIn {
     for (const int node : {0, 1})
       event([&] { machine.exited(now, {node, 0}, {0, exit_signal}, 1); });
     basic_up();
-    event([&] { machine.begun(now, begin.epoch, ""); });
+    event([&] { machine.begun(now, begin.generation, ""); });
     lend(2, kCompanion + 1);
     now += 1;
-    committed(orders.back().epoch);
-    event([&] { machine.exited(now, {0, 0}, {}, begin.epoch); });
+    committed(orders.back().generation);
+    event([&] { machine.exited(now, {0, 0}, {}, begin.generation); });
     cr_assert_eq(machine.status().workers, 2, "%s", said.c_str());
     signals.clear();
     stops.clear();

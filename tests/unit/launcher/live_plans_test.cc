@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine in live mode: plans that its owner or the controller asks for.
+// The generation machine in live mode: plans that its owner or the controller asks for.
 #include <string>
 
 #include "launcher/live_run.h"
@@ -34,13 +34,13 @@ Test(live, a_plan_that_is_asked_for_while_old_programs_leave_is_run_when_they_ha
   cr_assert_eq(run.orders.size(), 2u);
   run.committed(2);
   run.replan(2);
-  cr_assert_eq(run.orders.size(), 2u, "programs of the epoch before still hold memory");
+  cr_assert_eq(run.orders.size(), 2u, "programs of the generation before still hold memory");
   cr_assert_eq(run.machine.status().plan_refused, std::string());
   run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
   run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
   cr_assert_eq(run.orders.size(), 3u);
   run.committed(3);
-  cr_assert_eq(run.machine.status().epoch, 3);
+  cr_assert_eq(run.machine.status().generation, 3);
   cr_assert(run.machine.assignment().plan.find("\"layers\":2") != std::string::npos);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine in live mode: GPUs are given back.
+// The generation machine in live mode: GPUs are given back.
 #include <algorithm>
 #include <csignal>
 
@@ -30,7 +30,7 @@ Test(live, a_second_reclaim_during_a_switch_is_followed_by_another_switch) {
   cr_assert_eq(run.releases, (std::vector<JobId>{kCompanion, kCompanion + 1}));
 }
 
-Test(live, shims_are_told_where_no_program_of_the_next_epoch_is_new) {
+Test(live, shims_are_told_where_no_program_of_the_next_generation_is_new) {
   Run run;
   cr_assert_not(run.starts.back().none_is_new);
   run.grown();
@@ -103,9 +103,9 @@ Test(live, a_growth_that_fails_leaves_the_training_and_gives_the_gpus_back) {
   run.lend();
   run.aborted(1);
   cr_assert_eq(run.machine.status().workers, 1);
-  cr_assert_eq(run.machine.status().epoch, 0);
+  cr_assert_eq(run.machine.status().generation, 0);
   cr_assert(std::all_of(run.signals.begin(), run.signals.end(),
-                        [](const auto& each) { return each.epoch == 1; }));
+                        [](const auto& each) { return each.generation == 1; }));
   cr_assert(run.has_signalled(SIGKILL));
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
   run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
@@ -128,13 +128,13 @@ Test(live, a_growth_that_fails_between_its_chunks_goes_on_from_a_snapshot_over_t
     run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
     run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
     cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
-    cr_assert_eq(run.starts.size(), starts, "the old epoch trains, or has yet to leave");
+    cr_assert_eq(run.starts.size(), starts, "the old generation trains, or has yet to leave");
     if (!has_moved) continue;
     // The old program was told to leave by its shim.
     run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
     run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
     cr_assert_eq(run.starts.size(), starts + 1);
-    cr_assert_eq(run.begin.epoch, 2);
+    cr_assert_eq(run.begin.generation, 2);
     cr_assert(run.begin.ranks == (Workers{{0, 0}}));
     cr_assert_not(run.code.has_value());
     cr_assert_neq(run.machine.status().no_growth, std::string(), "growth waits");
@@ -235,11 +235,11 @@ Test(live, a_switch_that_is_being_committed_when_the_time_is_over_holds) {
   cr_assert_eq(run.calls_off, 1);
   run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::commit); });  // it came too late
   run.tick(run.now + 12);
-  cr_assert_eq(run.machine.status().epoch, 2);
+  cr_assert_eq(run.machine.status().generation, 2);
   cr_assert_eq(run.machine.status().workers, 1);
-  cr_assert_not(run.has_asked_to_leave(), "no program of the new epoch is asked to leave");
+  cr_assert_not(run.has_asked_to_leave(), "no program of the new generation is asked to leave");
   run.committed(2);  // the late answer changes nothing
-  cr_assert_eq(run.machine.status().epoch, 2);
+  cr_assert_eq(run.machine.status().generation, 2);
 }
 
 Test(live, when_the_time_is_over_it_is_asked_before_it_is_decided) {
@@ -310,11 +310,11 @@ Test(live, a_switch_that_fails_after_that_goes_on_from_the_last_snapshot) {
   run.aborted(2);
   cr_assert(run.said.find("goes on from its last snapshot") != std::string::npos);
   run.tick(run.now);
-  cr_assert(run.has_signalled(SIGKILL), "the old epoch cannot go on without the leaver");
+  cr_assert(run.has_signalled(SIGKILL), "the old generation cannot go on without the leaver");
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
   run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
-  cr_assert_eq(run.begin.epoch, 3);
+  cr_assert_eq(run.begin.generation, 3);
   cr_assert(run.begin.ranks == (Workers{{0, 0}}));
 }
 

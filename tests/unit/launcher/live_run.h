@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "runtime/messages.h"
 #include "support/worker_nodes.h"
 
-// A run in live mode for tests of the epoch machine, without agent, clock or processes.
+// A run in live mode for tests of the generation machine, without agent, clock or processes.
 namespace live_run {
 
 using namespace swell;
@@ -21,9 +21,9 @@ using namespace swell::launcher;
 
 inline constexpr JobId kJob = 5, kCompanion = 9;
 
-inline EpochMachine::Settings live_settings(double first_offer_s = 0, double recover_s = 0,
-                                            double grow_s = 0) {
-  EpochMachine::Settings settings;
+inline GenerationMachine::Settings live_settings(double first_offer_s = 0, double recover_s = 0,
+                                                 double grow_s = 0) {
+  GenerationMachine::Settings settings;
   settings.job = kJob;
   settings.restart_signal = SIGUSR1;
   settings.live = true;
@@ -43,7 +43,7 @@ struct Run {
     collect();
     if (!is_up) return;
     basic_up();
-    cr_assert_eq(begin.epoch, 0);
+    cr_assert_eq(begin.generation, 0);
     if (begins) event([&] { machine.begun(now, 0, "", 0, stays); });
   }
   void basic_up() {
@@ -77,29 +77,29 @@ struct Run {
     event([&] { machine.exited(now, {0, 0}, {}, 0); });
     cr_assert_eq(machine.status().workers, 2);
   }
-  void committed(int epoch) {
-    event([&] { machine.switching(now, epoch, SwitchPhase::quiesce); });
+  void committed(int generation) {
+    event([&] { machine.switching(now, generation, SwitchPhase::quiesce); });
     SwitchOutcome outcome;
     outcome.committed = true;
     outcome.stopped_s = 0.25;
-    outcome.summary = "epoch at step 7";
-    event([&] { machine.switched(now, epoch, outcome); });
+    outcome.summary = "generation at step 7";
+    event([&] { machine.switched(now, generation, outcome); });
   }
-  void aborted(int epoch, bool is_silent = false, const std::string& why = "it broke",
+  void aborted(int generation, bool is_silent = false, const std::string& why = "it broke",
                bool lacks_room = false) {
-    fails(epoch, is_silent, swell::Error(why), lacks_room);
+    fails(generation, is_silent, swell::Error(why), lacks_room);
   }
   /// The coordinator called the switch off, as the machine had asked.
-  void cancelled(int epoch, bool is_silent = false) {
-    fails(epoch, is_silent, swell::runtime::called_off(), false);
+  void cancelled(int generation, bool is_silent = false) {
+    fails(generation, is_silent, swell::runtime::called_off(), false);
   }
-  void fails(int epoch, bool is_silent, const swell::Error& why, bool lacks_room) {
+  void fails(int generation, bool is_silent, const swell::Error& why, bool lacks_room) {
     SwitchOutcome outcome;
     outcome.why = outcome.summary = why.message();
     outcome.code = why.code();
     outcome.is_silent = is_silent;
     outcome.lacks_room = lacks_room;
-    event([&] { machine.switched(now, epoch, outcome); });
+    event([&] { machine.switched(now, generation, outcome); });
   }
   /// Its owner asks for a plan of two stages over the two workers, `first` layers in the first one.
   void replan(int first) {
@@ -140,7 +140,7 @@ struct Run {
   }
 
   double now = 100;
-  EpochMachine machine;
+  GenerationMachine machine;
   action::BeginLive begin{-1, {}};
   std::vector<action::SwitchLive> orders;
   std::vector<action::StopLive> stops;

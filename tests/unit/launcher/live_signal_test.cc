@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine in live mode: signals from the user while a switch is under way.
+// The generation machine in live mode: signals from the user while a switch is under way.
 #include <csignal>
 
 #include "launcher/live_run.h"
@@ -27,9 +27,9 @@ struct Switch {
   void send(int signal) {
     run.event([&] { run.machine.notice(run.now, {0, 0}, signal); });
   }
-  void ends(int epoch, Exit exit) {
-    for (const WorkerId worker : epoch == old ? old_workers : next_workers)
-      run.event([&] { run.machine.exited(run.now, worker, exit, epoch); });
+  void ends(int generation, Exit exit) {
+    for (const WorkerId worker : generation == old ? old_workers : next_workers)
+      run.event([&] { run.machine.exited(run.now, worker, exit, generation); });
   }
   bool reached(WorkerId worker, int signal) const {
     return std::any_of(run.signals.begin(), run.signals.end(), [&](const auto& each) {
@@ -74,7 +74,7 @@ Test(live_signal, programs_that_die_of_it_during_a_switch_end_the_run) {
         }
 }
 
-Test(live_signal, lent_programs_of_either_epoch_are_sent_it) {
+Test(live_signal, lent_programs_of_either_generation_are_sent_it) {
   for (const bool grows : {true, false}) {
     Switch one(grows);
     one.send(SIGUSR2);

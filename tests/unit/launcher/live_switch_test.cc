@@ -10,7 +10,7 @@ using namespace swell::launcher;
 
 namespace {
 
-/// Two basic workers (node 0) and a lent one (node 1, job 9) train in epoch 4.
+/// Two basic workers (node 0) and a lent one (node 1, job 9) train in generation 4.
 struct Fixture {
   RunState run{{worker_node(0, 5, "node1", 2)}};
   ActionList out{run};
@@ -19,7 +19,7 @@ struct Fixture {
   Fixture() {
     run.companions.add(9, {worker_node(0, 0, "node2", 1)}).up = true;
     run.assignment = seat_workers(run.companions.usable(), 1, 3);
-    run.epoch = run.last_epoch = 4;
+    run.generation = run.last_generation = 4;
     for (const Seat& seat : run.assignment.seats) run.workers[seat.worker].running = true;
   }
   /// Begins a switch to the first workers at 100; to be called off at 110, answered by 120.
@@ -52,14 +52,14 @@ SwitchOutcome committed() {
 
 }  // namespace
 
-Test(live_switch, a_commit_makes_the_next_epoch_train_and_gives_the_old_programs_time_to_end) {
+Test(live_switch, a_commit_makes_the_next_generation_train_and_gives_the_old_programs_time_to_end) {
   Fixture one;
   LiveSwitch change = one.to(2);
   one.run.companions.find(9)->reclaimed = true;
   one.run.companions.find(9)->leave_by = 112;
   change.enter(105, SwitchPhase::quiesce);
   cr_assert_eq(change.end(107, committed()), SwitchEnd::committed);
-  cr_assert_eq(one.run.epoch, 5);
+  cr_assert_eq(one.run.generation, 5);
   cr_assert_eq(one.run.workers.running().size(), 2u);
   cr_assert_eq(one.run.workers.others().at({4, {0, 0}}), 137);
   cr_assert_eq(one.run.workers.others().at({4, {1, 0}}), 112, "its GPUs must be free by then");
@@ -70,7 +70,7 @@ Test(live_switch, a_failed_switch_has_its_programs_killed_and_the_old_ones_train
   Fixture one;
   LiveSwitch change = one.to(2);
   cr_assert_eq(change.end(107, {}), SwitchEnd::trains_on);
-  cr_assert_eq(one.run.epoch, 4);
+  cr_assert_eq(one.run.generation, 4);
   cr_assert_eq(one.run.workers.running().size(), 3u);
   cr_assert_eq(one.run.workers.others().at({5, {0, 1}}), 137);
   cr_assert_eq(one.count<action::SignalWorkers>(), 1);

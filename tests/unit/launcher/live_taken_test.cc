@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine in live mode: GPUs are taken away by Slurm, or their programs end by
+// The generation machine in live mode: GPUs are taken away by Slurm, or their programs end by
 // themselves.
 #include <algorithm>
 #include <csignal>
@@ -75,7 +75,7 @@ Test(live, lent_workers_that_are_lost_while_their_gpus_go_back_are_done_without)
     const std::size_t starts = run.starts.size();
     cr_assert(std::any_of(run.signals.begin(), run.signals.end(),
                           [](const auto& each) {
-                            return each.signal == SIGKILL && each.epoch == -1 &&
+                            return each.signal == SIGKILL && each.generation == -1 &&
                                    each.workers == (Workers{{0, 0}});
                           }),
               "it would wait for the lost worker for ever");
@@ -101,7 +101,7 @@ Test(live, lent_programs_that_slurm_has_ended_are_done_without_whatever_they_say
     else run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
     cr_assert(std::any_of(run.signals.begin(), run.signals.end(),
                           [](const auto& signal) {
-                            return signal.signal == SIGKILL && signal.epoch == -1 &&
+                            return signal.signal == SIGKILL && signal.generation == -1 &&
                                    signal.workers == (Workers{{0, 0}});
                           }),
               "it would wait for its peer for ever");
@@ -143,7 +143,7 @@ Test(live, a_peer_s_error_is_put_down_to_lent_programs_that_have_left_though_the
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   run.tick(*run.machine.deadline());
   cr_assert_not(run.code.has_value());
-  cr_assert(run.begin.epoch == 2 && run.begin.ranks == (Workers{{0, 0}}));
+  cr_assert(run.begin.generation == 2 && run.begin.ranks == (Workers{{0, 0}}));
 }
 
 Test(live, a_lent_node_that_is_lost_as_it_would_join_costs_nothing_in_whatever_order_it_is_heard) {

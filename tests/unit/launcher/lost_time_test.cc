@@ -12,7 +12,7 @@ namespace {
 struct Training {
   LostTime lost;
   double now = 100, step_s = 0.1, next_look = 100;
-  int epoch = 0;
+  int generation = 0;
   std::uint64_t step = 0;
 
   void make(std::uint64_t steps) {
@@ -21,7 +21,7 @@ struct Training {
       ++step;
       if (now < next_look) continue;
       next_look = now + 1;
-      lost.passed(now, epoch, step);
+      lost.passed(now, generation, step);
     }
   }
   /// A change that takes `seconds`, to steps of `new_step_s`.
@@ -29,9 +29,10 @@ struct Training {
     const double began = now;
     now += seconds;
     step_s = new_step_s;
-    ++epoch;
-    lost.changed(began, epoch, says_step ? step : 0);
-    if (says_step) lost.passed(now, epoch, step);  // it has taken that step over, and made none
+    ++generation;
+    lost.changed(began, generation, says_step ? step : 0);
+    if (says_step)
+      lost.passed(now, generation, step);  // it has taken that step over, and made none
   }
 };
 
@@ -44,7 +45,7 @@ Test(lost_time, a_stop_counts_less_the_steps_made_before_and_after) {
   cr_assert_not(training.lost.last());  // nothing is known yet
   training.make(200);
   cr_assert(training.lost.last());
-  cr_assert_eq(training.lost.last()->epoch, 1);
+  cr_assert_eq(training.lost.last()->generation, 1);
   cr_assert_float_eq(training.lost.last()->lost_s, 0.75, 1e-6);
 }
 
@@ -102,5 +103,5 @@ Test(lost_time, nothing_is_said_without_usual_steps) {
   training.change(2, 0.1);
   training.make(100);
   cr_assert(training.lost.last());
-  cr_assert_eq(training.lost.last()->epoch, 4);
+  cr_assert_eq(training.lost.last()->generation, 4);
 }

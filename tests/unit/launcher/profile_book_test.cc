@@ -69,7 +69,7 @@ Test(profile_book, makes_a_profile_once_every_rank_has_reported) {
   cr_assert_not(book.profile(4, kMembers).value().has_value());
   cr_assert(book.add(4, {1, 0}, report(1)).ok());
   const Json json = book.profile(4, kMembers).value().value();
-  cr_assert_eq(json.integer_at("epoch", 0, 100).value(), 4);
+  cr_assert_eq(json.integer_at("generation", 0, 100).value(), 4);
   cr_assert_eq(json.number_at("step_s", 0, 100).value(), 1.3, "the slowest rank's");
   cr_assert_not(json.has("nccl"), "it was not sampled");
   // solve() finds this in it, where the cluster is known.
@@ -170,7 +170,7 @@ Test(profile_book, a_profile_that_is_too_long_loses_its_nodes_last) {
   cr_assert_not(bounded_profile(json, 100).has_value());
 }
 
-Test(profile_book, an_epoch_forgets_what_older_ones_reported) {
+Test(profile_book, an_generation_forgets_what_older_ones_reported) {
   ProfileBook book;
   cr_assert(book.add(1, {0, 0}, report(0)).ok());
   cr_assert(book.add(2, {1, 0}, report(1)).ok());

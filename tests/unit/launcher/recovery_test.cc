@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine: programs that fail and are started again.
+// The generation machine: programs that fail and are started again.
 #include <algorithm>
 #include <csignal>
 #include <string>
 #include <vector>
 
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 #include "launcher/live_run.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
 namespace {
 
-EpochMachine::Settings recovering(double seconds) {
-  EpochMachine::Settings settings;
+GenerationMachine::Settings recovering(double seconds) {
+  GenerationMachine::Settings settings;
   settings.recover_s = seconds;
   return settings;
 }
@@ -61,7 +61,7 @@ struct LiveAgain : live_run::Run {
     tick(now + 2);
     event([&] { machine.exited(now, {1, 0}, {0, SIGKILL}, 1); });
     event([&] { machine.hello(now, {1, 0}, "host", 2); });
-    cr_assert_eq(begin.epoch, 2);
+    cr_assert_eq(begin.generation, 2);
     signals.clear();
   }
 };
@@ -115,7 +115,7 @@ Test(recovery, without_lent_gpus_it_ends_with_its_code_when_it_fails_again_too_s
 }
 
 Test(recovery, is_not_tried_more_often_than_other_restarts) {
-  EpochMachine::Settings settings = recovering(1);
+  GenerationMachine::Settings settings = recovering(1);
   settings.max_restarts = 1;
   Run run(settings);
   fail_once(run, 0);

@@ -14,7 +14,7 @@ struct Lent : RunState {
   Lent() : RunState({worker_node(0, 5, "node1", 2)}) {
     companions.add(9, {worker_node(0, 0, "node2", 2)}).up = true;
     assignment = seat_workers(companions.usable(), 1, 4);
-    epoch = last_epoch = 0;
+    generation = last_generation = 0;
     for (const Seat& seat : assignment.seats) workers[seat.worker].running = true;
   }
   HeldCompanion& companion() { return *companions.find(9); }
@@ -32,7 +32,7 @@ Test(run_state, lent_gpus_that_are_asked_back_took_part_and_set_a_deadline) {
   cr_assert(run.lent_took_part());
   cr_assert_eq(run.drain_by(), 42);
   run.companions.add(10, {worker_node(0, 0, "node3", 1)}).reclaimed = true;
-  cr_assert_eq(run.drain_by(), 42, "it has no worker in the epoch");
+  cr_assert_eq(run.drain_by(), 42, "it has no worker in the generation");
 }
 
 Test(run_state, the_training_is_over_on_its_own_gpus_once_one_basic_worker_has_ended) {

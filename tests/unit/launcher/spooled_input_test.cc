@@ -47,7 +47,7 @@ Test(spooled_input, a_file_is_given_to_each_program_from_the_beginning) {
   const auto file = file_with("print(1)\n");
   const InputPlan plan = plan_input({}, file.get());
   cr_assert(plan.spooled && plan.no_growth.empty());
-  for (int epoch = 0; epoch < 3; ++epoch)
+  for (int generation = 0; generation < 3; ++generation)
     cr_assert_eq(all_of(plan.spooled->open().get()), std::string("print(1)\n"));
   cr_assert_eq(all_of(file.get()), std::string(), "as srun, it has read it");
 }
@@ -166,7 +166,7 @@ Test(spooled_input, a_file_that_cannot_be_kept_is_left_to_srun_from_where_it_sto
 Test(spooled_input, becomes_the_standard_input_of_a_child) {
   const auto file = file_with("exit 7\n");
   const InputPlan plan = plan_input({}, file.get());
-  for (int epoch = 0; epoch < 2; ++epoch) {
+  for (int generation = 0; generation < 2; ++generation) {
     const pid_t child = fork();
     if (child == 0) {
       plan.spooled->become_standard_input();

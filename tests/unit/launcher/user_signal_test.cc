@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine: the restart signal from a user, or from Slurm on a user's word.
+// The generation machine: the restart signal from a user, or from Slurm on a user's word.
 #include <csignal>
 
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 #include "launcher/signals.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
 namespace {
 
@@ -91,7 +91,7 @@ Test(user_signal, an_error_exit_for_it_is_the_program_s_own_and_ends_the_run) {
 Test(user_signal, a_program_that_dies_of_it_ends_the_run_though_the_job_has_grown) {
   for (const int signal : {SIGINT, SIGHUP, SIGQUIT, SIGUSR2, SIGUSR1})
     for (const bool lent_first : {false, true}) {
-      EpochMachine::Settings settings;
+      GenerationMachine::Settings settings;
       settings.recover_s = lent_first ? 300 : 0;
       Run run(settings);
       run.grown();
@@ -161,7 +161,7 @@ Test(user_signal, gpus_that_go_back_meanwhile_do_so_in_their_time) {
   cr_assert(run.signalled(SIGKILL, 6), "who does not leave is killed, as without the signal");
 }
 
-Test(user_signal, what_comes_between_two_epochs_reaches_the_next_programs) {
+Test(user_signal, what_comes_between_two_generations_reaches_the_next_programs) {
   for (const int signal : {SIGINT, SIGHUP, SIGQUIT, SIGUSR2}) {
     Run run;
     run.deaf = true;

@@ -15,7 +15,7 @@ static WorkerState running_program(int listens, double since = 0) {
   return worker;
 }
 
-Test(worker_table, programs_of_another_epoch_run_but_do_not_train) {
+Test(worker_table, programs_of_another_generation_run_but_do_not_train) {
   WorkerTable workers;
   const std::vector<WorkerNode> nodes = {worker_node(1, 9, "node2", 2)};
   cr_assert_not(workers.run_on(nodes));
@@ -30,7 +30,7 @@ Test(worker_table, programs_of_another_epoch_run_but_do_not_train) {
   cr_assert_null(workers.find({1, 1}));
 }
 
-Test(worker_table, a_program_of_an_earlier_epoch_that_listened_is_deaf_in_this_one) {
+Test(worker_table, a_program_of_an_earlier_generation_that_listened_is_deaf_in_this_one) {
   WorkerTable workers;
   workers[{0, 0}] = running_program(3);
   workers[{0, 1}] = running_program(2);
@@ -46,5 +46,5 @@ Test(worker_table, the_time_to_leave_counts_from_the_later_of_request_and_handle
   cr_assert(workers.one_listened(30, 3, 90, 130));
   cr_assert_not(workers.one_listened(30, 3, 90, 129));
   cr_assert_not(workers.one_listened(30, 3, 110, 130));
-  cr_assert_not(workers.one_listened(30, 4, 90, 130), "it handles no signal in that epoch");
+  cr_assert_not(workers.one_listened(30, 4, 90, 130), "it handles no signal in that generation");
 }

@@ -426,7 +426,7 @@ Test(stable, a_step_of_fewer_micro_batches_is_left_out) {
   int count = 0;
   for (int i = 0; i < 24; ++i) {
     StepTimes step = train(rank);
-    if (i % 4 == 3) step.micro_batches = 1;  // the last of an epoch
+    if (i % 4 == 3) step.micro_batches = 1;  // the last of a generation
     stable.add(step);
     count += stable.take_report() ? 1 : 0;
   }

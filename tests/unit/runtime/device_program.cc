@@ -130,8 +130,8 @@ void add(State& state, const std::string& plan, int rank, const std::string& whe
 }
 
 std::uint64_t adopt(State& state) {
-  swell_epoch_t epoch{};
-  if (swell_adopt(state.session, &epoch) != 0) die("adopting", state.session);
+  swell_generation_t generation{};
+  if (swell_adopt(state.session, &generation) != 0) die("adopting", state.session);
   void* at = nullptr;
   std::size_t bytes = 0;
   for (Weights& its : state.weights) {
@@ -143,11 +143,11 @@ std::uint64_t adopt(State& state) {
   if (swell_address(state.session, "small", 0, &at, &bytes) != 0) die("address", state.session);
   state.small = static_cast<std::int64_t*>(at);
   for (const Weights& its : state.weights)
-    for (std::int64_t i = 0; epoch.fresh != 0 && i < its.count; ++i) {
+    for (std::int64_t i = 0; generation.fresh != 0 && i < its.count; ++i) {
       if (its.own == nullptr && its.w[i] != 0) die("new memory is not 0", state.session);
       its.w[i] = its.first + i;
     }
-  return epoch.step;
+  return generation.step;
 }
 
 /// Out of ThreadSanitizer's sight, who would take most of its time for them.

@@ -72,7 +72,7 @@ Test(live_agree, a_stop_and_a_switch_do_not_mix, .timeout = 300) {
   job.start(two);
   const auto report = switching.switch_plan(job.shims(one), job.shims(two), 2).value();
   cr_assert(report.committed, "%s", report.summary().c_str());
-  cr_assert_eq(why, "epoch 2 is being prepared; abort it first", "%s", why.c_str());
+  cr_assert_eq(why, "generation 2 is being prepared; abort it first", "%s", why.c_str());
 }
 
 Test(live_agree, bad_questions_are_refused_and_change_nothing, .timeout = 300) {

@@ -54,7 +54,8 @@ struct Job {
   std::vector<pid_t> old, next;
 };
 
-/// The old epoch is over, and no program trains it: all go on from a snapshot of the very step.
+/// The old generation is over, and no program trains it: all go on from a snapshot of the very
+/// step.
 void goes_on(Job& job, const std::vector<Shim>& holders, const SwitchReport& report,
              std::uint64_t step, const char* steps) {
   cr_assert(report.is_old_gone && !report.committed, "%s", report.summary().c_str());
@@ -136,7 +137,7 @@ Test(live_chunks, without_snapshots_it_is_refused_before_anything_stops_and_says
   wait_for_steps(job.live, 0, job.live.status(0).step);
 }
 
-Test(live_chunks, a_switch_cancelled_while_the_state_is_secured_leaves_the_old_epoch,
+Test(live_chunks, a_switch_cancelled_while_the_state_is_secured_leaves_the_old_generation,
      .timeout = 300) {
   Job job(two_mib("1000000000"));
   auto with_end = bounded();
@@ -165,7 +166,7 @@ static SwitchReport kill_in(Job& job, Phase phase, bool old) {
   return coordinator.switch_plan(job.live.shims(kStages), job.live.shims(kShards), 2).value();
 }
 
-Test(live_chunks, a_new_program_killed_while_the_state_is_secured_leaves_the_old_epoch,
+Test(live_chunks, a_new_program_killed_while_the_state_is_secured_leaves_the_old_generation,
      .timeout = 300) {
   Job job(two_mib("1000000000"));
   // It may be noticed as late as with the first chunk; then the others have released something.
@@ -213,8 +214,8 @@ static void lose_between_chunks(const std::function<std::vector<Shim>(Job&)>& lo
   cr_assert_eq(report.failed_in, Phase::move);
   for (int shim = 0; shim < 2; ++shim) {
     if (job.live.keepers[static_cast<std::size_t>(shim)] == nullptr) continue;
-    cr_assert_not(job.live.status(shim).has_program, "nobody trains the old epoch");
-    cr_assert_eq(job.live.status(shim).epoch, 1u, "nor the new one");
+    cr_assert_not(job.live.status(shim).has_program, "nobody trains the old generation");
+    cr_assert_eq(job.live.status(shim).generation, 1u, "nor the new one");
   }
   goes_on(job, holders, report, step, std::to_string(step + 500).c_str());
 }
@@ -233,7 +234,7 @@ Test(live_chunks, a_shim_killed_between_chunks_costs_no_step, .timeout = 300) {
   });
 }
 
-Test(live_chunks, old_programs_leave_where_the_old_epoch_is_gone, .timeout = 300) {
+Test(live_chunks, old_programs_leave_where_the_old_generation_is_gone, .timeout = 300) {
   BetweenChunks between;
   Job job(two_mib("1000000000"), 2, [&](Hold hold) { return between.waits(hold); });
   Coordinator coordinator(LiveJob::cluster(), bounded());

@@ -53,7 +53,7 @@ Test(live, leavers_are_let_go_before_the_commit_where_the_rest_takes_too_long, .
   cr_assert(job.state(job.shims(kTwo)) == unresized("30000"), "nothing was lost");
 }
 
-Test(live, where_what_only_leavers_have_is_late_the_old_epoch_trains_on, .timeout = 300) {
+Test(live, where_what_only_leavers_have_is_late_the_old_generation_trains_on, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 4, kForEver, false, [](Hold hold) { return hold == Hold::verified; });
   const SwitchReport report = shrink(job, options()).report;
   cr_assert_not(report.committed || report.has_let_go);

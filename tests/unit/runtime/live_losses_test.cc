@@ -151,11 +151,11 @@ static void kill_in(Phase phase, bool old, bool commits) {
     const bool committed = report.ok() && report->committed;
     cr_assert_eq(committed, commits, "%s",
                  report ? report->summary().c_str() : report.error().message().c_str());
-    // Never a mixture: all shims are in one epoch.
+    // Never a mixture: all shims are in one generation.
     for (int shim = 0; shim < (commits ? 4 : 2); ++shim)
-      cr_assert_eq(job.status(shim).epoch, commits ? 2 : 1);
+      cr_assert_eq(job.status(shim).generation, commits ? 2 : 1);
     if (commits) cr_assert_eq(job.wait(old_programs[0]), 0);
-    // Whoever was not killed trains on, old epoch or new.
+    // Whoever was not killed trains on, old generation or new.
     wait_for_steps(job, 0, job.status(0).step);
     if (!commits) cr_assert_eq(job.status(2).prepared, 0);
   }
@@ -163,22 +163,24 @@ static void kill_in(Phase phase, bool old, bool commits) {
   cr_assert(shared_memory() == before);
 }
 
-Test(live, a_new_worker_killed_in_prepare_leaves_the_old_epoch, .timeout = 300) {
+Test(live, a_new_worker_killed_in_prepare_leaves_the_old_generation, .timeout = 300) {
   kill_in(Phase::prepare, false, false);
 }
-Test(live, a_new_worker_killed_in_quiesce_leaves_the_old_epoch, .timeout = 300) {
+Test(live, a_new_worker_killed_in_quiesce_leaves_the_old_generation, .timeout = 300) {
   kill_in(Phase::quiesce, false, false);
 }
-Test(live, a_new_worker_killed_in_move_leaves_the_old_epoch, .timeout = 300) {
+Test(live, a_new_worker_killed_in_move_leaves_the_old_generation, .timeout = 300) {
   kill_in(Phase::move, false, false);
 }
-Test(live, a_new_worker_killed_in_commit_is_lost_to_the_new_epoch, .timeout = 300) {
+Test(live, a_new_worker_killed_in_commit_is_lost_to_the_new_generation, .timeout = 300) {
   kill_in(Phase::commit, false, true);
 }
-Test(live, an_old_worker_killed_in_prepare_leaves_the_others_in_the_old_epoch, .timeout = 300) {
+Test(live, an_old_worker_killed_in_prepare_leaves_the_others_in_the_old_generation,
+     .timeout = 300) {
   kill_in(Phase::prepare, true, false);
 }
-Test(live, an_old_worker_killed_in_quiesce_leaves_the_others_in_the_old_epoch, .timeout = 300) {
+Test(live, an_old_worker_killed_in_quiesce_leaves_the_others_in_the_old_generation,
+     .timeout = 300) {
   kill_in(Phase::quiesce, true, false);
 }
 Test(live, an_old_worker_killed_in_move_has_left_whole_state_behind, .timeout = 300) {

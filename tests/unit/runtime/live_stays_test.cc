@@ -15,10 +15,11 @@ Variables variables_of(const PlanShape& plan, int rank) {
 }
 
 /// Has the first `staying` ranks of the plan stay, and starts programs for the others.
-std::vector<pid_t> prepare(LiveJob& job, const PlanShape& plan, int staying, std::uint64_t epoch) {
+std::vector<pid_t> prepare(LiveJob& job, const PlanShape& plan, int staying,
+                           std::uint64_t generation) {
   for (int rank = 0; rank < staying; ++rank)
     cr_assert(job.keepers[static_cast<std::size_t>(rank)]->offer_next(
-        epoch, variables_of(plan, rank), staying == plan.ranks()));
+        generation, variables_of(plan, rank), staying == plan.ranks()));
   std::vector<pid_t> started;
   for (int rank = staying; rank < plan.ranks(); ++rank)
     started.push_back(

@@ -29,7 +29,8 @@ Test(live, ten_plans_in_a_row_end_bitwise_as_a_run_without_any_switch, .timeout 
     cr_assert(report->committed, "plan %zu: %s", i, report->summary().c_str());
     cr_assert_gt(report->step, last);
     last = report->step;
-    for (pid_t pid : programs) cr_assert_eq(job.wait(pid), 0, "the old epoch's programs leave");
+    for (pid_t pid : programs)
+      cr_assert_eq(job.wait(pid), 0, "the old generation's programs leave");
     programs = next;
   }
   cr_assert_lt(last, 30000, "the last plan trained too");
@@ -104,8 +105,8 @@ Test(live, the_rest_of_parts_that_shrink_in_place_is_freed, .timeout = 300) {
   cr_assert_lt(job.keepers[0]->used_bytes(), state / 2 + 65536, "the other half was given back");
 }
 
-/// A job of one rank and then of two, whose shims keep the memory of the epoch before until they
-/// are let.
+/// A job of one rank and then of two, whose shims keep the memory of the generation before until
+/// they are let.
 struct Freeing {
   std::atomic<bool> is_held = true;
   LiveJob job{SWELL_EXAMPLE, 2, {"1000000000", "8", "64", "512", "1000"}, false, [this](Hold hold) {
@@ -152,7 +153,7 @@ Test(live, a_commit_waits_for_no_memory_and_the_next_switch_does, .timeout = 300
   one.is_held = false;
   next.join();
   cr_assert(report.committed, "%s", report.summary().c_str());
-  cr_assert_not(goes_on_meanwhile, "it would hold the memory of three epochs");
+  cr_assert_not(goes_on_meanwhile, "it would hold the memory of three generations");
   cr_assert_leq(one.job.keepers[0]->used_bytes(), Freeing::kState + 65536);
   cr_assert_leq(one.taken(), Freeing::kState + 65536);
 }
@@ -258,7 +259,7 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
   for (const Shim& shim : shims)
     channels.push_back(Channel::connect_unix(shim.unix_socket).value());
   Prepare prepare;
-  prepare.epoch = 2;
+  prepare.generation = 2;
   prepare.cluster = LiveJob::cluster().to_json().dump();
   prepare.max_extra_bytes = 1 << 30;
   const auto table = read_table(ask(channels[0], Op::table, {}).value().body).value().second;
@@ -289,12 +290,12 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
   channels.clear();  // it dies
   cr_assert_eq(job.status(1).prepared, 2, "what has moved waits for a decision");
   cr_assert_eq(coordinator.settle(shims).value(), 2);
-  cr_assert_eq(job.status(1).epoch, 2);
+  cr_assert_eq(job.status(1).generation, 2);
   wait_for_steps(job, 1, step);
 }
 
 /// Calls a switch off as a phase begins; returns whether that was certain, and whether all shims
-/// hold the new epoch.
+/// hold the new generation.
 static std::pair<bool, bool> call_off_in(Phase phase) {
   LiveJob job(SWELL_EXAMPLE, 4, kForEver);
   const PlanShape from{2, 1, 1, 0}, to{2, 2, 1, 0};
@@ -315,7 +316,7 @@ static std::pair<bool, bool> call_off_in(Phase phase) {
   if (certain)
     cr_assert_eq(report->code, swell::ErrorCode::cancelled, "as whoever called it off knows it");
   for (int shim = 0; shim < (committed ? 4 : 2); ++shim)
-    cr_assert_eq(job.status(shim).epoch, committed ? 2 : 1);
+    cr_assert_eq(job.status(shim).generation, committed ? 2 : 1);
   wait_for_steps(job, 0, job.status(0).step);
   return {certain, committed};
 }
@@ -332,7 +333,7 @@ Test(live, a_switch_cancelled_while_it_waits_for_programs_says_only_that, .timeo
   cr_assert(coordinator.begin(job.shims({1, 1, 1, 0}), 1).ok());
   wait_for_steps(job, 0, 5);
   std::thread other([&] {
-    std::this_thread::sleep_for(200ms);  // programs of the next epoch never come
+    std::this_thread::sleep_for(200ms);  // programs of the next generation never come
     cr_assert(coordinator.call_off());
   });
   const auto report = coordinator.switch_plan(job.shims({1, 1, 1, 0}), job.shims({2, 1, 1, 0}), 2);

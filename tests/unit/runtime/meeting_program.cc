@@ -69,15 +69,15 @@ int main() {
   steps.dtype = SWELL_I64;
   steps.dims = 1;
   steps.shape[0] = 1;
-  swell_epoch_t epoch{};
+  swell_generation_t generation{};
   if (swell_register(session, &steps) != 0) die("registering", session);
-  if (swell_adopt(session, &epoch) != 0) die("adopting", session);
+  if (swell_adopt(session, &generation) != 0) die("adopting", session);
   void* address = nullptr;
   if (swell_address(session, "steps", 0, &address, nullptr) != 0) die("its address", session);
   auto* made = static_cast<std::int64_t*>(address);
-  if (epoch.fresh != 0) *made = 0;
-  if (*made != static_cast<std::int64_t>(epoch.step)) return 3;
-  for (std::uint64_t step = epoch.step + 1;; ++step) {
+  if (generation.fresh != 0) *made = 0;
+  if (*made != static_cast<std::int64_t>(generation.step)) return 3;
+  for (std::uint64_t step = generation.step + 1;; ++step) {
     meet(met, rank, world, step);
     if (pace > 0) usleep(pace);
     while (step == deaf_from) pause();

@@ -20,17 +20,17 @@ Entry entry(const char* name, std::int64_t elements) {
 /// A store with snapshots of one tensor of a page.
 struct Book {
   Book() : store(Arena::create(std::uint64_t{1} << 20).value()), snapshots(store) {}
-  void add(std::uint64_t epoch, std::uint64_t step, std::int32_t rank = 0,
+  void add(std::uint64_t generation, std::uint64_t step, std::int32_t rank = 0,
            bool is_of_switch = false) {
     std::vector<Run> runs;
-    Snapshot made{epoch, step, rank, 2, {}, is_of_switch};
+    Snapshot made{generation, step, rank, 2, {}, is_of_switch};
     made.table = Snapshots::take_copy(store, {{entry("w", 512), Memory::arena, 0}}, runs).value();
     snapshots.add(std::move(made));
   }
   std::string held() const {
     std::string text;
     for (const Snapshot& each : snapshots.all())
-      text += std::to_string(each.epoch) + "." + std::to_string(each.step) + "/" +
+      text += std::to_string(each.generation) + "." + std::to_string(each.step) + "/" +
               std::to_string(each.rank) + " ";
     return text;
   }
@@ -62,8 +62,8 @@ Test(snapshots, ranks_one_apart_have_one_in_common_while_the_last_is_on_its_way)
   cr_assert_eq(found->step, 30u);
 }
 
-// Likewise the first one of an epoch: what all have is of the one before.
-Test(snapshots, those_of_an_epoch_stay_until_one_of_the_next_is_everywhere) {
+// Likewise the first one of a generation: what all have is of the one before.
+Test(snapshots, those_of_an_generation_stay_until_one_of_the_next_is_everywhere) {
   Book own, partner;
   for (const std::uint64_t step : {10, 20, 30}) {
     own.add(1, step, 0);
@@ -90,7 +90,7 @@ Test(snapshots, those_of_switches_leave_the_last_ones_that_all_have) {
   cr_assert(book.held() == "1.20/0 1.30/0 1.40/0 ");
 }
 
-Test(snapshots, one_of_a_switch_replaces_none_of_the_epoch_before) {
+Test(snapshots, one_of_a_switch_replaces_none_of_the_generation_before) {
   Book book;
   for (const std::uint64_t step : {10, 20}) book.add(1, step);
   for (const std::uint64_t step : {30, 40}) book.add(2, step);
@@ -129,8 +129,8 @@ Test(snapshots, the_newest_step_of_which_every_rank_is_there_is_found) {
   cr_assert_not(newest_of({holder({{1, 20, 0, 2, {}}})}).has_value());
 }
 
-Test(snapshots, a_later_epoch_counts_more_than_a_later_step) {
+Test(snapshots, a_later_generation_counts_more_than_a_later_step) {
   const auto found = newest_of({holder({{1, 90, 0, 1, {}}, {2, 20, 0, 1, {}}})});
-  cr_assert_eq(found->epoch, 2u);
+  cr_assert_eq(found->generation, 2u);
   cr_assert_eq(found->step, 20u);
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <thread>
+#include <type_traits>
 
 #include "profiler/rank_profile.h"
 #include "support/live_job.h"
@@ -34,17 +35,25 @@ swell_session_t* open_at(const std::string& socket) {
 
 /// Registers `values` as the program's own memory, adopts, and says what for.
 swell_session_t* adopt_own(const std::string& socket, std::vector<double>& values,
-                           swell_epoch_t* epoch) {
+                           swell_generation_t* generation) {
   swell_session_t* session = open_at(socket);
   swell_tensor_t own = tensor("w", static_cast<std::int64_t>(values.size()));
   own.field_mask = SWELL_TENSOR_ADDRESS;
   own.address = values.data();
   cr_assert_eq(swell_register(session, &own), 0, "%s", swell_last_error(session));
-  cr_assert_eq(swell_adopt(session, epoch), 0, "%s", swell_last_error(session));
+  cr_assert_eq(swell_adopt(session, generation), 0, "%s", swell_last_error(session));
   return session;
 }
 
 }  // namespace
+
+static_assert(std::is_same_v<swell_epoch_t, swell_generation_t>);
+
+Test(swell_api, a_program_may_use_the_former_name_of_a_generation) {
+  swell_epoch_t former{};
+  former.generation = 3;
+  cr_assert_eq(former.epoch, 3);
+}
 
 Test(swell_api, works_alone_outside_of_swell) {
   unsetenv("SWELL_RUNTIME");
@@ -56,9 +65,9 @@ Test(swell_api, works_alone_outside_of_swell) {
   cr_assert_eq(swell_register(session, &w), 0);
   cr_assert_eq(swell_register(session, &head), 0);
   cr_assert_eq(swell_step(session, 1), -EAGAIN);
-  swell_epoch_t epoch;
-  cr_assert_eq(swell_adopt(session, &epoch), 0);
-  cr_assert(epoch.fresh && epoch.epoch == 0 && epoch.step == 0);
+  swell_generation_t generation;
+  cr_assert_eq(swell_adopt(session, &generation), 0);
+  cr_assert(generation.fresh && generation.generation == 0 && generation.step == 0);
   void *address = nullptr, *tied = nullptr;
   std::size_t bytes = 0;
   cr_assert_eq(swell_address(session, "w", 0, &address, &bytes), 0);
@@ -125,15 +134,15 @@ Test(swell_api, state_in_the_programs_own_memory_is_copied_at_a_switch, .timeout
     });
     const auto all = job.shims({1, 1, 2, 0});
     cr_assert(coordinator.begin({all[0]}, 1).ok());
-    swell_epoch_t epoch{};
+    swell_generation_t generation{};
     std::thread new_program(
-        [&] { swell_close(adopt_own(job.keepers[1]->unix_socket(), new_values, &epoch)); });
+        [&] { swell_close(adopt_own(job.keepers[1]->unix_socket(), new_values, &generation)); });
     const auto report = coordinator.switch_plan({all[0]}, {all[1]}, 2).value();
     old_program.join();
     new_program.join();
     cr_assert(report.committed, "%s", report.summary().c_str());
     cr_assert_eq(last, SWELL_SWITCH);
-    cr_assert(epoch.epoch == 2 && epoch.step == report.step && !epoch.fresh);
+    cr_assert(generation.generation == 2 && generation.step == report.step && !generation.fresh);
     cr_assert(new_values == old_values);
     cr_assert_eq(report.paths.size(), 1);
     cr_assert_eq(report.paths[0].path, apart ? "tcp" : "process_vm_readv");

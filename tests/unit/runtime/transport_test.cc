@@ -250,6 +250,6 @@ Test(keeper, answers_or_refuses_whatever_it_is_sent, .timeout = 60) {
     }
   }
   auto channel = Channel::connect_unix(keeper->unix_socket()).value();
-  cr_assert_eq(read_status(ask(channel, Op::status, {}).value().body).value().epoch, 0,
+  cr_assert_eq(read_status(ask(channel, Op::status, {}).value().body).value().generation, 0,
                "it lives, and nothing has begun");
 }

@@ -15,14 +15,14 @@ slurm::Snapshot queue() {
   slurm::Snapshot snapshot;
   snapshot.jobs.push_back(elastic_job(
       30,
-      "elastic=max=4x,grace=30 basic=4 lent=12 state=ACTIVE epoch=3 workers=16 grants=2 "
+      "elastic=max=4x,grace=30 basic=4 lent=12 state=ACTIVE generation=3 workers=16 grants=2 "
       "refused=3 why=qos reclaims=1 companions=31:node1:4:4-7;32:node2:8:0-7"));
   snapshot.jobs.push_back(elastic_job(31, "parent=30 grant=n1"));
   snapshot.jobs.back().gpus = {{"node1", {4, "h100", "4-7"}}};
   snapshot.jobs.push_back(elastic_job(32, "parent=30 grant=n2"));
   snapshot.jobs.back().gpus = {{"node2", {8, "h100", "0-7"}}};
-  slurm::JobRecord waiting =
-      elastic_job(9, "elastic=max=12 basic=8 lent=4 state=ACTIVE epoch=2 companions=3:node1:4:0-3");
+  slurm::JobRecord waiting = elastic_job(
+      9, "elastic=max=12 basic=8 lent=4 state=ACTIVE generation=2 companions=3:node1:4:0-3");
   waiting.phase = slurm::JobPhase::pending;
   waiting.state_text = "PENDING";
   waiting.uid = 1001;
@@ -137,7 +137,7 @@ Test(job_rows, the_table_lines_up) {
   cr_assert_eq(
       text,
       std::string(
-          "JOBID  USER  NAME   STATE    OWN  LENT  TOTAL/MAX  EPOCH  WORKERS  GRANTS  REFUSED  RECLAIMS  COMPANIONS (JOBID NODE:GPUS)\n"
+          "JOBID  USER  NAME   STATE    OWN  LENT  TOTAL/MAX  GENERATION  WORKERS  GRANTS  REFUSED  RECLAIMS  COMPANIONS (JOBID NODE:GPUS)\n"
           "    9  bob   llama  PENDING    8     0       8/12      0        0       0        0         0  -\n"
           "   30  ann   llama  ACTIVE     4    12      16/16      3       16       2  3 (qos)         1  31 node1:4-7, 32 node2:0-7\n"),
       "%s", text.c_str());

@@ -163,7 +163,7 @@ class Engine:
             _request.listen()
 
     def _stand(self, rank: int, world: int, decided: str | None = None, before: dict[str, Any] | None = None) -> Standing:
-        """Finds the standing of this worker under the plan of an epoch; swellrun is told for which numbers of workers there is one.
+        """Finds the standing of this worker under the plan of a generation; swellrun is told for which numbers of workers there is one.
 
         decided: that plan, where swellrun has one. before: what an exact job's sums are in this process.
         """
@@ -203,7 +203,7 @@ class Engine:
         is_untold = saved is None and _native.is_live()     # to new workers, before they see the state
         begun = sums.begun(self._given, self._initial, *shape[:3], here.basic_workers) if is_untold else None
         if before is None:
-            has_any = here.epoch == 0 and self._given is None and bool(os.environ.get("SWELL_PLAN"))      # a plan decided for the first start
+            has_any = here.generation == 0 and self._given is None and bool(os.environ.get("SWELL_PLAN"))      # a plan decided for the first start
             before = saved or (None if has_any else begun)
         plan = self._planned(shape, decided, before)
         return plan, before, sums.why_alone(plan, begun, self._directory) if is_untold else ""
@@ -215,7 +215,7 @@ class Engine:
         text = os.environ.get("SWELL_PLAN") if decided is None else decided
         try:
             plan = Plan.given(*shape, text, None if self._initial is None else given.initial_for(
-                self._initial, *shape, first=decided is None and os.environ.get("SWELL_EPOCH", "0") == "0"))
+                self._initial, *shape, first=decided is None and _request.place().generation == 0))
         except ValueError:
             if text or before is None:
                 raise
@@ -223,7 +223,7 @@ class Engine:
         return plan if text or before is None or sums.of(plan) == before else sums.plan_for(before, shape[0], shape[3])
 
     def _begin(self, standing: Standing, session: _native.Session | None, arena: Arena, source: sources.Source) -> None:
-        """Begin an epoch, with all of its workers: groups, memory, and the state that the training has come to."""
+        """Begin a generation, with all of its workers: groups, memory, and the state that the training has come to."""
         self.plan, self.place, self._share, self._dropout = standing.plan, standing.place, standing.share, standing.dropout
         self.rank, self.world, self._session, self._arena = standing.place.rank, standing.plan.world, session, arena
         self._regions = self._timed()
@@ -255,7 +255,7 @@ class Engine:
         self.observed_role: dict[str, float | None] = {}        # what of them the profiler was told
 
     def _draw_as_before(self, before: Mapping[str, Any]) -> None:
-        """Random numbers go on as this rank's worker of the epoch before had them; as another one's where it is new: all work on the same global batches."""
+        """Random numbers go on as this rank's worker of the generation before had them; as another one's where it is new: all work on the same global batches."""
         if isinstance(self._arena, live.NativeArena) and "handed" in before:        # not of a checkpoint
             if (mine := self._arena.generators()) is not None:
                 restore_generators(mine)
@@ -665,7 +665,7 @@ class Engine:
     # ---- staying
 
     def _prepare(self) -> tuple[Standing, _native.Session, live.NativeArena] | None:
-        """Builds this worker's standing in the prepared epoch, and offers it there, beside the training; None: it does not stay."""
+        """Builds this worker's standing in the prepared generation, and offers it there, beside the training; None: it does not stay."""
         assert self._session is not None
         if others := _staying.other_groups(self._links.count()):
             _staying.decline(self._session, self.rank, f"process groups beside the engine's ({others})")
@@ -674,7 +674,7 @@ class Engine:
             session = self._session.next()
             world, decided = int(session.variable("WORLD_SIZE") or 1), session.variable("SWELL_PLAN") or ""
             if decided and Plan.parse(decided).world != world:
-                decided = ""        # this epoch's: the next one has none
+                decided = ""        # this generation's: the next one has none
             standing = self._stand(int(session.variable("RANK") or 0), world, decided, sums.of(self.plan))
             arena = live.NativeArena(session, standing.place.rank)
             arena.register(list(wanted(standing.share, standing.place, self._factory, replicas(standing.plan, standing.place, self._divides))), self.device)
@@ -686,7 +686,7 @@ class Engine:
             return None
 
     def _stay(self, standing: Standing, session: _native.Session, arena: live.NativeArena) -> None:
-        """Train on under the next epoch's plan, in this process."""
+        """Train on under the next generation's plan, in this process."""
         self._next = None
         self._free_gradients()
         _staying.regroup(session, self.device)
@@ -762,7 +762,7 @@ class Engine:
         leave_with_checkpoint(self.steps, self._lock)
 
     def _end_agreement(self) -> None:
-        """Ends the communication under way between the workers of this epoch."""
+        """Ends the communication under way between the workers of this generation."""
         try:
             self._votes.end()
             if self._agreement is not None:
@@ -819,7 +819,7 @@ def _start(world: int) -> torch.device:
 
 
 def _log(path: str | os.PathLike[str] | None, peak_flops: float | None, engine: Engine) -> logs.Log:
-    constant: dict[str, Any] = {"epoch": _request.place().epoch, "world": engine.world, "plan": engine.plan.summary()}
+    constant: dict[str, Any] = {"generation": _request.place().generation, "world": engine.world, "plan": engine.plan.summary()}
     if os.environ.get("SWELL_PACED"):
         constant["paced"] = os.environ["SWELL_PACED"]
     return logs.Log(path, peak_flops, engine.world, constant)

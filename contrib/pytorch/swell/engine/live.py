@@ -16,7 +16,7 @@ import torch.distributed as dist
 from swell import _staying
 from swell._agreement import adopt
 from swell._generators import generators
-from swell._native import Action, Epoch, Kind, NativeError, Region, Session
+from swell._native import Action, Generation, Kind, NativeError, Region, Session
 from swell._slots import NoRoom, give_room, gpu_of, no_room, wait_for_room
 from swell.engine.arena import Ordinary, Request
 from swell.engine.executor import Regions
@@ -34,11 +34,11 @@ _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer":
 
 class NativeArena:
     """Memory of this worker's shim, on the host and on a GPU; where the GPU's cannot be handed over torch's, which is copied at a switch.
-    take() blocks until this epoch begins: all that takes long comes before. rank: in that epoch."""
+    take() blocks until this generation begins: all that takes long comes before. rank: in that generation."""
 
     def __init__(self, session: Session, rank: int = 0) -> None:
         self._session, self._of_worker = session, f"engine#worker.{rank}"
-        self.epoch = Epoch(0, 0, True)
+        self.generation = Generation(0, 0, True)
         self._rest = torch.empty(0, dtype=torch.uint8)
         self._drawn, self._of_some = torch.empty(0, dtype=torch.uint8), torch.empty(0, dtype=torch.uint8)
         self._is_registered = False
@@ -78,17 +78,17 @@ class NativeArena:
             except NoRoom as error:
                 _staying.give_way(self._session, dist.get_rank() if dist.is_initialized() else 0, error)
                 raise
-        self.epoch = adopt(self._session)
+        self.generation = adopt(self._session)
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
         self._drawn, self._of_some = (self._session.tensor(name, torch.uint8, (_DRAWN_BYTES,)) for name in (self._of_worker, _DRAWN))
-        if self._gpu is not None and not self.epoch.fresh and not trains:
+        if self._gpu is not None and not self.generation.fresh and not trains:
             wait_for_room(self._gpu, (self.generators() or {}).get("peak", 0))      # gradients, and a first step
         of_swell = {one.name: self._session.tensor(one.name, one.dtype, one.local, device=None if one.on_host else self._gpu)
                     for one in requests if one.name not in self._on_gpu}
-        return {**self._on_gpu, **of_swell}, self.epoch.fresh
+        return {**self._on_gpu, **of_swell}, self.generation.fresh
 
     def rest(self) -> dict[str, Any]:
-        """Returns the value that the epoch before gave to its last boundary()."""
+        """Returns the value that the generation before gave to its last boundary()."""
         found: dict[str, Any] = pickle.loads(_read(self._rest))
         return found
 

@@ -43,7 +43,7 @@ def _check_kinds(rest: Mapping[str, Any], now: Mapping[str, str]) -> None:
 
 
 class State:
-    """Takes memory for the state of a worker's share, and fills it: from the epoch before, from a checkpoint, or anew.
+    """Takes memory for the state of a worker's share, and fills it: from the generation before, from a checkpoint, or anew.
 
     requests: what is held, as blocks of the whole. tensors: they, by name. gradients: of one step, handed over to nobody. trained:
     parameters by their name in the whole model. parts: of them, which this worker's optimizer steps. before: what else the state was, where it is not new.

@@ -171,7 +171,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         before = self._sampler.state_dict() if self._sampler is not None else self._loaded.get("data")
         if before:
             stream.load_state_dict(before)
-        elif here.epoch == 0 and not self._steps():
+        elif here.generation == 0 and not self._steps():
             stream.check()
         self._departure.listen(stream.units)
         if stream.units % here.world:

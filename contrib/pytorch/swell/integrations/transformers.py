@@ -191,7 +191,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
                         collate=trainer._get_collator_with_removed_columns(trainer.data_collator, description="Training"))
         if stream.is_of_batches:
             raise TypeError(f"train_dataset is a {type(dataset).__name__}, which makes batches; give the Trainer its dataset")
-        if _request.place().epoch == 0 and self.newest() is None:
+        if _request.place().generation == 0 and self.newest() is None:
             stream.check()
         args.ignore_data_skip = True        # it is at its position already
         return stream
@@ -219,7 +219,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         resume = resume_from_checkpoint
         if self._live is None:
             self._departure.lock(self.folder.path)
-        named, checks = resume if isinstance(resume, str) else None, self._live is None or _request.place().epoch == 0
+        named, checks = resume if isinstance(resume, str) else None, self._live is None or _request.place().generation == 0
         chosen: list[Any] = [None, {}]
 
         def choose() -> None:
@@ -244,7 +244,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """Where the script asks for a new training: what this job has trained by now, before resizes and requeues."""
         if run_name():
             return self.folder.newest(_is_of_this_run)
-        return self.newest() if _request.place().epoch else None
+        return self.newest() if _request.place().generation else None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         before = self._resumed

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine: how epochs begin, grow, shrink and end.
+// The generation machine: how generations begin, grow, shrink and end.
 #include <csignal>
 
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
-Test(epochs, the_basic_workers_start_when_all_are_there) {
+Test(generations, the_basic_workers_start_when_all_are_there) {
   Run run;
   cr_assert_eq(run.steps, Jobs{job});
   cr_assert_eq(run.workers, 2u);
   cr_assert_eq(run.state(), JobState::active);
-  cr_assert_eq(run.machine.status().epoch, 0);
+  cr_assert_eq(run.machine.status().generation, 0);
 }
 
-Test(epochs, workers_of_each_epoch_know_their_swellrun_among_those_of_the_job) {
-  EpochMachine::Settings settings;
+Test(generations, workers_of_each_generation_know_their_swellrun_among_those_of_the_job) {
+  GenerationMachine::Settings settings;
   settings.run = "node1-42-a";
   Run run(settings);
   const auto all_know = [&run] {
@@ -32,7 +32,7 @@ Test(epochs, workers_of_each_epoch_know_their_swellrun_among_those_of_the_job) {
   cr_assert(all_know());
 }
 
-Test(epochs, workers_know_whether_their_job_is_exact) {
+Test(generations, workers_know_whether_their_job_is_exact) {
   const auto told = [](const Run& run) {
     std::vector<std::string> words;
     for (const auto& [id, environment] : run.last_start.workers)
@@ -40,7 +40,7 @@ Test(epochs, workers_know_whether_their_job_is_exact) {
         if (name == "SWELL_CONSISTENCY") words.push_back(value);
     return words;
   };
-  EpochMachine::Settings settings;
+  GenerationMachine::Settings settings;
   cr_assert(told(Run(settings)) == std::vector<std::string>(2, "relaxed"));
   settings.exact = true;
   Run run(settings);
@@ -50,7 +50,7 @@ Test(epochs, workers_know_whether_their_job_is_exact) {
   cr_assert_eq(told(run).back(), "exact");
 }
 
-Test(epochs, workers_are_counted_on_each_host_beside_those_of_their_allocation) {
+Test(generations, workers_are_counted_on_each_host_beside_those_of_their_allocation) {
   Run run;  // two workers on node1
   run.event([&] {
     Grow message;
@@ -60,23 +60,26 @@ Test(epochs, workers_are_counted_on_each_host_beside_those_of_their_allocation) 
   });
   run.hello(1, 2);
   run.leave(0, 2);
-  std::vector<std::string> ranks, of_allocation;
+  std::vector<std::string> ranks, of_allocation, generations, former;
   for (const auto& [id, environment] : run.last_start.workers)
     for (const auto& [name, value] : environment) {
+      if (name == "SWELL_GENERATION") generations.push_back(value);
+      if (name == "SWELL_EPOCH") former.push_back(value);
       if (name == "SWELL_HOST_LOCAL_RANK") ranks.push_back(value);
       if (name == "LOCAL_RANK") of_allocation.push_back(value);
     }
   cr_assert(of_allocation == std::vector<std::string>({"0", "1", "0", "1"}));
   cr_assert(ranks == std::vector<std::string>({"0", "1", "2", "3"}));
+  cr_assert(generations == std::vector<std::string>(4, "1") && former == generations);
 }
 
-Test(epochs, the_program_s_end_is_the_run_s_end) {
+Test(generations, the_program_s_end_is_the_run_s_end) {
   Run run;
   run.leave(0, 2);
   cr_assert_eq(run.code.value_or(-1), 0);
 }
 
-Test(epochs, growing_disturbs_nobody_until_the_new_workers_are_up) {
+Test(generations, growing_disturbs_nobody_until_the_new_workers_are_up) {
   Run run;
   run.grow(9, 4);
   cr_assert_eq(run.state(), JobState::warming);
@@ -90,13 +93,13 @@ Test(epochs, growing_disturbs_nobody_until_the_new_workers_are_up) {
   run.leave(0, 2);
   cr_assert_eq(run.workers, 6u);
   cr_assert_eq(run.state(), JobState::active);
-  cr_assert_eq(run.machine.status().epoch, 1);
+  cr_assert_eq(run.machine.status().generation, 1);
   cr_assert_float_eq(run.machine.status().stopped_s, 1.5, 1e-9);
   // Rank 0 is in the basic allocation.
   cr_assert_eq(run.last_start.workers.front().first.node, 0);
 }
 
-Test(epochs, a_pause_lasts_until_the_new_workers_are_ready) {
+Test(generations, a_pause_lasts_until_the_new_workers_are_ready) {
   Run run;
   const auto pauses = [&run] {
     std::vector<double> found;
@@ -125,7 +128,7 @@ Test(epochs, a_pause_lasts_until_the_new_workers_are_ready) {
   cr_assert_eq(pauses().size(), 2u, "also of programs that never say that they are");
 }
 
-Test(epochs, a_refused_grant_changes_nothing) {
+Test(generations, a_refused_grant_changes_nothing) {
   Run run;
   Grow grow;
   grow.offers.resize(1);
@@ -136,7 +139,7 @@ Test(epochs, a_refused_grant_changes_nothing) {
   cr_assert(run.signals.empty());
 }
 
-Test(epochs, a_companion_whose_step_does_not_come_up_is_given_back) {
+Test(generations, a_companion_whose_step_does_not_come_up_is_given_back) {
   Run run;
   run.grow(9, 4);
   run.tick(*run.machine.deadline());
@@ -145,7 +148,7 @@ Test(epochs, a_companion_whose_step_does_not_come_up_is_given_back) {
   cr_assert_eq(run.starts, 1);
 }
 
-Test(epochs, a_shrink_releases_before_the_others_have_left) {
+Test(generations, a_shrink_releases_before_the_others_have_left) {
   Run run;
   run.grown();
   run.shrink(9, 20);
@@ -160,7 +163,7 @@ Test(epochs, a_shrink_releases_before_the_others_have_left) {
   cr_assert(std::holds_alternative<Released>(run.told.back()));
 }
 
-Test(epochs, a_companion_that_never_took_part_is_given_back_at_once) {
+Test(generations, a_companion_that_never_took_part_is_given_back_at_once) {
   Run run;
   run.grow(9, 4);
   run.hello(1, 2);
@@ -169,7 +172,7 @@ Test(epochs, a_companion_that_never_took_part_is_given_back_at_once) {
   cr_assert(run.signals.empty());
 }
 
-Test(epochs, a_shrink_while_switching_goes_into_the_same_stop) {
+Test(generations, a_shrink_while_switching_goes_into_the_same_stop) {
   Run run;
   run.grow(9, 4);
   run.hello(1, 4);
@@ -181,7 +184,7 @@ Test(epochs, a_shrink_while_switching_goes_into_the_same_stop) {
   cr_assert_eq(run.starts, 2);
 }
 
-Test(epochs, a_grant_during_a_stop_joins_later) {
+Test(generations, a_grant_during_a_stop_joins_later) {
   Run run;
   run.grown();
   run.shrink(9, 20);
@@ -195,7 +198,7 @@ Test(epochs, a_grant_during_a_stop_joins_later) {
   cr_assert_eq(run.workers, 4u);
 }
 
-Test(epochs, growth_waits_until_every_worker_handles_the_signal) {
+Test(generations, growth_waits_until_every_worker_handles_the_signal) {
   Run run;
   run.deaf = true;
   run.grown();
@@ -208,7 +211,7 @@ Test(epochs, growth_waits_until_every_worker_handles_the_signal) {
   cr_assert_eq(run.no_growth(), std::string());
 }
 
-Test(epochs, only_as_many_workers_run_as_the_program_can_run_with) {
+Test(generations, only_as_many_workers_run_as_the_program_can_run_with) {
   Run run;
   run.event([&] { run.machine.can_run_with({2, 3, 5}); });
   cr_assert(std::get<Status>(run.told.back()).sizes == (std::vector<int>{2, 3, 5}));
@@ -221,8 +224,8 @@ Test(epochs, only_as_many_workers_run_as_the_program_can_run_with) {
   cr_assert_eq(run.told.size(), told, "no news");
 }
 
-Test(epochs, as_many_workers_run_as_whole_steps_allow) {
-  EpochMachine::Settings settings;
+Test(generations, as_many_workers_run_as_whole_steps_allow) {
+  GenerationMachine::Settings settings;
   settings.step = 3;
   Run run(settings);
   run.grow(9, 4);
@@ -231,7 +234,7 @@ Test(epochs, as_many_workers_run_as_whole_steps_allow) {
   cr_assert_eq(run.workers, 5u, "not 6");
 }
 
-Test(epochs, a_program_that_says_late_that_it_cannot_use_lent_gpus_gives_them_back) {
+Test(generations, a_program_that_says_late_that_it_cannot_use_lent_gpus_gives_them_back) {
   Run run;
   run.grown();
   run.event([&] { run.machine.can_run_with({2, 7}); });
@@ -243,15 +246,15 @@ Test(epochs, a_program_that_says_late_that_it_cannot_use_lent_gpus_gives_them_ba
   cr_assert_eq(run.workers, 2u);
 }
 
-Test(epochs, sizes_of_the_program_are_told_in_gpus) {
-  EpochMachine::Settings settings;
+Test(generations, sizes_of_the_program_are_told_in_gpus) {
+  GenerationMachine::Settings settings;
   settings.gpus_per_worker = 4;
-  EpochMachine machine(settings, {worker_node(0, job, "node1", 4)});
+  GenerationMachine machine(settings, {worker_node(0, job, "node1", 4)});
   machine.can_run_with({1, 3, 500'000});
   cr_assert(machine.status().sizes == (std::vector<int>{4, 12}), "no job has 2,000,000");
 }
 
-Test(epochs, why_a_program_declines_more_workers_is_told_until_it_takes_that_back) {
+Test(generations, why_a_program_declines_more_workers_is_told_until_it_takes_that_back) {
   Run run;
   run.grown();
   run.event([&] { run.machine.can_run_with({2}, "the checkpoint could not be written"); });
@@ -266,7 +269,7 @@ Test(epochs, why_a_program_declines_more_workers_is_told_until_it_takes_that_bac
   cr_assert_eq(run.machine.status().no_growth, std::string());
 }
 
-Test(epochs, a_program_that_never_handles_the_signal_is_left_as_it_is) {
+Test(generations, a_program_that_never_handles_the_signal_is_left_as_it_is) {
   Run run;
   run.deaf = true;
   run.grown();
@@ -279,7 +282,7 @@ Test(epochs, a_program_that_never_handles_the_signal_is_left_as_it_is) {
   cr_assert_not(run.no_growth().empty());
 }
 
-Test(epochs, a_job_that_gave_gpus_back_unused_may_be_offered_others) {
+Test(generations, a_job_that_gave_gpus_back_unused_may_be_offered_others) {
   Run run;
   run.deaf = true;
   run.grown();
@@ -291,7 +294,7 @@ Test(epochs, a_job_that_gave_gpus_back_unused_may_be_offered_others) {
   cr_assert_eq(run.state(), JobState::active);
 }
 
-Test(epochs, each_refusal_of_slurm_is_said_once) {
+Test(generations, each_refusal_of_slurm_is_said_once) {
   Run run;
   Grow grow;
   grow.offers.resize(3);
@@ -306,8 +309,8 @@ Test(epochs, each_refusal_of_slurm_is_said_once) {
   cr_assert(run.has_said("busy"));
 }
 
-Test(epochs, sizes_leave_workers_without_a_part) {
-  EpochMachine::Settings settings;
+Test(generations, sizes_leave_workers_without_a_part) {
+  GenerationMachine::Settings settings;
   settings.sizes = {2, 4};
   Run run(settings);
   run.grow(9, 3);

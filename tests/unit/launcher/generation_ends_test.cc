@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // How a run comes to its end, and what does not end it.
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
-Test(epochs, term_ends_the_run_with_its_companions) {
+Test(generations, term_ends_the_run_with_its_companions) {
   Run run;
   run.grown();
   run.event([&] { run.machine.signalled(run.now, SIGTERM); });
@@ -15,7 +15,7 @@ Test(epochs, term_ends_the_run_with_its_companions) {
   cr_assert_eq(run.releases, Jobs{9});
 }
 
-Test(epochs, a_run_ended_between_two_epochs_has_not_ended_well) {
+Test(generations, a_run_ended_between_two_generations_has_not_ended_well) {
   for (const bool by_slurm : {true, false}) {
     Run run;
     run.grow(9, 4);
@@ -31,7 +31,7 @@ Test(epochs, a_run_ended_between_two_epochs_has_not_ended_well) {
   }
 }
 
-Test(epochs, who_ends_is_offered_nothing_from_then_on_and_gives_back_what_it_does_not_use) {
+Test(generations, who_ends_is_offered_nothing_from_then_on_and_gives_back_what_it_does_not_use) {
   for (const bool by_slurm : {true, false}) {
     Run run;
     run.grown();
@@ -56,7 +56,7 @@ Test(epochs, who_ends_is_offered_nothing_from_then_on_and_gives_back_what_it_doe
   }
 }
 
-Test(epochs, gpus_that_go_back_as_the_run_ends_take_no_time_from_its_own_workers) {
+Test(generations, gpus_that_go_back_as_the_run_ends_take_no_time_from_its_own_workers) {
   Run run;
   run.grown();
   run.event([&] { run.machine.notice(run.now, {0, 0}, SIGTERM); });
@@ -71,7 +71,7 @@ Test(epochs, gpus_that_go_back_as_the_run_ends_take_no_time_from_its_own_workers
   cr_assert_eq(run.code.value_or(-1), 0, "it has had time for its last checkpoint");
 }
 
-Test(epochs, gpus_lent_as_the_training_ends_go_back) {
+Test(generations, gpus_lent_as_the_training_ends_go_back) {
   Run run;
   run.leave(0, 1);
   run.grow(9, 4);
@@ -81,7 +81,7 @@ Test(epochs, gpus_lent_as_the_training_ends_go_back) {
   cr_assert_eq(run.releases, Jobs{9});
 }
 
-Test(epochs, a_worker_of_its_own_that_does_not_come_back_ends_the_run_and_is_named) {
+Test(generations, a_worker_of_its_own_that_does_not_come_back_ends_the_run_and_is_named) {
   Run run;
   run.grown();
   run.event([&] { run.machine.lost(run.now, {1, 0}); });
@@ -93,7 +93,7 @@ Test(epochs, a_worker_of_its_own_that_does_not_come_back_ends_the_run_and_is_nam
   cr_assert(run.has_said("has not come back"));
 }
 
-Test(epochs, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
+Test(generations, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
   Run run;
   run.grown();
   run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
@@ -107,7 +107,7 @@ Test(epochs, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
   cr_assert_eq(run.starts, 2);
 }
 
-Test(epochs, a_worker_ended_on_returning_gpus_while_others_end_fails_nothing) {
+Test(generations, a_worker_ended_on_returning_gpus_while_others_end_fails_nothing) {
   const Exit by_term{0, SIGTERM}, by_kill{0, SIGKILL}, after_term{1, 0};
   const std::optional<Exit> shim_lost;
   for (const auto& how :
@@ -140,7 +140,7 @@ Test(epochs, a_worker_ended_on_returning_gpus_while_others_end_fails_nothing) {
   }
 }
 
-Test(epochs, a_worker_that_left_by_slurms_signal_early_does_not_end_training) {
+Test(generations, a_worker_that_left_by_slurms_signal_early_does_not_end_training) {
   Run run;
   run.grown();
   for (int local = 0; local < 4; ++local)
@@ -154,7 +154,8 @@ Test(epochs, a_worker_that_left_by_slurms_signal_early_does_not_end_training) {
   cr_assert_not(run.code.has_value());
 }
 
-Test(epochs, workers_that_train_on_after_all_lent_gpus_have_gone_are_asked_to_leave_in_the_end) {
+Test(generations,
+     workers_that_train_on_after_all_lent_gpus_have_gone_are_asked_to_leave_in_the_end) {
   for (const bool basic_ended : {false, true}) {
     Run run;
     run.grown();
@@ -172,7 +173,7 @@ Test(epochs, workers_that_train_on_after_all_lent_gpus_have_gone_are_asked_to_le
   }
 }
 
-Test(epochs, workers_that_train_on_when_others_have_ended_are_asked_to_leave_in_time) {
+Test(generations, workers_that_train_on_when_others_have_ended_are_asked_to_leave_in_time) {
   Run run;
   run.grown();
   run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });

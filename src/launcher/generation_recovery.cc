@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the epoch machine: restarts programs that fail.
+// Part of the generation machine: restarts programs that fail.
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fmt/format.h>
 
 #include "core/count_of.h"
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "launcher/signals.h"
 
 namespace swell::launcher {
@@ -14,7 +14,7 @@ namespace swell::launcher {
 using control::JobState;
 
 /// Starts the program again after a failure, over what the run has then, where it may.
-bool EpochMachine::recovers(double now) {
+bool GenerationMachine::recovers(double now) {
   if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
     return false;
   if (recovery_ && run_.trains_on_lent()) return false;  // it was not ready since
@@ -33,7 +33,7 @@ bool EpochMachine::recovers(double now) {
 
 /// Starts the program again once where it fails just after a resize that Swell asked for: a port
 /// that another program took, or GPUs that are not free yet, are no error of its own.
-bool EpochMachine::retries(double now) {
+bool GenerationMachine::retries(double now) {
   const Running& failed = *in<Running>();
   if (!failed.was_resized || failed.failure->exit.signal == SIGKILL ||
       now - failed.since > settings_.settle_s || !run_.shims_are_there() || restarts_too_often(now))
@@ -51,13 +51,13 @@ bool EpochMachine::retries(double now) {
 /// Live mode: the programs could not begin together, and have left as they were told to, or had
 /// their time for it. Do not treat this as the end of training. They begin without the lent GPUs,
 /// or without a snapshot; else the run ends.
-void EpochMachine::begin_otherwise(double now) {
+void GenerationMachine::begin_otherwise(double now) {
   const std::string why = "the programs could not begin: " + in<Running>()->not_begun;
   if (run_.lent_took_part()) {
     fall_back(now, why);
   } else if (std::exchange(tries_snapshots_, false)) {
     out_.say("live mode: the snapshot is of no use; on from the last checkpoint");
-    phase_ = Restart({run_.epoch, run_.last_epoch + 1, Purpose::give_back, now, now});
+    phase_ = Restart({run_.generation, run_.last_generation + 1, Purpose::give_back, now, now});
     kill_running(now);
   } else {
     code_ = std::max(code_, 1);
@@ -67,7 +67,7 @@ void EpochMachine::begin_otherwise(double now) {
 }
 
 /// Counts a restart; true: there were more of late than are allowed.
-bool EpochMachine::restarts_too_often(double now) {
+bool GenerationMachine::restarts_too_often(double now) {
   restarts_.push_back(now);
   while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
     restarts_.pop_front();
@@ -75,7 +75,7 @@ bool EpochMachine::restarts_too_often(double now) {
 }
 
 /// No loss explains the failure: it is put down to the growth, or it is the program's own.
-void EpochMachine::decide(double now) {
+void GenerationMachine::decide(double now) {
   if (ends_for_signal(in<Running>()->failure->exit, now) || recovers(now)) return;
   const Running running = *in<Running>();
   if (!running.not_begun.empty()) return begin_otherwise(now);
@@ -92,7 +92,7 @@ void EpochMachine::decide(double now) {
   fail_for_good(now);
 }
 
-void EpochMachine::fail_for_good(double now) {
+void GenerationMachine::fail_for_good(double now) {
   end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
       settings_.kill_on_bad_exit ? std::optional(now + settings_.end_timeout_s) : std::nullopt,
       true);
@@ -100,7 +100,7 @@ void EpochMachine::fail_for_good(double now) {
 
 /// Ends the run where the program ended for a signal that Slurm sent the job, as under srun:
 /// neither lent GPUs nor a resize had a part in it.
-bool EpochMachine::ends_for_signal(const Exit& exit, double now) {
+bool GenerationMachine::ends_for_signal(const Exit& exit, double now) {
   const int signal = signals_.cause_of(exit, now);
   if (signal == 0) return false;
   code_ = std::max(code_, exit.status());
@@ -112,19 +112,19 @@ bool EpochMachine::ends_for_signal(const Exit& exit, double now) {
 
 /// Whether the program is as ready as a growth needs it: it has begun with Swell's runtime, or,
 /// where it does without, all its workers handle the signal.
-bool EpochMachine::is_ready(bool needs_runtime) const {
+bool GenerationMachine::is_ready(bool needs_runtime) const {
   if (!is<Running>() || is_failing()) return false;
   if (is_live()) return true;
   return !needs_runtime && !run_.workers.running().empty() && run_.all_listen();
 }
 
 /// Whether the program that was started again is as ready as it was before it failed.
-bool EpochMachine::is_ready_again() const {
+bool GenerationMachine::is_ready_again() const {
   return recovery_ && is_ready(recovery_->needs_runtime && settings_.live);
 }
 
 /// Training goes on, after a stop in which its programs were started anew.
-void EpochMachine::end_pause(double now) {
+void GenerationMachine::end_pause(double now) {
   if (!paused_since_) return;
   stopped_s_ = now - *std::exchange(paused_since_, std::nullopt);
   out_.note("resumed", Json::object({{"stopped_s", stopped_s_}}));
@@ -132,13 +132,13 @@ void EpochMachine::end_pause(double now) {
 
 /// How long the lent GPUs wait for it at most; none: they do not. A failure that comes before is
 /// decided upon first.
-std::optional<double> EpochMachine::holds_until() const {
+std::optional<double> GenerationMachine::holds_until() const {
   if (!recovery_ || is_failing() || is<Ending>() || is<Over>() || !run_.trains_on_lent())
     return std::nullopt;
   return recovery_->by;
 }
 
-void EpochMachine::give_up_recovery(double now) {
+void GenerationMachine::give_up_recovery(double now) {
   const std::string lacks =
       recovery_->needs_runtime
           ? std::string("it has not begun with Swell's runtime")

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the epoch machine: handles news from workers, Slurm and the user.
+// Part of the generation machine: handles news from workers, Slurm and the user.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "launcher/signals.h"
 
 namespace swell::launcher {
 
 using control::JobState;
 
-void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step,
-                         const std::string& one_program) {
+void GenerationMachine::hello(double now, WorkerId id, const std::string& host, int port,
+                              JobId step, const std::string& one_program) {
   HeldCompanion* companion = run_.companions.of_node(id.node);
   if (companion == nullptr && !run_.companions.is_basic(id.node))
     return;  // it was let go meanwhile
@@ -45,10 +45,12 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
   advance(now);
 }
 
-void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
+void GenerationMachine::listens(double now, WorkerId id, std::optional<int> generation) {
   WorkerState& worker = run_.workers[id];
-  if (!worker.running && !run_.workers.others().contains({epoch.value_or(run_.epoch), id})) return;
-  if (const int of = epoch.value_or(run_.epoch); of > worker.listens) {
+  if (!worker.running &&
+      !run_.workers.others().contains({generation.value_or(run_.generation), id}))
+    return;
+  if (const int of = generation.value_or(run_.generation); of > worker.listens) {
     worker.listens = of;
     worker.listens_since = now;
   }
@@ -56,19 +58,19 @@ void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
   advance(now);
 }
 
-void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int> of) {
-  const int epoch = of.value_or(run_.epoch);
+void GenerationMachine::exited(double now, WorkerId id, Exit exit, std::optional<int> of) {
+  const int generation = of.value_or(run_.generation);
   // The worker was released for a switch that may have failed since.
-  const bool is_gone =
-      epoch == run_.epoch && (was_let_go(id) || run_.workers.others().contains({epoch, id}));
+  const bool is_gone = generation == run_.generation &&
+                       (was_let_go(id) || run_.workers.others().contains({generation, id}));
   if (LiveSwitch* one = in<LiveSwitch>(); one != nullptr && exit.status() != 0)
     one->failures().add(exit);
   if (!is_gone &&
-      defers(ProgramExited{id, exit, epoch}, epoch != run_.epoch,
-             epoch != run_.epoch ? CallOffCause::next_ended : CallOffCause::worker_ended))
+      defers(ProgramExited{id, exit, generation}, generation != run_.generation,
+             generation != run_.generation ? CallOffCause::next_ended : CallOffCause::worker_ended))
     return;
-  if (epoch != run_.epoch || is_gone) {
-    run_.workers.others().erase({epoch, id});
+  if (generation != run_.generation || is_gone) {
+    run_.workers.others().erase({generation, id});
     if (HeldCompanion* its = run_.companions.of_node(id.node); its != nullptr && its->reclaimed)
       release_if_left(its->job);
     return advance(now);
@@ -108,7 +110,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
                    true);
     if (!clean && restart->tells_of_bad_exit()) {
       out_.say(fmt::format(
-          "a worker on {} ended with {} after the restart signal; the next epoch resumes from the "
+          "a worker on {} ended with {} after the restart signal; the next generation resumes from the "
           "last checkpoint",
           worker.host, exit.status()));
       if (grows)
@@ -140,7 +142,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
 
 /// Workers have ended by themselves whose GPUs went back. At the training's end the others do the
 /// same; those that still train by then are asked to leave, in time for other GPUs that go back.
-void EpochMachine::ends_with_others(double now, double by) {
+void GenerationMachine::ends_with_others(double now, double by) {
   Running& running = *in<Running>();
   by = std::min(by, run_.drain_by().value_or(by));
   const double ask_at = std::max(now, by - settings_.restart_timeout_s / 2);
@@ -149,10 +151,10 @@ void EpochMachine::ends_with_others(double now, double by) {
   running.leave_by = std::max(by, *running.ask_at);
 }
 
-void EpochMachine::fail(double now, WorkerId id, Exit exit) {
+void GenerationMachine::fail(double now, WorkerId id, Exit exit) {
   HeldCompanion* companion = run_.companions.of_node(id.node);
-  // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker. Where GPUs go
-  // back, Slurm's TERM may be the reason of any error that no signal to the whole job explains.
+  // Nobody here sends KILL to a running generation: Slurm or the kernel took the worker. Where GPUs
+  // go back, Slurm's TERM may be the reason of any error that no signal to the whole job explains.
   if (companion != nullptr &&
       (exit.signal == SIGKILL || (companion->reclaimed && signals_.cause_of(exit, now) == 0)))
     return lose(now, companion->job,
@@ -172,7 +174,7 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
                                    now + (run_.companions.held().empty() ? 0 : settings_.blame_s)};
 }
 
-void EpochMachine::lost(double now, WorkerId id) {
+void GenerationMachine::lost(double now, WorkerId id) {
   if (run_.companions.of_node(id.node) == nullptr && !run_.companions.is_basic(id.node))
     return;  // it was let go before
   if (!was_let_go(id) && defers(WorkerLost{id}, true)) return;
@@ -200,7 +202,7 @@ void EpochMachine::lost(double now, WorkerId id) {
   advance(now);
 }
 
-void EpochMachine::notice(double now, WorkerId id, int signal) {
+void GenerationMachine::notice(double now, WorkerId id, int signal) {
   if (is<Over>() || is<Ending>()) return;
   if (HeldCompanion* companion = run_.companions.of_node(id.node)) {
     if (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
@@ -242,7 +244,7 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
   end(now, 0, std::nullopt);
 }
 
-void EpochMachine::step_ended(double now, JobId job, Exit exit, const std::string& misfit) {
+void GenerationMachine::step_ended(double now, JobId job, Exit exit, const std::string& misfit) {
   if (is<Over>()) return;
   if (job == settings_.job) {
     // Its shims stay until they are let go: srun could not start them, or was ended.
@@ -261,13 +263,13 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit, const std::strin
   advance(now);
 }
 
-/// The run ends by a signal. Between two epochs no program says so with its code: those that run
-/// still leave as they were asked to.
-void EpochMachine::cuts_short(int signal) {
+/// The run ends by a signal. Between two generations no program says so with its code: those that
+/// run still leave as they were asked to.
+void GenerationMachine::cuts_short(int signal) {
   if (run_.workers.running().empty() || is<Restart>()) code_ = std::max(code_, 128 + signal);
 }
 
-void EpochMachine::signalled(double now, int signal) {
+void GenerationMachine::signalled(double now, int signal) {
   if (is<Over>()) return;
   out_.note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
   const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
@@ -286,29 +288,29 @@ void EpochMachine::signalled(double now, int signal) {
   advance(now);
 }
 
-/// Returns `workers` and, during a switch, those of the epoch that it starts: a signal reaches the
-/// programs of both.
-std::vector<WorkerId> EpochMachine::with_next(std::vector<WorkerId> workers) const {
+/// Returns `workers` and, during a switch, those of the generation that it starts: a signal reaches
+/// the programs of both.
+std::vector<WorkerId> GenerationMachine::with_next(std::vector<WorkerId> workers) const {
   if (const LiveSwitch* one = in<LiveSwitch>()) one->add_next(workers);
   return workers;
 }
 
-/// Keeps a signal for the next programs where none of this epoch answers it: all have left, or they
-/// are leaving, and an exit with 0 does not tell for which signal.
-void EpochMachine::misses(int signal) {
+/// Keeps a signal for the next programs where none of this generation answers it: all have left, or
+/// they are leaving, and an exit with 0 does not tell for which signal.
+void GenerationMachine::misses(int signal) {
   if (!run_.has_begun()) return;
   if (is<Gathering>() || (is<Restart>() && is_end_signal(signal))) signals_.miss(signal);
 }
 
-/// When the programs of this epoch are sent what those before missed, though they do not say that
-/// they are ready.
-std::optional<double> EpochMachine::passes_missed_at() const {
+/// When the programs of this generation are sent what those before missed, though they do not say
+/// that they are ready.
+std::optional<double> GenerationMachine::passes_missed_at() const {
   const Running* running = in<Running>();
   if (!signals_.has_missed() || running == nullptr || running->failure) return std::nullopt;
   return running->since + settings_.end_timeout_s;
 }
 
-void EpochMachine::pass_missed(double now) {
+void GenerationMachine::pass_missed(double now) {
   for (const int signal : signals_.pass_missed(now)) {
     out_.note("signal-passed-on", Json::object({{"signal", signal_name(signal)}}));
     if (auto workers = run_.workers.running(); !workers.empty())

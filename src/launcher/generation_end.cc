@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the epoch machine: workers checkpoint and leave before the job's own end, so that its
-// next run goes on; or on the user's request, and are started again at once.
+// Part of the generation machine: workers checkpoint and leave before the job's own end, so that
+// its next run goes on; or on the user's request, and are started again at once.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "launcher/signals.h"
 
 namespace swell::launcher {
@@ -20,7 +20,7 @@ constexpr double kEndMargin_s = 5;  // for swellrun to end, and to have the job 
 
 /// A run that would have to leave in the first half of its time could do nothing but leave, again
 /// and again.
-void EpochMachine::job_ends(double now, std::optional<double> at) {
+void GenerationMachine::job_ends(double now, std::optional<double> at) {
   if (!settings_.before_end_s || *settings_.before_end_s <= 0) return;
   limit_.ends_at = at;
   if (!at || limit_.before_s >= 0) return;
@@ -32,13 +32,13 @@ void EpochMachine::job_ends(double now, std::optional<double> at) {
 }
 
 /// When the workers are asked to leave; none: they have been, or the job has no limit.
-std::optional<double> EpochMachine::leaves_at() const {
+std::optional<double> GenerationMachine::leaves_at() const {
   if (!limit_.ends_at || limit_.before_s < 0 || is<Ending>() || is<Over>()) return std::nullopt;
   return *limit_.ends_at - limit_.before_s;
 }
 
 /// `asks`: they have not been sent the signal yet.
-void EpochMachine::leave_before_end(double now, const std::string& why, bool asks) {
+void GenerationMachine::leave_before_end(double now, const std::string& why, bool asks) {
   if (is<Ending>() || is<Over>()) return;
   const double end = limit_.ends_at.value_or(now + settings_.restart_timeout_s + kEndMargin_s);
   const double by = now + std::max((end - now) / 2, end - now - kEndMargin_s);
@@ -54,7 +54,7 @@ void EpochMachine::leave_before_end(double now, const std::string& why, bool ask
 /// Handles the restart signal from the user, which does not ask for the end: workers that leave for
 /// it are started again, and those that use it for something else train on. `asks`: they have not
 /// been sent it yet.
-void EpochMachine::leave_and_return(double now, bool asks) {
+void GenerationMachine::leave_and_return(double now, bool asks) {
   if (defers(RestartRequested{asks}, true)) return;
   const std::vector<WorkerId> workers = run_.workers.running();
   if (workers.empty() || is<Restart>() || is<Ending>()) return;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the epoch machine: its timers. Each says in one place when it is due and what is done.
+// Part of the generation machine: its timers. Each says in one place when it is due and what is
+// done.
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fmt/format.h>
 
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 
 namespace swell::launcher {
 
@@ -19,132 +20,132 @@ void earliest(Due& first, const Due& time) {
 
 }  // namespace
 
-const EpochMachine::Timers& EpochMachine::timers() {
+const GenerationMachine::Timers& GenerationMachine::timers() {
   static const Timers timers = {
-      // Shims of the next epoch did not come back.
-      {[](const EpochMachine& self) -> Due {
+      // Shims of the next generation did not come back.
+      {[](const GenerationMachine& self) -> Due {
          return self.is<Gathering>() ? self.in<Gathering>()->by : std::nullopt;
        },
-       [](EpochMachine& self, double now) { self.gathering_is_late(now); }},
-      // The first epoch has waited for lent GPUs: advance() starts it.
-      {[](const EpochMachine& self) -> Due {
+       [](GenerationMachine& self, double now) { self.gathering_is_late(now); }},
+      // The first generation has waited for lent GPUs: advance() starts it.
+      {[](const GenerationMachine& self) -> Due {
          return self.is<Gathering>() ? self.in<Gathering>()->begins_by : std::nullopt;
        },
-       [](EpochMachine&, double) {}},
+       [](GenerationMachine&, double) {}},
       // A companion's step did not come up, or the companion could not join.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          Due first;
          for (const HeldCompanion& each : self.run_.companions.held())
            if (!each.reclaimed && (!each.up || !self.why_useless(each).empty()))
              earliest(first, each.up ? each.joins_by : each.up_by);
          return first;
        },
-       [](EpochMachine& self, double now) { self.companions_are_late(now); }},
+       [](GenerationMachine& self, double now) { self.companions_are_late(now); }},
       // Companions that are up have waited for others that are not.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          Due first;
          if (self.run_.waits_for_stragglers())
            for (const HeldCompanion& each : self.run_.companions.held())
              earliest(first, each.waits_until);
          return first;
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          for (HeldCompanion& each : self.run_.companions.held())
            if (each.waits_until && now >= *each.waits_until) each.waits_until.reset();
        }},
       // A growth took longer than the owner allows.
-      {[](const EpochMachine& self) { return self.growth_limit(); },
-       [](EpochMachine& self, double now) { self.keep_growth_limit(now); }},
+      {[](const GenerationMachine& self) { return self.growth_limit(); },
+       [](GenerationMachine& self, double now) { self.keep_growth_limit(now); }},
       // A pause of growth ends.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          return self.is<Over>() ? std::nullopt : self.growth_.resumes_at();
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          if (self.growth_.resume_if_due(now)) self.tell_no_growth();
        }},
       // Workers did not leave.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          return self.is<Restart>() ? Due(self.in<Restart>()->deadline()) : std::nullopt;
        },
-       [](EpochMachine& self, double now) { self.leaving_is_late(now); }},
+       [](GenerationMachine& self, double now) { self.leaving_is_late(now); }},
       // Workers that might have left late stay.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          return self.is<Running>() ? self.in<Running>()->late_until : std::nullopt;
        },
-       [](EpochMachine& self, double) {
+       [](GenerationMachine& self, double) {
          self.in<Running>()->late_until.reset();
          self.out_.add(
              action::SignalWorkers{self.run_.workers.running(), control::WorkerSignal::kStay});
        }},
       // The job itself is about to end.
-      {[](const EpochMachine& self) { return self.leaves_at(); },
-       [](EpochMachine& self, double now) {
+      {[](const GenerationMachine& self) { return self.leaves_at(); },
+       [](GenerationMachine& self, double now) {
          self.leave_before_end(
              now, fmt::format("the job ends in {:.0f} s", *self.limit_.ends_at - now), true);
        }},
       // No news has explained a failure.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          return self.is_failing() ? Due(self.in<Running>()->failure->decide_by) : std::nullopt;
        },
-       [](EpochMachine& self, double now) { self.decide(now); }},
+       [](GenerationMachine& self, double now) { self.decide(now); }},
       // Programs that could not begin did not leave.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          const Running* one = self.in<Running>();
          return one != nullptr && !one->failure && !one->not_begun.empty() ? Due(one->not_begun_by)
                                                                            : std::nullopt;
        },
-       [](EpochMachine& self, double now) { self.begin_otherwise(now); }},
+       [](GenerationMachine& self, double now) { self.begin_otherwise(now); }},
       // A program that was started again after a failure is not ready.
-      {[](const EpochMachine& self) { return self.holds_until(); },
-       [](EpochMachine& self, double now) { self.give_up_recovery(now); }},
+      {[](const GenerationMachine& self) { return self.holds_until(); },
+       [](GenerationMachine& self, double now) { self.give_up_recovery(now); }},
       // Programs that do not say that they are ready are sent the signals that others missed.
-      {[](const EpochMachine& self) { return self.passes_missed_at(); },
-       [](EpochMachine& self, double now) { self.pass_missed(now); }},
+      {[](const GenerationMachine& self) { return self.passes_missed_at(); },
+       [](GenerationMachine& self, double now) { self.pass_missed(now); }},
       // The training makes no step any more.
-      {[](const EpochMachine& self) { return self.hangs_at(); },
-       [](EpochMachine& self, double now) { self.restart_hung(now); }},
+      {[](const GenerationMachine& self) { return self.hangs_at(); },
+       [](GenerationMachine& self, double now) { self.restart_hung(now); }},
       // The programs have had time to end for a user's signal that spoiled a switch.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          const Running* one = self.in<Running>();
          return one != nullptr && !one->failure ? one->settles_at : std::nullopt;
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          self.in<Running>()->settles_at.reset();
          if (!self.is_live() && self.run_.all_train())
            self.reclaim_by_leaving(now, "no other switch is tried");
        }},
       // The coordinator did not say at which step workers leave: each is asked by itself.
-      {[](const EpochMachine& self) { return self.leaving_.deadline(); },
-       [](EpochMachine& self, double now) {
+      {[](const GenerationMachine& self) { return self.leaving_.deadline(); },
+       [](GenerationMachine& self, double now) {
          self.leaving_.give_up();
          self.advance(now);
        }},
       // No shim has said that Slurm sent a signal for which a switch failed.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          const LiveSwitch* one = self.in<LiveSwitch>();
          return one != nullptr ? one->failures().judged_at() : std::nullopt;
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          const LiveSwitch& one = *self.in<LiveSwitch>();
          self.switched(now, one.order().what.to, SwitchOutcome(one.failures().outcome()));
        }},
       // A live switch takes too long, or has not answered after it was called off.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          const LiveSwitch* one = self.in<LiveSwitch>();
          return one != nullptr ? Due(one->late_at()) : std::nullopt;
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          LiveSwitch& one = *self.in<LiveSwitch>();
          if (const auto outcome = one.late(self.took_too_long()))
            self.switched(now, one.order().what.to, *outcome);
        }},
       // A live program has not begun with Swell's runtime.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          const Running* one = self.in<Running>();
          return one != nullptr && one->awaits_runtime ? Due(self.growth_.joins_by(one->since))
                                                       : std::nullopt;
        },
-       [](EpochMachine& self, double) {
+       [](GenerationMachine& self, double) {
          self.in<Running>()->awaits_runtime = false;
          self.tell_no_growth();
          self.out_.say(
@@ -152,21 +153,21 @@ const EpochMachine::Timers& EpochMachine::timers() {
              "until it does");
        }},
       // Old programs that keep GPUs from going back are not waited for long.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          const Due drain = self.is_live() ? self.run_.drain_by() : std::nullopt;
          return drain ? Due(*drain - self.settings_.min_live_s) : std::nullopt;
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          self.reclaim_by_leaving(now, "there is no time for another switch");
        }},
-      // Programs of another epoch than the one that trains are killed.
-      {[](const EpochMachine& self) -> Due {
+      // Programs of another generation than the one that trains are killed.
+      {[](const GenerationMachine& self) -> Due {
          Due first;
          for (const auto& [program, by] : self.run_.workers.others())
            if (std::isfinite(by)) earliest(first, by);
          return first;
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          for (auto& [program, by] : self.run_.workers.others()) {
            if (now < by) continue;
            by = now + self.settings_.end_timeout_s;
@@ -174,31 +175,31 @@ const EpochMachine::Timers& EpochMachine::timers() {
          }
        }},
       // GPUs go back, and workers did not end with those that ended by themselves.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          const Running* one = self.in<Running>();
          return one != nullptr && !one->failure ? one->ask_at : std::nullopt;
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          self.begin_restart(now, Purpose::give_back, self.in<Running>()->leave_by);
        }},
       // Workers did not end with the run.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          return self.is<Ending>() ? self.in<Ending>()->kill_at : std::nullopt;
        },
-       [](EpochMachine& self, double) {
+       [](GenerationMachine& self, double) {
          self.in<Ending>()->kill_at.reset();
          if (auto workers = self.run_.workers.running(); !workers.empty())
            self.out_.add(action::SignalWorkers{std::move(workers), SIGKILL});
        }},
       // Workers did not end with the run, where their GPUs go back.
-      {[](const EpochMachine& self) -> Due {
+      {[](const GenerationMachine& self) -> Due {
          Due first;
          if (self.is<Ending>())
            for (const HeldCompanion& each : self.run_.companions.held())
              if (each.reclaimed && std::isfinite(each.leave_by)) earliest(first, each.leave_by);
          return first;
        },
-       [](EpochMachine& self, double now) {
+       [](GenerationMachine& self, double now) {
          for (HeldCompanion& each : self.run_.companions.held())
            if (each.reclaimed && now >= each.leave_by) self.kill_there(now, each);
        }},
@@ -206,15 +207,15 @@ const EpochMachine::Timers& EpochMachine::timers() {
   return timers;
 }
 
-void EpochMachine::tick(double now) {
+void GenerationMachine::tick(double now) {
   timers().fire_due(*this, now);
   advance(now);
 }
 
-std::optional<double> EpochMachine::deadline() const { return timers().deadline(*this); }
+std::optional<double> GenerationMachine::deadline() const { return timers().deadline(*this); }
 
 /// A shim that said nothing for so long after its program left will not come back.
-void EpochMachine::gathering_is_late(double now) {
+void GenerationMachine::gathering_is_late(double now) {
   in<Gathering>()->by = now + settings_.warm_timeout_s;
   const RankAssignment assignment = planner_.next(run_);
   std::string silent;
@@ -232,7 +233,7 @@ void EpochMachine::gathering_is_late(double now) {
   end(now, SIGTERM, now + settings_.end_timeout_s);
 }
 
-void EpochMachine::companions_are_late(double now) {
+void GenerationMachine::companions_are_late(double now) {
   for (const JobId job : run_.companions.jobs()) {
     HeldCompanion* found = run_.companions.find(job);
     if (found == nullptr) continue;

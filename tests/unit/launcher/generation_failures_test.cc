@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine: errors, losses, signals, and workers that do not leave.
+// The generation machine: errors, losses, signals, and workers that do not leave.
 #include <csignal>
 
-#include "launcher/epoch_run.h"
+#include "launcher/generation_run.h"
 
-using namespace epoch_run;
+using namespace generation_run;
 
-Test(epochs, an_error_exit_without_companions_ends_the_run_with_it) {
+Test(generations, an_error_exit_without_companions_ends_the_run_with_it) {
   Run run;
   run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
   run.tick(*run.machine.deadline());
@@ -16,7 +16,7 @@ Test(epochs, an_error_exit_without_companions_ends_the_run_with_it) {
   cr_assert_eq(run.starts, 1);
 }
 
-Test(epochs, a_death_by_signal_is_128_and_its_number) {
+Test(generations, a_death_by_signal_is_128_and_its_number) {
   Run run;
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGSEGV}); });
   run.tick(run.now);
@@ -24,8 +24,8 @@ Test(epochs, a_death_by_signal_is_128_and_its_number) {
   cr_assert_eq(run.code.value_or(-1), 128 + SIGSEGV);
 }
 
-Test(epochs, with_kill_on_bad_exit_0_the_others_may_finish) {
-  EpochMachine::Settings settings;
+Test(generations, with_kill_on_bad_exit_0_the_others_may_finish) {
+  GenerationMachine::Settings settings;
   settings.kill_on_bad_exit = false;
   Run run(settings);
   run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
@@ -35,7 +35,7 @@ Test(epochs, with_kill_on_bad_exit_0_the_others_may_finish) {
   cr_assert_eq(run.code.value_or(-1), 3);
 }
 
-Test(epochs, workers_past_the_deadline_are_killed) {
+Test(generations, workers_past_the_deadline_are_killed) {
   Run run;
   run.grown();
   run.shrink(9, 10);
@@ -49,7 +49,7 @@ Test(epochs, workers_past_the_deadline_are_killed) {
   cr_assert_not(run.code.has_value());
 }
 
-Test(epochs, a_warning_from_slurm_is_a_shrink) {
+Test(generations, a_warning_from_slurm_is_a_shrink) {
   Run run;
   run.grown();
   run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
@@ -61,7 +61,7 @@ Test(epochs, a_warning_from_slurm_is_a_shrink) {
   cr_assert_not(run.code.has_value());
 }
 
-Test(epochs, a_lost_companion_means_starting_again_without_it) {
+Test(generations, a_lost_companion_means_starting_again_without_it) {
   Run run;
   run.grown();
   for (int local = 0; local < 4; ++local) run.event([&] { run.machine.lost(run.now, {1, local}); });
@@ -72,7 +72,7 @@ Test(epochs, a_lost_companion_means_starting_again_without_it) {
   cr_assert_eq(run.starts, 3);
 }
 
-Test(epochs, gpus_whose_workers_are_lost_while_they_go_back_are_released) {
+Test(generations, gpus_whose_workers_are_lost_while_they_go_back_are_released) {
   for (const bool last : {true, false}) {
     Run run;
     run.grown();
@@ -88,7 +88,7 @@ Test(epochs, gpus_whose_workers_are_lost_while_they_go_back_are_released) {
   }
 }
 
-Test(epochs, an_error_is_forgiven_when_a_companion_s_loss_explains_it) {
+Test(generations, an_error_is_forgiven_when_a_companion_s_loss_explains_it) {
   Run run;
   run.grown();
   run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });  // its peer died
@@ -101,7 +101,7 @@ Test(epochs, an_error_is_forgiven_when_a_companion_s_loss_explains_it) {
   cr_assert_not(run.code.has_value());
 }
 
-Test(epochs, whichever_of_several_errors_is_heard_first_one_on_lent_gpus_decides) {
+Test(generations, whichever_of_several_errors_is_heard_first_one_on_lent_gpus_decides) {
   Run run;
   run.grown();
   run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });  // its peer's end
@@ -110,7 +110,8 @@ Test(epochs, whichever_of_several_errors_is_heard_first_one_on_lent_gpus_decides
   cr_assert(run.signalled(SIGKILL, 4) && run.signalled(SIGTERM, 0), "the run goes on");
 }
 
-Test(epochs, a_lent_worker_s_error_counts_as_that_though_its_gpus_are_back_before_it_is_decided) {
+Test(generations,
+     a_lent_worker_s_error_counts_as_that_though_its_gpus_are_back_before_it_is_decided) {
   Run run;
   run.grown();
   for (int local = 0; local < 4; ++local)
@@ -123,7 +124,7 @@ Test(epochs, a_lent_worker_s_error_counts_as_that_though_its_gpus_are_back_befor
   cr_assert_eq(run.starts, 3);
 }
 
-Test(epochs, an_error_while_lent_gpus_take_part_means_going_on_without_them) {
+Test(generations, an_error_while_lent_gpus_take_part_means_going_on_without_them) {
   Run run;
   run.grown();
   run.now += 10'000;  // of a lent node that has failed nothing may be heard for a minute
@@ -146,7 +147,7 @@ Test(epochs, an_error_while_lent_gpus_take_part_means_going_on_without_them) {
   cr_assert_eq(run.code.value_or(-1), 1);
 }
 
-Test(epochs, a_basic_worker_that_is_killed_ends_the_run_also_with_companions) {
+Test(generations, a_basic_worker_that_is_killed_ends_the_run_also_with_companions) {
   Run run;
   run.grown();
   run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
@@ -154,7 +155,7 @@ Test(epochs, a_basic_worker_that_is_killed_ends_the_run_also_with_companions) {
   cr_assert(run.signalled(SIGTERM, 5));
 }
 
-Test(epochs, a_fault_that_shows_only_on_lent_gpus_leaves_the_job_its_own) {
+Test(generations, a_fault_that_shows_only_on_lent_gpus_leaves_the_job_its_own) {
   Run run;
   run.grown();
   run.event([&] { run.machine.exited(run.now, {1, 2}, {3, 0}); });
@@ -178,8 +179,8 @@ Test(epochs, a_fault_that_shows_only_on_lent_gpus_leaves_the_job_its_own) {
   run.grow(12, 2);
 }
 
-Test(epochs, too_many_losses_end_the_growing_and_not_the_run) {
-  EpochMachine::Settings settings;
+Test(generations, too_many_losses_end_the_growing_and_not_the_run) {
+  GenerationMachine::Settings settings;
   settings.max_restarts = 1;
   Run run(settings);
   run.grown();
@@ -199,7 +200,7 @@ Test(epochs, too_many_losses_end_the_growing_and_not_the_run) {
   cr_assert_eq(run.no_growth(), std::string("2 restarts within 600 s"));
 }
 
-Test(epochs, a_job_that_did_not_leave_in_time_is_not_grown_again) {
+Test(generations, a_job_that_did_not_leave_in_time_is_not_grown_again) {
   Run run;
   run.grown();
   run.shrink(9, 60);
@@ -213,7 +214,7 @@ Test(epochs, a_job_that_did_not_leave_in_time_is_not_grown_again) {
   cr_assert_not(run.no_growth().empty());
 }
 
-Test(epochs, a_job_still_starting_when_asked_to_leave_may_be_grown_again) {
+Test(generations, a_job_still_starting_when_asked_to_leave_may_be_grown_again) {
   Run run;
   run.grown();
   run.deaf = true;
@@ -239,7 +240,7 @@ Test(epochs, a_job_still_starting_when_asked_to_leave_may_be_grown_again) {
   cr_assert_eq(run.no_growth(), std::string());
 }
 
-Test(epochs, a_shorter_deadline_than_the_grace_is_not_the_program_s_fault) {
+Test(generations, a_shorter_deadline_than_the_grace_is_not_the_program_s_fault) {
   Run run;
   run.grown();
   run.shrink(9, 5);
@@ -248,7 +249,7 @@ Test(epochs, a_shorter_deadline_than_the_grace_is_not_the_program_s_fault) {
   cr_assert_eq(run.no_growth(), std::string());
 }
 
-Test(epochs, a_worker_that_dies_of_the_signal_ends_its_siblings) {
+Test(generations, a_worker_that_dies_of_the_signal_ends_its_siblings) {
   Run run;
   run.grown();
   run.shrink(9, 60);
@@ -258,7 +259,7 @@ Test(epochs, a_worker_that_dies_of_the_signal_ends_its_siblings) {
   cr_assert(run.signalled(SIGKILL, 5));
 }
 
-Test(epochs, failures_of_two_lent_nodes_are_not_the_runs_own) {
+Test(generations, failures_of_two_lent_nodes_are_not_the_runs_own) {
   Run run;
   run.grow(9, 1);
   run.grow(10, 1);
@@ -274,14 +275,14 @@ Test(epochs, failures_of_two_lent_nodes_are_not_the_runs_own) {
   cr_assert_eq(run.workers, 2u);
 }
 
-Test(epochs, other_signals_only_reach_the_workers) {
+Test(generations, other_signals_only_reach_the_workers) {
   Run run;
   run.event([&] { run.machine.signalled(run.now, SIGUSR2); });
   cr_assert(run.signalled(SIGUSR2, 2));
   cr_assert_eq(run.state(), JobState::active);
 }
 
-Test(epochs, a_basic_worker_s_shim_that_is_killed_ends_the_run) {
+Test(generations, a_basic_worker_s_shim_that_is_killed_ends_the_run) {
   Run run;
   run.event([&] { run.machine.lost(run.now, {0, 0}); });
   run.tick(run.now);
@@ -289,20 +290,20 @@ Test(epochs, a_basic_worker_s_shim_that_is_killed_ends_the_run) {
   cr_assert_eq(run.code.value_or(-1), 128 + SIGKILL);
 }
 
-Test(epochs, workers_lost_before_the_first_program_may_be_launched_again) {
-  EpochMachine::Settings settings;
+Test(generations, workers_lost_before_the_first_program_may_be_launched_again) {
+  GenerationMachine::Settings settings;
   settings.job = job;
   settings.warm_timeout_s = 60;
   const std::vector<WorkerNode> nodes = {worker_node(0, job, "node1", 1),
                                          worker_node(1, job, "node2", 1)};
-  const auto lose_one = [](EpochMachine& machine) {
+  const auto lose_one = [](GenerationMachine& machine) {
     machine.start(1);
     machine.hello(2, {0, 0}, "host", 1000);
     machine.lost(3, {0, 0});  // srun ends it, as node2's did not start
     for (const action::Any& one : machine.take())
       cr_assert_not(std::holds_alternative<action::Finish>(one));
   };
-  EpochMachine machine(settings, nodes);
+  GenerationMachine machine(settings, nodes);
   lose_one(machine);
   cr_assert_not(machine.has_begun());
   machine.hello(8, {0, 0}, "host", 1000);
@@ -310,7 +311,7 @@ Test(epochs, workers_lost_before_the_first_program_may_be_launched_again) {
   cr_assert(machine.has_begun());
   cr_assert(std::holds_alternative<action::StartWorkers>(machine.take().front()));
 
-  EpochMachine alone(settings, nodes);
+  GenerationMachine alone(settings, nodes);
   lose_one(alone);
   cr_assert_float_eq(*alone.deadline(), 63, 1e-9);
   alone.tick(63);
@@ -318,10 +319,10 @@ Test(epochs, workers_lost_before_the_first_program_may_be_launched_again) {
   cr_assert_eq(std::get<action::Finish>(actions.back()).code, 128 + SIGKILL);
 }
 
-Test(epochs, an_srun_that_cannot_start_ends_the_run_with_its_code) {
-  EpochMachine machine(
+Test(generations, an_srun_that_cannot_start_ends_the_run_with_its_code) {
+  GenerationMachine machine(
       [] {
-        EpochMachine::Settings settings;
+        GenerationMachine::Settings settings;
         settings.job = job;
         return settings;
       }(),
@@ -344,7 +345,7 @@ control::Released released(Run& run) {
 
 }  // namespace
 
-Test(epochs, the_controller_hears_whether_a_companion_has_failed) {
+Test(generations, the_controller_hears_whether_a_companion_has_failed) {
   Run killed;
   killed.grown();
   killed.leave(1, 1, {0, SIGKILL});
@@ -388,7 +389,7 @@ Test(epochs, the_controller_hears_whether_a_companion_has_failed) {
   cr_assert_not(released(warned).failed, "Slurm ends it");
 }
 
-Test(epochs, a_companion_whose_step_srun_made_otherwise_goes_back_without_blame) {
+Test(generations, a_companion_whose_step_srun_made_otherwise_goes_back_without_blame) {
   Run run;
   run.grow(9, 4);
   run.event([&] { run.machine.step_ended(run.now, 9, {1, 0}, "one task in place of four"); });

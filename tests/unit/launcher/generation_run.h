@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "support/worker_nodes.h"
 
-// A run for tests of the epoch machine, without agent, clock or processes.
-namespace epoch_run {
+// A run for tests of the generation machine, without agent, clock or processes.
+namespace generation_run {
 
 using namespace swell;
 using namespace swell::control;
@@ -24,7 +24,7 @@ inline constexpr JobId job = 5;
 /// A run of 2 basic workers on node1 (node 0), and what its machine asked for.
 class Run {
  public:
-  explicit Run(EpochMachine::Settings settings = {})
+  explicit Run(GenerationMachine::Settings settings = {})
       : machine(with_job(settings), {worker_node(0, job, "node1", 2)}) {
     machine.start(now);
     hello(0, 2);
@@ -100,7 +100,7 @@ class Run {
     }
     if (std::exchange(started, false) && !deaf) listen();
   }
-  /// The programs of the newest epoch have installed their handlers.
+  /// The programs of the newest generation have installed their handlers.
   void listen() {
     for (const auto& [id, environment] : last_start.workers) machine.listens(now, id);
     collect();
@@ -118,7 +118,7 @@ class Run {
   JobState state() const { return machine.status().state; }
 
   double now = 100;
-  EpochMachine machine;
+  GenerationMachine machine;
   std::vector<JobId> steps, releases;
   int starts = 0, allocations = 0, expected_allocations = 0;
   std::size_t workers = 0;
@@ -132,7 +132,7 @@ class Run {
 
  private:
   bool started = false;
-  static EpochMachine::Settings with_job(EpochMachine::Settings settings) {
+  static GenerationMachine::Settings with_job(GenerationMachine::Settings settings) {
     settings.job = job;
     settings.restart_signal = SIGUSR1;
     return settings;
@@ -141,4 +141,4 @@ class Run {
 
 using Jobs = std::vector<JobId>;
 
-}  // namespace epoch_run
+}  // namespace generation_run

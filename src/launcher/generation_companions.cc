@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the epoch machine: adds and removes companions; keeps the state of nodes and workers.
+// Part of the generation machine: adds and removes companions; keeps the state of nodes and
+// workers.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 
 #include "control/elastic_spec.h"
 #include "core/count_of.h"
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 
 namespace swell::launcher {
 
 using control::JobState;
 
-void EpochMachine::grow(double now, const control::Grow& grow) {
+void GenerationMachine::grow(double now, const control::Grow& grow) {
   const std::string& pause = growth_.pause_reason();
   if (is<Over>() || is<Ending>() || is_failing() || !pause.empty()) {
     const std::string why = pause.empty() ? kEnds : pause;
@@ -26,10 +27,10 @@ void EpochMachine::grow(double now, const control::Grow& grow) {
   want(grow.plan);
   if (!grow.reason.empty()) out_.say("GPUs are offered: " + grow.reason);
   out_.add(action::Allocate{grow});
-  if (is<Running>() || run_.epoch < 0) set_state(JobState::warming);
+  if (is<Running>() || run_.generation < 0) set_state(JobState::warming);
 }
 
-void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
+void GenerationMachine::allocated(double now, const std::vector<Granted>& results) {
   offered_.under_way = std::max(0, offered_.under_way - 1);
   control::GrowDone done;
   for (const Granted& result : results)
@@ -50,18 +51,18 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
     else if (now < made.grown_by) out_.add(action::StartStep{made.job, made.nodes});
   }
   if (!is_warming() && state_ == JobState::warming)
-    set_state(run_.epoch < 0 ? JobState::allocated : JobState::active);
-  advance(now);  // the first epoch may have waited for them
+    set_state(run_.generation < 0 ? JobState::allocated : JobState::active);
+  advance(now);  // the first generation may have waited for them
 }
 
 /// Whether GPUs that were offered are on the way.
-bool EpochMachine::is_warming() const {
+bool GenerationMachine::is_warming() const {
   return offered_.under_way > 0 ||
          std::any_of(run_.companions.held().begin(), run_.companions.held().end(),
                      [](const HeldCompanion& each) { return !each.up; });
 }
 
-void EpochMachine::shrink(double now, const control::Shrink& shrink) {
+void GenerationMachine::shrink(double now, const control::Shrink& shrink) {
   bool running_ones = false, some_go = false;
   for (const JobId job : shrink.companions) {
     HeldCompanion* found = run_.companions.find(job);
@@ -92,14 +93,14 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
   advance(now);
 }
 
-void EpochMachine::reclaim(double now, HeldCompanion& companion, const std::string& reason) {
+void GenerationMachine::reclaim(double now, HeldCompanion& companion, const std::string& reason) {
   companion.reclaimed = true;
   companion.reason = reason;
   const double by = companion.leave_by;
   if (release_if_left(companion.job) && is_live() && !run_.all_train()) ends_with_others(now, by);
 }
 
-void EpochMachine::lose(double now, JobId job, const std::string& why) {
+void GenerationMachine::lose(double now, JobId job, const std::string& why) {
   HeldCompanion* found = run_.companions.find(job);
   if (found == nullptr) return;
   // A returning companion matters if training goes on with it until then: live, or since it is
@@ -110,31 +111,31 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
                          describe(found->nodes), why));
     return begin_restart(now, Purpose::give_back, found->leave_by);
   }
-  const bool in_epoch =
+  const bool in_generation =
       run_.workers.train_on(found->nodes) || run_.takes_part(*found) ||
       (is_failing() && run_.companions.of_node(in<Running>()->failure->worker.node) == found);
   const std::vector<WorkerNode> nodes = found->nodes;
   out_.note("companion-lost", Json::object({{"companion", job}, {"reason", why}}));
   out_.say(fmt::format("lost job {} ({}): {}", job, describe(nodes), why));
   found->failed = !found->reclaimed && !found->ends_early;
-  // Its other workers may still run; they are killed with the rest of the epoch.
+  // Its other workers may still run; they are killed with the rest of the generation.
   reclaim(now, *found, found->reclaimed ? std::string(found->reason) : why);
-  if (Restart* restart = in<Restart>(); restart != nullptr && in_epoch) restart->must_leave();
-  if (!in_epoch || !is<Running>()) return;
+  if (Restart* restart = in<Restart>(); restart != nullptr && in_generation) restart->must_leave();
+  if (!in_generation || !is<Running>()) return;
   if (restarts_too_often(now)) {
     const std::string count =
         fmt::format("{} restarts within {:.0f} s", restarts_.size(), settings_.restart_window_s);
     restarts_.clear();
     return fall_back(now, count);
   }
-  phase_ = Restart(
-      {run_.epoch, run_.last_epoch + 1, Purpose::give_back, now, now + settings_.end_timeout_s});
+  phase_ = Restart({run_.generation, run_.last_generation + 1, Purpose::give_back, now,
+                    now + settings_.end_timeout_s});
   kill_running(now);
   set_state(JobState::draining);
 }
 
 /// On over the basic demand alone, from the last checkpoint.
-void EpochMachine::fall_back(double now, const std::string& why) {
+void GenerationMachine::fall_back(double now, const std::string& why) {
   recovery_.reset();
   pause_growth(now, why);
   out_.say(why + ": on with the job's own GPUs, from the last checkpoint");
@@ -144,7 +145,7 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   restart_killed(now, Purpose::retry, now);
 }
 
-void EpochMachine::can_run_with(const std::vector<int>& workers, const std::string& why) {
+void GenerationMachine::can_run_with(const std::vector<int>& workers, const std::string& why) {
   std::vector<int> sizes;
   for (const int each : workers)
     if (each <= control::kMaxGpus / settings_.gpus_per_worker)
@@ -157,7 +158,7 @@ void EpochMachine::can_run_with(const std::vector<int>& workers, const std::stri
 
 /// Why a companion goes back although nobody needs it, once it has waited its time: it cannot join,
 /// or it was offered before the program had said on how many GPUs it runs. Empty: it stays.
-std::string EpochMachine::why_useless(const HeldCompanion& companion) const {
+std::string GenerationMachine::why_useless(const HeldCompanion& companion) const {
   if (!companion.up || companion.reclaimed) return {};
   if (std::string why = no_growth(); !why.empty()) return run_.takes_part(companion) ? "" : why;
   if (!is<Running>() || is_failing() || is_warming() || !run_.workers.others().empty()) return {};
@@ -170,7 +171,7 @@ std::string EpochMachine::why_useless(const HeldCompanion& companion) const {
                      count_of(there, "GPU"));
 }
 
-void EpochMachine::give_back(double now, HeldCompanion& companion, const std::string& why) {
+void GenerationMachine::give_back(double now, HeldCompanion& companion, const std::string& why) {
   out_.say(
       fmt::format("giving back {} (job {}): {}", describe(companion.nodes), companion.job, why));
   const bool has_workers = run_.workers.train_on(companion.nodes);
@@ -180,7 +181,7 @@ void EpochMachine::give_back(double now, HeldCompanion& companion, const std::st
   if (has_workers && is<Running>()) leave_for_reclaim(now, by);
 }
 
-bool EpochMachine::release_if_left(JobId job) {
+bool GenerationMachine::release_if_left(JobId job) {
   HeldCompanion* found = run_.companions.find(job);
   if (found == nullptr || !found->reclaimed || run_.workers.run_on(found->nodes)) return false;
   run_.workers.forget(found->nodes);
@@ -189,7 +190,7 @@ bool EpochMachine::release_if_left(JobId job) {
   return true;
 }
 
-void EpochMachine::released(double, JobId job) {
+void GenerationMachine::released(double, JobId job) {
   const auto gone = run_.companions.released(job);
   if (!gone) return;
   out_.note("companion-released", Json::object({{"companion", job}, {"reason", gone->reason}}));
@@ -198,28 +199,28 @@ void EpochMachine::released(double, JobId job) {
 
 /// Whether a restart would bring in workers, and no worker still starting is worth waiting
 /// for.
-bool EpochMachine::joiners_wait() const {
+bool GenerationMachine::joiners_wait() const {
   if (offered_.under_way > 0 || !no_growth().empty() || run_.waits_for_stragglers()) return false;
   return !run_.covers(planner_.next(run_));
 }
 
 /// Takes the plan that comes with an order of the controller's.
-void EpochMachine::want(const Json& json) {
+void GenerationMachine::want(const Json& json) {
   if (const std::string why = planner_.want(json); !why.empty())
     out_.say("the plan of the controller cannot be read: " + why);
 }
 
-void EpochMachine::drop_unfit_plan(const RankAssignment& next) {
+void GenerationMachine::drop_unfit_plan(const RankAssignment& next) {
   const std::string why = planner_.drop_unfit(next, run_);
   if (why.empty()) return;
   out_.say("the plan of the controller is not run: " + why);
   out_.note("plan-dropped", Json::object({{"reason", why}}));
 }
 
-control::Status EpochMachine::status() const {
+control::Status GenerationMachine::status() const {
   control::Status status;
   status.state = state_;
-  status.epoch = std::max(0, run_.epoch);
+  status.generation = std::max(0, run_.generation);
   status.workers = static_cast<int>(run_.assignment.seats.size());
   status.stopped_s = stopped_s_;
   status.no_growth = no_growth();
@@ -230,7 +231,7 @@ control::Status EpochMachine::status() const {
   return status;
 }
 
-void EpochMachine::set_state(JobState state) {
+void GenerationMachine::set_state(JobState state) {
   state_ = state;
   growth_.told(no_growth());
   out_.add(action::Tell{status()});

@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "runtime/messages.h"
 #include "support/worker_nodes.h"
 
 /// The environment of an elastic run as the agent sees it, for a fuzzer that chooses the next
 /// event: shims, their programs, Slurm, the live coordinator and the controller.
-namespace epoch_world {
+namespace generation_world {
 
 using namespace swell;
 using namespace swell::launcher;
@@ -57,11 +57,11 @@ struct Program {
 struct Shim {
   JobId job = 0;
   bool is_there = false;
-  std::map<int, Program> programs;  ///< by epoch
+  std::map<int, Program> programs;  ///< by generation
 };
 
-/// State of an epoch's programs.
-struct Epoch {
+/// State of a generation's programs.
+struct Generation {
   std::set<WorkerId> members, ended;  ///< workers that had ended when the training ended
   bool is_broken = false;             ///< a worker has died or left: no more steps are possible
   double since = 0;
@@ -73,7 +73,7 @@ struct Epoch {
 };
 
 struct Switch {
-  int epoch = 0, before = 0;
+  int generation = 0, before = 0;
   std::vector<WorkerId> from, to;
   bool may_let_go = false, has_let_go = false, is_called_off = false, in_chunks = false;
   int phase = -1;         ///< index into kPhases
@@ -89,7 +89,7 @@ enum Channel { kLive = 100'000, kSlurm, kSalloc };
 
 class World {
  public:
-  World(EpochMachine::Settings settings, bool says_sizes, Choices& choices);
+  World(GenerationMachine::Settings settings, bool says_sizes, Choices& choices);
 
   /// Executes one event chosen by the fuzzer. Events come from Slurm, the controller or the node,
   /// and are never an error of the program itself.
@@ -141,13 +141,13 @@ class World {
   }
   // programs
   int channel(WorkerId id) const { return id.node * 8 + id.local; }
-  Program* program(WorkerId id, int epoch);
-  void ends(WorkerId id, int epoch, Exit exit);
-  void leaves(WorkerId id, int epoch);
-  void breaks(int epoch);
+  Program* program(WorkerId id, int generation);
+  void ends(WorkerId id, int generation, Exit exit);
+  void leaves(WorkerId id, int generation);
+  void breaks(int generation);
   void may_kill();
-  void told(WorkerId id, int epoch, int signal);
-  void ends_training(int epoch);
+  void told(WorkerId id, int generation, int signal);
+  void ends_training(int generation);
   // live mode
   void go_on_switching();
   void abort_switch(const Error& why);
@@ -157,21 +157,21 @@ class World {
   void signal_companion(JobId job, int signal, bool notice_first, int code);
   void take_away(JobId job);
 
-  const EpochMachine::Settings settings_;
+  const GenerationMachine::Settings settings_;
   const bool says_sizes_;
   Choices& choices_;
-  const bool trace_ = std::getenv("EPOCHS_TRACE") != nullptr;
+  const bool trace_ = std::getenv("GENERATIONS_TRACE") != nullptr;
   double now_ = 100;
-  EpochMachine machine_;
+  GenerationMachine machine_;
   std::map<WorkerId, Shim> shims_;
-  std::map<int, Epoch> epochs_;
+  std::map<int, Generation> generations_;
   std::map<JobId, Companion> companions_;
   std::map<int, std::deque<Sent>> outbox_;
   std::multimap<double, News> timeline_;
   std::deque<Switch> switches_;  ///< the first one is in progress
   JobId next_job_ = kJob + 1;
-  int training_ = -1;  ///< the epoch that is training
+  int training_ = -1;  ///< the generation that is training
   std::optional<int> code_;
 };
 
-}  // namespace epoch_world
+}  // namespace generation_world

@@ -1,47 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the epoch machine: reasons against a growth, and its time limit.
+// Part of the generation machine: reasons against a growth, and its time limit.
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 
 #include "core/count_of.h"
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "launcher/signals.h"
 
 namespace swell::launcher {
 
 using control::JobState;
 
-void EpochMachine::pause_growth(double now, const std::string& why, bool for_good) {
+void GenerationMachine::pause_growth(double now, const std::string& why, bool for_good) {
   for_good = growth_.pause(now, why, for_good);
   out_.note("growth-paused", Json::object({{"reason", why}, {"for_good", for_good}}));
   tell_no_growth();
 }
 
-void EpochMachine::grows_no_more(double now, const std::string& why) {
+void GenerationMachine::grows_no_more(double now, const std::string& why) {
   if (!growth_.pause_reason().empty()) return;  // it takes none now
   out_.say(why + ": the job is lent no more GPUs");
   pause_growth(now, why, true);
 }
 
-std::string EpochMachine::no_growth() const {
+std::string GenerationMachine::no_growth() const {
   if (is<Ending>()) return kEnds;
   Growth::Run run;
-  run.has_started = run_.epoch >= 0;
+  run.has_started = run_.generation >= 0;
   run.may_start_large = settings_.live;
   run.is_running = is<Running>() && !is_failing();
   run.workers = run_.assignment.seats.size();
   // Several live workers can be told a step to leave at, also once they are resized by restarts.
   const bool are_told =
       is<Running>() && in<Running>()->has_begun && run_.assignment.seats.size() > 1;
-  if (!is_live() && !are_told) run.deaf = run_.workers.deaf(run_.epoch);
+  if (!is_live() && !are_told) run.deaf = run_.workers.deaf(run_.generation);
   run.has_ended_ones = is<Running>() && !is_failing() && !run_.all_train();
   run.awaits_runtime = is<Running>() && in<Running>()->awaits_runtime;
   run.signal = signal_name(settings_.restart_signal);
   return growth_.reason_against(run);
 }
 
-void EpochMachine::trains_alone(double now, WorkerId id, const std::string& what, bool no_rank) {
+void GenerationMachine::trains_alone(double now, WorkerId id, const std::string& what,
+                                     bool no_rank) {
   if (is<Over>() || is<Ending>() || std::exchange(train_alone_, true)) return;
   const std::string why =
       no_rank
@@ -69,38 +70,38 @@ void EpochMachine::trains_alone(double now, WorkerId id, const std::string& what
   advance(now);
 }
 
-void EpochMachine::tell_no_growth() {
+void GenerationMachine::tell_no_growth() {
   std::string why = no_growth();
   if (growth_.is_news(why)) out_.add(action::Tell{status()});
   growth_.told(std::move(why));
 }
 
 /// When a companion that was allocated for the newest offers must have become part of the training.
-double EpochMachine::grown_by() const {
+double GenerationMachine::grown_by() const {
   return settings_.grow_s > 0 ? offered_.since + settings_.grow_s : kNever;
 }
 
-std::string EpochMachine::took_too_long() const {
+std::string GenerationMachine::took_too_long() const {
   return fmt::format("the growth took longer than {:g} s (grow={:g})", settings_.grow_s,
                      settings_.grow_s);
 }
 
 /// Training runs on the GPUs that take part: their growth is over.
-void EpochMachine::end_growth() {
+void GenerationMachine::end_growth() {
   for (HeldCompanion& each : run_.companions.held())
     if (run_.takes_part(each)) each.grown_by = kNever;
 }
 
 /// Whether it has not become part of the training, and has a limited time for that. The job's own
 /// workers may come up later than lent ones: what begins with them is no growth.
-bool EpochMachine::is_joining(const HeldCompanion& companion) const {
+bool GenerationMachine::is_joining(const HeldCompanion& companion) const {
   return !companion.reclaimed && std::isfinite(companion.grown_by) &&
          (run_.has_begun() || !companion.up);
 }
 
 /// When the first that is joining has had its time; none: there is none, or what happens first
 /// decides.
-std::optional<double> EpochMachine::growth_limit() const {
+std::optional<double> GenerationMachine::growth_limit() const {
   if (is<LiveSwitch>() || is<Ending>() || is<Over>() || is_failing() || is_ending_by_itself())
     return std::nullopt;
   std::optional<double> limit;
@@ -112,7 +113,7 @@ std::optional<double> EpochMachine::growth_limit() const {
 /// Gives up a growth that has had its time: its GPUs go back, and programs that are not ready on
 /// them are killed, and started again without them. Workers that were asked to leave for it keep
 /// their time for that, and begin again on what the run had before.
-void EpochMachine::keep_growth_limit(double now) {
+void GenerationMachine::keep_growth_limit(double now) {
   const auto limit = growth_limit();
   if (!limit || now < *limit) return;
   bool is_late = false, runs_there = false;
@@ -142,7 +143,7 @@ void EpochMachine::keep_growth_limit(double now) {
 /// so GPUs of a growth go back, and no worker is killed for it: if none has left, they
 /// train on. If some have, the others may wait for those in a collective, or still write the
 /// checkpoint, and have more time.
-void EpochMachine::call_off_leaving(double now) {
+void GenerationMachine::call_off_leaving(double now) {
   Restart& restart = *in<Restart>();
   const bool grows = restart.what().purpose == Purpose::grow;
   const std::string why =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ constexpr double kAnswers_s = 5;  // programs that end for a signal mostly have 
 
 }  // namespace
 
-EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
+GenerationMachine::GenerationMachine(Settings settings, std::vector<WorkerNode> basic)
     : settings_(std::move(settings)),
       run_(std::move(basic)),
       out_(run_),
@@ -31,12 +31,13 @@ EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
   if (!settings_.never_grows.empty()) growth_.pause(0, settings_.never_grows, true);
 }
 
-void EpochMachine::start(double) {
+void GenerationMachine::start(double) {
   out_.add(action::StartStep{settings_.job, run_.companions.basic()});
   set_state(JobState::allocated);
 }
 
-void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bool code_is_final) {
+void GenerationMachine::end(double now, int signal, std::optional<double> kill_at,
+                            bool code_is_final) {
   bool for_requeue = false;
   if (const Ending* before = in<Ending>()) {
     code_is_final = code_is_final || before->code_is_final;
@@ -50,7 +51,7 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
   advance(now);
 }
 
-void EpochMachine::begin_ending(Ending next, double now) {
+void GenerationMachine::begin_ending(Ending next, double now) {
   DeferredEvents deferred;
   if (LiveSwitch* one = in<LiveSwitch>()) deferred = std::move(one->deferred());
   phase_ = next;
@@ -63,7 +64,7 @@ void EpochMachine::begin_ending(Ending next, double now) {
       reclaim(now, *each, kEnds);
 }
 
-void EpochMachine::advance(double now) {
+void GenerationMachine::advance(double now) {
   if (is_ready(false)) {
     pace_.ready(now);
     end_growth();
@@ -76,14 +77,15 @@ void EpochMachine::advance(double now) {
   }
   if (const Restart* restart = in<Restart>();
       restart != nullptr && run_.workers.running().empty()) {
-    code_ = 0;  // of the epoch before
+    code_ = 0;  // of the generation before
     if (settings_.leave_code && run_.all_ended_well()) return finish();
     for (const JobId job : run_.companions.jobs()) release_if_left(job);
     phase_ = Gathering{now + settings_.warm_timeout_s, restart->what()};
   }
   if (is<Gathering>()) {
     RankAssignment assignment = planner_.next(run_);
-    if (run_.are_ready(assignment) && !waits_for_lent(now)) start_epoch(now, std::move(assignment));
+    if (run_.are_ready(assignment) && !waits_for_lent(now))
+      start_generation(now, std::move(assignment));
   }
   if (is<Running>()) {
     const bool done = run_.workers.running().empty();
@@ -108,10 +110,10 @@ void EpochMachine::advance(double now) {
   if (is<Ending>() && run_.workers.running().empty()) finish();
 }
 
-/// Whether the first epoch does not begin yet, since GPUs that were offered before are on the way,
-/// or may be offered at once.
-bool EpochMachine::waits_for_lent(double now) {
-  if (run_.epoch >= 0 || (offered_.ever && !is_warming())) return false;
+/// Whether the first generation does not begin yet, since GPUs that were offered before are on the
+/// way, or may be offered at once.
+bool GenerationMachine::waits_for_lent(double now) {
+  if (run_.generation >= 0 || (offered_.ever && !is_warming())) return false;
   Gathering& gathering = *in<Gathering>();
   if (!gathering.up_since) gathering.up_since = now;
   gathering.begins_by =
@@ -121,7 +123,7 @@ bool EpochMachine::waits_for_lent(double now) {
 
 /// Brings in the workers that wait. A switch has as long as the new worker with the least time
 /// left.
-void EpochMachine::begin_growing(double now) {
+void GenerationMachine::begin_growing(double now) {
   set_state(JobState::ready);
   const RankAssignment next = planner_.next(run_);
   std::vector<WorkerNode> lent;
@@ -148,7 +150,7 @@ void EpochMachine::begin_growing(double now) {
 /// for a switch that fails, nor longer than for a job in restart mode. A first switch is tried
 /// where it fits and programs may keep their processes, or do not say when they have been asked to
 /// leave.
-EpochMachine::Choice EpochMachine::choose(double now, Purpose purpose) const {
+GenerationMachine::Choice GenerationMachine::choose(double now, Purpose purpose) const {
   switch (purpose) {
     case Purpose::grow:
       return {is_live() && !in<Running>()->lacks_room ? Strategy::live : Strategy::restart};
@@ -171,21 +173,21 @@ EpochMachine::Choice EpochMachine::choose(double now, Purpose purpose) const {
   return {Strategy::live};
 }
 
-void EpochMachine::start_epoch(double now, RankAssignment assignment) {
+void GenerationMachine::start_generation(double now, RankAssignment assignment) {
   const std::optional<Reconfiguration> restart = in<Gathering>()->restart;
   leaving_.drop();
   drop_unfit_plan(assignment);
   run_.assignment = std::move(assignment);
   if (!run_.has_begun()) end_growth();
   planner_.drop();
-  run_.epoch = ++run_.last_epoch;
+  run_.generation = ++run_.last_generation;
   phase_ = Running{now, std::nullopt, false, settings_.live};
   progress_.begin(now);
   pace_.starts(now);
   in<Running>()->was_resized =
       restart && restart->purpose != Purpose::retry && restart->purpose != Purpose::hang;
   code_ = 0;
-  action::StartWorkers start = start_of(run_.epoch, run_.assignment);
+  action::StartWorkers start = start_of(run_.generation, run_.assignment);
   std::vector<WorkerId> ranks;
   for (const auto& [id, environment] : start.workers) {
     ranks.push_back(id);
@@ -193,18 +195,20 @@ void EpochMachine::start_epoch(double now, RankAssignment assignment) {
     run_.workers[id].ready = run_.workers[id].ended_well = false;
   }
   out_.add(std::move(start));
-  if (settings_.live) out_.add(action::BeginLive{run_.epoch, std::move(ranks), tries_snapshots_});
+  if (settings_.live)
+    out_.add(action::BeginLive{run_.generation, std::move(ranks), tries_snapshots_});
   stopped_s_ = restart ? now - restart->since : 0;
   if (restart)
-    out_.say(fmt::format("{} started (epoch {}), {:.2f} s after the others were asked to leave",
-                         count_of(run_.assignment.seats.size(), "worker"), run_.epoch, stopped_s_));
+    out_.say(
+        fmt::format("{} started (generation {}), {:.2f} s after the others were asked to leave",
+                    count_of(run_.assignment.seats.size(), "worker"), run_.generation, stopped_s_));
   if (restart) paused_since_ = paused_since_.value_or(restart->since);
-  out_.note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
+  out_.note("generation-started", Json::object({{"stopped_s", stopped_s_}}));
   set_state(is_warming() ? JobState::warming : JobState::active);
 }
 
-/// The programs of an epoch over these seats.
-action::StartWorkers EpochMachine::start_of(int epoch, const RankAssignment& assignment) {
+/// The programs of a generation over these seats.
+action::StartWorkers GenerationMachine::start_of(int generation, const RankAssignment& assignment) {
   const WorkerState& master = run_.workers[assignment.seats.front().worker];
   int basic_workers = 0;
   for (const WorkerNode& node : run_.companions.basic()) basic_workers += node.workers;
@@ -222,10 +226,11 @@ action::StartWorkers EpochMachine::start_of(int epoch, const RankAssignment& ass
   std::map<int, std::string> host_of;
   for (const WorkerNode& node : facts.nodes) host_of[node.id] = node.name;
   std::map<std::string, int> on_host;  // of several allocations where lent GPUs are on its nodes
-  action::StartWorkers start{epoch, {}, false, settings_.live};
+  action::StartWorkers start{generation, {}, false, settings_.live};
   for (const Seat& seat : assignment.seats) {
     Environment environment = run_environment(assignment, seat, facts);
-    environment.emplace_back("SWELL_EPOCH", std::to_string(epoch));
+    environment.emplace_back("SWELL_GENERATION", std::to_string(generation));
+    environment.emplace_back("SWELL_EPOCH", std::to_string(generation));  // its former name
     environment.emplace_back("SWELL_JOB_ID", std::to_string(settings_.job));
     environment.emplace_back("SWELL_RUN", settings_.run);
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));
@@ -244,16 +249,16 @@ action::StartWorkers EpochMachine::start_of(int epoch, const RankAssignment& ass
   return start;
 }
 
-/// Asks the workers to leave for another epoch, unless `asks` is false: they have been. For a
+/// Asks the workers to leave for another generation, unless `asks` is false: they have been. For a
 /// growth or a user's signal they train on where none of them leaves. Where they are leaving
 /// already, they only get less time.
-void EpochMachine::begin_restart(double now, Purpose purpose, double by, bool asks) {
+void GenerationMachine::begin_restart(double now, Purpose purpose, double by, bool asks) {
   by = std::max(by, now);
   if (Restart* restart = in<Restart>()) return restart->shorten(by);
   const Running* before = in<Running>();
   const bool live = before != nullptr && before->has_begun;
   const bool may_return = purpose == Purpose::grow || purpose == Purpose::user_restart;
-  phase_ = Restart({run_.epoch, run_.last_epoch + 1, purpose, now, by},
+  phase_ = Restart({run_.generation, run_.last_generation + 1, purpose, now, by},
                    may_return ? std::optional(*before) : std::nullopt);
   for (const int signal : signals_.sent_within(kAnswers_s, now)) misses(signal);
   if (!run_.workers.running().empty()) {
@@ -265,8 +270,8 @@ void EpochMachine::begin_restart(double now, Purpose purpose, double by, bool as
 }
 
 /// Starts the programs again from their last checkpoint, once all workers are killed.
-void EpochMachine::restart_killed(double now, Purpose purpose, double by) {
-  phase_ = Restart({run_.epoch, run_.last_epoch + 1, purpose, now, by});
+void GenerationMachine::restart_killed(double now, Purpose purpose, double by) {
+  phase_ = Restart({run_.generation, run_.last_generation + 1, purpose, now, by});
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);
@@ -275,7 +280,7 @@ void EpochMachine::restart_killed(double now, Purpose purpose, double by) {
 /// Asks the workers to leave, since GPUs go back by then. Where some have ended by themselves the
 /// training ends: asking others to leave then would run all of it again. They have as long as the
 /// deadline permits, even if the GPUs are back before. In live mode advance() gives the GPUs back.
-void EpochMachine::leave_for_reclaim(double now, double by) {
+void GenerationMachine::leave_for_reclaim(double now, double by) {
   if (is_live()) return;
   const double ask_at = by - settings_.restart_timeout_s / 2;
   Running* running = in<Running>();
@@ -286,9 +291,9 @@ void EpochMachine::leave_for_reclaim(double now, double by) {
   running->leave_by = by;
 }
 
-/// All workers are killed; the next epoch resumes from a checkpoint. REQUIRES: the phase is
+/// All workers are killed; the next generation resumes from a checkpoint. REQUIRES: the phase is
 /// Restart.
-void EpochMachine::kill_running(double now) {
+void GenerationMachine::kill_running(double now) {
   leaving_.drop();
   auto workers = run_.workers.running();
   if (workers.empty()) return;
@@ -299,7 +304,7 @@ void EpochMachine::kill_running(double now) {
 }
 
 /// The run ends, and others may take their time for that.
-void EpochMachine::kill_there(double now, HeldCompanion& companion) {
+void GenerationMachine::kill_there(double now, HeldCompanion& companion) {
   companion.leave_by = now + settings_.end_timeout_s;
   std::vector<WorkerId> workers;
   for (const WorkerId id : run_.workers.running())
@@ -308,7 +313,7 @@ void EpochMachine::kill_there(double now, HeldCompanion& companion) {
 }
 
 /// The workers that were asked to leave train on. REQUIRES: the phase is Restart, and may return.
-void EpochMachine::return_to_running() {
+void GenerationMachine::return_to_running() {
   Running before = in<Restart>()->take_before();
   phase_ = std::move(before);
   leaving_.drop();
@@ -317,7 +322,7 @@ void EpochMachine::return_to_running() {
 
 /// Workers have not left in time. Only where GPUs go back, or where the others cannot train on
 /// without those that left, are they killed.
-void EpochMachine::leaving_is_late(double now) {
+void GenerationMachine::leaving_is_late(double now) {
   Restart& restart = *in<Restart>();
   if (const auto drain = run_.drain_by(); restart.may_return() && drain) {
     restart.must_leave();  // it is for a reclaim by now
@@ -332,7 +337,7 @@ void EpochMachine::leaving_is_late(double now) {
   // the next time either. A worker still starting has heard nothing yet.
   const Reconfiguration& what = restart.what();
   if (what.purpose != Purpose::grow && what.purpose != Purpose::hang &&
-      run_.workers.one_listened(settings_.restart_timeout_s, run_.epoch, what.since, now))
+      run_.workers.one_listened(settings_.restart_timeout_s, run_.generation, what.since, now))
     pause_growth(now,
                  fmt::format("workers did not leave within {:g} s of the restart signal",
                              settings_.restart_timeout_s),
@@ -342,19 +347,19 @@ void EpochMachine::leaving_is_late(double now) {
 
 /// A worker leaves for a resize that was given up: this does not end training; waits for the
 /// other workers.
-void EpochMachine::leave_late(double now) {
+void GenerationMachine::leave_late(double now) {
   out_.say(
       fmt::format("a worker left more than {:g} s after it was asked to: the others follow; a "
                   "longer grace= gives workers more time",
                   settings_.restart_timeout_s));
   const auto drain = run_.drain_by();
-  phase_ = Restart({run_.epoch, run_.last_epoch + 1, Purpose::grow, now,
+  phase_ = Restart({run_.generation, run_.last_generation + 1, Purpose::grow, now,
                     std::min(now + settings_.late_s, drain.value_or(kNever))});
   in<Restart>()->force();  // it was asked before
   set_state(JobState::draining);
 }
 
-void EpochMachine::finish() {
+void GenerationMachine::finish() {
   if (is<Over>()) return;
   if (const Running* last = in<Running>()) end_pause(last->since);  // its programs never said
   const bool for_requeue =

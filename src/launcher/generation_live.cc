@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the epoch machine: live mode, which starts the next programs beside the running ones.
+// Part of the generation machine: live mode, which starts the next programs beside the running
+// ones.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 
 #include "core/count_of.h"
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 #include "launcher/plan_assignment.h"
 #include "launcher/signals.h"
 #include "runtime/messages.h"
@@ -14,10 +15,10 @@ namespace swell::launcher {
 
 using control::JobState;
 
-void EpochMachine::begun(double now, int epoch, const std::string& why, std::uint64_t snapshot_step,
-                         bool stays) {
+void GenerationMachine::begun(double now, int generation, const std::string& why,
+                              std::uint64_t snapshot_step, bool stays) {
   Running* running = in<Running>();
-  if (running == nullptr || epoch != run_.epoch) return;
+  if (running == nullptr || generation != run_.generation) return;
   if (!why.empty()) {
     running->not_begun = why;
     running->not_begun_by = now + settings_.end_timeout_s;
@@ -38,14 +39,14 @@ void EpochMachine::begun(double now, int epoch, const std::string& why, std::uin
   advance(now);
 }
 
-/// Starts the programs of the next epoch and has the state moved to them.
-void EpochMachine::begin_switch(double now, Purpose purpose, double by, double answer_by,
-                                bool is_growth_limit) {
+/// Starts the programs of the next generation and has the state moved to them.
+void GenerationMachine::begin_switch(double now, Purpose purpose, double by, double answer_by,
+                                     bool is_growth_limit) {
   LiveSwitch::Order order;
   order.before = *in<Running>();
   order.next = planner_.next(run_);
   drop_unfit_plan(order.next);
-  order.what = {run_.epoch, ++run_.last_epoch, purpose, now, by};
+  order.what = {run_.generation, ++run_.last_generation, purpose, now, by};
   order.answer_by = answer_by;
   order.is_growth_limit = is_growth_limit;
   action::StartWorkers start = start_of(order.what.to, order.next);
@@ -56,9 +57,9 @@ void EpochMachine::begin_switch(double now, Purpose purpose, double by, double a
                                          : JobState::draining);
 }
 
-/// Keeps the order until nothing else changes the workers: programs of the epoch before leave
+/// Keeps the order until nothing else changes the workers: programs of the generation before leave
 /// within `end_timeout_s`, and those of the first one may still be loading.
-void EpochMachine::replan(double now, const control::Replan& order) {
+void GenerationMachine::replan(double now, const control::Replan& order) {
   if (is<Over>() || is<Ending>()) return refuse_plan("the job is ending");
   if (!settings_.live) return refuse_plan("only live mode changes plans of a running program");
   ordered_ = order;
@@ -69,7 +70,7 @@ void EpochMachine::replan(double now, const control::Replan& order) {
 }
 
 /// Switches the same workers to the plan that was ordered, as soon as that can be done.
-void EpochMachine::run_ordered(double now) {
+void GenerationMachine::run_ordered(double now) {
   if (!ordered_ || choose(now, Purpose::replan).strategy != Strategy::live ||
       leaving_.is_pending() || is_failing() || run_.drain_by() || !run_.workers.others().empty() ||
       is_warming() || joiners_wait())
@@ -87,7 +88,7 @@ void EpochMachine::run_ordered(double now) {
 }
 
 /// A plan that was ordered is not run; its owner reads why in `swell jobs`.
-void EpochMachine::refuse_plan(const std::string& why) {
+void GenerationMachine::refuse_plan(const std::string& why) {
   ordered_.reset();
   planner_.refuse(why);
   switched_ = "another plan is not run: " + why;
@@ -96,27 +97,27 @@ void EpochMachine::refuse_plan(const std::string& why) {
   out_.add(action::Tell{status()});
 }
 
-void EpochMachine::switching(double now, int epoch, SwitchPhase phase) {
+void GenerationMachine::switching(double now, int generation, SwitchPhase phase) {
   LiveSwitch* one = in<LiveSwitch>();
-  if (one == nullptr || one->order().what.to != epoch || !one->enter(now, phase)) return;
+  if (one == nullptr || one->order().what.to != generation || !one->enter(now, phase)) return;
   if (one->order().what.purpose == Purpose::grow) set_state(JobState::switching);
 }
 
-void EpochMachine::let_go(double now, int epoch) {
+void GenerationMachine::let_go(double now, int generation) {
   LiveSwitch* one = in<LiveSwitch>();
-  if (one == nullptr || one->order().what.to != epoch || !one->let_go(now)) return;
+  if (one == nullptr || one->order().what.to != generation || !one->let_go(now)) return;
   handle(now, std::exchange(one->deferred(), {}));
 }
 
 /// Whether it leaves with the switch under way, and was told so.
-bool EpochMachine::was_let_go(WorkerId worker) const {
+bool GenerationMachine::was_let_go(WorkerId worker) const {
   const LiveSwitch* one = in<LiveSwitch>();
   return one != nullptr && one->was_let_go(worker);
 }
 
 /// Keeps an event for the end of a switch under way; see LiveSwitch::defer(). Returns false if
 /// there is no switch.
-bool EpochMachine::defers(DeferredEvent event, bool spoils, CallOffCause cause) {
+bool GenerationMachine::defers(DeferredEvent event, bool spoils, CallOffCause cause) {
   LiveSwitch* one = in<LiveSwitch>();
   if (one != nullptr) one->defer(std::move(event), spoils, cause);
   return one != nullptr;
@@ -124,9 +125,9 @@ bool EpochMachine::defers(DeferredEvent event, bool spoils, CallOffCause cause) 
 
 /// Handles the events that waited for the outcome of a switch. REQUIRES: it is known, or the
 /// leaving workers were let go.
-void EpochMachine::handle(double now, DeferredEvents events) {
+void GenerationMachine::handle(double now, DeferredEvents events) {
   struct Handler {
-    EpochMachine& machine;
+    GenerationMachine& machine;
     const double now;
     void operator()(const WorkerReady& event) const {
       WorkerState& worker = machine.run_.workers[event.worker];
@@ -134,7 +135,7 @@ void EpochMachine::handle(double now, DeferredEvents events) {
       machine.advance(now);
     }
     void operator()(const ProgramExited& event) const {
-      machine.exited(now, event.worker, event.exit, event.epoch);
+      machine.exited(now, event.worker, event.exit, event.generation);
     }
     void operator()(const WorkerLost& event) const { machine.lost(now, event.worker); }
     void operator()(const StepEnded& event) const {
@@ -147,11 +148,11 @@ void EpochMachine::handle(double now, DeferredEvents events) {
   events.drain(Handler{*this, now});
 }
 
-void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
+void GenerationMachine::switched(double now, int generation, const SwitchOutcome& how) {
   LiveSwitch* current = in<LiveSwitch>();
-  if (current == nullptr || current->order().what.to != epoch) {
+  if (current == nullptr || current->order().what.to != generation) {
     // The commit took too long: it is certain, but the lost workers are not known yet.
-    if (how.committed && epoch == run_.epoch && is<Running>()) lose_silent(now, how.lost);
+    if (how.committed && generation == run_.generation && is<Running>()) lose_silent(now, how.lost);
     return;
   }
   const Reconfiguration what = current->order().what;
@@ -184,7 +185,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
   advance(now);
 }
 
-void EpochMachine::switch_committed(double now, const SwitchOutcome& outcome) {
+void GenerationMachine::switch_committed(double now, const SwitchOutcome& outcome) {
   end_growth();
   planner_.drop();
   in<Running>()->since = now;
@@ -192,9 +193,10 @@ void EpochMachine::switch_committed(double now, const SwitchOutcome& outcome) {
   stopped_s_ = outcome.stopped_s;
 }
 
-/// The programs of the old epoch train on where they can.
-void EpochMachine::switch_aborted(double now, const LiveSwitch& one, const SwitchOutcome& outcome,
-                                  SwitchEnd end, bool for_signal) {
+/// The programs of the old generation train on where they can.
+void GenerationMachine::switch_aborted(double now, const LiveSwitch& one,
+                                       const SwitchOutcome& outcome, SwitchEnd end,
+                                       bool for_signal) {
   Running& running = *in<Running>();
   progress_.rest(now);
   if (for_signal) running.settles_at = now + settings_.blame_s;
@@ -245,17 +247,17 @@ void EpochMachine::switch_aborted(double now, const LiveSwitch& one, const Switc
 
 /// Workers whose shims did not answer the commit: their programs may wait for it for ever. They are
 /// done without, as after a loss of their connection.
-void EpochMachine::lose_silent(double now, const std::vector<WorkerId>& workers) {
+void GenerationMachine::lose_silent(double now, const std::vector<WorkerId>& workers) {
   for (const WorkerId id : workers) {
     if (!run_.workers[id].running) continue;
-    out_.add(action::SignalWorkers{{id}, SIGKILL, run_.epoch});
+    out_.add(action::SignalWorkers{{id}, SIGKILL, run_.generation});
     lost(now, id);
   }
 }
 
 /// Gives GPUs back, by a switch to the others or a restart. REQUIRES: lent GPUs that take part are
 /// asked back.
-void EpochMachine::give_back_lent(double now) {
+void GenerationMachine::give_back_lent(double now) {
   const Choice choice = choose(now, Purpose::give_back);
   if (choice.strategy == Strategy::restart) return reclaim_by_leaving(now, choice.why);
   const double by = *run_.drain_by();
@@ -263,16 +265,16 @@ void EpochMachine::give_back_lent(double now) {
 }
 
 /// As in restart mode. REQUIRES: the phase is Running.
-void EpochMachine::reclaim_by_leaving(double now, const std::string& why) {
+void GenerationMachine::reclaim_by_leaving(double now, const std::string& why) {
   const auto by = run_.drain_by();
   if (!by) return;
   out_.say(fmt::format("live mode: {}; the workers are asked to leave", why));
   begin_restart(now, Purpose::give_back, *by);
 }
 
-void EpochMachine::stopped(double now, int epoch, std::uint64_t step,
-                           const std::vector<WorkerId>& untold) {
-  if (leaving_.answered(epoch, step, untold)) advance(now);
+void GenerationMachine::stopped(double now, int generation, std::uint64_t step,
+                                const std::vector<WorkerId>& untold) {
+  if (leaving_.answered(generation, step, untold)) advance(now);
 }
 
 }  // namespace swell::launcher

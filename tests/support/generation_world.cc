@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "support/epoch_world.h"
+#include "support/generation_world.h"
 
 #include <variant>
 
-namespace epoch_world {
+namespace generation_world {
 
 using control::JobState;
 
-World::World(EpochMachine::Settings settings, bool says_sizes, Choices& choices)
+World::World(GenerationMachine::Settings settings, bool says_sizes, Choices& choices)
     : settings_(settings),
       says_sizes_(says_sizes),
       choices_(choices),
@@ -85,31 +85,33 @@ bool World::deliver_something(int which) {
 
 // ---- programs
 
-Program* World::program(WorkerId id, int epoch) {
+Program* World::program(WorkerId id, int generation) {
   const auto shim = shims_.find(id);
   if (shim == shims_.end()) return nullptr;
-  const auto found = shim->second.programs.find(epoch);
+  const auto found = shim->second.programs.find(generation);
   return found == shim->second.programs.end() ? nullptr : &found->second;
 }
 
-void World::ends(WorkerId id, int epoch, Exit exit) {
-  if (program(id, epoch) == nullptr) return;
-  shims_[id].programs.erase(epoch);
+void World::ends(WorkerId id, int generation, Exit exit) {
+  if (program(id, generation) == nullptr) return;
+  shims_[id].programs.erase(generation);
   // A program that ends with 0 after the last step has succeeded, whatever made it end.
-  if (epochs_[epoch].is_at_its_end && exit.status() == 0) epochs_[epoch].ended.insert(id);
+  if (generations_[generation].is_at_its_end && exit.status() == 0)
+    generations_[generation].ended.insert(id);
   if (trace_)
-    std::fprintf(stderr, "%8.2f program %d of %d.%d ends with %d\n", now_, epoch, id.node, id.local,
-                 exit.status());
-  send(channel(id), [=, this] { machine_.exited(now_, id, exit, epoch); });
+    std::fprintf(stderr, "%8.2f program %d of %d.%d ends with %d\n", now_, generation, id.node,
+                 id.local, exit.status());
+  send(channel(id), [=, this] { machine_.exited(now_, id, exit, generation); });
   send(channel(id), [=, this] { machine_.hello(now_, id, "host", 1000 + id.local); });
 }
 
 void World::breaks(int id) {
-  Epoch& epoch = epochs_[id];
-  if (std::exchange(epoch.is_broken, true) || epoch.is_at_its_end || !epoch.fails_when_broken)
+  Generation& generation = generations_[id];
+  if (std::exchange(generation.is_broken, true) || generation.is_at_its_end ||
+      !generation.fails_when_broken)
     return;
   const double after_s = choices_.below(8) * 0.2;
-  for (const WorkerId member : epoch.members)
+  for (const WorkerId member : generation.members)
     later(after_s, [=, this] {
       if (const Program* one = program(member, id); one != nullptr && one->trains)
         ends(member, id, {1, 0});
@@ -117,50 +119,52 @@ void World::breaks(int id) {
 }
 
 /// Ends the program as it was asked to; its peers cannot train without it.
-void World::leaves(WorkerId id, int epoch) {
-  if (program(id, epoch) == nullptr) return;
-  epochs_[epoch].is_broken = true;  // its peers expect this and do not fail
-  ends(id, epoch, {});
+void World::leaves(WorkerId id, int generation) {
+  if (program(id, generation) == nullptr) return;
+  generations_[generation].is_broken = true;  // its peers expect this and do not fail
+  ends(id, generation, {});
 }
 
-void World::told(WorkerId id, int epoch, int signal) {
-  Program* one = program(id, epoch);
+void World::told(WorkerId id, int generation, int signal) {
+  Program* one = program(id, generation);
   if (one == nullptr) return;
   if (signal == SIGKILL || signal == SIGTERM) {
-    ends(id, epoch, {0, signal});
-    return breaks(epoch);
+    ends(id, generation, {0, signal});
+    return breaks(generation);
   }
-  if (signal != settings_.restart_signal || one->ignores || epochs_[epoch].ignores) return;
+  if (signal != settings_.restart_signal || one->ignores || generations_[generation].ignores)
+    return;
   if (!settings_.live && !one->handles) {
     one->keeps_signal = true;
     return;
   }
   // A program in a collective that never ends runs no signal handler.
-  if (!one->trains || (epochs_[epoch].is_broken && !epochs_[epoch].is_at_its_end &&
-                       epochs_[epoch].fails_when_broken))
+  if (!one->trains ||
+      (generations_[generation].is_broken && !generations_[generation].is_at_its_end &&
+       generations_[generation].fails_when_broken))
     return;
   // Some programs use the signal for something else; some take longer than they may.
   const int kind = choices_.below(16);
   one->ignores = kind == 15;
   if (one->ignores) return;
   const double late_s = kind == 14 ? 20.0 + choices_.below(64) : 0;
-  later(late_s + choices_.below(4) * 0.3, [=, this] { leaves(id, epoch); });
+  later(late_s + choices_.below(4) * 0.3, [=, this] { leaves(id, generation); });
 }
 
 /// After this event, workers that do not leave may be killed.
 void World::may_kill() {
-  for (auto& [id, epoch] : epochs_) epoch.may_be_killed = true;
+  for (auto& [id, generation] : generations_) generation.may_be_killed = true;
 }
 
 /// The last step is done; each worker ends soon after.
 void World::ends_training(int id) {
-  Epoch& epoch = epochs_[id];
-  if (epoch.is_broken || epoch.is_at_its_end) return;
-  for (const WorkerId member : epoch.members)
+  Generation& generation = generations_[id];
+  if (generation.is_broken || generation.is_at_its_end) return;
+  for (const WorkerId member : generation.members)
     if (const Program* one = program(member, id); one == nullptr || !one->trains || one->is_paused)
       return;
-  epoch.is_at_its_end = true;
-  for (const WorkerId member : epoch.members)
+  generation.is_at_its_end = true;
+  for (const WorkerId member : generation.members)
     later(choices_.below(8) * 0.4, [=, this] {
       if (program(member, id) == nullptr) return;
       ends(member, id, {});
@@ -195,33 +199,34 @@ void World::act(const action::StartStep& start) {
 }
 
 void World::act(const action::StartWorkers& start) {
-  Epoch& epoch = epochs_[start.epoch];
-  epoch.fails_when_broken = choices_.below(2) != 0;
-  epoch.ignores = choices_.below(8) == 7;
-  epoch.since = now_;
-  if (!settings_.live) training_ = start.epoch;
+  Generation& generation = generations_[start.generation];
+  generation.fails_when_broken = choices_.below(2) != 0;
+  generation.ignores = choices_.below(8) == 7;
+  generation.since = now_;
+  if (!settings_.live) training_ = start.generation;
   for (const auto& [worker, environment] : start.workers) {
     const WorkerId id = worker;
-    epoch.members.insert(id);
+    generation.members.insert(id);
     Shim& shim = shims_[id];
     if (!shim.is_there) {
-      breaks(start.epoch);
+      breaks(start.generation);
       continue;
     }
     require(settings_.live || shim.programs.empty(), "one program at a time");
-    shim.programs[start.epoch].trains = !settings_.live;
+    shim.programs[start.generation].trains = !settings_.live;
     if (trace_)
-      std::fprintf(stderr, "%8.2f program %d of %d.%d\n", now_, start.epoch, id.node, id.local);
+      std::fprintf(stderr, "%8.2f program %d of %d.%d\n", now_, start.generation, id.node,
+                   id.local);
     if (settings_.live)
       send(channel(id), [=, this] { machine_.hello(now_, id, "host", 2000 + id.local); });
     else
       later(choices_.below(8) * 0.2, [=, this] {
-        Program* one = program(id, start.epoch);
+        Program* one = program(id, start.generation);
         if (one == nullptr) return;
         one->handles = true;
         if (says_sizes_) send(channel(id), [this] { machine_.can_run_with({2, 4, 6}); });
-        send(channel(id), [=, this, of = start.epoch] { machine_.listens(now_, id, of); });
-        if (one->keeps_signal) told(id, start.epoch, settings_.restart_signal);
+        send(channel(id), [=, this, of = start.generation] { machine_.listens(now_, id, of); });
+        if (one->keeps_signal) told(id, start.generation, settings_.restart_signal);
       });
   }
 }
@@ -229,42 +234,43 @@ void World::act(const action::StartWorkers& start) {
 void World::act(const action::SignalWorkers& signal) {
   for (const WorkerId id : signal.workers) {
     std::vector<int> running;
-    for (const auto& [epoch, one] : shims_[id].programs) running.push_back(epoch);
-    for (const int epoch : running)
-      if (signal.epoch < 0 || signal.epoch == epoch) {
+    for (const auto& [generation, one] : shims_[id].programs) running.push_back(generation);
+    for (const int generation : running)
+      if (signal.generation < 0 || signal.generation == generation) {
         // A growth does not kill workers: a program may be killed only if GPUs are reclaimed, lost
         // or broken.
         if (signal.signal == SIGKILL && !settings_.live && settings_.grow_s <= 0)
-          require(epochs_[epoch].may_be_killed || epochs_[epoch].is_broken ||
-                      epochs_[epoch].is_at_its_end,
+          require(generations_[generation].may_be_killed || generations_[generation].is_broken ||
+                      generations_[generation].is_at_its_end,
                   "no worker is killed for a growth");
-        told(id, epoch, signal.signal);
+        told(id, generation, signal.signal);
       }
   }
 }
 
 void World::act(const action::BeginLive& begin) {
   send(kLive, [=, this] {
-    const bool all = std::all_of(begin.ranks.begin(), begin.ranks.end(),
-                                 [&](WorkerId id) { return program(id, begin.epoch) != nullptr; });
-    if (!all) return machine_.begun(now_, begin.epoch, "a program has ended");
+    const bool all = std::all_of(begin.ranks.begin(), begin.ranks.end(), [&](WorkerId id) {
+      return program(id, begin.generation) != nullptr;
+    });
+    if (!all) return machine_.begun(now_, begin.generation, "a program has ended");
     const bool has_lent = std::any_of(begin.ranks.begin(), begin.ranks.end(),
                                       [](WorkerId id) { return id.node != 0; });
     if ((has_lent || begin.from_snapshot) && choices_.below(8) == 7) {
-      epochs_[begin.epoch].is_broken = true;
+      generations_[begin.generation].is_broken = true;
       for (const WorkerId id : begin.ranks)  // programs that were still loading stay
-        if (choices_.below(4) != 0) ends(id, begin.epoch, {choices_.below(4) == 0, 0});
-      return machine_.begun(now_, begin.epoch, "the tensors differ");
+        if (choices_.below(4) != 0) ends(id, begin.generation, {choices_.below(4) == 0, 0});
+      return machine_.begun(now_, begin.generation, "the tensors differ");
     }
-    for (const WorkerId id : begin.ranks) program(id, begin.epoch)->trains = true;
+    for (const WorkerId id : begin.ranks) program(id, begin.generation)->trains = true;
     if (says_sizes_) machine_.can_run_with({2, 4, 6});
-    training_ = begin.epoch;
-    machine_.begun(now_, begin.epoch, "", 0, !says_sizes_);
+    training_ = begin.generation;
+    machine_.begun(now_, begin.generation, "", 0, !says_sizes_);
   });
 }
 
 void World::act(const action::SwitchLive& order) {
-  Switch one{order.epoch, training_, order.from, order.to};
+  Switch one{order.generation, training_, order.from, order.to};
   one.goes_on_at = now_ + kAge_s;
   one.may_let_go = order.leave_within_s > 0 && choices_.below(2) != 0;
   one.in_chunks = choices_.below(2) != 0;
@@ -275,19 +281,19 @@ void World::act(const action::SwitchLive& order) {
 void World::act(const action::CallOffLive&) {
   for (Switch& each : switches_) each.is_called_off = true;
   if (!switches_.empty() && switches_.front().phase == kCommit)
-    machine_.switching(now_, switches_.front().epoch, SwitchPhase::commit);
+    machine_.switching(now_, switches_.front().generation, SwitchPhase::commit);
 }
 
 void World::act(const action::StopLive& stop) {
   send(kLive, [=, this] {
     const bool can = std::all_of(stop.workers.begin(), stop.workers.end(), [&](WorkerId id) {
-      const Program* one = program(id, stop.epoch);
-      return one != nullptr && one->trains && !epochs_[stop.epoch].is_broken;
+      const Program* one = program(id, stop.generation);
+      return one != nullptr && one->trains && !generations_[stop.generation].is_broken;
     });
-    if (!can) return machine_.stopped(now_, stop.epoch, 0, stop.workers);
+    if (!can) return machine_.stopped(now_, stop.generation, 0, stop.workers);
     for (const WorkerId id : stop.workers)
-      later(choices_.below(4) * 0.3, [=, this] { leaves(id, stop.epoch); });
-    machine_.stopped(now_, stop.epoch, 7, {});
+      later(choices_.below(4) * 0.3, [=, this] { leaves(id, stop.generation); });
+    machine_.stopped(now_, stop.generation, 7, {});
   });
 }
 
@@ -314,7 +320,7 @@ void World::act(const action::Release& release) {
   for (auto& [id, shim] : shims_) {
     if (shim.job != release.job) continue;
     require(code_ || !shim.programs.contains(training_) || !program(id, training_)->trains ||
-                epochs_[training_].is_broken || epochs_[training_].is_at_its_end,
+                generations_[training_].is_broken || generations_[training_].is_at_its_end,
             "nobody who trains loses its GPUs");
     shim.programs.clear();
     shim.is_there = false;
@@ -327,12 +333,12 @@ void World::act(const action::Finish& finish) {
   code_ = finish.code;
   if (trace_) std::fprintf(stderr, "%8.2f finished with %d\n", now_, finish.code);
   require(finish.code == 0, "nothing of the run's own has failed");
-  require(std::any_of(epochs_.begin(), epochs_.end(),
+  require(std::any_of(generations_.begin(), generations_.end(),
                       [](const auto& each) {
                         return !each.second.members.empty() &&
                                each.second.ended == each.second.members;
                       }),
-          "the training has ended on all workers of an epoch");
+          "the training has ended on all workers of a generation");
 }
 
 // ---- live switches
@@ -352,10 +358,10 @@ void World::abort_switch(const Error& why) {
   outcome.phase = kPhases[std::max(one.phase, 0)];
   const bool is_old_gone = one.in_chunks && one.phase >= kMove;
   const int before = one.before;
-  if (one.has_let_go || is_old_gone) epochs_[before].is_broken = true;
+  if (one.has_let_go || is_old_gone) generations_[before].is_broken = true;
   if (is_old_gone)
     for (const WorkerId id : one.from) later(0.1, [=, this] { leaves(id, before); });
-  machine_.switched(now_, one.epoch, outcome);
+  machine_.switched(now_, one.generation, outcome);
   carry_out();
 }
 
@@ -372,9 +378,9 @@ void World::go_on_switching() {
     if (!(one.has_let_go && leaves_now(id)))
       is_broken =
           is_broken || program(id, one.before) == nullptr || !program(id, one.before)->trains;
-  for (const WorkerId id : one.to) is_broken = is_broken || program(id, one.epoch) == nullptr;
+  for (const WorkerId id : one.to) is_broken = is_broken || program(id, one.generation) == nullptr;
   if (one.phase < kCommit &&
-      (is_broken || (one.phase < kQuiesce && epochs_[one.before].is_at_its_end)))
+      (is_broken || (one.phase < kQuiesce && generations_[one.before].is_at_its_end)))
     return abort_switch(Error("a program has ended"));
   if (one.phase == kCommit) {
     const Switch done = std::move(switches_.front());
@@ -384,14 +390,14 @@ void World::go_on_switching() {
     outcome.summary = outcome.brief = "done";
     for (const WorkerId id : done.to)
       if (!shims_[id].is_there) outcome.lost.push_back(id);
-    machine_.switched(now_, done.epoch, outcome);
+    machine_.switched(now_, done.generation, outcome);
     return carry_out();
   }
   if (one.phase == kMove && one.may_let_go && !std::exchange(one.has_let_go, true)) {
     for (const WorkerId id : one.from)
       if (leaves_now(id))
         later(choices_.below(4) * 0.2, [=, this, before = one.before] { ends(id, before, {}); });
-    machine_.let_go(now_, one.epoch);
+    machine_.let_go(now_, one.generation);
     return carry_out();
   }
   ++one.phase;
@@ -400,14 +406,14 @@ void World::go_on_switching() {
   if (one.phase == kCommit) {
     for (const WorkerId id : one.from)
       later(choices_.below(4) * 0.2, [=, this, before = one.before] { ends(id, before, {}); });
-    epochs_[one.before].is_broken = true;
-    training_ = one.epoch;
-    epochs_[training_].since = now_;
+    generations_[one.before].is_broken = true;
+    training_ = one.generation;
+    generations_[training_].since = now_;
     for (const WorkerId id : one.to)
-      if (Program* next = program(id, one.epoch)) next->trains = true;
+      if (Program* next = program(id, one.generation)) next->trains = true;
   }
-  machine_.switching(now_, one.epoch, kPhases[one.phase]);
+  machine_.switching(now_, one.generation, kPhases[one.phase]);
   carry_out();
 }
 
-}  // namespace epoch_world
+}  // namespace generation_world

@@ -43,8 +43,8 @@ struct Granted {
 /// docs/journeys.md. Pure: events and the time go in, actions come
 /// out; the agent carries them out. Times are seconds of one clock.
 ///
-/// Shims live as long as their allocation. An epoch starts the program on them, and ends when the
-/// program has left every one. Rules:
+/// Shims live as long as their allocation. A generation starts the program on them, and ends when
+/// the program has left every one. Rules:
 ///  * a companion's loss, or a warning that it is about to end, never ends the run;
 ///  * an error exit that nothing of that kind explains is the program's own, and ends the run.
 ///  While lent GPUs take part it is put down to them: the run goes on over the basic demand alone;
@@ -58,12 +58,12 @@ struct Granted {
 ///  * a program that makes no steps any more is started again, first without the lent GPUs;
 ///  * a companion that is given back is released as soon as its own workers have left;
 ///  * in live mode GPUs that are offered before the first program runs take part in its first
-///  epoch, if they come up in time;
-///  * in live mode the programs of the next epoch start beside the running ones and take their
+///  generation, if they come up in time;
+///  * in live mode the programs of the next generation start beside the running ones and take their
 ///  state over (docs/runtime.md). Until that is committed the old ones train on, whatever happens;
 ///  where it cannot be done in time, or the program does not use the runtime, workers are asked to
 ///  leave as in restart mode.
-class EpochMachine {
+class GenerationMachine {
  public:
   struct Settings {
     JobId job = 0;
@@ -114,9 +114,9 @@ class EpochMachine {
     double agree_s = 4;
   };
 
-  EpochMachine(Settings settings, std::vector<WorkerNode> basic);
-  EpochMachine(const EpochMachine&) = delete;
-  EpochMachine& operator=(const EpochMachine&) = delete;
+  GenerationMachine(Settings settings, std::vector<WorkerNode> basic);
+  GenerationMachine(const GenerationMachine&) = delete;
+  GenerationMachine& operator=(const GenerationMachine&) = delete;
 
   void start(double now);
   // workers
@@ -124,18 +124,18 @@ class EpochMachine {
   /// for good.
   void hello(double now, WorkerId worker, const std::string& host, int port, JobId step = 0,
              const std::string& one_program = {});
-  /// `epoch`: of the program that has ended; nullopt: of the one that trains.
-  void exited(double now, WorkerId worker, Exit exit, std::optional<int> epoch = std::nullopt);
+  /// `generation`: of the program that has ended; nullopt: of the one that trains.
+  void exited(double now, WorkerId worker, Exit exit, std::optional<int> generation = std::nullopt);
   /// Its program handles the restart signal.
-  void listens(double now, WorkerId worker, std::optional<int> epoch = std::nullopt);
+  void listens(double now, WorkerId worker, std::optional<int> generation = std::nullopt);
   /// The program can run with these numbers of workers, rising, and with no others; none: with any.
   /// why: the program takes part in no growth for this reason; empty: it does.
   void can_run_with(const std::vector<int>& workers, const std::string& why = {});
   /// Each worker is a training by itself: its program is a launcher, which has started `what`, a
   /// worker with a rank of its own; or `what` was started without its rank.
   void trains_alone(double now, WorkerId worker, const std::string& what, bool no_rank = false);
-  /// A worker of `epoch` is there, and has made so many steps; 0: that is not known.
-  void made_steps(double now, int epoch, std::uint64_t steps);
+  /// A worker of `generation` is there, and has made so many steps; 0: that is not known.
+  void made_steps(double now, int generation, std::uint64_t steps);
   void has_written(double now);            ///< some worker
   void stood_still(double now);            ///< the whole job, until now: it was suspended
   void lost(double now, WorkerId worker);  ///< its connection has closed
@@ -156,14 +156,14 @@ class EpochMachine {
   // live mode
   /// `why` not empty: it has not. `snapshot_step`: of the state that it goes on from; 0: it is new.
   /// `stays`: its programs may keep their processes in a switch that gives GPUs back.
-  void begun(double now, int epoch, const std::string& why, std::uint64_t snapshot_step = 0,
+  void begun(double now, int generation, const std::string& why, std::uint64_t snapshot_step = 0,
              bool stays = true);
-  void switching(double now, int epoch, SwitchPhase phase);
+  void switching(double now, int generation, SwitchPhase phase);
   /// The workers that leave with the switch do so before it is committed.
-  void let_go(double now, int epoch);
-  void switched(double now, int epoch, const SwitchOutcome& outcome);
+  void let_go(double now, int generation);
+  void switched(double now, int generation, const SwitchOutcome& outcome);
   /// All but those in `untold` leave at `step`, or, where that is 0, each at its next boundary.
-  void stopped(double now, int epoch, std::uint64_t step, const std::vector<WorkerId>& untold);
+  void stopped(double now, int generation, std::uint64_t step, const std::vector<WorkerId>& untold);
   /// The job's time limit as Slurm has it now; nullopt: none.
   void job_ends(double now, std::optional<double> at);
   // user
@@ -177,7 +177,7 @@ class EpochMachine {
 
   bool has_begun() const { return run_.has_begun(); }  ///< a program was started at some time
   control::Status status() const;
-  /// Returns the rank assignment of the current epoch.
+  /// Returns the rank assignment of the current generation.
   const RankAssignment& assignment() const noexcept { return run_.assignment; }
   std::vector<JobId> companions() const { return run_.companions.jobs(); }
   bool over() const { return is<Over>(); }
@@ -188,11 +188,11 @@ class EpochMachine {
   // The phases, each with what it needs. Gathering -> Running -> Restart -> Gathering ...; live
   // mode Running -> LiveSwitch -> Running; from all of them Ending, and Over. Restart and
   // LiveSwitch are the two strategies of a reconfiguration.
-  /// Waits for the shims of the next epoch.
+  /// Waits for the shims of the next generation.
   struct Gathering {
-    std::optional<double> by;                ///< none: the first epoch waits for Slurm
-    std::optional<Reconfiguration> restart;  ///< none: the first epoch
-    /// The first epoch, since when the job's own workers are there.
+    std::optional<double> by;                ///< none: the first generation waits for Slurm
+    std::optional<Reconfiguration> restart;  ///< none: the first generation
+    /// The first generation, since when the job's own workers are there.
     std::optional<double> up_since = std::nullopt;
     std::optional<double> begins_by = std::nullopt;  ///< though lent ones may be on the way
   };
@@ -224,10 +224,10 @@ class EpochMachine {
     bool needs_runtime = false;  ///< it is ready when it has begun with that
   };
 
-  // epoch_machine.cc: phases; epoch_workers.cc: news of workers
+  // generation_machine.cc: phases; generation_workers.cc: news of workers
   void advance(double now);
   bool waits_for_lent(double now);
-  void start_epoch(double now, RankAssignment assignment);
+  void start_generation(double now, RankAssignment assignment);
   void begin_growing(double now);
   /// How the workers are changed, and, where that is not the usual way, why.
   struct Choice {
@@ -253,12 +253,12 @@ class EpochMachine {
   void begin_ending(Ending next, double now);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
-  // epoch_timers.cc
-  using Timers = TimerTable<EpochMachine>;
+  // generation_timers.cc
+  using Timers = TimerTable<GenerationMachine>;
   static const Timers& timers();
   void gathering_is_late(double now);
   void companions_are_late(double now);
-  // epoch_recovery.cc: a program that has failed
+  // generation_recovery.cc: a program that has failed
   void decide(double now);
   void fail_for_good(double now);
   bool ends_for_signal(const Exit& exit, double now);
@@ -271,10 +271,10 @@ class EpochMachine {
   std::optional<double> holds_until() const;
   void give_up_recovery(double now);
   void end_pause(double now);
-  // epoch_hang.cc
+  // generation_hang.cc
   std::optional<double> hangs_at() const;
   void restart_hung(double now);
-  // epoch_growth.cc: what speaks against a growth, and how long one may take
+  // generation_growth.cc: what speaks against a growth, and how long one may take
   void pause_growth(double now, const std::string& why, bool for_good = false);
   std::string no_growth() const;
   void tell_no_growth();
@@ -285,7 +285,7 @@ class EpochMachine {
   std::optional<double> growth_limit() const;
   void call_off_leaving(double now);
   void keep_growth_limit(double now);
-  // epoch_live.cc: switches beside the running training
+  // generation_live.cc: switches beside the running training
   void begin_switch(double now, Purpose purpose, double by, double answer_by,
                     bool is_growth_limit = false);
   void give_back_lent(double now);
@@ -302,11 +302,11 @@ class EpochMachine {
   bool is_live() const {
     return settings_.live && in<Running>() != nullptr && in<Running>()->has_begun;
   }
-  // epoch_end.cc: before the job's own end, or for a checkpoint alone
+  // generation_end.cc: before the job's own end, or for a checkpoint alone
   std::optional<double> leaves_at() const;
   void leave_before_end(double now, const std::string& why, bool asks);
   void leave_and_return(double now, bool asks);
-  // epoch_companions.cc
+  // generation_companions.cc
   void reclaim(double now, HeldCompanion& companion, const std::string& reason);
   void give_back(double now, HeldCompanion& companion, const std::string& why);
   void lose(double now, JobId job, const std::string& why);
@@ -329,7 +329,7 @@ class EpochMachine {
     return std::get_if<P>(&phase_);
   }
   bool is_failing() const { return in<Running>() != nullptr && in<Running>()->failure.has_value(); }
-  action::StartWorkers start_of(int epoch, const RankAssignment& assignment);
+  action::StartWorkers start_of(int generation, const RankAssignment& assignment);
   /// Restart mode: some workers have ended by themselves, as all do at the training's end.
   bool is_ending_by_itself() const {
     return is<Running>() && !is_live() && !is_failing() && !run_.all_train();
@@ -348,7 +348,7 @@ class EpochMachine {
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;
   std::string switched_;
-  bool tries_snapshots_ = false;  ///< some epoch has begun, which may have left some
+  bool tries_snapshots_ = false;  ///< some generation has begun, which may have left some
   Offered offered_;
   LivePace pace_;
   bool devices_apart_ = false;  ///< as Grow says

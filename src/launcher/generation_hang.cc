@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the epoch machine: restarts a training that makes no steps any more.
+// Part of the generation machine: restarts a training that makes no steps any more.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 
-#include "launcher/epoch_machine.h"
+#include "launcher/generation_machine.h"
 
 namespace swell::launcher {
 
 using control::JobState;
 
-void EpochMachine::made_steps(double now, int epoch, std::uint64_t steps) {
-  if (epoch != run_.epoch) return;
+void GenerationMachine::made_steps(double now, int generation, std::uint64_t steps) {
+  if (generation != run_.generation) return;
   progress_.step(now, steps);
   if (steps > 0) pace_.stepped(now);
 }
 
-void EpochMachine::has_written(double now) {
+void GenerationMachine::has_written(double now) {
   if (is<Running>()) progress_.output(now);
 }
 
-void EpochMachine::stood_still(double now) { progress_.rest(now); }
+void GenerationMachine::stood_still(double now) { progress_.rest(now); }
 
 /// When the training hangs if it makes no step until then; none: something else is waited for, it
 /// cannot be judged, or nobody knows that the program resumes from a checkpoint: one that does
 /// handles the restart signal or uses the runtime, or its owner says so by --recover.
-std::optional<double> EpochMachine::hangs_at() const {
+std::optional<double> GenerationMachine::hangs_at() const {
   const Running* one = in<Running>();
   if (one == nullptr || one->failure || one->ask_at || !one->not_begun.empty() ||
       leaving_.is_pending() || recovery_ || !run_.all_train())
@@ -36,7 +36,7 @@ std::optional<double> EpochMachine::hangs_at() const {
 
 /// Starts the program again from its last checkpoint: without the lent GPUs, where it has any. Its
 /// workers are asked to leave first, since those that only pause lose nothing then.
-void EpochMachine::restart_hung(double now) {
+void GenerationMachine::restart_hung(double now) {
   if (!progress_.is_heard(now)) return progress_.rest(now);  // the job is suspended
   const std::string why = progress_.reason(now);
   const bool has_lent = std::any_of(run_.companions.held().begin(), run_.companions.held().end(),
