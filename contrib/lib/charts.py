@@ -11,7 +11,7 @@ import sys
 
 from story import generation_of, workers_of
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 from swell._counted import counted  # noqa: E402
 
 LEFT, WIDTH, RIGHT = 96, 960, 24        # of the chart over time

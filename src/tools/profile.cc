@@ -49,7 +49,7 @@ int become_python(const std::vector<std::string>& words) {
   const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
   if (lacks_package(python))
     return fail(Error(fmt::format(
-        "{} has no package \"swell\": install it there (pip install contrib/pytorch in Swell's "
+        "{} has no package \"swell\": install it there (pip install ./python in Swell's "
         "source), or let SWELL_PYTHON name a Python that has it",
         python)));
   std::vector<std::string> all = {python, "-m", "swell.profile"};

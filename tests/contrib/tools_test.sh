@@ -46,10 +46,10 @@ the_profiler_gets_its_words() {
   [[ $? == 7 && $said == '-m|swell.profile|gpt|--help|--tp|1,2|a b|' ]] || { printf '%s\n' "$said"; return 1; }
   SWELL_PYTHON=$PWD/none fails swell profile gpt && grep -q 'let SWELL_PYTHON name it' said || return
   # A Python without the package, and one whose package is another one of that name.
-  PYTHONPATH='' SWELL_PYTHON=/usr/bin/python3 fails swell profile gpt && grep -q 'has no package "swell": install it there (pip install contrib/pytorch' said || { cat said; return 1; }
+  PYTHONPATH='' SWELL_PYTHON=/usr/bin/python3 fails swell profile gpt && grep -q 'has no package "swell": install it there (pip install ./python' said || { cat said; return 1; }
   mkdir -p other/swell && : > other/swell/__init__.py
   PYTHONPATH=$PWD/other SWELL_PYTHON=/usr/bin/python3 fails swell profile gpt && grep -q 'has no package "swell"' said || { cat said; return 1; }
-  PYTHONPATH=$top/contrib/pytorch SWELL_PYTHON=/usr/bin/python3 swell profile gpt > said 2>&1
+  PYTHONPATH=$top/python SWELL_PYTHON=/usr/bin/python3 swell profile gpt > said 2>&1
   ! grep -q 'has no package "swell"' said || { cat said; return 1; }
 }
 check 'swell profile gives Python its words, and says where there is none, or none with the package' the_profiler_gets_its_words

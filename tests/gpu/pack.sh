@@ -40,7 +40,8 @@ cc -shared -fPIC -s -o "$dir/build/tests/unit/.libs/libnvidia-ml.so.1" "$top/tes
 ldd "$dir"/build/tests/{unit/live_host,bench/gpu-*} "$dir/build/stage/lib/libswell.so.1" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt|libstdc[+][+]|libgcc_s|libcuda)\.so/ { print $3 }' | sort -u |
   while read -r library; do cp -L "$library" "$dir/build/lib/"; done
 mkdir -p "$dir"/contrib "$dir"/tests/pytorch/jobs
-cp -r "$top/contrib/pytorch" "$top/contrib/lib" "$dir/contrib/"
+cp -r "$top/python" "$dir/"
+cp -r "$top/contrib/lib" "$dir/contrib/"
 cp -r "$top/tests/gpu" "$dir/tests/"
 cp "$top"/tests/pytorch/{forked,stand_in_gpu}.py "$dir/tests/pytorch/"
 cp "$top/tests/pytorch/jobs/common.py" "$dir/tests/pytorch/jobs/"

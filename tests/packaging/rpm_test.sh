@@ -68,7 +68,7 @@ with_what_is_built() {
       print "cp -r " from "/lib/. %{buildroot}%{_libdir}/\nrm -rf %{buildroot}%{_libdir}/swell/host"
       print "cp " from "/plugins/*.so %{buildroot}%{_libdir}/slurm/"
     }' "$spec" > swell.spec
-  tar -C "$top" --transform "s,^,swell-$version/," --exclude=__pycache__ -cJf "SOURCES/swell-$version.tar.xz" COPYING COPYING.BSD README.md docs examples contrib/pytorch &&
+  tar -C "$top" --transform "s,^,swell-$version/," --exclude=__pycache__ -cJf "SOURCES/swell-$version.tar.xz" COPYING COPYING.BSD README.md docs examples python &&
     rpmbuild_says_why -ba swell.spec
 }
 # Builds as an administrator does: make dist, rpmbuild -ta.

@@ -6,7 +6,7 @@ pytorch_tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
 # shellcheck source=tests/slurm/lib.sh
 source "$pytorch_tests/../slurm/lib.sh"
 : "${SWELL_PYTHON:=python3}"
-export SWELL_PYTHON OMP_NUM_THREADS=1 PYTHONPATH=$top/contrib/pytorch TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1
+export SWELL_PYTHON OMP_NUM_THREADS=1 PYTHONPATH=$top/python TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1
 
 unset SWELL_LIBRARY # of mode=live: the stage's, which no loader knows
 

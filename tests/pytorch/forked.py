@@ -19,7 +19,7 @@ import time
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "jobs"), os.path.join(HERE, "..", "..", "contrib", "pytorch"), os.path.join(HERE, "..", "..", "contrib", "lib")]
+sys.path[:0] = [HERE, os.path.join(HERE, "jobs"), os.path.join(HERE, "..", "..", "python"), os.path.join(HERE, "..", "..", "contrib", "lib")]
 
 import torch._dynamo  # noqa: E402,F401  once, for all workers: optimizers import it when they are first used
 import torch.distributed.fsdp  # noqa: E402,F401

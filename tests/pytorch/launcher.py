@@ -12,7 +12,7 @@ import sys
 import time
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                        "..", "..", "contrib", "pytorch", "examples")
+                        "..", "..", "python", "examples")
 PYTHON = os.environ.get("SWELL_PYTHON", sys.executable)
 PATIENCE_S = 300.0       # a deadline for what takes seconds, on a busy machine
 

@@ -36,7 +36,7 @@ if [[ ${1:-} == --part ]]; then
 fi
 run_pytest "${files[@]}" "${which[@]}" "$@"
 [[ -z ${skip_types:-} ]] || finish
-if (cd "$here/../../contrib/pytorch" && "$SWELL_PYTHON" -m mypy --cache-dir "$work/mypy") > "$work/types" 2>&1; then
+if (cd "$here/../../python" && "$SWELL_PYTHON" -m mypy --cache-dir "$work/mypy") > "$work/types" 2>&1; then
   result ok 'the public API is typed (mypy --strict)'
 else
   result 'not ok' 'the public API is typed (mypy --strict)'

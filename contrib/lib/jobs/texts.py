@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Pieces of this machine's texts, as contrib/pytorch/examples/train_gpt.py finds them."""
+"""Pieces of this machine's texts, as python/examples/train_gpt.py finds them."""
 import functools
 import os
 import sys

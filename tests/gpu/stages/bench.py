@@ -19,7 +19,7 @@ BUILD = os.path.abspath(os.path.join(os.environ["SWELL_STAGE"], ".."))
 UNIT = 1 << (20 if STAND_IN else 30)        # bytes of a stated GiB; the stand-in has a thousandth of everything
 os.environ["SWELL_LIBRARY"] = os.path.join(BUILD, "stage", "lib", "libswell.so.1")
 sys.path[:0] = [os.path.join(TOP, "tests", "pytorch"), os.path.join(TOP, "tests", "gpu", "jobs"), os.path.join(TOP, "tests", "pytorch", "jobs"),
-                os.path.join(TOP, "contrib", "pytorch")]
+                os.path.join(TOP, "python")]
 STAGE_S, LAST_S = 480, 10       # all that a stage may take; of this for its end
 
 

@@ -12,7 +12,7 @@ import traceback
 import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "contrib", "pytorch"))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "python"))
 
 import torch  # noqa: E402
 import torch._dynamo  # noqa: E402,F401  once, for all workers: optimizers import it when they are first used

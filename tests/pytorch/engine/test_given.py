@@ -231,7 +231,7 @@ def test_a_dataset_of_less_than_one_step_is_named():
 
 def undescribed(rank, family, lacks, plan):
     """Checks the error of a description that lacks something."""
-    with open(os.path.join(ROOT, "contrib", "pytorch", "swell", "engine", "families", f"{family}.json")) as file:
+    with open(os.path.join(ROOT, "python", "swell", "engine", "families", f"{family}.json")) as file:
         description = json.load(file)
     description.pop(lacks)
     made = Engine(models.model(models.CONFIGS[family]()), sgd, global_batch=models.BATCH, plan=plan, description=description)

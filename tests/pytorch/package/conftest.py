@@ -5,9 +5,9 @@ import sys
 import pytest
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-sys.path.insert(0, os.path.join(TOP, "contrib", "pytorch"))
+sys.path.insert(0, os.path.join(TOP, "python"))
 sys.path.insert(0, os.path.join(TOP, "tests", "pytorch"))
-os.environ["PYTHONPATH"] = os.path.join(TOP, "contrib", "pytorch")
+os.environ["PYTHONPATH"] = os.path.join(TOP, "python")
 
 
 def pytest_configure(config):
