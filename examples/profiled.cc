@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 namespace {
 

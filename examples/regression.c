@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 static int layers = 4, rows = 12, columns = 10;
 /* A rank under a plan, with its layers [first, end). */

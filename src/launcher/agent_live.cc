@@ -10,7 +10,7 @@
 
 #include "core/number.h"
 #include "launcher/agent.h"
-#include "runtime/transport.h"
+#include "runtime/transport/transport.h"
 
 namespace swell::launcher {
 

@@ -9,7 +9,7 @@
 #include "launcher/generation_machine.h"
 #include "launcher/plan_assignment.h"
 #include "launcher/signals.h"
-#include "runtime/messages.h"
+#include "runtime/wire/messages.h"
 
 namespace swell::launcher {
 

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/coordinator.h"
+#include "runtime/coordinator/coordinator.h"
 
 namespace swell::launcher {
 

@@ -11,7 +11,7 @@
 
 #include "core/result.h"
 #include "launcher/progress.h"
-#include "runtime/verify.h"
+#include "runtime/wire/verify.h"
 
 namespace swell::launcher {
 

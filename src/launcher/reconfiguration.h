@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "core/result.h"
 #include "launcher/rank_assignment.h"
-#include "runtime/switch_machine.h"
+#include "runtime/coordinator/switch_machine.h"
 
 namespace swell::launcher {
 

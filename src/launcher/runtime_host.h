@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/result.h"
-#include "runtime/keeper.h"
+#include "runtime/keeper/keeper.h"
 
 namespace swell::launcher {
 

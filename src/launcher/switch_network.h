@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/cluster/node_description.h"
-#include "runtime/nccl_link.h"
-#include "runtime/ucx.h"
+#include "runtime/transport/nccl_link.h"
+#include "runtime/transport/ucx.h"
 
 /// Which cards of a node the state of a live switch goes through: found by swellrun, which asks
 /// Slurm what nodes say of themselves, and by the shim on the node, which sees what is up.

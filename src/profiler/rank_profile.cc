@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/wire.h"
+#include "runtime/wire/wire.h"
 
 namespace swell::profiler {
 

@@ -9,7 +9,7 @@
 #include "core/result.h"
 #include "profiler/nccl_sampler.h"
 #include "profiler/times.h"
-#include "runtime/registry.h"
+#include "runtime/state/registry.h"
 
 namespace swell::profiler {
 

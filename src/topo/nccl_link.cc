@@ -10,8 +10,8 @@
 #include <system_error>
 #include <thread>
 
-#include "runtime/cuda_driver.h"
-#include "runtime/nccl_api.h"
+#include "runtime/device/cuda_driver.h"
+#include "runtime/device/nccl_api.h"
 #include "topo/link.h"
 #include "topo/measure.h"
 

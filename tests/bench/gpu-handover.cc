@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "gpu_bench.h"
-#include "runtime/channel.h"
-#include "runtime/device_memory.h"
-#include "runtime/wire.h"
-#include "runtime/word_hash.h"
+#include "runtime/transport/channel.h"
+#include "runtime/device/device_memory.h"
+#include "runtime/wire/wire.h"
+#include "runtime/wire/word_hash.h"
 
 using namespace swell;
 using namespace swell::runtime;

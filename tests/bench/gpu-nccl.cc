@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "gpu_bench.h"
-#include "runtime/channel.h"
-#include "runtime/nccl_state.h"
-#include "runtime/wire.h"
+#include "runtime/transport/channel.h"
+#include "runtime/device/nccl_state.h"
+#include "runtime/wire/wire.h"
 
 using namespace swell;
 using namespace swell::runtime;

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/chunks.h"
-#include "runtime/placement.h"
+#include "runtime/keeper/chunks.h"
+#include "runtime/plan/placement.h"
 
 using namespace swell;
 using namespace swell::runtime;

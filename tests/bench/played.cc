@@ -31,7 +31,7 @@
 #include "core/json.h"
 #include "core/slurm_text/hostlist.h"
 #include "played_job.h"
-#include "runtime/session.h"
+#include "runtime/api/session.h"
 
 using namespace swell;
 

@@ -26,7 +26,7 @@
 #include "core/perf/performance_model.h"
 #include "core/perf/solve.h"
 #include "profiler/assemble.h"
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 namespace {
 

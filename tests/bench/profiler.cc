@@ -10,7 +10,7 @@
 #include <ctime>
 #include <vector>
 
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 namespace {
 

@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "redeploy_program.h"
-#include "runtime/coordinator.h"
-#include "runtime/keeper.h"
+#include "runtime/coordinator/coordinator.h"
+#include "runtime/keeper/keeper.h"
 #include "runtime/stand_in_gpus.h"
 #include "support/random_worlds.h"
 

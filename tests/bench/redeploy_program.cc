@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 namespace bench {
 

@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/tap.sh
 source "$top/tests/support/tap.sh"
 command -v ptxas > "$work/where" || { printf 'SKIP: ptxas is not installed\n'; exit 77; }
-sed -n '/R"(/,/^)";/p' "$top/src/runtime/hash_ptx.h" | sed 's/.*R"(//; /^)";/d' > "$work/hash.ptx"
+sed -n '/R"(/,/^)";/p' "$top/src/runtime/device/hash_ptx.h" | sed 's/.*R"(//; /^)";/d' > "$work/hash.ptx"
 mapfile -t known < <(ptxas --help | grep -oE "'sm_[0-9]+'" | tr -d "'" | sort -u)
 
 compiles() { # FILE

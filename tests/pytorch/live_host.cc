@@ -47,8 +47,8 @@
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
 #include "profiler/assemble.h"
-#include "runtime/coordinator.h"
-#include "runtime/keeper.h"
+#include "runtime/coordinator/coordinator.h"
+#include "runtime/keeper/keeper.h"
 #include "support/random_worlds.h"
 
 using namespace swell;

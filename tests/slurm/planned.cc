@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "gradients.h"
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 namespace {
 

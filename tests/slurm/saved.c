@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 static char path[4096];
 static const char *in_out(const char *name) {

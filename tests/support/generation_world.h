@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "launcher/generation_machine.h"
-#include "runtime/messages.h"
+#include "runtime/wire/messages.h"
 #include "support/worker_nodes.h"
 
 /// The environment of an elastic run as the agent sees it, for a fuzzer that chooses the next

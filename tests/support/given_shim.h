@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/channel.h"
-#include "runtime/transport.h"
+#include "runtime/transport/channel.h"
+#include "runtime/transport/transport.h"
 #include "support/tcp_peer.h"
 
 namespace support {

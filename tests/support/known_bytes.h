@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "runtime/migration.h"
+#include "runtime/plan/migration.h"
 
 namespace support {
 

@@ -15,8 +15,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include "runtime/coordinator.h"
-#include "runtime/keeper.h"
+#include "runtime/coordinator/coordinator.h"
+#include "runtime/keeper/keeper.h"
 #include "support/random_worlds.h"
 
 namespace support {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/cluster/cluster.h"
-#include "runtime/world.h"
+#include "runtime/state/world.h"
 
 namespace support {
 

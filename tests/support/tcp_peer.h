@@ -5,7 +5,7 @@
 #include <string_view>
 #include <sys/socket.h>
 
-#include "runtime/channel.h"
+#include "runtime/transport/channel.h"
 
 namespace support {
 

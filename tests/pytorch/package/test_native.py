@@ -226,7 +226,7 @@ def test_structs_are_laid_out_as_the_c_compiler_does(tmp_path):
                      + "".join(f'printf("{name}.{field} %zu\\n", offsetof({name}, {field}));' for field, *_ in made._fields_)
                      for name, made in structs.items())
     source = tmp_path / "layout.c"
-    source.write_text('#include <stdio.h>\n#include <stddef.h>\n#include "runtime/swell.h"\nint main(void) {' + prints + "return 0; }\n")
+    source.write_text('#include <stdio.h>\n#include <stddef.h>\n#include "runtime/api/swell.h"\nint main(void) {' + prints + "return 0; }\n")
     subprocess.run([compiler, f"-I{top}/src", str(source), "-o", str(tmp_path / "layout")], check=True)
     expected = dict(line.split() for line in subprocess.run([str(tmp_path / "layout")], capture_output=True, text=True, check=True).stdout.splitlines())
     found = {}

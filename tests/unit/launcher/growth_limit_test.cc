@@ -7,7 +7,7 @@
 
 #include "launcher/generation_run.h"
 #include "launcher/live_run.h"
-#include "runtime/messages.h"
+#include "runtime/wire/messages.h"
 
 using namespace generation_run;
 

@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "launcher/live_run.h"
-#include "runtime/messages.h"
+#include "runtime/wire/messages.h"
 
 using namespace live_run;
 

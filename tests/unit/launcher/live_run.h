@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/generation_machine.h"
-#include "runtime/messages.h"
+#include "runtime/wire/messages.h"
 #include "support/worker_nodes.h"
 
 // A run in live mode for tests of the generation machine, without agent, clock or processes.

@@ -4,7 +4,7 @@
 
 #include "launcher/live_run.h"
 #include "launcher/signals.h"
-#include "runtime/messages.h"
+#include "runtime/wire/messages.h"
 
 using namespace live_run;
 

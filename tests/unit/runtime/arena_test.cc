@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/arena.h"
+#include "runtime/state/arena.h"
 
 #include <criterion/criterion.h>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/sha256.h"
+#include "runtime/wire/sha256.h"
 
 using namespace swell::runtime;
 

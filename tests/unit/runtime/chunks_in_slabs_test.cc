@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/chunks.h"
+#include "runtime/keeper/chunks.h"
 #include "runtime/slab_job.h"
 
 using namespace slab_jobs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/chunks.h"
+#include "runtime/keeper/chunks.h"
 
 #include <criterion/criterion.h>
 #include <cstring>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/coordinator.h"
+#include "runtime/coordinator/coordinator.h"
 #include "support/given_shim.h"
 #include "support/random_worlds.h"
 

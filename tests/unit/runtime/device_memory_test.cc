@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/device_memory.h"
+#include "runtime/device/device_memory.h"
 
 #include <criterion/criterion.h>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <vector>
 
-#include "runtime/channel.h"
+#include "runtime/transport/channel.h"
 
 using namespace swell;
 using namespace swell::runtime;

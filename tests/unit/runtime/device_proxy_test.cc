@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Bytes between a GPU and the host by way of the program that has it: in large pieces, two at a
 // time.
-#include "runtime/device_proxy.h"
+#include "runtime/device/device_proxy.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/device_state.h"
-#include "runtime/fetcher.h"
-#include "runtime/messages.h"
-#include "runtime/word_hash.h"
+#include "runtime/device/device_state.h"
+#include "runtime/transport/fetcher.h"
+#include "runtime/wire/messages.h"
+#include "runtime/wire/word_hash.h"
 #include "support/tcp_peer.h"
 
 using namespace swell;

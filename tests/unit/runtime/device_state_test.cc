@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a program answers to a shim that asks for what cannot be: slabs and places outside of what
 // there is.
-#include "runtime/device_state.h"
+#include "runtime/device/device_state.h"
 
 #include <criterion/criterion.h>
 #include <cstdio>
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <vector>
 
-#include "runtime/messages.h"
+#include "runtime/wire/messages.h"
 
 using namespace swell;
 using namespace swell::runtime;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Strangers at the sockets of a keeper: they take few descriptors and no thread, and keep nobody of
 // the job out.
-#include "runtime/door.h"
+#include "runtime/transport/door.h"
 
 #include <arpa/inet.h>
 #include <atomic>
@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "runtime/keeper.h"
+#include "runtime/keeper/keeper.h"
 #include "support/live_job.h"
 
 using namespace swell;

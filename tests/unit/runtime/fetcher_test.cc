@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/fetcher.h"
+#include "runtime/transport/fetcher.h"
 
 #include <criterion/criterion.h>
 #include <filesystem>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/keeper.h"
+#include "runtime/keeper/keeper.h"
 
 using namespace swell::runtime;
 

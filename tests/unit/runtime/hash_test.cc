@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/hash.h"
+#include "runtime/wire/hash.h"
 
 #include <algorithm>
 #include <criterion/criterion.h>

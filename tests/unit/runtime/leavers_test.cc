@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/leavers.h"
+#include "runtime/coordinator/leavers.h"
 
 #include <criterion/criterion.h>
 #include <vector>

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 namespace {
 

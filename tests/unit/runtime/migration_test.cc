@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/migration.h"
+#include "runtime/plan/migration.h"
 
 #include <algorithm>
 #include <criterion/criterion.h>

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "runtime/nccl_state.h"
+#include "runtime/device/nccl_state.h"
 
 using namespace swell;
 using namespace swell::runtime;

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "core/error.h"
-#include "runtime/messages.h"
-#include "runtime/wire.h"
+#include "runtime/wire/messages.h"
+#include "runtime/wire/wire.h"
 
 using namespace swell;
 using namespace swell::runtime;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/region.h"
+#include "runtime/state/region.h"
 
 #include <criterion/criterion.h>
 #include <random>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/registry.h"
+#include "runtime/state/registry.h"
 
 #include <criterion/criterion.h>
 
-#include "runtime/world.h"
+#include "runtime/state/world.h"
 
 using namespace swell::runtime;
 

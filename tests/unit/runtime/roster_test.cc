@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/roster.h"
+#include "runtime/state/roster.h"
 
 #include <algorithm>
 #include <criterion/criterion.h>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/messages.h"
-#include "runtime/placement.h"
+#include "runtime/wire/messages.h"
+#include "runtime/plan/placement.h"
 #include "support/random_worlds.h"
 
 using namespace swell;

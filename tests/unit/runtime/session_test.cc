@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/session.h"
+#include "runtime/api/session.h"
 
 #include <chrono>
 #include <criterion/criterion.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/slabs.h"
+#include "runtime/state/slabs.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/device_task.h"
-#include "runtime/gpu_memory.h"
+#include "runtime/device/device_task.h"
+#include "runtime/device/gpu_memory.h"
 
 using namespace swell::runtime;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/snapshots.h"
+#include "runtime/state/snapshots.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/sort_runs.h"
+#include "runtime/plan/sort_runs.h"
 
 #include <criterion/criterion.h>
 #include <random>

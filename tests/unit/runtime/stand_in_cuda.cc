@@ -31,11 +31,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cuda_driver.h"
-#include "runtime/hash_ptx.h"
+#include "runtime/device/cuda_driver.h"
+#include "runtime/device/hash_ptx.h"
 #include "runtime/stand_in_gpus.h"
 #include "runtime/stand_in_ptx.h"
-#include "runtime/word_hash.h"
+#include "runtime/wire/word_hash.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/store.h"
+#include "runtime/state/store.h"
 
 #include <criterion/criterion.h>
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/swell.h"
+#include "runtime/api/swell.h"
 
 #include <cerrno>
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/switch_machine.h"
+#include "runtime/coordinator/switch_machine.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/transport.h"
+#include "runtime/transport/transport.h"
 
 #include <chrono>
 #include <criterion/criterion.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "runtime/keeper.h"
+#include "runtime/keeper/keeper.h"
 #include "support/tcp_peer.h"
 
 using namespace swell::runtime;

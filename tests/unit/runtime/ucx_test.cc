@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // UCX as it is installed here, over loopback and shared memory, between processes.
-#include "runtime/ucx_link.h"
+#include "runtime/transport/ucx_link.h"
 
 #include <criterion/criterion.h>
 #include <csignal>
@@ -12,9 +12,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include "runtime/hash.h"
+#include "runtime/wire/hash.h"
 #include "runtime/live_steps.h"
-#include "runtime/ucx_api.h"
+#include "runtime/transport/ucx_api.h"
 #include "support/tcp_peer.h"
 
 #if __has_include(<ucp/api/ucp.h>)

@@ -24,8 +24,8 @@
 #include "core/nvml_api.h"
 #include "profiler/cuda_events.h"
 #include "profiler/cupti_api.h"
-#include "runtime/cuda_driver.h"
-#include "runtime/nccl_api.h"
+#include "runtime/device/cuda_driver.h"
+#include "runtime/device/nccl_api.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "runtime/word_hash.h"
+#include "runtime/wire/word_hash.h"
 
 #include <algorithm>
 #include <criterion/criterion.h>
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/transport.h"
+#include "runtime/transport/transport.h"
 
 using namespace swell::runtime;
 

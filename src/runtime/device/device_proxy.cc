@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/device/device_proxy.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <fmt/format.h>
+#include <functional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "runtime/wire/messages.h"
+#include "runtime/quiet_thread.h"
+#include "runtime/state/slabs.h"
+#include "runtime/wire/word_hash.h"
+
+namespace swell::runtime {
+
+namespace {
+
+constexpr auto kTaskTime = std::chrono::seconds(60);
+constexpr auto kLook = std::chrono::milliseconds(5);
+constexpr const char* kGone = "the program that has the GPU is gone, or has not answered before";
+
+/// Cuts and packs runs. Each piece fills a buffer of the staging memory; the last piece has the
+/// rest.
+class Pieces {
+ public:
+  struct Part {
+    std::uint64_t at = 0, offset = 0, bytes = 0;  ///< on the GPU, in the buffer
+  };
+  struct Piece {
+    std::vector<Part> parts;
+    std::uint64_t bytes = 0;  ///< 0: there are no more pieces
+  };
+  explicit Pieces(std::span<const Run> runs) : runs_(runs) {}
+  Piece next() {
+    constexpr std::size_t kParts = 8192;  // so that a task stays well below a message's limit
+    Piece piece;
+    while (!runs_.empty() && piece.bytes < DeviceProxy::kBuffer && piece.parts.size() < kParts) {
+      const Run& run = runs_.front();
+      const std::uint64_t count = std::min(run.bytes - done_, DeviceProxy::kBuffer - piece.bytes);
+      if (count > 0) piece.parts.push_back({run.to + done_, piece.bytes, count});
+      piece.bytes += count;
+      done_ += count;
+      if (done_ < run.bytes) break;
+      done_ = 0;
+      runs_ = runs_.subspan(1);
+    }
+    return piece;
+  }
+
+ private:
+  std::span<const Run> runs_;
+  std::uint64_t done_ = 0;  ///< bytes of the first run that are done
+};
+
+/// Makes one call in a separate thread, or in this one if no more threads can be started.
+class Beside {
+ public:
+  Beside() = default;
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  ~Beside() { static_cast<void>(wait()); }
+  /// REQUIRES: wait() was called for the previous call.
+  void start(std::function<Result<void>()> call) {
+    call_ = std::move(call);
+    auto thread = quiet_thread([this] { result_ = call_(); });
+    if (thread) thread_ = std::move(*thread);
+    else result_ = call_();
+  }
+  /// Returns the result of the call; success if there was none.
+  Result<void> wait() {
+    if (thread_.joinable()) thread_.join();
+    return std::exchange(result_, Result<void>());
+  }
+
+ private:
+  std::function<Result<void>()> call_;
+  std::thread thread_;
+  Result<void> result_;
+};
+
+/// Returns the checksum of the runs at their source.
+Result<std::uint64_t> hash_at(DeviceProxy& source, std::span<const Run> runs, Checksum by) {
+  if (by == Checksum::none) return 0;
+  std::vector<Run> sources(runs.begin(), runs.end());
+  for (Run& run : sources) run.to = run.from;
+  return Sink::device(source).hash_of(sources, by);
+}
+
+class MappedTransport final : public Transport {
+ public:
+  MappedTransport(std::shared_ptr<DeviceProxy> proxy, MappedGpu mapped, Memory from)
+      : proxy_(std::move(proxy)),
+        mapped_(std::move(mapped)),
+        name_(std::string(kDeviceToDevice) + (mapped_.is_same_gpu ? "" : ", another GPU") +
+              (from == Memory::program_device ? kFromOwnGpu : "")) {}
+  /// Unmaps everything: mapped memory stays allocated even after its own shim has released it. A
+  /// program that can no longer be asked will exit.
+  ~MappedTransport() override {
+    for (const auto& [at, its] : mapped_.pieces) static_cast<void>(proxy_->unmap(its.slab));
+  }
+  Result<void> let_go(std::uint32_t chunk) override {
+    auto& pieces = mapped_.pieces;
+    for (auto at = pieces.begin(); at != pieces.end();) {
+      if (at->second.last_chunk > chunk) {
+        ++at;
+        continue;
+      }
+      if (auto good = proxy_->unmap(at->second.slab); !good) return good;
+      at = pieces.erase(at);
+    }
+    return {};
+  }
+  const char* name() const noexcept override { return name_.c_str(); }
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, Checksum by) override {
+    std::vector<Run> copies;
+    for (Run run : runs)
+      while (run.bytes > 0) {
+        const auto its = mapped_.find(run.from);
+        if (its == mapped_.pieces.end()) return Error("GPU memory of the source is not mapped");
+        const std::uint64_t offset = run.from - its->first,
+                            count = std::min(run.bytes, its->second.bytes - offset);
+        copies.push_back({DevicePlace::of(its->second.slab, offset), run.to, count});
+        run = {run.from + count, run.to + count, run.bytes - count};
+      }
+    if (auto good = proxy_->copy(copies); !good) return good.error();
+    const auto hash = hash_at(*proxy_, copies, by);
+    if (hash && mapped_.is_there)
+      if (auto there = mapped_.is_there(); !there) return there.error();
+    return hash;
+  }
+
+ private:
+  std::shared_ptr<DeviceProxy> proxy_;
+  MappedGpu mapped_;
+  const std::string name_;
+};
+
+class BounceTransport final : public Transport {
+ public:
+  BounceTransport(std::shared_ptr<DeviceProxy> from, std::shared_ptr<DeviceProxy> to,
+                  std::uint64_t slab, Descriptor fd)
+      : from_(std::move(from)), to_(std::move(to)), slab_(slab), fd_(std::move(fd)) {}
+  ~BounceTransport() override {
+    if (is_mapped_) static_cast<void>(from_->unmap(slab_));
+    static_cast<void>(to_->unmap(slab_));
+  }
+  const char* name() const noexcept override { return name_.c_str(); }
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, Checksum by) override {
+    if (!is_mapped_)
+      if (auto good = from_->map(slab_, kBounce, fd_.get()); !good) return good.error();
+    is_mapped_ = true;
+    std::vector<Run> out, in;
+    std::uint64_t filled = 0;
+    const auto flush = [&]() -> Result<void> {
+      if (out.empty()) return {};
+      filled = 0;
+      if (auto good = from_->copy(std::exchange(out, {})); !good) return good;
+      return to_->copy(std::exchange(in, {}));
+    };
+    for (Run run : runs)
+      while (run.bytes > 0) {
+        const std::uint64_t count = std::min(run.bytes, kBounce - filled);
+        const std::uint64_t at = DevicePlace::of(slab_, filled);
+        out.push_back({run.from, at, count});
+        in.push_back({at, run.to, count});
+        run = {run.from + count, run.to + count, run.bytes - count};
+        filled += count;
+        if (filled == kBounce)
+          if (auto good = flush(); !good) return good.error();
+      }
+    if (auto good = flush(); !good) return good.error();
+    return hash_at(*from_, runs, by);
+  }
+
+ private:
+  const std::shared_ptr<DeviceProxy> from_, to_;
+  const std::uint64_t slab_;
+  const Descriptor fd_;
+  const std::string name_ = std::string(kDeviceToDevice) + kFromOwnGpu;
+  bool is_mapped_ = false;  ///< the program of `from_` has mapped it; that program can be asked
+                            ///< only when it stands still
+};
+
+}  // namespace
+
+DeviceProxy::DeviceProxy(Channel& channel, std::shared_ptr<const Arena> arena,
+                         std::uint64_t staging, std::string gpu, std::uint64_t granularity)
+    : channel_(channel),
+      arena_(std::move(arena)),
+      staging_(staging),
+      gpu_(std::move(gpu)),
+      granularity_(granularity) {}
+
+void DeviceProxy::open(bool own) {
+  std::lock_guard lock(mutex_);
+  listens_ = true;
+  is_own_ = own;
+}
+
+void DeviceProxy::close() {
+  std::lock_guard turn(turn_);
+  std::lock_guard lock(mutex_);
+  listens_ = false;
+}
+
+void DeviceProxy::close(std::uint16_t op, std::string answer) {
+  {
+    std::lock_guard lock(mutex_);
+    listens_ = false;
+    if (is_busy_) {
+      after_ = Message{op, std::move(answer), {}};
+      return;
+    }
+  }
+  // A failure does not matter, because the program has died then.
+  static_cast<void>(channel_.send(op, answer));
+}
+
+void DeviceProxy::lose() {
+  {
+    std::lock_guard lock(mutex_);
+    is_lost_ = true;
+    changed_.notify_all();
+  }
+  // Wait for the call that has its turn; after it no thread uses the connection.
+  std::lock_guard turn(turn_);
+}
+
+void DeviceProxy::answer(Message message) {
+  std::lock_guard lock(mutex_);
+  answer_ = std::move(message);
+  changed_.notify_all();
+}
+
+Result<Message> DeviceProxy::wait_for_answer(const Watch* watch) {
+  std::unique_lock lock(mutex_);
+  if (is_own_) {
+    lock.unlock();
+    auto message = channel_.receive(within(kTaskTime));
+    if (message && message->op != static_cast<std::uint16_t>(Op::task_done))
+      return Error("the program did not do what it was asked with its GPU");
+    return message;
+  }
+  const auto until = within(kTaskTime);
+  const auto is_over = [&] { return is_lost_ || answer_; };
+  bool watches = watch != nullptr && watch->is_off;
+  while (watches && within({}) < until && !changed_.wait_for(lock, kLook, is_over)) {
+    lock.unlock();
+    // The program answers in any case, unless it has died.
+    if (watch->is_off()) {
+      static_cast<void>(channel_.send(kTaskOp, runtime::write({DeviceTask::Kind::cancel})));
+      watches = false;
+    }
+    lock.lock();
+  }
+  const bool over = changed_.wait_until(lock, until, is_over);
+  if (answer_) return std::move(*answer_);
+  // A late answer must not be taken for the answer to another task.
+  is_lost_ = true;
+  return Error(over ? kGone : "the program that has the GPU did not answer within 60 s");
+}
+
+/// REQUIRES: mutex_ is held.
+Result<void> DeviceProxy::may_ask() const {
+  if (!is_lost_ && listens_) return {};
+  if (is_lost_) return Error(kGone);
+  return Error("no program waits here that could reach the memory of its GPU");
+}
+
+Result<Message> DeviceProxy::ask(const DeviceTask& task, int fd, const Watch* watch) {
+  {
+    // A call that is too late must not wait for another call's task.
+    std::lock_guard lock(mutex_);
+    if (auto may = may_ask(); !may) return may.error();
+  }
+  std::lock_guard turn(turn_);
+  {
+    std::lock_guard lock(mutex_);
+    if (auto may = may_ask(); !may) return may.error();
+    answer_.reset();
+    is_busy_ = true;
+  }
+  auto sent = channel_.send(kTaskOp, runtime::write(task), fd);
+  if (sent.ok() && watch != nullptr && watch->has_begun) watch->has_begun();
+  auto message = sent ? wait_for_answer(watch) : Result<Message>(Error(kGone));
+  std::optional<Message> after;
+  {
+    std::lock_guard lock(mutex_);
+    is_busy_ = false;
+    after = std::exchange(after_, std::nullopt);
+  }
+  if (after) static_cast<void>(channel_.send(after->op, after->body));
+  return message;
+}
+
+Result<DeviceProxy::Done> DeviceProxy::run(const DeviceTask& task, int fd, const Watch* watch) {
+  auto message = ask(task, fd, watch);
+  if (!message) return message.error();
+  Reader reader(message->body);
+  const bool done = reader.get<std::uint8_t>() != 0;
+  std::string said = reader.text(4096);
+  const auto shortage = get_shortage(reader);
+  if (!reader.done()) return Error("what a program says of its GPU cannot be read");
+  if (!done) return Error(said, shortage);
+  return Done{std::move(message->fd), std::move(said)};
+}
+
+Result<std::string> DeviceProxy::nccl(const DeviceTask& task, const Watch& watch) {
+  auto done = run(task, -1, &watch);
+  if (!done) return done.error();
+  return std::move(done->said);
+}
+
+Result<std::string> DeviceProxy::its_nccl() {
+  std::lock_guard lock(mutex_);
+  return nccl_;
+}
+
+void DeviceProxy::set_nccl(Result<std::string> its) {
+  std::lock_guard lock(mutex_);
+  nccl_ = std::move(its);
+}
+
+Result<Descriptor> DeviceProxy::create(std::uint64_t slab, std::uint64_t bytes) {
+  auto done = run({DeviceTask::Kind::create, slab, bytes, {Run()}});
+  if (!done) return done.error();
+  if (!done->fd) return Error("the program passed no descriptor of the memory that it took");
+  return std::move(done->fd);
+}
+
+Result<void> DeviceProxy::map(std::uint64_t slab, std::uint64_t bytes, int fd) {
+  const auto done = run({DeviceTask::Kind::map, slab, bytes, {}}, fd);
+  return done ? Result<void>() : done.error();
+}
+
+Result<void> DeviceProxy::map(std::uint64_t slab, const OwnShare& share) {
+  if (share.fd != nullptr) return map(slab, share.bytes, share.fd->get());
+  const auto done = run({DeviceTask::Kind::map_handle, slab, share.bytes, {}, share.handle});
+  return done ? Result<void>() : done.error();
+}
+
+Result<void> DeviceProxy::unmap(std::uint64_t slab) {
+  const auto done = run({DeviceTask::Kind::unmap, slab, 0, {}});
+  return done ? Result<void>() : done.error();
+}
+
+Result<void> DeviceProxy::copy(std::vector<Run> runs) {
+  const auto done = run({DeviceTask::Kind::copy, 0, 0, std::move(runs)});
+  return done ? Result<void>() : done.error();
+}
+
+Result<void> DeviceProxy::to_arena(std::vector<Run> runs) {
+  const auto done = run({DeviceTask::Kind::to_host, 0, 0, std::move(runs)});
+  return done ? Result<void>() : done.error();
+}
+
+Result<std::uint64_t> DeviceProxy::word_hash(std::span<const Run> runs) {
+  constexpr std::size_t kRuns = 8192;  // so that a task stays well below a message's limit
+  if (std::string why = why_not_hashed(); !why.empty()) return Error(std::move(why));
+  std::uint64_t sum = 0, first = 0;
+  for (auto rest = runs; !rest.empty(); rest = rest.subspan(std::min(kRuns, rest.size()))) {
+    DeviceTask task{DeviceTask::Kind::hash, 0, first, {}};
+    for (const Run& run : rest.first(std::min(kRuns, rest.size()))) {
+      task.runs.push_back({run.to, 0, run.bytes});
+      first += WordHash::words_of(run.bytes);
+    }
+    const auto done = run(task);
+    std::uint64_t its = 0;
+    const char* const end = done ? done->said.data() + done->said.size() : nullptr;
+    if (done && std::from_chars(done->said.data(), end, its, 16).ptr == end) {
+      sum += its;
+      continue;
+    }
+    std::lock_guard lock(mutex_);
+    why_not_hashed_ = done ? "the program's answer cannot be read" : done.error().message();
+    return Error(why_not_hashed_);
+  }
+  return WordHash::finished(sum, runs);
+}
+
+std::string DeviceProxy::why_not_hashed() {
+  std::lock_guard lock(mutex_);
+  return why_not_hashed_;
+}
+
+Result<void> DeviceProxy::write(std::uint64_t at, const std::byte* bytes, std::size_t count) {
+  if (bytes >= arena_->data() && bytes + count <= arena_->data() + arena_->bytes()) {
+    const auto offset = static_cast<std::uint64_t>(bytes - arena_->data());
+    const auto done = run({DeviceTask::Kind::to_device, 0, 0, {{offset, at, count}}});
+    return done ? Result<void>() : done.error();
+  }
+  const Run whole{0, at, count};
+  return write({&whole, 1}, [&](std::span<std::byte> piece) -> Result<void> {
+    std::memcpy(piece.data(), bytes, piece.size());
+    bytes += piece.size();
+    return {};
+  });
+}
+
+Result<void> DeviceProxy::read(std::uint64_t at, std::byte* bytes, std::size_t count) {
+  const Run whole{0, at, count};
+  return read({&whole, 1}, [&](std::span<const std::byte> piece) -> Result<void> {
+    std::memcpy(bytes, piece.data(), piece.size());
+    bytes += piece.size();
+    return {};
+  });
+}
+
+std::span<std::byte> DeviceProxy::buffer(std::uint64_t number) const noexcept {
+  return {arena_->data() + staging_ + number * kBuffer, kBuffer};
+}
+
+Result<void> DeviceProxy::read(std::span<const Run> runs, const Take& take) {
+  std::lock_guard lock(staging_mutex_);
+  Pieces pieces(runs);
+  const auto copy = [&](const Pieces::Piece& piece, std::uint64_t buffer) {
+    DeviceTask task{DeviceTask::Kind::to_host};
+    for (const auto& [at, offset, bytes] : piece.parts)
+      task.runs.push_back({at, staging_ + buffer * kBuffer + offset, bytes});
+    const auto done = run(task);
+    return done ? Result<void>() : done.error();
+  };
+  Pieces::Piece now = pieces.next();
+  Result<void> good = now.bytes > 0 ? copy(now, 0) : Result<void>();
+  for (std::uint64_t at = 0; good.ok() && now.bytes > 0; at ^= 1) {
+    Pieces::Piece next = pieces.next();
+    Beside coming;
+    if (next.bytes > 0) coming.start([&] { return copy(next, at ^ 1); });
+    auto taken = take(buffer(at).first(now.bytes));
+    good = coming.wait();
+    if (!taken) return taken;
+    now = std::move(next);
+  }
+  return good;
+}
+
+Result<void> DeviceProxy::write(std::span<const Run> runs, const Give& give) {
+  std::lock_guard lock(staging_mutex_);
+  Pieces pieces(runs);
+  Beside going;
+  Result<void> good;
+  std::uint64_t at = 0;
+  for (auto piece = pieces.next(); good.ok() && piece.bytes > 0; piece = pieces.next(), at ^= 1) {
+    good = give(buffer(at).first(piece.bytes));
+    // When a piece is begun, the previous one has left the other buffer.
+    if (auto gone = going.wait(); good.ok()) good = std::move(gone);
+    if (good.ok())
+      going.start([this, piece, at]() -> Result<void> {
+        DeviceTask task{DeviceTask::Kind::to_device};
+        for (const auto& [to, offset, bytes] : piece.parts)
+          task.runs.push_back({staging_ + at * kBuffer + offset, to, bytes});
+        const auto done = run(task);
+        return done ? Result<void>() : done.error();
+      });
+  }
+  auto gone = going.wait();
+  return good.ok() ? gone : good;
+}
+
+std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceProxy> from,
+                                           std::shared_ptr<DeviceProxy> to, std::uint64_t slab,
+                                           Descriptor fd) {
+  return std::make_unique<BounceTransport>(std::move(from), std::move(to), slab, std::move(fd));
+}
+
+std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceProxy> proxy, MappedGpu mapped,
+                                           Memory from) {
+  return std::make_unique<MappedTransport>(std::move(proxy), std::move(mapped), from);
+}
+
+}  // namespace swell::runtime

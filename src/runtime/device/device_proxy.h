@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/state/arena.h"
+#include "runtime/transport/channel.h"
+#include "runtime/device/device_task.h"
+#include "runtime/device/own_share.h"
+#include "runtime/transport/transport.h"
+
+namespace swell::runtime {
+
+/// Carries out a keeper's tasks on a GPU: the program at the other end of a connection does them
+/// while it waits for an answer of the shim. Any thread may call; one task runs at a time. A
+/// program that continues its training gets no further task, and no task is under way then.
+class DeviceProxy final : public ByteStore {
+ public:
+  /// `staging`: offset of two buffers of the arena, kStaging bytes together, which the program maps
+  /// too. REQUIRES: `channel` outlives lose().
+  DeviceProxy(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
+              std::string gpu, std::uint64_t granularity);
+  static constexpr std::uint64_t kBuffer = std::uint64_t{16} << 20;
+  static constexpr std::uint64_t kStaging = 2 * kBuffer;
+
+  const std::string& gpu() const noexcept { return gpu_; }
+  std::uint64_t granularity() const noexcept { return granularity_; }
+  std::uint64_t staging() const noexcept { return staging_; }
+
+  /// Accepts tasks: the program waits from now on. `own`: the calling thread is the one that reads
+  /// the connection.
+  void open(bool own = false);
+  /// Accepts no more tasks, because the program is about to be answered. Waits for the task that is
+  /// under way.
+  void close();
+  /// Accepts no more tasks, and answers the program. Does not wait: if a task is under way, its
+  /// thread sends the answer when the task is over.
+  void close(std::uint16_t op, std::string answer);
+  /// Fails the current and all later tasks: the connection has ended.
+  void lose();
+  /// Takes the program's answer to its task. The thread that reads the connection calls it.
+  void answer(Message message);
+
+  Result<Descriptor> create(std::uint64_t slab, std::uint64_t bytes);
+  Result<void> map(std::uint64_t slab, std::uint64_t bytes, int fd);
+  /// Has the program map, as `slab`, memory that another program allocated itself.
+  Result<void> map(std::uint64_t slab, const OwnShare& share);
+  Result<void> unmap(std::uint64_t slab);
+  /// Callbacks for a task of NCCL, in which another program takes part. The thread that waits for
+  /// the task calls them.
+  struct Watch {
+    std::function<void()> has_begun = {};  ///< called once the program has received the task
+    std::function<bool()> is_off = {};     ///< called repeatedly: whether to cancel the task
+  };
+  /// Has the program do a task of NCCL. Returns the program's report.
+  Result<std::string> nccl(const DeviceTask& task, const Watch& watch);
+  Result<std::string> nccl(const DeviceTask& task) { return nccl(task, Watch{}); }
+  /// Returns which NCCL the program has, after the shim has asked it; the error says why it has
+  /// none.
+  Result<std::string> its_nccl();
+  void set_nccl(Result<std::string> its);
+  /// Copies within the GPU.
+  Result<void> copy(std::vector<Run> runs);
+  /// Copies from the GPU to the arena.
+  Result<void> to_arena(std::vector<Run> runs);
+  Result<std::uint64_t> word_hash(std::span<const Run> runs) override;
+  /// Returns why checksums of this GPU's memory are made on the host; empty if the GPU makes them.
+  std::string why_not_hashed();
+  Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) override;
+  Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) override;
+  Result<void> read(std::span<const Run> runs, const Take& take) override;
+  Result<void> write(std::span<const Run> runs, const Give& give) override;
+
+ private:
+  /// Answer of the program.
+  struct Done {
+    Descriptor fd;
+    std::string said;
+  };
+  Result<Done> run(const DeviceTask& task, int fd = -1, const Watch* watch = nullptr);
+  std::span<std::byte> buffer(std::uint64_t number) const noexcept;
+  Result<Message> ask(const DeviceTask& task, int fd, const Watch* watch);
+  Result<void> may_ask() const;
+  Result<Message> wait_for_answer(const Watch* watch);
+
+  Channel& channel_;
+  const std::shared_ptr<const Arena> arena_;
+  const std::uint64_t staging_;
+  const std::string gpu_;
+  const std::uint64_t granularity_;
+  std::mutex staging_mutex_;  ///< guards the staging memory; taken before turn_
+  std::mutex turn_;           ///< held during a task; taken before mutex_
+  std::mutex mutex_;          ///< guards all below
+  std::condition_variable changed_;
+  bool listens_ = false, is_own_ = false, is_lost_ = false;
+  bool is_busy_ = false;  ///< a task is under way
+  std::optional<Message> answer_;
+  std::optional<Message> after_;  ///< message that the program gets once its task is over
+  std::string why_not_hashed_;
+  Result<std::string> nccl_ = Error("its program was not asked for NCCL");
+};
+
+/// Prefix of the names of paths on which bytes never leave GPUs.
+inline constexpr const char* kDeviceToDevice = "device to device";
+/// Memory of another rank, mapped beside this rank's slabs.
+struct MappedMemory {
+  std::uint64_t slab = 0;  ///< number of the mapping on this GPU
+  std::uint64_t bytes = 0;
+  std::uint32_t last_chunk = 0;  ///< the last chunk that reads it
+};
+struct MappedGpu {
+  using Pieces = std::map<std::uint64_t, MappedMemory>;
+  Pieces pieces;  ///< by DevicePlace of the source
+  bool is_same_gpu = true;
+  /// Returns the piece that has a place of the source; pieces.end(): none.
+  Pieces::iterator find(std::uint64_t at) {
+    const auto next = pieces.upper_bound(at);
+    if (next == pieces.begin()) return pieces.end();
+    const auto its = std::prev(next);
+    return at - its->first < its->second.bytes ? its : pieces.end();
+  }
+  /// Checks after each copy that its source still existed; empty: the source always stays.
+  std::function<Result<void>()> is_there = {};
+};
+/// Copies from memory on a GPU that the program of `proxy` has mapped; `from`: device or
+/// program_device.
+std::unique_ptr<Transport> from_mapped_gpu(std::shared_ptr<DeviceProxy> proxy, MappedGpu mapped,
+                                           Memory from);
+
+/// Copies from memory that the program of `from` allocated itself to that of `to`, on the same GPU.
+/// Goes through `slab` (kBounce bytes), which `to` has allocated and both map.
+std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceProxy> from,
+                                           std::shared_ptr<DeviceProxy> to, std::uint64_t slab,
+                                           Descriptor fd);
+inline constexpr std::uint64_t kBounce = std::uint64_t{32} << 20;
+
+}  // namespace swell::runtime
