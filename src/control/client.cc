@@ -25,7 +25,7 @@ constexpr auto kSendTime = std::chrono::seconds(5);
 
 class LiveClient final : public Client {
  public:
-  LiveClient(Options options, Fd fd, std::unique_ptr<MungeThread> munge)
+  LiveClient(Options options, Descriptor fd, std::unique_ptr<MungeThread> munge)
       : options_(std::move(options)),
         fd_(std::move(fd)),
         munge_(std::move(munge)),
@@ -153,7 +153,7 @@ class LiveClient final : public Client {
   }
 
   const Options options_;
-  Fd fd_;
+  Descriptor fd_;
   std::unique_ptr<MungeThread> munge_;
   FrameReader reader_;
   std::optional<Seal> seal_;
@@ -169,7 +169,7 @@ Result<std::unique_ptr<Client>> Client::connect(Options options,
                                                 std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   const std::string where = fmt::format("{}:{}", options.host, options.port);
-  Result<Fd> fd = connect_to(options.host, options.port, timeout);
+  Result<Descriptor> fd = connect_to(options.host, options.port, timeout);
   if (!fd) return fd.error();
   auto munge = MungeThread::start(options.munge_socket);
   if (!munge) return munge.error();

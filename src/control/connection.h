@@ -16,7 +16,8 @@ using Clock = std::chrono::steady_clock;
 /// State of one connection in the server's loop. Munge decodes at most one of its frames at a time,
 /// and nothing is read meanwhile: a peer that floods fills its own socket.
 struct Connection {
-  Connection(ConnectionId number, Fd socket, const std::string& nonce, std::size_t max_frame_bytes)
+  Connection(ConnectionId number, Descriptor socket, const std::string& nonce,
+             std::size_t max_frame_bytes)
       : id(number),
         fd(std::move(socket)),
         peer(peer_name(fd.get())),
@@ -24,7 +25,7 @@ struct Connection {
         reader(max_frame_bytes) {}
 
   const ConnectionId id;
-  Fd fd;
+  Descriptor fd;
   const std::string peer;
   const std::string address = peer.substr(0, peer.rfind(':'));
   Seal seal;

@@ -23,7 +23,7 @@ const char* kind_of(mode_t mode) noexcept {
   }
 }
 
-Result<Fd> open_regular(const std::string& path) {
+Result<Descriptor> open_regular(const std::string& path) {
   const auto failed = [&] { return Error(fmt::format("{}: {}", path, std::strerror(errno))); };
   struct stat status {};
   // Opening a device can have an effect by itself: open the path only if it is a file now.
@@ -32,7 +32,7 @@ Result<Fd> open_regular(const std::string& path) {
     return Error(fmt::format("{} is {}; a regular file is needed", path, kind_of(status.st_mode)));
   };
   if (!S_ISREG(status.st_mode)) return other();
-  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file || fstat(file.get(), &status) != 0) return failed();
   if (!S_ISREG(status.st_mode)) return other();
   return file;

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <fmt/format.h>
 
+#include "base/lower.h"
 #include "core/number.h"
 
 namespace swell::control {
@@ -12,13 +13,6 @@ namespace swell::control {
 namespace {
 
 constexpr int kMaxLimit = 1'000'000;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return result;
-}
 
 }  // namespace
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <csignal>
 #include <pthread.h>
 #include <thread>
 #include <utility>
 
+#include "base/no_signals.h"
 #include "control/small_stack.h"
 
 namespace swell::control {
@@ -15,13 +15,7 @@ namespace swell::control {
 /// `body` must not throw. Throws std::system_error if no thread can be started.
 template <typename Body>
 std::thread quiet_thread(const char* name, Body body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  struct Restore {
-    const sigset_t& mask;
-    ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
-  } restore{before};
+  const NoSignals none;
   const SmallStack small;
   std::thread thread(std::move(body));
   pthread_setname_np(thread.native_handle(), name);

@@ -16,9 +16,9 @@ namespace {
 class LiveServer final : public Server {
  public:
   static Result<std::unique_ptr<Server>> start(Options options, std::function<void()> wake) {
-    Result<Fd> listener = listen_within(options.address, options.ports);
+    Result<Descriptor> listener = listen_within(options.address, options.ports);
     if (!listener) return listener.error();
-    Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+    Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
     if (!epoll) return Error(std::string("no epoll: ") + std::strerror(errno));
     auto munge = MungeThread::start(options.munge_socket);
     if (!munge) return munge.error();

@@ -45,8 +45,8 @@ bool watch(int epoll, int operation, int fd, std::uint64_t id, std::uint32_t eve
 
 }  // namespace
 
-ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd listener, Fd epoll,
-                       std::unique_ptr<MungeThread> munge, Mailbox& mailbox)
+ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Descriptor listener,
+                       Descriptor epoll, std::unique_ptr<MungeThread> munge, Mailbox& mailbox)
     : options_(std::move(options)),
       wake_(std::move(wake)),
       listener_(std::move(listener)),
@@ -250,7 +250,7 @@ void ServerLoop::accept_some() {
     return;
   }
   for (int i = 0; i < 64; ++i) {
-    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Descriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
       if (errno != EAGAIN) {

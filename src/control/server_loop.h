@@ -58,8 +58,8 @@ struct Mailbox {
 /// sockets; munge has a thread of its own.
 class ServerLoop {
  public:
-  ServerLoop(Server::Options options, std::function<void()> wake, Fd listener, Fd epoll,
-             std::unique_ptr<MungeThread> munge, Mailbox& mailbox);
+  ServerLoop(Server::Options options, std::function<void()> wake, Descriptor listener,
+             Descriptor epoll, std::unique_ptr<MungeThread> munge, Mailbox& mailbox);
   void run() noexcept;
 
  private:
@@ -109,8 +109,8 @@ class ServerLoop {
 
   const Server::Options options_;
   const std::function<void()> wake_;
-  Fd listener_;
-  Fd epoll_;
+  Descriptor listener_;
+  Descriptor epoll_;
   std::unique_ptr<MungeThread> munge_;
   Mailbox& mailbox_;
   LogLimit log_;

@@ -34,8 +34,9 @@ Result<Addresses> resolve(const std::string& host, std::uint16_t port) {
   return Addresses(found, &freeaddrinfo);
 }
 
-Fd new_socket(const addrinfo& address) {
-  Fd fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
+Descriptor new_socket(const addrinfo& address) {
+  Descriptor fd(
+      socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
   if (fd) tune(fd.get());
   return fd;
 }
@@ -87,13 +88,13 @@ void tune(int fd) {
   set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);
 }
 
-Result<Fd> listen_on(const std::string& address, std::uint16_t port) {
+Result<Descriptor> listen_on(const std::string& address, std::uint16_t port) {
   const std::string what = fmt::format("listening on {}:{}", address, port);
   const auto addresses = resolve(address, port);
   if (!addresses) return addresses.error().while_doing(what);
   int problem = EADDRNOTAVAIL;
   for (const addrinfo* one = addresses->get(); one != nullptr; one = one->ai_next) {
-    Fd fd = new_socket(*one);
+    Descriptor fd = new_socket(*one);
     const int on = 1;
     if (fd && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         bind(fd.get(), one->ai_addr, one->ai_addrlen) == 0 && listen(fd.get(), kBacklog) == 0)
@@ -103,7 +104,7 @@ Result<Fd> listen_on(const std::string& address, std::uint16_t port) {
   return Error(fmt::format("{}: {}", what, std::strerror(problem)));
 }
 
-Result<Fd> listen_within(const std::string& address, PortRange range) {
+Result<Descriptor> listen_within(const std::string& address, PortRange range) {
   const unsigned count = range.last >= range.first ? range.last - range.first + 1U : 0;
   const unsigned start = std::random_device()();
   for (unsigned i = 0; i < count; ++i) {
@@ -114,15 +115,15 @@ Result<Fd> listen_within(const std::string& address, PortRange range) {
       fmt::format("listening on {}: no port of {}-{} is free", address, range.first, range.last));
 }
 
-Result<Fd> connect_to(const std::string& host, std::uint16_t port,
-                      std::chrono::milliseconds timeout) {
+Result<Descriptor> connect_to(const std::string& host, std::uint16_t port,
+                              std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const std::string what = fmt::format("connecting to {}:{}", host, port);
   const auto addresses = resolve(host, port);
   if (!addresses) return addresses.error().while_doing(what);
   int problem = EADDRNOTAVAIL;
   for (const addrinfo* one = addresses->get(); one != nullptr; one = one->ai_next) {
-    Fd fd = new_socket(*one);
+    Descriptor fd = new_socket(*one);
     problem = fd ? connected(fd.get(), *one, deadline) : errno;
     if (problem == 0) return fd;
   }
@@ -135,7 +136,7 @@ Result<std::string> address_towards(const std::string& host) {
   if (!addresses) return addresses.error();
   int problem = EADDRNOTAVAIL;
   for (const addrinfo* one = addresses->get(); one != nullptr; one = one->ai_next) {
-    const Fd fd(socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const Descriptor fd(socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (fd && connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0) return local_host(fd.get());
     problem = errno;
   }

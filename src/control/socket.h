@@ -7,33 +7,14 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "core/result.h"
 
 namespace swell::control {
 
-/// Owns a file descriptor.
-class Fd {
- public:
-  Fd() noexcept = default;
-  explicit Fd(int fd) noexcept : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
-
 /// Returns a listening, non-blocking, close-on-exec TCP socket; accepted connections inherit its
 /// options. The error names address and port.
-Result<Fd> listen_on(const std::string& address, std::uint16_t port);
+Result<Descriptor> listen_on(const std::string& address, std::uint16_t port);
 
 /// Ports from `first` to `last`; both 0: any.
 struct PortRange {
@@ -41,11 +22,11 @@ struct PortRange {
 };
 
 /// As listen_on(), at a free port of the range; begins its search at any of them.
-Result<Fd> listen_within(const std::string& address, PortRange range);
+Result<Descriptor> listen_within(const std::string& address, PortRange range);
 
 /// Returns a connected, non-blocking, close-on-exec TCP socket. Tries all of the host's addresses.
-Result<Fd> connect_to(const std::string& host, std::uint16_t port,
-                      std::chrono::milliseconds timeout);
+Result<Descriptor> connect_to(const std::string& host, std::uint16_t port,
+                              std::chrono::milliseconds timeout);
 
 /// Returns the local address from which `host` would be reached; sends nothing. The error names the
 /// host.

@@ -13,19 +13,13 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/lower.h"
 #include "control/input_file.h"
 #include "core/number.h"
 
 namespace swell::control {
 
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return result;
-}
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";

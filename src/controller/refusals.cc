@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/lower.h"
+
 namespace swell::controller {
 
 std::string refusal_kind(std::string_view words) {
-  std::string text(words);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  const std::string text = lower(words);
   struct Sign {
     const char* words;
     const char* kind;

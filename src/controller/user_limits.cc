@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/lower.h"
 #include "controller/companion_identity.h"
 
 namespace swell::controller {
@@ -21,12 +22,6 @@ constexpr double kLimitTrial_s = 60;
 constexpr int kFreeShare = 4;
 /// Waiting jobs that are looked at in one round, in order of their ids.
 constexpr std::size_t kMaxWaiters = 200;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 /// Accounts and users by name, each with those above it.
 class Tree {

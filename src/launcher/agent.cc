@@ -162,7 +162,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   if (!agent->setup_.options.events_file.empty()) {
     const std::string& path = agent->setup_.options.events_file;
     // A FIFO that nobody reads is an error here, and would be waited for below.
-    const control::Fd file(
+    const Descriptor file(
         open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666));
     if (file) agent->events_.open(path, std::ios::app);
     if (!file || !agent->events_) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
@@ -171,7 +171,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   sigemptyset(&handled);
   for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
     sigaddset(&handled, each);
-  agent->signals_ = control::Fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  agent->signals_ = Descriptor(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!agent->signals_ || agent->wake_.fd() < 0) return Error("too many open files");
 
   control::WakeFd* wake = &agent->wake_;

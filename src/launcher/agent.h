@@ -148,7 +148,7 @@ class Agent {
   const Environment job_environment_;
   GenerationMachine machine_;
   control::WakeFd wake_;
-  control::Fd signals_;
+  Descriptor signals_;
   std::unique_ptr<control::Server> server_;
   std::string address_;                   ///< where the workers find it
   std::unique_ptr<ControllerLink> link_;  ///< null: the job is not elastic

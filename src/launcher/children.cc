@@ -65,19 +65,19 @@ Result<pid_t> Children::start(const std::vector<std::string>& command,
   int ends[2] = {-1, -1};
   if (how.capture && pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
     return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
-  control::Fd reading(ends[0]), writing(ends[1]);
+  Descriptor reading(ends[0]), writing(ends[1]);
 
   int status[2];
   if (pipe2(status, O_CLOEXEC) != 0)
     return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
-  const control::Fd failure(status[0]);
-  control::Fd telling(status[1]);
+  const Descriptor failure(status[0]);
+  Descriptor telling(status[1]);
   const std::vector<char*> argv = pointers(command), envp = pointers(environment);
-  const control::Fd input = how.input != nullptr ? how.input->open() : control::Fd();
+  const Descriptor input = how.input != nullptr ? how.input->open() : Descriptor();
   const pid_t pid = fork();
   if (pid < 0) return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
   if (pid == 0) become(argv, envp, how, input.get(), writing.get(), telling.get());
-  telling = control::Fd();
+  telling = Descriptor();
   int problem = 0;
   while (::read(failure.get(), &problem, sizeof problem) < 0 && errno == EINTR) continue;
   if (problem != 0) {
@@ -110,7 +110,7 @@ void Children::drain(Child& child) {
       if (child.output.size() < (std::size_t{1} << 24))
         child.output.append(bytes, static_cast<std::size_t>(count));
     } else if (count == 0 || errno != EINTR) {
-      if (count == 0) child.pipe = control::Fd();
+      if (count == 0) child.pipe = Descriptor();
       return;
     }
   }

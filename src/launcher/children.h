@@ -52,7 +52,7 @@ class Children {
 
  private:
   struct Child {
-    control::Fd pipe;
+    Descriptor pipe;
     std::string output;
   };
   static void drain(Child& child);

@@ -54,9 +54,9 @@ std::string setting(const char* name) {
 
 /// A socket bound to the port, 0 for any, on all addresses of the host, which nobody else is bound
 /// to. Others may bind to it afterwards, with SO_REUSEADDR.
-control::Fd bound(std::uint16_t port) {
+Descriptor bound(std::uint16_t port) {
   const int on = 1, off = 0;
-  control::Fd fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd && setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) {
     sockaddr_in6 address{};
     address.sin6_family = AF_INET6;
@@ -66,7 +66,7 @@ control::Fd bound(std::uint16_t port) {
       return fd;
     if (errno == EADDRINUSE) return {};
   }
-  fd = control::Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // a host without IPv6
+  fd = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // a host without IPv6
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -104,7 +104,7 @@ Result<HeldPort> HeldPort::take() {
   if (ports.size() > kTries) ports.resize(kTries);
   ports.push_back(0);  // in the range for outgoing connections
   for (const std::uint16_t port : ports)
-    if (control::Fd fd = bound(port)) {
+    if (Descriptor fd = bound(port)) {
       const std::uint16_t number = control::local_port(fd.get());
       return HeldPort(std::move(fd), number);
     }

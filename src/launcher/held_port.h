@@ -25,8 +25,8 @@ class HeldPort {
   std::uint16_t number() const noexcept { return number_; }
 
  private:
-  HeldPort(control::Fd fd, std::uint16_t number) noexcept : fd_(std::move(fd)), number_(number) {}
-  control::Fd fd_;
+  HeldPort(Descriptor fd, std::uint16_t number) noexcept : fd_(std::move(fd)), number_(number) {}
+  Descriptor fd_;
   std::uint16_t number_ = 0;
 };
 

@@ -23,7 +23,7 @@ LeaveFile::~LeaveFile() {
 
 void LeaveFile::set(int generation, bool is_to_leave) const {
   if (!is_to_leave) unlink(path(generation).c_str());
-  else const control::Fd file(open(path(generation).c_str(), O_CREAT | O_CLOEXEC, 0600));
+  else const Descriptor file(open(path(generation).c_str(), O_CREAT | O_CLOEXEC, 0600));
 }
 
 }  // namespace swell::launcher

@@ -41,7 +41,7 @@ void report_until_ended(const NoGrowthReport& report, int caller) {
 }  // namespace
 
 void report_no_growth(const NoGrowthReport& report) {
-  const control::Fd caller(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  const Descriptor caller(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   if (!caller) return;  // Linux before 5.3
   const pid_t child = fork();
   if (child < 0) return;

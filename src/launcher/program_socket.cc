@@ -77,7 +77,7 @@ bool is_own(msghdr& message) {
 }  // namespace
 
 Result<ProgramSocket> ProgramSocket::open() {
-  control::Fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return failed("socket");
   const int yes = 1;
   if (setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0)

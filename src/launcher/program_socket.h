@@ -46,9 +46,9 @@ class ProgramSocket {
   std::optional<MadeSteps> take_steps() { return std::exchange(steps_, std::nullopt); }
 
  private:
-  ProgramSocket(control::Fd fd, std::string name, std::string key)
+  ProgramSocket(Descriptor fd, std::string name, std::string key)
       : fd_(std::move(fd)), name_(std::move(name)), key_(std::move(key)) {}
-  control::Fd fd_;
+  Descriptor fd_;
   std::string name_, key_;
   std::string why_;  ///< of the next sizes
   std::optional<MadeSteps> steps_;

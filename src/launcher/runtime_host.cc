@@ -76,7 +76,7 @@ bool RuntimeHost::ask_to_stop() const {
   auto channel = runtime::Channel::connect_unix(unix_socket());
   if (!channel) return false;
   return runtime::ask(*channel, runtime::Op::request,
-                      runtime::Writer().put(runtime::kStopRequest).take(),
+                      ByteWriter().put(runtime::kStopRequest).take(),
                       runtime::within(std::chrono::seconds(1)))
       .ok();
 }

@@ -41,7 +41,7 @@ class Shim {
     std::function<Result<std::unique_ptr<control::Client>>()> reconnect;
   };
   /// `client`: connected to the agent. `signals`: a signalfd of those that the shim handles.
-  Shim(Options options, std::unique_ptr<control::Client> client, control::Fd signals)
+  Shim(Options options, std::unique_ptr<control::Client> client, Descriptor signals)
       : options_(std::move(options)), client_(std::move(client)), signals_(std::move(signals)) {}
 
   /// Until swellrun has no more to do or is gone. @return the shim's wait status: how the program
@@ -112,7 +112,7 @@ class Shim {
 
   const Options options_;
   std::unique_ptr<control::Client> client_;
-  control::Fd signals_;
+  Descriptor signals_;
   HeldPort port_;          ///< for the next program
   HeldPort staying_port_;  ///< of the generation that the running program prepares for
   /// News that the keeper's threads leave for this one. Outlives them.

@@ -55,7 +55,7 @@ bool is_number(const std::string& text) {
 }  // namespace
 
 Result<SpooledInput> SpooledInput::read_from(int fd, double timeout_s) {
-  control::Fd memory(memfd_create("standard input", MFD_CLOEXEC));
+  Descriptor memory(memfd_create("standard input", MFD_CLOEXEC));
   if (!memory) return Error(fmt::format("no memory for standard input: {}", std::strerror(errno)));
   const auto until = Clock::now() + std::chrono::duration<double>(timeout_s);
   std::size_t total = 0;
@@ -78,14 +78,14 @@ Result<SpooledInput> SpooledInput::read_from(int fd, double timeout_s) {
   }
 }
 
-control::Fd SpooledInput::open() const {
+Descriptor SpooledInput::open() const {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", memory_.get());
-  return control::Fd(::open(path, O_RDONLY | O_CLOEXEC));
+  return Descriptor(::open(path, O_RDONLY | O_CLOEXEC));
 }
 
 void SpooledInput::become_standard_input() const {
-  const control::Fd own = open();
+  const Descriptor own = open();
   if (own) {
     dup2(own.get(), STDIN_FILENO);
     return;
@@ -96,7 +96,7 @@ void SpooledInput::become_standard_input() const {
 
 InputPlan plan_input(const std::optional<std::string>& option, int standard_input) {
   if (option == "none") return {};
-  control::Fd file;
+  Descriptor file;
   int fd = standard_input;
   if (option && *option != "all") {
     // srun replaces %t and so on in names, and knows tasks by number.
@@ -105,7 +105,7 @@ InputPlan plan_input(const std::optional<std::string>& option, int standard_inpu
     if (stat(option->c_str(), &named) != 0) return {};  // which srun says
     // A writer that has met this process and not srun would lose what it writes.
     if (S_ISFIFO(named.st_mode)) return {{}, kMayBeProgram};
-    file = control::Fd(::open(option->c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    file = Descriptor(::open(option->c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file) return {};
     fd = file.get();
   }

@@ -20,13 +20,13 @@ class SpooledInput {
   static Result<SpooledInput> read_from(int fd, double timeout_s);
 
   /// A new descriptor at the beginning, closed by exec.
-  control::Fd open() const;
+  Descriptor open() const;
   /// In the child that is to be the program. Safe after fork().
   void become_standard_input() const;
 
  private:
-  explicit SpooledInput(control::Fd memory) : memory_(std::move(memory)) {}
-  control::Fd memory_;
+  explicit SpooledInput(Descriptor memory) : memory_(std::move(memory)) {}
+  Descriptor memory_;
 };
 
 /// How swellrun treats its own standard input.

@@ -147,7 +147,7 @@ int main(int argc, char** argv) {
     sigprocmask(SIG_BLOCK, &handled, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGCHLD, SIG_DFL);  // ignored, the program's end could not be waited for
-    control::Fd signals(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+    Descriptor signals(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     const char* node = std::getenv("SLURMD_NODENAME");

@@ -245,7 +245,7 @@ void begin_output(const Options& options, const RunNames& run, const SlurmConfig
   if (appends(options.open_mode, config.appends_output)) return;
   for (const std::optional<std::string>* name : {&options.output, &options.error})
     if (const auto file = shared_output(name->value_or(""), run))
-      control::Fd(open(file->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      Descriptor(open(file->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
 }
 
 /// srun's help where `option` has no value or none in the next word, else that it lacks a program,

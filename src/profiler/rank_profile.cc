@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/wire/wire.h"
+#include "base/byte_message.h"
 
 namespace swell::profiler {
 
@@ -51,7 +51,7 @@ bool is_sharded(const RankProfile& profile) {
 }
 
 /// Reads the sharded bytes. Returns whether they are not larger than the totals.
-bool read_sharded(runtime::Reader& reader, RankProfile& profile) {
+bool read_sharded(ByteReader& reader, RankProfile& profile) {
   for (double* number : {&profile.sharded_state_bytes, &profile.sharded_held_bytes,
                          &profile.sharded_gradient_bytes}) {
     *number = reader.get<double>();
@@ -65,7 +65,7 @@ bool read_sharded(runtime::Reader& reader, RankProfile& profile) {
              kRounding * (profile.layer_param_bytes + profile.extra_param_bytes);
 }
 
-void read_nodes(runtime::Reader& reader, std::vector<perf::NodeObservation>& nodes) {
+void read_nodes(ByteReader& reader, std::vector<perf::NodeObservation>& nodes) {
   const auto count = reader.get<std::uint8_t>();
   if (count > perf::kMaxNodes) reader.fail();
   for (int i = 0; i < count && reader.good(); ++i) {
@@ -129,7 +129,7 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
 }
 
 std::string write(const RankProfile& profile) {
-  runtime::Writer writer;
+  ByteWriter writer;
   writer.put(profile.role.stage)
       .put(profile.role.group)
       .put(profile.role.layers)
@@ -170,7 +170,7 @@ std::string write_for_older(const RankProfile& profile) {
 }
 
 Result<RankProfile> read_rank_profile(std::string_view body) {
-  runtime::Reader reader(body);
+  ByteReader reader(body);
   RankProfile profile;
   profile.role.stage = reader.get<std::int32_t>();
   profile.role.group = reader.get<std::int32_t>();

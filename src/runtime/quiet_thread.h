@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <csignal>
 #include <exception>
-#include <pthread.h>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/no_signals.h"
 #include "core/result.h"
 
 namespace swell::runtime {
@@ -17,17 +16,12 @@ namespace swell::runtime {
 /// Returns an error if no more threads can be started; throws nothing.
 template <typename Body>
 Result<std::thread> quiet_thread(Body body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Result<std::thread> made = Error("no thread");
+  const NoSignals none;
   try {
-    made = std::thread(std::move(body));
+    return std::thread(std::move(body));
   } catch (const std::exception& problem) {
-    made = Error(std::string("a thread cannot be started: ") + problem.what());
+    return Error(std::string("a thread cannot be started: ") + problem.what());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return made;
 }
 
 /// Calls `body` with each number below `count`, each in its own thread, or in this one if no more

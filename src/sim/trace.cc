@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "base/lower.h"
 #include "core/number.h"
 #include "core/saturating.h"
 #include "core/slurm_text/delimited.h"
@@ -52,12 +53,6 @@ bool is_under_way(std::string_view state) {
   for (const char c : state.substr(0, state.find(' ')))
     upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return std::find(std::begin(kWords), std::end(kWords), upper) != std::end(kWords);
-}
-
-std::string lowered(std::string_view text) {
-  std::string lower;
-  for (const char c : text) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
 }
 
 /// The first of `names` that is a column.
@@ -141,8 +136,7 @@ class PlainRows {
   /// Swell's own form, which people write, may not.
   bool may_lack(std::optional<std::size_t> column) const {
     const std::string& name = name_of(column);
-    return lowered(name) != "submit_s" && lowered(name) != "num_gpus" &&
-           lowered(name) != "duration_s";
+    return lower(name) != "submit_s" && lower(name) != "num_gpus" && lower(name) != "duration_s";
   }
 
   Result<double> number(const Delimited::Row& row, std::optional<std::size_t> column) const {
@@ -289,7 +283,7 @@ Result<TraceFile> read_all(const Delimited& table, const Result<Rows>& reader) {
 
 bool is_unknown(std::string_view text) {
   static constexpr std::string_view kWords[] = {"", "none", "unknown", "null", "nan", "n/a", "\\n"};
-  return std::find(std::begin(kWords), std::end(kWords), lowered(text)) != std::end(kWords);
+  return std::find(std::begin(kWords), std::end(kWords), lower(text)) != std::end(kWords);
 }
 
 std::optional<double> time_of(std::string_view text) {

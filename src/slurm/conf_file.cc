@@ -12,15 +12,11 @@
 #include <string_view>
 #include <utility>
 
+#include "base/lower.h"
+
 namespace swell::slurm {
 
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 /// Adds a host such as "head(10.0.0.1)" with its name and its address; without an address, the name
 /// is the address.

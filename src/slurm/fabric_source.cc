@@ -14,6 +14,7 @@
 #include <string_view>
 #include <sys/stat.h>
 
+#include "base/lower.h"
 #include "slurm/conf_file.h"
 #include "slurm/live_slurm.h"
 #include "slurm/loaded.h"
@@ -109,11 +110,6 @@ Result<FabricFiles> find_fabric_files() {
 
 bool devices_apart(std::string_view task_plugin, std::string_view cgroup_conf) {
   if (task_plugin.find("task/cgroup") == std::string_view::npos) return false;
-  const auto lower = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char each) { return std::tolower(each); });
-    return text;
-  };
   bool apart = false;
   while (!cgroup_conf.empty()) {
     std::string_view line = cgroup_conf.substr(0, cgroup_conf.find('\n'));

@@ -15,6 +15,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/no_signals.h"
 #include "control/input_file.h"
 #include "control/write_all.h"
 #include "tools/output.h"
@@ -30,22 +31,6 @@ mode_t mask() {
   umask(now);
   return now;
 }
-
-/// Blocks the signals of this thread while an object of this class lives.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
 
 /// Stands in a new file's name behind that of the file that it is to replace, before six letters of
 /// mkostemp().

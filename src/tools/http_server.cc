@@ -35,7 +35,7 @@ bool may_try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno =
 
 }  // namespace
 
-HttpServer::HttpServer(control::Fd listening, Options options)
+HttpServer::HttpServer(Descriptor listening, Options options)
     : listening_(std::move(listening)),
       options_(std::move(options)),
       places_(within_limit(options_.clients),
@@ -81,7 +81,7 @@ void HttpServer::turn() {
 
 void HttpServer::accept_some() {
   for (int i = 0; i < kNewcomers; ++i) {
-    control::Fd fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Descriptor fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
       const std::string peer = control::peer_name(fd.get());
       const std::string address = peer.substr(0, peer.rfind(':'));
@@ -154,7 +154,7 @@ Result<ListenAddress> read_listen_address(const std::string& text, const std::st
   return ListenAddress{address, *port};
 }
 
-Result<control::Fd> listen_at(const ListenAddress& address) {
+Result<Descriptor> listen_at(const ListenAddress& address) {
   if (!address.host.empty()) return control::listen_on(address.host, address.port);
   auto both = control::listen_on("::", address.port);
   if (both) return both;

@@ -28,7 +28,7 @@ class HttpServer {
     /// Returns the whole response to a request, which is given up to its empty line.
     std::function<std::string(const std::string& request)> answer;
   };
-  HttpServer(control::Fd listening, Options options);
+  HttpServer(Descriptor listening, Options options);
 
   /// Waits until something is to be done, and does it.
   void turn();
@@ -36,7 +36,7 @@ class HttpServer {
  private:
   using Clock = std::chrono::steady_clock;
   struct Client {
-    control::Fd fd;
+    Descriptor fd;
     std::string in, out;
     bool is_answered = false;
     Clock::time_point until;
@@ -46,7 +46,7 @@ class HttpServer {
   void serve(Places::Id id);
   void drop(Places::Id id);
 
-  const control::Fd listening_;
+  const Descriptor listening_;
   const Options options_;
   std::map<Places::Id, Client> clients_;
   Places places_;
@@ -64,6 +64,6 @@ struct ListenAddress {
 /// error names the text and these forms.
 Result<ListenAddress> read_listen_address(const std::string& text, const std::string& host);
 /// A listening socket there.
-Result<control::Fd> listen_at(const ListenAddress& address);
+Result<Descriptor> listen_at(const ListenAddress& address);
 
 }  // namespace swell::tools

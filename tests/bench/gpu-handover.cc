@@ -21,10 +21,10 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/byte_message.h"
 #include "gpu_bench.h"
-#include "runtime/transport/channel.h"
 #include "runtime/device/device_memory.h"
-#include "runtime/wire/wire.h"
+#include "runtime/transport/channel.h"
 #include "runtime/wire/word_hash.h"
 
 using namespace swell;
@@ -78,7 +78,7 @@ void first_program(Channel& out, const Sizes& sizes) {
     must((*device)->to_device(slabs.back().address() + slabs.back().bytes() - sizeof mark, &mark,
                               sizeof mark));
     const Descriptor fd = must(slabs.back().share());
-    must(out.send(kSlab, Writer().put(slabs.back().bytes()).take(), fd.get()));
+    must(out.send(kSlab, ByteWriter().put(slabs.back().bytes()).take(), fd.get()));
   }
   must(out.send(kReady, {}));
   pause();
@@ -177,7 +177,7 @@ void second_program(Channel& in, const Sizes& sizes) {
   for (;;) {
     Message passed = must(in.receive());
     if (passed.op == kReady) break;
-    slab_bytes = Reader(passed.body).get<std::uint64_t>();
+    slab_bytes = ByteReader(passed.body).get<std::uint64_t>();
     slabs.push_back(must(Slab::import(device, passed.fd, slab_bytes)));
     fds.push_back(std::move(passed.fd));
   }

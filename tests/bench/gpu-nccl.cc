@@ -17,10 +17,10 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/byte_message.h"
 #include "gpu_bench.h"
-#include "runtime/transport/channel.h"
 #include "runtime/device/nccl_state.h"
-#include "runtime/wire/wire.h"
+#include "runtime/transport/channel.h"
 
 using namespace swell;
 using namespace swell::runtime;

@@ -44,7 +44,7 @@ class GivenShim {
         if (polled[i + 1].revents != 0 && !serve(channels[i])) channels[i] = runtime::Channel();
       std::erase_if(channels, [](const runtime::Channel& each) { return !each; });
       if (polled[0].revents == 0) continue;
-      runtime::Descriptor taken = accept_one(listening_.get());
+      Descriptor taken = accept_one(listening_.get());
       if (!taken) return;
       channels.emplace_back(std::move(taken));
     }
@@ -57,7 +57,7 @@ class GivenShim {
   }
 
   Answer answer_;
-  runtime::Descriptor listening_;
+  Descriptor listening_;
   std::thread thread_;
 };
 

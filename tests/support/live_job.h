@@ -142,7 +142,7 @@ class LiveJob {
     for (const Shim& shim : ranks) {
       auto channel = runtime::Channel::connect_unix(shim.unix_socket).value();
       auto passed = ask(channel, runtime::Op::arena, {}).value();
-      const auto bytes = runtime::Reader(passed.body).get<std::uint64_t>();
+      const auto bytes = swell::ByteReader(passed.body).get<std::uint64_t>();
       const auto arena = runtime::Arena::map(std::move(passed.fd), bytes).value();
       const auto table =
           runtime::read_table(ask(channel, runtime::Op::table, {}).value().body).value();

@@ -10,8 +10,8 @@
 namespace support {
 
 /// Returns the next connection of a listening socket.
-inline swell::runtime::Descriptor accept_one(int listening) {
-  return swell::runtime::Descriptor(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
+inline swell::Descriptor accept_one(int listening) {
+  return swell::Descriptor(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
 }
 
 /// Returns the next connection, after its peer has authenticated with the key.

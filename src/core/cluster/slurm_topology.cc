@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "base/lower.h"
 #include "core/slurm_text/hostlist.h"
 
 namespace swell::cluster {
@@ -14,12 +15,6 @@ namespace swell::cluster {
 namespace {
 
 using Group = SlurmTopology::Group;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 class Parser {
  public:

@@ -15,7 +15,7 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
   if (!channel) return channel.error();
   auto answer = ask(*channel, Op::open, {}, within(std::chrono::seconds(10)));
   if (!answer) return answer.error();
-  auto arena = Arena::map(std::move(answer->fd), Reader(answer->body).get<std::uint64_t>());
+  auto arena = Arena::map(std::move(answer->fd), ByteReader(answer->body).get<std::uint64_t>());
   if (!arena) return arena.error();
   session->channel_ = std::move(*channel);
   session->arena_ = std::move(*arena);
@@ -50,7 +50,7 @@ Result<void> Session::decline(const Error& why) {
   auto told = ask_shim(Op::decline, write_refusal(why), within(std::chrono::seconds(10)));
   // A shim of an earlier version reads only the sentence.
   if (!told && !is_lost_ && why.shortage())
-    told = ask_shim(Op::decline, Writer().text(why.message()).take(),
+    told = ask_shim(Op::decline, ByteWriter().text(why.message()).take(),
                     within(std::chrono::seconds(10)));
   return told ? Result<void>() : told.error();
 }
@@ -231,9 +231,9 @@ Result<Session::Action> Session::step(std::uint64_t step) {
     // Launched GPU work is part of the step.
     if (device_ != nullptr)
       if (auto done = device_->device().wait(); !done) return done.error();
-    const auto verdict = ask_shim(Op::quiesced, Writer().put(step).take());
+    const auto verdict = ask_shim(Op::quiesced, ByteWriter().put(step).take());
     if (!verdict) return verdict.error();
-    if (Reader(verdict->body).get<std::uint8_t>() != 0) return Action::switched;
+    if (ByteReader(verdict->body).get<std::uint8_t>() != 0) return Action::switched;
   }
   const std::uint64_t request =
       page().request.load(std::memory_order_relaxed) == 0 ? 0 : page().request.exchange(0);
@@ -241,7 +241,7 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   if (snapshot_every_ != 0 && (step % snapshot_every_ == 0 || request == kStopRequest)) {
     if (device_ != nullptr)
       if (auto done = device_->device().wait(); !done) return done.error();
-    const auto taken = ask_shim(Op::snapshot, Writer().put(step).take());
+    const auto taken = ask_shim(Op::snapshot, ByteWriter().put(step).take());
     // A refused snapshot (for example because the partner is not known yet) is replaced by the next
     // one.
     if (!taken && is_lost_) return taken.error();

@@ -14,12 +14,12 @@
 #include "core/result.h"
 #include "profiler/profiler.h"
 #include "profiler/rank_profile.h"
-#include "runtime/state/arena.h"
-#include "runtime/transport/channel.h"
-#include "runtime/state/control_page.h"
 #include "runtime/device/device_state.h"
-#include "runtime/wire/messages.h"
+#include "runtime/state/arena.h"
+#include "runtime/state/control_page.h"
 #include "runtime/state/registry.h"
+#include "runtime/transport/channel.h"
+#include "runtime/wire/messages.h"
 
 namespace swell::runtime {
 

@@ -2,8 +2,8 @@
 // Part of the session: tensors on a GPU, and the tasks that the shim gives for that GPU.
 #include <fmt/format.h>
 
-#include "runtime/quiet_thread.h"
 #include "runtime/api/session.h"
+#include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
 
@@ -35,10 +35,10 @@ Result<void> Session::tell_device() {
   if (device_->has_own())
     if (auto done = device.wait(); !done) return done;
   const auto told =
-      ask_shim(Op::device, Writer().text(device.gpu()).put(device.granularity()).take(),
+      ask_shim(Op::device, ByteWriter().text(device.gpu()).put(device.granularity()).take(),
                within(std::chrono::seconds(30)));
   if (!told) return told.error().while_doing("memory of a GPU");
-  Reader reader(told->body);  // shims of an earlier version send an empty body
+  ByteReader reader(told->body);  // shims of an earlier version send an empty body
   const auto staging = reader.get<std::uint64_t>(), bytes = reader.get<std::uint64_t>();
   if (reader.done() && bytes > 0 && arena_->has(staging, bytes))
     device_->stage_in({arena_->data() + staging, bytes});

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "core/result.h"
-#include "runtime/state/registry.h"
 #include "runtime/api/swell.h"
+#include "runtime/state/registry.h"
 
 namespace swell::runtime {
 

@@ -107,7 +107,7 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     const auto ready = ask_unless_off(
         *channel, Op::wait_ready,
-        Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take(),
+        ByteWriter().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take(),
         deadline + kAnswerTime);
     if (!ready) return ready.error();
     auto entries = read_entries(ready->body);
@@ -118,8 +118,8 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
   if (const auto world = merge(states); !world) return world.error().while_doing("the first plan");
   guard_all(ranks, generation);  // before any step
   for (Channel& channel : channels)
-    if (auto done =
-            ask(channel, Op::begin, Writer().put(generation).take(), within(options_.commit_limit));
+    if (auto done = ask(channel, Op::begin, ByteWriter().put(generation).take(),
+                        within(options_.commit_limit));
         !done)
       return done.error();
   return {};
@@ -198,7 +198,7 @@ void Coordinator::abort_all(const std::vector<Shim>& shims, bool is_old_gone) co
   // Uses new connections, because the old ones may be busy with a request that is cancelled. Asks
   // all shims at the same time: one that does not answer must not delay the others' programs.
   all_at_once(shims.size(), [&](std::size_t i) {
-    const std::string body = is_old_gone ? Writer().put<std::uint8_t>(1).take() : "";
+    const std::string body = is_old_gone ? ByteWriter().put<std::uint8_t>(1).take() : "";
     if (auto channel = reach(shims[i]); channel.ok())
       static_cast<void>(ask(*channel, Op::abort, body, within(kAnswerTime)));
   });
@@ -227,7 +227,7 @@ Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
     if (found[i].prepared == 0) continue;
     const bool committed = found[i].prepared == newest;
     // If any shim has committed the generation, all shims have moved its state.
-    auto done = committed ? ask(channels[i], Op::commit, Writer().put(newest).put(step).take(),
+    auto done = committed ? ask(channels[i], Op::commit, ByteWriter().put(newest).put(step).take(),
                                 within(options_.commit_limit))
                           : ask(channels[i], Op::abort, {}, within(options_.commit_limit));
     if (!done) return done.error();

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "core/cluster/cluster.h"
-#include "runtime/descriptor.h"
-#include "runtime/wire/messages.h"
-#include "runtime/state/snapshots.h"
 #include "runtime/coordinator/switch_machine.h"
+#include "runtime/state/snapshots.h"
+#include "runtime/wire/messages.h"
 
 namespace swell::runtime {
 

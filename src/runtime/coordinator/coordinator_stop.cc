@@ -40,11 +40,11 @@ class Coordinator::Requesting {
       const bool all_stand = agree(step);
       if (is_off_) break;
       if (all_stand) {
-        tell(Op::conclude, Writer().put(step).put(request_).take());
+        tell(Op::conclude, ByteWriter().put(step).put(request_).take());
         report_.step = step;
       } else if (Deadline::clock::now() >= asked_by_) {
         report_.why = "the ranks did not agree on a step in time";
-        tell(Op::request, Writer().put(request_).take());
+        tell(Op::request, ByteWriter().put(request_).take());
       } else {
         continue;
       }
@@ -118,9 +118,9 @@ class Coordinator::Requesting {
   /// Returns whether no program has passed the step; programs that reach it stop there.
   bool agree(std::uint64_t step) {
     bool all_stand = true;
-    const std::string body = Writer().put(step).take();
+    const std::string body = ByteWriter().put(step).take();
     ask_all(Op::agree, body, within(round_), [&](Rank& rank, std::string_view answer) {
-      Reader reader(answer);
+      ByteReader reader(answer);
       const auto is = reader.get<AgreeAnswer>();
       rank.step = reader.get<std::uint64_t>();
       if (!reader.done()) drop(rank, "its shim's answer cannot be read");
@@ -145,7 +145,7 @@ class Coordinator::Requesting {
       const auto answer = rank.channel.receive(told_by_);
       rank.is_told = answer.ok() && answer->op == kDoneOp;
       if (!answer) drop(rank, answer.error().message());
-      else if (!rank.is_told) drop(rank, Reader(answer->body).text(4096));
+      else if (!rank.is_told) drop(rank, ByteReader(answer->body).text(4096));
     }
   }
 

@@ -128,9 +128,9 @@ class Coordinator::Run {
       report_.step = snapshot->step;
     }
     for (std::size_t rank = 0; rank < to.size(); ++rank) {
-      const auto ready = coordinator_.ask_unless_off(channels_[new_numbers[rank]], Op::wait_ready,
-                                                     Writer().put(limit_until(prepared_by)).take(),
-                                                     prepared_by + kAnswerTime);
+      const auto ready = coordinator_.ask_unless_off(
+          channels_[new_numbers[rank]], Op::wait_ready,
+          ByteWriter().put(limit_until(prepared_by)).take(), prepared_by + kAnswerTime);
       auto entries = ready ? read_entries(ready->body) : Result<std::vector<Entry>>(ready.error());
       if (!entries && entries.error().code() != ErrorCode::cancelled)
         entries = entries.error().while_doing(
@@ -213,10 +213,11 @@ class Coordinator::Run {
         prepare_.new_rank = new_ranks_.contains(shim) ? new_ranks_[shim] : -1;
         prepare_.in_chunks = machine_.in_chunks();
         return write(prepare_, common_);
-      case Phase::quiesce: return Writer().put(report_.step).put(limit_until(stopped_by_)).take();
+      case Phase::quiesce:
+        return ByteWriter().put(report_.step).put(limit_until(stopped_by_)).take();
       case Phase::move:
-        return machine_.in_chunks() ? Writer().put(machine_.chunk()).take() : std::string();
-      case Phase::commit: return Writer().put(report_.generation).put(machine_.step()).take();
+        return machine_.in_chunks() ? ByteWriter().put(machine_.chunk()).take() : std::string();
+      case Phase::commit: return ByteWriter().put(report_.generation).put(machine_.step()).take();
       default: return {};
     }
   }
@@ -279,7 +280,7 @@ class Coordinator::Run {
   }
 
   void take_answer(std::size_t shim, std::string_view body) {
-    Reader reader(body);
+    ByteReader reader(body);
     if (machine_.phase() == Phase::prepare) {
       const auto prepared = read_prepared(body);
       if (!prepared) return machine_.failed(shim, prepared.error().message());
@@ -365,7 +366,8 @@ class Coordinator::Run {
     for (const std::size_t shim : leaving_) {
       machine_.let_go(shim);
       if (!ask(channels_[shim], Op::commit,
-               Writer().put(report_.generation).put(machine_.step()).take(), within(kAnswerTime)))
+               ByteWriter().put(report_.generation).put(machine_.step()).take(),
+               within(kAnswerTime)))
         report_.lost.push_back(shims_[shim]);
     }
   }

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "core/result.h"
-#include "runtime/descriptor.h"
 #include "runtime/device/own_share.h"
 #include "runtime/transport/transport.h"
 

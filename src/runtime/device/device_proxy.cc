@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/wire/messages.h"
 #include "runtime/quiet_thread.h"
 #include "runtime/state/slabs.h"
+#include "runtime/wire/messages.h"
 #include "runtime/wire/word_hash.h"
 
 namespace swell::runtime {
@@ -300,7 +300,7 @@ Result<Message> DeviceProxy::ask(const DeviceTask& task, int fd, const Watch* wa
 Result<DeviceProxy::Done> DeviceProxy::run(const DeviceTask& task, int fd, const Watch* watch) {
   auto message = ask(task, fd, watch);
   if (!message) return message.error();
-  Reader reader(message->body);
+  ByteReader reader(message->body);
   const bool done = reader.get<std::uint8_t>() != 0;
   std::string said = reader.text(4096);
   const auto shortage = get_shortage(reader);

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "core/result.h"
-#include "runtime/state/arena.h"
-#include "runtime/transport/channel.h"
 #include "runtime/device/device_task.h"
 #include "runtime/device/own_share.h"
+#include "runtime/state/arena.h"
+#include "runtime/transport/channel.h"
 #include "runtime/transport/transport.h"
 
 namespace swell::runtime {

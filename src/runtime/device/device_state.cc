@@ -194,7 +194,7 @@ Result<void> DeviceState::serve(Channel& channel, const Message& message, const 
   if (task && task->kind == DeviceTask::Kind::cancel) return {};
   const auto done = task ? perform(*task, message, arena, [&] { return channel.has_news(); })
                          : Result<Done>(task.error());
-  Writer answer;
+  ByteWriter answer;
   answer.put<std::uint8_t>(done.ok()).text(done ? done->said : done.error().message());
   // Shims of an earlier version do not read the shortage.
   if (!done && task && task->kind == DeviceTask::Kind::create && !task->runs.empty())

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "core/result.h"
-#include "runtime/state/arena.h"
-#include "runtime/transport/channel.h"
 #include "runtime/device/device_memory.h"
 #include "runtime/device/device_task.h"
 #include "runtime/device/nccl_state.h"
+#include "runtime/state/arena.h"
 #include "runtime/state/slabs.h"
+#include "runtime/transport/channel.h"
 
 namespace swell::runtime {
 

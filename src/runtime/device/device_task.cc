@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/device/device_task.h"
 
-#include "runtime/wire/wire.h"
+#include "base/byte_message.h"
 
 namespace swell::runtime {
 
@@ -12,7 +12,7 @@ constexpr std::size_t kMaxId = 256;
 }  // namespace
 
 std::string write(const DeviceTask& task) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(task.kind)
       .put(task.slab)
       .put(task.bytes)
@@ -24,7 +24,7 @@ std::string write(const DeviceTask& task) {
 }
 
 Result<DeviceTask> read_task(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   DeviceTask task;
   const auto kind = reader.get<std::uint8_t>();
   if (kind >= DeviceTask::kKinds) reader.fail();

@@ -21,13 +21,13 @@ std::uint64_t slab_bytes_in_chunks(const GpuMemory& memory, std::uint64_t bound)
   return std::min(memory.slab_bytes, std::max(bound / 8 / unit * unit, unit));
 }
 
-void put(Writer& writer, const GpuMemory& memory) {
+void put(ByteWriter& writer, const GpuMemory& memory) {
   writer.text(memory.gpu).put(memory.granularity).put(memory.slab_bytes);
   writer.put(static_cast<std::uint32_t>(memory.slabs.size()));
   for (const SlabOf& each : memory.slabs) writer.put(each.slab).put(each.bytes).text(each.gpu);
 }
 
-GpuMemory get_gpu_memory(Reader& reader) {
+GpuMemory get_gpu_memory(ByteReader& reader) {
   GpuMemory memory;
   memory.gpu = reader.text(kMaxGpu);
   memory.granularity = reader.get<std::uint64_t>();
@@ -50,13 +50,13 @@ GpuMemory get_gpu_memory(Reader& reader) {
 }
 
 std::string write(const GpuMemory& memory) {
-  Writer writer;
+  ByteWriter writer;
   put(writer, memory);
   return writer.take();
 }
 
 Result<GpuMemory> read_gpu_memory(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   GpuMemory memory = get_gpu_memory(reader);
   if (!reader.done()) return Error("what a shim has of GPUs cannot be read");
   return memory;

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/byte_message.h"
 #include "core/result.h"
-#include "runtime/wire/wire.h"
 
 namespace swell::runtime {
 
@@ -36,9 +36,9 @@ constexpr bool fits_in_slab(std::uint64_t filled, std::uint64_t bytes,
   return bytes <= slab_bytes && filled <= slab_bytes - bytes;
 }
 
-void put(Writer& writer, const GpuMemory& memory);
+void put(ByteWriter& writer, const GpuMemory& memory);
 /// Fails the reader if a number is outside the range that shims use.
-GpuMemory get_gpu_memory(Reader& reader);
+GpuMemory get_gpu_memory(ByteReader& reader);
 std::string write(const GpuMemory& memory);
 Result<GpuMemory> read_gpu_memory(std::string_view body);
 

@@ -3,16 +3,16 @@
 
 #include <fcntl.h>
 
-#include "runtime/wire/wire.h"
+#include "base/byte_message.h"
 
 namespace swell::runtime {
 
 std::string write(const OwnShare& share) {
-  return Writer().put(share.address).put(share.bytes).text(share.handle).take();
+  return ByteWriter().put(share.address).put(share.bytes).text(share.handle).take();
 }
 
 Result<OwnShare> read_own_share(std::string_view body, const Descriptor& fd) {
-  Reader reader(body);
+  ByteReader reader(body);
   OwnShare share;
   share.address = reader.get<std::uint64_t>();
   share.bytes = reader.get<std::uint64_t>();

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "core/cluster/cluster.h"
-#include "runtime/state/arena.h"
-#include "runtime/wire/messages.h"
 #include "runtime/plan/migration.h"
+#include "runtime/state/arena.h"
 #include "runtime/state/world.h"
+#include "runtime/wire/messages.h"
 
 namespace swell::runtime {
 

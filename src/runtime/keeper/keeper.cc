@@ -168,7 +168,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
         reply = Error("an arena is passed over a Unix socket alone");
         break;
       }
-      return peer.channel.send(kDoneOp, Writer().put(arena_->bytes()).take(), arena_->fd());
+      return peer.channel.send(kDoneOp, ByteWriter().put(arena_->bytes()).take(), arena_->fd());
     case Op::stays: reply = take_stays(peer, Stays::always); break;
     case Op::takes_snapshots: {
       std::lock_guard lock(mutex_);
@@ -259,7 +259,8 @@ Result<void> Keeper::answer_ucx(Peer& peer, std::string_view request) {
       options_.ucx
           ? ucx()
           : Result<std::shared_ptr<const Ucx>>(Error("it is not to be used where the state is"));
-  if (!opened) return peer.channel.send(kRefusedOp, Writer().text(opened.error().message()).take());
+  if (!opened)
+    return peer.channel.send(kRefusedOp, ByteWriter().text(opened.error().message()).take());
   peer.link.reset();
   auto link = UcxLink::accept(*opened, peer.channel, request);
   if (!link) return link.error();
@@ -282,7 +283,7 @@ Result<void> Keeper::serve_read(Peer& peer, std::string_view body) {
   if ((memory == Memory::program && pid == 0) || (is_on_gpu(memory) && proxy == nullptr))
     return peer.channel.send(
         kRefusedOp,
-        Writer()
+        ByteWriter()
             .text(
                 memory == Memory::program_device
                     ? "the program that had this in GPU memory of its own is gone, and the state with it"

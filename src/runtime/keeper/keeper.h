@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "core/result.h"
-#include "runtime/keeper/chunks.h"
-#include "runtime/transport/door.h"
-#include "runtime/transport/fetcher.h"
-#include "runtime/wire/messages.h"
-#include "runtime/plan/migration.h"
 #include "runtime/device/own_share.h"
+#include "runtime/keeper/chunks.h"
+#include "runtime/plan/migration.h"
 #include "runtime/plan/placement.h"
 #include "runtime/state/snapshots.h"
 #include "runtime/state/store.h"
+#include "runtime/transport/door.h"
+#include "runtime/transport/fetcher.h"
 #include "runtime/transport/ucx_link.h"
+#include "runtime/wire/messages.h"
 
 namespace swell::runtime {
 

@@ -31,7 +31,7 @@ void Keeper::spoil_staged() {
 }
 
 std::string Keeper::abort_now(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const bool is_old_gone = !body.empty() && reader.get<std::uint8_t>() != 0;
   std::unique_lock lock(mutex_);
   if (staged_ != nullptr && staged_->is_busy) {

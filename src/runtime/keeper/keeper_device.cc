@@ -13,7 +13,7 @@ static_assert(static_cast<std::uint16_t>(Op::nccl) == kNcclOp &&
 
 /// Takes the GPU on which a program's tensors will stand.
 Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   std::string gpu = reader.text(256);
   const auto granularity = reader.get<std::uint64_t>();
   if (!reader.done() || gpu.empty() || granularity == 0 || granularity > std::uint64_t{1} << 40)
@@ -32,7 +32,7 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   }
   peer.proxy =
       std::make_shared<DeviceProxy>(peer.channel, arena_, *staging, std::move(gpu), granularity);
-  return Writer().put(*staging).put(DeviceProxy::kStaging).take();
+  return ByteWriter().put(*staging).put(DeviceProxy::kStaging).take();
 }
 
 /// Takes the program's report of how others map the GPU memory that it allocated itself.
@@ -52,7 +52,7 @@ Result<std::string> Keeper::take_own(Peer& peer, const Message& message) {
 /// Passes the program's own GPU allocation at an address to another shim of this node, or to this
 /// one.
 Result<void> Keeper::give_own(Peer& peer, std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto at = reader.get<std::uint64_t>();
   std::string why = "the program that had the GPU memory is gone", answer;
   std::shared_ptr<const Descriptor> fd;
@@ -67,17 +67,17 @@ Result<void> Keeper::give_own(Peer& peer, std::string_view body) {
         why = "the driver does not share it";
       } else {
         fd = its->fd;
-        answer = Writer().text(program_->proxy->gpu()).text(write(*its)).take();
+        answer = ByteWriter().text(program_->proxy->gpu()).text(write(*its)).take();
       }
     }
   }
   if (!answer.empty()) return peer.channel.send(kDoneOp, answer, fd != nullptr ? fd->get() : -1);
-  return peer.channel.send(kRefusedOp, Writer().text(why).take());
+  return peer.channel.send(kRefusedOp, ByteWriter().text(why).take());
 }
 
 /// Passes a slab to another shim of this node, or to this one.
 Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto number = reader.get<std::uint64_t>();
   std::shared_ptr<const Descriptor> fd;
   std::string answer;
@@ -86,12 +86,13 @@ Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
     const Slabs::Slab* slab = store_.slabs().find(number);
     if (reader.done() && peer.is_unix && slab != nullptr && slab->fd != nullptr) {
       fd = slab->fd;
-      answer = Writer().text(slab->gpu).put(slab->bytes).take();
+      answer = ByteWriter().text(slab->gpu).put(slab->bytes).take();
     }
   }
   if (fd != nullptr) return peer.channel.send(kDoneOp, answer, fd->get());
   return peer.channel.send(
-      kRefusedOp, Writer().text(fmt::format("there is no slab {} of a GPU here", number)).take());
+      kRefusedOp,
+      ByteWriter().text(fmt::format("there is no slab {} of a GPU here", number)).take());
 }
 
 /// Returns what other shims must know of GPU memory here before they plan in chunks.
@@ -165,7 +166,7 @@ Result<void> Keeper::answer_nccl(Peer& peer, std::string_view request) {
   };
   if (!options_.nccl)
     return peer.channel.send(kRefusedOp,
-                             Writer().text("it is not to be used where the state is").take());
+                             ByteWriter().text("it is not to be used where the state is").take());
   {
     std::lock_guard lock(mutex_);
     if (program_ != nullptr) source.proxy = program_->proxy;

@@ -89,7 +89,7 @@ Result<std::string> Keeper::tell_next(Peer& peer) {
 
 /// Answers the coordinator that waits for this process to be ready: it need not wait any longer.
 Result<std::string> Keeper::decline(Peer& peer, std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   std::string text = reader.text(kMaxWhy);
   const auto shortage = get_shortage(reader);
   std::lock_guard lock(mutex_);
@@ -148,7 +148,7 @@ Result<void> Keeper::adopt(Peer& peer) {
 }
 
 Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto step = reader.get<std::uint64_t>();
   std::lock_guard lock(mutex_);
   if (!reader.done() || program_ != &peer)
@@ -216,7 +216,7 @@ void Keeper::settle_programs(bool committed) {
 /// Answers the program that stands at a boundary, if any; a program that is gone needs no answer.
 void Keeper::answer_quiesced(bool committed) {
   if (program_ == nullptr || !std::exchange(program_->is_quiesced, false)) return;
-  tell(*program_, kDoneOp, Writer().put<std::uint8_t>(committed).take());
+  tell(*program_, kDoneOp, ByteWriter().put<std::uint8_t>(committed).take());
 }
 
 /// Tells a program that waits in adopt to exit; one that has died does not receive it.

@@ -28,7 +28,7 @@ Result<std::string> Keeper::set_guard(std::string_view body) {
 /// while the program trains on. A leaving program waits for the partner, because this shim may exit
 /// too.
 Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto step = reader.get<std::uint64_t>();
   if (!reader.done() || step == 0) return Error("a snapshot is of a step, 1 or more");
   // Wait for the previous one, so that ranks stay close. Only the training program starts a sender.

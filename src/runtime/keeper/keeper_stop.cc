@@ -18,7 +18,7 @@ constexpr const char* kNotARequest =
 }  // namespace
 
 Result<std::string> Keeper::request(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto request = reader.get<std::uint64_t>();
   if (!reader.done() || !is_request(request)) return Error(kNotARequest);
   std::lock_guard lock(mutex_);
@@ -35,11 +35,11 @@ Result<std::string> Keeper::request(std::string_view body) {
 /// Answers at once: a program that has not passed the step can no longer pass it, because it reads
 /// stop_at after it has written its step.
 Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto step = reader.get<std::uint64_t>();
   if (!reader.done() || step == 0) return Error("a program stands at a step, 1 or more");
   const auto answer = [](AgreeAnswer is, std::uint64_t at) {
-    return Writer().put(is).put(at).take();
+    return ByteWriter().put(is).put(at).take();
   };
   std::lock_guard lock(mutex_);
   if (staged_ != nullptr)
@@ -64,7 +64,7 @@ Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
 }
 
 Result<std::string> Keeper::conclude(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto step = reader.get<std::uint64_t>(), request = reader.get<std::uint64_t>();
   if (!reader.done() || !is_request(request)) return Error(kNotARequest);
   std::lock_guard lock(mutex_);

@@ -25,7 +25,7 @@ std::uint64_t kept_bytes_of(const std::vector<Held>& table, bool on_gpu = true) 
 }  // namespace
 
 Result<std::string> Keeper::wait_ready(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto limit = std::chrono::milliseconds(reader.get<std::uint32_t>());
   if (!reader.done()) return Error("wait_ready needs a time");
   std::unique_lock lock(mutex_);
@@ -48,7 +48,7 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
 }
 
 Result<std::string> Keeper::begin(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto generation = reader.get<std::uint64_t>();
   if (!reader.done() || generation == 0)
     return Error("a generation begins with its number, 1 or more");
@@ -282,15 +282,15 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
 }
 
 Result<std::string> Keeper::quiesce(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto step = reader.get<std::uint64_t>();
   const auto limit = std::chrono::milliseconds(reader.get<std::uint32_t>());
   if (!reader.done() || step == 0) return Error("a stop needs a step, 1 or more, and a time");
   std::unique_lock lock(mutex_);
   if (staged_ == nullptr) return Error("no generation is prepared");
-  if (staged_->prepare.old_rank < 0) return Writer().put(kNoStep).put<std::uint8_t>(0).take();
+  if (staged_->prepare.old_rank < 0) return ByteWriter().put(kNoStep).put<std::uint8_t>(0).take();
   const auto stands = [](std::uint64_t at, bool is_late = false) {
-    return Writer().put(at).put<std::uint8_t>(is_late).take();
+    return ByteWriter().put(at).put<std::uint8_t>(is_late).take();
   };
   if (program_ == nullptr && is_torn_)
     return Error("the program of this rank died within a step; its state cannot be used");
@@ -319,7 +319,7 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
 }
 
 Result<std::string> Keeper::move(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const std::uint32_t chunk = body.empty() ? 0 : reader.get<std::uint32_t>();
   Staged* staged = nullptr;
   pid_t new_program = 0;
@@ -391,7 +391,7 @@ Result<std::string> Keeper::move(std::string_view body) {
 }
 
 Result<std::string> Keeper::commit(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto generation = reader.get<std::uint64_t>(), step = reader.get<std::uint64_t>();
   std::lock_guard lock(mutex_);
   if (!reader.done()) return Error("a commit needs the generation's number and its step");

@@ -12,8 +12,8 @@
 
 #include "runtime/plan/chunk_cuts.h"
 #include "runtime/plan/chunk_layout.h"
-#include "runtime/state/slabs.h"
 #include "runtime/plan/sort_runs.h"
+#include "runtime/state/slabs.h"
 
 namespace swell::runtime {
 

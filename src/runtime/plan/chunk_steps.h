@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/result.h"
-#include "runtime/wire/messages.h"
 #include "runtime/plan/migration.h"
 #include "runtime/state/world.h"
+#include "runtime/wire/messages.h"
 
 namespace swell::runtime {
 

@@ -6,8 +6,8 @@
 
 #include "core/cluster/cluster.h"
 #include "core/result.h"
-#include "runtime/state/region.h"
 #include "runtime/plan/reshard_plan.h"
+#include "runtime/state/region.h"
 #include "runtime/state/world.h"
 
 namespace swell::runtime {

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/wire/messages.h"
 #include "runtime/plan/migration.h"
 #include "runtime/state/store.h"
-#include "runtime/transport/transport.h"
 #include "runtime/state/world.h"
+#include "runtime/transport/transport.h"
+#include "runtime/wire/messages.h"
 
 namespace swell::runtime {
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <optional>
 
+#include "base/descriptor.h"
 #include "core/result.h"
-#include "runtime/descriptor.h"
 
 namespace swell::runtime {
 

@@ -109,7 +109,7 @@ std::vector<Entry> Roster::entries(std::uint32_t table) const {
 
 /// Writes numbers as their difference from a guess, so that most rows take four bytes.
 std::string Roster::text_of(const std::vector<Row>& rows) const {
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<std::uint32_t>(rows.size()));
   Guess guess;
   for (const Row& row : rows) {
@@ -127,7 +127,7 @@ std::string Roster::text_of(const std::vector<Row>& rows) const {
   return writer.take();
 }
 
-std::vector<Row> Roster::read_rows(Reader& reader) const {
+std::vector<Row> Roster::read_rows(ByteReader& reader) const {
   std::vector<Row> rows;
   Guess guess;
   auto left = reader.count(kRowBytes);
@@ -150,7 +150,7 @@ std::vector<Row> Roster::read_rows(Reader& reader) const {
   return rows;
 }
 
-void Roster::write(Writer& writer) const {
+void Roster::write(ByteWriter& writer) const {
   writer.put(static_cast<std::uint32_t>(tensors_.size()));
   for (const TensorInfo& info : tensors_) put(writer, info);
   writer.put(static_cast<std::uint32_t>(parts_.size()));
@@ -161,7 +161,7 @@ void Roster::write(Writer& writer) const {
   for (const std::vector<Row>& rows : tables_) writer.bytes(text_of(rows));
 }
 
-Roster Roster::read(Reader& reader) {
+Roster Roster::read(ByteReader& reader) {
   Roster made;
   for (auto left = reader.count(kTensorBytes); reader.good() && left > 0; --left)
     made.tensors_.push_back(get_tensor(reader));

@@ -7,11 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/byte_message.h"
 #include "runtime/state/registry.h"
 #include "runtime/state/slabs.h"
 #include "runtime/state/tensor.h"
 #include "runtime/transport/transport.h"
-#include "runtime/wire/wire.h"
 
 namespace swell::runtime {
 
@@ -69,10 +69,10 @@ class Roster {
   std::vector<Held> held(std::uint32_t table) const;
   std::vector<Entry> entries(std::uint32_t table) const;
 
-  void write(Writer& writer) const;
+  void write(ByteWriter& writer) const;
   /// Reads a roster. Fails the reader if the message is cut short, a number is not in the roster,
   /// or a part does not fit its tensor's shape.
-  static Roster read(Reader& reader);
+  static Roster read(ByteReader& reader);
 
  private:
   Row row_of(const Entry& entry);
@@ -80,7 +80,7 @@ class Roster {
   std::uint32_t add_rows(std::vector<Row> rows);
   std::uint32_t number_of(const TensorInfo& info);
   std::string text_of(const std::vector<Row>& rows) const;
-  std::vector<Row> read_rows(Reader& reader) const;
+  std::vector<Row> read_rows(ByteReader& reader) const;
 
   std::vector<TensorInfo> tensors_;
   std::vector<Part> parts_;

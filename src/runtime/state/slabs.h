@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/descriptor.h"
+#include "base/descriptor.h"
 #include "runtime/device/gpu_memory.h"
 
 namespace swell::runtime {

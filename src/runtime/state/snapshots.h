@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/wire/messages.h"
 #include "runtime/state/store.h"
+#include "runtime/wire/messages.h"
 
 namespace swell::runtime {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "core/result.h"
-#include "runtime/descriptor.h"
 
 namespace swell::runtime {
 

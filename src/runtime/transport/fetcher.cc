@@ -29,7 +29,7 @@ std::shared_ptr<const Arena> arena_behind(const std::string& unix_socket) {
   if (!channel) return nullptr;
   auto answer = ask(*channel, Op::arena, {}, within(std::chrono::seconds(10)));
   if (!answer) return nullptr;
-  auto arena = Arena::map(std::move(answer->fd), Reader(answer->body).get<std::uint64_t>());
+  auto arena = Arena::map(std::move(answer->fd), ByteReader(answer->body).get<std::uint64_t>());
   return arena ? std::make_shared<const Arena>(std::move(*arena)) : nullptr;
 }
 

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "runtime/device/device_proxy.h"
-#include "runtime/transport/nccl_link.h"
 #include "runtime/plan/placement.h"
+#include "runtime/transport/nccl_link.h"
 #include "runtime/transport/transport.h"
 #include "runtime/transport/ucx.h"
 

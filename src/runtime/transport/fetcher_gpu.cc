@@ -19,9 +19,9 @@ constexpr std::chrono::seconds kAnswerTime(10);
 Result<void> map_slab(const Fetcher::Self& self, Channel& keeper, std::uint64_t at,
                       MappedGpu& mapped) {
   const std::uint64_t slab = DevicePlace::slab(at);
-  auto answer = ask(keeper, Op::slab, Writer().put(slab).take(), within(kAnswerTime));
+  auto answer = ask(keeper, Op::slab, ByteWriter().put(slab).take(), within(kAnswerTime));
   if (!answer) return answer.error();
-  Reader reader(answer->body);
+  ByteReader reader(answer->body);
   const std::string gpu = reader.text(4096);
   const auto bytes = reader.get<std::uint64_t>();
   if (!reader.done() || !answer->fd) return Error("a shim passed no memory of its GPU");
@@ -33,7 +33,8 @@ Result<void> map_slab(const Fetcher::Self& self, Channel& keeper, std::uint64_t 
 }
 
 Result<Message> ask_for_own(Channel& keeper, std::uint64_t at) {
-  return ask(keeper, Op::own, Writer().put(DevicePlace::address(at)).take(), within(kAnswerTime));
+  return ask(keeper, Op::own, ByteWriter().put(DevicePlace::address(at)).take(),
+             within(kAnswerTime));
 }
 
 /// Does the same for memory that the program there allocated itself.
@@ -41,7 +42,7 @@ Result<void> map_own(const Fetcher::Self& self, Channel& keeper, std::uint64_t a
                      MappedGpu& mapped) {
   const auto answer = ask_for_own(keeper, at);
   if (!answer) return answer.error();
-  Reader reader(answer->body);
+  ByteReader reader(answer->body);
   const std::string gpu = reader.text(4096);
   const std::string its = reader.text(4096);
   if (!reader.done()) return Error("a shim passed no memory of its program");

@@ -68,12 +68,12 @@ Result<std::shared_ptr<NcclLink>> NcclLink::connect(Channel channel,
                                                     const NcclOptions& options) {
   const auto mine = proxy->its_nccl();
   if (!mine) return mine.error().while_doing("the new program");
-  if (auto sent = channel.send(kNcclOp, Writer().put(Ask::about).take()); !sent)
+  if (auto sent = channel.send(kNcclOp, ByteWriter().put(Ask::about).take()); !sent)
     return sent.error();
   const auto answer = channel.receive(within(kAnswerTime));
   if (!answer) return answer.error();
   if (answer->op != kDoneOp) return refusal(*answer);
-  Reader reader(answer->body);
+  ByteReader reader(answer->body);
   const std::string gpu = reader.text(256), its = reader.text(4096);
   if (!reader.done()) return Error("what another shim says of NCCL cannot be read");
   if (gpu == proxy->gpu())
@@ -120,7 +120,7 @@ Result<Message> NcclLink::together(std::string request, const DeviceTask& task) 
 Result<void> NcclLink::join() {
   if (joined_) return *joined_;
   const auto limit = static_cast<std::uint32_t>(options_.join_limit.count());
-  const auto done = together(Writer().put(Ask::join).text(id_).put(limit).take(),
+  const auto done = together(ByteWriter().put(Ask::join).text(id_).put(limit).take(),
                              {DeviceTask::Kind::nccl_join, pair_, limit, {}, id_, 0});
   joined_ = done ? Result<void>() : done.error();
   return *joined_;
@@ -128,14 +128,14 @@ Result<void> NcclLink::join() {
 
 Result<std::uint64_t> NcclLink::fetch(Memory memory, std::span<const Run> runs, Checksum by) {
   const auto limit = static_cast<std::uint32_t>(options_.patience.count());
-  Writer request;
+  ByteWriter request;
   request.put(Ask::send).put(memory).put(by).put(limit);
   request.put(static_cast<std::uint32_t>(runs.size()));
   for (const Run& run : runs) request.put(run.from).put(run.bytes);
   const auto done = together(request.take(), {DeviceTask::Kind::nccl_receive, pair_, limit,
                                               std::vector<Run>(runs.begin(), runs.end())});
   if (!done) return done.error();
-  Reader reader(done->body);
+  ByteReader reader(done->body);
   const auto hash = reader.get<std::uint64_t>();
   if (!reader.done()) return Error("what another shim says of its state cannot be read");
   return hash;
@@ -149,16 +149,16 @@ std::unique_ptr<Transport> from_nccl(std::shared_ptr<NcclLink> link,
 
 Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSource& source) {
   const auto refuse = [&](const std::string& why) {
-    return channel.send(kRefusedOp, Writer().text(why).take());
+    return channel.send(kRefusedOp, ByteWriter().text(why).take());
   };
   if (source.proxy == nullptr) return refuse("no program trains here that has a GPU");
   DeviceProxy& proxy = *source.proxy;
-  Reader reader(request);
+  ByteReader reader(request);
   const auto ask = static_cast<Ask>(reader.get<std::uint8_t>());
   if (ask == Ask::about && reader.done()) {
     const auto its = proxy.its_nccl();
     if (!its) return refuse(its.error().message());
-    return channel.send(kDoneOp, Writer().text(proxy.gpu()).text(*its).take());
+    return channel.send(kDoneOp, ByteWriter().text(proxy.gpu()).text(*its).take());
   }
   DeviceTask task{DeviceTask::Kind::nccl_join, source.pair};
   auto by = Checksum::none;
@@ -196,7 +196,7 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
                                       [&] { return !told.ok() || channel.has_news(); }});
   if (!told) return told;
   if (!done) return refuse(done.error().message());
-  return channel.send(kDoneOp, ask == Ask::send ? Writer().put(hash).take() : std::string());
+  return channel.send(kDoneOp, ask == Ask::send ? ByteWriter().put(hash).take() : std::string());
 }
 
 }  // namespace swell::runtime

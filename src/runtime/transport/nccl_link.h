@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "core/result.h"
-#include "runtime/transport/channel.h"
 #include "runtime/device/device_proxy.h"
+#include "runtime/transport/channel.h"
 #include "runtime/transport/transport.h"
 
 namespace swell::runtime {

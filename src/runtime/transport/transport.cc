@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/wire/wire.h"
+#include "base/byte_message.h"
 #include "runtime/wire/word_hash.h"
 
 namespace swell::runtime {
@@ -138,7 +138,7 @@ class NetworkTransport final : public Transport {
   const char* name() const noexcept override { return name_.c_str(); }
   bool crosses_network() const noexcept override { return !is_near_; }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, Checksum by) override {
-    Writer request;
+    ByteWriter request;
     request.put(wire_of(memory_)).put(by).put(static_cast<std::uint32_t>(runs.size()));
     for (const Run& run : runs) request.put(run.from).put(run.bytes);
     if (is_broken_) return Error("this way has failed before");
@@ -146,7 +146,7 @@ class NetworkTransport final : public Transport {
     const auto answer = channel_->receive(within(std::chrono::seconds(60)));
     if (!answer) return answer.error();
     if (answer->op != kDoneOp)
-      return Error(Reader(answer->body).text(4096)).while_doing("another node's shim");
+      return Error(ByteReader(answer->body).text(4096)).while_doing("another node's shim");
     Result<void> come;
     if (sink.is_device() && link_ == nullptr) {
       come = sink.device().write(runs, [&](std::span<std::byte> piece) {
@@ -285,7 +285,7 @@ Checksum wanted_checksum(std::uint8_t said) noexcept {
 
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
                          const std::function<bool(const Run&)>& allowed, DataLink* link) {
-  Reader reader(request);
+  ByteReader reader(request);
   reader.get<std::uint8_t>();
   const auto wanted = reader.get<std::uint8_t>();
   std::vector<Run> runs(reader.count(16));
@@ -294,7 +294,7 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
     run.bytes = reader.get<std::uint64_t>();
   }
   const auto refuse = [&](const std::string& why) {
-    return channel.send(kRefusedOp, Writer().text(why).take());
+    return channel.send(kRefusedOp, ByteWriter().text(why).take());
   };
   if (!reader.done()) return refuse("a request for bytes cannot be read");
   // Check everything that may be refused before the first byte leaves: bytes in a stream cannot be

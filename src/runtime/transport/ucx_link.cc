@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_message.h"
 #include "runtime/transport/ucx_functions.h"
-#include "runtime/wire/wire.h"
 
 namespace swell::runtime {
 
@@ -90,10 +90,10 @@ Result<std::unique_ptr<UcxLink>> UcxLink::connect(std::shared_ptr<const Ucx> ucx
   std::unique_ptr<UcxLink> link(new UcxLink(std::move(ucx), channel));
   const auto own = link->open();
   if (!own) return own.error();
-  if (auto sent = channel.send(kUcxOp, Writer().text(*own).take()); !sent) return sent.error();
+  if (auto sent = channel.send(kUcxOp, ByteWriter().text(*own).take()); !sent) return sent.error();
   const auto answer = channel.receive(within(link->patience_));
   if (!answer) return answer.error();
-  Reader reader(answer->body);
+  ByteReader reader(answer->body);
   if (answer->op != kDoneOp) return Error(reader.text(4096));
   link->tag_ = reader.get<std::uint64_t>();
   const std::string theirs = reader.text(kMaxAddress);
@@ -102,8 +102,9 @@ Result<std::unique_ptr<UcxLink>> UcxLink::connect(std::shared_ptr<const Ucx> ucx
   if (good.ok()) good = link->join(theirs);
   if (good.ok()) good = link->receive_trial();
   // The other end waits for the answer.
-  const auto told = good ? channel.send(kDoneOp, {})
-                         : channel.send(kRefusedOp, Writer().text(good.error().message()).take());
+  const auto told =
+      good ? channel.send(kDoneOp, {})
+           : channel.send(kRefusedOp, ByteWriter().text(good.error().message()).take());
   if (!told) return told.error();
   if (!good) return good.error();
   link->begin_work();
@@ -113,10 +114,11 @@ Result<std::unique_ptr<UcxLink>> UcxLink::connect(std::shared_ptr<const Ucx> ucx
 Result<std::unique_ptr<UcxLink>> UcxLink::accept(std::shared_ptr<const Ucx> ucx, Channel& channel,
                                                  std::string_view request) {
   std::unique_ptr<UcxLink> link(new UcxLink(std::move(ucx), channel));
-  Reader reader(request);
+  ByteReader reader(request);
   const std::string theirs = reader.text(kMaxAddress);
   const auto refuse = [&](const std::string& why) -> Result<std::unique_ptr<UcxLink>> {
-    if (auto sent = channel.send(kRefusedOp, Writer().text(why).take()); !sent) return sent.error();
+    if (auto sent = channel.send(kRefusedOp, ByteWriter().text(why).take()); !sent)
+      return sent.error();
     return std::unique_ptr<UcxLink>();
   };
   if (!reader.done() || theirs.empty()) return refuse("a request for UCX cannot be read");
@@ -125,7 +127,7 @@ Result<std::unique_ptr<UcxLink>> UcxLink::accept(std::shared_ptr<const Ucx> ucx,
   if (getrandom(&link->tag_, sizeof link->tag_, 0) != sizeof link->tag_)
     return refuse("no random numbers are to be had");
   if (auto joined = link->join(theirs); !joined) return refuse(joined.error().message());
-  if (auto sent = channel.send(kDoneOp, Writer().put(link->tag_).text(*own).take()); !sent)
+  if (auto sent = channel.send(kDoneOp, ByteWriter().put(link->tag_).text(*own).take()); !sent)
     return sent.error();
   if (auto good = link->send_trial(); !good) {
     if (channel.has_left()) return good.error();
@@ -155,7 +157,7 @@ Result<void> UcxLink::send_trial() {
   if (!verdict || verdict->op != kDoneOp) {
     give_up();
     if (!verdict) return verdict.error();
-    return Error(Reader(verdict->body).text(4096));
+    return Error(ByteReader(verdict->body).text(4096));
   }
   good = flush();
   if (!good) give_up();

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxText = 4096;
 constexpr std::size_t kMaxDocument = std::size_t{16} << 20;
 constexpr std::size_t kEntryBytes = 40;  // minimum size of an entry
 
-void put(Writer& writer, const Entry& entry) {
+void put(ByteWriter& writer, const Entry& entry) {
   put(writer, entry.tensor);
   put(writer, entry.part);
   writer.text(entry.alias_of)
@@ -22,7 +22,7 @@ void put(Writer& writer, const Entry& entry) {
       .put(static_cast<std::int32_t>(entry.device));
 }
 
-Entry get_entry(Reader& reader) {
+Entry get_entry(ByteReader& reader) {
   Entry entry;
   entry.tensor = get_tensor(reader);
   entry.part = get_part(reader);
@@ -33,31 +33,31 @@ Entry get_entry(Reader& reader) {
   return entry;
 }
 
-void put(Writer& writer, const std::vector<Entry>& entries) {
+void put(ByteWriter& writer, const std::vector<Entry>& entries) {
   writer.put(static_cast<std::uint32_t>(entries.size()));
   for (const Entry& entry : entries) put(writer, entry);
 }
-std::vector<Entry> get_entries(Reader& reader) {
+std::vector<Entry> get_entries(ByteReader& reader) {
   std::vector<Entry> entries;
   for (auto left = reader.count(kEntryBytes); reader.good() && left > 0; --left)
     entries.push_back(get_entry(reader));
   return entries;
 }
 
-Memory get_memory(Reader& reader) {
+Memory get_memory(ByteReader& reader) {
   const auto memory = reader.get<std::uint8_t>();
   if (memory >= kMemories) reader.fail();
   return reader.good() ? static_cast<Memory>(memory) : Memory::program;
 }
 
-void put(Writer& writer, const std::vector<Held>& table) {
+void put(ByteWriter& writer, const std::vector<Held>& table) {
   writer.put(static_cast<std::uint32_t>(table.size()));
   for (const Held& held : table) {
     put(writer, held.entry);
     writer.put(held.memory).put(held.at);
   }
 }
-std::vector<Held> get_table(Reader& reader) {
+std::vector<Held> get_table(ByteReader& reader) {
   std::vector<Held> table;
   for (auto left = reader.count(kEntryBytes); reader.good() && left > 0; --left) {
     Held held;
@@ -69,14 +69,14 @@ std::vector<Held> get_table(Reader& reader) {
   return table;
 }
 
-void put(Writer& writer, const Endpoint& endpoint) {
+void put(ByteWriter& writer, const Endpoint& endpoint) {
   writer.text(endpoint.host)
       .text(endpoint.unix_socket)
       .text(endpoint.tcp)
       .put(endpoint.program_pid)
       .text(endpoint.processes);
 }
-Endpoint get_endpoint(Reader& reader) {
+Endpoint get_endpoint(ByteReader& reader) {
   Endpoint endpoint;
   endpoint.host = reader.text(kMaxText);
   endpoint.unix_socket = reader.text(kMaxText);
@@ -86,12 +86,12 @@ Endpoint get_endpoint(Reader& reader) {
   return endpoint;
 }
 
-void put(Writer& writer, const Snapshot& snapshot) {
+void put(ByteWriter& writer, const Snapshot& snapshot) {
   writer.put(snapshot.generation).put(snapshot.step).put(snapshot.rank).put(snapshot.ranks);
   writer.put<std::uint8_t>(snapshot.is_of_switch);
   put(writer, snapshot.table);
 }
-Snapshot get_snapshot(Reader& reader) {
+Snapshot get_snapshot(ByteReader& reader) {
   Snapshot snapshot;
   snapshot.generation = reader.get<std::uint64_t>();
   snapshot.step = reader.get<std::uint64_t>();
@@ -104,16 +104,16 @@ Snapshot get_snapshot(Reader& reader) {
   return snapshot;
 }
 
-void put(Writer& writer, cluster::GpuRef gpu) {
+void put(ByteWriter& writer, cluster::GpuRef gpu) {
   writer.put(static_cast<std::int32_t>(gpu.node)).put(static_cast<std::int32_t>(gpu.index));
 }
-cluster::GpuRef get_gpu(Reader& reader) {
+cluster::GpuRef get_gpu(ByteReader& reader) {
   const int node = reader.get<std::int32_t>();
   return {node, reader.get<std::int32_t>()};
 }
 
 template <typename Value>
-Result<Value> whole(const Reader& reader, Value value, const char* what) {
+Result<Value> whole(const ByteReader& reader, Value value, const char* what) {
   if (!reader.done()) return Error(fmt::format("a message with {} cannot be read", what));
   return value;
 }
@@ -121,31 +121,31 @@ Result<Value> whole(const Reader& reader, Value value, const char* what) {
 }  // namespace
 
 std::string write(const std::vector<Entry>& entries) {
-  Writer writer;
+  ByteWriter writer;
   put(writer, entries);
   return writer.take();
 }
 Result<std::vector<Entry>> read_entries(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   auto entries = get_entries(reader);
   return whole(reader, std::move(entries), "tensors");
 }
 
 std::string write(std::uint64_t generation, const std::vector<Held>& table) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(generation);
   put(writer, table);
   return writer.take();
 }
 Result<std::pair<std::uint64_t, std::vector<Held>>> read_table(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   const auto generation = reader.get<std::uint64_t>();
   auto table = get_table(reader);
   return whole(reader, std::make_pair(generation, std::move(table)), "what a shim holds");
 }
 
 std::string write(const Status& status) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(status.generation)
       .put(status.prepared)
       .put<std::uint8_t>(status.has_program)
@@ -157,7 +157,7 @@ std::string write(const Status& status) {
   return writer.take();
 }
 Result<Status> read_status(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   Status status;
   status.generation = reader.get<std::uint64_t>();
   status.prepared = reader.get<std::uint64_t>();
@@ -175,7 +175,7 @@ Result<Status> read_status(std::string_view body) {
 }
 
 std::string write_common(const Prepare& prepare) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(prepare.generation)
       .text(prepare.cluster)
       .put(prepare.verify)
@@ -197,7 +197,7 @@ std::string write_common(const Prepare& prepare) {
   return writer.take();
 }
 std::string write(const Prepare& prepare, std::string_view common) {
-  return Writer()
+  return ByteWriter()
       .put(prepare.old_rank)
       .put(prepare.new_rank)
       .put<std::uint8_t>(prepare.in_chunks)
@@ -207,7 +207,7 @@ std::string write(const Prepare& prepare, std::string_view common) {
 std::string write(const Prepare& prepare) { return write(prepare, write_common(prepare)); }
 
 Result<Prepare> read_prepare(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   Prepare prepare;
   prepare.old_rank = reader.get<std::int32_t>();
   prepare.new_rank = reader.get<std::int32_t>();
@@ -250,13 +250,13 @@ Result<Prepare> read_prepare(std::string_view body) {
 }
 
 std::string write(const Variables& variables) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<std::uint32_t>(variables.size()));
   for (const auto& [name, value] : variables) writer.text(name).text(value);
   return writer.take();
 }
 Result<Variables> read_variables(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   Variables variables;
   for (auto left = reader.count(8); reader.good() && left > 0; --left) {
     std::string name = reader.text(kMaxText);
@@ -266,10 +266,10 @@ Result<Variables> read_variables(std::string_view body) {
 }
 
 std::string write(const Prepared& prepared) {
-  return Writer().put(prepared.digest).put(prepared.extra_bytes).put(prepared.chunks).take();
+  return ByteWriter().put(prepared.digest).put(prepared.extra_bytes).put(prepared.chunks).take();
 }
 Result<Prepared> read_prepared(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   Prepared prepared;
   prepared.digest = reader.get<std::uint64_t>();
   prepared.extra_bytes = reader.get<std::uint64_t>();
@@ -278,7 +278,7 @@ Result<Prepared> read_prepared(std::string_view body) {
 }
 
 std::string write(const Moved& moved) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(moved.move_s).put(static_cast<std::uint32_t>(moved.paths.size()));
   for (const PathBytes& path : moved.paths) writer.text(path.path).put(path.bytes);
   writer.put(static_cast<std::uint32_t>(moved.notes.size()));
@@ -287,7 +287,7 @@ std::string write(const Moved& moved) {
   return writer.take();
 }
 Result<Moved> read_moved(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   Moved moved;
   moved.move_s = reader.get<double>();
   for (auto left = reader.count(12); reader.good() && left > 0; --left) {
@@ -301,7 +301,7 @@ Result<Moved> read_moved(std::string_view body) {
 }
 
 std::string write(const Adopted& adopted) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(adopted.generation)
       .put(adopted.step)
       .put<std::uint8_t>(adopted.fresh)
@@ -310,7 +310,7 @@ std::string write(const Adopted& adopted) {
   return writer.take();
 }
 Result<Adopted> read_adopted(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   Adopted adopted;
   adopted.generation = reader.get<std::uint64_t>();
   adopted.step = reader.get<std::uint64_t>();
@@ -323,13 +323,13 @@ Result<Adopted> read_adopted(std::string_view body) {
 }
 
 std::string write(const std::vector<Snapshot>& snapshots) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<std::uint32_t>(snapshots.size()));
   for (const Snapshot& snapshot : snapshots) put(writer, snapshot);
   return writer.take();
 }
 Result<std::vector<Snapshot>> read_snapshots(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   std::vector<Snapshot> snapshots;
   for (auto left = reader.count(28); reader.good() && left > 0; --left)
     snapshots.push_back(get_snapshot(reader));
@@ -337,13 +337,13 @@ Result<std::vector<Snapshot>> read_snapshots(std::string_view body) {
 }
 
 std::string write(const Kept& kept) {
-  Writer writer;
+  ByteWriter writer;
   put(writer, kept.snapshot);
   put(writer, kept.source);
   return writer.take();
 }
 Result<Kept> read_kept(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   Kept kept;
   kept.snapshot = get_snapshot(reader);
   kept.source = get_endpoint(reader);
@@ -351,13 +351,13 @@ Result<Kept> read_kept(std::string_view body) {
 }
 
 std::string write(const Guard& guard) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(guard.generation).put(guard.rank).put(guard.ranks);
   put(writer, guard.partner);
   return writer.take();
 }
 Result<Guard> read_guard(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   Guard guard;
   guard.generation = reader.get<std::uint64_t>();
   guard.rank = reader.get<std::int32_t>();
@@ -366,11 +366,11 @@ Result<Guard> read_guard(std::string_view body) {
   return whole(reader, std::move(guard), "who keeps snapshots");
 }
 
-Writer& put_shortage(Writer& writer, const std::optional<Shortage>& shortage) {
+ByteWriter& put_shortage(ByteWriter& writer, const std::optional<Shortage>& shortage) {
   return shortage ? writer.put(shortage->needed_bytes).put(shortage->free_bytes) : writer;
 }
 
-std::optional<Shortage> get_shortage(Reader& reader) {
+std::optional<Shortage> get_shortage(ByteReader& reader) {
   if (reader.done()) return {};
   Shortage shortage;
   shortage.needed_bytes = reader.get<std::uint64_t>();
@@ -379,18 +379,18 @@ std::optional<Shortage> get_shortage(Reader& reader) {
 }
 
 std::string write_refusal(const Error& error) {
-  Writer writer;
+  ByteWriter writer;
   writer.text(error.message());
   if (error.shortage()) return put_shortage(writer, error.shortage()).take();
   return error.code() == ErrorCode::failed ? writer.take() : writer.put(error.code()).take();
 }
 
 Error read_refusal(std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   std::string why = reader.text(kMaxText);
   // A shim of an earlier version sends the sentence alone.
   if (reader.done() && why == called_off().message()) return called_off();
-  if (Reader rest = reader; static_cast<void>(rest.get<std::uint8_t>()), rest.done()) {
+  if (ByteReader rest = reader; static_cast<void>(rest.get<std::uint8_t>()), rest.done()) {
     const auto code = reader.get<ErrorCode>();
     return code <= ErrorCode::not_asked ? Error(code, std::move(why)) : Error(std::move(why));
   }

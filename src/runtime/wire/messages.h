@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "base/byte_message.h"
 #include "runtime/device/gpu_memory.h"
 #include "runtime/state/registry.h"
 #include "runtime/state/roster.h"
-#include "runtime/wire/verify.h"
-#include "runtime/wire/wire.h"
 #include "runtime/state/world.h"
+#include "runtime/wire/verify.h"
 
 /// Messages between programs, shims and the coordinator: docs/runtime.md, "Messages". Every
 /// question is answered by kDoneOp with the body given here, or by kRefusedOp with one sentence.
@@ -219,9 +219,9 @@ Result<Guard> read_guard(std::string_view body);
 /// other codes than `failed` {code u8}. Earlier versions write and read only the sentence.
 std::string write_refusal(const Error& error);
 /// Appends an Error's shortage of GPU memory to a message, as its last part.
-Writer& put_shortage(Writer& writer, const std::optional<Shortage>& shortage);
+ByteWriter& put_shortage(ByteWriter& writer, const std::optional<Shortage>& shortage);
 /// Reads it; returns nothing if the message ends before it.
-std::optional<Shortage> get_shortage(Reader& reader);
+std::optional<Shortage> get_shortage(ByteReader& reader);
 Error read_refusal(std::string_view body);
 
 /// Sends a question and waits for its answer; a refusal becomes an error with its sentence.

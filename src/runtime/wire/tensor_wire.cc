@@ -7,12 +7,12 @@ namespace swell::runtime {
 
 namespace {
 
-void put(Writer& writer, const Shape& shape) {
+void put(ByteWriter& writer, const Shape& shape) {
   writer.put(static_cast<std::uint32_t>(shape.size()));
   for (std::int64_t extent : shape) writer.put(extent);
 }
 
-Shape get_shape(Reader& reader) {
+Shape get_shape(ByteReader& reader) {
   const auto dims = reader.get<std::uint32_t>();
   if (dims > kMaxDims) reader.fail();
   Shape shape;
@@ -23,19 +23,19 @@ Shape get_shape(Reader& reader) {
 
 }  // namespace
 
-void put(Writer& writer, const TensorInfo& info) {
+void put(ByteWriter& writer, const TensorInfo& info) {
   writer.text(info.name).put(static_cast<std::int32_t>(info.layer)).put(info.kind).put(info.dtype);
   writer.put<std::uint8_t>(info.optional);
   put(writer, info.shape);
 }
 
-void put(Writer& writer, const Part& part) {
+void put(ByteWriter& writer, const Part& part) {
   put(writer, part.begin);
   put(writer, part.end);
   writer.put(part.flat_begin).put(part.flat_end);
 }
 
-TensorInfo get_tensor(Reader& reader) {
+TensorInfo get_tensor(ByteReader& reader) {
   TensorInfo info;
   info.name = reader.text(kMaxName);
   info.layer = reader.get<std::int32_t>();
@@ -50,7 +50,7 @@ TensorInfo get_tensor(Reader& reader) {
   return info;
 }
 
-Part get_part(Reader& reader) {
+Part get_part(ByteReader& reader) {
   Part part;
   part.begin = get_shape(reader);
   part.end = get_shape(reader);

@@ -22,14 +22,14 @@ namespace {
 
 /// One of the child's output streams, and the text read from it.
 struct Stream {
-  control::Fd read_end, write_end;
+  Descriptor read_end, write_end;
   std::string text;
 
   bool open() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return false;
-    read_end = control::Fd(ends[0]);
-    write_end = control::Fd(ends[1]);
+    read_end = Descriptor(ends[0]);
+    write_end = Descriptor(ends[1]);
     return true;
   }
   /// Reads once; false at the end of the stream.

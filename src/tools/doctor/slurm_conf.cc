@@ -8,18 +8,13 @@
 #include <iterator>
 #include <sstream>
 
+#include "base/lower.h"
 #include "core/number.h"
 #include "slurm/fabric_source.h"
 
 namespace swell::tools::doctor {
 
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 bool has_word(const std::string& comma_list, std::initializer_list<const char*> wanted) {
   std::istringstream in(lower(comma_list));

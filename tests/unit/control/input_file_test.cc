@@ -49,7 +49,7 @@ Test(input_file, a_regular_file_is_read_through_links_too) {
 Test(input_file, refuses_anything_but_a_file_at_once, .timeout = 20) {
   const Folder folder;
   mkfifo(folder.at("fifo").c_str(), 0600);
-  const Fd listening(socket(AF_UNIX, SOCK_STREAM, 0));
+  const Descriptor listening(socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   folder.at("socket").copy(address.sun_path, sizeof address.sun_path - 1);

@@ -162,7 +162,7 @@ class RawPeer {
   }
   Result<std::unique_ptr<MungeThread>> munge_;
   FrameReader reader_;
-  Fd fd_;
+  Descriptor fd_;
   std::optional<Seal> seal_;
   std::string nonce_;
   std::uint64_t ticket_ = 0;

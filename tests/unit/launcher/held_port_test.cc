@@ -17,8 +17,8 @@ namespace {
 enum class Reuse { no, yes };
 
 /// A socket bound to the port on all addresses of the family; an empty one: it is taken.
-control::Fd bound(int family, std::uint16_t port, Reuse reuse) {
-  control::Fd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Descriptor bound(int family, std::uint16_t port, Reuse reuse) {
+  Descriptor fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   if (reuse == Reuse::yes) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in six_or_four{};
@@ -31,7 +31,7 @@ control::Fd bound(int family, std::uint16_t port, Reuse reuse) {
       family == AF_INET6
           ? bind(fd.get(), reinterpret_cast<sockaddr*>(&six), sizeof six)
           : bind(fd.get(), reinterpret_cast<sockaddr*>(&six_or_four), sizeof six_or_four);
-  return status == 0 ? std::move(fd) : control::Fd();
+  return status == 0 ? std::move(fd) : Descriptor();
 }
 
 bool has(const std::vector<std::uint16_t>& ports, int port) {
@@ -45,7 +45,7 @@ Test(held_port, others_do_not_get_it_and_the_program_does) {
   cr_assert(held.ok());
   for (const int family : {AF_INET, AF_INET6}) {
     cr_assert_not(static_cast<bool>(bound(family, held->number(), Reuse::no)));
-    const control::Fd program = bound(family, held->number(), Reuse::yes);
+    const Descriptor program = bound(family, held->number(), Reuse::yes);
     cr_assert(static_cast<bool>(program));
     cr_assert_eq(listen(program.get(), 16), 0);
     cr_assert_not(static_cast<bool>(bound(family, held->number(), Reuse::yes)), "it listens");

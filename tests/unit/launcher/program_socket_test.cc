@@ -17,7 +17,7 @@ namespace {
 /// Sends as anybody of this host can. Returns whether the socket's queue had room for it, or the
 /// kernel dropped it at once.
 bool sent(const std::string& name, const std::string& text) {
-  const control::Fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data() + 1, name.size() - 1);

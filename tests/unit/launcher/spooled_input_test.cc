@@ -24,9 +24,9 @@ std::string all_of(int fd) {
   return text;
 }
 
-swell::control::Fd file_with(const std::string& text) {
+swell::Descriptor file_with(const std::string& text) {
   char name[] = "/tmp/swell-test-XXXXXX";
-  swell::control::Fd file(mkstemp(name));
+  swell::Descriptor file(mkstemp(name));
   unlink(name);  // as that of a here-document
   cr_assert_eq(write(file.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   lseek(file.get(), 0, SEEK_SET);
@@ -112,7 +112,7 @@ Test(spooled_input, a_fifo_that_srun_is_to_read_is_left_to_it, .timeout = 60) {
   cr_assert(!plan.spooled && !plan.no_growth.empty());
   usleep(100'000);
   cr_assert_eq(waitpid(writer, nullptr, WNOHANG), 0, "nobody has met it yet");
-  const swell::control::Fd reader(open(fifo.c_str(), O_RDONLY));
+  const swell::Descriptor reader(open(fifo.c_str(), O_RDONLY));
   cr_assert_eq(all_of(reader.get()), std::string("first\n"));
   waitpid(writer, nullptr, 0);
   unlink(fifo.c_str());

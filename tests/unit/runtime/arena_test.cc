@@ -31,7 +31,7 @@ Test(arena, a_second_mapping_sees_the_same_bytes_and_outlives_the_first) {
   auto arena = std::make_optional(Arena::create(10'000).value());
   cr_assert_eq(arena->bytes(), 12'288, "whole pages");
   std::memset(arena->data() + 5000, 7, 100);
-  const Arena other = Arena::map(Descriptor(dup(arena->fd())), 12'288).value();
+  const Arena other = Arena::map(swell::Descriptor(dup(arena->fd())), 12'288).value();
   arena.reset();
   cr_assert_eq(static_cast<int>(other.data()[5099]), 7);
   cr_assert_neq(ftruncate(other.fd(), 4096), 0, "nobody can shrink it");
@@ -48,12 +48,12 @@ Test(arena, takes_memory_as_it_is_written_and_gives_it_back) {
 }
 
 Test(arena, refuses_what_is_not_sealed_or_of_another_size) {
-  Descriptor plain(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  swell::Descriptor plain(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   cr_assert_eq(ftruncate(plain.get(), 4096), 0);
   cr_assert_eq(Arena::map(std::move(plain), 4096).error().message(),
                "what was passed as an arena is not sealed against shrinking");
   const Arena arena = Arena::create(4096).value();
-  cr_assert_eq(Arena::map(Descriptor(dup(arena.fd())), 8192).error().message(),
+  cr_assert_eq(Arena::map(swell::Descriptor(dup(arena.fd())), 8192).error().message(),
                "an arena of 8192 bytes was announced; the file has 4096");
 }
 

@@ -39,8 +39,8 @@ support::GivenShim::Answer stops_after(std::list<Stop> stops) {
         const Stop stop = stops.front();
         stops.pop_front();
         std::this_thread::sleep_for(stop.after);
-        const auto step = Reader(asked.body).get<std::uint64_t>();
-        return Writer().put(step).put<std::uint8_t>(stop.is_late).take();
+        const auto step = ByteReader(asked.body).get<std::uint64_t>();
+        return ByteWriter().put(step).put<std::uint8_t>(stop.is_late).take();
       }
       default: return {};
     }

@@ -272,10 +272,10 @@ Test(device_nccl, other_shims_are_refused_what_is_not_of_the_state, .timeout = 3
     return said ? "" : said.error().message();
   };
   constexpr std::uint8_t kAbout = 0, kJoin = 1, kSend = 2;
-  cr_assert_eq(answer(Writer().put(kAbout).take()), "");
+  cr_assert_eq(answer(swell::ByteWriter().put(kAbout).take()), "");
   const auto held = read_table(ask(channel, Op::table, {}).value().body).value().second.front();
   const auto asked = [&](Memory memory, std::uint64_t at, std::uint64_t bytes) {
-    return Writer()
+    return swell::ByteWriter()
         .put(kSend)
         .put(memory)
         .put<std::uint8_t>(0)
@@ -294,8 +294,10 @@ Test(device_nccl, other_shims_are_refused_what_is_not_of_the_state, .timeout = 3
         asked(Memory::program_device, held.at, 8), asked(Memory::arena, held.at, 8),
         asked(Memory::program, held.at, 8)})
     cr_assert(answer(body).ends_with(" are not of this state"), "%s", answer(body).c_str());
-  cr_assert_eq(answer(Writer().put(kJoin).text(std::string(128, 'x')).put<std::uint32_t>(1).take()),
-               kTrains);
+  cr_assert_eq(
+      answer(
+          swell::ByteWriter().put(kJoin).text(std::string(128, 'x')).put<std::uint32_t>(1).take()),
+      kTrains);
   for (std::size_t size = 0; size < whole.size(); ++size)
     cr_assert_neq(answer(whole.substr(0, size)).find("cannot be read"), std::string::npos);
   cr_assert_neq(answer(whole + "x").find("cannot be read"), std::string::npos);

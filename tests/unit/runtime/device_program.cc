@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/device/cuda_driver.h"
 #include "runtime/api/swell.h"
+#include "runtime/device/cuda_driver.h"
 
 namespace {
 

@@ -42,7 +42,7 @@ struct Program {
     cr_assert(state->serve(channel, message, arena).ok());
     const Message said = shim.receive(within(std::chrono::seconds(10))).value();
     cr_assert_eq(said.op, static_cast<std::uint16_t>(Op::task_done));
-    Reader reader(said.body);
+    ByteReader reader(said.body);
     const bool done = reader.get<std::uint8_t>() != 0;
     const std::string why = reader.text(4096);
     cr_assert(reader.done());

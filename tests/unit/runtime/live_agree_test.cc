@@ -38,7 +38,7 @@ Test(live_agree, a_decision_holds_though_its_coordinator_dies, .timeout = 300) {
   cr_assert(agree(channel, step) == AgreeAnswer::stands);
   cr_assert(ask(channel, Op::conclude, step_and_request(step, kStopRequest)).ok());
   cr_assert(ask(channel, Op::abort, {}).ok());
-  cr_assert(ask(channel, Op::request, Writer().put(kStopRequest).take()).ok());
+  cr_assert(ask(channel, Op::request, swell::ByteWriter().put(kStopRequest).take()).ok());
   channel = Channel();
   cr_assert_eq(meeting.job.wait(meeting.programs[0]), 0);
   cr_assert_eq(meeting.told("stop", 0), step);
@@ -79,7 +79,8 @@ Test(live_agree, bad_questions_are_refused_and_change_nothing, .timeout = 300) {
   Meeting meeting({1000});
   auto channel = Channel::connect_unix(meeting.ranks()[0].unix_socket).value();
   const std::uint64_t far = 1'000'000'000'000;
-  const std::string good = Writer().put(far).take(), decision = step_and_request(far, kStopRequest);
+  const std::string good = swell::ByteWriter().put(far).take(),
+                    decision = step_and_request(far, kStopRequest);
   for (std::size_t bytes = 0; bytes < good.size(); ++bytes)
     cr_assert_not(ask(channel, Op::agree, good.substr(0, bytes)).ok());
   cr_assert_not(ask(channel, Op::agree, good + '\0').ok());

@@ -109,7 +109,7 @@ Test(live, a_recovery_goes_on_from_the_last_step_of_a_stopped_program, .timeout 
   cr_assert(coordinator.begin(job.shims({}), 1).ok());
   wait_for_steps(job, 0, 10);
   auto channel = Channel::connect_unix(job.keepers[0]->unix_socket()).value();
-  cr_assert(ask(channel, Op::request, Writer().put(kStopRequest).take()).ok());
+  cr_assert(ask(channel, Op::request, swell::ByteWriter().put(kStopRequest).take()).ok());
   cr_assert_eq(job.wait(programs[0]), 0);
   job.start({});
   const auto report = coordinator.recover(job.shims({}), job.shims({}), 2).value();

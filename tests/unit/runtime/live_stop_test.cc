@@ -40,7 +40,7 @@ class AskedShim {
  private:
   std::optional<std::string> answer(const Message& message) {
     const auto op = static_cast<Op>(message.op);
-    const auto number = Reader(message.body).get<std::uint64_t>();
+    const auto number = swell::ByteReader(message.body).get<std::uint64_t>();
     {
       std::lock_guard lock(mutex_);
       asked_.emplace_back(op, number);
@@ -53,7 +53,7 @@ class AskedShim {
       next = answers_.front();
       answers_.pop_front();
     }
-    return Writer().put(next.is).put(next.step).take();
+    return swell::ByteWriter().put(next.is).put(next.step).take();
   }
 
   std::deque<Answer> answers_;
@@ -192,7 +192,7 @@ Test(live_stop, a_silent_shim_holds_the_others_no_longer_than_the_limit, .timeou
     auto ranks = meeting.ranks();
     ranks.push_back(given_rank(meeting.job));
     std::optional<AskedShim> answers_once;
-    std::optional<Descriptor> accepts_nobody;
+    std::optional<swell::Descriptor> accepts_nobody;
     if (is_silent_at_once) accepts_nobody = listen_unix(ranks.back().unix_socket).value();
     else answers_once.emplace(ranks.back().unix_socket, std::vector<AskedShim::Answer>());
     const auto start = Clock::now();

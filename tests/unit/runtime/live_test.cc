@@ -125,7 +125,7 @@ struct Freeing {
   std::uint64_t taken() const {
     auto channel = Channel::connect_unix(job.keepers[0]->unix_socket()).value();
     auto passed = ask(channel, Op::arena, {}).value();
-    const auto bytes = Reader(passed.body).get<std::uint64_t>();
+    const auto bytes = swell::ByteReader(passed.body).get<std::uint64_t>();
     return Arena::map(std::move(passed.fd), bytes).value().used_bytes();
   }
 };
@@ -266,7 +266,7 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
   prepare.from.push_back({{0, 0}, job.status(0).endpoint, prepare.roster.add(table)});
   for (int i = 0; i < 2; ++i) {
     const auto body = ask(channels[static_cast<std::size_t>(i)], Op::wait_ready,
-                          Writer().put<std::uint32_t>(20'000).take())
+                          swell::ByteWriter().put<std::uint32_t>(20'000).take())
                           .value()
                           .body;
     prepare.to.push_back({{0, i}, i == 0 ? 0 : -1, prepare.roster.add(read_entries(body).value())});
@@ -278,15 +278,18 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
   }
   std::uint64_t step = 0;
   for (Channel& channel : channels) {
-    const auto at = Reader(ask(channel, Op::quiesce,
-                               Writer().put<std::uint64_t>(6).put<std::uint32_t>(20'000).take())
-                               .value()
-                               .body)
-                        .get<std::uint64_t>();
+    const auto at =
+        swell::ByteReader(
+            ask(channel, Op::quiesce,
+                swell::ByteWriter().put<std::uint64_t>(6).put<std::uint32_t>(20'000).take())
+                .value()
+                .body)
+            .get<std::uint64_t>();
     if (at != kNoStep) step = at;
   }
   for (Channel& channel : channels) cr_assert(ask(channel, Op::move, {}).ok());
-  cr_assert(ask(channels[0], Op::commit, Writer().put<std::uint64_t>(2).put(step).take()).ok());
+  cr_assert(ask(channels[0], Op::commit, swell::ByteWriter().put<std::uint64_t>(2).put(step).take())
+                .ok());
   channels.clear();  // it dies
   cr_assert_eq(job.status(1).prepared, 2, "what has moved waits for a decision");
   cr_assert_eq(coordinator.settle(shims).value(), 2);
@@ -353,8 +356,9 @@ Test(live, a_program_does_what_is_requested_at_its_next_boundary, .timeout = 300
   const auto programs = job.start({});
   cr_assert(coordinator.begin(job.shims({}), 1).ok());
   auto channel = Channel::connect_unix(job.keepers[0]->unix_socket()).value();
-  cr_assert(ask(channel, Op::request, Writer().put(kStopRequest).take()).ok());
+  cr_assert(ask(channel, Op::request, swell::ByteWriter().put(kStopRequest).take()).ok());
   cr_assert_eq(job.wait(programs[0]), 0);
-  cr_assert_eq(ask(channel, Op::request, Writer().put<std::uint64_t>(9).take()).error().message(),
-               "a program can be asked to stop (2) or to write a checkpoint (3)");
+  cr_assert_eq(
+      ask(channel, Op::request, swell::ByteWriter().put<std::uint64_t>(9).take()).error().message(),
+      "a program can be asked to stop (2) or to write a checkpoint (3)");
 }

@@ -51,15 +51,15 @@ struct Meeting {
 };
 
 inline std::string step_and_request(std::uint64_t step, std::uint64_t request) {
-  return Writer().put(step).put(request).take();
+  return swell::ByteWriter().put(step).put(request).take();
 }
 
 inline Result<Message> ask_agree(Channel& channel, std::uint64_t step) {
-  return ask(channel, Op::agree, Writer().put(step).take());
+  return ask(channel, Op::agree, swell::ByteWriter().put(step).take());
 }
 
 inline AgreeAnswer agree(Channel& channel, std::uint64_t step) {
-  return Reader(ask_agree(channel, step).value().body).get<AgreeAnswer>();
+  return swell::ByteReader(ask_agree(channel, step).value().body).get<AgreeAnswer>();
 }
 
 inline void wait_until_it_stands(const LiveJob& job, int shim) {

@@ -2,9 +2,9 @@
 #include <criterion/criterion.h>
 #include <string>
 
+#include "base/byte_message.h"
 #include "core/error.h"
 #include "runtime/wire/messages.h"
-#include "runtime/wire/wire.h"
 
 using namespace swell;
 using namespace swell::runtime;
@@ -30,13 +30,13 @@ Test(refusal, keeps_the_shortage_of_a_gpu) {
 }
 
 Test(refusal, of_an_earlier_version_is_a_sentence_alone) {
-  cr_assert_eq(read_refusal(Writer().text("disk full").take()).code(), ErrorCode::failed);
-  cr_assert_eq(read_refusal(Writer().text("the switch was called off").take()).code(),
+  cr_assert_eq(read_refusal(ByteWriter().text("disk full").take()).code(), ErrorCode::failed);
+  cr_assert_eq(read_refusal(ByteWriter().text("the switch was called off").take()).code(),
                ErrorCode::cancelled);
 }
 
 Test(refusal, with_bytes_that_mean_nothing_here_has_its_sentence) {
-  const std::string sentence = Writer().text("disk full").take();
+  const std::string sentence = ByteWriter().text("disk full").take();
   for (const std::string& rest : {std::string("\x09", 1), std::string("\xff", 1),
                                   std::string(5, '\0'), std::string(17, '\x02')}) {
     const Error read = read_refusal(sentence + rest);

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/wire/messages.h"
 #include "runtime/plan/placement.h"
+#include "runtime/wire/messages.h"
 #include "support/random_worlds.h"
 
 using namespace swell;
@@ -19,10 +19,10 @@ namespace {
 
 /// As it is after it was sent.
 Roster sent(const Roster& roster) {
-  Writer writer;
+  ByteWriter writer;
   roster.write(writer);
   const std::string message = writer.take();
-  Reader reader(message);
+  ByteReader reader(message);
   Roster read = Roster::read(reader);
   cr_assert(reader.done());
   return read;
@@ -126,7 +126,7 @@ Test(roster, ranks_that_disagree_on_a_tensor_are_still_found_out) {
 Test(roster, numbers_that_are_none_of_it_are_refused) {
   Roster roster;
   roster.add(std::vector<Entry>{shard(0, 0, 1)});
-  Writer writer;
+  ByteWriter writer;
   roster.write(writer);
   const std::string good = writer.take();
   // The last bytes are the only row's: memory, tensor, part, place.
@@ -138,7 +138,7 @@ Test(roster, numbers_that_are_none_of_it_are_refused) {
   for (const auto& one : bad) {
     std::string message = good;
     message[one.at] = one.value;
-    Reader reader(message);
+    ByteReader reader(message);
     Roster::read(reader);
     cr_assert_not(reader.done(), "byte %zu as %d is taken", one.at, one.value);
   }

@@ -46,7 +46,7 @@ void serve_as_older(const std::string& socket, const std::string& shim, runtime:
                     std::promise<void>& listens, int& count) {
   const auto listening = runtime::listen_unix(socket).value();
   listens.set_value();
-  auto program = runtime::Channel(runtime::Descriptor(accept(listening.get(), nullptr, nullptr)));
+  auto program = runtime::Channel(Descriptor(accept(listening.get(), nullptr, nullptr)));
   auto behind = runtime::Channel::connect_unix(shim).value();
   while (auto asked = program.receive()) {
     if (asked->op == static_cast<std::uint16_t>(refused)) {

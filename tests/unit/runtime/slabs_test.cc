@@ -39,7 +39,7 @@ Test(slabs, memory_goes_back_with_the_last_tensor_of_it) {
   slabs.use(b);
   slabs.seal(kUnit);
   const int fd = memfd_create("slab", MFD_CLOEXEC);
-  slabs.set(DevicePlace::slab(a), Descriptor(fd));
+  slabs.set(DevicePlace::slab(a), swell::Descriptor(fd));
   slabs.drop(a);
   cr_assert_eq(slabs.find(DevicePlace::slab(a))->uses, 1);
   cr_assert_neq(fcntl(fd, F_GETFD), -1);
@@ -56,7 +56,7 @@ Test(slabs, memory_that_is_given_back_early_is_counted_no_more) {
   slabs.seal(kUnit);
   cr_assert(slabs.held().empty(), "nobody has taken it yet");
   for (const auto at : {a, b})
-    slabs.set(DevicePlace::slab(at), Descriptor(memfd_create("slab", MFD_CLOEXEC)));
+    slabs.set(DevicePlace::slab(at), swell::Descriptor(memfd_create("slab", MFD_CLOEXEC)));
   cr_assert_eq(slabs.held().size(), 2);
   cr_assert_eq(slabs.held_bytes("GPU-a"), kUnit);
   slabs.release(DevicePlace::slab(a));

@@ -68,8 +68,8 @@ struct Pair {
   Pair() {
     int fds[2];
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    one = Channel(Descriptor(fds[0]));
-    other = Channel(Descriptor(fds[1]));
+    one = Channel(swell::Descriptor(fds[0]));
+    other = Channel(swell::Descriptor(fds[1]));
   }
 };
 
@@ -81,7 +81,7 @@ Test(transport, each_way_copies_the_same_bytes_and_knows_their_checksum) {
   check_copies(*from_program(getpid()), *source, reinterpret_cast<std::uint64_t>(source->data()),
                "process_vm_readv");
 
-  const Descriptor listening = listen_tcp("127.0.0.1").value();
+  const swell::Descriptor listening = listen_tcp("127.0.0.1").value();
   std::thread server([&] {
     Channel channel = support::accept_with(listening.get(), kKey).value();
     while (const auto message = channel.receive())
@@ -116,7 +116,7 @@ Test(transport, nothing_outside_of_an_arena_is_read_or_written) {
 }
 
 Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {
-  const Descriptor listening = listen_tcp("127.0.0.1").value();
+  const swell::Descriptor listening = listen_tcp("127.0.0.1").value();
   std::string seen;
   std::thread server([&] {
     const auto channel = support::accept_with(listening.get(), kKey);
@@ -146,13 +146,13 @@ Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {
 }
 
 Test(channel, a_peer_that_takes_no_connections_is_given_up_at_the_deadline, .timeout = 60) {
-  const Descriptor listening = listen_tcp("127.0.0.1").value();
+  const swell::Descriptor listening = listen_tcp("127.0.0.1").value();
   cr_assert_eq(listen(listening.get(), 0), 0);
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   cr_assert_eq(getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
   // Nobody accepts: what comes after these gets no answer, as from a node that is gone.
-  std::vector<Descriptor> before;
+  std::vector<swell::Descriptor> before;
   for (int i = 0; i < 4; ++i) {
     before.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     static_cast<void>(connect(before.back().get(), reinterpret_cast<sockaddr*>(&address), size));

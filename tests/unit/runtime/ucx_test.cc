@@ -12,9 +12,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include "runtime/wire/hash.h"
 #include "runtime/live_steps.h"
 #include "runtime/transport/ucx_api.h"
+#include "runtime/wire/hash.h"
 #include "support/tcp_peer.h"
 
 #if __has_include(<ucp/api/ucp.h>)
@@ -96,7 +96,7 @@ class Peer {
   }
 
  private:
-  const Descriptor listening_;
+  const swell::Descriptor listening_;
   pid_t pid_ = 0;
 };
 

@@ -34,11 +34,11 @@ class Served {
   }
   ~Served() {
     stops_ = true;
-    const control::Fd last = client();
+    const Descriptor last = client();
     static_cast<void>(send(last.get(), "x\r\n\r\n", 5, MSG_NOSIGNAL));
     thread_.join();
   }
-  control::Fd client() const {
+  Descriptor client() const {
     auto fd = control::connect_to("127.0.0.1", port_, 10s);
     cr_assert(fd.ok());
     return std::move(*fd);
@@ -51,12 +51,12 @@ class Served {
   std::thread thread_;
 };
 
-void say(const control::Fd& client, const std::string& text) {
+void say(const Descriptor& client, const std::string& text) {
   cr_assert_eq(send(client.get(), text.data(), text.size(), MSG_NOSIGNAL),
                static_cast<ssize_t>(text.size()));
 }
 /// All that comes until the server closes the connection.
-std::string heard(const control::Fd& client) {
+std::string heard(const Descriptor& client) {
   std::string text;
   char part[4096];
   for (;;) {
@@ -72,7 +72,7 @@ std::string heard(const control::Fd& client) {
 
 Test(http_server, a_request_in_several_parts_is_read_up_to_its_empty_line, .timeout = 60) {
   const Served served({});
-  const control::Fd client = served.client();
+  const Descriptor client = served.client();
   for (const char* part : {"GET /metrics HTTP/1.1\r\nHost: a\r", "\n\r", "\n"}) {
     say(client, part);
     std::this_thread::sleep_for(20ms);
@@ -82,10 +82,10 @@ Test(http_server, a_request_in_several_parts_is_read_up_to_its_empty_line, .time
 
 Test(http_server, a_request_that_is_too_long_or_ends_early_is_not_answered, .timeout = 60) {
   const Served served({});
-  const control::Fd client = served.client();
+  const Descriptor client = served.client();
   say(client, "GET /metrics" + std::string(20000, 'x'));
   cr_assert_eq(heard(client), std::string());
-  const control::Fd ended = served.client();
+  const Descriptor ended = served.client();
   say(ended, "GET /metrics");
   shutdown(ended.get(), SHUT_WR);
   cr_assert_eq(heard(ended), std::string());
@@ -96,7 +96,7 @@ Test(http_server, a_client_that_says_a_little_gets_no_more_time_than_a_silent_on
   HttpServer::Options options;
   options.patience = 1s;
   const Served served(std::move(options));
-  const control::Fd silent = served.client(), slow = served.client();
+  const Descriptor silent = served.client(), slow = served.client();
   const auto begin = Clock::now();
   std::thread drips([&] {
     for (int i = 0; i < 100 && send(slow.get(), "x", 1, MSG_NOSIGNAL) == 1; ++i)
@@ -110,11 +110,11 @@ Test(http_server, a_client_that_says_a_little_gets_no_more_time_than_a_silent_on
 
 Test(http_server, silent_clients_delay_nobody, .timeout = 60) {
   const Served served({});
-  std::vector<control::Fd> silent;
+  std::vector<Descriptor> silent;
   for (int i = 0; i < 400; ++i) silent.push_back(served.client());
   const auto begin = Clock::now();
   for (int i = 0; i < 20; ++i) {
-    const control::Fd client = served.client();
+    const Descriptor client = served.client();
     say(client, "GET / HTTP/1.1\r\n\r\n");
     cr_assert_eq(heard(client), std::string("<GET / HTTP/1.1\r\n\r\n>"));
   }
@@ -127,7 +127,7 @@ Test(http_server, a_client_that_reads_nothing_does_not_block_others, .timeout = 
   options.patience = 30s;
   options.answer = [](const std::string&) { return std::string(64 << 20, 'x'); };
   const Served served(std::move(options));
-  const control::Fd lazy = served.client(), good = served.client();
+  const Descriptor lazy = served.client(), good = served.client();
   say(lazy, "GET / HTTP/1.1\r\n\r\n");
   say(good, "GET / HTTP/1.1\r\n\r\n");
   cr_assert_eq(heard(good).size(), std::size_t{64} << 20);
@@ -179,7 +179,7 @@ Test(http_server, a_flood_of_requests_costs_its_share, .timeout = 60) {
   for (int i = 0; i < 4; ++i)
     flood.emplace_back([&] {
       while (!stops) {
-        const control::Fd client = served.client();
+        const Descriptor client = served.client();
         say(client, "GET /\r\n\r\n");
         heard(client);
       }

@@ -9,37 +9,37 @@
 #include <string_view>
 #include <type_traits>
 
-namespace swell::runtime {
+namespace swell {
 
 static_assert(std::endian::native == std::endian::little,
               "messages are written as memory has them: little-endian machines alone");
 
 /// Writes a message's body: numbers in their fixed size, text and lists after their length.
-class Writer {
+class ByteWriter {
  public:
   template <typename Number>
-  Writer& put(Number value) {
+  ByteWriter& put(Number value) {
     static_assert(std::is_arithmetic_v<Number> || std::is_enum_v<Number>);
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
     return *this;
   }
-  Writer& text(std::string_view value) {
+  ByteWriter& text(std::string_view value) {
     put(static_cast<std::uint32_t>(value.size()));
     bytes_.append(value);
     return *this;
   }
   /// Appends the bytes unchanged, for values that have their own length.
-  Writer& bytes(std::string_view value) {
+  ByteWriter& bytes(std::string_view value) {
     bytes_.append(value);
     return *this;
   }
   /// Appends a number in as many bytes as it needs, seven bits in each.
-  Writer& unsigned_short(std::uint64_t value) {
+  ByteWriter& unsigned_short(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) put(static_cast<std::uint8_t>(value | 0x80));
     return put(static_cast<std::uint8_t>(value));
   }
   /// Appends a number that may be negative, likewise.
-  Writer& signed_short(std::int64_t value) {
+  ByteWriter& signed_short(std::int64_t value) {
     return unsigned_short(static_cast<std::uint64_t>(value) << 1 ^
                           static_cast<std::uint64_t>(value >> 63));
   }
@@ -52,9 +52,9 @@ class Writer {
 
 /// Reads a message's body. Missing parts read as 0 or empty, and good() is false from then on:
 /// callers read everything, then check good().
-class Reader {
+class ByteReader {
  public:
-  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
   template <typename Number>
   Number get() {
     Number value{};
@@ -111,4 +111,4 @@ class Reader {
   bool good_ = true;
 };
 
-}  // namespace swell::runtime
+}  // namespace swell

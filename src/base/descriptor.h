@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace swell::runtime {
+namespace swell {
 
 /// Owns a file descriptor.
 class Descriptor {
@@ -26,4 +26,4 @@ class Descriptor {
   int fd_ = -1;
 };
 
-}  // namespace swell::runtime
+}  // namespace swell
