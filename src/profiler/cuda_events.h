@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Declares the part of CUDA's driver API that the profiler's clock calls; runtime/cuda_driver.h
-// declares the part that the runtime calls. Results are 0 or an error's number.
+// Declares the part of CUDA's driver API that the profiler's clock calls;
+// runtime/device/cuda_driver.h declares the part that the runtime calls. Results are 0 or an
+// error's number.
 namespace swell::profiler::cuda {
 
 using EventCreate = int (*)(void** event, unsigned flags);

@@ -9,7 +9,6 @@
 #include "core/result.h"
 #include "profiler/nccl_sampler.h"
 #include "profiler/times.h"
-#include "runtime/state/registry.h"
 
 namespace swell::profiler {
 
@@ -44,12 +43,6 @@ struct RankProfile {
   NcclFigures nccl;
   std::vector<perf::NodeObservation> nodes{};
 };
-
-/// Sums the registered state as perf::GroupObservation needs it. Tied tensors count once. If no
-/// gradients are registered, they are assumed to be as large as the parameters, and sharded like
-/// them. `peak_bytes` is raised to the registered bytes, which are allocated in any case.
-RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
-                       const std::vector<runtime::Entry>& entries, std::uint64_t peak_bytes);
 
 inline constexpr std::size_t kMaxChunksSaid = 256;  ///< chunks of a stage that a role can list
 inline constexpr std::size_t kMaxProfileBytes = 2048;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// NCCL and NVIDIA's driver, through their published C interfaces (runtime/cuda_driver.h,
+// NCCL and NVIDIA's driver, through their published C interfaces (runtime/device/cuda_driver.h,
 // nccl_api.h). Both are loaded if installed; Swell is built without either.
 #include <chrono>
 #include <cstdint>

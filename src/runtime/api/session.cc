@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/api/session.h"
+#include "runtime/state/state_profile.h"
 
 #include <cstdlib>
 
@@ -189,8 +190,8 @@ void* Session::address(std::string_view name, int index, std::size_t* bytes) con
 
 std::optional<profiler::RankProfile> Session::latest_profile() const {
   if (!role_ || !profiler_.latest()) return std::nullopt;
-  auto profile = profiler::profile_of(*role_, *profiler_.latest(), profiler_.micro_batches(),
-                                      entries_, profiler_.recorder().peak_bytes());
+  auto profile = profile_of(*role_, *profiler_.latest(), profiler_.micro_batches(), entries_,
+                            profiler_.recorder().peak_bytes());
   profile.nccl = profiler_.nccl();
   profile.nodes = profiler_.nodes();
   return profile;

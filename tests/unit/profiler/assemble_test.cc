@@ -10,10 +10,12 @@
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
 #include "core/perf/stability.h"
+#include "runtime/state/state_profile.h"
 #include "support/profiles.h"
 
 using namespace swell;
 using namespace swell::profiler;
+using runtime::profile_of;
 
 namespace {
 
