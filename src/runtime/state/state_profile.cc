@@ -28,8 +28,9 @@ struct Bytes {
 
 }  // namespace
 
-profiler::RankProfile profile_of(const profiler::Role& role, const profiler::Times& times, int micro_batches,
-                       const std::vector<Entry>& entries, std::uint64_t peak_bytes) {
+profiler::RankProfile profile_of(const profiler::Role& role, const profiler::Times& times,
+                                 int micro_batches, const std::vector<Entry>& entries,
+                                 std::uint64_t peak_bytes) {
   profiler::RankProfile made;
   made.role = role;
   made.times = times;
@@ -42,9 +43,7 @@ profiler::RankProfile profile_of(const profiler::Role& role, const profiler::Tim
     const bool in_layer = entry.tensor.layer >= 0;
     all += static_cast<double>(entry.bytes());
     switch (entry.tensor.kind) {
-      case Kind::gradient:
-        (in_layer ? layer_gradients : extra_gradients).add(entry);
-        break;
+      case Kind::gradient: (in_layer ? layer_gradients : extra_gradients).add(entry); break;
       case Kind::parameter:
         (in_layer ? layer_parameters : extra_parameters).add(entry);
         [[fallthrough]];
