@@ -3,17 +3,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 
+#include "base/mutex.h"
 #include "control/small_stack.h"
 
 namespace swell::control {
@@ -41,15 +40,15 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
 
   /// @return whether the thread has ended within `patience`.
   bool stop(std::chrono::milliseconds patience) {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    return changed_.wait_for(lock, patience, [&] { return ended_; });
+    return changed_.wait_for(lock, patience, [&]() SWELL_REQUIRES(mutex_) { return ended_; });
   }
 
   /// Ends the wait() that is under way, or the next one.
   void wake() {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     woken_ = true;
     changed_.notify_all();
   }
@@ -63,17 +62,17 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
 
   /// Waits for `time`. Returns whether it is time to stop.
   bool pause(Clock::duration time) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, [&] { return stopping_; });
+    Lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&]() SWELL_REQUIRES(mutex_) { return stopping_; });
   }
 
   /// Waits until `until` or a wake(), then for `gather` more, since events come in bursts. Returns
   /// whether it is time to stop.
   bool wait(Clock::time_point until, Clock::duration gather) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, until, [&] { return stopping_ || woken_; });
+    Lock lock(mutex_);
+    changed_.wait_until(lock, until, [&]() SWELL_REQUIRES(mutex_) { return stopping_ || woken_; });
     if (stopping_) return true;
-    if (woken_) changed_.wait_for(lock, gather, [&] { return stopping_; });
+    if (woken_) changed_.wait_for(lock, gather, [&]() SWELL_REQUIRES(mutex_) { return stopping_; });
     woken_ = false;
     return stopping_;
   }
@@ -96,15 +95,17 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
       }
       if (Clock::now() - begin > kMaxLoopPause) rest = first_pause_;
     } while (!pause(std::exchange(rest, std::min<Clock::duration>(2 * rest, kMaxLoopPause))));
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     ended_ = true;
     changed_.notify_all();
   }
 
   const Clock::duration first_pause_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false, woken_ = false, ended_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  bool stopping_ SWELL_GUARDED_BY(mutex_) = false;
+  bool woken_ SWELL_GUARDED_BY(mutex_) = false;
+  bool ended_ SWELL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace swell::control

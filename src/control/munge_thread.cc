@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/munge_thread.h"
 
-#include <condition_variable>
 #include <cstdlib>
 #include <deque>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <munge.h>
-#include <mutex>
 #include <poll.h>
 
+#include "base/mutex.h"
 #include "control/quiet_thread.h"
 #include "control/thread_time.h"
 #include "control/wake_fd.h"
@@ -102,17 +101,17 @@ struct MungeThread::State {
   explicit State(std::string munge_socket) : socket(std::move(munge_socket)) {}
   const std::string socket;
   WakeFd wake;
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Work> work;
-  std::vector<Done> done;
-  std::chrono::seconds patience{0};
-  bool stop = false;
-  bool ended = false;
+  Mutex mutex;
+  Condition changed;
+  std::deque<Work> work SWELL_GUARDED_BY(mutex);
+  std::vector<Done> done SWELL_GUARDED_BY(mutex);
+  std::chrono::seconds patience SWELL_GUARDED_BY(mutex){0};
+  bool stop SWELL_GUARDED_BY(mutex) = false;
+  bool ended SWELL_GUARDED_BY(mutex) = false;
   std::thread thread;
 
   void run() {
-    std::unique_lock lock(mutex);
+    Lock lock(mutex);
     while (!stop) {
       if (work.empty()) {
         changed.wait(lock);
@@ -134,7 +133,7 @@ struct MungeThread::State {
       lock.lock();
       if (outcome.is_unreachable && Clock::now() < next.try_until) {
         work.push_front(std::move(next));
-        changed.wait_for(lock, kRetryPause, [this] { return stop; });
+        changed.wait_for(lock, kRetryPause, [this]() SWELL_REQUIRES(mutex) { return stop; });
         continue;
       }
       done.push_back(std::move(outcome.done));
@@ -145,7 +144,7 @@ struct MungeThread::State {
   }
 
   void add(Work next) {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     next.try_until = Clock::now() + patience;
     work.push_back(std::move(next));
     changed.notify_all();
@@ -164,11 +163,12 @@ Result<std::unique_ptr<MungeThread>> MungeThread::start(const std::string& socke
 }
 
 MungeThread::~MungeThread() {
-  std::unique_lock lock(state_->mutex);
+  Lock lock(state_->mutex);
   state_->stop = true;
   state_->changed.notify_all();
   const bool ended =
-      state_->changed.wait_for(lock, std::chrono::seconds(2), [this] { return state_->ended; });
+      state_->changed.wait_for(lock, std::chrono::seconds(2),
+                               [this]() SWELL_REQUIRES(state_->mutex) { return state_->ended; });
   lock.unlock();
   if (ended) {
     state_->thread.join();
@@ -187,14 +187,14 @@ void MungeThread::open(std::uint64_t ticket, std::string credential) {
 }
 
 void MungeThread::set_patience(std::chrono::seconds patience) {
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   state_->patience = patience;
 }
 
 int MungeThread::fd() const noexcept { return state_->wake.fd(); }
 
 std::vector<MungeThread::Done> MungeThread::take() {
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   state_->wake.clear();
   return std::exchange(state_->done, {});
 }

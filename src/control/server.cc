@@ -6,6 +6,7 @@
 #include <cstring>
 #include <sys/epoll.h>
 
+#include "base/mutex.h"
 #include "control/quiet_thread.h"
 #include "control/server_loop.h"
 
@@ -46,7 +47,7 @@ class LiveServer final : public Server {
     std::vector<Event> events;
     bool has_more = false;
     {
-      const std::lock_guard lock(mailbox_.mutex);
+      const Lock lock(mailbox_.mutex);
       std::map<uid_t, int> taken;
       auto posted = std::exchange(mailbox_.events, {});
       mailbox_.event_bytes = 0;
@@ -74,7 +75,7 @@ class LiveServer final : public Server {
 
   void order(Mailbox::Order order) {
     {
-      const std::lock_guard lock(mailbox_.mutex);
+      const Lock lock(mailbox_.mutex);
       mailbox_.orders.push_back(std::move(order));
     }
     mailbox_.wake.signal();

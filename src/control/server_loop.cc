@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <thread>
 
+#include "base/mutex.h"
+
 namespace swell::control {
 
 namespace {
@@ -159,7 +161,7 @@ void ServerLoop::handle_orders() {
   mailbox_.wake.clear();
   std::deque<Mailbox::Order> orders;
   {
-    const std::lock_guard lock(mailbox_.mutex);
+    const Lock lock(mailbox_.mutex);
     orders = std::exchange(mailbox_.orders, {});
   }
   for (const Mailbox::Order& order : orders) {
@@ -328,7 +330,7 @@ void ServerLoop::ready(Connection& connection, std::uint32_t events) {
 void ServerLoop::next_frame(Connection& connection) {
   if (connection.opening || connection.close_by || connection.waits) return;
   {
-    const std::lock_guard lock(mailbox_.mutex);
+    const Lock lock(mailbox_.mutex);
     if (connection.take_number != mailbox_.take_number) connection.untaken = 0;
     connection.take_number = mailbox_.take_number;
     const auto found = mailbox_.untaken_of.find(connection.uid);
@@ -473,7 +475,7 @@ void ServerLoop::drop(Connection& connection) {
 
 void ServerLoop::post(Server::Event event, std::size_t bytes) {
   {
-    const std::lock_guard lock(mailbox_.mutex);
+    const Lock lock(mailbox_.mutex);
     mailbox_.post({std::move(event), bytes});
   }
   if (wake_) wake_();

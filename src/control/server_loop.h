@@ -5,11 +5,11 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "control/connection.h"
 #include "control/log_limit.h"
 #include "control/munge_thread.h"
@@ -35,15 +35,15 @@ struct Mailbox {
     std::size_t bytes = 0;
     int events = 0;
   };
-  std::mutex mutex;
-  std::deque<Order> orders;             // under mutex
-  std::vector<Posted> events;           // under mutex
-  std::size_t event_bytes = 0;          // under mutex
-  std::map<uid_t, Untaken> untaken_of;  // under mutex; the same by user
-  std::uint64_t take_number = 0;        // under mutex
+  Mutex mutex;
+  std::deque<Order> orders SWELL_GUARDED_BY(mutex);
+  std::vector<Posted> events SWELL_GUARDED_BY(mutex);  // under mutex
+  std::size_t event_bytes SWELL_GUARDED_BY(mutex) = 0;
+  std::map<uid_t, Untaken> untaken_of SWELL_GUARDED_BY(mutex);  // the same by user
+  std::uint64_t take_number SWELL_GUARDED_BY(mutex) = 0;
 
-  /// Adds an event to those that wait. REQUIRES: mutex is held.
-  void post(Posted posted) {
+  /// Adds an event to those that wait.
+  void post(Posted posted) SWELL_REQUIRES(mutex) {
     event_bytes += posted.bytes;
     Untaken& of_user = untaken_of[posted.event.uid];
     of_user.bytes += posted.bytes;

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <pthread.h>
+
+#include "base/mutex.h"
 
 namespace swell::control {
 
@@ -37,8 +38,8 @@ class SmallStack {
   }
 
  private:
-  static inline std::mutex mutex_;  // one at a time: each restores what was before it
-  std::lock_guard<std::mutex> lock_{mutex_};
+  static inline Mutex mutex_;  // one at a time: each restores what was before it
+  Lock lock_{mutex_};
   pthread_attr_t before_{};
   bool is_set_ = false;
 };

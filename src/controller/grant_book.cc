@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "base/mutex.h"
+
 namespace swell::controller {
 
 namespace {
@@ -13,22 +15,22 @@ constexpr double kUsedGrantKept_s = 30;
 }  // namespace
 
 void GrantBook::add(LiveGrant grant) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   grants_[grant.offer.nonce] = std::move(grant);
 }
 
 void GrantBook::withdraw(const std::string& nonce) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   grants_.erase(nonce);
 }
 
 void GrantBook::withdraw_all(JobId parent) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::erase_if(grants_, [&](const auto& entry) { return entry.second.parent == parent; });
 }
 
 std::vector<LiveGrant> GrantBook::take_expired(double now) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<LiveGrant> expired;
   for (auto it = grants_.begin(); it != grants_.end();) {
     const bool is_admitted = it->second.used && !it->second.refused;
@@ -44,7 +46,7 @@ std::vector<LiveGrant> GrantBook::take_expired(double now) {
 }
 
 Result<LiveGrant> GrantBook::use(const std::string& nonce, uid_t uid, double now) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto found = grants_.find(nonce);
   // The same words for an unknown nonce and for another user's: nothing is learnt by guessing.
   if (found == grants_.end() || found->second.uid != uid)
@@ -61,19 +63,19 @@ Result<LiveGrant> GrantBook::use(const std::string& nonce, uid_t uid, double now
 }
 
 void GrantBook::refuse(const std::string& nonce) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (const auto found = grants_.find(nonce); found != grants_.end()) found->second.refused = true;
 }
 
 void GrantBook::name_companion(const std::string& nonce, JobId parent, JobId companion) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto found = grants_.find(nonce);
   if (found == grants_.end() || found->second.parent != parent || !found->second.used) return;
   if (!found->second.companion) found->second.companion = companion;
 }
 
 std::optional<LiveGrant> GrantBook::take_named(JobId parent, JobId companion) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (auto& [nonce, grant] : grants_)
     if (grant.parent == parent && companion != 0 && grant.companion == companion) {
       grant.companion = 0;
@@ -83,7 +85,7 @@ std::optional<LiveGrant> GrantBook::take_named(JobId parent, JobId companion) {
 }
 
 std::vector<LiveGrant> GrantBook::outstanding() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   std::vector<LiveGrant> all;
   for (const auto& [nonce, grant] : grants_)
     if (!grant.refused) all.push_back(grant);
@@ -91,19 +93,19 @@ std::vector<LiveGrant> GrantBook::outstanding() const {
 }
 
 std::optional<LiveGrant> GrantBook::find(const std::string& nonce) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto found = grants_.find(nonce);
   return found != grants_.end() ? std::optional<LiveGrant>(found->second) : std::nullopt;
 }
 
 bool GrantBook::has_grant_of(JobId parent) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return std::any_of(grants_.begin(), grants_.end(),
                      [&](const auto& entry) { return entry.second.parent == parent; });
 }
 
 bool GrantBook::has_unseen_companion_of(uid_t uid) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return std::any_of(grants_.begin(), grants_.end(), [&](const auto& entry) {
     return entry.second.used && !entry.second.refused && entry.second.uid == uid;
   });

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
 
+#include "base/mutex.h"
 #include "control/messages.h"
 #include "controller/shared_jobs.h"
 #include "core/result.h"
@@ -67,8 +67,8 @@ class GrantBook {
   const SharedJobs& reclaim_order() const noexcept { return reclaim_order_; }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::string, LiveGrant> grants_;
+  mutable Mutex mutex_;
+  std::map<std::string, LiveGrant> grants_ SWELL_GUARDED_BY(mutex_);
   SharedJobs companions_, reclaim_order_;
 };
 

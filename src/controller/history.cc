@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/mutex.h"
 #include "control/quiet_thread.h"
 #include "core/count_of.h"
 
@@ -61,7 +62,7 @@ History::History(Options options) : options_(std::move(options)) {
 
 History::~History() {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stops_ = true;
     changed_.notify_all();
   }
@@ -74,7 +75,7 @@ void History::say(const std::string& line) const {
 
 void History::add(history::Record record) {
   const std::size_t size = size_of(record);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (wanted_.list.size() + taken_ >= kMaxWaiting ||
       wanted_.bytes + taken_bytes_ + size > kMaxWaitingBytes) {
     if (!std::exchange(complained_, true))
@@ -87,14 +88,14 @@ void History::add(history::Record record) {
 }
 
 void History::running(std::vector<control::JobId> jobs) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   wanted_.running = std::move(jobs);
   wanted_.running_since = wall_clock();
   changed_.notify_all();
 }
 
 bool History::ask(Question question) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (questions_.size() >= kMaxQuestions) return false;
   questions_.push_back(question);
   changed_.notify_all();
@@ -102,26 +103,26 @@ bool History::ask(Question question) {
 }
 
 std::vector<History::Reply> History::take() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return std::exchange(replies_, {});
 }
 
 std::vector<history::Scale> History::take_scales() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return std::exchange(scales_, {});
 }
 
 std::string History::trouble() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return trouble_;
 }
 
 void History::run() noexcept {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
-  const auto has_work = [this] {
+  const auto has_work = [this]() SWELL_REQUIRES(mutex_) {
     return stops_ || !questions_.empty() || (!waits_ && !wanted_.empty());
   };
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   for (;;) {
     if (waits_) changed_.wait_until(lock, again_, has_work);
     else changed_.wait(lock, has_work);
@@ -130,14 +131,18 @@ void History::run() noexcept {
     std::vector<Reply> replies;
     try {
       take_wanted();
-      lock.unlock();
+    } catch (const std::exception& problem) {  // out of memory: what was to be kept is lost
+      waiting_ = {};
+    }
+    lock.unlock();
+    try {
       const bool is_due = ends || !waits_ || std::chrono::steady_clock::now() >= again_;
       if (is_due && (!waiting_.empty() || (!ends && (waits_ || !questions.empty())))) write();
       for (const Question& each : questions) replies.push_back({each.connection, answer(each)});
     } catch (const std::exception& problem) {  // out of memory: what was to be kept is lost
       waiting_ = {};
     }
-    if (!lock.owns_lock()) lock.lock();
+    lock.lock();
     trouble_ = problem_;
     taken_ = waiting_.list.size();
     taken_bytes_ = waiting_.bytes;
@@ -156,7 +161,7 @@ void History::run() noexcept {
   }
 }
 
-/// Appends the records handed over to those that wait. REQUIRES: mutex_ is held.
+/// Appends the records handed over to those that wait.
 void History::take_wanted() {
   waiting_.list.insert(waiting_.list.end(), std::make_move_iterator(wanted_.list.begin()),
                        std::make_move_iterator(wanted_.list.end()));
@@ -237,7 +242,7 @@ Result<void> History::write_to(HistoryStore& store) {
       return kept;
     }
     std::vector<history::Scale> scales = store.scales_of(*running);
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     scales_ = std::move(scales);
   }
   const auto many = static_cast<std::size_t>(options_.max_bytes_of_user / 8);

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "control/server.h"
 #include "controller/history_store.h"
 
@@ -76,7 +75,7 @@ class History {
   };
   void run() noexcept;
   void open();
-  void take_wanted();
+  void take_wanted() SWELL_REQUIRES(mutex_);
   Result<Json> answer(const Question& question) const;
   void write();
   Result<void> write_to(HistoryStore& store);
@@ -86,15 +85,17 @@ class History {
   void say(const std::string& line) const;
 
   const Options options_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Records wanted_;
-  std::size_t taken_ = 0, taken_bytes_ = 0;  ///< of waiting_, which the thread has
-  std::vector<Question> questions_;
-  std::vector<Reply> replies_;
-  std::vector<history::Scale> scales_;
-  std::string trouble_;
-  bool stops_ = false, complained_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  Records wanted_ SWELL_GUARDED_BY(mutex_);
+  std::size_t taken_ SWELL_GUARDED_BY(mutex_) = 0;
+  std::size_t taken_bytes_ SWELL_GUARDED_BY(mutex_) = 0;  ///< of waiting_, which the thread has
+  std::vector<Question> questions_ SWELL_GUARDED_BY(mutex_);
+  std::vector<Reply> replies_ SWELL_GUARDED_BY(mutex_);
+  std::vector<history::Scale> scales_ SWELL_GUARDED_BY(mutex_);
+  std::string trouble_ SWELL_GUARDED_BY(mutex_);
+  bool stops_ SWELL_GUARDED_BY(mutex_) = false;
+  bool complained_ SWELL_GUARDED_BY(mutex_) = false;
   // Used by the thread alone.
   std::optional<HistoryStore> store_;
   std::string problem_;              ///< why there is none

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -17,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/mutex.h"
 #include "control/background_thread.h"
 #include "control/frame.h"
 #include "control/printable.h"
@@ -73,7 +73,7 @@ class Host final : public control::BackgroundThread {
   Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& kept) {
     ExpansionPlace place;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       place = place_;
     }
     // A place that swell.conf names since this controller started is kept too.
@@ -81,7 +81,7 @@ class Host final : public control::BackgroundThread {
     Result<Admission> admission = controller::admit(request, place, book_, now_s(), on_ && lowers_);
     if (admission && request.elastic && !admission->is_companion) {
       {
-        std::lock_guard lock(queue_mutex_);
+        Lock lock(queue_mutex_);
         if (queue_ && on_ && !advice_.draining()) choose_type(request, *admission, *queue_);
       }
       const std::string advice = advice_.on(request);
@@ -95,7 +95,7 @@ class Host final : public control::BackgroundThread {
   Result<void> check(const ChangeRequest& request, const ExpansionPlace& kept) {
     ExpansionPlace place;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       place = place_;
     }
     if (kept.named_in(request.qos, request.partition)) place = kept;
@@ -111,7 +111,7 @@ class Host final : public control::BackgroundThread {
   /// Logs nothing from its return on: the functions of the sink are the plugin's, which Slurm
   /// unloads though a thread may be left behind.
   void mute() {
-    const std::lock_guard lock(sink_mutex_);
+    const Lock lock(sink_mutex_);
     sink_ = {};
   }
 
@@ -158,18 +158,18 @@ class Host final : public control::BackgroundThread {
     config_ = last_read_ = *loaded;
     draining_ = config_.draining;
     watch_ = std::move(watch);
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     place_ = {config_.expansion_qos, config_.expansion_partition};
     return true;
   }
 
   // Log lines may quote users' input, and so are made printable.
   void info(const std::string& text) const {
-    const std::lock_guard lock(sink_mutex_);
+    const Lock lock(sink_mutex_);
     if (sink_.info != nullptr) sink_.info(("swell: " + control::printable(text)).c_str());
   }
   void error(const std::string& text) const {
-    const std::lock_guard lock(sink_mutex_);
+    const Lock lock(sink_mutex_);
     if (sink_.error != nullptr) sink_.error(("swell: " + control::printable(text)).c_str());
   }
 
@@ -256,7 +256,7 @@ class Host final : public control::BackgroundThread {
     if (types.size() > 1) queue = std::make_unique<GpuQueue>(controller.snapshot(), true);
     queue_looks_ = controller.looks();
     queue_due_ = Clock::now() + 10 * (Clock::now() - begin);
-    std::lock_guard lock(queue_mutex_);
+    Lock lock(queue_mutex_);
     queue_ = std::move(queue);
   }
 
@@ -312,8 +312,8 @@ class Host final : public control::BackgroundThread {
     }
   }
 
-  mutable std::mutex sink_mutex_;  ///< of the next, and held while it is called
-  LogSink sink_;
+  mutable Mutex sink_mutex_;  ///< held while the sink is called
+  LogSink sink_ SWELL_GUARDED_BY(sink_mutex_);
   GrantBook book_;
   TagBook tags_;
   std::atomic<bool> on_{false};
@@ -328,37 +328,40 @@ class Host final : public control::BackgroundThread {
   SiteAdvice advice_;
   long queue_looks_ = -1;  ///< the look that `queue_` is of
   Clock::time_point queue_due_;
-  std::mutex queue_mutex_;           // of the next
-  std::unique_ptr<GpuQueue> queue_;  ///< null: one GPU type alone, or nothing is known yet
-  std::mutex mutex_;                 // of the next
-  ExpansionPlace place_;             ///< what swell.conf said when this controller started
+  Mutex queue_mutex_;
+  std::unique_ptr<GpuQueue> queue_
+      SWELL_GUARDED_BY(queue_mutex_);  ///< null: one GPU type alone, or nothing is known yet
+  Mutex mutex_;
+  ExpansionPlace place_
+      SWELL_GUARDED_BY(mutex_);  ///< what swell.conf said when this controller started
 };
 
 // Never destroyed: a thread left behind may outlive static destructors.
 struct Shared {
-  std::mutex mutex;
-  std::shared_ptr<Host> host;
+  Mutex mutex;
+  std::shared_ptr<Host> host SWELL_GUARDED_BY(mutex);
   /// Place kept for companions, as swell.conf named it last; nothing: not read yet.
-  std::optional<ExpansionPlace> place;
-  std::string place_problem;         ///< why it could not be kept; empty: it could
-  std::optional<LogSink> unstarted;  ///< of a controller whose thread could not be started yet
+  std::optional<ExpansionPlace> place SWELL_GUARDED_BY(mutex);
+  std::string place_problem SWELL_GUARDED_BY(mutex);  ///< why it could not be kept; empty: it could
+  std::optional<LogSink> unstarted
+      SWELL_GUARDED_BY(mutex);  ///< of a controller whose thread could not be started yet
 };
 Shared& shared() {
   static Shared* const instance = new Shared;
   return *instance;
 }
 std::shared_ptr<Host> current_host() {
-  std::lock_guard lock(shared().mutex);
+  Lock lock(shared().mutex);
   return shared().host;
 }
 std::string place_problem() {
-  std::lock_guard lock(shared().mutex);
+  Lock lock(shared().mutex);
   return shared().place_problem;
 }
 
 /// Returns false where the controller's thread cannot be started. With shared().mutex held, so that
 /// there is one at the most, and none after stop_controller().
-bool try_to_start(const LogSink& sink) {
+bool try_to_start(const LogSink& sink) SWELL_REQUIRES(shared().mutex) {
   auto host = std::make_shared<Host>(sink);
   try {
     host->start();
@@ -371,17 +374,17 @@ bool try_to_start(const LogSink& sink) {
 /// Where the controller's thread could not be started, tries again: slurmctld itself goes on only
 /// where it can start threads.
 void start_what_is_due() {
-  std::lock_guard lock(shared().mutex);
+  Lock lock(shared().mutex);
   if (const std::optional<LogSink> sink = shared().unstarted) try_to_start(*sink);
 }
 
 ExpansionPlace kept_place() {
   {
-    std::lock_guard lock(shared().mutex);
+    Lock lock(shared().mutex);
     if (shared().place) return *shared().place;
   }
   read_expansion_place();
-  std::lock_guard lock(shared().mutex);
+  Lock lock(shared().mutex);
   return shared().place.value_or(ExpansionPlace{});
 }
 
@@ -391,7 +394,7 @@ void start_controller(const LogSink& sink) noexcept {
   try {
     stop_controller();
     read_expansion_place();
-    std::lock_guard lock(shared().mutex);
+    Lock lock(shared().mutex);
     if (!try_to_start(sink) && sink.error != nullptr)
       sink.error(
           "swell: elasticity is off: no thread can be started; it is tried again at each submission");
@@ -404,7 +407,7 @@ void stop_controller() noexcept {
   try {
     std::shared_ptr<Host> host;
     {
-      std::lock_guard lock(shared().mutex);
+      Lock lock(shared().mutex);
       host = std::move(shared().host);
       shared().unstarted.reset();
     }
@@ -457,7 +460,7 @@ PlaceKnown read_expansion_place() noexcept {
     std::ostringstream text;
     text << in.rdbuf();
     const ExpansionPlace named = control::expansion_place_in(text.str());
-    std::lock_guard lock(shared().mutex);
+    Lock lock(shared().mutex);
     std::optional<ExpansionPlace>& place = shared().place;
     if (named.is_named() && place == named) return PlaceKnown::from_conf;
     const auto memory = [&] { return state_folder(slurm_conf) + "/swell_place"; };

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/mutex.h"
 #include "control/quiet_thread.h"
 #include "core/helpers.h"
 
@@ -48,7 +49,7 @@ Planning::Planning(const policy::Policy& policy, std::function<void()> ready)
 
 Planning::~Planning() {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stops_ = true;
     changed_.notify_all();
   }
@@ -56,21 +57,21 @@ Planning::~Planning() {
 }
 
 bool Planning::is_busy() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return is_busy_;
 }
 
 void Planning::start(policy::ClusterView view) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   wanted_ = std::move(view);
   is_busy_ = true;
   changed_.notify_all();
 }
 
 std::optional<Decided> Planning::take(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (!is_busy_) return std::nullopt;
-  changed_.wait_for(lock, patience, [this] { return made_.has_value(); });
+  changed_.wait_for(lock, patience, [this]() SWELL_REQUIRES(mutex_) { return made_.has_value(); });
   if (!made_) return std::nullopt;
   is_busy_ = false;
   return std::exchange(made_, std::nullopt);
@@ -78,9 +79,9 @@ std::optional<Decided> Planning::take(std::chrono::milliseconds patience) {
 
 void Planning::run() {
   be_nice();
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stops_ || wanted_; });
+    changed_.wait(lock, [this]() SWELL_REQUIRES(mutex_) { return stops_ || wanted_; });
     if (stops_) return;
     Decided made;
     made.view = std::move(*wanted_);

@@ -2,16 +2,15 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "controller/companion_set.h"
 #include "controller/job_scale.h"
 #include "core/executor.h"
@@ -53,11 +52,12 @@ class Planning {
   const policy::Policy& policy_;
   const JobScales scales_;
   const std::function<void()> ready_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<policy::ClusterView> wanted_;
-  std::optional<Decided> made_;
-  bool is_busy_ = false, stops_ = false;
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::optional<policy::ClusterView> wanted_ SWELL_GUARDED_BY(mutex_);
+  std::optional<Decided> made_ SWELL_GUARDED_BY(mutex_);
+  bool is_busy_ SWELL_GUARDED_BY(mutex_) = false;
+  bool stops_ SWELL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

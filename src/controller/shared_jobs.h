@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "control/messages.h"
 
 namespace swell::controller {
@@ -14,20 +14,20 @@ namespace swell::controller {
 class SharedJobs {
  public:
   void set(std::vector<control::JobId> jobs) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     jobs_ = std::move(jobs);
   }
   std::vector<control::JobId> get() const {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     return jobs_;
   }
   bool contains(control::JobId job) const {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     return std::find(jobs_.begin(), jobs_.end(), job) != jobs_.end();
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<control::JobId> jobs_;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "base/mutex.h"
 #include "control/elastic_spec.h"
 #include "core/policy/registry.h"
 #include "slurm/site_config.h"
@@ -48,17 +49,17 @@ int longest_grace(const Config& config, std::optional<int> grace_of_place) {
 }  // namespace
 
 int SiteAdvice::max_grace_s() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return facts_.max_grace_s;
 }
 
 void SiteAdvice::set_draining(bool draining) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   facts_.draining = draining;
 }
 
 bool SiteAdvice::draining() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return facts_.draining;
 }
 
@@ -69,7 +70,7 @@ void SiteAdvice::learn(const slurm::Snapshot& snapshot, const Config& config) {
   facts.grace_s = grace_of_expansions(config);
   facts.max_grace_s = longest_grace(config, facts.grace_s);
   learnt_ = now;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   facts.draining = facts_.draining;
   facts_ = std::move(facts);
 }
@@ -79,7 +80,7 @@ std::string SiteAdvice::on(const SubmitRequest& request) {
   if (!spec) return {};
   control::SiteFacts facts;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     facts = facts_;
   }
   std::string text;

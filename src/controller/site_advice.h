@@ -2,10 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "control/elastic_advice.h"
 #include "controller/admission.h"
 #include "controller/config.h"
@@ -34,8 +34,8 @@ class SiteAdvice {
   std::string on(const SubmitRequest& request);
 
  private:
-  std::mutex mutex_;  // of the next
-  control::SiteFacts facts_;
+  Mutex mutex_;
+  control::SiteFacts facts_ SWELL_GUARDED_BY(mutex_);
   std::optional<std::chrono::steady_clock::time_point> learnt_;  ///< of the controller's thread
 };
 

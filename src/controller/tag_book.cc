@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "control/tag.h"
 
 namespace swell::controller {
@@ -15,12 +16,12 @@ void TagBook::look(const std::vector<slurm::JobRecord>& jobs) {
       entries.push_back({record.id, record.admin_comment});
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return a.job < b.job; });
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   entries_ = std::move(entries);
 }
 
 void TagBook::wrote(JobId job, const std::string& admin_comment) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const auto at =
       std::lower_bound(entries_.begin(), entries_.end(), job,
                        [](const Entry& entry, JobId wanted) { return entry.job < wanted; });
@@ -30,7 +31,7 @@ void TagBook::wrote(JobId job, const std::string& admin_comment) {
 
 std::optional<std::string> TagBook::kept_in(const ChangeRequest& change) const {
   if (!change.admin_comment || control::Tag::find(*change.admin_comment)) return std::nullopt;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (const JobId job : change.jobs) {
     const auto found =
         std::lower_bound(entries_.begin(), entries_.end(), job,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "controller/admission.h"
 #include "slurm/records.h"
 
@@ -27,8 +27,8 @@ class TagBook {
     JobId job = 0;
     std::string admin_comment;
   };
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_;  ///< in the order of their jobs
+  mutable Mutex mutex_;
+  std::vector<Entry> entries_ SWELL_GUARDED_BY(mutex_);  ///< in the order of their jobs
 };
 
 }  // namespace swell::controller

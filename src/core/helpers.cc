@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/helpers.h"
 
+#include "base/mutex.h"
+
 namespace swell {
 
 Helpers::Helpers(int threads, const StartThread& start) {
@@ -16,7 +18,7 @@ Helpers::~Helpers() { stop(); }
 
 void Helpers::stop() noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stops_ = true;
     more_.notify_all();
   }
@@ -26,34 +28,34 @@ void Helpers::stop() noexcept {
 void Helpers::run(std::size_t count, const std::function<void(std::size_t)>& body) {
   if (count == 0) return;
   Work work{0, count, &body, 0, nullptr};
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   waiting_.push_back(&work);
   if (count > 1) more_.notify_all();
-  while (work.next < work.count) do_next(work, lock);
+  while (work.next < work.count) do_next(work);
   done_.wait(lock, [&] { return work.at_work == 0; });
   if (work.problem) std::rethrow_exception(work.problem);
 }
 
 void Helpers::help() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   for (;;) {
-    more_.wait(lock, [this] { return stops_ || !waiting_.empty(); });
+    more_.wait(lock, [this]() SWELL_REQUIRES(mutex_) { return stops_ || !waiting_.empty(); });
     if (stops_) return;
-    do_next(*waiting_.front(), lock);
+    do_next(*waiting_.front());
   }
 }
 
-/// Does one piece. REQUIRES: the lock is held, and a piece is left.
-void Helpers::do_next(Work& work, std::unique_lock<std::mutex>& lock) {
+/// Does one piece, without the mutex. REQUIRES: a piece is left.
+void Helpers::do_next(Work& work) {
   const std::size_t piece = work.next++;
   if (work.next == work.count) waiting_.remove(&work);
   ++work.at_work;
-  lock.unlock();
+  mutex_.unlock();
   std::exception_ptr problem;
   try {
     (*work.body)(piece);
   } catch (...) { problem = std::current_exception(); }
-  lock.lock();
+  mutex_.lock();
   if (problem && !work.problem) work.problem = problem;
   if (--work.at_work == 0) done_.notify_all();
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <condition_variable>
 #include <exception>
 #include <list>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "core/executor.h"
 
 namespace swell {
@@ -36,12 +35,12 @@ class Helpers final : public Executor {
   };
   void stop() noexcept;
   void help();
-  void do_next(Work& work, std::unique_lock<std::mutex>& lock);
+  void do_next(Work& work) SWELL_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable more_, done_;
-  std::list<Work*> waiting_;  ///< work of which a piece is left to begin
-  bool stops_ = false;
+  Mutex mutex_;
+  Condition more_, done_;
+  std::list<Work*> waiting_ SWELL_GUARDED_BY(mutex_);  ///< work of which a piece is left to begin
+  bool stops_ SWELL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include "base/mutex.h"
 #include "control/quiet_thread.h"
 
 namespace swell::launcher {
@@ -81,15 +82,15 @@ ControllerLink::~ControllerLink() {
 }
 
 bool ControllerLink::flush(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   stop_ = true;
   wake_.signal();
-  return ended_changed_.wait_for(lock, timeout, [this] { return ended_; });
+  return ended_changed_.wait_for(lock, timeout, [this]() SWELL_REQUIRES(mutex_) { return ended_; });
 }
 
 void ControllerLink::send(Message message) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (const auto* status = std::get_if<control::Status>(&message)) {
       last_status_ = *status;
       hello_.no_growth = status->no_growth;
@@ -103,25 +104,25 @@ void ControllerLink::send(Message message) {
 }
 
 std::vector<Message> ControllerLink::take() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return std::exchange(in_, {});
 }
 
 std::vector<std::string> ControllerLink::take_news() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return std::exchange(news_, {});
 }
 
 void ControllerLink::tell(std::string line) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     news_.push_back(std::move(line));
   }
   wake_fn_();
 }
 
 void ControllerLink::set_companions(std::vector<control::JobId> companions) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   hello_.companions = std::move(companions);
 }
 
@@ -130,7 +131,7 @@ void ControllerLink::run() {
     try {
       if (client_ && !exchange()) client_.reset();
       {
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         if (stop_ && (!client_ || out_.empty())) {
           ended_ = true;
           ended_changed_.notify_all();
@@ -168,7 +169,7 @@ bool ControllerLink::exchange() {
   for (;;) {
     Message message;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (out_.empty()) break;
       message = std::move(out_.front());
       out_.pop_front();
@@ -180,7 +181,7 @@ bool ControllerLink::exchange() {
     if (!message) return false;
     if (!*message) return true;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       in_.push_back(std::move(**message));
     }
     wake_fn_();
@@ -191,7 +192,7 @@ void ControllerLink::connect() {
   backoff_s_ = std::clamp(backoff_s_ * 2, kMinBackoffSeconds, kMaxBackoffSeconds);
   control::Hello hello;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (stop_) return;
     hello = hello_;
   }
@@ -209,7 +210,7 @@ void ControllerLink::connect() {
   reasons_.clear();
   client_ = std::move(greeting.client);
   backoff_s_ = kMinBackoffSeconds;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   // The Hello and Slurm's queue say what happened meanwhile; old messages would only confuse.
   out_.clear();
   out_.push_back(last_status_);

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <set>
@@ -14,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "control/client.h"
 #include "control/wake_fd.h"
 
@@ -71,17 +70,17 @@ class ControllerLink {
   const std::function<void()> wake_fn_;
   std::unique_ptr<control::Client> client_;  // the thread's own
 
-  std::mutex mutex_;
+  Mutex mutex_;
   control::WakeFd wake_;
-  control::Hello hello_;
-  std::deque<control::Message> out_;
-  std::vector<control::Message> in_;
-  control::Status last_status_;
-  std::optional<control::Profile> last_profile_;
-  std::vector<std::string> news_;
-  std::condition_variable ended_changed_;
-  bool stop_ = false;
-  bool ended_ = false;
+  control::Hello hello_ SWELL_GUARDED_BY(mutex_);
+  std::deque<control::Message> out_ SWELL_GUARDED_BY(mutex_);
+  std::vector<control::Message> in_ SWELL_GUARDED_BY(mutex_);
+  control::Status last_status_ SWELL_GUARDED_BY(mutex_);
+  std::optional<control::Profile> last_profile_ SWELL_GUARDED_BY(mutex_);
+  std::vector<std::string> news_ SWELL_GUARDED_BY(mutex_);
+  Condition ended_changed_;
+  bool stop_ SWELL_GUARDED_BY(mutex_) = false;
+  bool ended_ SWELL_GUARDED_BY(mutex_) = false;
   std::set<std::string> reasons_;  // of this thread: those that the user has heard
   bool told_dropped_ = false;      // of this thread: that a message was left out
   double backoff_s_ = 0;           // of this thread; 0: not tried yet

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/mutex.h"
 #include "control/quiet_thread.h"
 
 namespace swell::launcher {
@@ -32,7 +33,7 @@ LiveDriver::LiveDriver(std::string key, std::function<void()> wake)
 
 LiveDriver::~LiveDriver() {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     stopping_ = true;
     for (Job& each : waiting_) each.coordinator->call_off();
     if (under_way_ != nullptr) under_way_->call_off();
@@ -51,7 +52,7 @@ void LiveDriver::order(Order order, const cluster::Cluster& cluster,
     hold_for_a_test(phase);
   };
   limits.on_let_go = [this, generation] { tell(LetGo{generation}); };
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (Job& each : waiting_) each.coordinator->call_off();
   if (under_way_ != nullptr) under_way_->call_off();
   waiting_.push_back({std::move(order),
@@ -61,20 +62,20 @@ void LiveDriver::order(Order order, const cluster::Cluster& cluster,
 }
 
 std::optional<std::uint64_t> LiveDriver::call_off() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (Job& each : waiting_) each.coordinator->call_off();
   if (under_way_ == nullptr || under_way_->call_off()) return std::nullopt;
   return its_generation_;
 }
 
 std::vector<LiveDriver::News> LiveDriver::take() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return std::exchange(news_, {});
 }
 
 void LiveDriver::tell(News news) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     news_.push_back(std::move(news));
   }
   wake_();
@@ -124,9 +125,9 @@ void LiveDriver::run() {
   for (;;) {
     std::optional<Job> job;
     {
-      std::unique_lock lock(mutex_);
+      Lock lock(mutex_);
       under_way_.reset();
-      changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+      changed_.wait(lock, [&]() SWELL_REQUIRES(mutex_) { return stopping_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
       job.emplace(std::move(waiting_.front()));
       waiting_.erase(waiting_.begin());

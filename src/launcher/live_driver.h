@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "runtime/coordinator/coordinator.h"
 
 namespace swell::launcher {
@@ -86,13 +85,13 @@ class LiveDriver {
 
   const std::string key_;
   const std::function<void()> wake_;
-  std::mutex mutex_;  ///< guards all below
-  std::condition_variable changed_;
-  std::vector<Job> waiting_;
-  std::shared_ptr<runtime::Coordinator> under_way_;
-  std::uint64_t its_generation_ = 0;  ///< of what is under way
-  std::vector<News> news_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<Job> waiting_ SWELL_GUARDED_BY(mutex_);
+  std::shared_ptr<runtime::Coordinator> under_way_ SWELL_GUARDED_BY(mutex_);
+  std::uint64_t its_generation_ SWELL_GUARDED_BY(mutex_) = 0;  ///< of what is under way
+  std::vector<News> news_ SWELL_GUARDED_BY(mutex_);
+  bool stopping_ SWELL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

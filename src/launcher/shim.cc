@@ -10,6 +10,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "control/printable.h"
 #include "core/compute_mode.h"
 #include "launcher/inner_launcher.h"
@@ -261,12 +262,12 @@ bool Shim::offer_runtime(const control::WorkerStart& start,
         RuntimeHost::start({"", client_->local_address(), node != nullptr ? node : "", start.key,
                             options_.network, start.ports,
                             [this](std::uint64_t generation, std::string profile) {
-                              std::lock_guard lock(reported_.mutex);
+                              Lock lock(reported_.mutex);
                               reported_.profiles.emplace_back(generation, std::move(profile));
                               reported_.wake.signal();
                             },
                             [this](std::uint64_t generation, pid_t) {
-                              std::lock_guard lock(reported_.mutex);
+                              Lock lock(reported_.mutex);
                               reported_.adopted.push_back(generation);
                               reported_.wake.signal();
                             }});
@@ -289,7 +290,7 @@ bool Shim::pass_reports() {
   std::vector<std::pair<std::uint64_t, std::string>> profiles;
   std::vector<std::uint64_t> adopted;
   {
-    std::lock_guard lock(reported_.mutex);
+    Lock lock(reported_.mutex);
     profiles.swap(reported_.profiles);
     adopted.swap(reported_.adopted);
   }

@@ -6,13 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <sys/types.h>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "control/client.h"
 #include "control/socket.h"
 #include "control/wake_fd.h"
@@ -117,9 +117,9 @@ class Shim {
   HeldPort staying_port_;  ///< of the generation that the running program prepares for
   /// News that the keeper's threads leave for this one. Outlives them.
   struct Reported {
-    std::mutex mutex;
-    std::vector<std::pair<std::uint64_t, std::string>> profiles;
-    std::vector<std::uint64_t> adopted;
+    Mutex mutex;
+    std::vector<std::pair<std::uint64_t, std::string>> profiles SWELL_GUARDED_BY(mutex);
+    std::vector<std::uint64_t> adopted SWELL_GUARDED_BY(mutex);
     control::WakeFd wake;
   } reported_;
   std::unique_ptr<RuntimeHost> runtime_;  ///< live mode, from the first start on

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "profiler/cupti_api.h"
 #include "profiler/library.h"
 
@@ -34,9 +34,9 @@ namespace {
 /// Data from CUPTI's threads. It is global because CUPTI's callbacks pass no argument of the
 /// caller.
 struct Gathered {
-  std::mutex mutex;
-  std::vector<Kernel> kernels;  ///< by CUPTI's clock
-  cupti::NextRecord next_record = nullptr;
+  Mutex mutex;
+  std::vector<Kernel> kernels SWELL_GUARDED_BY(mutex);  ///< by CUPTI's clock
+  cupti::NextRecord next_record SWELL_GUARDED_BY(mutex) = nullptr;
 };
 Gathered& gathered() {
   static auto* const made = new Gathered;
@@ -54,7 +54,7 @@ void buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* rec
 
 void gather(std::uint8_t* buffer, std::size_t valid) {
   Gathered& all = gathered();
-  std::lock_guard lock(all.mutex);
+  Lock lock(all.mutex);
   cupti::Record* record = nullptr;
   while (all.kernels.size() < KernelTimeline::kMaxKernels &&
          all.next_record(buffer, valid, &record) == 0) {
@@ -110,7 +110,7 @@ Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::s
   if (code != 0) return Error("CUPTI refuses a subscriber: its error " + std::to_string(code));
   {
     Gathered& all = gathered();
-    std::lock_guard lock(all.mutex);
+    Lock lock(all.mutex);
     all.kernels.clear();
     all.next_record = functions->next_record;
   }
@@ -137,7 +137,7 @@ std::vector<Kernel> KernelTimeline::take() {
   functions_->flush(0);  // delivers completed kernels without waiting
   functions_->unsubscribe(std::exchange(subscriber_, nullptr));
   Gathered& all = gathered();
-  std::lock_guard lock(all.mutex);
+  Lock lock(all.mutex);
   for (Kernel& kernel : all.kernels) {
     kernel.began_ns += shift_ns_;
     kernel.ended_ns += shift_ns_;

@@ -6,6 +6,8 @@
 #include <ctime>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace swell::profiler {
 
 namespace {
@@ -61,7 +63,7 @@ void* Recorder::mark(void* stream) {
 }
 
 int Recorder::begin(const Opening& opening) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (rests_) return kNotTaken;
   if (open_.size() == kMaxOpen || current_.spans.size() == kMaxSpans) {
     current_.is_whole = false;
@@ -107,7 +109,7 @@ int Recorder::begin(const Opening& opening) {
 bool Recorder::end(int region, std::uint64_t allocated_bytes) {
   if (region == kNotTaken) return true;
   const std::int64_t now = clock_();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (region < 0 || region >> kIndexBits != generation_) return false;
   const auto index = static_cast<std::int32_t>(region & ((1 << kIndexBits) - 1));
   const auto at = std::find(open_.rbegin(), open_.rend(), index);
@@ -122,22 +124,22 @@ bool Recorder::end(int region, std::uint64_t allocated_bytes) {
 }
 
 void Recorder::observe_memory(std::uint64_t peak_bytes) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   peak_bytes_ = std::max(peak_bytes_, peak_bytes);
 }
 
 std::uint64_t Recorder::peak_bytes() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return peak_bytes_;
 }
 
 std::string Recorder::device_problem() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return device_problem_;
 }
 
 void Recorder::step(std::uint64_t number, bool rests) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   rests_ = rests;
   const std::int64_t now = clock_();
   if (pending_.size() == kMaxPending) {
@@ -217,7 +219,7 @@ bool Recorder::resolve(Pending& pending) {
 }
 
 const Step* Recorder::next() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (pending_.empty() || !resolve(pending_.front())) return nullptr;
   if (spare_.size() < kMaxPending) spare_.push_back(std::move(given_));
   given_ = std::move(pending_.front());

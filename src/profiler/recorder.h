@@ -5,10 +5,10 @@
 #include <deque>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "profiler/device_clock.h"
 #include "profiler/span.h"
 
@@ -67,23 +67,25 @@ class Recorder {
     Step step;
     std::vector<void*> last_events;  ///< of each stream, the event that passes last
   };
-  void* mark(void* stream);
-  void give_back_events(Step& step);
-  bool resolve(Pending& pending);
+  void* mark(void* stream) SWELL_REQUIRES(mutex_);
+  void give_back_events(Step& step) SWELL_REQUIRES(mutex_);
+  bool resolve(Pending& pending) SWELL_REQUIRES(mutex_);
 
   const Clock clock_;
   const OpenDevice open_device_;
-  mutable std::mutex mutex_;  ///< guards all below
-  std::unique_ptr<DeviceClock> device_;
-  std::string device_problem_;
-  Step current_;
-  bool rests_ = false;              ///< the current step is not measured
-  std::vector<std::int32_t> open_;  ///< indexes in current_.spans, in the order of opening
-  int generation_ = 0;              ///< number of the step, as it is encoded in regions' numbers
-  std::deque<Pending> pending_;
-  std::vector<Pending> spare_;  ///< finished steps with memory for reuse
-  Pending given_;               ///< the step that next() returned
-  std::uint64_t peak_bytes_ = 0;
+  mutable Mutex mutex_;
+  std::unique_ptr<DeviceClock> device_ SWELL_GUARDED_BY(mutex_);
+  std::string device_problem_ SWELL_GUARDED_BY(mutex_);
+  Step current_ SWELL_GUARDED_BY(mutex_);
+  bool rests_ SWELL_GUARDED_BY(mutex_) = false;  ///< the current step is not measured
+  std::vector<std::int32_t> open_
+      SWELL_GUARDED_BY(mutex_);  ///< indexes in current_.spans, in the order of opening
+  int generation_ SWELL_GUARDED_BY(mutex_) =
+      0;  ///< number of the step, as it is encoded in regions' numbers
+  std::deque<Pending> pending_ SWELL_GUARDED_BY(mutex_);
+  std::vector<Pending> spare_ SWELL_GUARDED_BY(mutex_);  ///< finished steps with memory for reuse
+  Pending given_;                                        ///< the step that next() returned
+  std::uint64_t peak_bytes_ SWELL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace swell::profiler

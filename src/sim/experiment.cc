@@ -6,11 +6,11 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
 
+#include "base/mutex.h"
 #include "core/policy/rivals/registry.h"
 
 namespace swell::sim {
@@ -83,12 +83,12 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
 
 void run_all(std::vector<Task>& tasks, const Experiment& experiment) {
   std::atomic<std::size_t> next{0};
-  std::mutex one_at_a_time;
+  Mutex one_at_a_time;
   int done = 0;
   auto work = [&] {
     for (std::size_t i = next++; i < tasks.size(); i = next++) {
       tasks[i].outcome = run_one(experiment, tasks[i]);
-      const std::lock_guard<std::mutex> lock(one_at_a_time);
+      const Lock lock(one_at_a_time);
       ++done;
       if (experiment.progress) experiment.progress(done, static_cast<int>(tasks.size()));
     }

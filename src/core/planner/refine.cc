@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace swell::planner {
 
 namespace {
@@ -349,7 +351,7 @@ bool refine_once(Solution& found, Evaluator& evaluator, const Degrees& degrees,
 
 const KnownRounds::Round* KnownRounds::find(const Solution& from) const {
   const std::uint64_t hash = hash_of(from);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto [begin, end] = known_.equal_range(hash);
   for (auto each = begin; each != end; ++each)
     if (each->second.layout == from.layout && each->second.idle == from.idle)
@@ -359,7 +361,7 @@ const KnownRounds::Round* KnownRounds::find(const Solution& from) const {
 
 const KnownRounds::Round& KnownRounds::add(const Solution& from, Round round) {
   const std::uint64_t hash = hash_of(from);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return known_.emplace(hash, Known{from.layout, from.idle, std::move(round)})->second.round;
 }
 

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "core/executor.h"
 #include "core/planner/evaluator.h"
 #include "core/planner/expand.h"
@@ -42,8 +42,9 @@ class KnownRounds {
     Islands idle;
     Round round;
   };
-  mutable std::mutex mutex_;
-  std::unordered_multimap<std::uint64_t, Known> known_;  ///< by a hash of plan and idle GPUs
+  mutable Mutex mutex_;
+  std::unordered_multimap<std::uint64_t, Known> known_
+      SWELL_GUARDED_BY(mutex_);  ///< by a hash of plan and idle GPUs
 };
 
 /// Improves `found` by the best of several small changes of its skeleton, at most `rounds` times;

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <exception>
 #include <fmt/format.h>
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "control/background_thread.h"
 #include "core/count_of.h"
 #include "slurm/fabric_source.h"
@@ -141,8 +141,8 @@ class Source final : public control::BackgroundThread {
 };
 
 struct Shared {
-  std::mutex mutex;
-  std::shared_ptr<Source> source;
+  Mutex mutex;
+  std::shared_ptr<Source> source SWELL_GUARDED_BY(mutex);
 };
 Shared& shared() {
   static Shared* const instance = new Shared;
@@ -159,7 +159,7 @@ void start_block_source(const Log& log) noexcept {
         std::make_shared<const Absent>(Absent{.names = {}, .count = 0, .known = false}));
     auto source = std::make_shared<Source>(log);
     source->start();
-    std::lock_guard lock(shared().mutex);
+    Lock lock(shared().mutex);
     shared().source = std::move(source);
   } catch (const std::exception& problem) {
     published_absent().store(nullptr);
@@ -171,7 +171,7 @@ void stop_block_source() noexcept {
   try {
     std::shared_ptr<Source> source;
     {
-      std::lock_guard lock(shared().mutex);
+      Lock lock(shared().mutex);
       source = std::move(shared().source);
     }
     if (source) source->stop(1s);

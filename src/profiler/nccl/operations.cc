@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "profiler/nccl/abi.h"
 
 namespace swell::profiler::nccl {
@@ -40,14 +41,14 @@ void Operations::write_masks() const {
 }
 
 void Operations::join(int* mask) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   ++communicators_;
   if (std::find(masks_.begin(), masks_.end(), mask) == masks_.end()) masks_.push_back(mask);
   write_masks();
 }
 
 void Operations::leave() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   // NCCL has one mask for all communicators; it may be written while any of them exists.
   if (--communicators_ == 0) masks_.clear();
 }
@@ -55,7 +56,7 @@ void Operations::leave() {
 Operations::Handle Operations::enqueue(const char* function, std::uint64_t count,
                                        const char* datatype, int ranks) {
   const std::int64_t now = clock_();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Handle handle = handle_of(++next_slot_, kOperationTag);
   Slot& slot = slots_[slot_of(handle, kKept)];
   slot = Slot();
@@ -75,7 +76,7 @@ Operations::Handle Operations::enqueue(const char* function, std::uint64_t count
 
 Operations::Handle Operations::begin_kernel(Handle operation, std::uint64_t start_ns) {
   const std::int64_t now = clock_();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Handle handle = handle_of(++next_kernel_, kKernelTag);
   Kernel& kernel = kernels_[slot_of(handle, kKernels)];
   kernel = {handle, operation, start_ns != 0 ? start_ns : static_cast<std::uint64_t>(now), 0,
@@ -84,14 +85,14 @@ Operations::Handle Operations::begin_kernel(Handle operation, std::uint64_t star
 }
 
 void Operations::end_kernel_at(Handle handle, std::uint64_t stop_ns) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   Kernel& kernel = kernels_[slot_of(handle, kKernels)];
   if (kernel.handle == handle) kernel.stop_ns = stop_ns;
 }
 
 void Operations::stop(Handle handle) {
   const std::int64_t now = clock_();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (handle % kTags == kOperationTag) {
     Slot& slot = slots_[slot_of(handle, kKept)];
     if (slot.handle == handle) slot.operation.returned_ns = now;
@@ -121,18 +122,18 @@ void Operations::stop(Handle handle) {
 }
 
 void Operations::set_sampling(bool on) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   is_sampling_ = on;
   write_masks();
 }
 
 Totals Operations::totals() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return totals_;
 }
 
 int Operations::sampled(Operation* into, int max) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const std::uint64_t oldest = next_slot_ > kKept ? next_slot_ - kKept + 1 : 1;
   int count = 0;
   for (std::uint64_t at = oldest; at <= next_slot_ && count < max; ++at) {
@@ -143,7 +144,7 @@ int Operations::sampled(Operation* into, int max) const {
 }
 
 void Operations::clear() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (Slot& slot : slots_) slot.is_sampled = false;
   totals_ = Totals();
 }

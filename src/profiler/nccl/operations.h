@@ -3,9 +3,9 @@
 
 #include <array>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "profiler/nccl/totals.h"
 
 namespace swell::profiler::nccl {
@@ -51,17 +51,18 @@ class Operations {
     std::uint64_t start_ns = 0, stop_ns = 0;
     bool by_host = false;
   };
-  void write_masks() const;
+  void write_masks() const SWELL_REQUIRES(mutex_);
 
   const Clock clock_;
-  mutable std::mutex mutex_;  ///< guards all below
-  std::vector<int*> masks_;
-  int communicators_ = 0;
-  bool is_sampling_ = false;
-  std::uint64_t next_slot_ = 0, next_kernel_ = 0;
-  std::array<Slot, kKept> slots_{};
-  std::array<Kernel, kKernels> kernels_{};
-  Totals totals_;
+  mutable Mutex mutex_;
+  std::vector<int*> masks_ SWELL_GUARDED_BY(mutex_);
+  int communicators_ SWELL_GUARDED_BY(mutex_) = 0;
+  bool is_sampling_ SWELL_GUARDED_BY(mutex_) = false;
+  std::uint64_t next_slot_ SWELL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t next_kernel_ SWELL_GUARDED_BY(mutex_) = 0;
+  std::array<Slot, kKept> slots_ SWELL_GUARDED_BY(mutex_){};
+  std::array<Kernel, kKernels> kernels_ SWELL_GUARDED_BY(mutex_){};
+  Totals totals_ SWELL_GUARDED_BY(mutex_);
 };
 
 /// Returns the size of an element in bytes, by NCCL's name of its type ("ncclFloat32"); 1 for other

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "runtime/quiet_thread.h"
 #include "runtime/state/slabs.h"
 #include "runtime/wire/messages.h"
@@ -196,20 +197,20 @@ DeviceProxy::DeviceProxy(Channel& channel, std::shared_ptr<const Arena> arena,
       granularity_(granularity) {}
 
 void DeviceProxy::open(bool own) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   listens_ = true;
   is_own_ = own;
 }
 
 void DeviceProxy::close() {
-  std::lock_guard turn(turn_);
-  std::lock_guard lock(mutex_);
+  Lock turn(turn_);
+  Lock lock(mutex_);
   listens_ = false;
 }
 
 void DeviceProxy::close(std::uint16_t op, std::string answer) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     listens_ = false;
     if (is_busy_) {
       after_ = Message{op, std::move(answer), {}};
@@ -222,22 +223,22 @@ void DeviceProxy::close(std::uint16_t op, std::string answer) {
 
 void DeviceProxy::lose() {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     is_lost_ = true;
     changed_.notify_all();
   }
   // Wait for the call that has its turn; after it no thread uses the connection.
-  std::lock_guard turn(turn_);
+  Lock turn(turn_);
 }
 
 void DeviceProxy::answer(Message message) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   answer_ = std::move(message);
   changed_.notify_all();
 }
 
 Result<Message> DeviceProxy::wait_for_answer(const Watch* watch) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (is_own_) {
     lock.unlock();
     auto message = channel_.receive(within(kTaskTime));
@@ -246,7 +247,7 @@ Result<Message> DeviceProxy::wait_for_answer(const Watch* watch) {
     return message;
   }
   const auto until = within(kTaskTime);
-  const auto is_over = [&] { return is_lost_ || answer_; };
+  const auto is_over = [&]() SWELL_REQUIRES(mutex_) { return is_lost_ || answer_; };
   bool watches = watch != nullptr && watch->is_off;
   while (watches && within({}) < until && !changed_.wait_for(lock, kLook, is_over)) {
     lock.unlock();
@@ -264,7 +265,6 @@ Result<Message> DeviceProxy::wait_for_answer(const Watch* watch) {
   return Error(over ? kGone : "the program that has the GPU did not answer within 60 s");
 }
 
-/// REQUIRES: mutex_ is held.
 Result<void> DeviceProxy::may_ask() const {
   if (!is_lost_ && listens_) return {};
   if (is_lost_) return Error(kGone);
@@ -274,12 +274,12 @@ Result<void> DeviceProxy::may_ask() const {
 Result<Message> DeviceProxy::ask(const DeviceTask& task, int fd, const Watch* watch) {
   {
     // A call that is too late must not wait for another call's task.
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (auto may = may_ask(); !may) return may.error();
   }
-  std::lock_guard turn(turn_);
+  Lock turn(turn_);
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (auto may = may_ask(); !may) return may.error();
     answer_.reset();
     is_busy_ = true;
@@ -289,7 +289,7 @@ Result<Message> DeviceProxy::ask(const DeviceTask& task, int fd, const Watch* wa
   auto message = sent ? wait_for_answer(watch) : Result<Message>(Error(kGone));
   std::optional<Message> after;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     is_busy_ = false;
     after = std::exchange(after_, std::nullopt);
   }
@@ -316,12 +316,12 @@ Result<std::string> DeviceProxy::nccl(const DeviceTask& task, const Watch& watch
 }
 
 Result<std::string> DeviceProxy::its_nccl() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return nccl_;
 }
 
 void DeviceProxy::set_nccl(Result<std::string> its) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   nccl_ = std::move(its);
 }
 
@@ -375,7 +375,7 @@ Result<std::uint64_t> DeviceProxy::word_hash(std::span<const Run> runs) {
       sum += its;
       continue;
     }
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     why_not_hashed_ = done ? "the program's answer cannot be read" : done.error().message();
     return Error(why_not_hashed_);
   }
@@ -383,7 +383,7 @@ Result<std::uint64_t> DeviceProxy::word_hash(std::span<const Run> runs) {
 }
 
 std::string DeviceProxy::why_not_hashed() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return why_not_hashed_;
 }
 
@@ -415,7 +415,7 @@ std::span<std::byte> DeviceProxy::buffer(std::uint64_t number) const noexcept {
 }
 
 Result<void> DeviceProxy::read(std::span<const Run> runs, const Take& take) {
-  std::lock_guard lock(staging_mutex_);
+  Lock lock(staging_mutex_);
   Pieces pieces(runs);
   const auto copy = [&](const Pieces::Piece& piece, std::uint64_t buffer) {
     DeviceTask task{DeviceTask::Kind::to_host};
@@ -439,7 +439,7 @@ Result<void> DeviceProxy::read(std::span<const Run> runs, const Take& take) {
 }
 
 Result<void> DeviceProxy::write(std::span<const Run> runs, const Give& give) {
-  std::lock_guard lock(staging_mutex_);
+  Lock lock(staging_mutex_);
   Pieces pieces(runs);
   Beside going;
   Result<void> good;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "core/result.h"
 #include "runtime/device/device_task.h"
 #include "runtime/device/own_share.h"
@@ -90,7 +89,7 @@ class DeviceProxy final : public ByteStore {
   Result<Done> run(const DeviceTask& task, int fd = -1, const Watch* watch = nullptr);
   std::span<std::byte> buffer(std::uint64_t number) const noexcept;
   Result<Message> ask(const DeviceTask& task, int fd, const Watch* watch);
-  Result<void> may_ask() const;
+  Result<void> may_ask() const SWELL_REQUIRES(mutex_);
   Result<Message> wait_for_answer(const Watch* watch);
 
   Channel& channel_;
@@ -98,16 +97,19 @@ class DeviceProxy final : public ByteStore {
   const std::uint64_t staging_;
   const std::string gpu_;
   const std::uint64_t granularity_;
-  std::mutex staging_mutex_;  ///< guards the staging memory; taken before turn_
-  std::mutex turn_;           ///< held during a task; taken before mutex_
-  std::mutex mutex_;          ///< guards all below
-  std::condition_variable changed_;
-  bool listens_ = false, is_own_ = false, is_lost_ = false;
-  bool is_busy_ = false;  ///< a task is under way
-  std::optional<Message> answer_;
-  std::optional<Message> after_;  ///< message that the program gets once its task is over
-  std::string why_not_hashed_;
-  Result<std::string> nccl_ = Error("its program was not asked for NCCL");
+  Mutex staging_mutex_;  ///< guards the staging memory; taken before turn_
+  Mutex turn_;           ///< held during a task; taken before mutex_
+  Mutex mutex_;
+  Condition changed_;
+  bool listens_ SWELL_GUARDED_BY(mutex_) = false;
+  bool is_own_ SWELL_GUARDED_BY(mutex_) = false;
+  bool is_lost_ SWELL_GUARDED_BY(mutex_) = false;
+  bool is_busy_ SWELL_GUARDED_BY(mutex_) = false;  ///< a task is under way
+  std::optional<Message> answer_ SWELL_GUARDED_BY(mutex_);
+  std::optional<Message> after_
+      SWELL_GUARDED_BY(mutex_);  ///< message that the program gets once its task is over
+  std::string why_not_hashed_ SWELL_GUARDED_BY(mutex_);
+  Result<std::string> nccl_ SWELL_GUARDED_BY(mutex_) = Error("its program was not asked for NCCL");
 };
 
 /// Prefix of the names of paths on which bytes never leave GPUs.

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "runtime/wire/messages.h"
 
 namespace swell::runtime {
@@ -82,9 +82,9 @@ void DeviceState::drop() {
   end_service();
   // A call that hangs in NCCL may still read or write slabs, so they stay until the process ends.
   if (nccl_ != nullptr && nccl_->is_stuck()) {
-    static auto& mutex = *new std::mutex;
+    static auto& mutex = *new Mutex;
     static auto* const kept = new std::vector<std::map<std::uint64_t, Slab>>;
-    std::lock_guard lock(mutex);
+    Lock lock(mutex);
     kept->push_back(std::move(slabs_));
   }
   slabs_.clear();

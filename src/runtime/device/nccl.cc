@@ -5,10 +5,11 @@
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace swell::runtime {
 
@@ -57,10 +58,10 @@ Result<const Nccl*> Nccl::open(const std::string& library) {
     Result<void> good;
   };
   // Never destroyed: an abandoned thread may use it while the process ends.
-  static auto& mutex = *new std::mutex;
+  static auto& mutex = *new Mutex;
   static auto& all = *new std::map<std::string, std::unique_ptr<Known>>;
   if (has_hung) return Error("NCCL has hung in this process before");
-  std::lock_guard lock(mutex);
+  Lock lock(mutex);
   std::unique_ptr<Known>& known = all[library];
   if (known == nullptr) {
     known = std::make_unique<Known>();

@@ -2,14 +2,13 @@
 #include "runtime/device/nccl_state.h"
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
@@ -24,11 +23,12 @@ struct NcclState::Shared {
   const Nccl& nccl;
   std::atomic<bool> is_off = false;       ///< whether to cancel the job
   std::atomic<std::uint64_t> chunks = 0;  ///< number of finished chunks
-  std::mutex mutex;                       ///< guards all below
-  std::condition_variable changed;
-  Job job;  ///< empty: there is nothing to do
-  std::optional<Result<std::string>> result;
-  bool ends = false, is_over = false;
+  Mutex mutex;
+  Condition changed;
+  Job job SWELL_GUARDED_BY(mutex);  ///< empty: there is nothing to do
+  std::optional<Result<std::string>> result SWELL_GUARDED_BY(mutex);
+  bool ends SWELL_GUARDED_BY(mutex) = false;
+  bool is_over SWELL_GUARDED_BY(mutex) = false;
   std::thread thread;  ///< used only by the thread that waits
 
   void serve();
@@ -37,9 +37,9 @@ struct NcclState::Shared {
 void NcclState::Shared::serve() {
   {
     auto pairs = NcclPairs::create(device, nccl, is_off);
-    std::unique_lock lock(mutex);
+    Lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return ends || job; });
+      changed.wait(lock, [&]() SWELL_REQUIRES(mutex) { return ends || job; });
       if (!job) break;
       const Job next = std::exchange(job, {});
       lock.unlock();
@@ -53,7 +53,7 @@ void NcclState::Shared::serve() {
     }
     lock.unlock();  // the job calls NCCL
   }
-  std::lock_guard lock(mutex);
+  Lock lock(mutex);
   is_over = true;
   changed.notify_all();
 }
@@ -66,10 +66,11 @@ NcclState::~NcclState() { leave(); }
 void NcclState::leave() {
   failed_.clear();
   if (shared_ == nullptr) return;
-  std::unique_lock lock(shared_->mutex);
+  Lock lock(shared_->mutex);
   shared_->ends = true;
   shared_->changed.notify_all();
-  const bool is_over = shared_->changed.wait_for(lock, grace_, [&] { return shared_->is_over; });
+  const bool is_over = shared_->changed.wait_for(
+      lock, grace_, [&]() SWELL_REQUIRES(shared_->mutex) { return shared_->is_over; });
   lock.unlock();
   if (is_over) {
     shared_->thread.join();
@@ -98,7 +99,7 @@ Result<std::string> NcclState::run(Job job, Milliseconds limit, const IsOff& is_
     shared_ = std::move(shared);
   }
   Shared& shared = *shared_;
-  std::unique_lock lock(shared.mutex);
+  Lock lock(shared.mutex);
   shared.is_off = false;
   shared.result.reset();
   shared.job = std::move(job);
@@ -106,7 +107,8 @@ Result<std::string> NcclState::run(Job job, Milliseconds limit, const IsOff& is_
   std::uint64_t chunks = shared.chunks;
   auto until = Clock::now() + limit;
   constexpr Milliseconds kLook{5};
-  while (!shared.changed.wait_for(lock, kLook, [&] { return shared.result.has_value(); })) {
+  while (!shared.changed.wait_for(
+      lock, kLook, [&]() SWELL_REQUIRES(shared.mutex) { return shared.result.has_value(); })) {
     if (const std::uint64_t over = shared.chunks; over != chunks) {
       chunks = over;
       if (!shared.is_off) until = Clock::now() + limit;

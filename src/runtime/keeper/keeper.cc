@@ -7,6 +7,7 @@
 #include <fstream>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
@@ -67,7 +68,7 @@ Result<std::unique_ptr<Keeper>> Keeper::start(Options options) {
 
 Keeper::~Keeper() {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     stopping_ = true;
     for (auto& peer : peers_) peer->channel.shut();
     if (to_partner_ != nullptr) to_partner_->shut();
@@ -82,7 +83,7 @@ Keeper::~Keeper() {
 
 /// Gives a proved peer a thread.
 bool Keeper::let_in(Channel& channel, bool is_unix) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (stopping_) return true;
   auto peer = std::make_unique<Peer>();
   peer->is_unix = is_unix;
@@ -102,7 +103,7 @@ bool Keeper::let_in(Channel& channel, bool is_unix) {
 
 /// Frees the thread and the descriptor of each peer that has left.
 void Keeper::join_ended() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   for (auto at = peers_.begin(); at != peers_.end();) {
     if (!(*at)->is_done) {
       ++at;
@@ -133,7 +134,7 @@ void Keeper::serve(Peer& peer) {
 
 void Keeper::leave(Peer& peer) {
   peer.channel.shut();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (staged_ != nullptr && !staged_->is_moved) {
     if (staged_->coordinator == &peer) {
       if (staged_->is_busy) staged_->is_over = true;  // move() drops it
@@ -171,7 +172,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
       return peer.channel.send(kDoneOp, ByteWriter().put(arena_->bytes()).take(), arena_->fd());
     case Op::stays: reply = take_stays(peer, Stays::always); break;
     case Op::takes_snapshots: {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       peer.takes_snapshots = true;
       break;
     }
@@ -198,21 +199,21 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::guard: reply = set_guard(message.body); break;
     case Op::keep: reply = keep_snapshot(message.body); break;
     case Op::snapshots: {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       reply = write(snapshots_.all());
       break;
     }
     case Op::profile:
     case Op::node_profile: reply = take_profile(peer, message.body); break;
     case Op::last_profile: {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       reply = profile_;
       break;
     }
     case Op::status: reply = write(status()); break;
     case Op::wait_ready: reply = wait_ready(message.body); break;
     case Op::table: {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       reply = write(generation_, table_);
       break;
     }
@@ -239,7 +240,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
 /// link, before the arena frees that memory and reuses its addresses; UCX would not notice that. A
 /// failure is final: it is not tried again.
 Result<std::shared_ptr<const Ucx>> Keeper::ucx() {
-  std::lock_guard lock(ucx_mutex_);
+  Lock lock(ucx_mutex_);
   if (no_ucx_) return *no_ucx_;
   auto opened = Ucx::open(*options_.ucx);
   if (!opened) no_ucx_ = opened.error();
@@ -274,7 +275,7 @@ Result<void> Keeper::serve_read(Peer& peer, std::string_view body) {
   pid_t pid = 0;
   std::shared_ptr<DeviceProxy> proxy;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (program_ != nullptr) {
       pid = program_->pid;
       proxy = program_->proxy;
@@ -298,7 +299,7 @@ Result<void> Keeper::serve_read(Peer& peer, std::string_view body) {
 }
 
 bool Keeper::may_read(const Run& run, Memory memory) const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return may_read_now(run, memory) || (memory == Memory::arena && snapshots_.has(run));
 }
 
@@ -309,7 +310,7 @@ bool Keeper::may_read_now(const Run& run, Memory memory) const {
 }
 
 double Keeper::step_age_s() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const std::uint64_t passed_ns =
       program_ != nullptr ? store_.page().passed_ns.load(std::memory_order_relaxed) : 0;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -321,7 +322,7 @@ double Keeper::step_age_s() const {
 }
 
 Status Keeper::status() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   Status status;
   status.generation = generation_;
   status.prepared = staged_ != nullptr ? staged_->prepare.generation : 0;

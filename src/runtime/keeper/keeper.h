@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "core/result.h"
 #include "runtime/device/own_share.h"
 #include "runtime/keeper/chunks.h"
@@ -159,7 +158,7 @@ class Keeper {
   Result<std::shared_ptr<const Ucx>> ucx();
   Result<void> answer_ucx(Peer& peer, std::string_view request);
   bool may_read(const Run& run, Memory memory) const;
-  bool may_read_now(const Run& run, Memory memory) const;
+  bool may_read_now(const Run& run, Memory memory) const SWELL_REQUIRES(mutex_);
   Result<void> serve_read(Peer& peer, std::string_view body);
   // keeper_device.cc
   Result<std::string> take_device(Peer& peer, std::string_view body);
@@ -170,8 +169,8 @@ class Keeper {
   Result<void> answer_nccl(Peer& peer, std::string_view request);
   void ask_for_nccl(DeviceProxy& proxy) const;
   Result<void> make_slabs(DeviceProxy& proxy, const std::vector<SlabSize>& fresh,
-                          const std::set<std::uint64_t>& kept);
-  void use(const Held& held);
+                          const std::set<std::uint64_t>& kept) SWELL_EXCLUDES(mutex_);
+  void use(const Held& held) SWELL_REQUIRES(mutex_);
   void forget_proxy(Peer& peer);
   // keeper_programs.cc
   Result<std::string> declare(Peer& peer, std::string_view body);
@@ -181,12 +180,12 @@ class Keeper {
   Result<void> adopt(Peer& peer);
   Result<void> take_quiesced(Peer& peer, std::string_view body);
   Result<std::string> take_profile(const Peer& peer, const std::string& body);
-  Peer* waiting_program();
-  void hand_over(Peer& program, std::uint64_t step, bool fresh);
+  Peer* waiting_program() SWELL_REQUIRES(mutex_);
+  void hand_over(Peer& program, std::uint64_t step, bool fresh) SWELL_REQUIRES(mutex_);
   void refuse_waiting(Peer& peer);
   static void tell(Peer& program, std::uint16_t op, std::string answer);
-  void settle_programs(bool committed);
-  void answer_quiesced(bool committed);
+  void settle_programs(bool committed) SWELL_REQUIRES(mutex_);
+  void answer_quiesced(bool committed) SWELL_REQUIRES(mutex_);
   // keeper_switch.cc
   Result<std::string> wait_ready(std::string_view body);
   Result<std::string> begin(std::string_view body);
@@ -200,21 +199,21 @@ class Keeper {
   Result<std::string> request(std::string_view body);
   Result<std::string> agree(Peer& peer, std::string_view body);
   Result<std::string> conclude(std::string_view body);
-  void carry_out_request();
+  void carry_out_request() SWELL_REQUIRES(mutex_);
   // keeper_memory.cc
-  void drop_table(const std::vector<Held>& table);
-  void drop_table(const std::vector<Held>& table, std::vector<Pages>& left);
-  void free_later(const std::vector<Held>& table);
-  void release_torn();
-  void wait_for_memory(std::unique_lock<std::mutex>& lock) const;
+  void drop_table(const std::vector<Held>& table) SWELL_REQUIRES(mutex_);
+  void drop_table(const std::vector<Held>& table, std::vector<Pages>& left) SWELL_REQUIRES(mutex_);
+  void free_later(const std::vector<Held>& table) SWELL_REQUIRES(mutex_);
+  void release_torn() SWELL_REQUIRES(mutex_);
+  void wait_for_memory(Lock& lock) const SWELL_REQUIRES(mutex_);
   void wait_while_held(Options::Hold hold, const std::function<bool()>& is_off) const;
   // keeper_abort.cc
   std::string abort_now(std::string_view body);
-  void drop_staged();
-  std::unique_ptr<Staged> unstage();
-  void spoil_staged();
+  void drop_staged() SWELL_REQUIRES(mutex_);
+  std::unique_ptr<Staged> unstage() SWELL_REQUIRES(mutex_);
+  void spoil_staged() SWELL_REQUIRES(mutex_);
   // keeper_chunks.cc
-  Result<void> check_secure() const;
+  Result<void> check_secure() const SWELL_REQUIRES(mutex_);
   Result<std::string> secure();
   Result<Placement> begin_chunk(Staged& staged);
   Result<void> populate_rest(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& fresh,
@@ -222,9 +221,9 @@ class Keeper {
   static Result<void> let_go_before(Staged& staged, DeviceProxy* proxy);
   Result<void> release_slabs(const Staged& staged, std::uint32_t chunk);
   Result<void> take_slabs(const Staged& staged, std::uint32_t chunk);
-  std::uint64_t note_gpu(Staged& staged) const;
+  std::uint64_t note_gpu(Staged& staged) const SWELL_REQUIRES(mutex_);
   void measure(Staged& staged) const;
-  void lose_state();
+  void lose_state() SWELL_REQUIRES(mutex_);
   // keeper_snapshots.cc
   Result<std::string> set_guard(std::string_view body);
   Result<std::string> take_snapshot(Peer& peer, std::string_view body);
@@ -235,32 +234,36 @@ class Keeper {
   Result<std::string> keep_snapshot(std::string_view body);
 
   Options options_;
-  Store store_;  ///< guarded by mutex_, except its arena
+  Store store_ SWELL_GUARDED_BY(mutex_);
   const std::shared_ptr<const Arena> arena_;
   std::string tcp_, host_, processes_;
   std::unique_ptr<Door> door_;
   std::thread sender_;   ///< sends the last snapshot to the partner
   std::thread freeing_;  ///< frees the memory that the last commit gave up
 
-  std::mutex ucx_mutex_;  ///< guards ucx_; never held with another mutex
-  std::optional<Error> no_ucx_;
+  Mutex ucx_mutex_;  ///< never held with another mutex
+  std::optional<Error> no_ucx_ SWELL_GUARDED_BY(ucx_mutex_);
 
-  mutable std::mutex mutex_;  ///< guards all below
-  mutable std::condition_variable changed_;
-  std::list<std::unique_ptr<Peer>> peers_;
-  std::uint64_t generation_ = 0;
-  std::vector<Held> table_;  ///< tensors of the committed generation
-  Peer* program_ = nullptr;  ///< trains the committed generation
-  std::string profile_;      ///< last profile that the program reported; empty: none
-  bool has_state_ = false, is_torn_ = false;
-  std::uint64_t step_ = 0;  ///< step of the state, if no program trains
-  std::unique_ptr<Staged> staged_;
-  std::optional<Next> next_;
-  std::optional<Agreed> agreed_;  ///< never set together with staged_, or without a program
-  Guard guard_;
-  Snapshots snapshots_;
-  std::shared_ptr<Channel> to_partner_;
-  bool is_freeing_ = false, stopping_ = false;
+  mutable Mutex mutex_;
+  mutable Condition changed_;
+  std::list<std::unique_ptr<Peer>> peers_ SWELL_GUARDED_BY(mutex_);
+  std::uint64_t generation_ SWELL_GUARDED_BY(mutex_) = 0;
+  std::vector<Held> table_ SWELL_GUARDED_BY(mutex_);  ///< tensors of the committed generation
+  Peer* program_ SWELL_GUARDED_BY(mutex_) = nullptr;  ///< trains the committed generation
+  std::string profile_
+      SWELL_GUARDED_BY(mutex_);  ///< last profile that the program reported; empty: none
+  bool has_state_ SWELL_GUARDED_BY(mutex_) = false;
+  bool is_torn_ SWELL_GUARDED_BY(mutex_) = false;
+  std::uint64_t step_ SWELL_GUARDED_BY(mutex_) = 0;  ///< step of the state, if no program trains
+  std::unique_ptr<Staged> staged_ SWELL_GUARDED_BY(mutex_);
+  std::optional<Next> next_ SWELL_GUARDED_BY(mutex_);
+  std::optional<Agreed> agreed_
+      SWELL_GUARDED_BY(mutex_);  ///< never set together with staged_, or without a program
+  Guard guard_ SWELL_GUARDED_BY(mutex_);
+  Snapshots snapshots_ SWELL_GUARDED_BY(mutex_);
+  std::shared_ptr<Channel> to_partner_ SWELL_GUARDED_BY(mutex_);
+  bool is_freeing_ SWELL_GUARDED_BY(mutex_) = false;
+  bool stopping_ SWELL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace swell::runtime

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Part of the keeper: aborts a generation that was prepared and will not begin.
+#include "base/mutex.h"
 #include "runtime/keeper/keeper.h"
 
 namespace swell::runtime {
@@ -33,10 +34,11 @@ void Keeper::spoil_staged() {
 std::string Keeper::abort_now(std::string_view body) {
   ByteReader reader(body);
   const bool is_old_gone = !body.empty() && reader.get<std::uint8_t>() != 0;
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (staged_ != nullptr && staged_->is_busy) {
     staged_->is_over = true;
-    changed_.wait(lock, [&] { return staged_ == nullptr || !staged_->is_busy; });
+    changed_.wait(lock,
+                  [&]() SWELL_REQUIRES(mutex_) { return staged_ == nullptr || !staged_->is_busy; });
   }
   if (staged_ != nullptr) {
     staged_->is_old_gone = staged_->is_old_gone || is_old_gone;

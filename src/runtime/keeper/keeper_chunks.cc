@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "runtime/keeper/keeper.h"
 
 namespace swell::runtime {
@@ -20,7 +21,7 @@ constexpr std::chrono::seconds kSecureTime{600};
 
 }  // namespace
 
-/// Checks that there will be a snapshot to continue from. REQUIRES: locked.
+/// Checks that there will be a snapshot to continue from.
 Result<void> Keeper::check_secure() const {
   if (program_ == nullptr) return Error("the program of this rank is gone");
   if (!program_->takes_snapshots)
@@ -38,7 +39,7 @@ Result<std::string> Keeper::secure() {
   std::uint64_t step = 0;
   pid_t pid = 0;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (staged_ == nullptr || staged_->chunks == 0)
       return Error("no generation is prepared in chunks");
     if (staged_->is_busy || staged_->is_secured || staged_->is_over) return called_off();
@@ -62,7 +63,7 @@ Result<std::string> Keeper::secure() {
   Result<void> good = snapshot ? Result<void>() : snapshot.error();
   Endpoint partner;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     partner = guard_.partner;
   }
   // The only shim of a job has no partner; if that shim is lost, the state is lost, as at any other
@@ -70,7 +71,7 @@ Result<std::string> Keeper::secure() {
   if (good.ok() && !partner.unix_socket.empty())
     if (auto sent = send_snapshot(*snapshot, partner, kSecureTime); !sent)
       good = sent.error().while_doing("the partner that is to keep this rank's state");
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   staged->is_busy = false;
   if (good.ok() && staged->is_over) good = called_off();
   if (good.ok()) staged->is_secured = true;
@@ -80,7 +81,7 @@ Result<std::string> Keeper::secure() {
 }
 
 /// Forgets the plan to move everything at once; the new program frees the GPU memory that it took
-/// for that plan. REQUIRES: not locked.
+/// for that plan.
 Result<void> Keeper::let_go_before(Staged& staged, DeviceProxy* proxy) {
   const std::unique_ptr<Staged> before = std::move(staged.before);
   if (before == nullptr) return {};
@@ -96,7 +97,7 @@ Result<Placement> Keeper::begin_chunk(Staged& staged) {
   const std::uint32_t chunk = staged.next_chunk;
   Placement its;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     staged.is_old_gone = true;
     if (chunk == 0) {
       staged.used_bytes = arena_->used_bytes();
@@ -135,11 +136,11 @@ Result<void> Keeper::release_slabs(const Staged& staged, std::uint32_t chunk) {
     if (each.chunk != chunk || each.slab == 0) continue;
     std::shared_ptr<DeviceProxy> proxy;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       if (program_ != nullptr) proxy = program_->proxy;
     }
     const auto gone = proxy != nullptr ? proxy->unmap(each.slab) : Result<void>();
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     // A program that has died maps nothing.
     if (!gone && program_ != nullptr && !program_->channel.has_left())
       return gone.error().while_doing("giving back memory of a GPU");
@@ -165,7 +166,7 @@ Result<void> Keeper::take_slabs(const Staged& staged, std::uint32_t chunk) {
   if (fresh.empty()) return {};
   std::shared_ptr<DeviceProxy> proxy;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (staged.program != nullptr) proxy = staged.program->proxy;
   }
   if (proxy == nullptr) return Error("the program of the new generation has died");
@@ -173,7 +174,7 @@ Result<void> Keeper::take_slabs(const Staged& staged, std::uint32_t chunk) {
 }
 
 /// Notes the larger of both states on the new program's GPU. Returns by how much the new one is
-/// larger. REQUIRES: locked; nothing has been released.
+/// larger. REQUIRES: nothing has been released.
 std::uint64_t Keeper::note_gpu(Staged& staged) const {
   const Placement& placement = staged.placement;
   std::uint64_t next = 0;
@@ -212,7 +213,7 @@ Result<void> Keeper::populate_rest(
 /// on the GPU.
 void Keeper::measure(Staged& staged) const {
   const std::uint64_t used = arena_->used_bytes();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const std::uint64_t on_gpu =
       store_.slabs().held_bytes(staged.placement.gpu) + staged.fetcher->extra_bytes();
   staged.extra_bytes =
@@ -220,8 +221,7 @@ void Keeper::measure(Staged& staged) const {
                 on_gpu - std::min(on_gpu, staged.larger_on_gpu)});
 }
 
-/// Forgets the old generation, part of which is gone; its program is told to exit. REQUIRES:
-/// locked.
+/// Forgets the old generation, part of which is gone; its program is told to exit.
 void Keeper::lose_state() {
   drop_table(std::exchange(table_, {}));
   has_state_ = false;

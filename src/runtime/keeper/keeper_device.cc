@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "base/mutex.h"
 #include "runtime/keeper/keeper.h"
 
 namespace swell::runtime {
@@ -19,7 +20,7 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   if (!reader.done() || gpu.empty() || granularity == 0 || granularity > std::uint64_t{1} << 40)
     return Error("a program names its GPU and the granularity of its memory");
   if (!peer.is_unix) return Error("programs of other nodes have a shim of their own");
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (peer.proxy != nullptr || peer.has_declared)
     return Error("a program names its GPU once, before it declares its tensors");
   const auto staging = store_.take(DeviceProxy::kStaging);
@@ -39,7 +40,7 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
 Result<std::string> Keeper::take_own(Peer& peer, const Message& message) {
   auto share = read_own_share(message.body, message.fd);
   if (!share) return share.error();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!peer.is_unix || peer.proxy == nullptr || peer.has_declared)
     return Error("a program names its own memory after its GPU, before it declares its tensors");
   if (peer.own.size() == OwnShare::kMost)
@@ -57,7 +58,7 @@ Result<void> Keeper::give_own(Peer& peer, std::string_view body) {
   std::string why = "the program that had the GPU memory is gone", answer;
   std::shared_ptr<const Descriptor> fd;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (reader.done() && peer.is_unix && program_ != nullptr && program_->proxy != nullptr &&
         !program_->channel.has_left()) {
       const auto& own = program_->own;
@@ -82,7 +83,7 @@ Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
   std::shared_ptr<const Descriptor> fd;
   std::string answer;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     const Slabs::Slab* slab = store_.slabs().find(number);
     if (reader.done() && peer.is_unix && slab != nullptr && slab->fd != nullptr) {
       fd = slab->fd;
@@ -97,7 +98,7 @@ Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
 
 /// Returns what other shims must know of GPU memory here before they plan in chunks.
 GpuMemory Keeper::gpu_memory() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   GpuMemory memory;
   if (const Peer* waiting = waiting_program(); waiting != nullptr && waiting->proxy != nullptr) {
     memory.gpu = waiting->proxy->gpu();
@@ -129,19 +130,19 @@ Error give_back(DeviceProxy& proxy, const std::vector<SlabSize>& fresh, std::uin
 
 }  // namespace
 
-/// Has the program allocate the memory that is new to it, and map what stays. REQUIRES: not locked.
+/// Has the program allocate the memory that is new to it, and map what stays.
 Result<void> Keeper::make_slabs(DeviceProxy& proxy, const std::vector<SlabSize>& fresh,
                                 const std::set<std::uint64_t>& kept) {
   for (const SlabSize& size : fresh) {
     auto fd = proxy.create(size.slab, size.bytes);
     if (!fd) return give_back(proxy, fresh, size.slab, fd.error());
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     store_.slabs().set(size.slab, std::move(*fd));
   }
   for (const std::uint64_t number : kept) {
     Slabs::Slab slab;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       if (const Slabs::Slab* found = store_.slabs().find(number); found != nullptr) slab = *found;
     }
     if (slab.fd == nullptr) return Error("memory of a GPU that was to stay is gone");
@@ -161,14 +162,14 @@ void Keeper::ask_for_nccl(DeviceProxy& proxy) const {
 Result<void> Keeper::answer_nccl(Peer& peer, std::string_view request) {
   NcclSource source;
   source.allowed = [this](const Run& run, Memory memory) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     return may_read_now(run, memory);
   };
   if (!options_.nccl)
     return peer.channel.send(kRefusedOp,
                              ByteWriter().text("it is not to be used where the state is").take());
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (program_ != nullptr) source.proxy = program_->proxy;
     if (peer.pair == 0) peer.pair = store_.slabs().next_number();
     source.pair = peer.pair;
@@ -186,7 +187,7 @@ void Keeper::use(const Held& held) {
 void Keeper::forget_proxy(Peer& peer) {
   if (peer.proxy == nullptr) return;
   peer.proxy->lose();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   store_.drop(peer.proxy->staging(), DeviceProxy::kStaging);
 }
 

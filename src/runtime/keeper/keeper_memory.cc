@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Part of the keeper: frees the memory of a generation that is over.
+#include "base/mutex.h"
 #include "runtime/keeper/keeper.h"
 #include "runtime/quiet_thread.h"
 
@@ -19,14 +20,14 @@ void Keeper::drop_table(const std::vector<Held>& table, std::vector<Pages>& left
 }
 
 /// Frees the GPU after the training program ended within a step: its state is useless, and
-/// restarted programs need the GPU before they begin. REQUIRES: locked; nothing is staged.
+/// restarted programs need the GPU before they begin. REQUIRES: nothing is staged.
 void Keeper::release_torn() {
   if (program_ != nullptr || !is_torn_) return;
   for (const SlabOf& slab : store_.slabs().held()) store_.slabs().release(slab.slab);
 }
 
 /// Frees the last generation's memory in a thread: gigabytes take seconds, for which the training
-/// need not wait. Frees it at once if no thread can be started. REQUIRES: locked; wait_for_memory()
+/// need not wait. Frees it at once if no thread can be started. REQUIRES: wait_for_memory()
 /// was called since the last time.
 void Keeper::free_later(const std::vector<Held>& table) {
   std::vector<Pages> left;
@@ -36,11 +37,11 @@ void Keeper::free_later(const std::vector<Held>& table) {
   is_freeing_ = true;
   auto thread = quiet_thread([this, left] {
     wait_while_held(Options::Hold::freeing, [this] {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       return stopping_;
     });
     for (const Pages& each : left) arena_->release(each.at, each.bytes);
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     store_.give_back(left);
     is_freeing_ = false;
     changed_.notify_all();
@@ -56,12 +57,12 @@ void Keeper::free_later(const std::vector<Held>& table) {
 
 /// Waits until the system has the memory that a commit freed: taking memory earlier would hold
 /// both.
-void Keeper::wait_for_memory(std::unique_lock<std::mutex>& lock) const {
-  changed_.wait(lock, [this] { return stopping_ || !is_freeing_; });
+void Keeper::wait_for_memory(Lock& lock) const {
+  changed_.wait(lock, [this]() SWELL_REQUIRES(mutex_) { return stopping_ || !is_freeing_; });
 }
 
 std::uint64_t Keeper::used_bytes() const {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   wait_for_memory(lock);
   return arena_->used_bytes();
 }

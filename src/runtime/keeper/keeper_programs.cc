@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "base/mutex.h"
 #include "runtime/keeper/keeper.h"
 
 namespace swell::runtime {
@@ -64,7 +65,7 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
         return good.error().while_doing(fmt::format(
             "tensor {} in the program's own memory; without an address it would stand in the arena",
             entry.tensor.name));
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (program_ == &peer || peer.has_declared) return Error("a program declares its tensors once");
   peer.entries = std::move(*entries);
   peer.has_declared = true;
@@ -72,13 +73,13 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
 }
 
 Result<std::string> Keeper::take_stays(Peer& peer, Stays stays) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   peer.stays = stays;
   return std::string();
 }
 
 Result<std::string> Keeper::tell_next(Peer& peer) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!next_) return Error("no other generation is prepared here");
   if (program_ == nullptr || program_ == &peer || program_->pid != peer.pid)
     return Error("only the process that trains prepares for another generation");
@@ -92,7 +93,7 @@ Result<std::string> Keeper::decline(Peer& peer, std::string_view body) {
   ByteReader reader(body);
   std::string text = reader.text(kMaxWhy);
   const auto shortage = get_shortage(reader);
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!reader.done() || text.empty()) return Error("a program that declines a generation says why");
   Error why(std::move(text), shortage);
   // A new program that has not adopted yet: the old one goes on.
@@ -113,7 +114,7 @@ Result<std::string> Keeper::decline(Peer& peer, std::string_view body) {
 }
 
 bool Keeper::offer_next(std::uint64_t generation, Variables variables, bool none_is_new) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (program_ == nullptr || program_->channel.has_left()) return false;
   store_.page().beside = generation;
   if (program_->stays != Stays::always &&
@@ -125,7 +126,7 @@ bool Keeper::offer_next(std::uint64_t generation, Variables variables, bool none
 }
 
 void Keeper::withdraw_next() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   next_.reset();
   store_.page().next = 0;
   for (auto& peer : peers_) {
@@ -137,7 +138,7 @@ void Keeper::withdraw_next() {
 }
 
 Result<void> Keeper::adopt(Peer& peer) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!peer.has_declared || peer.is_waiting || program_ == &peer)
     return Error("a program adopts once, after it has declared its tensors");
   if (peer.next != 0 && (!next_ || next_->generation != peer.next)) return called_off();
@@ -150,7 +151,7 @@ Result<void> Keeper::adopt(Peer& peer) {
 Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
   ByteReader reader(body);
   const auto step = reader.get<std::uint64_t>();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!reader.done() || program_ != &peer)
     return Error("only the program that trains can stop at a step");
   peer.step = step;
@@ -174,7 +175,7 @@ Keeper::Peer* Keeper::waiting_program() {
 Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& body) {
   std::uint64_t generation = 0;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (program_ != &peer) return Error("only the program that trains reports a profile");
     if (body.size() > kMaxProfile)
       return Error(

@@ -2,6 +2,7 @@
 // Part of the keeper: snapshots of its rank's state, and of other ranks whose partner it is.
 #include <fmt/format.h>
 
+#include "base/mutex.h"
 #include "runtime/keeper/keeper.h"
 #include "runtime/quiet_thread.h"
 
@@ -19,7 +20,7 @@ constexpr std::chrono::seconds kLeaveTime{5};
 Result<std::string> Keeper::set_guard(std::string_view body) {
   auto guard = read_guard(body);
   if (!guard) return guard.error();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   guard_ = std::move(*guard);
   return std::string();
 }
@@ -34,7 +35,7 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   // Wait for the previous one, so that ranks stay close. Only the training program starts a sender.
   if (sender_.joinable()) sender_.join();
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (program_ != &peer || !has_state_)
       return Error("only the program that trains takes snapshots");
   }
@@ -43,7 +44,7 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   auto snapshot = copy_state(step, peer.pid, peer.proxy.get(), false);
   if (peer.proxy != nullptr) peer.proxy->close();
   if (!snapshot) return snapshot.error();
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (guard_.partner.unix_socket.empty() || stopping_) return std::string();
   if (peer.leaves) {
     const Endpoint partner = guard_.partner;
@@ -67,7 +68,7 @@ Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DevicePro
   Snapshot snapshot;
   std::vector<Run> of_arena, of_program, of_device;
   {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     wait_for_memory(lock);
     if (guard_.generation != generation_)
       return Error("it is not known yet who keeps this generation's snapshots");
@@ -99,7 +100,7 @@ Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DevicePro
     good = Error("the program of this rank is gone, and the state in its memory with it");
   for (const Run& run : of_program)
     if (good.ok()) good = memory.read(run.from, arena_->data() + run.to, run.bytes);
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!good) {
     drop_table(snapshot.table);
     return good.error();
@@ -119,7 +120,7 @@ Result<void> Keeper::send_snapshot(const Snapshot& snapshot, const Endpoint& par
   if (!found) return found.error();
   auto channel = std::make_shared<Channel>(std::move(*found));
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (stopping_) return called_off();
     to_partner_ = channel;
   }
@@ -138,7 +139,7 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
   plan.from.push_back({{}, kept->source});
   Placement placement;
   {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     wait_for_memory(lock);
     std::vector<Run> runs;
     auto copy = Snapshots::take_copy(store_, snapshot.table, runs);
@@ -150,7 +151,7 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
     }
   }
   const auto is_off = [this] {
-    std::lock_guard guard(mutex_);
+    Lock guard(mutex_);
     return stopping_;
   };
   wait_while_held(Options::Hold::keeping, is_off);
@@ -165,7 +166,7 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
              !moved)
       good = moved.error();
   }
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!good) {
     drop_table(snapshot.table);
     return good.error();

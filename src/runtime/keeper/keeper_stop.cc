@@ -3,6 +3,7 @@
 // which all ranks agree.
 #include <fmt/format.h>
 
+#include "base/mutex.h"
 #include "runtime/keeper/keeper.h"
 
 namespace swell::runtime {
@@ -21,7 +22,7 @@ Result<std::string> Keeper::request(std::string_view body) {
   ByteReader reader(body);
   const auto request = reader.get<std::uint64_t>();
   if (!reader.done() || !is_request(request)) return Error(kNotARequest);
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (program_ == nullptr) return Error("no program trains here");
   if (agreed_ && agreed_->request == kStopRequest)
     return std::string();  // the program exits with the others
@@ -41,7 +42,7 @@ Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
   const auto answer = [](AgreeAnswer is, std::uint64_t at) {
     return ByteWriter().put(is).put(at).take();
   };
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (staged_ != nullptr)
     return Error(fmt::format("generation {} is being prepared; abort it first",
                              staged_->prepare.generation));
@@ -67,7 +68,7 @@ Result<std::string> Keeper::conclude(std::string_view body) {
   ByteReader reader(body);
   const auto step = reader.get<std::uint64_t>(), request = reader.get<std::uint64_t>();
   if (!reader.done() || !is_request(request)) return Error(kNotARequest);
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!agreed_ || agreed_->step != step)
     return Error(fmt::format("step {} is not agreed on here", step));
   agreed_->request = request;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "base/mutex.h"
 #include "runtime/keeper/keeper.h"
 
 namespace swell::runtime {
@@ -28,17 +29,17 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
   ByteReader reader(body);
   const auto limit = std::chrono::milliseconds(reader.get<std::uint32_t>());
   if (!reader.done()) return Error("wait_ready needs a time");
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   Peer* peer = nullptr;
   // If no program trains, new programs begin, whatever an earlier program has declined.
   const bool trains = program_ != nullptr;
-  const auto why_declined = [&]() -> const Error* {
+  const auto why_declined = [&]() SWELL_REQUIRES(mutex_) -> const Error* {
     if (trains && next_ && next_->declined) return &*next_->declined;
     for (const auto& each : peers_)
       if (trains && each->declined && !each->channel.has_left()) return &*each->declined;
     return nullptr;
   };
-  changed_.wait_for(lock, limit, [&] {
+  changed_.wait_for(lock, limit, [&]() SWELL_REQUIRES(mutex_) {
     return stopping_ || (peer = waiting_program()) != nullptr || why_declined() != nullptr;
   });
   if (const Error* why = peer == nullptr ? why_declined() : nullptr) return *why;
@@ -52,7 +53,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
   const auto generation = reader.get<std::uint64_t>();
   if (!reader.done() || generation == 0)
     return Error("a generation begins with its number, 1 or more");
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   wait_for_memory(lock);
   Peer* peer = waiting_program();
   if (peer == nullptr) return Error("no program waits to begin");
@@ -142,17 +143,19 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   const std::uint64_t digest = staged->digest, bound = plan.max_extra_bytes;
   std::shared_ptr<DeviceProxy> proxy, old_proxy;
   std::uint64_t growth_on_gpu = 0;
+  Staged* at_work = nullptr;
   const auto extra_bytes = stage(peer, std::move(staged), *from, *to, moves);
   if (!extra_bytes) return extra_bytes.error();
   if (*extra_bytes > bound) return write(Prepared{digest, *extra_bytes});
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
+    at_work = staged_.get();
     if (staged_->program != nullptr) proxy = staged_->program->proxy;
     if (program_ != nullptr) old_proxy = program_->proxy;
     if (proxy != nullptr) growth_on_gpu = note_gpu(*staged_);
   }
   // Without the lock: the shims that are asked may be asking this one.
-  Staged& own = *staged_;
+  Staged& own = *at_work;
   Fetcher::Self from_here = self();
   if (own.placement.extra_bytes + kBounce <= own.prepare.max_extra_bytes)
     from_here.old_proxy = std::move(old_proxy);
@@ -165,7 +168,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
     if (good.ok()) ask_for_nccl(*proxy);
     from_here.proxy = std::move(proxy);
     from_here.next_slab = [this] {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       return store_.slabs().next_number();
     };
   }
@@ -175,7 +178,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   // Take memory while the training goes on, so that only the copy remains for the pause.
   for (const auto& [at, bytes] : own.placement.fresh)
     if (good.ok() && own.chunks == 0) good = arena_->populate(at, bytes);
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   own.is_busy = false;
   changed_.notify_all();
   if (good.ok() && own.is_over) good = called_off();
@@ -204,7 +207,7 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
                                     const World& from, const World& to,
                                     const std::vector<Move>& moves) {
   const Prepare& plan = staged->prepare;
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   wait_for_memory(lock);
   if (stopping_) return called_off();
   if (staged_ != nullptr && staged_->coordinator == &coordinator && plan.in_chunks &&
@@ -286,7 +289,7 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   const auto step = reader.get<std::uint64_t>();
   const auto limit = std::chrono::milliseconds(reader.get<std::uint32_t>());
   if (!reader.done() || step == 0) return Error("a stop needs a step, 1 or more, and a time");
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (staged_ == nullptr) return Error("no generation is prepared");
   if (staged_->prepare.old_rank < 0) return ByteWriter().put(kNoStep).put<std::uint8_t>(0).take();
   const auto stands = [](std::uint64_t at, bool is_late = false) {
@@ -305,7 +308,7 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   if (!program->is_quiesced && store_.page().step >= step) return stands(store_.page().step, true);
   // The program stands at an earlier boundary, which others have passed.
   if (program->is_quiesced && program->step < step) answer_quiesced(false);
-  const bool over = changed_.wait_for(lock, limit, [&] {
+  const bool over = changed_.wait_for(lock, limit, [&]() SWELL_REQUIRES(mutex_) {
     return stopping_ || staged_ == nullptr || program_ != program || program->is_quiesced;
   });
   if (program_ == program && program->is_quiesced) return stands(program->step);
@@ -324,7 +327,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   Staged* staged = nullptr;
   pid_t new_program = 0;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (staged_ == nullptr) return Error("no generation is prepared");
     if (staged_->is_busy || staged_->is_moved) return Error("the state has been moved already");
     if (!reader.done() || body.empty() != (staged_->chunks == 0) || chunk != staged_->next_chunk ||
@@ -338,7 +341,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   // No other thread touches the staged generation while it moves: abort and the death of a program
   // wait for this thread, or ask it.
   const auto is_off = [&] {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     return staged->is_over || stopping_;
   };
   std::atomic<int> blocks = 0;
@@ -352,7 +355,7 @@ Result<std::string> Keeper::move(std::string_view body) {
     return is_off();
   };
   watch.has_come = [&](const Fetch& fetch) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     Progress& progress = staged->progress;
     (fetch.only_there ? progress.only_there : progress.rest) -= fetch.bytes();
     progress.come += fetch.bytes();
@@ -375,7 +378,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   const bool is_last = chunk + 1 >= staged->chunks;
   // Do it while the program can still be told to unmap what it has read.
   if (is_last || !good) staged->fetcher.reset();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   staged->is_busy = false;
   if (good.ok() && staged->is_over) good = called_off();
   // Its own thread may not have noticed yet.
@@ -393,7 +396,7 @@ Result<std::string> Keeper::move(std::string_view body) {
 Result<std::string> Keeper::commit(std::string_view body) {
   ByteReader reader(body);
   const auto generation = reader.get<std::uint64_t>(), step = reader.get<std::uint64_t>();
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!reader.done()) return Error("a commit needs the generation's number and its step");
   if (staged_ == nullptr && generation == generation_)
     return std::string();  // sent again by a coordinator that does not know

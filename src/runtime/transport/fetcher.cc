@@ -5,10 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <fmt/format.h>
-#include <mutex>
 #include <optional>
 #include <thread>
 
+#include "base/mutex.h"
 #include "runtime/quiet_thread.h"
 #include "runtime/transport/ucx_link.h"
 
@@ -175,7 +175,7 @@ Result<void> Fetcher::fetch_some(std::span<const Fetch* const> fetches, pid_t pr
   std::vector<const Fetch*> shared, own;
   for (const Fetch* fetch : fetches)
     (sources_.at(source_of(*fetch))->is_parallel() ? shared : own).push_back(fetch);
-  std::mutex mutex;
+  Mutex mutex;
   Result<void> good;
   std::atomic<bool> is_over = false;
   std::atomic<std::size_t> next = 0;
@@ -186,7 +186,7 @@ Result<void> Fetcher::fetch_some(std::span<const Fetch* const> fetches, pid_t pr
       if (watch.has_come) watch.has_come(fetch);
       return;
     }
-    std::lock_guard lock(mutex);
+    Lock lock(mutex);
     if (!is_over.exchange(true)) good = std::move(done);
   };
   const auto take_shared = [&] {

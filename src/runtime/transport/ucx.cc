@@ -10,9 +10,9 @@
 #include <fstream>
 #include <ifaddrs.h>
 #include <map>
-#include <mutex>
 #include <set>
 
+#include "base/mutex.h"
 #include "runtime/transport/ucx_functions.h"
 
 namespace swell::runtime {
@@ -81,9 +81,9 @@ Result<void> find_all(void* library, const std::string& path, Ucx::Functions& al
 
 /// Loads the library's functions. It is never closed, because it leaves a thread running.
 Result<const Ucx::Functions*> load(const std::string& path) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::map<std::string, std::unique_ptr<Ucx::Functions>> loaded;
-  std::lock_guard lock(mutex);
+  Lock lock(mutex);
   auto& known = loaded[path];
   if (known != nullptr) return known.get();
   const SignalsKept kept;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/policy/lending/scale_tables.h"
 
+#include "base/mutex.h"
 #include "core/planner/affinity.h"
 
 namespace swell::policy {
 
 ScaleTables::Known ScaleTables::find(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (const auto found = recent_.find(key); found != recent_.end()) return found->second;
   const auto found = older_.find(key);
   if (found == older_.end()) return {};
@@ -14,7 +15,7 @@ ScaleTables::Known ScaleTables::find(const std::string& key) const {
 }
 
 void ScaleTables::remember(const std::string& key, Known known) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (recent_.size() >= max_) {
     older_ = std::move(recent_);
     recent_.clear();

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "core/planner/solver.h"
 #include "core/policy/lending/canonical.h"
 
@@ -102,8 +102,9 @@ class ScaleTables {
   std::unique_ptr<const planner::Solver> solver_, quick_;
   perf::Sends sends_;
   std::size_t max_;
-  mutable std::mutex mutex_;
-  mutable Memory recent_, older_;  ///< `recent_` replaces `older_` when full
+  mutable Mutex mutex_;
+  mutable Memory recent_ SWELL_GUARDED_BY(mutex_);
+  mutable Memory older_ SWELL_GUARDED_BY(mutex_);  ///< `recent_` replaces `older_` when full
 };
 
 }  // namespace swell::policy

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/mutex.h"
+
 namespace swell::policy {
 
 namespace {
@@ -137,13 +139,13 @@ std::shared_ptr<const Curve> CurveCache::get(
                 training->basic.micro_batch(),
                 sizes == Sizes::any ? 0 : training->basic.gpu_count()};
   {
-    const std::lock_guard guard(lock_);
+    const Lock guard(lock_);
     const auto known = entries_.find(key);
     if (known != entries_.end()) return known->second.curve;
   }
   auto curve =
       std::make_shared<const Curve>(JobModel(training, machines).curve(type, space, max, sizes));
-  const std::lock_guard guard(lock_);
+  const Lock guard(lock_);
   if (entries_.size() >= kMaxKept) entries_.clear();
   entries_.insert_or_assign(key, Entry{training->model, training->coefficients, machines, curve});
   return curve;

@@ -3,11 +3,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "base/mutex.h"
 #include "core/planner/scale_table.h"
 #include "core/planner/symmetric.h"
 #include "core/policy/training.h"
@@ -78,8 +78,8 @@ class CurveCache {
     std::shared_ptr<const cluster::Cluster> machines;
     std::shared_ptr<const Curve> curve;
   };
-  std::mutex lock_;
-  std::map<Key, Entry> entries_;
+  Mutex lock_;
+  std::map<Key, Entry> entries_ SWELL_GUARDED_BY(lock_);
 };
 
 }  // namespace swell::policy
