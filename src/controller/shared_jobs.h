@@ -28,7 +28,7 @@ class SharedJobs {
 
  private:
   mutable Mutex mutex_;
-  std::vector<control::JobId> jobs_;
+  std::vector<control::JobId> jobs_ SWELL_GUARDED_BY(mutex_);
 };
 
 }  // namespace swell::controller

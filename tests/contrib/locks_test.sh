@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What a mutex guards is used only while it is held: clang's analysis of the annotations of src/base/mutex.h.
+# Every use of a value that a mutex guards happens while it is held, by clang's analysis of the annotations of src/base/mutex.h.
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
