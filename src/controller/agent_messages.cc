@@ -24,7 +24,7 @@ constexpr std::uint64_t kUserSources = std::uint64_t{1} << 32;
 constexpr double kSilentAgentTimeouts = 4;
 /// Bytes of an agent's reason against more GPUs that are kept.
 constexpr std::size_t kMaxNoGrowth = 300;
-/// An agent's word of its program's start is taken so often at most.
+/// An agent's report of its program's start is taken at most once in this time.
 constexpr double kStartEvery_s = 60;
 /// Bytes of a pause's parts, as an agent reports them.
 constexpr std::size_t kMaxParts = 4096;

@@ -15,7 +15,7 @@ namespace swell::controller {
 
 /// The agents' connections: which of them speaks for which job, and hellos that wait for a fresh
 /// look at the queue. A connection says hello once and then speaks for that job until it is closed;
-/// nothing is heard from it afterwards.
+/// nothing that it sends afterwards is read.
 class AgentSessions {
  public:
   using Event = control::Server::Event;
@@ -46,7 +46,7 @@ class AgentSessions {
     send(connection, control::Refused{reason});
     close(connection);
   }
-  /// Closes it; nothing that it still says is heard.
+  /// Closes it; nothing that it still sends is read.
   void close(control::ConnectionId connection);
   void close_all_of(JobId job);
   bool is_closed(control::ConnectionId connection) const { return closed_.contains(connection); }

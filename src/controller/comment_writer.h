@@ -26,7 +26,7 @@ class CommentWriter {
     std::string written;      ///< as last written, or seen to be changed by others
     double again_at = 0;      ///< it was refused, or had to wait, and is not tried before
     double pause_s = 0;       ///< since it was refused
-    int waited = 0;           ///< so often, one after the other, slurmctld could not write it yet
+    int waited = 0;           ///< times in a row that slurmctld could not write it yet
     bool taken = false;       ///< slurmctld has written one
   };
   void comment_waits(JobId job, AdminComment& comment, double now);

@@ -11,7 +11,7 @@ namespace swell::controller {
 
 namespace {
 
-/// Slurm gives whole cores out: so many CPUs may a task get beyond what it asked for.
+/// Slurm gives whole cores out: CPUs that a task may get beyond what it asked for.
 constexpr int kMaxThreadsPerCore = 8;
 
 bool same_word(const std::string& a, const std::string& b) {

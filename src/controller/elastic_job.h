@@ -61,7 +61,7 @@ struct ElasticJob {
   /// report was refused, and none was ever taken.
   bool is_distrusted() const noexcept { return reports.refused_since() && !training.is_known(); }
   /// A program is planned for by data sheets for so long; then its profile should have come. Its
-  /// agent has so long to say that it runs.
+  /// agent must say within this time that it runs.
   static constexpr double kSheetBelieved_s = 600;
   static constexpr double kSheetWaits_s = 3600;
   /// Whether it is planned for by the model that its user names, under a policy that does so:
@@ -87,7 +87,7 @@ struct ElasticJob {
     offers.fail(now, interval_s);
     ordered.called_off();
   }
-  /// A reconfiguration that its agent says is under way is believed for so long.
+  /// Time for which a reconfiguration that the agent says is under way is believed.
   static constexpr double kReconfigures_s = 600;
   /// Whether a reconfiguration is under way, or was just now. Refusing further growth, since its
   /// owner or its program say so, does not count: it protects nothing from jobs that would gain

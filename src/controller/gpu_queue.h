@@ -17,7 +17,7 @@ namespace swell::controller {
 /// is moved ahead of another one. Owns what it reads, so that it outlives the snapshot.
 class GpuQueue {
  public:
-  /// Jobs without a time limit hold their GPUs for so long.
+  /// Time for which jobs without a time limit are taken to hold their GPUs.
   static constexpr double kForever_s = 366.0 * 24 * 3600;
 
   /// `all_pending`: whether pending jobs are placed in it.

@@ -33,7 +33,7 @@ class Meters {
   Meters();
   /// Something has happened: an event of EventLog, and its line.
   void heard(const std::string& kind, const Json& line);
-  /// A decision took so long.
+  /// Counts a decision that took `seconds`.
   void decided(double seconds) { decisions_.add(seconds); }
   /// The time is `now`: GPU-seconds since the last call are counted by what the jobs hold.
   void pass(double now, const JobTable& jobs);

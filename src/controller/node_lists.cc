@@ -13,7 +13,7 @@ using policy::NodeSet;
 
 namespace {
 
-/// A list costs at least as much as so many names.
+/// A list costs at least as much as this number of names.
 constexpr long kCostOfList = 300;
 
 }  // namespace

@@ -22,7 +22,8 @@ class Quotas {
 
   /// GPUs that the job may be lent on top of those it has; nothing: no limit holds for it.
   std::optional<int> room(JobId job) const;
-  /// Lends so many, where the limits leave them; else nothing changes. @return whether they do.
+  /// Lends `gpus` GPUs if the limits leave them; otherwise changes nothing. Returns whether it lent
+  /// them.
   bool take(JobId job, int gpus);
   /// The limit that leaves the job nothing, as words for its owner; empty: none does.
   std::string why_full(JobId job) const;

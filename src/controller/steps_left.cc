@@ -10,7 +10,7 @@ namespace {
 /// A program that makes less than this part of the steps that its profiles promise is not believed.
 constexpr double kLeastPace = 0.25;
 
-/// A program that still runs so long after its last step is not believed either.
+/// A program that still runs this time after its last step is not believed either.
 constexpr double kEnds_s = 60;
 
 }  // namespace

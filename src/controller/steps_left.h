@@ -24,12 +24,12 @@ class StepsLeft {
   /// Steps at the training's end; 0: not known.
   std::int64_t total() const noexcept { return total_; }
 
-  /// Steps are counted over so long at least before their pace is held against a profile.
+  /// Least time over which steps are counted before their pace is compared with a profile.
   static constexpr double kPace_s = 600;
   /// After its last step a training is believed to go on for so long, or for two steps; then it
   /// comes no nearer to its end until it says another one.
   static constexpr double kSilent_s = 60;
-  /// A training whose end moved so often is not believed.
+  /// A training whose end moved this many times is not believed.
   static constexpr int kMostMoves = 3;
 
  private:

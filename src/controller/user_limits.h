@@ -28,9 +28,10 @@ class UserLimits {
  private:
   /// A job that waits for a limit.
   struct Waiter {
-    double next = 0;         ///< not before is more taken back for it
-    double bare_since = 0;   ///< nothing that is lent counts for its limit since then; 0: some does
-    int hopeless_with = -1;  ///< with so many other jobs running it waited in vain; -1: not known
+    double next = 0;        ///< not before is more taken back for it
+    double bare_since = 0;  ///< nothing that is lent counts for its limit since then; 0: some does
+    int hopeless_with =
+        -1;  ///< number of other running jobs with which it waited in vain; -1: not known
   };
   std::map<JobId, Waiter> waiters_;
 };

@@ -268,7 +268,7 @@ class Idle {
     return workers * worker.gpus;
   }
 
-  /// By how many it could grow with so many idle ones.
+  /// Returns by how many GPUs it could grow if `idle` are idle.
   int growth(int idle) const {
     const int has = job_.basic_gpus + job_.lent_gpus();
     int most = has;

@@ -86,7 +86,7 @@ GenerationMachine::Settings settings_for(const Agent::Setup& setup) {
   return settings;
 }
 
-/// How often it is looked whether the program writes; 0: never.
+/// Interval at which the program's output is looked at; 0: never.
 double look_period_s(const Progress::Settings& hang) {
   return hang.factor > 0 ? std::clamp(hang.minimum_s / 20, 0.2, kOutputLook_s) : 0;
 }

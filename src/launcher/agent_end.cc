@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLimitEvery_s = 60;  // between two looks at the job's time limit
 constexpr double kLimitSoon_s = 5;    // the same, as it comes near
-constexpr double kRequeue_s = 20;     // scontrol may take so long
+constexpr double kRequeue_s = 20;     // time limit of scontrol
 
 }  // namespace
 

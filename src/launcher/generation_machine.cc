@@ -15,7 +15,7 @@ using control::JobState;
 
 namespace {
 
-constexpr double kAnswers_s = 5;  // programs that end for a signal mostly have by then
+constexpr double kAnswers_s = 5;  // most programs that end for a signal have ended by then
 
 }  // namespace
 

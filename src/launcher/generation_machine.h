@@ -89,7 +89,7 @@ class GenerationMachine {
     double settle_s = 60;
     /// The exit code of a program that leaves for a resize: 0 is then always the end.
     std::optional<int> leave_code;
-    /// The workers leave so long before the job's time limit; 0: only on Slurm's signal.
+    /// Seconds before the job's time limit at which workers leave; 0: only on Slurm's signal.
     std::optional<double> before_end_s;
     std::string never_grows;  ///< not empty: why the run takes no lent GPUs at all
     /// Losses and recoveries within restart_window_s, before lent GPUs are done without.
@@ -109,7 +109,7 @@ class GenerationMachine {
     /// A live switch has this share of the time to return GPUs before workers are asked to leave.
     double live_share = 0.6;
     double min_live_s = 1;    ///< with less time than this, it is not tried
-    double live_extra_s = 1;  ///< a switch may take so much longer than leaving
+    double live_extra_s = 1;  ///< time that a switch may take beyond that of leaving
     /// For live programs to agree on a step at which all leave; a quarter of their time at most.
     double agree_s = 4;
   };
@@ -134,7 +134,7 @@ class GenerationMachine {
   /// Each worker is a training by itself: its program is a launcher, which has started `what`, a
   /// worker with a rank of its own; or `what` was started without its rank.
   void trains_alone(double now, WorkerId worker, const std::string& what, bool no_rank = false);
-  /// A worker of `generation` is there, and has made so many steps; 0: that is not known.
+  /// A worker of `generation` is there, and has made `steps` steps; 0: not known.
   void made_steps(double now, int generation, std::uint64_t steps);
   void has_written(double now);            ///< some worker
   void stood_still(double now);            ///< the whole job, until now: it was suspended
@@ -208,7 +208,7 @@ class GenerationMachine {
   /// The job's own end.
   struct TimeLimit {
     std::optional<double> ends_at;  ///< none: unlimited, or not known yet
-    double before_s = -1;           ///< the workers leave so long before; negative: not known yet
+    double before_s = -1;  ///< seconds before it at which workers leave; negative: not known yet
   };
 
   /// GPUs that the controller has offered.

@@ -214,7 +214,7 @@ void GenerationMachine::tick(double now) {
 
 std::optional<double> GenerationMachine::deadline() const { return timers().deadline(*this); }
 
-/// A shim that said nothing for so long after its program left will not come back.
+/// A shim that is silent for this time after its program left will not come back.
 void GenerationMachine::gathering_is_late(double now) {
   in<Gathering>()->by = now + settings_.warm_timeout_s;
   const RankAssignment assignment = planner_.next(run_);

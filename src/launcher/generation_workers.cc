@@ -161,7 +161,7 @@ void GenerationMachine::fail(double now, WorkerId id, Exit exit) {
                 exit.signal == SIGKILL
                     ? "a worker of it was killed"
                     : fmt::format("a worker of it ended with {}", exit.status()));
-  if (is_failing()) {  // whichever is heard first
+  if (is_failing()) {  // whichever report comes first
     in<Running>()->failure->on_lent = in<Running>()->failure->on_lent || companion != nullptr;
     return;
   }

@@ -14,7 +14,7 @@ namespace swell::launcher {
 class Growth {
  public:
   struct Settings {
-    /// A companion waits so long for workers that do not handle the restart signal.
+    /// Time for which a companion waits for workers that do not handle the restart signal.
     double listen_timeout_s = 60;
     /// After the first growth that went wrong; twice as long after each further one.
     double growth_pause_s = 600;

@@ -26,7 +26,7 @@ bool slurmctld_was_away(std::optional<std::time_t> since, std::time_t began);
 /// it runs.
 double knows_nodes_in(std::optional<std::time_t> since, std::time_t now);
 
-/// In how many seconds the step is to be launched again that was launched so often. None: never.
+/// Returns the seconds until a step is launched again that failed this many times; none: never.
 std::optional<double> launch_again_in(int launches);
 
 }  // namespace swell::launcher

@@ -31,8 +31,9 @@ class LivePace {
   /// Returns the time from the last start to the first step; 0: not known yet.
   double start_s() const noexcept { return start_s_; }
 
-  /// A generation's programs took so long to start and begin with the runtime, without a switch.
-  /// stays: they may keep their processes in a switch to workers that are training.
+  /// Takes the time that a generation's programs needed to start and begin with the runtime,
+  /// without a switch. stays: they may keep their processes in a switch to workers that are
+  /// training.
   void began(double seconds, bool stays = true) {
     first_start_s_ = seconds;
     stays_ = stays;

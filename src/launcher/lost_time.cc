@@ -7,9 +7,9 @@ namespace swell::launcher {
 
 namespace {
 
-// Boundaries are heard of once a second.
+// Programs report their boundaries once a second.
 constexpr std::size_t kHeard = 64;
-// The usual duration of a step is that of so many steps at least, and of so many seconds.
+// The usual duration of a step is measured over at least this many steps and seconds.
 constexpr std::uint64_t kSteps = 5;
 constexpr double kUsual_s = 2;
 // The first steps of a program are slower.

@@ -24,7 +24,7 @@ class LostTime {
   /// order.
   void passed(double at, int generation, std::uint64_t step);
   /// A change has led to `generation`. It began at `began`; the programs before stopped behind step
-  /// `stopped_at`, 0: at the last one that was heard of.
+  /// `stopped_at`, 0: at the last one that was reported.
   void changed(double began, int generation, std::uint64_t stopped_at);
   /// The cost of the last change that could be measured.
   const std::optional<Cost>& last() const noexcept { return last_; }
@@ -38,7 +38,7 @@ class LostTime {
   struct Change {
     int generation = 0;
     std::uint64_t stopped_at = 0;
-    Passed before;                ///< the last boundary that was heard of before it began
+    Passed before;                ///< the last boundary that was reported before it began
     double old_s = 0;             ///< usual seconds of a step until then
     std::optional<Passed> usual;  ///< in `generation`, from where on steps are usual
   };

@@ -66,7 +66,7 @@ bool is_network(std::string_view text) {
              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:,") == text.npos;
 }
 
-/// "2", "1-4": at least and at most so many nodes.
+/// "2", "1-4": the least and the greatest number of nodes.
 std::optional<std::pair<int, int>> node_range(std::string_view text) {
   const auto dash = text.find('-');
   const auto least = read_whole<int>(text.substr(0, dash));

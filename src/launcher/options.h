@@ -27,8 +27,9 @@ struct Options {
   /// A program that leaves for a resize exits with it, and with 0 only at its end; none: 0 is
   /// either.
   std::optional<int> leave_code;
-  std::optional<double> before_end_s;  ///< the workers leave so long before the job's time limit
-  bool requeue = false;                ///< the job is requeued when they have
+  std::optional<double>
+      before_end_s;      ///< seconds before the job's time limit at which workers leave
+  bool requeue = false;  ///< the job is requeued when they have
   double recover_s = 0;  ///< a program that fails is started again, unless it failed so soon before
   Progress::Settings hang = {};  ///< what is taken for a hang
   std::string events_file;
@@ -38,7 +39,7 @@ struct Options {
   runtime::Verify switch_verify = runtime::Verify::network;  ///< live mode
   /// Live mode: what state goes through between nodes: "auto", "tcp", "ucx" or "ucx:DEVICES".
   std::string switch_network = "auto";
-  /// Live mode: the job's own workers wait so long for GPUs that are offered before they begin.
+  /// Live mode: seconds that the job's own workers wait for offered GPUs before they begin.
   double first_wait_s = 15;
   /// Live mode: what it trains, a file or a name; empty: nothing is said.
   std::string model;
@@ -57,7 +58,7 @@ struct Options {
   // where, where it is given
   std::optional<std::pair<int, int>> nodes;  ///< the least and the most of -N
   std::vector<std::string> node_list, excluded;
-  int relative = 0;                  ///< -r: the first so many nodes are left out
+  int relative = 0;                  ///< -r: number of nodes at the beginning that are left out
   bool kill_on_bad_exit = true;      ///< torchrun's way; srun's own default is to wait
   std::optional<std::string> input;  ///< of srun's --input
   std::string open_mode;             ///< the user's choice: append or truncate; empty: none

@@ -15,7 +15,7 @@ constexpr int kStepsOfGeneration = 3;     // the first ones may compile
 constexpr int kOutputsOfGeneration = 20;  // programs write also before the first step
 /// Programs may train on without a word; those that wrote for long before stop less often.
 constexpr double kOutputPatience = 3;
-/// A pause that was seen once, such as an evaluation, may take so many times as long.
+/// Factor by which a pause that was seen once, such as an evaluation, may be exceeded.
 constexpr double kLongest = 2;
 /// Workers repeat themselves within it.
 constexpr double kHeard_s = 20;

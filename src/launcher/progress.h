@@ -14,7 +14,7 @@ namespace swell::launcher {
 class Progress {
  public:
   struct Settings {
-    double factor = 20;       ///< so many usual durations without a step are a hang; 0: never
+    double factor = 20;       ///< usual durations without a step that count as a hang; 0: never
     double minimum_s = 1800;  ///< a shorter pause never is; three times as much for output
   };
   explicit Progress(Settings settings) : settings_(settings) {}

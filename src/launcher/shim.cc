@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLastLook = 1000ms;  // how often it is looked for a handler, later
+constexpr auto kLastLook = 1000ms;  // interval of later looks for a handler
 constexpr auto kEndTime = 5s;       // between TERM and KILL when swellrun is gone
 constexpr auto kSettles = 60s;      // a launcher within a program mostly starts its workers so soon
 constexpr auto kLaterLook = 10s;    // between two looks for such a launcher after that

@@ -9,7 +9,7 @@
 
 namespace swell::sim {
 
-/// How fast a job is on so many GPUs by the judge, where 1 is its basic plan. The GPUs are the
+/// Speed of a job on a number of GPUs by the judge, where 1 is its basic plan. The GPUs are the
 /// cluster's first ones; the plan is the one that a job runs that is lent GPUs without a plan.
 struct Speed {
   std::uint32_t job = 0;

@@ -131,7 +131,7 @@ struct Clocks {
   double growth_interval_s = 60;  ///< GrowthInterval
   double grant_expiry_s = 15;     ///< GrantExpiry
   double profile_wait_s = 10;     ///< ProfileWait
-  /// kFirstOffer_s: a program begins so much later, with what its job was offered by then.
+  /// kFirstOffer_s: seconds by which a program begins later, with what its job was offered by then.
   double first_offer_s = 2;
 };
 
@@ -166,7 +166,8 @@ struct Setup {
   Reporting reporting;
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Trust::heard()
   double failures_per_day = 0;                          ///< failures of each node
-  /// A job has up to so many times its GPUs; 0: no limit where it is planned for.
+  /// Limit of a job's GPUs as a multiple of those it asked for; 0: no limit where it is planned
+  /// for.
   double max_factor = 0;
   /// How jobs move under policies that slurmctld runs; none: as SimulationTraits::redeployment
   /// says.

@@ -22,9 +22,9 @@ inline constexpr std::size_t kMaxSubmissions = 1000;
 /// Selects the submissions that tell whether idle GPUs will stay idle (FlexTrain, section 5.1).
 /// Defaults are those of its evaluation.
 struct ArrivalFilter {
-  double window_s = 8 * 3600;  ///< ArrivalWindow: submissions of the last so many seconds count
-  int gpus = 32;               ///< that ask for at least so many GPUs: these reclaim what is lent
-  double chance = 0.6;         ///< P_th: least probability that a change of plan pays; 0: any
+  double window_s = 8 * 3600;  ///< ArrivalWindow: submissions of the last `window_s` seconds count
+  int gpus = 32;        ///< least number of GPUs that they ask for: these reclaim what is lent
+  double chance = 0.6;  ///< P_th: least probability that a change of plan pays; 0: any
   friend bool operator==(const ArrivalFilter&, const ArrivalFilter&) = default;
 };
 

@@ -34,7 +34,7 @@ class Trust {
   bool may_grow(double now) const noexcept { return why_.empty() || (is_barred_ && now >= until_); }
   /// Returns whether the job has given back what it was lent, and is not lent anything yet.
   bool is_barred(double now) const noexcept { return is_barred_ && now < until_; }
-  /// Returns whether the job has fallen short for so long that its lent GPUs are to be reclaimed.
+  /// Returns whether the job has fallen short long enough for its lent GPUs to be reclaimed.
   bool is_over(double now) const noexcept { return !why_.empty() && !is_barred_ && now >= until_; }
   /// Records that its lent GPUs are reclaimed, and bars the job from growing: each time for twice
   /// as long as the time before. The bars are forgotten once the job has kept its promise with lent

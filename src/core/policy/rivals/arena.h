@@ -21,7 +21,7 @@ class Arena final : public Policy {
     Objective objective = Objective::throughput;  ///< eq. 5 as printed: samples a second of all
     double queues = 3;                            ///< P
     double depth = 3;                             ///< D
-    double promotion_s = 3600;  ///< a job that has waited so long goes to the next queue
+    double promotion_s = 3600;  ///< a job that has waited this time goes to the next queue
     double migration_s = 3600;  ///< time between defragmentations; 0: there are none
     double min_gain = 0.1;      ///< share of its speed that a job must gain to grow or migrate
     double largest = 0;         ///< limit of a job's GPUs, or what it asks for if more; 0: none
