@@ -14,7 +14,7 @@ import signal
 import sys
 
 EXAMPLES = sys.argv[1]
-sys.path[:0] = [EXAMPLES, os.path.join(EXAMPLES, "..", "..", "lib")]
+sys.path[:0] = [EXAMPLES, os.path.join(EXAMPLES, "..", "..", "contrib", "lib")]
 
 import lean_torch  # noqa: E402,F401
 import torch.distributed  # noqa: E402,F401

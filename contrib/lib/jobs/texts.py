@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "pytorch", "examples"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "python", "examples"))
 
 import text  # noqa: E402
 

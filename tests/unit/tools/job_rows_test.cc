@@ -138,8 +138,8 @@ Test(job_rows, the_table_lines_up) {
       text,
       std::string(
           "JOBID  USER  NAME   STATE    OWN  LENT  TOTAL/MAX  GENERATION  WORKERS  GRANTS  REFUSED  RECLAIMS  COMPANIONS (JOBID NODE:GPUS)\n"
-          "    9  bob   llama  PENDING    8     0       8/12      0        0       0        0         0  -\n"
-          "   30  ann   llama  ACTIVE     4    12      16/16      3       16       2  3 (qos)         1  31 node1:4-7, 32 node2:0-7\n"),
+          "    9  bob   llama  PENDING    8     0       8/12           0        0       0        0         0  -\n"
+          "   30  ann   llama  ACTIVE     4    12      16/16           3       16       2  3 (qos)         1  31 node1:4-7, 32 node2:0-7\n"),
       "%s", text.c_str());
 }
 
