@@ -214,12 +214,13 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             return
         is_compiled = getattr(pl_module, "_compiler_ctx", None) is not None
         self._looks_at_losses = self._is_first = True
-        self._outputs = None if is_compiled else Outputs(pl_module, is_called=False)
         step = trainer.strategy.training_step
         if hasattr(trainer.strategy, "swell_looks"):        # a second training of the same objects
             return
 
         def looked_at(*arguments: Any, **options: Any) -> Any:
+            if self._is_first and self._outputs is None and not is_compiled:
+                self._outputs = Outputs(pl_module, is_called=False)     # by now a strategy has divided the model
             made = step(*arguments, **options)
             if trainer.lightning_module.automatic_optimization:
                 self._look_at_loss(made.get("loss") if isinstance(made, Mapping) else made)
