@@ -37,7 +37,7 @@ class JobDescription {
 
   /// The model that its agent's last hello named.
   const std::optional<ModelSheet>& model() const noexcept { return model_; }
-  /// Why there is no model although the agent named one; empty: it did not, or there is.
+  /// Why the model that the agent named is not used; empty: it named none, or the model is used.
   const std::string& refused_model() const noexcept { return refused_model_; }
   /// When its agent first named one that can be read.
   std::optional<double> described_since() const noexcept { return described_since_; }

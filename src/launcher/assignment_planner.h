@@ -20,7 +20,7 @@ class AssignmentPlanner {
   struct Settings {
     int gpus_per_worker = 1;
     std::vector<int> sizes;  ///< the totals that the user allows; empty: any
-    int step = 0;            ///< of totals, from the basic demand on, where there are no sizes
+    int step = 0;  ///< between total sizes, from the basic demand on; used if no sizes are given
   };
   explicit AssignmentPlanner(Settings settings) : settings_(std::move(settings)) {}
 
@@ -29,8 +29,9 @@ class AssignmentPlanner {
   bool set_program_sizes(std::vector<int> sizes);
   const std::vector<int>& program_sizes() const noexcept { return program_sizes_; }
 
-  /// Takes a plan of the controller's for what it has just asked for; JSON that is no object means
-  /// that the program plans. Returns the reason if the plan cannot be read, else an empty string.
+  /// Takes the controller's plan for the change that it has just asked for; JSON that is not an
+  /// object means that the program plans. Returns the reason if the plan cannot be read, else an
+  /// empty string.
   std::string want(const Json& json);
   void want(plan::Plan plan) { wanted_ = std::move(plan); }
   bool wants() const noexcept { return wanted_.has_value(); }

@@ -71,8 +71,8 @@ class GenerationMachine {
     int gpus_per_worker = 1;
     bool tells_gpus = false;  ///< see RunFacts
     std::vector<int> sizes;   ///< the totals that the program can run with; empty: any
-    int step = 0;             ///< of totals, from the basic demand on, where there are no sizes
-    bool exact = false;       ///< consistency=exact: the program keeps the degrees of its plan
+    int step = 0;  ///< between total sizes, from the basic demand on; used if no sizes are given
+    bool exact = false;  ///< consistency=exact: the program keeps the degrees of its plan
     int restart_signal = 10;
     double restart_timeout_s = 30;  ///< for workers to leave after the restart signal
     double warm_timeout_s = 60;     ///< for a companion's shims to come up

@@ -32,7 +32,7 @@ bool GenerationMachine::recovers(double now) {
 }
 
 /// Starts the program again once where it fails just after a resize that Swell asked for: a port
-/// that another program took, or GPUs that are not free yet, are no error of its own.
+/// that another program took, or GPUs that are not free yet, are not the program's own errors.
 bool GenerationMachine::retries(double now) {
   const Running& failed = *in<Running>();
   if (!failed.was_resized || failed.failure->exit.signal == SIGKILL ||

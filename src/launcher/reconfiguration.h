@@ -101,8 +101,8 @@ class SwitchProgress {
   /// Returns whether all shims are told to commit: from then on nothing calls it off.
   bool is_committing() const noexcept { return phase_ >= SwitchPhase::commit; }
 
-  /// The workers that leave are told to: there is no way back to the old generation. Returns false
-  /// if they were told before.
+  /// Notes that the leaving workers were told to leave: the old generation cannot be resumed.
+  /// Returns false if they had been told before.
   bool let_go() noexcept { return !std::exchange(has_let_go_, true); }
   bool has_let_go() const noexcept { return has_let_go_; }
 

@@ -109,7 +109,7 @@ class Coordinator {
 
   /// Begins a generation with the newest snapshot of which `holders` together have every rank's
   /// part: the programs of `to` adopt it. No program of an earlier generation may train. Returns an
-  /// error if there is no such snapshot; no shim was asked for anything then.
+  /// error if there is no such snapshot; in that case it has asked the shims for nothing.
   Result<SwitchReport> recover(const std::vector<Shim>& holders, const std::vector<Shim>& to,
                                std::uint64_t generation);
 
