@@ -5,5 +5,6 @@ AM_CPPFLAGS = -I$(top_srcdir)/src -I$(top_builddir)
 SWELL_CXXFLAGS = $(SWELL_WARNINGS) -pthread -fvisibility=hidden -fvisibility-inlines-hidden $(JANSSON_CFLAGS) $(FMT_CFLAGS)
 AM_CXXFLAGS = $(SWELL_CXXFLAGS)
 if PCH
-AM_CXXFLAGS += -fpch-preprocess -include $(top_builddir)/src/pch/standard.h
+SWELL_PCH = -fpch-preprocess -include $(top_builddir)/src/pch/standard.h
+AM_CXXFLAGS += $(SWELL_PCH)
 endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What half of all sources include, parsed once for all of them where configure was told
-// --enable-pch. No file may count on it: a build without it, as the one under sanitizers, must have
-// every include that it needs.
+// --enable-pch. No file may count on it: a build without it must have every include that it needs
+// (tests/contrib/includes_test.py).
 #include <algorithm>
 #include <chrono>
 #include <cmath>
