@@ -30,7 +30,7 @@ configure_swell() {
   printf '%s' "$source" > "$dir/.source" || return
   # The same source is compiled in several build folders and copies of the tree; all are as deep, so that paths that are
   # relative are the same.
-  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
+  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1 CCACHE_DEPEND=1
   if [[ ! -x $source/configure || $source/configure -ot $source/configure.ac ]]; then
     (cd "$source" && autoreconf -fi) > "$dir/autoreconf.log" 2>&1 || { tail -n 20 "$dir/autoreconf.log"; return 1; }
   fi
@@ -97,9 +97,10 @@ make_sources() { make -C "$1/src" -j"$(nproc)" all; }
 precompile() {
   local top
   top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) && mkdir -p "$1" && : > "$1/standard.h" || return
+  # ccache gives all checkouts one file, which has no path of theirs: objects made with it are found again.
   # shellcheck disable=SC2086 # words
-  ${CXX:-g++} $2 -I"$top/src" -x c++-header "$top/src/pch/precompiled.h" -o "$1/standard.h.gch" &&
-    sha256sum < "$1/standard.h.gch" > "$1/standard.h.gch.sum" || return
+  (cd "$1" && ${CXX:-$(command -v ccache) g++} $2 -I"$top/src" -x c++-header "$top/src/pch/precompiled.h" -o standard.h.gch &&
+    sha256sum < standard.h.gch > standard.h.gch.sum) || return
   printf -- '-fpch-preprocess -include %s' "$1/standard.h"
 }
 
