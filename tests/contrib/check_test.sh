@@ -167,6 +167,21 @@ parts() {
 }
 check 'the tests of the package are run in parts' parts
 
+# Modules that Python has compiled are kept between suites, except those of packages.
+keeps_modules() {
+  rm -f "$work"/tests/slurm/*
+  mkdir -p "$work/tests/packaging"
+  script tests/slurm/a_test.sh 'echo "ok 1 - ${PYTHONDONTWRITEBYTECODE:-kept} in ${PYTHONPYCACHEPREFIX:-}"'
+  script tests/packaging/a_test.sh 'echo "ok 1 - ${PYTHONDONTWRITEBYTECODE:-kept} in ${PYTHONPYCACHEPREFIX:-no folder}"'
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPYCACHEPREFIX='' totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/[ps]*/a_test.sh' &&
+    grep -q "^ok 1 - kept in $work/build-check/pycache\$" "$work/build-check/logs/tests-slurm-a_test.sh.log" &&
+    grep -q '^ok 1 - 1 in no folder$' "$work/build-check/logs/tests-packaging-a_test.sh.log"
+  local status=$?
+  rm -r "$work/tests/packaging" "$work"/tests/slurm/*
+  return $status
+}
+check 'compiled modules of Python are kept, except those of packages' keeps_modules
+
 # Two more versions: one has a build, one cannot be had.
 other_slurms() {
   rm -f "$work"/tests/slurm/*
