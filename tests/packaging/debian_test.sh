@@ -36,6 +36,8 @@ if [[ -z ${SWELL_IN_ROOT:-} ]]; then
   export SWELL_PACKAGES=${SWELL_PACKAGES:-$scratch/packages}
   # Packing symbols for a debugger takes minutes, and nobody reads them here.
   export DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-} noautodbgsym"
+  # Their size does not matter either.
+  export DPKG_DEB_COMPRESSOR_LEVEL=${DPKG_DEB_COMPRESSOR_LEVEL:-1}
   package() { find "$SWELL_PACKAGES" -maxdepth 1 -name "$1_*+slurm*-$2_*.deb" | head -n 1; } # NAME REVISION
 
   builds() { "$top/contrib/packaging" --slurm "$version" --out "$SWELL_PACKAGES" "$@"; }
