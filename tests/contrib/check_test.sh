@@ -167,6 +167,31 @@ parts() {
 }
 check 'the tests of the package are run in parts' parts
 
+# The unit tests: of 13 programs the second run has those that failed. It has all of them if the first did not come so far.
+only_failed_programs() {
+  rm -f "$work"/tests/slurm/*
+  local failing=$work/build-check/failing
+  printf '%s\n' 'check_units() {' "  if [[ -z \$SWELL_AGAIN ]]; then echo 'Passing: 2 | Failing: 1 Synthesis:' > \"\$1/tests/unit/one_test.log\"; return 1; fi" \
+    "  echo 'Synthesis: Tested: 3 | Passing: 3 | Failing: 0 | Crashing: 0' > \"\$1/tests/unit/one_test.log\"" '}' > "$failing"
+  cp "$work/contrib/lib/build.sh" "$failing.before" && cat "$failing" >> "$work/contrib/lib/build.sh" || return
+  totals_are '3 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'none' && grep -q '^failed beside others, and passed alone: unit-tests' "$work/said"
+  local status=$?
+  mv "$failing.before" "$work/contrib/lib/build.sh"
+  ((status == 0)) || return
+  local dir=$work/units
+  mkdir -p "$dir/tests/unit" && touch "$dir"/tests/unit/{a,b}_test "$dir"/tests/unit/a_test.trs || return
+  goal() ( # of make in tests/unit
+    # shellcheck source=contrib/lib/build.sh
+    source "$top/contrib/lib/build.sh"
+    make() { printf '%s\n' "${@: -1}" > "$dir/goal"; }
+    check_units "$dir" && cat "$dir/goal"
+  )
+  [[ $(SWELL_AGAIN='' goal) == check && $(SWELL_AGAIN=yes goal) == check ]] || return
+  touch "$dir/tests/unit/b_test.trs"
+  [[ $(SWELL_AGAIN='' goal) == check && $(SWELL_AGAIN=yes goal) == recheck ]]
+}
+check 'a second run of the unit tests has the programs that failed' only_failed_programs
+
 # Modules that Python has compiled are kept between suites, except those of packages.
 keeps_modules() {
   rm -f "$work"/tests/slurm/*
