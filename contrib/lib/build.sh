@@ -90,8 +90,20 @@ build_test_programs() {
   make -C "$1/tests/launcher" -j"$(nproc)" check && make -C "$1/tests/slurm" -j"$(nproc)" check
 }
 
-# make_sources DIR: what is under src. REQUIRES: configure_swell() made DIR.
-make_sources() { make -C "$1/src" -j"$(nproc)" all; }
+# Parts of src that the unit tests, their programs and the examples are linked with: no plugin, and no program of an installation.
+tested_parts=(pch core control runtime profiler sim slurm controller/libcontroller.la plugins/select/libselect.la
+  launcher/libswelllauncher.la topo tools/libswelltools.la)
+
+# make_tested DIR [make variables]: tested_parts. REQUIRES: configure_swell() made DIR.
+make_tested() {
+  local dir=$1 part folder
+  shift
+  for part in "${tested_parts[@]}"; do
+    folder=${part%/*.la}
+    if [[ $folder == "$part" ]]; then part=all; else part=${part##*/}; fi
+    make -C "$dir/src/$folder" -j"$(nproc)" "$@" "$part" || return
+  done
+}
 
 # precompile DIR FLAGS: prints options with which headers are not parsed again for each source that is compiled with FLAGS.
 precompile() {
@@ -111,5 +123,5 @@ check_units() {
   shift
   programs=("$dir"/tests/unit/*_test) ran=("$dir"/tests/unit/*_test.trs)
   [[ -z ${SWELL_AGAIN:-} || ${#ran[@]} != "${#programs[@]}" ]] || goal=recheck
-  make -C "$dir/src" -j"$(nproc)" "$@" all && make -C "$dir/examples" -j"$(nproc)" "$@" all && make -C "$dir/tests/unit" -j"$(nproc)" "$@" "$goal"
+  make_tested "$dir" "$@" && make -C "$dir/examples" -j"$(nproc)" "$@" all && make -C "$dir/tests/unit" -j"$(nproc)" "$@" "$goal"
 }

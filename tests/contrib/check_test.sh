@@ -19,7 +19,7 @@ build_swell() {
 }
 build_test_programs() { :; }
 configure_swell() { build_swell "$@"; }
-make_sources() { :; }
+make_tested() { :; }
 precompile() { :; }
 package_debug_flag=-g1
 package_flags() { echo CXXFLAGS=-O2; }
