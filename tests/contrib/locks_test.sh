@@ -11,13 +11,15 @@ clang=$(command -v clang++ clang++-19 clang++-16 clang++-15 clang++-14 | head -n
 [[ -n $clang ]] || { echo '1..0 # SKIP no clang++ was found: run contrib/setup'; exit 77; }
 cd "$top" || exit 1
 
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+read -r -a libraries <<< "$(pkg-config --cflags jansson fmt libxxhash)"
+# The folders are those of an installation; what they are does not matter here.
+flags=(-std=c++20 -Wno-everything -Wthread-safety -Werror=thread-safety "-I$top/src" "${libraries[@]}"
+  '-DSWELL_LIBDIR=""' '-DSWELL_LIBEXECDIR=""' '-DSWELL_PLUGINDIR=""')
+"$clang" "${flags[@]}" -x c++-header src/pch/precompiled.h -o "$work/standard.pch" || exit 1
 analyse() { # FILE...
-  local libraries
-  libraries=$(pkg-config --cflags jansson fmt libxxhash) || return
-  # The folders are those of an installation; what they are does not matter here.
-  # shellcheck disable=SC2086
-  printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} "$clang" -std=c++20 -fsyntax-only -Wno-everything -Wthread-safety -Werror=thread-safety \
-    -I"$top/src" $libraries -DSWELL_LIBDIR='""' -DSWELL_LIBEXECDIR='""' -DSWELL_PLUGINDIR='""' {}
+  printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} "$clang" "${flags[@]}" -include-pch "$work/standard.pch" -fsyntax-only {}
 }
 # Sources that lock one of these, and those whose class has one.
 users() {
@@ -40,14 +42,9 @@ check 'no mutex in src goes without this analysis' no_other_mutex
 
 # The analysis itself is at work.
 a_fault_is_found() {
-  local folder
-  folder=$(mktemp -d) || return
   printf '%s\n' '#include "base/mutex.h"' 'struct Held {' '  swell::Mutex mutex;' '  int value SWELL_GUARDED_BY(mutex) = 0;' '};' \
-    'int read(Held& held) { return held.value; }' > "$folder/fault.cc"
-  ! analyse "$folder/fault.cc" > "$folder/said" 2>&1 && grep -q "requires holding mutex 'held.mutex'" "$folder/said"
-  local status=$?
-  rm -rf "$folder"
-  return $status
+    'int read(Held& held) { return held.value; }' > "$work/fault.cc"
+  ! analyse "$work/fault.cc" > "$work/said" 2>&1 && grep -q "requires holding mutex 'held.mutex'" "$work/said"
 }
 check 'a value that is read without its mutex is found' a_fault_is_found
 finish_tests
