@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <map>
 
+#include "support/random_cases.h"
 #include "support/random_worlds.h"
 
 using namespace swell;
@@ -90,9 +91,9 @@ RankState rank_with(cluster::GpuRef gpu, const TensorInfo& tensor, Part part) {
 
 }  // namespace
 
-Test(migration, makes_each_byte_of_ten_thousand_random_plans_once_from_a_right_source,
-     .timeout = 300) {
-  for (unsigned seed = 1; seed <= 10'000; ++seed) {
+Test(migration, makes_each_byte_of_random_plans_once_from_a_right_source, .timeout = 300) {
+  const auto cases = static_cast<unsigned>(support::random_cases(10'000));
+  for (unsigned seed = 1; seed <= cases; ++seed) {
     std::mt19937_64 random(seed);
     const auto cluster = support::host_cluster(static_cast<int>(1 + random() % 4),
                                                static_cast<int>(1 + random() % 4));

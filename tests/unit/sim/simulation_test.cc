@@ -10,6 +10,7 @@
 #include "core/policy/lending/swell.h"
 #include "support/given_world.h"
 #include "support/plans.h"
+#include "support/random_cases.h"
 #include "support/small_worlds.h"
 
 using namespace swell;
@@ -489,7 +490,7 @@ Test(simulation, equal_seeds_give_equal_outcomes) {
 
 Test(simulation, no_random_policy_breaks_an_invariant_or_loses_a_job, .timeout = 3600) {
   const char* asked = std::getenv("SWELL_STRESS_SEEDS");
-  const int seeds = asked ? std::atoi(asked) : 1000;
+  const int seeds = asked ? std::atoi(asked) : support::random_cases(1000);
   for (int seed = 1; seed <= seeds; ++seed) {
     const std::string wrong = support::stress(static_cast<std::uint64_t>(seed));
     cr_assert(wrong.empty(), "seed %d: %s", seed, wrong.c_str());
