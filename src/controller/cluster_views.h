@@ -35,7 +35,8 @@ class ClusterViews {
   const policy::ClusterView& view_of_round(double now);
   /// Returns the usable nodes as planners take them; null: there are none.
   std::shared_ptr<const cluster::Cluster> machines();
-  /// Returns the job's GPUs. The error says why planners cannot tell: a sentence for its owner.
+  /// Returns the job's GPUs. The error is a sentence for the job's owner that says why they are not
+  /// known by index.
   Result<JobGpus> gpus_of(const ElasticJob& job);
 
  private:

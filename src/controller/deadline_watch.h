@@ -15,15 +15,16 @@ namespace swell::controller {
 /// How the deadline of a job stands, and why it was missed. Pure; for the job's owner.
 class DeadlineWatch {
  public:
-  /// A decision saw the job with `gpus`; without a state it looks at no deadlines, or not at this
-  /// job.
+  /// Records a decision that was made while the job had `gpus`. `state`: how the deadline stood in
+  /// it; empty if the policy does not look at deadlines, or has not looked at this job.
   void decided(const std::optional<policy::DeadlineState>& state, int gpus, const StepsLeft& steps);
-  /// All that is lent is taken back, and nothing is decided, until the next decided().
+  /// Records that all lent GPUs are taken back, and that nothing is decided until the next
+  /// decided().
   void drains() noexcept;
-  /// Slurm's time is `now`, and the job has `started`. Returns, once, why the deadline `at` was
-  /// missed: one sentence. Nothing before the first decision or drain.
+  /// Returns a sentence that says why the deadline `at` was missed, at the first call after it (all
+  /// times are Slurm's). Returns nothing at other calls, and before the first decision or drain.
   std::optional<std::string> passes(std::time_t now, std::time_t at, std::time_t started);
-  /// An earlier slurmctld has said that it was missed.
+  /// Records that an earlier slurmctld has said that the deadline was missed.
   void was_missed() noexcept { is_missed_ = true; }
 
   /// A few words, such as "kept, with 1.5 h to spare"; empty before the first decision. Slack is

@@ -10,14 +10,14 @@
 
 namespace swell::controller {
 
-/// The `wanted` of lowest index; all where there are fewer.
+/// Returns the `wanted` GPUs of lowest index; all if there are fewer.
 inline plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
   plan::GpuMask taken = 0;
   for (; wanted > 0 && gpus != 0; --wanted, gpus &= gpus - 1) taken |= gpus & (~gpus + 1);
   return taken;
 }
 
-/// The GPUs of a list of indices; none where it does not name `count` of them.
+/// Returns the GPUs that the list of indices names; none if it does not name `count` of them.
 inline plan::GpuMask mask_of(const slurm::GpuRequest& gpus) {
   plan::GpuMask mask = 0;
   for (const int index : slurm_text::expand_indices(gpus.indices, cluster::kMaxGpusPerNode))

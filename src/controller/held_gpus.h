@@ -19,13 +19,13 @@ struct ElasticJob;
 /// GPUs of one job: by the node's index in the cluster of planners, and by index there.
 using HeldGpus = std::map<int, plan::GpuMask>;
 
-/// GPUs that a job holds by itself, or with the companions that stay. The error says why planners
-/// cannot tell: a sentence for the job's owner.
+/// Returns the GPUs that a job holds by itself, or with the companions that stay. The error is a
+/// sentence for the job's owner that says why they are not known by index.
 Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record,
                            const cluster::Cluster& machines, bool with_companions);
 
-/// The job's allocations in the order in which it got them, where `machines` keep their devices
-/// apart; else none.
+/// Returns the job's allocations in the order in which it got them; none unless the processes of an
+/// allocation on `machines` can open only its own GPUs.
 plan::Allocations allocations_of(const ElasticJob& job, const slurm::JobRecord& record,
                                  const cluster::Cluster& machines);
 

@@ -6,8 +6,8 @@
 
 namespace swell::controller {
 
-/// Why offers became no companion, in one word each, as AdminComment (`why=`) and `swell jobs` show
-/// it.
+/// The reasons for which an offer did not become a companion: one word each, which AdminComment
+/// (`why=`) and `swell jobs` show.
 namespace refused {
 inline constexpr const char* kExpired = "expired";      ///< nobody took it up in time
 inline constexpr const char* kExcess = "excess";        ///< it held more than was granted

@@ -25,16 +25,16 @@ struct ShimAddress {
   std::vector<std::string> loader;  ///< what runs `program` in a container: ContainerShim
 };
 
-/// The srun commands that start the shims of one allocation, one for all nodes with equally many
-/// workers: srun gives every node of a step as many GPUs.
-/// `shares_cpus`: the allocation may have fewer CPUs than workers. `job` is another one than that
-/// of `run`: a companion.
+/// Returns the srun commands that start the shims of one allocation. There is one command for all
+/// nodes with the same number of workers, since srun gives each node of a step the same number of
+/// GPUs. `job`: the allocation's job, a companion if it is not the job of `run`. `shares_cpus`: the
+/// allocation may have fewer CPUs than workers.
 std::vector<Command> step_commands(const Options& options, JobId job, const RunNames& run,
                                    const std::vector<WorkerNode>& nodes, int cpus_per_worker,
                                    bool shares_cpus, const ShimAddress& shim);
 
-/// srun with the resources of such a command that runs `true`, or fails at once where they are not
-/// free.
+/// Returns an srun command with the resources of `step` that runs `true`, and fails at once if they
+/// are not free.
 Command probe_of(const Command& step, const ShimAddress& shim);
 
 /// Creates exactly the companion that was offered; `restart_signal` is what Slurm shall warn with.

@@ -302,8 +302,8 @@ void GenerationMachine::misses(int signal) {
   if (is<Gathering>() || (is<Restart>() && is_end_signal(signal))) signals_.miss(signal);
 }
 
-/// When the programs of this generation are sent what those before missed, though they do not say
-/// that they are ready.
+/// Returns the time at which the programs of this generation are sent the signals that earlier
+/// programs missed, even if they have not said that they are ready.
 std::optional<double> GenerationMachine::passes_missed_at() const {
   const Running* running = in<Running>();
   if (!signals_.has_missed() || running == nullptr || running->failure) return std::nullopt;

@@ -30,7 +30,8 @@ std::string prefix_of(std::string_view kind) {
   return fmt::format("swell-{}-{}-{:08x}-", kind, geteuid(), place & 0xffffffff);
 }
 
-/// TMPDIR, where a folder with such a prefix may be made in it.
+/// Returns TMPDIR if a folder with this prefix can be made in it, and the path of a socket `below`
+/// bytes below that folder is not too long.
 std::optional<std::string> usable_tmpdir(const std::string& prefix, std::size_t below) {
   constexpr std::size_t kMaxPath = 107, kMaxPid = 10;  // bytes of a socket's path, and of a pid
   const char* set = std::getenv("TMPDIR");

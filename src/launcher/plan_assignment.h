@@ -9,11 +9,11 @@
 
 namespace swell::launcher {
 
-/// Seats of the ranks of `plan` in its order: stage by stage, group by group, GPU by GPU; the
-/// RankAssignment's plan is as SWELL_PLAN has it. Slurm chooses the GPUs of a companion by itself:
-/// where it took others of a node than the plan names, these stand in for them. Workers whose GPUs
-/// the plan does not use wait, without a program. The error says why the plan does not fit the
-/// nodes: it must use no worker twice, one GPU each.
+/// Assigns the ranks of `plan` to workers in its order: stage by stage, group by group, GPU by GPU.
+/// The RankAssignment's plan is the text that programs get as SWELL_PLAN. Slurm chooses the GPUs of
+/// a companion by itself: if it took other GPUs of a node than the plan names, these replace them.
+/// Workers whose GPUs the plan does not use wait, without a program. The error says why the plan
+/// does not fit the nodes. Each rank needs a worker of its own that has one GPU.
 Result<RankAssignment> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNode>& nodes,
                                     int gpus_per_worker);
 

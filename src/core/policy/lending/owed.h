@@ -16,7 +16,8 @@ namespace swell::policy {
 /// of any two jobs differ by.
 inline constexpr double kOwed = 1e12;
 
-/// In place of the start of a job that is owed nothing: served after every one that is.
+/// Stands for the start of a job that is owed nothing, so that it comes after all jobs that are
+/// owed some.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Added to the time left of a job with a deadline, in place of its start: later than any start.
