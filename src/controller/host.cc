@@ -76,7 +76,8 @@ class Host final : public control::BackgroundThread {
       Lock lock(mutex_);
       place = place_;
     }
-    // A place that swell.conf names since this controller started is kept too.
+    // A QOS or partition that swell.conf has named only since this controller started is reserved
+    // for companions, too.
     if (kept.named_in(request.qos, request.partition) && !grant_in(request.comment)) place = kept;
     Result<Admission> admission = controller::admit(request, place, book_, now_s(), on_ && lowers_);
     if (admission && request.elastic && !admission->is_companion) {
@@ -108,8 +109,8 @@ class Host final : public control::BackgroundThread {
 
   std::vector<JobId> reclaim_order() const { return book_.reclaim_order().get(); }
   bool is_on() const { return on_; }
-  /// Logs nothing from its return on: the functions of the sink are the plugin's, which Slurm
-  /// unloads though a thread may be left behind.
+  /// Stops logging. The sink's functions belong to the plugin, which Slurm unloads even if one of
+  /// its threads is left behind.
   void mute() {
     const Lock lock(sink_mutex_);
     sink_ = {};
@@ -140,8 +141,8 @@ class Host final : public control::BackgroundThread {
     lowers_ = config_.lowers_requests && !draining_;
   }
 
-  /// Reads swell.conf, unless an earlier loop did: one that is begun again takes what was good
-  /// then, and follow_conf() judges what the file says by now. Returns false where elasticity stays
+  /// Reads swell.conf, unless an earlier loop has read it: a loop that is begun again keeps those
+  /// values, and follow_conf() checks the file's present text. Returns false if elasticity stays
   /// off.
   bool read_conf(const std::string& path) {
     if (watch_) return true;

@@ -5,13 +5,13 @@
 
 namespace swell::controller {
 
-/// A change of plan that the controller has ordered of a job, from the message to the job's word of
-/// how long it stood still for it. The word counts once for each change, and only where the change
-/// has lasted for as long on the controller's clock. Not saved: a change that was under way when
-/// slurmctld was started again was not seen from its beginning, and its word does not count.
+/// A change of plan that the controller has ordered: from the message until the job reports how
+/// long training paused for it. The report counts once for each change, and only if the change
+/// lasted at least as long on the controller's clock. Not saved: if slurmctld is started again
+/// during a change, the controller has not seen the beginning, and the report does not count.
 class OrderedChange {
  public:
-  /// The word of a change that takes longer does not count.
+  /// The report of a change that takes longer does not count.
   static constexpr double kLongest_s = 600;
 
   /// Grow, Shrink or Replan was sent. A further one before the job has changed belongs to the

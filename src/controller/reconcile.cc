@@ -49,7 +49,8 @@ class Reconciler {
     const auto tag = control::Tag::find(record.admin_comment);
     const std::string elastic = tag ? tag->get("elastic") : "";
     auto found = jobs_.find(record.id);
-    // A job that is known and whose tag somebody has removed keeps what it has: it is written anew.
+    // If somebody has removed the tag of a known job, the job stays elastic and the tag is written
+    // again.
     if (elastic.empty() && (found == jobs_.end() || found->second.started != record.start_time))
       return;
     if (found != jobs_.end() && found->second.started != record.start_time) {
@@ -152,7 +153,7 @@ class Reconciler {
     companion->suspended = record.phase == slurm::JobPhase::suspended;
     companion->ends = record.time_limit_min > 0 ? record.end_time : 0;
     if (!holding) {
-      // Its processes are being ended: no use to the job any more, not free yet.
+      // Slurm is ending its processes: the job can no longer use its GPUs, which are not free yet.
       if (!companion->is_leaving()) {
         companion->departure_.lose();
         add(Change::Kind::companion_lost, job.id, *companion);

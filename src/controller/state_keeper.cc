@@ -7,7 +7,7 @@ namespace swell::controller {
 
 namespace {
 
-/// Seconds from one write of what agents alone have changed to the next, at least.
+/// Minimum seconds between two writes if only agents have changed the state.
 constexpr double kStateEvery_s = 2;
 
 }  // namespace

@@ -31,7 +31,8 @@ class ToldPlan {
   /// plans.
   bool see(const plan::Plan& seen, int generation, bool says_chunks);
 
-  /// The plan, unless it is not run; whether it runs yet is not said.
+  /// Returns the plan that the program was told, whether or not it runs yet; nothing if the program
+  /// turned out to run another one.
   const std::optional<plan::Plan>& plan() const noexcept { return plan_; }
   /// The generation that ran when it was decided.
   int generation() const noexcept { return generation_; }

@@ -18,7 +18,8 @@ class Places {
   /// Numbers of peers rise: the oldest peer has the smallest one.
   using Id = std::uint64_t;
 
-  /// REQUIRES: both are at least 1.
+  /// Makes `all` places, at most `of_one_address` of them for one address. REQUIRES: both are at
+  /// least 1.
   Places(std::size_t all, std::size_t of_one_address) noexcept
       : all_(all), of_one_address_(of_one_address) {}
 

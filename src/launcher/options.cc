@@ -332,9 +332,10 @@ class Parser {
     return name == "jobid" && value == own_job_;
   }
 
-  /// Options that say which of its node's GPUs a worker sees: by default, and with "none", all of
-  /// its allocation's. Slurm takes "none" for all of the node's where nothing hides them. Steps
-  /// can have any other way alike, except for a list, which is of one node.
+  /// Reads an option that says which GPUs a worker sees. By default, and with "none", it sees all
+  /// GPUs of its allocation; srun with "none" would show it all GPUs of the node if no cgroup hides
+  /// them. All other values can be passed on to each step, except for a list, which holds for one
+  /// node only.
   bool read_binding(std::string_view name, std::string_view value) {
     if (name == "tres-bind") {
       const auto begin = std::min(value.find("gpu:"), value.size());

@@ -5,15 +5,16 @@
 
 namespace swell::launcher {
 
-/// How a step differs from one of `workers` tasks on each of `nodes` nodes, for people; empty: it
-/// does not. `tasks_per_node` is the step's SLURM_STEP_TASKS_PER_NODE, such as "4(x2)"; empty: it
-/// is not known. `is_listed`: whether the step was asked for on this node.
+/// Returns in words how a step differs from one with `workers` tasks on each of `nodes` nodes;
+/// empty if it does not differ. `tasks_per_node`: the step's SLURM_STEP_TASKS_PER_NODE, such as
+/// "4(x2)"; empty: it is not known. `is_listed`: whether the step was asked for on this node.
 std::string step_misfit(int nodes, int workers, const std::string& tasks_per_node,
                         const std::string& node, bool is_listed);
 
-/// How the GPUs of a step on `node` differ from the `gpus` that it was asked for there, for people;
-/// empty: they do not, or nothing tells. `on_node` is the step's SLURM_GPUS_ON_NODE, empty where it
-/// has none; `sees_any`: whether other variables say that it has GPUs.
+/// Returns in words how the GPUs of a step on `node` differ from the `gpus` that it was asked for
+/// there; empty if they do not differ, or if this is not known. `on_node`: the step's
+/// SLURM_GPUS_ON_NODE, empty if it has none; `sees_any`: whether other variables say that it has
+/// GPUs.
 std::string gpus_misfit(int gpus, const std::string& on_node, bool sees_any,
                         const std::string& node);
 

@@ -53,7 +53,8 @@ int open_fresh(const std::string& path, std::string& name) {
     name = path + kFreshMark + std::string(kFreshLetters, 'X');
     const int file = mkostemp(name.data(), O_CLOEXEC);
     struct stat status {};
-    // Another writer may take it for one that was left, before it is locked.
+    // Before the file is locked, another writer may take it for a leftover and remove it: try
+    // again.
     if (file < 0 || flock(file, LOCK_EX) != 0 || fstat(file, &status) != 0 || status.st_nlink > 0 ||
         left == 1)
       return file;
@@ -170,7 +171,7 @@ Result<void> replace_file(const std::string& path, const std::string& text,
               fchmod(file, mode) == 0;
   int why = errno;
   const int lock = fcntl(file, F_DUPFD_CLOEXEC, 0);  // until it is in place
-  // A server of files may refuse only here what was written.
+  // A file server may report only at close() that the data could not be written.
   if (close(file) != 0) {
     good = false;
     why = errno;
