@@ -74,6 +74,24 @@ every_line_is_held() {
 }
 check 'every line of docs/scripts.md has the test that it names' every_line_is_held
 
+# The table of frameworks: "yes [3]" and the like, "no", and below it "3. `FILE`: NAME".
+frameworks() { sed -nE '/^\| framework \| restart \| live/,/^$/{/^\|/p}' "$1"; }
+every_framework() {
+  local number file name missing=0 numbers
+  diff <(frameworks README.md) <(frameworks docs/frameworks.md | sed -E 's/ \[[0-9]+\]//g') || { printf 'README and docs/frameworks.md differ\n'; missing=1; }
+  if frameworks docs/frameworks.md | tail -n +3 | cut -d'|' -f3-7 | tr '|' '\n' | grep -vE '^ no( \[[0-9]+\])? $|^ [A-Za-z, ]+ \[[0-9]+\] $|^$'; then
+    printf 'a cell has neither a test nor "no"\n'
+    missing=1
+  fi
+  numbers=$(frameworks docs/frameworks.md | grep -oE '\[[0-9]+\]' | tr -d '[]' | sort -nu)
+  diff <(printf '%s\n' "$numbers") <(sed -nE '/^\| framework \| restart/,/^## /s/^([0-9]+)\. `.*/\1/p' docs/frameworks.md) || { printf 'the numbers and the list differ\n'; missing=1; }
+  while IFS='|' read -r number file name; do
+    [[ -n $number ]] && held "$file" "$name" || { printf '%s has no test "%s"\n' "$file" "$name"; missing=1; }
+  done < <(sed -nE '/^\| framework \| restart/,/^## /s/^([0-9]+)\. `([^`]+)`: (.*)/\1|\2|\3/p' docs/frameworks.md)
+  ((missing == 0)) && [[ $(wc -w <<< "$numbers") -gt 15 ]]
+}
+check 'every cell of the table of frameworks names a test that there is, or says no' every_framework
+
 # | name | unit | value | file | what for |
 clocks() { sed -nE 's/^\| `([A-Za-z_]+)` \| ([a-z]+) \| ([^|]*[^ ]) \| `([^`]+)` \|.*/\1;\2;\3;\4/p' docs/clocks.md; }
 every_clock() {
