@@ -3,20 +3,38 @@
 #
 # Jobs of each framework on a real cluster under swellrun: they grow, are shrunk for a rigid job, and grow again,
 # and the loss of every step stays that of a run that nobody resizes.
-#   resize_cluster_test.sh [--all | NAME...]   (default: ddp-live profile; the others start slowly on a small machine)
+#   resize_cluster_test.sh [--all | NAME...]   (default: ddp-live-container, without ch-run ddp-live, and profile; the others start slowly on a small machine)
 # NAME-live: the state goes from program to program in memory (mode=live), and none is saved but to leave. sizes: a job whose global batch
-# is two samples. profile, NAME-profile: what an ordinary loop's, Trainer's or Lightning's steps are made of reaches the controller.
+# is two samples. NAME-container: behind ch-run, in an image that has the machine's programs but nothing else of it. profile, NAME-profile: what an ordinary loop's, Trainer's or Lightning's steps are made of reaches the controller.
 # shellcheck source=tests/pytorch/cluster_lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 names=("$@")
-((${#names[@]})) || names=(ddp-live profile)
-[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning ddp-live fsdp-live sizes profile trainer-profile lightning-profile)
+((${#names[@]})) || names=("ddp-live$([[ ! -x $(command -v ch-run) ]] || printf %s -container)" profile)
+[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning ddp-live ddp-live-container fsdp-live fsdp-container trainer-container accelerate-container lightning-container sizes profile trainer-profile lightning-profile)
+[[ "${names[*]}" != *-container* || -x $(command -v ch-run) ]] || lacks ch-run
 cluster_up --nodes 1 --gpus-per-node 3 --grace 300
 jobs_folder=$pytorch_tests/jobs
 export TEST_STEPS=200 TEST_PACE=0.3
 
+# contained WORD...: sets `container_words`, which run a program in a container, and fail outside of one.
+contained() {
+  local image=$work/image place places=(/usr "$top" "$work" "$SWELL_STAGE")
+  mapfile -t -O "${#places[@]}" places < <("$SWELL_PYTHON" -c 'import sys; print(sys.prefix, sys.base_prefix, sep="\n")')
+  if [[ ! -d $image ]]; then
+    mkdir -p "$image"/{dev,proc,sys,run,etc,home,mnt,opt,srv,tmp,var/tmp} && ln -s usr/bin usr/lib usr/lib64 usr/sbin "$image" && printf 'root:x:0:0:root:/root:/bin/bash\n' > "$image/etc/passwd" &&
+      printf 'root:x:0:\n' > "$image/etc/group" && : > "$image/etc/resolv.conf" && : > "$image/etc/hosts" || return
+    # shellcheck disable=SC2016
+    printf '#!/bin/bash\n[[ ! -e /etc/debian_version ]] || { echo "not in the container" >&2; exit 9; }\nexec "$@"\n' > "$image/inside" && chmod +x "$image/inside" || return
+  fi
+  container_words=(env USER=root TMPDIR=/tmp ch-run --cd="$folder")
+  for place in "${places[@]}"; do
+    mkdir -p "$image$place" && container_words+=(--bind="$place") || return
+  done
+  container_words+=("$image" -- /inside)
+}
 program() { # NAME: sets `program_words`
-  case ${1%-*} in
+  local name=${1%-container}
+  case ${name%-*} in
     ddp) program_words=("$jobs_folder/ddp.py") ;;
     fsdp) program_words=("$jobs_folder/ddp.py" fsdp) ;;
     trainer) program_words=("$jobs_folder/hf.py") ;;
@@ -26,11 +44,11 @@ program() { # NAME: sets `program_words`
   esac
   elastic=max=2,grace=300 # seconds; a busy machine takes more than the default to write and leave
   swellrun_options=()
-  if [[ $1 == *-live ]]; then
+  if [[ $name == *-live ]]; then
     elastic=max=2,grace=300,mode=live # the next program must have started within 60 % of it
     program_words+=(no-checkpoints)
     swellrun_options=(--swell-events="$work/$1/events")
-    [[ $1 != ddp-live ]] || elastic=max=2,grace=30,mode=live # none has to start
+    [[ $name != ddp-live ]] || elastic=max=2,grace=30,mode=live # none has to start
   fi
 }
 trains_on() { # FOLDER WORLD: the newest step was trained by so many workers
@@ -52,8 +70,13 @@ kept_its_process() {
       map(select(.event == "companion-released" and .time > $order))[0].time - $order' "$folder/events")"
 }
 resized() { # NAME
-  local reference=$work/$1-reference
+  local reference=$work/$1-reference container_words=()
   program "$1" || return
+  if [[ $1 == *-container ]]; then
+    folder=$work/$1
+    contained || return
+    set -- "${1%-container}" "$1"
+  fi
   mkdir -p "$reference" && touch "$reference/fast"
   (cd "$reference" && env -u SLURM_CONF RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 \
     "$SWELL_PYTHON" "${program_words[@]}" > said 2>&1
@@ -61,7 +84,7 @@ resized() { # NAME
   # Nothing is lent before it trains on its own GPU: the lent one might be up first, as swellrun asks a new slurmctld for the
   # job's own workers later.
   lends_nothing || return
-  run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "${swellrun_options[@]}" "$SWELL_PYTHON" "${program_words[@]}" && within 200 trains_on "$folder" 1
+  run_job "${2:-$1}" --elastic="$elastic" --gres=gpu:1 -- "${swellrun_options[@]}" ${container_words[@]+"${container_words[@]}"} "$SWELL_PYTHON" "${program_words[@]}" && within 200 trains_on "$folder" 1
   local status=$?
   swell drain --undo > /dev/null && ((status == 0)) || { tail -n 20 "$folder.out"; return 1; }
   # It grows, a GPU is taken back for a rigid job, and is lent again.
@@ -114,6 +137,6 @@ for name in "${names[@]}"; do
     *) check "$name: grown, shrunk for a rigid job and grown again, with the loss of the run that is not" resized "$name" ;;
   esac
   [[ -z $compared ]] || printf '# %s: %s\n' "$name" "$compared"
-  [[ -z $compared || $name != *-live ]] || grep -E '^(live: from|the lent GPU)' "$check_log" | sed 's/^/# /'
+  [[ -z $compared || $name != *-live* ]] || grep -E '^(live: from|the lent GPU)' "$check_log" | sed 's/^/# /'
 done
 finish_tests
