@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from swell import _request
 from swell._dropout import draws_by_sample
 
-__all__ = ["depends_on_workers", "draws_masks", "fails_on_one_sample", "kept_buffers", "say_what_changes", "say_what_depends", "says_what_depends", "why_no_mean"]
+__all__ = ["balance_of_experts", "depends_on_workers", "draws_masks", "fails_on_one_sample", "kept_buffers", "say_what_changes", "say_what_depends", "says_what_depends", "why_no_mean"]
 
 _NAMED = 3
 _LARGEST = 1 << 24      # values of a buffer that is looked at
@@ -44,7 +44,20 @@ def depends_on_workers(model: torch.nn.Module, *, trains: bool = False) -> list[
                     "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) before it is wrapped makes them those of all workers")
     if drops:
         said.append(f"{_some(drops)}: another number of workers draws other masks, so losses differ within their noise; p=0 avoids it")
+    if how := balance_of_experts(model):
+        said.append(f"the balance of experts ({how}) is a loss over the tokens of a pass, so losses depend on the number of workers; output_router_logits=False avoids it")
     return said
+
+
+def balance_of_experts(model: torch.nn.Module) -> str:
+    """Returns the option by which a model of transformers' adds a loss of how evenly a pass uses its experts; empty: it does not."""
+    for module in model.modules():
+        config: Any = getattr(module, "config", None)
+        for each in (config, getattr(config, "text_config", None)):
+            weight = getattr(each, "router_aux_loss_coef", None) or getattr(getattr(each, "ffn_config", None), "moe_loss_weight", None)
+            if weight and getattr(each, "output_router_logits", False):
+                return f"router_aux_loss_coef={weight:g}"
+    return ""
 
 
 def _drops(module: torch.nn.Module) -> bool:

@@ -16,7 +16,8 @@ from swell import _request
 from swell._apart import Outputs
 from swell._divided import Divided
 from swell._generators import generators, restore_generators
-from swell._share import why_no_mean
+from swell._rounded import say_what_is_rounded
+from swell._share import balance_of_experts, why_no_mean
 
 __all__ = ["Passes", "Scale"]
 
@@ -64,6 +65,8 @@ class Passes:
             return
         loss, is_divided = made[0] if isinstance(made, tuple) else made, _is_divided(self._trainer, items)
         why = ""
+        if self._is_open:
+            say_what_is_rounded(loss)
         if self._outputs is not None:
             self._outputs.say_what_meets(samples)
             why = self._outputs.why_not_apart(loss, samples)
@@ -94,7 +97,7 @@ class Scale:
 
     def __init__(self, trainer: Any, bar: Callable[[str], None], group: Callable[[], dist.ProcessGroup | None]) -> None:
         self.trainer, self._bar, self._group = trainer, bar, group
-        self._is_open = self._may_be_other()
+        self._is_open = self._may_be_other() or bool(balance_of_experts(self._model()))
 
     def _model(self) -> Any:
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
@@ -129,6 +132,9 @@ class Scale:
         trainer = self.trainer
         is_divided = _is_divided(trainer, items)
         is_own = type(trainer).compute_loss is transformers.Trainer.compute_loss
+        if is_divided and (how := balance_of_experts(self._model())):
+            return (f"the balance of experts ({how}) is added to the loss of each pass as it is, and grows with the passes of a step: set accepts_loss_kwargs = False in {type(self._model()).__name__}, so that "
+                    "a step takes the mean of its passes, or output_router_logits = False in its config")
         if not is_divided:
             multiplies = is_own and items is not None and (trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None)
             return f"the Trainer multiplies the loss by the number of workers: {self._remedy(is_own)}" if multiplies else ""
