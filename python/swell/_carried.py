@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["carried_names"]
+__all__ = ["carried_names", "loop_of", "script_frame", "text_of"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _FRAMES = 12
@@ -21,11 +21,11 @@ _CHANGES = ("append", "appendleft", "add", "extend", "update", "insert", "pop", 
 _VALUES = (int, float, complex, torch.Tensor, list, dict, set, tuple, collections.deque)
 
 
-def _text(node: ast.AST) -> str:
+def text_of(node: ast.AST) -> str:
     """Returns a name, or attributes of one, as they are written; empty: it is something else."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and (of := _text(node.value)):
+    if isinstance(node, ast.Attribute) and (of := text_of(node.value)):
         return f"{of}.{node.attr}"
     return ""
 
@@ -53,7 +53,7 @@ class _Uses(ast.NodeVisitor):
         self._uses(node)
 
     def _uses(self, node: ast.Name | ast.Attribute) -> None:
-        name = _text(node)
+        name = text_of(node)
         if isinstance(node.ctx, ast.Load):
             self._reads(name)
         elif name:
@@ -62,11 +62,11 @@ class _Uses(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.visit(node.slice)
-        self._reads(_text(node.value))
+        self._reads(text_of(node.value))
         if isinstance(node.ctx, ast.Load):
             self.visit(node.value)
         else:
-            self._changes(_text(node.value))
+            self._changes(text_of(node.value))
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
@@ -80,7 +80,7 @@ class _Uses(ast.NodeVisitor):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.visit(node.value)
-        self._reads(_text(node.target))
+        self._reads(text_of(node.target))
         self.visit(node.target)
 
     def visit_For(self, node: ast.For) -> None:
@@ -93,7 +93,7 @@ class _Uses(ast.NodeVisitor):
         for each in [*node.args, *(option.value for option in node.keywords)]:
             self.visit(each)
         self.visit(node.func)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES and (name := _text(node.func.value)):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES and (name := text_of(node.func.value)):
             self._reads(name)
             self._changes(name)
 
@@ -115,7 +115,7 @@ class _Uses(ast.NodeVisitor):
     visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = _passes
 
 
-def _loop_of(frame: types.FrameType) -> ast.For | None:
+def loop_of(frame: types.FrameType) -> ast.For | None:
     """Returns the innermost loop whose head is being run; None: it is not known."""
     try:
         with open(frame.f_code.co_filename, encoding="utf-8") as file:
@@ -127,7 +127,7 @@ def _loop_of(frame: types.FrameType) -> ast.For | None:
     return max(found, key=lambda node: node.lineno, default=None)
 
 
-def _script() -> types.FrameType | None:
+def script_frame() -> types.FrameType | None:
     """Returns the frame of the script that asks for a batch, through what installed libraries wrap around it."""
     frame: types.FrameType | None = sys._getframe(2)
     for _ in range(_FRAMES):
@@ -150,8 +150,8 @@ def _value(frame: types.FrameType, name: str) -> Any:
 
 def carried_names(kept: Iterable[Any]) -> list[str]:
     """Returns the names that the loop which asks for a batch carries from one step into the next, of values beside what is kept. Called by the generator of the batches."""
-    frame = _script()
-    loop = _loop_of(frame) if frame is not None else None
+    frame = script_frame()
+    loop = loop_of(frame) if frame is not None else None
     if frame is None or loop is None:
         return []       # as where the script asks by next()
     uses = _Uses()

@@ -13,7 +13,7 @@ import torch
 
 from swell._plain import decoded, encoded
 
-__all__ = ["generators", "of_rank", "restore_generators", "seed_generators", "seeded_numpy"]
+__all__ = ["generators", "is_same", "of_rank", "restore_generators", "seed_generators", "seeded_numpy"]
 
 
 def generators() -> dict[str, Any]:
@@ -43,6 +43,19 @@ def restore_generators(found: dict[str, Any]) -> None:
             numpy.set_state(state)
     if "cuda" in found and torch.cuda.is_available():
         torch.cuda.set_rng_state(found["cuda"])
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two states of generators are the same."""
+    if type(one).__module__ == "numpy":
+        return bool((one == other).all())
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return bool(one == other)
 
 
 def seeded_numpy() -> Any:

@@ -13,7 +13,7 @@ import torch
 import torch.utils.data
 
 from swell._dropout import Draws
-from swell._generators import generators
+from swell._generators import generators, is_same
 from swell._own import own_generators, standing
 from swell._share import draws_masks, says_what_depends
 
@@ -43,7 +43,7 @@ class Noise:
         if not self._is_open or not self._before:
             return
         now, self._is_open = generators(), False
-        own, self._own = [not _is_same(place, standing(each)) for each, place in self._own], []
+        own, self._own = [not is_same(place, standing(each)) for each, place in self._own], []
         if draws is not None:
             generator = torch.Generator()
             generator.set_state(self._before["torch"])
@@ -51,7 +51,7 @@ class Noise:
                 draws.number_from(generator)
             self._before["torch"] = generator.get_state()
             is_named = is_named or draws.has_said
-        drawn = {of: True for name, of in _OF.items() if name in self._before and not _is_same(self._before[name], now[name])}
+        drawn = {of: True for name, of in _OF.items() if name in self._before and not is_same(self._before[name], now[name])}
         if is_named or model is not None and draws_masks(model):
             drawn.pop("torch's", None)
         if any(own):
@@ -73,18 +73,6 @@ def _at_hand() -> list[Any]:
             found += list(frame.f_locals.values()) + ([each for each in frame.f_globals.values() if isinstance(each, torch.Generator)] if frame.f_locals is not frame.f_globals else [])
         frame = frame.f_back
     return found
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if type(one).__module__ == "numpy":
-        return bool((one == other).all())
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in one.items())
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return bool(one == other)
 
 
 class _Collates:

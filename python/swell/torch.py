@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from swell import _identity, _native, _request, _staying, data
+from swell._across import say_what_is_across, say_what_is_across_in
 from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
@@ -29,11 +30,13 @@ from swell._deepspeed import refuse_deepspeed
 from swell._dropout import Draws, is_compiled
 from swell._divided import Divided
 from swell._drawn import DrawnLoader
-from swell._generators import generators, of_rank, restore_generators, seed_generators
+from swell._generators import generators, is_same, of_rank, restore_generators, seed_generators
 from swell._meshes import Place, by_mesh, place_of
 from swell._noise import Noise
 from swell._plain import plain
 from swell._profile import Profile
+from swell._replayed import Replayed
+from swell._rounded import multiply_gradients, powers_of_two, say_what_is_rounded
 from swell._share import fails_on_one_sample, kept_buffers, say_what_changes, say_what_depends, says_what_depends, why_no_mean
 from swell._stream import Stream, compare, is_stream
 from swell.checkpoint import Checkpoints, Unreadable, readable, why_not_kept
@@ -101,6 +104,7 @@ def _check_steps(optimizer: Any, scheduler: Any) -> None:
             raise TypeError(f"{name}= is a {type(thing).__name__}, whose step() wants {' and '.join(wants)}, and Elastic calls it without: {remedy}")
 
 
+_OF_OPTIMIZER = -1      # in the place of a worker's number
 _loops: list[weakref.ref[Elastic]] = []     # the one whose batches() have begun last
 
 
@@ -168,6 +172,7 @@ class Elastic:
         self.samples = 0    # trained on since training began
         self._state = dict(state or {})
         self._state.update({name: thing for name, thing in (("scheduler", scheduler), ("scaler", scaler)) if thing is not None})
+        self._replayed = Replayed(self._state, optimizer)
         self._most_workers = global_batch       # with more of them some would never have a sample
         self._sampler: data.ElasticSampler | Stream | None = None
         self._needs_two = fails_on_one_sample(model)
@@ -199,6 +204,7 @@ class Elastic:
         self._is_given = False      # the batch of that pass, which awaits its step
         self._is_skipped = False    # the present global batch
         self._partial: tuple[torch.Tensor, torch.Tensor, torch.Tensor, int] | None = None       # a parameter, its gradient of the passes so far where others follow, and a copy of that
+        self._may_draw = True       # the optimizer
         self._scheduled: Any = None     # of the schedule, where it was stepped last
         self._loss: torch.Tensor | None = None
         self._part = torch.zeros(())    # of the present global batch's loss
@@ -355,6 +361,8 @@ class Elastic:
             raise TypeError(f"batches() is given {' and '.join(f'{name}=' for name in given)}, and orders and divides the samples itself, so that no resize changes them: "
                             "leave it out, give global_batch and micro_batch to Elastic(), and an order of your own as the dataset's, with shuffle=False")
         _loops[:] = [weakref.ref(self)]
+        if loader.get("collate_fn") is not None:
+            say_what_is_across_in(loader["collate_fn"], takes_samples=True)
         self._total = steps
         self._checkpoints.take_over(self._checkpoints.group)
         sampler = self._sampler = self._sampler_of(dataset, shuffle, drop_last, loader)
@@ -377,6 +385,7 @@ class Elastic:
             self._draw_on()
             return made
 
+        self._replayed.begin(is_over=over())
         if isinstance(sampler, Stream):
             if self._beside is not None:
                 self._beside.leave_alone(None)
@@ -391,6 +400,7 @@ class Elastic:
         self._agreement.end()
         if self.steps:
             self._save(wait=True)
+        self._replayed.end()
         self._checkpoints.lock.release()
 
     def _check_alone(self) -> None:
@@ -463,6 +473,8 @@ class Elastic:
 
     def _say_what_is_carried(self) -> None:
         self._says_carried = False
+        if not self._lost:
+            say_what_is_across(self)
         kept = [*self._state.values(), *(value for each in self._state.values() for value in getattr(each, "__dict__", {}).values())]
         if names := carried_names(kept):
             print(f"swell: the loop carries {', '.join(names)} from one step to the next, which each start begins anew: give what the training depends on as state=, within an object that has state_dict() and "
@@ -482,6 +494,8 @@ class Elastic:
         if not self._has_looked:
             self._has_looked = True
             self._check_scale(loss)
+            if self.global_batch > 1:
+                say_what_is_rounded(loss, "; a micro_batch that divides each worker's share keeps passes alike")
         if self._sampler is None or not self._passes:
             raise RuntimeError("elastic.step() belongs into `for batch in elastic.batches(dataset, ...)`")
         if not self._is_given:
@@ -496,11 +510,13 @@ class Elastic:
             self._agreement.steps()
         self._noise.end(self.model, self._draws)
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
-        # Gradients are averaged over those that have samples of their own; the mean over the global batch is a sum over workers.
+        # Gradients are averaged over those that have samples of their own; the mean over the global batch is a sum over workers. In half precision a factor that is no power of two would
+        # have each number of workers round other gradients, and any factor have those of a scaled loss overflow at other steps, so that the rest of it comes when they are summed.
+        scale, rest = (1, self._place.count) if "scaler" in self._state else powers_of_two(self._place.count)
         profile = self._profile
         if profile is not None:
             profile.begin_backward()
-        weighted = loss * (share * self._place.count)
+        weighted = loss * (share * scale)
         self._backward(self.scaler.scale(weighted) if self.scaler is not None else weighted)
         if self._draws is not None:
             self._draws.end()
@@ -514,13 +530,14 @@ class Elastic:
             return False
         self._loss = self._part
         self._check_gradients()
+        multiply_gradients(self.model.parameters(), rest)
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         if self.max_grad_norm is not None:
             self._clip(self.max_grad_norm)
         if profile is not None:
             profile.begin_optimizer()
-        has_stepped = self._step_optimizer()
+        has_stepped = self._step_as_others()
         if profile is not None:
             profile.end_optimizer()
         if self.scheduler is not None and has_stepped:
@@ -593,6 +610,22 @@ class Elastic:
             if torch.amp.GradScaler in kinds and thing._scale is not None and thing._scale.data_ptr() == factor.data_ptr():
                 raise RuntimeError("the loss given to elastic.step() is scaled by a GradScaler already; give the loss itself, and "
                                    "Elastic(scaler=...), which scales, unscales, steps and updates")
+
+    def _step_as_others(self) -> bool:
+        """As _step_optimizer(). Random numbers that an optimizer or its hooks draw, as noise of gradients, are by seed and step: each worker draws the same, at any number of workers.
+
+        A start's first step shows whether one draws.
+        """
+        if not self._may_draw:
+            return self._step_optimizer()
+        before = generators()
+        seed_generators(self.seed, self.steps, _OF_OPTIMIZER)
+        seeded = generators()
+        try:
+            return self._step_optimizer()
+        finally:
+            self._may_draw = not is_same(seeded, generators())
+            restore_generators(before)
 
     def _step_optimizer(self) -> bool:
         """Returns whether it has stepped: a scaler skips the step where gradients overflow."""
@@ -792,7 +825,7 @@ class Elastic:
 
     def _rest(self, with_state: bool = True) -> dict[str, Any]:
         """Returns the state that is neither the model's nor the optimizer's."""
-        rest: dict[str, Any] = {"steps": self.steps, "data": self._data, "global_batch": self.global_batch}
+        rest: dict[str, Any] = {"steps": self.steps, "data": self._data, "global_batch": self.global_batch, "loops": self._replayed.count()}
         if with_state:
             rest["state"] = {name: thing.state_dict() for name, thing in self._state.items()}
         return rest
@@ -801,6 +834,7 @@ class Elastic:
         _identity.check_same({"numbers": {"global_batch": rest["global_batch"]}}, global_batch=self.global_batch)
         self.steps, self._data, self._scheduled, self._partial = rest["steps"], rest["data"], None, None
         self.samples = rest["data"]["samples"] if rest["data"] else 0
+        self._replayed.restore(rest.get("loops", 0))
         for name, thing in self._state.items():
             if name in rest.get("state", ()):
                 thing.load_state_dict(rest["state"][name])

@@ -24,6 +24,7 @@ from lightning.pytorch.trainer import call
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from swell import _identity, _native, _request, data
+from swell._across import say_what_is_across_in
 from swell._agreement import gather
 from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
@@ -32,6 +33,7 @@ from swell._deepspeed import INSTEAD
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
+from swell._rounded import say_what_is_rounded
 from swell._share import fails_on_one_sample, say_what_depends, why_no_mean
 from swell._stream import Stream, compare, is_stream
 from swell._written import check_written, is_cut_off
@@ -155,6 +157,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                 print(f"swell: the last batch of an epoch has {len(dataset) % global_batch} of {global_batch} samples, which do not divide over every "
                       "number of workers: it is left out", file=sys.stderr, flush=True)
             drop_last = True
+        if loader.get("collate_fn") is not None:
+            say_what_is_across_in(loader["collate_fn"], takes_samples=True)
         # A loader that is made again may be over other samples, which only a start says.
         before = {**self._sampler.state_dict(), "content": ""} if self._sampler is not None else self._loaded.get("data")
         self._sampler = _StepSampler(dataset, global_batch, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -233,6 +237,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         samples = self._sampler.global_batch // self._sampler.world
         why, self._losses = self._divided.why(loss, samples, self._losses), self._losses + 1
         if self._is_first:
+            say_what_is_rounded(loss)
             if self._outputs is not None:
                 self._outputs.say_what_meets(samples)
             why = why_no_mean(loss, samples) or (self._outputs.why_not_apart(loss, samples) if self._outputs is not None else "") or why
@@ -270,6 +275,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if taken is None:
             self._compare_steps()
         say_what_depends(pl_module)
+        say_what_is_across_in(pl_module.training_step)
         if self._sampler is not None and fails_on_one_sample(pl_module):
             batch = self._sampler.global_batch
             self._departure.narrow(lambda workers: batch // workers >= 2)

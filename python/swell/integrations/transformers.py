@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 from transformers.trainer_utils import SaveStrategy
 
 from swell import _identity, _native, _request, data
+from swell._across import say_what_is_across_in
 from swell._averaged import average_what_is_trained
 from swell._changing import Changing
 from swell._deepspeed import INSTEAD
@@ -147,6 +148,9 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if _native.is_live():
             made._live = _Live(made)
         say_what_depends(trainer.model, trains=True, noise="neftune_noise_alpha" if args.neftune_noise_alpha is not None else "")
+        for function in (trainer.compute_loss, trainer.compute_loss_func, trainer.model.forward):
+            say_what_is_across_in(function)
+        say_what_is_across_in(trainer.data_collator, takes_samples=True)
         for name in ("train", "_run_epoch", "_evaluate", "_save_checkpoint", "_load_optimizer_and_scheduler", "_load_rng_state"):
             made._wrap(name)
         return made
