@@ -43,11 +43,25 @@ def _held_by(things: Iterable[Any]) -> dict[int, Any]:
     return found
 
 
-class _Seen:
-    """One thing that no checkpoint holds, and how far it had come."""
+def _is_lacking(other: Any, kept: list[Any]) -> bool:
+    """Whether an optimizer, which another one has as a part, keeps values that no state_dict() of what is kept has."""
+    mine = {id(value) for state in other.state.values() if isinstance(state, Mapping) for value in state.values() if isinstance(value, torch.Tensor)}
+    if not mine or any(each is other for each in kept):
+        return False
+    for each in kept:
+        if isinstance(each, torch.optim.Optimizer):
+            try:
+                mine -= {id(value) for state in each.state_dict()["state"].values() for value in state.values()}
+            except Exception:       # of a script's own kind, or one that wants all workers
+                return False
+    return bool(mine)
 
-    def __init__(self, thing: Any, held: Mapping[int, Any]) -> None:
-        self._thing, self._changes = weakref.ref(thing), 0
+
+class _Seen:
+    """One thing that no checkpoint holds, and how far it had come. is_part: of the optimizer that is kept."""
+
+    def __init__(self, thing: Any, held: Mapping[int, Any], is_part: bool = False) -> None:
+        self._thing, self._changes, self._is_part = weakref.ref(thing), 0, is_part
         self._trains = [parameter for group in thing.param_groups for parameter in group["params"] if id(parameter) not in held] if isinstance(thing, torch.optim.Optimizer) else []
         self._was = self._now(thing)
 
@@ -77,6 +91,9 @@ class _Seen:
         if name == "other":
             if self._changes < 2:
                 return ""
+            if self._is_part:
+                return (f"the optimizer steps another one, {kind}, whose state its state_dict() lacks, and each start would make anew: have both share one state (self.state = other.state), also after "
+                        "load_state_dict(): other.state, other.param_groups = self.state, self.param_groups")
             does = f"another optimizer of the script's, {kind}, steps in this loop"
             remedy = "give Elastic state={\"other\": optimizer}" + (" and its module" if self._trains else "")
         elif name == "average":
@@ -401,6 +418,7 @@ class Beside:
         lost = (each for each in found if id(each) not in held)
         self._seen = [_Seen(each, held) for each in lost if (id(each.optimizer) in held if isinstance(each, LRScheduler) else
                                                              not isinstance(each, _BaseDataLoaderIter) or self._own is not None and each is not self._own)]
+        self._seen += [_Seen(each, held, is_part=True) for each in found if isinstance(each, torch.optim.Optimizer) and id(each) in held and _is_lacking(each, self._kept)]
         return ""
 
 

@@ -12,7 +12,8 @@ __all__ = ["Divided"]
 _PASSES = 64        # of a start that are looked at
 _MOST = 200         # functions that are looked at
 _MEAN = 1           # of torch's reductions
-_PASSED_ON = ("ToCopyBackward0", "AliasBackward0", "ViewBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "NegBackward0", "AddBackward0", "SubBackward0", "MulBackward0",
+_PASSED_ON = ("MulBackward1", "AddBackward1", "SubBackward1",      # with a number, as within torch's own losses
+              "ToCopyBackward0", "AliasBackward0", "ViewBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "NegBackward0", "AddBackward0", "SubBackward0", "MulBackward0",
               "_DDPSinkBackward")
 
 
@@ -67,8 +68,14 @@ def _counts(loss: torch.Tensor) -> tuple[list[float], str, bool]:
         elif name.startswith("MeanBackward"):
             open_ += before
         elif getattr(made, "_saved_reduction", None) == _MEAN:
-            found.append(float((made._saved_target != made._saved_ignore_index).sum()) if hasattr(made, "_saved_ignore_index") else float(made._saved_self.numel()))
+            found.append(_targets(made) if hasattr(made, "_saved_ignore_index") else float(made._saved_self.numel()))
     return found, " ".join(names), chooses
+
+
+def _targets(made: Any) -> float:
+    """Returns the number of targets that a loss over classes is a mean over, or the weights of their classes."""
+    is_one = made._saved_target != made._saved_ignore_index
+    return float(is_one.sum() if made._saved_weight is None else made._saved_weight[made._saved_target[is_one]].sum())
 
 
 def _chooses(made: Any) -> bool:

@@ -213,8 +213,8 @@ class SharpOfOneState(Sharp):
         super().__init__(params, lr)
         self.state = self.base.state
 
-    def load_state_dict(self, state):
-        super().load_state_dict(state)
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
         self.base.state, self.base.param_groups = self.state, self.param_groups
 
 
