@@ -31,6 +31,7 @@ from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream, packed, unpacked
 from swell._written import check_written
 from swell.checkpoint import on_all, together, why_unsaved
+from swell.integrations._converted import load_converted
 from swell.integrations._leaving import Departure
 from swell.integrations._loss import Passes, Scale
 from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks, unsaved_callbacks
@@ -145,6 +146,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         trainer.callback_handler.callbacks.insert(0, _Begins(made))
         loader = trainer.get_train_dataloader
         trainer.get_train_dataloader = lambda: made._loader(loader()) if made._stream is None else made._stream_loader(made._stream)
+        made._wrap("_load_from_checkpoint")
         if _native.is_live():
             made._live = _Live(made)
         say_what_depends(trainer.model, trains=True, noise="neftune_noise_alpha" if args.neftune_noise_alpha is not None else "")
@@ -295,6 +297,11 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if max(state.global_step, int(self._resumed.get("ended") or 0)) >= state.max_steps:
             return f": nothing is left to train of max_steps={state.max_steps}; for more, raise max_steps or num_train_epochs"
         return ": a callback has ended training there, nothing is left to train; for more, give another output_dir"
+
+    def _around_load_from_checkpoint(self, load: Any, path: Any, *rest: Any, **options: Any) -> None:
+        load(path, *rest, **options)
+        if not self.trainer.is_fsdp_enabled:
+            load_converted(self.trainer.model, path)
 
     def _around_load_optimizer_and_scheduler(self, load: Any, checkpoint: Any) -> None:
         before = self._resumed.get("identity")
