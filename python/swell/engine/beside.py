@@ -20,7 +20,7 @@ from swell.engine.stage import Share
 
 __all__ = ["SumsBeside"]
 
-_BUCKETS, _LEAST_BYTES, _MOST_BYTES = 8, 1 << 20, 25 << 20     # that are aimed at; of one
+_BUCKETS, _LEAST_BYTES, _MOST_BYTES = 4, 1 << 20, 25 << 20     # that are aimed at; of one
 
 
 class SumsBeside:

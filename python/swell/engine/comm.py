@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,7 +150,7 @@ class Links:
 
 # Its name from PyTorch 2.13 on, which warns of the other one.
 all_gather_single: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_PARTS, _MIN_PART = 8, 1 << 14        # one after the other, as each part is there three times while it is summed; elements
+_PARTS, _MIN_PART = 8, 1 << 20        # one after the other, as a part is there a second time while it is summed; elements
 
 
 def add_in_order(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
@@ -162,11 +162,36 @@ def add_in_order(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
     if count == 2:      # the same in either order
         dist.all_reduce(tensor, group=group)
         return
+    add = _add_by_messages if tensor.device.type == "cpu" else _add_by_collectives
     for part in torch.split(tensor, max(_MIN_PART, -(-tensor.numel() // _PARTS))):
-        _add_part(part, group, count)
+        add(part, group, count)
 
 
-def _add_part(tensor: torch.Tensor, group: dist.ProcessGroup, count: int) -> None:
+def _add_by_messages(tensor: torch.Tensor, group: dist.ProcessGroup, count: int) -> None:
+    """Each worker sums a share of the elements. On a host, whose collectives copy more and change threads."""
+    ranks, own = dist.get_process_group_ranks(group), dist.get_rank(group)
+    shares = [tensor[at * tensor.numel() // count:(at + 1) * tensor.numel() // count] for at in range(count)]
+    others = [(own + step) % count for step in range(1, count)]
+    mine = shares[own]
+    rows = [mine if at == own else torch.empty_like(mine) for at in range(count)]
+    _exchange([(rows[at], ranks[at]) for at in others], [(shares[at], ranks[at]) for at in others], group)
+    total = rows[0]
+    for row in rows[1:]:
+        total.add_(row)
+    if own:
+        mine.copy_(total)
+    _exchange([(shares[at], ranks[at]) for at in others], [(mine, ranks[at]) for at in others], group)
+
+
+def _exchange(received: Sequence[tuple[torch.Tensor, int]], sent: Sequence[tuple[torch.Tensor, int]], group: dist.ProcessGroup) -> None:
+    works = [dist.irecv(tensor, rank, group=group) for tensor, rank in received if tensor.numel()]
+    works += [dist.isend(tensor, rank, group=group) for tensor, rank in sent if tensor.numel()]
+    for work in works:
+        assert work is not None
+        work.wait()
+
+
+def _add_by_collectives(tensor: torch.Tensor, group: dist.ProcessGroup, count: int) -> None:
     share = -(-tensor.numel() // count)
     padded = tensor if share * count == tensor.numel() else torch.nn.functional.pad(tensor, (0, share * count - tensor.numel()))
     theirs = torch.empty_like(padded)

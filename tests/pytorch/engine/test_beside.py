@@ -4,6 +4,7 @@
 import contextlib
 import gc
 import os
+import random
 import time
 import weakref
 
@@ -11,8 +12,9 @@ import models
 import pool
 import pytest
 import torch
+import torch.distributed as dist
 
-from swell.engine import Engine, Group, Plan, Stage, beside
+from swell.engine import Engine, Group, Plan, Stage, beside, comm
 
 PLANS = {name: {**models.PLANS, **models.CHUNKS}[name] for name in (
     "dp2", "dp3 uneven local batches", "pp2 dp2 tp2", "dp by stage: 3, 2", "two chunks, dp by stage: 2, 3", "two chunks, tp and dp by stage: 2x1, 1x2, 1x1")}
@@ -50,13 +52,55 @@ def test_sums_beside_the_passes_are_bitwise_those_after_them(family, order, tmp_
     options = {"recompute": True} if family == "gpt2" else {}
     jobs = [(plan.world, trained, (family, plan, order, *how, options)) for plan in PLANS.values() for how in ((False, 1), (True, 1), (True, 4096))]
     results = pool.run(tmp_path, jobs)
-    for name, after, *others in zip(PLANS, results[::3], results[1::3], results[2::3], strict=True):
+    for (name, plan), after, *others in zip(PLANS.items(), results[::3], results[1::3], results[2::3], strict=True):
         for other in others:
-            for (losses, tensors, _), (also, found, early) in zip(after, other, strict=True):
+            for rank, ((losses, tensors, _), (also, found, early)) in enumerate(zip(after, other, strict=True)):
                 assert losses == also, name
                 different = [one for one, tensor in tensors.items() if not torch.equal(tensor, found[one])]
                 assert not different, f"{name}: {different}"
-                assert not early or any(early), f"{name}: no sum began before its chunk's last pass was over"
+                has_replicas = len(plan.stages[plan.place(rank).stage].groups) > 1
+                assert any(early) == has_replicas, f"{name}: rank {rank}: a sum began before its chunk's last pass was over: {early}"
+
+
+def told_in_another_order(rank, plan):
+    """Whether gradients have the sum of the replicas where each replica makes them in an order of its own."""
+    beside._LEAST_BYTES = beside._MOST_BYTES = 1
+    engine = Engine(models.CONFIGS["llama"](), adamw, global_batch=models.BATCH, plan=plan)
+    sums = engine._sums
+    parameters = [parameter for its in sums._parameters.values() for parameter in its]
+    for number, parameter in enumerate(parameters):
+        parameter.grad.fill_((rank + 1) * (number + 1))
+    sums.begin()
+    for number in random.Random(rank).sample(range(len(parameters)), len(parameters)):
+        sums.made(parameters[number])
+    sums.wait()
+    return [bool((parameter.grad == 3 * (number + 1)).all()) for number, parameter in enumerate(parameters)]
+
+
+def test_replicas_that_make_gradients_in_other_orders_sum_them_in_one(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    for worker in pool.run(tmp_path, [(2, told_in_another_order, (models.PLANS["dp2"],))])[0]:
+        assert all(worker) and len(worker) > 10, worker
+
+
+def summed(rank, count):
+    """Whether sums of each way are bitwise those in the order of ranks, by number of elements."""
+    same = []
+    for elements in (1, count + 1, 1000, (1 << 20) * 8 + 5):     # the last one in parts
+        values = [torch.randn(elements, generator=torch.Generator().manual_seed(each)) for each in range(count)]
+        expected = values[0].clone()
+        for value in values[1:]:
+            expected += value
+        for add in (comm.add_in_order, comm._add_by_messages, comm._add_by_collectives):
+            found = values[rank].clone()
+            add(found, dist.group.WORLD, *([count] if add is not comm.add_in_order else []))
+            same.append(torch.equal(found, expected))
+    return same
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_sums_are_in_the_order_of_ranks_wherever_an_element_stands(count, tmp_path):
+    assert pool.run(tmp_path, [(count, summed, (count,))]) == [[[True] * 12] * count]
 
 
 def failing(rank, plan):
