@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from swell import _launcher
 
-__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "is_heard", "leave", "listen", "made_step", "place", "run_folder", "under_swellrun"]
+__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "is_heard", "leave", "listen", "made_step", "place", "run_folder", "under_swellrun", "wait_to_be_asked"]
 
 _asked = False
 _starting = False       # nothing has been trained by this process yet
@@ -129,6 +129,15 @@ def listen(*, leaves_at_once: bool = False) -> bool:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         _listening = number
     return True
+
+
+def wait_to_be_asked(seconds: float) -> None:
+    """Where training has not begun, leave if that is asked within so many seconds: other workers may have been asked before this one."""
+    end = time.monotonic() + seconds
+    while _starting and time.monotonic() < end:
+        if _asked:
+            _leave_the_start()
+        time.sleep(0.01)
 
 
 def begun() -> None:

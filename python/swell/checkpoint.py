@@ -32,6 +32,7 @@ from swell import _identity, _request
 from swell._lock import FolderLock, InUse, run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, why_not_pickled
 from swell._room import make_room
+from swell._uncaught import is_for_the_user
 from swell._written import check_written, is_cut_off
 
 __all__ = ["Checkpoints", "FolderLock", "InUse", "Unreadable", "check_readable", "complete_steps", "decoded", "encoded", "is_complete", "lock_together", "newest_whole",
@@ -54,9 +55,13 @@ def on_all(group: dist.ProcessGroup | None, act: Callable[[], None] | None) -> N
         error = raised
     if group is not None:
         errors: list[Exception | None] = [None] * dist.get_world_size(group)
-        dist.all_gather_object(errors, error if error is None or type(error) in _SENT else OSError(str(error)), group=group)
-        first = next((each for each in errors if each is not None), None)
+        sent: Any = error if error is None or type(error) in _SENT else OSError(str(error))
+        if error is not None:
+            sent.is_foreign = not is_for_the_user(error)
+        dist.all_gather_object(errors, sent, group=group)
+        first: Any = next((each for each in errors if each is not None), None)
         if first is not None:
+            first.of_all_workers = True
             raise first from error
     elif error is not None:
         raise error
