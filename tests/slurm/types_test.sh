@@ -66,6 +66,19 @@ moved_while_it_waits() {
 }
 ! changes_types || check 'a job that waits is moved to the other type where it ends sooner there' moved_while_it_waits
 
+# Slurm's list by task would keep its type: with another one beside, no node has both. Another job is moved at the same look.
+stays_by_task() {
+  rigid --gres=gpu:h100:4 --time=1:00:00 && local own=$rigid_job && rigid --gres=gpu:a100:4 --time=9:00:00 && local longer=$rigid_job && within 20 in_state "$longer" RUNNING || return
+  submit_saying 'its type stays as it is: it asks for GPUs of each task or socket' --elastic="$table,steps=3600" --ntasks=4 --gpus=h100:4 --gpus-per-task=h100:1 --time=2:00:00 || return
+  local by_task=$job lists
+  lists=$(lists_of "$by_task")
+  submit_saying 'waits on h100' --elastic="$table,steps=3600" --gres=gpu:4 --time=2:00:00 && scancel "$longer" && within 60 runs_on "$job" node2 &&
+    why_says "$by_task" 'its type stays as it is: it asks for GPUs of each task or socket' && [[ $(lists_of "$by_task") == "$lists" ]] &&
+    scancel "$own" && within 60 runs_on "$by_task" node1
+}
+lists_of() { scontrol -o show job "$1" | grep -o 'TresPer[A-Za-z]*=[^ ]*'; }
+! changes_types || check 'one that asks for GPUs by task is left alone' stays_by_task
+
 # slurmctld dies right after the change; what it had not written yet is decided again.
 kill_loses_nothing() {
   rigid --gres=gpu:h100:4 --time=1:00:00 && rigid --gres=gpu:a100:4 --time=9:00:00 && local longer=$rigid_job && within 20 in_state "$longer" RUNNING || return
