@@ -8,7 +8,7 @@ namespace swell::sim {
 /// Decisions not yet applied: a policy made them on a view, and they are applied once the time to
 /// decide has passed.
 struct Pending {
-  policy::Decisions decisions;
+  policy::SimulatedDecisions decisions;
   std::map<policy::JobId, long> versions;  ///< Job::version of the jobs in the view
 };
 

@@ -48,7 +48,7 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.profiles = experiment.profiles;
   setup.max_shortfall = experiment.max_shortfall;
   setup.clocks = experiment.clocks;
-  std::unique_ptr<policy::Policy> policy;
+  std::unique_ptr<policy::SimulatedPolicy> policy;
   if (!lends_nothing(task.policy)) {
     policy::PolicyOptions options;
     options.fairness = experiment.fairness;

@@ -159,7 +159,7 @@ class Simulation {
     stale_ = false;
     const policy::ClusterView view = make_view(state_, queue_of(state_));
     const auto begin = std::chrono::steady_clock::now();
-    in_flight_.decisions = state_.setup.policy->decide(view);
+    in_flight_.decisions = state_.setup.policy->simulate(view);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     in_flight_.versions.clear();
     for (const auto& job : view.jobs) in_flight_.versions[job.id] = state_.job(job.id).version;

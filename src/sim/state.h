@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "core/policy/policy.h"
+#include "core/policy/rivals/simulated_policy.h"
 #include "core/policy/trust.h"
 #include "core/redeploy/pauses.h"
 #include "sim/ledger.h"
@@ -152,7 +152,7 @@ constexpr double profile_s(Profiles profiles) noexcept {
 struct Setup {
   std::shared_ptr<const cluster::Cluster> cluster;
   const Workload* workload = nullptr;
-  const policy::Policy* policy = nullptr;  ///< null: nothing is lent
+  const policy::SimulatedPolicy* policy = nullptr;  ///< null: nothing is lent
   const QueueOrder* order = nullptr;
   bool backfill = true;
   std::uint64_t seed = 0;

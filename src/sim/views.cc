@@ -219,7 +219,6 @@ policy::ClusterView make_view(const State& state, const std::vector<PendingJob>&
   view.now_s = state.now_s;
   view.submissions = state.submissions;
   view.machines = state.setup.cluster;
-  view.may_migrate = state.setup.policy && state.setup.policy->simulation_traits().migrates;
   return view;
 }
 

@@ -31,7 +31,7 @@ has_no_rivals() {
   symbols=$(find "$SWELL_STAGE" -name 'libswell-controller.so' -exec nm -C {} +)
   [[ $(wc -l <<< "$symbols") -gt 1000 ]] || { printf 'the symbols of libswell-controller.so were stripped\n'; return 1; }
   grep -q 'swell::planner::Incremental' <<< "$symbols" || { printf 'nm finds not even the solver that it has\n'; return 1; }
-  found=$(grep -E 'swell::(planner::(Exhaustive|Metis|make_solver)|policy::(Arena|ElasticFlow|Gavel|Rubick|Sia|make_simulated_policy))' <<< "$symbols")
+  found=$(grep -E 'swell::(planner::(Exhaustive|Metis|make_solver)|policy::(Arena|Defragmenter|ElasticFlow|Gavel|Rubick|Sia|SimulatedPolicy|Suika|make_simulated_policy))' <<< "$symbols")
   [[ -z $found ]] || { printf 'slurmctld would load:\n%s\n' "$found" | head -n 10 && return 1; }
 }
 check 'slurmctld loads no rival and no solver to compare with' has_no_rivals

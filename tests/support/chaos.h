@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/planner/symmetric.h"
-#include "core/policy/policy.h"
+#include "core/policy/rivals/simulated_policy.h"
 #include "sim/basic_plan.h"
 #include "sim/random.h"
 
@@ -37,7 +37,7 @@ inline swell::plan::Layout plan_on(const swell::policy::Training& training,
 
 /// Lends any idle GPUs to any job, even GPUs that pending jobs wait for, and reclaims any companion
 /// at any time. Half of its grants come with a plan.
-class ChaosLender final : public swell::policy::Policy {
+class ChaosLender final : public swell::policy::SimulatedPolicy {
  public:
   explicit ChaosLender(std::uint64_t seed) : seed_(seed) {}
   swell::policy::Decisions decide(const swell::policy::ClusterView& view) const override {
@@ -88,7 +88,7 @@ class ChaosLender final : public swell::policy::Policy {
 };
 
 /// Moves jobs around the cluster: stops some, starts some, with any number of GPUs.
-class ChaosPlacer final : public swell::policy::Policy {
+class ChaosPlacer final : public swell::policy::SimulatedPolicy {
  public:
   explicit ChaosPlacer(std::uint64_t seed) : seed_(seed) {}
   swell::policy::Decisions decide(const swell::policy::ClusterView& view) const override {

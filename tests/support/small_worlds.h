@@ -15,7 +15,7 @@ struct SmallWorld {
   std::shared_ptr<const swell::cluster::Cluster> cluster;
   swell::sim::Workload workload;
   swell::sim::Setup setup;
-  std::unique_ptr<swell::policy::Policy> policy;
+  std::unique_ptr<swell::policy::SimulatedPolicy> policy;
   std::unique_ptr<swell::sim::QueueOrder> order;
 };
 

@@ -5,10 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/perf/sends.h"
 #include "core/planner/row_filter.h"
 #include "core/policy/view.h"
-#include "core/redeploy/redeployment.h"
 
 namespace swell::policy {
 
@@ -39,20 +37,12 @@ struct Reclaim {
 };
 
 /// Plan that a job shall run once its grants and reclaims are done; a job that may_replan needs
-/// neither. From a policy that replaces the base scheduler it covers all GPUs of the job; without
-/// stages, the job goes back to the queue. For a job whose training is not known (`training`
-/// null): one stage without layers, with one group for each GPU.
+/// neither. From a simulated policy that replaces the base scheduler it covers all GPUs of the job;
+/// without stages, the job goes back to the queue. For a job whose training is not known
+/// (`training` null): one stage without layers, with one group for each GPU.
 struct NewPlan {
   JobId job = 0;
   plan::Layout layout;
-};
-
-/// Moves the basic allocation of a job without companions to idle GPUs, where it runs its basic
-/// plan. Only if ClusterView::may_migrate.
-struct Migration {
-  JobId job = 0;
-  JobId needed_by = 0;  ///< pending job that gets the GPUs
-  plan::Layout layout;  ///< basic plan on the new GPUs
 };
 
 /// Job whose predicted speed is lowered because predictions for other owners' jobs were wrong.
@@ -81,7 +71,6 @@ struct DeadlineState {
 struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
-  std::vector<Migration> migrations;
   std::vector<NewPlan> plans;            ///< at most one a job
   std::vector<Lowered> lowered;          ///< reported to the jobs' owners
   std::vector<Unlikely> unlikely;        ///< likewise
@@ -89,57 +78,20 @@ struct Decisions {
   /// Every companion that holds GPUs of a known node, in the order in which the policy would
   /// reclaim them; filled where ClusterView::order_wanted.
   std::vector<JobId> reclaim_order;
-  /// Simulated time of a search with a fixed budget, whatever it took here.
-  double search_s = 0;
-};
-
-/// Scope of a policy's decisions.
-enum class Role {
-  /// Decides expansions alone; Slurm starts jobs. The controller runs those of policy_names().
-  lends,
-  /// Decides which jobs run, and on which GPUs: rivals that only the simulator runs. The views have
-  /// one partition and no node lists; a running job has basic GPUs alone. Rigid jobs (no training
-  /// known, or allowed no other size) are started like any; running ones stay as they are.
-  replaces,
-};
-
-/// Traits that only the simulator asks for: how the system that the policy belongs to behaves.
-struct SimulationTraits {
-  Role role = Role::lends;
-  double round_s = 0;  ///< time between decisions; 0: decides whenever something changed
-  /// Whether it decides for jobs that have just started (ElasticJobView::starting), where they are
-  /// shown to it. slurmctld shows those that are planned by data sheets (Training).
-  bool lends_at_start = false;
-  /// Whether predicted throughput counts sends between stages.
-  perf::Sends sends = perf::Sends::ignored;
-  redeploy::Method redeployment = redeploy::Method::local_reuse;  ///< how jobs move to another plan
-  /// Whether its system can move a running job's basic allocation, which no Slurm can.
-  bool migrates = false;
-  /// Whether jobs that consent to fewer GPUs are submitted for fewer, with what they want in
-  /// ElasticJobView::wanted_gpus. Otherwise they ask for all that they want, as others do.
-  bool honours_consent = false;
-  /// How slurmctld lends by a policy that it runs.
-  enum class Slurmctld {
-    none,  ///< it does not: a job is lent GPUs once its profile is there, as often as it likes
-    /// GrowthInterval and GrantExpiry hold, and jobs without a profile are lent GPUs without a
-    /// plan.
-    as_it_starts,
-    after_profile_wait,  ///< the same, once the job has run for ProfileWait
-  } slurmctld = Slurmctld::none;
 };
 
 /// Decides which jobs are lent idle GPUs, and from which these are reclaimed. The controller's
 /// views have no ElasticJobView::training of jobs whose agent has reported no profile: for those
 /// `swell` and `marginal-benefit` decide as `fewest-first` does (policy_without_profiles()).
 /// Implementations are pure and thread-safe (a cache of pure results is no state): the live
-/// controller and the simulator run the same object.
+/// controller and the simulator run the same object, the latter inside a SimulatedPolicy
+/// (rivals/simulated_policy.h).
 class Policy {
  public:
   virtual ~Policy() = default;
   /// Never grants GPUs that a job in `view.queue` could start on, nor more than is free; reclaims
   /// only companions in the view that are not leaving yet.
   virtual Decisions decide(const ClusterView& view) const = 0;
-  virtual SimulationTraits simulation_traits() const noexcept { return {}; }
   /// Returns the rules by which it leaves out rows of scale tables.
   virtual planner::RowFilter row_filter() const noexcept { return {}; }
 };

@@ -96,7 +96,7 @@ struct ElasticJobView {
   /// A reconfiguration is under way or has just ended: only pending jobs may take its lent GPUs.
   bool changing = false;
   bool may_replan = false;  ///< it accepts another plan on the GPUs that it has
-  bool moving = false;      ///< a change of plan is under way; read where may_migrate
+  bool moving = false;      ///< a change of plan is under way; read by the simulator's rivals
   /// Whether it has made no step yet: then a change of plan loses only the time since the start.
   bool starting = false;
   int reconfigurations = 0;  ///< changes of plan so far
@@ -189,7 +189,6 @@ struct ClusterView {
   std::shared_ptr<const cluster::Cluster> machines;
   Preemption preemption = Preemption::as_reclaimed;
   bool order_wanted = false;  ///< whether Decisions::reclaim_order is read
-  bool may_migrate = false;   ///< whether Decisions::migrations are carried out
   NodePositions positions;    ///< distances between nodes
 };
 

@@ -4,9 +4,7 @@
 #include <criterion/criterion.h>
 #include <vector>
 
-#include "core/policy/lending/fewest_first.h"
-#include "core/policy/lending/marginal_benefit.h"
-#include "core/policy/lending/swell.h"
+#include "core/policy/rivals/registry.h"
 #include "core/policy/rivals/suika_dp.h"
 #include "sim/simulation.h"
 #include "support/given_world.h"
@@ -24,7 +22,7 @@ constexpr double kDecision_s = 0.5;  // with a fixed decision time
 
 /// Lends the only job one GPU more of its node whenever it may grow; takes all back when a job
 /// waits. Notes when it could.
-struct OneByOne final : policy::Policy {
+struct OneByOne final : policy::SimulatedPolicy {
   explicit OneByOne(Slurmctld its_way) : way(its_way) {}
   policy::Decisions decide(const policy::ClusterView& view) const override {
     policy::Decisions decisions;
@@ -64,7 +62,7 @@ double first_lent_s(const Outcome& outcome, std::uint32_t job) {
   return 1e300;
 }
 
-Outcome run_under(const policy::Policy& policy, std::optional<Clocks> clocks) {
+Outcome run_under(const policy::SimulatedPolicy& policy, std::optional<Clocks> clocks) {
   // The second has the policy decide again, and waits.
   GivenWorld world(1, {{4, 0, 3600}, {8, 1, 600, false}});
   world.setup.policy = &policy;
@@ -108,7 +106,8 @@ Test(clocks, policies_that_slurmctld_does_not_run_know_none_of_them) {
 }
 
 Test(clocks, fewest_first_lends_before_there_is_a_profile_and_the_job_begins_with_it) {
-  const Outcome outcome = run_under(policy::FewestFirst(), Clocks{});
+  const Outcome outcome =
+      run_under(*policy::make_simulated_policy("fewest-first").value(), Clocks{});
   cr_assert(near(first_lent_s(outcome, 1), kDecision_s), "%g", first_lent_s(outcome, 1));
   cr_assert_eq(outcome.reconfigurations, 0, "its program waits for a first offer");
 }
@@ -116,25 +115,26 @@ Test(clocks, fewest_first_lends_before_there_is_a_profile_and_the_job_begins_wit
 Test(clocks, offers_after_the_first_are_changes_of_plan) {
   Clocks clocks;
   clocks.first_offer_s = 0;
-  cr_assert_eq(run_under(policy::FewestFirst(), clocks).reconfigurations, 1);
+  cr_assert_eq(
+      run_under(*policy::make_simulated_policy("fewest-first").value(), clocks).reconfigurations,
+      1);
 }
 
 Test(clocks, policies_that_plan_wait_for_a_profile_and_no_longer_than_profile_wait) {
-  const policy::Swell swell;
-  const policy::MarginalBenefit marginal;
-  for (const policy::Policy* policy : {static_cast<const policy::Policy*>(&swell),
-                                       static_cast<const policy::Policy*>(&marginal)}) {
+  const auto swell = policy::make_simulated_policy("swell").value();
+  const auto marginal = policy::make_simulated_policy("marginal-benefit").value();
+  for (const policy::SimulatedPolicy* policy : {swell.get(), marginal.get()}) {
     Clocks clocks;
     clocks.profile_wait_s = 3;
     const double lent_s = first_lent_s(run_under(*policy, clocks), 1);
     cr_assert(near(lent_s, 3 + kDecision_s), "%g", lent_s);
   }
-  cr_assert_lt(first_lent_s(run_under(swell, std::nullopt), 1), 1,
+  cr_assert_lt(first_lent_s(run_under(*swell, std::nullopt), 1), 1,
                "by data sheets, without clocks");
 }
 
 Test(clocks, moves_cost_what_was_measured_under_what_slurmctld_runs_alone) {
-  const auto ends = [](const policy::Policy& policy,
+  const auto ends = [](const policy::SimulatedPolicy& policy,
                        std::optional<redeploy::Measured> redeployment) {
     GivenWorld world(1, {{4, 0, 3600}});
     world.setup.policy = &policy;
@@ -143,10 +143,10 @@ Test(clocks, moves_cost_what_was_measured_under_what_slurmctld_runs_alone) {
     return world.run().jobs[0].end_s;
   };
   // One growth, and nothing comes after it: the pauses alone differ.
-  const policy::FewestFirst fewest;
-  const double live = ends(fewest, redeploy::Measured::live);
-  const double restart = ends(fewest, redeploy::Measured::restart);
-  const double suika = ends(fewest, std::nullopt);
+  const auto fewest = policy::make_simulated_policy("fewest-first").value();
+  const double live = ends(*fewest, redeploy::Measured::live);
+  const double restart = ends(*fewest, redeploy::Measured::restart);
+  const double suika = ends(*fewest, std::nullopt);
   cr_assert(near(suika - live, 9 - 0.54, 1e-3), "%g", suika - live);
   cr_assert_gt(restart - live, 33 - 25, "%g", restart - live);
   const auto rival = policy::make_suika_dp();
@@ -155,15 +155,16 @@ Test(clocks, moves_cost_what_was_measured_under_what_slurmctld_runs_alone) {
 
 Test(clocks, a_job_that_was_lent_gpus_without_a_profile_reports_one_of_its_new_plan) {
   GivenWorld world(1, {{4, 0, 3600}});
-  struct Watch final : policy::Policy {
+  struct Watch final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       for (const auto& job : view.jobs) knew = knew || job.training != nullptr;
-      return policy.decide(view);
+      return policy->decide(view);
     }
     policy::SimulationTraits simulation_traits() const noexcept override {
-      return policy.simulation_traits();
+      return policy->simulation_traits();
     }
-    policy::Swell policy;
+    std::unique_ptr<policy::SimulatedPolicy> policy =
+        policy::make_simulated_policy("swell").value();
     mutable bool knew = false;
   } watch;
   Clocks clocks;
@@ -176,10 +177,10 @@ Test(clocks, a_job_that_was_lent_gpus_without_a_profile_reports_one_of_its_new_p
 }
 
 Test(clocks, a_profile_comes_after_as_many_steps_as_programs_need) {
-  const policy::Swell swell;
+  const auto swell = policy::make_simulated_policy("swell").value();
   const auto lent_s = [&](int steps) {
     GivenWorld world(1, {{4, 0, 3600}});
-    world.setup.policy = &swell;
+    world.setup.policy = swell.get();
     world.setup.clocks = Clocks{.profile_wait_s = 3000};
     world.setup.reporting.steps = steps;
     return first_lent_s(world.run(), 1) - kDecision_s;
@@ -188,7 +189,7 @@ Test(clocks, a_profile_comes_after_as_many_steps_as_programs_need) {
 }
 
 Test(clocks, policies_see_what_changes_of_plan_have_cost) {
-  struct Watch final : policy::Policy {
+  struct Watch final : policy::SimulatedPolicy {
     explicit Watch(bool one_by_one) : policy(Slurmctld::as_it_starts), asks(one_by_one) {}
     policy::Decisions decide(const policy::ClusterView& view) const override {
       for (const auto& job : view.jobs) {

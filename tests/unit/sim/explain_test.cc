@@ -3,7 +3,7 @@
 
 #include <criterion/criterion.h>
 
-#include "core/policy/lending/fewest_first.h"
+#include "core/policy/rivals/registry.h"
 #include "support/given_world.h"
 #include "support/plans.h"
 
@@ -17,10 +17,11 @@ namespace {
 
 struct ExplainedWorld : support::GivenWorld {
   ExplainedWorld(int nodes, std::vector<Given> jobs) : GivenWorld(nodes, std::move(jobs)) {
-    setup.policy = &lender;
+    setup.policy = lender.get();
     setup.explain = true;
   }
-  policy::FewestFirst lender;
+  std::unique_ptr<policy::SimulatedPolicy> lender =
+      policy::make_simulated_policy("fewest-first").value();
 };
 
 Change change_of(double own_delay_s, double others_delay_s, Kind kind = Kind::lent,

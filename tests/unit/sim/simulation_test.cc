@@ -8,6 +8,7 @@
 #include "core/policy/lending/fewest_first.h"
 #include "core/policy/lending/marginal_benefit.h"
 #include "core/policy/lending/swell.h"
+#include "core/policy/rivals/registry.h"
 #include "support/given_world.h"
 #include "support/plans.h"
 #include "support/random_cases.h"
@@ -25,7 +26,7 @@ struct ConsentWorld : World {
   ConsentWorld(int nodes, std::vector<Given> jobs) : World(nodes, std::move(jobs)) {
     for (JobSpec& spec : workload.jobs) spec.consents = spec.elastic;
   }
-  Outcome run_under(const policy::Policy& policy) {
+  Outcome run_under(const policy::SimulatedPolicy& policy) {
     setup.policy = &policy;
     return run();
   }
@@ -53,7 +54,7 @@ int first_held(const Outcome& outcome, std::uint32_t job) {
 }
 
 /// Starts jobs of 8 GPUs with the 4 that they consent to, and lends nothing. They may have `max`.
-struct Strict final : policy::Policy {
+struct Strict final : policy::SimulatedPolicy {
   explicit Strict(int its_max) : max(its_max) {}
   policy::Decisions decide(const policy::ClusterView& view) const override {
     for (const policy::ElasticJobView& job : view.jobs) {
@@ -70,23 +71,23 @@ struct Strict final : policy::Policy {
 };
 
 /// Swell where no job consents.
-struct DeafToConsent final : policy::Policy {
+struct DeafToConsent final : policy::SimulatedPolicy {
   policy::Decisions decide(const policy::ClusterView& view) const override {
     for (const policy::ElasticJobView& job : view.jobs) cr_assert_eq(job.wanted_gpus, 0);
-    return swell.decide(view);
+    return swell->decide(view);
   }
   policy::SimulationTraits simulation_traits() const noexcept override {
-    policy::SimulationTraits traits = swell.simulation_traits();
+    policy::SimulationTraits traits = swell->simulation_traits();
     traits.honours_consent = false;
     return traits;
   }
-  policy::Swell swell;
+  std::unique_ptr<policy::SimulatedPolicy> swell = policy::make_simulated_policy("swell").value();
 };
 
 }  // namespace
 
 Test(simulation, no_more_of_a_long_queue_is_looked_at_than_by_slurms_backfill) {
-  struct Watching final : policy::Policy {
+  struct Watching final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       longest = std::max(longest, view.queue.size());
       return {};
@@ -116,8 +117,8 @@ Test(simulation, without_a_policy_jobs_take_their_basic_time_after_their_wait) {
 
 Test(simulation, lending_speeds_a_job_up_and_is_accounted_for) {
   World world(2, {{4, 0, 3600}});
-  const policy::FewestFirst lender;
-  world.setup.policy = &lender;
+  const auto lender = policy::make_simulated_policy("fewest-first").value();
+  world.setup.policy = lender.get();
   const Outcome outcome = world.run();
   cr_assert(outcome.jobs[0].end_s < 0.6 * 3600, "%g", outcome.jobs[0].end_s);
   cr_assert(outcome.reconfigurations >= 1);
@@ -127,8 +128,8 @@ Test(simulation, lending_speeds_a_job_up_and_is_accounted_for) {
 
 Test(simulation, a_job_is_lent_up_to_its_factor_and_a_rival_gives_what_it_wants) {
   World world(2, {{4, 0, 3600}});
-  const policy::FewestFirst lender;
-  world.setup.policy = &lender;
+  const auto lender = policy::make_simulated_policy("fewest-first").value();
+  world.setup.policy = lender.get();
   world.setup.max_factor = 2;
   const Outcome capped = world.run();
   cr_assert(capped.lent_gpu_s > 0);
@@ -139,16 +140,16 @@ Test(simulation, a_job_is_lent_up_to_its_factor_and_a_rival_gives_what_it_wants)
   world.setup.max_factor = 0;
   cr_assert(world.run().lent_gpu_s > capped.lent_gpu_s);
   World wide(8, {{4, 0, 3600}});
-  wide.setup.policy = &lender;
+  wide.setup.policy = lender.get();
   const Outcome unplanned = wide.run();
   cr_assert(unplanned.lent_gpu_s <= 12 * unplanned.makespan_s,
             "fewest-first makes no plans, so that four times the GPUs are the limit");
-  const policy::Swell planner;
-  wide.setup.policy = &planner;
+  const auto planner = policy::make_simulated_policy("swell").value();
+  wide.setup.policy = planner.get();
   cr_assert(wide.run().lent_gpu_s > 12 * wide.run().makespan_s, "a plan says how many pay");
 
   /// Gives the job twice what it asked for, as rivals that replace the scheduler may.
-  struct Rival final : policy::Policy {
+  struct Rival final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       for (const policy::PendingDemand& demand : view.queue) seen = demand.max_gpus;
       return {};
@@ -166,7 +167,7 @@ Test(simulation, a_job_is_lent_up_to_its_factor_and_a_rival_gives_what_it_wants)
 
 Test(simulation, rivals_have_profiles_before_or_once_a_job_runs) {
   /// Starts jobs as their users would, and notes who is known by a profile.
-  struct Rival final : policy::Policy {
+  struct Rival final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       policy::Decisions decisions;
       for (const policy::PendingDemand& demand : view.queue) {
@@ -197,7 +198,7 @@ Test(simulation, rivals_have_profiles_before_or_once_a_job_runs) {
 
 Test(simulation, a_profile_before_the_start_takes_gpus_and_counts_as_waiting) {
   /// Starts each job on the first idle node; a job whose profile is missing on what it asks for.
-  struct Rival final : policy::Policy {
+  struct Rival final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       policy::Decisions decisions;
       const policy::NodeView& node = view.nodes.front();
@@ -255,7 +256,7 @@ Test(simulation, a_profile_before_the_start_takes_gpus_and_counts_as_waiting) {
 
 Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {
   /// Lends, and remembers what it saw of job 1.
-  struct Watcher final : policy::Policy {
+  struct Watcher final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       for (const policy::ElasticJobView& job : view.jobs)
         if (job.id == 1) seen.push_back(job.training->max_gpus_so_far);
@@ -275,8 +276,8 @@ Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {
 
 Test(simulation, rigid_jobs_are_lent_nothing) {
   World world(2, {{4, 0, 3600, false}});
-  const policy::FewestFirst lender;
-  world.setup.policy = &lender;
+  const auto lender = policy::make_simulated_policy("fewest-first").value();
+  world.setup.policy = lender.get();
   const Outcome outcome = world.run();
   cr_assert(near(outcome.jobs[0].end_s, 3600));
   cr_assert_eq(outcome.lent_gpu_s, 0);
@@ -285,8 +286,8 @@ Test(simulation, rigid_jobs_are_lent_nothing) {
 Test(simulation, a_job_that_consents_starts_where_half_of_its_gpus_are_free_and_grows_to_all) {
   // 4 of 8 GPUs are free until the first job ends; the second wants 8.
   ConsentWorld world(1, {{4, 0, 1800, false}, {8, 60, 3600}});
-  const policy::Swell swell;
-  const Outcome outcome = world.run_under(swell);
+  const auto swell = policy::make_simulated_policy("swell").value();
+  const Outcome outcome = world.run_under(*swell);
   cr_assert(near(outcome.jobs[1].start_s, 60), "%g", outcome.jobs[1].start_s);
   cr_assert_eq(first_held(outcome, 2), 4);
   cr_assert_eq(most_held(outcome, 2), 8, "once the first has ended");
@@ -297,12 +298,12 @@ Test(simulation, a_job_that_consents_starts_where_half_of_its_gpus_are_free_and_
 }
 
 Test(simulation, a_job_that_consents_grows_beyond_what_it_wants_as_soon_as_one_that_does_not) {
-  const policy::Swell swell;
+  const auto swell = policy::make_simulated_policy("swell").value();
   const auto grows_beyond_s = [&](bool consents) {
     ConsentWorld world(2, {{8, 0, 7200}});
     world.workload.jobs[0].consents = consents;
     world.setup.clocks = Clocks{.growth_interval_s = 600};
-    return first_above_s(world.run_under(swell), 1, 8);
+    return first_above_s(world.run_under(*swell), 1, 8);
   };
   const double asked = grows_beyond_s(false), consented = grows_beyond_s(true);
   cr_assert_lt(asked, 60, "%g", asked);
@@ -313,8 +314,8 @@ Test(simulation, owed_gpus_come_back_without_growth_interval) {
   // The second job takes half of the GPUs at 300 s, and ends long before GrowthInterval has passed.
   ConsentWorld world(1, {{8, 0, 7200}, {4, 300, 20, false}});
   world.setup.clocks = Clocks{.growth_interval_s = 2000};
-  const policy::Swell swell;
-  const Outcome outcome = world.run_under(swell);
+  const auto swell = policy::make_simulated_policy("swell").value();
+  const Outcome outcome = world.run_under(*swell);
   cr_assert_lt(first_above_s(outcome, 1, 7), 300);
   const double again = first_above_s(outcome, 1, 7, outcome.jobs[1].end_s);
   cr_assert_lt(again, outcome.jobs[1].end_s + 60, "%g", again);
@@ -348,8 +349,8 @@ Test(simulation, policies_that_do_not_honour_consent_see_the_jobs_as_traced) {
   World usual(1, jobs);
   ConsentWorld world(1, jobs);
   const DeafToConsent lender;
-  const policy::Policy* policies[] = {nullptr, &lender};
-  for (const policy::Policy* policy : policies) {
+  const policy::SimulatedPolicy* policies[] = {nullptr, &lender};
+  for (const policy::SimulatedPolicy* policy : policies) {
     usual.setup.policy = world.setup.policy = policy;
     const Outcome before = usual.run(), after = world.run();
     cr_assert_eq(before.events, after.events);
@@ -365,9 +366,9 @@ Test(simulation, swell_does_as_before_where_no_job_consents) {
   World usual(1, jobs);
   ConsentWorld world(1, jobs);
   for (JobSpec& spec : world.workload.jobs) spec.consents = false;
-  const policy::Swell swell;
-  usual.setup.policy = &swell;
-  const Outcome before = usual.run(), after = world.run_under(swell);
+  const auto swell = policy::make_simulated_policy("swell").value();
+  usual.setup.policy = swell.get();
+  const Outcome before = usual.run(), after = world.run_under(*swell);
   cr_assert_eq(before.events, after.events);
   for (std::size_t i = 0; i < jobs.size(); ++i)
     cr_assert_eq(before.jobs[i].end_s, after.jobs[i].end_s);
@@ -377,8 +378,8 @@ Test(simulation, a_job_that_does_not_consent_starts_no_later_for_those_that_do) 
   // The last job is ordinary; the others run with all 16 GPUs when it comes, and wait without
   // consent.
   ConsentWorld world(2, {{8, 0, 1800}, {8, 10, 3600}, {8, 20, 1800}, {4, 600, 1800, false}});
-  const policy::Swell swell;
-  const Outcome with = world.run_under(swell);
+  const auto swell = policy::make_simulated_policy("swell").value();
+  const Outcome with = world.run_under(*swell);
   cr_assert_gt(with.lent_gpu_s, 0);
   const Outcome without = world.run_under(DeafToConsent());
   cr_assert_leq(with.jobs[3].start_s, without.jobs[3].start_s + 1, "%g after %g",
@@ -388,8 +389,8 @@ Test(simulation, a_job_that_does_not_consent_starts_no_later_for_those_that_do) 
 
 Test(simulation, a_waiting_job_gets_lent_gpus_back_after_the_reclaim) {
   World world(1, {{4, 0, 7200}, {4, 1000, 600}});
-  const policy::FewestFirst lender;
-  world.setup.policy = &lender;
+  const auto lender = policy::make_simulated_policy("fewest-first").value();
+  world.setup.policy = lender.get();
   const Outcome outcome = world.run();
   const double waited = outcome.jobs[1].start_s - 1000;
   cr_assert(waited > 0.5, "a decision and a pause lie between: %g", waited);
@@ -399,7 +400,7 @@ Test(simulation, a_waiting_job_gets_lent_gpus_back_after_the_reclaim) {
 
 Test(simulation, without_a_policys_help_slurm_preempts_companions) {
   /// Lends once and never reclaims.
-  struct Stubborn final : policy::Policy {
+  struct Stubborn final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       policy::Decisions decisions;
       for (const auto& job : view.jobs)
@@ -421,15 +422,14 @@ Test(simulation, a_whole_node_job_starts_only_where_another_is_moved_out_of_its_
   // Job 2 leaves 4 GPUs on one node; jobs 1 and 3 hold 4 of each node for two hours.
   World world(2, {{4, 0, 7200}, {4, 1, 600}, {4, 2, 7200}, {8, 900, 600}});
   /// Suika without its last resort.
-  struct Stays final : policy::Policy {
+  struct Stays final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
-      cr_assert_not(view.may_migrate);
       return suika.decide(view);
     }
     policy::MarginalBenefit suika;
   };
-  const policy::MarginalBenefit suika;
-  world.setup.policy = &suika;
+  const auto suika = policy::make_simulated_policy("marginal-benefit").value();
+  world.setup.policy = suika.get();
   const Outcome moved = world.run();
   cr_assert_geq(moved.migrations, 1);
   cr_assert_lt(moved.jobs[3].start_s, 1100, "%g", moved.jobs[3].start_s);
@@ -444,8 +444,8 @@ Test(simulation, a_job_that_falls_short_of_its_promise_gives_back_what_it_is_len
   int given_back = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     World world(2, {{4, 0, 7200}});
-    const policy::FewestFirst lender;
-    world.setup.policy = &lender;
+    const auto lender = policy::make_simulated_policy("fewest-first").value();
+    world.setup.policy = lender.get();
     world.setup.seed = seed;
     cr_assert_eq(world.run().given_back, 0, "predictions are good");
     world.setup.prediction_error = 0.9;
@@ -455,7 +455,7 @@ Test(simulation, a_job_that_falls_short_of_its_promise_gives_back_what_it_is_len
 }
 
 Test(simulation, an_unsound_plan_ends_the_run_with_one_error) {
-  struct Cheat final : policy::Policy {
+  struct Cheat final : policy::SimulatedPolicy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       policy::Decisions decisions;
       for (const auto& job : view.jobs)

@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "core/plan/validate.h"
-#include "core/policy/lending/marginal_benefit.h"
-#include "core/policy/lending/swell.h"
+#include "core/policy/rivals/registry.h"
 #include "core/redeploy/redeployment.h"
 #include "sim/simulation.h"
 #include "support/given_world.h"
@@ -42,11 +41,13 @@ struct Lone : GivenWorld {
 
 /// Gives a starting job a plan on the whole node, takes the GPUs back when another waits, and notes
 /// what it saw.
-struct AtStart final : policy::Policy {
+struct AtStart final : policy::SimulatedPolicy {
   explicit AtStart(plan::Layout its_plan) : plan(std::move(its_plan)) {}
+  policy::SimulatedDecisions simulate(const policy::ClusterView& view) const override {
+    return {decide(view), {}, search_s};
+  }
   policy::Decisions decide(const policy::ClusterView& view) const override {
     policy::Decisions decisions;
-    decisions.search_s = search_s;
     if (view.jobs.empty()) return decisions;
     const policy::ElasticJobView& job = view.jobs[0];
     if (job.training->coefficients) {
@@ -152,12 +153,12 @@ Test(starting, a_reclaim_right_after_the_start_loses_no_work) {
 Test(starting, swell_lends_at_the_start_and_marginal_benefit_after_the_profile) {
   Lone world(
       {{4, 0, 3600}, {8, 1, 600, false}});  // the second has the policy decide again, and waits
-  const policy::Swell swell;
-  world.setup.policy = &swell;
+  const auto swell = policy::make_simulated_policy("swell").value();
+  world.setup.policy = swell.get();
   const Outcome at_once = world.run();
   cr_assert(near(first_lent_s(at_once, 1), kDecision_s), "%g", first_lent_s(at_once, 1));
-  const policy::MarginalBenefit marginal;
-  world.setup.policy = &marginal;
+  const auto marginal = policy::make_simulated_policy("marginal-benefit").value();
+  world.setup.policy = marginal.get();
   const Outcome later = world.run();
   cr_assert_geq(first_lent_s(later, 1), kProfileIterations * world.basic_s);
   cr_assert_lt(first_lent_s(later, 1), 1e6);
@@ -170,8 +171,8 @@ Test(starting, swell_lends_at_the_start_and_marginal_benefit_after_the_profile) 
 
 Test(starting, a_rigid_job_is_left_alone) {
   Lone world({{4, 0, 3600, false}});
-  const policy::Swell swell;
-  world.setup.policy = &swell;
+  const auto swell = policy::make_simulated_policy("swell").value();
+  world.setup.policy = swell.get();
   const Outcome outcome = world.run();
   cr_assert_eq(outcome.lent_gpu_s, 0);
   cr_assert(near(outcome.jobs[0].end_s, 3600));

@@ -26,9 +26,6 @@ class FewestFirst final : public Policy {
   FewestFirst() : FewestFirst(Options{}) {}
   explicit FewestFirst(Options options) noexcept : options_(options) {}
   Decisions decide(const ClusterView& view) const override;
-  SimulationTraits simulation_traits() const noexcept override {
-    return {.honours_consent = true, .slurmctld = SimulationTraits::Slurmctld::as_it_starts};
-  }
 
  private:
   Options options_;

@@ -46,11 +46,6 @@ class FlexTrain final : public Policy {
   explicit FlexTrain(Options options);
   Decisions decide(const ClusterView& view) const override;
   planner::RowFilter row_filter() const noexcept override { return options_.row_filter(); }
-  SimulationTraits simulation_traits() const noexcept override {
-    return {.sends = perf::Sends::counted,
-            .honours_consent = true,
-            .slurmctld = SimulationTraits::Slurmctld::after_profile_wait};
-  }
 
  private:
   Options options_;

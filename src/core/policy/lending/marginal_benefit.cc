@@ -38,14 +38,15 @@ class Decision {
            const ScaleTables& growing, const ScaleTables& grown)
       : view_(view), options_(options), growing_(growing), grown_(grown), placement_(view) {}
 
-  Decisions run() {
+  Decisions run(LastResort* last_resort, MarginalBenefit::Searched& searched) {
     for (const ElasticJobView& job : view_.jobs)
       if (!all_recorded(job)) steps_[job.id] = steps(job, grown_, view_);
     const PlacementState::Loss loss_of = [this](const ElasticJobView& job,
                                                 const CompanionView& companion) {
       return loss(job, companion);
     };
-    placement_.serve_queue(options_.queue_depth, loss_of, PlacementState::Nodes::by_loss);
+    placement_.serve_queue(options_.queue_depth, loss_of, PlacementState::Nodes::by_loss,
+                           last_resort);
     const double tau = threshold();
     reclaim_below(tau);
     std::vector<const ElasticJobView*> others;
@@ -63,12 +64,8 @@ class Decision {
     write_shrunk(placement_, grown_, decisions);
     lend_more(std::move(others), owed, decisions);
     decisions.reclaims = placement_.reclaims();
-    decisions.migrations = placement_.migrations();
     if (view_.order_wanted) decisions.reclaim_order = placement_.reclaim_order(loss_of);
-    if (options_.evaluations_per_s > 0)
-      decisions.search_s = expansions.ran_out() ? options_.search_s
-                                                : static_cast<double>(expansions.max_evaluated()) /
-                                                      options_.evaluations_per_s;
+    searched = {expansions.max_evaluated(), expansions.ran_out()};
     return decisions;
   }
 
@@ -230,7 +227,13 @@ MarginalBenefit::MarginalBenefit(Options options, std::unique_ptr<const planner:
       grown_(limited(std::move(grown), options)) {}
 
 Decisions MarginalBenefit::decide(const ClusterView& view) const {
-  return Decision(view, options_, growing_, grown_).run();
+  Searched unread;
+  return decide(view, nullptr, unread);
+}
+
+Decisions MarginalBenefit::decide(const ClusterView& view, LastResort* last_resort,
+                                  Searched& searched) const {
+  return Decision(view, options_, growing_, grown_).run(last_resort, searched);
 }
 
 }  // namespace swell::policy

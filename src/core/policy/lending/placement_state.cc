@@ -34,7 +34,8 @@ PlacementState::PlacementState(const ClusterView& view)
   }
 }
 
-void PlacementState::serve_queue(int depth, const Loss& loss, Nodes nodes) {
+void PlacementState::serve_queue(int depth, const Loss& loss, Nodes nodes,
+                                 LastResort* last_resort) {
   depth = std::min(depth, static_cast<int>(view_->queue.size()));
   if (depth == 0) return;
   loss_ = &loss;
@@ -43,7 +44,7 @@ void PlacementState::serve_queue(int depth, const Loss& loss, Nodes nodes) {
     const PendingDemand& demand = view_->queue[static_cast<std::size_t>(i)];
     if (demand.part_of != 0) make_room_for_parts(demand.part_of, nodes);
     else if (!known_not_to_fit(demand) && !make_room(demand, nodes, shares)) {
-      if (view_->may_migrate && !defragmented_) defragment(demand, nodes);
+      if (last_resort != nullptr) last_resort->make_room(*this, demand, nodes);
       does_not_fit_.push_back(&demand);
     }
   }

@@ -12,6 +12,8 @@
 
 namespace swell::policy {
 
+class LastResort;
+
 /// State of the cluster while one decision is made: what is idle, what is kept for pending jobs,
 /// what is reclaimed. Basic demand comes first; what is left may be lent. Refers to the view.
 class PlacementState {
@@ -29,10 +31,9 @@ class PlacementState {
   explicit PlacementState(const ClusterView& view);
 
   /// Keeps the resources on which the first `depth` pending jobs could start, in the queue's order,
-  /// and reclaims companions where these are needed. For the first that fits nowhere though enough
-  /// GPUs are idle or lent, jobs are moved out of its way, where the view may_migrate. REQUIRES:
-  /// called once, before anything is lent.
-  void serve_queue(int depth, const Loss& loss, Nodes nodes);
+  /// and reclaims companions where these are needed. `last_resort` is asked about those that fit
+  /// nowhere. REQUIRES: called once, before anything is lent.
+  void serve_queue(int depth, const Loss& loss, Nodes nodes, LastResort* last_resort = nullptr);
   /// Reclaims a companion that no pending job needs. Its resources are lent only once they are
   /// idle.
   void reclaim(const ElasticJobView& job, const CompanionView& companion, Reclaim::Why why);
@@ -71,10 +72,10 @@ class PlacementState {
   /// Number of GPUs kept for pending jobs, those reclaimed for them included: in all, on one node.
   int kept_gpus() const noexcept;
   int kept_gpus(NodeIndex node) const { return kept_[static_cast<std::size_t>(node)]; }
-  const std::vector<Migration>& migrations() const noexcept { return migrations_; }
   const ClusterView& view() const noexcept { return *view_; }
 
  private:
+  friend class Defragmenter;  ///< the simulator's last resort, in rivals
   struct Lent {
     const ElasticJobView* job;
     const CompanionView* companion;
@@ -86,12 +87,6 @@ class PlacementState {
   void make_room_for_parts(JobId job, Nodes nodes);
   std::optional<std::vector<Share>> place_on_lent(const PendingDemand& demand, Nodes nodes) const;
   std::optional<std::vector<Share>> place_as_slurm(const PendingDemand& demand) const;
-  /// De-fragmentation (Suika 3.2.3): clears nodes for `demand` by moving jobs that lie on one node
-  /// to other nodes. A job that has companions, or whose new place is lent, is moved by a later
-  /// decision, once these are reclaimed. Changes nothing where that makes no room.
-  void defragment(const PendingDemand& demand, Nodes nodes);
-  struct Tenant;
-  std::vector<Tenant> tenants_in_the_way(NodeIndex node, const Resources& needed) const;
   bool known_not_to_fit(const PendingDemand& demand) const;
   void keep(const std::vector<Share>& shares);
   std::vector<std::size_t> by_loss(NodeIndex node) const;
@@ -121,9 +116,16 @@ class PlacementState {
   std::set<NodeIndex> counted_nodes_;
   std::vector<const PendingDemand*> does_not_fit_;
   std::vector<Reclaim> reclaims_;
-  std::vector<Migration> migrations_;
-  bool defragmented_ = false;
   std::vector<int> kept_;  ///< GPUs by node
+};
+
+/// A further try for a pending job that fits neither on idle nor on lent GPUs. The controller has
+/// none.
+class LastResort {
+ public:
+  virtual ~LastResort() = default;
+  virtual void make_room(PlacementState& state, const PendingDemand& demand,
+                         PlacementState::Nodes nodes) = 0;
 };
 
 }  // namespace swell::policy

@@ -67,12 +67,6 @@ class Swell final : public Policy {
   explicit Swell(Options options);
   Decisions decide(const ClusterView& view) const override;
   planner::RowFilter row_filter() const noexcept override { return options_.row_filter(); }
-  SimulationTraits simulation_traits() const noexcept override {
-    return {.lends_at_start = true,
-            .sends = kSends,
-            .honours_consent = true,
-            .slurmctld = SimulationTraits::Slurmctld::after_profile_wait};
-  }
 
  private:
   static constexpr perf::Sends kSends = perf::Sends::counted;

@@ -35,7 +35,7 @@ class Step {
 
   /// Schedule(), lines 2 to 11. GPUs of jobs that ended are free in the view already (lines 3 and
   /// 4).
-  Decisions run() {
+  SimulatedDecisions run() {
     int blocked = static_cast<int>(options_.queues) + 1;    // line 5: lambda'
     for (const auto& [queue, job] : sorted_queue()) {       // line 6
       const bool launched = launch(job, queue <= blocked);  // line 7
@@ -45,7 +45,7 @@ class Step {
     }
     scale_up();  // line 10
     if (is_time_to_migrate()) jobs_.defragment(depth_, options_.min_gain);
-    Decisions decisions = jobs_.decisions();  // line 11
+    SimulatedDecisions decisions{jobs_.decisions(), {}, 0};  // line 11
     if (options_.pruning == 0) decisions.search_s = search_s(decisions);
     return decisions;
   }
@@ -260,7 +260,7 @@ int queue_after(double waited_s, int queues, double promotion_s) noexcept {
   return promotions >= queues ? 1 : queues - std::min(queues - 1, static_cast<int>(promotions));
 }
 
-Decisions Arena::decide(const ClusterView& view) const {
+SimulatedDecisions Arena::simulate(const ClusterView& view) const {
   if (!view.machines) return {};
   const std::vector<Contender> jobs = contenders(view);
   return Step(view, jobs, options_, curves_).run();

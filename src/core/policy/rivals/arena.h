@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/policy/parameters.h"
-#include "core/policy/policy.h"
 #include "core/policy/rivals/scaling_curve.h"
+#include "core/policy/rivals/simulated_policy.h"
 
 namespace swell::policy {
 
@@ -15,7 +15,7 @@ namespace swell::policy {
 /// what its user asked for, all on one type; plans are the best symmetric ones. Moves by
 /// checkpoint. Decides nothing without ClusterView::machines. Thread-safe: caches only pure
 /// results.
-class Arena final : public Policy {
+class Arena final : public SimulatedPolicy {
  public:
   struct Options {
     Objective objective = Objective::throughput;  ///< eq. 5 as printed: samples a second of all
@@ -48,7 +48,8 @@ class Arena final : public Policy {
        {"pruning", &Options::pruning, 0, 1, true}}};
   Arena() : Arena(Options{}) {}
   explicit Arena(Options options) noexcept : options_(options) {}
-  Decisions decide(const ClusterView& view) const override;
+  Decisions decide(const ClusterView& view) const override { return simulate(view); }
+  SimulatedDecisions simulate(const ClusterView& view) const override;
   SimulationTraits simulation_traits() const noexcept override {
     return {.role = Role::replaces,
             .round_s = options_.round_s,

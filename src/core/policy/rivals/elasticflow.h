@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/policy/parameters.h"
-#include "core/policy/policy.h"
 #include "core/policy/rivals/scaling_curve.h"
+#include "core/policy/rivals/simulated_policy.h"
 
 namespace swell::policy {
 
@@ -14,7 +14,7 @@ namespace swell::policy {
 /// to the job with the largest marginal return. Shares are powers of two in a node
 /// or whole nodes, placed like a buddy allocator's blocks; DP alone scales. Moves by checkpoint.
 /// Decides nothing without ClusterView::machines. Thread-safe: caches only pure results.
-class ElasticFlow final : public Policy {
+class ElasticFlow final : public SimulatedPolicy {
  public:
   struct Options {
     double round_s = 60;

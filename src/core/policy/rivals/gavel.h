@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/policy/parameters.h"
-#include "core/policy/policy.h"
 #include "core/policy/rivals/scaling_curve.h"
+#include "core/policy/rivals/simulated_policy.h"
 
 namespace swell::policy {
 
@@ -12,7 +12,7 @@ namespace swell::policy {
 /// fairness (the heterogeneity-aware least attained service); each round runs those pairs of job
 /// and type that are furthest below their share. Jobs are suspended and moved by checkpoint.
 /// Decides nothing without ClusterView::machines. Thread-safe: caches only pure results.
-class Gavel final : public Policy {
+class Gavel final : public SimulatedPolicy {
  public:
   struct Options {
     double round_s = 360;

@@ -7,6 +7,7 @@
 #include "core/planner/affinity.h"
 #include "core/planner/incremental.h"
 #include "core/planner/metis.h"
+#include "core/policy/rivals/suika.h"
 
 namespace swell::policy {
 
@@ -57,16 +58,16 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
   return table;
 }
 
-std::unique_ptr<Policy> make_metis(MarginalBenefit::Options options, double plans_per_s) {
+std::unique_ptr<SimulatedPolicy> make_metis(MarginalBenefit::Options options, double plans_per_s) {
   // Reclaims and the plans after them use the incremental solver: they are not worth 60 s of
   // search.
   planner::Incremental::Options grown;
   grown.max_free = 1 << 20;
-  options.search_s = TimedMetis::kBudget_s;
-  options.evaluations_per_s = plans_per_s;
-  options.slurmctld = SimulationTraits::Slurmctld::none;
-  return std::make_unique<MarginalBenefit>(options, std::make_unique<TimedMetis>(0, plans_per_s),
-                                           std::make_unique<planner::Incremental>(grown));
+  return std::make_unique<Suika>(
+      std::make_unique<MarginalBenefit>(std::move(options),
+                                        std::make_unique<TimedMetis>(0, plans_per_s),
+                                        std::make_unique<planner::Incremental>(grown)),
+      Suika::Search{TimedMetis::kBudget_s, plans_per_s});
 }
 
 }  // namespace swell::policy

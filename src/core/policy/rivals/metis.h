@@ -5,6 +5,7 @@
 
 #include "core/planner/solver.h"
 #include "core/policy/lending/marginal_benefit.h"
+#include "core/policy/rivals/simulated_policy.h"
 
 namespace swell::policy {
 
@@ -31,7 +32,7 @@ class TimedMetis final : public planner::Solver {
 
 /// Makes marginal-benefit with Metis for a planner, with the search time that this takes at
 /// `plans_per_s` (Suika 5.1, footnote 7).
-std::unique_ptr<Policy> make_metis(MarginalBenefit::Options options,
-                                   double plans_per_s = TimedMetis::kPublished_per_s);
+std::unique_ptr<SimulatedPolicy> make_metis(MarginalBenefit::Options options,
+                                            double plans_per_s = TimedMetis::kPublished_per_s);
 
 }  // namespace swell::policy

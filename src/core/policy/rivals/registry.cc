@@ -12,13 +12,14 @@
 #include "core/policy/rivals/gavel.h"
 #include "core/policy/rivals/sia.h"
 #endif
+#include "core/policy/rivals/suika.h"
 #include "core/policy/rivals/suika_dp.h"
 
 namespace swell::policy {
 
 namespace {
 
-using Made = Result<std::unique_ptr<Policy>>;
+using Made = Result<std::unique_ptr<SimulatedPolicy>>;
 
 struct Entry {
   const char* name;
@@ -29,7 +30,7 @@ template <typename P>
 Made make_from(typename P::Options options, const PolicyOptions& given) {
   auto its_own = with(options, P::kParameters, given.parameters);
   if (!its_own) return its_own.error();
-  return std::unique_ptr<Policy>(std::make_unique<P>(*its_own));
+  return std::unique_ptr<SimulatedPolicy>(std::make_unique<P>(*its_own));
 }
 
 template <typename P>
@@ -66,6 +67,46 @@ Made make_timed_metis(const PolicyOptions& given) {
   });
 }
 
+/// Makes one of slurmctld's policies, `name`.
+Made lender(std::string_view name, const PolicyOptions& given, const SimulationTraits& traits) {
+  auto made = make_policy(name, given);
+  if (!made) return made.error();
+  return std::unique_ptr<SimulatedPolicy>(std::make_unique<Lender>(std::move(*made), traits));
+}
+
+using Slurmctld = SimulationTraits::Slurmctld;
+
+/// The policies of slurmctld, each with the traits that it has in the simulator.
+constexpr Entry kLenders[] = {
+    {"swell",
+     [](const PolicyOptions& given) {
+       return lender("swell", given,
+                     {.lends_at_start = true,
+                      .sends = perf::Sends::counted,
+                      .honours_consent = true,
+                      .slurmctld = Slurmctld::after_profile_wait});
+     }},
+    {"fewest-first",
+     [](const PolicyOptions& given) {
+       return lender("fewest-first", given,
+                     {.honours_consent = true, .slurmctld = Slurmctld::as_it_starts});
+     }},
+    {"marginal-benefit",
+     [](const PolicyOptions& given) {
+       return by_benefit(given, [&](MarginalBenefit::Options options) {
+         options.budget = given.budget;
+         return std::unique_ptr<SimulatedPolicy>(std::make_unique<Suika>(options));
+       });
+     }},
+    {"flextrain",
+     [](const PolicyOptions& given) {
+       return lender("flextrain", given,
+                     {.sends = perf::Sends::counted,
+                      .honours_consent = true,
+                      .slurmctld = Slurmctld::after_profile_wait});
+     }},
+};
+
 constexpr Entry kEntries[] = {
     {"suika-dp", [](const PolicyOptions& given) { return by_benefit(given, make_suika_dp); }},
     {"metis", make_timed_metis<TimedMetis::kPublished_per_s>},
@@ -80,8 +121,8 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,
-                                                      const PolicyOptions& options) {
+Result<std::unique_ptr<SimulatedPolicy>> make_simulated_policy(std::string_view name,
+                                                               const PolicyOptions& options) {
   for (const Entry& entry : kEntries) {
     if (name != entry.name) continue;
     if (entry.make) return entry.make(options);
@@ -89,8 +130,8 @@ Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,
         "policy \"{}\" is not in this build, which lacks GLPK: install libglpk-dev and configure again",
         name));
   }
-  for (const std::string& lending : policy_names())
-    if (name == lending) return make_policy(name, options);
+  for (const Entry& entry : kLenders)
+    if (name == entry.name) return entry.make(options);
   return Error(fmt::format("there is no policy \"{}\"; there are: {}", name,
                            fmt::join(simulated_policy_names(), ", ")));
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/policy/parameters.h"
-#include "core/policy/policy.h"
 #include "core/policy/rivals/scaling_curve.h"
+#include "core/policy/rivals/simulated_policy.h"
 
 namespace swell::policy {
 
@@ -19,7 +19,7 @@ namespace swell::policy {
 /// A job is reconfigured only while that costs it little: (T - N d) / T is above a threshold, for a
 /// job that has run for T and was reconfigured N times at d each. Moves by checkpoint. Decides
 /// nothing without ClusterView::machines. Thread-safe: caches only pure results.
-class Rubick final : public Policy {
+class Rubick final : public SimulatedPolicy {
  public:
   struct Options {
     double reconfiguration = 0.97;  ///< k_reconfig, the threshold above

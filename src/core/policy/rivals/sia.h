@@ -2,9 +2,9 @@
 #pragma once
 
 #include "core/policy/parameters.h"
-#include "core/policy/policy.h"
 #include "core/policy/rivals/allocation_program.h"
 #include "core/policy/rivals/scaling_curve.h"
+#include "core/policy/rivals/simulated_policy.h"
 
 namespace swell::policy {
 
@@ -14,7 +14,7 @@ namespace swell::policy {
 /// to round, may run with less than they asked for, and move by checkpoint. Hybrid-parallel jobs
 /// scale by whole PP x TP cells. Decides nothing without ClusterView::machines. Thread-safe: caches
 /// only pure results.
-class Sia final : public Policy {
+class Sia final : public SimulatedPolicy {
  public:
   struct Options {
     /// P: exponent of normalized throughputs; below 0 their sum is minimized.

@@ -270,9 +270,9 @@ Test(arena, without_pruning_a_change_waits_for_a_search) {
   RivalView on(support::h100_nodes(1));
   on.pend(1, on.training(named("gpt2-350m"), {1, 2, 1, 16}), 2);
   Arena::Options options = quiet();
-  cr_assert_eq(Arena(options).decide(on.view).search_s, 0);
+  cr_assert_eq(Arena(options).simulate(on.view).search_s, 0);
   options.pruning = 0;
-  cr_assert_eq(Arena(options).decide(on.view).search_s, 300, "150 s a GPU");
+  cr_assert_eq(Arena(options).simulate(on.view).search_s, 300, "150 s a GPU");
 }
 
 Test(arena, a_job_on_too_many_nodes_is_gathered_when_a_period_is_over) {

@@ -19,8 +19,8 @@ models::Model named(const char* name) { return models::find_model(name)->model; 
 
 struct Rival {
   std::string name;
-  std::unique_ptr<Policy> policy;
-  const Policy* operator->() const { return policy.get(); }
+  std::unique_ptr<SimulatedPolicy> policy;
+  const SimulatedPolicy* operator->() const { return policy.get(); }
 };
 
 std::vector<Rival> rivals() {
@@ -80,14 +80,22 @@ RivalView random_view(unsigned seed, int nodes, int running, int pending) {
 }  // namespace
 
 Test(rivals, no_controller_can_load_what_replaces_the_base_scheduler) {
-  for (const std::string& name : policy_names())
-    cr_assert(make_policy(name).value()->simulation_traits().role == Role::lends);
+  for (const auto& policy : rivals()) cr_assert_not(make_policy(policy.name).ok());
   for (const auto& policy : rivals())
     cr_assert(policy->simulation_traits().redeployment == redeploy::Method::checkpoint);
   const auto missing = make_simulated_policy("suika");
   cr_assert_not(missing.ok());
   cr_assert(missing.error().message().find("there are: ") != std::string::npos, "%s",
             missing.error().message().c_str());
+}
+
+Test(rivals, what_slurmctld_runs_is_simulated_by_its_clocks) {
+  for (const std::string& name : policy_names()) {
+    const SimulationTraits traits = make_simulated_policy(name).value()->simulation_traits();
+    cr_assert(traits.role == Role::lends, "%s", name.c_str());
+    cr_assert(traits.slurmctld != SimulationTraits::Slurmctld::none, "%s", name.c_str());
+    cr_assert(traits.honours_consent, "%s", name.c_str());
+  }
 }
 
 Test(rivals, decide_nothing_where_gpu_types_are_not_known) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // De-fragmentation, the last resort of Algorithm 2.
+#include "core/policy/rivals/defragment.h"
+
 #include <criterion/criterion.h>
 
-#include "core/policy/lending/marginal_benefit.h"
+#include "core/policy/rivals/suika.h"
 #include "support/views.h"
 
 using namespace swell::policy;
@@ -11,21 +13,20 @@ using namespace support;
 namespace {
 
 /// Jobs 1 and 2 with 4 and 2 GPUs on nodes of their own, and job 9 that waits for a whole node.
-ClusterView fragmented(bool may_migrate = true) {
+ClusterView fragmented() {
   ClusterView view = idle_cluster(2);
   know_machines(view);
   view.jobs.reserve(2);
   profile(add_job(view, 1, 0, 4), small_model(), light_coefficients());
   profile(add_job(view, 2, 1, 2), small_model(), light_coefficients());
   view.queue.push_back(pending(9, 1, 8));
-  view.may_migrate = may_migrate;
   return view;
 }
 
 }  // namespace
 
 Test(defragment, the_smallest_job_moves_out_of_a_waiting_ones_way) {
-  const Decisions decisions = MarginalBenefit().decide(fragmented());
+  const SimulatedDecisions decisions = Suika().simulate(fragmented());
   cr_assert_eq(decisions.migrations.size(), 1u);
   const Migration& move = decisions.migrations[0];
   cr_assert_eq(move.job, 2u);
@@ -38,21 +39,25 @@ Test(defragment, the_smallest_job_moves_out_of_a_waiting_ones_way) {
   cr_assert(decisions.grants.empty(), "what is idle is needed");
 }
 
-Test(defragment, nobody_moves_where_the_cluster_cannot_move_jobs) {
-  cr_assert(MarginalBenefit().decide(fragmented(false)).migrations.empty());
+Test(defragment, nobody_gives_back_for_a_move_where_slurmctld_decides) {
+  ClusterView view = fragmented();
+  lend(view, view.jobs[1], 11, 1, 2);
+  profile(view.jobs[1], small_model(), light_coefficients());
+  for (const Reclaim& reclaim : MarginalBenefit().decide(view).reclaims)
+    cr_assert_neq(reclaim.needed_by, 9u);
 }
 
 Test(defragment, nobody_moves_where_that_makes_no_room) {
   ClusterView view = fragmented();
   take(view, 0, {3, 24, 24000});
-  cr_assert(MarginalBenefit().decide(view).migrations.empty());
+  cr_assert(Suika().simulate(view).migrations.empty());
 }
 
 Test(defragment, a_job_gives_back_what_it_is_lent_before_it_moves) {
   ClusterView view = fragmented();
   lend(view, view.jobs[1], 11, 1, 2);
   profile(view.jobs[1], small_model(), light_coefficients());
-  const Decisions decisions = MarginalBenefit().decide(view);
+  const SimulatedDecisions decisions = Suika().simulate(view);
   cr_assert(decisions.migrations.empty());
   cr_assert_eq(decisions.reclaims.size(), 1u);
   cr_assert_eq(decisions.reclaims[0].companion, 11u);
@@ -64,7 +69,7 @@ Test(defragment, the_place_that_a_job_moves_to_is_reclaimed_first) {
   ClusterView view = fragmented();
   lend(view, view.jobs[0], 11, 0, 4);
   profile(view.jobs[0], small_model(), light_coefficients());
-  const Decisions decisions = MarginalBenefit().decide(view);
+  const SimulatedDecisions decisions = Suika().simulate(view);
   cr_assert(decisions.migrations.empty());
   cr_assert_eq(decisions.reclaims.size(), 1u);
   cr_assert_eq(decisions.reclaims[0].companion, 11u);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// De-fragmentation: the last resort for a pending job that fits nowhere.
+#include "core/policy/rivals/defragment.h"
+
 #include <algorithm>
 #include <bit>
-
-#include "core/policy/lending/placement_state.h"
+#include <utility>
 
 namespace swell::policy {
 
@@ -42,7 +42,7 @@ plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
 }  // namespace
 
 /// A job on a node that is to be cleared.
-struct PlacementState::Tenant {
+struct Defragmenter::Tenant {
   const ElasticJobView* job = nullptr;
   Resources held;
   NodeIndex home = -1;  ///< where it is moved
@@ -50,15 +50,16 @@ struct PlacementState::Tenant {
 
 /// The fewest GPUs' worth of movable jobs whose leaving makes `needed` available on the node; none
 /// where that is not possible.
-std::vector<PlacementState::Tenant> PlacementState::tenants_in_the_way(
-    NodeIndex node, const Resources& needed) const {
+std::vector<Defragmenter::Tenant> Defragmenter::tenants_in_the_way(const PlacementState& state,
+                                                                   NodeIndex node,
+                                                                   const Resources& needed) {
   std::vector<Tenant> here;
-  for (const ElasticJobView& job : view_->jobs)
+  for (const ElasticJobView& job : state.view().jobs)
     if (can_move(job) && job.basic_nodes[0] == node)
       here.push_back({&job, job.per_worker * (job.basic_gpus / std::max(job.per_worker.gpus, 1))});
   std::stable_sort(here.begin(), here.end(),
                    [](const Tenant& a, const Tenant& b) { return a.held.gpus < b.held.gpus; });
-  Resources available = soon_[at(node)];
+  Resources available = state.soon_[at(node)];
   std::vector<Tenant> leaving;
   for (const Tenant& tenant : here) {
     if (available.covers(needed)) break;
@@ -75,8 +76,10 @@ std::vector<PlacementState::Tenant> PlacementState::tenants_in_the_way(
   return leaving;
 }
 
-void PlacementState::defragment(const PendingDemand& demand, Nodes nodes) {
-  defragmented_ = true;
+void Defragmenter::make_room(PlacementState& state, const PendingDemand& demand,
+                             PlacementState::Nodes nodes) {
+  if (std::exchange(done_, true)) return;
+  const ClusterView& view = state.view();
   if (demand.in_all.gpus > 0 || !demand.required_nodes.empty() || demand.per_node.gpus < 1) return;
   struct Candidate {
     NodeIndex node = -1;
@@ -85,13 +88,13 @@ void PlacementState::defragment(const PendingDemand& demand, Nodes nodes) {
     int moved = 0;
   };
   std::vector<Candidate> candidates;
-  for (const NodeIndex node : view_->partitions[at(demand.partition)]) {
-    const NodeView& seen = view_->nodes[at(node)];
+  for (const NodeIndex node : view.partitions[at(demand.partition)]) {
+    const NodeView& seen = view.nodes[at(node)];
     if (!demand.gpu_type.empty() && seen.gpu_type != demand.gpu_type) continue;
     if (demand.excluded_nodes.contains(node)) continue;
     Candidate each{node, demand.whole_nodes ? seen.total : demand.per_node, {}, 0};
-    if (!soon_[at(node)].covers(each.needed)) {
-      each.tenants = tenants_in_the_way(node, each.needed);
+    if (!state.soon_[at(node)].covers(each.needed)) {
+      each.tenants = tenants_in_the_way(state, node, each.needed);
       if (each.tenants.empty()) continue;
     }
     for (const Tenant& tenant : each.tenants) each.moved += tenant.held.gpus;
@@ -102,8 +105,8 @@ void PlacementState::defragment(const PendingDemand& demand, Nodes nodes) {
   if (candidates.size() < static_cast<std::size_t>(demand.min_nodes)) return;
 
   // Take the nodes that cost least to clear, if all jobs there find another node.
-  std::vector<Resources> left = soon_;
-  std::vector<bool> cleared(view_->nodes.size(), false);
+  std::vector<Resources> left = state.soon_;
+  std::vector<bool> cleared(view.nodes.size(), false);
   std::vector<Candidate*> chosen;
   for (Candidate& candidate : candidates) {
     if (static_cast<int>(chosen.size()) == demand.min_nodes) break;
@@ -112,9 +115,9 @@ void PlacementState::defragment(const PendingDemand& demand, Nodes nodes) {
     const bool all_housed = std::all_of(
         candidate.tenants.rbegin(), candidate.tenants.rend(), [&](const Tenant& tenant) {
           NodeIndex best = -1;
-          for (const NodeIndex home : view_->partitions[at(tenant.job->partition)])
+          for (const NodeIndex home : view.partitions[at(tenant.job->partition)])
             if (!cleared[at(home)] && tried[at(home)].covers(tenant.held) &&
-                view_->nodes[at(home)].gpu_type == view_->nodes[at(candidate.node)].gpu_type &&
+                view.nodes[at(home)].gpu_type == view.nodes[at(candidate.node)].gpu_type &&
                 (best < 0 || tried[at(home)].gpus < tried[at(best)].gpus))
               best = home;
           if (best < 0) return false;
@@ -132,11 +135,11 @@ void PlacementState::defragment(const PendingDemand& demand, Nodes nodes) {
   if (static_cast<int>(chosen.size()) < demand.min_nodes) return;
 
   std::vector<plan::GpuMask> idle;
-  for (const NodeView& node : view_->nodes) idle.push_back(node.free_gpus);
+  for (const NodeView& node : view.nodes) idle.push_back(node.free_gpus);
   for (const Candidate* candidate : chosen) {
     for (const Tenant& tenant : candidate->tenants) {
       const ElasticJobView& job = *tenant.job;
-      const bool is_idle = free_[at(tenant.home)].covers(tenant.held) &&
+      const bool is_idle = state.free_[at(tenant.home)].covers(tenant.held) &&
                            std::popcount(idle[at(tenant.home)]) >= tenant.held.gpus;
       PendingDemand home;
       home.id = demand.id;
@@ -144,10 +147,10 @@ void PlacementState::defragment(const PendingDemand& demand, Nodes nodes) {
       home.per_node = tenant.held;
       home.required_nodes = {tenant.home};
       std::vector<Share> shares;
-      make_room(home, nodes, shares);
-      for (Lent& lent : lent_)
-        if (lent.job == &job && !lent.reclaimed) reclaim(lent, demand.id);
-      shrunk_.insert(job.id);  // it does not grow meanwhile
+      state.make_room(home, nodes, shares);
+      for (PlacementState::Lent& lent : state.lent_)
+        if (lent.job == &job && !lent.reclaimed) state.reclaim(lent, demand.id);
+      state.shrunk_.insert(job.id);  // it does not grow meanwhile
       if (!is_idle || job.moving || !job.companions.empty()) continue;
       const plan::GpuMask gpus = lowest(idle[at(tenant.home)], tenant.held.gpus);
       idle[at(tenant.home)] &= ~gpus;
@@ -155,7 +158,7 @@ void PlacementState::defragment(const PendingDemand& demand, Nodes nodes) {
           {job.id, demand.id,
            moved(job.training->basic, job.basic_gpu_masks[0], tenant.home, gpus)});
     }
-    keep({{candidate->node, candidate->needed}});
+    state.keep({{candidate->node, candidate->needed}});
   }
 }
 
