@@ -35,7 +35,7 @@ void check_invariants(const State& state) {
     if (job.phase != Phase::running) broken(state, job, "is listed as running and is not");
     int basic = 0;
     for (const NodeGpus& part : job.basic) basic += check_held(state, job, part, {id, 0});
-    if (!state.replaces() && basic != job.type.gpus)
+    if (!state.setup.replaces() && basic != job.type.gpus)
       broken(
           state, job,
           fmt::format("holds {} of its basic demand of {}", count_of(basic, "GPU"), job.type.gpus));

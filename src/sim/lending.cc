@@ -4,6 +4,7 @@
 #include "core/redeploy/redeployment.h"
 #include "sim/decisions.h"
 #include "sim/explain.h"
+#include "sim/growth_pace.h"
 #include "sim/moves.h"
 
 namespace swell::sim {
@@ -125,14 +126,14 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
         reclaim(state, job, change.reclaims, nullptr, change.reclaimed_for);
       continue;
     }
-    const bool starting = state.begins_with_offer(job);
+    const bool starting = begins_with_offer(state, job);
     const Cause cause = cause_of_growth(job, change, count(job.held(false)));
     for (std::size_t i = 0; i < gpus->size(); ++i) {
       const policy::JobId companion = state.next_companion++;
       state.ledger.take((*gpus)[i], {id, companion});
       job.companions.push_back({companion, (*gpus)[i], false, change.grants[i]->benefit});
     }
-    if (!gpus->empty()) state.wait_after_grant(job);
+    if (!gpus->empty()) wait_after_grant(state, job);
     if (!change.reclaims.empty()) {
       reclaim(state, job, change.reclaims, change.plan, change.reclaimed_for);
       continue;
@@ -143,7 +144,7 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
       if (!gpus->empty()) note_change(state, job, next, cause);
       continue;
     }
-    if (gpus->empty()) state.wait_after_loss(job);
+    if (gpus->empty()) wait_after_loss(state, job);
     if (!starting) {
       begin_move(state, job, std::move(next), cause);
     } else if (!job.truth.fits(next)) {

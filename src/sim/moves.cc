@@ -10,6 +10,7 @@
 #include "core/redeploy/redeployment.h"
 #include "sim/explain.h"
 #include "sim/failures.h"
+#include "sim/growth_pace.h"
 
 namespace swell::sim {
 
@@ -18,7 +19,7 @@ namespace {
 redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& from,
                        const plan::Layout& to) {
   const redeploy::Ranks ranks = redeploy::ranks_of(*job.type.model);
-  if (const auto measured = state.measured_way())
+  if (const auto measured = state.setup.measured_way())
     return redeploy::measured_cost_of(*measured, *job.type.expected, from, to, state.cluster,
                                       ranks);
   const auto method = state.setup.policy ? state.setup.policy->simulation_traits().redeployment
@@ -120,7 +121,7 @@ void warmed(State& state, Job& job) {
 
 void moved(State& state, Job& job) {
   job.move = Move::none;
-  if (const auto way = state.measured_way()) {
+  if (const auto way = state.setup.measured_way()) {
     job.pauses.changed(*way, job.moving, state.now_s);
     state.pauses.changed(job.spec.id, *way, job.moving, state.now_s);
   }
@@ -136,22 +137,22 @@ void moved(State& state, Job& job) {
   for (const LentGpus& companion : job.companions)
     if (companion.leaving) {
       state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
-      state.wait_after_loss(job);
+      wait_after_loss(state, job);
     }
   std::erase_if(job.companions, [](const LentGpus& companion) { return companion.leaving; });
   if (!job.truth.fits(job.current)) {
     ++state.outcome.out_of_memory;
-    if (state.replaces() && !job.barred) {
+    if (state.setup.replaces() && !job.barred) {
       // Its program ends; there is no basic allocation to go on with.
       job.barred = true;
       return requeue(state, job);
     }
-    if (!state.replaces() && job.current != job.basic_plan) return out_of_memory(state, job);
+    if (!state.setup.replaces() && job.current != job.basic_plan) return out_of_memory(state, job);
   }
   state.set_training(job, true);
   state.changed = state.to_decide = true;
   state.plan_report(job);
-  if (state.slurmctld() != policy::SimulationTraits::Slurmctld::none) state.plan_profile(job);
+  if (state.setup.slurmctld() != policy::SimulationTraits::Slurmctld::none) state.plan_profile(job);
   if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr, job.late_cause);
 }
 
@@ -213,7 +214,7 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids, const p
     companion.leaving = any = true;
   }
   if (!any) return;
-  state.wait_after_loss(job);
+  wait_after_loss(state, job);
   // Initializing workers hold no state yet: their GPUs are free at once.
   std::erase_if(job.companions, [&](const LentGpus& companion) {
     const bool idle = std::none_of(working.begin(), working.end(), [&](const NodeGpus& part) {

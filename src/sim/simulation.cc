@@ -50,7 +50,7 @@ class Simulation {
     state_.outcome.used_gpu_s += passed * state_.ledger.used();
     state_.outcome.lent_gpu_s += passed * state_.ledger.used_by_companions();
     note_waiting(state_, waiting_, passed);
-    if (state_.replaces())
+    if (state_.setup.replaces())
       for (const policy::JobId id : state_.running) count_held(state_.job(id), passed);
     state_.now_s = to_s;
   }
@@ -105,10 +105,10 @@ class Simulation {
   /// nothing to decide: the job cannot grow before its profile is ready.
   void react() {
     const bool changed = std::exchange(state_.changed, false);
-    if (changed && !state_.replaces()) start_jobs();
+    if (changed && !state_.setup.replaces()) start_jobs();
     const bool to_decide = std::exchange(state_.to_decide, false);
     if (!state_.setup.policy || state_.unfinished == 0) return;
-    if (!(changed && (state_.replaces() || !state_.pending.empty())) && !to_decide) return;
+    if (!(changed && (state_.setup.replaces() || !state_.pending.empty())) && !to_decide) return;
     if (deciding_) stale_ = true;
     else plan_decision();
   }
@@ -177,7 +177,7 @@ class Simulation {
   void apply() {
     deciding_ = false;
     for (policy::JobId id : std::exchange(offered_, {})) state_.job(id).offered = true;
-    if (state_.replaces()) {
+    if (state_.setup.replaces()) {
       apply_placing(state_, in_flight_);
     } else {
       start_jobs();

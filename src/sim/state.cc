@@ -53,7 +53,7 @@ State::State(const Setup& its_setup)
   jobs.reserve(setup.workload->jobs.size());
   for (const JobSpec& spec : setup.workload->jobs) {
     const JobType& traced = setup.workload->type_of(spec);
-    const bool fewer = spec.consents && traced.least && honours_consent();
+    const bool fewer = spec.consents && traced.least && setup.honours_consent();
     Job& job = jobs.emplace_back(spec, fewer ? *traced.least : traced, cluster, setup.seed);
     job.outcome = {spec.id, spec.type, traced.gpus, spec.elastic, spec.submit_s};
     job.outcome.consents = fewer;
@@ -114,7 +114,7 @@ void State::make_pending(Job& job) {
   // need no table.
   const bool is_given = setup.profiles == Profiles::before ||
                         (setup.profiles != Profiles::running && !job.spec.elastic);
-  if (replaces() && is_given && !job.coefficients)
+  if (setup.replaces() && is_given && !job.coefficients)
     job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error, setup.reporting);
 }
 
@@ -129,7 +129,7 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   if (!job.ran) job.outcome.start_s = now_s;
   job.ran = true;
   job.started_s = job.reconfigured_s = job.since_s = job.saved_s = now_s;
-  if (!replaces())
+  if (!setup.replaces())
     job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
   job.current = std::move(plan);
   job.current_seen = false;
@@ -141,7 +141,7 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   plan_profile(job);
   if (!setup.policy || !job.spec.elastic) return;
   using Slurmctld = policy::SimulationTraits::Slurmctld;
-  const Slurmctld as = slurmctld();
+  const Slurmctld as = setup.slurmctld();
   if (as == Slurmctld::none ? setup.policy->simulation_traits().lends_at_start
                             : as == Slurmctld::as_it_starts || job.wanted_gpus > job.type.gpus)
     to_decide = true;
@@ -150,7 +150,7 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
 }
 
 bool State::awaits_table(const Job& job) const noexcept {
-  return replaces() && job.phase == Phase::pending && !job.coefficients && job.spec.elastic &&
+  return setup.replaces() && job.phase == Phase::pending && !job.coefficients && job.spec.elastic &&
          (setup.profiles == Profiles::alone || setup.profiles == Profiles::full);
 }
 
@@ -196,38 +196,8 @@ void State::plan_profile(Job& job) {
 }
 
 void State::plan_report(Job& job) {
-  if (setup.policy && !replaces() && job.rate > 0)
+  if (setup.policy && !setup.replaces() && job.rate > 0)
     plan_event(now_s + kReportIterations / job.rate, Event::Kind::report, job.spec.id, job.version);
-}
-
-bool State::shows_starting(const Job& job) const noexcept {
-  return job.spec.elastic && slurmctld() == policy::SimulationTraits::Slurmctld::none &&
-         job.starting(now_s, redeploy::kInitialize_s);
-}
-
-bool State::begins_with_offer(const Job& job) const noexcept {
-  return job.starting(now_s, slurmctld() == policy::SimulationTraits::Slurmctld::none
-                                 ? redeploy::kInitialize_s
-                                 : setup.clocks->first_offer_s);
-}
-
-void State::wait_after_grant(Job& job) {
-  if (slurmctld() == policy::SimulationTraits::Slurmctld::none) return;
-  const Clocks& clocks = *setup.clocks;
-  const bool all_wanted = is_consenting(job) && count(job.held(false)) <= job.wanted_gpus;
-  wait_to_grow(job, all_wanted ? clocks.grant_expiry_s
-                               : std::max(clocks.growth_interval_s, clocks.grant_expiry_s));
-}
-
-void State::wait_after_loss(Job& job) {
-  if (slurmctld() == policy::SimulationTraits::Slurmctld::none) return;
-  const bool owed = is_consenting(job) && count(job.held(false)) < job.wanted_gpus;
-  if (!owed) wait_to_grow(job, setup.clocks->growth_interval_s);
-}
-
-void State::wait_to_grow(Job& job, double wait_s) {
-  job.grow_after = std::max(job.grow_after, now_s + wait_s);
-  plan_event(job.grow_after, Event::Kind::trusted);
 }
 
 void State::drop_companions(Job& job) {

@@ -174,6 +174,30 @@ struct Setup {
   std::optional<redeploy::Measured> redeployment;
   std::optional<Clocks> clocks;  ///< none: policies lend as if slurmctld ran none of them
   bool explain = false;          ///< records Outcome::changes
+
+  bool honours_consent() const noexcept {
+    return policy != nullptr && policy->simulation_traits().honours_consent;
+  }
+  /// How slurmctld lends by the policy, where its clocks hold.
+  policy::SimulationTraits::Slurmctld slurmctld() const noexcept {
+    using Slurmctld = policy::SimulationTraits::Slurmctld;
+    return policy != nullptr && clocks ? policy->simulation_traits().slurmctld : Slurmctld::none;
+  }
+  /// How jobs change their plans as measured; none: the model says what that costs, and nothing is
+  /// measured.
+  std::optional<redeploy::Measured> measured_way() const noexcept {
+    using Slurmctld = policy::SimulationTraits::Slurmctld;
+    return policy != nullptr && policy->simulation_traits().slurmctld != Slurmctld::none
+               ? redeployment
+               : std::nullopt;
+  }
+  bool replaces() const noexcept {
+    return policy != nullptr && policy->simulation_traits().role == policy::Role::replaces;
+  }
+  /// The number of GPUs that measure the job's profile before it may start, where they do.
+  int gpus_to_profile(const Job& job) const noexcept {
+    return profiles == Profiles::full ? job.type.gpus : 1;
+  }
 };
 
 /// State of the simulated cluster and its jobs, and the basic changes of it.
@@ -199,26 +223,6 @@ struct State {
   int unfinished = 0;
 
   Job& job(policy::JobId id) { return jobs[id - 1]; }
-  bool honours_consent() const noexcept {
-    return setup.policy && setup.policy->simulation_traits().honours_consent;
-  }
-  /// How slurmctld lends by the policy, where its clocks hold.
-  policy::SimulationTraits::Slurmctld slurmctld() const noexcept {
-    using Slurmctld = policy::SimulationTraits::Slurmctld;
-    return setup.policy && setup.clocks ? setup.policy->simulation_traits().slurmctld
-                                        : Slurmctld::none;
-  }
-  /// How jobs change their plans as measured; none: the model says what that costs, and nothing is
-  /// measured.
-  std::optional<redeploy::Measured> measured_way() const noexcept {
-    using Slurmctld = policy::SimulationTraits::Slurmctld;
-    return setup.policy && setup.policy->simulation_traits().slurmctld != Slurmctld::none
-               ? setup.redeployment
-               : std::nullopt;
-  }
-  bool replaces() const noexcept {
-    return setup.policy && setup.policy->simulation_traits().role == policy::Role::replaces;
-  }
   void plan_event(double at_s, Event::Kind kind, policy::JobId job = 0, long stamp = 0,
                   int node = 0);
 
@@ -232,10 +236,6 @@ struct State {
   void start(Job& job, const GpuSet& gpus, plan::Layout plan);
   /// Whether the pending job needs GPUs to measure its profile, before it may start.
   bool awaits_table(const Job& job) const noexcept;
-  /// The number of those GPUs.
-  int gpus_to_profile(const Job& job) const noexcept {
-    return setup.profiles == Profiles::full ? job.type.gpus : 1;
-  }
   /// Holds `gpus` for the pending job's profile. That it waits for it counts as time in the queue.
   void start_profile(Job& job, const GpuSet& gpus);
   /// Ends that: the job is pending, with its profile.
@@ -252,20 +252,7 @@ struct State {
   /// Plans the job's profile, where it has none: some iterations from now.
   void plan_profile(Job& job);
 
-  /// Whether the job is one that has just started, to a policy that lends to such jobs.
-  bool shows_starting(const Job& job) const noexcept;
-  /// Whether the job would begin anew, at no cost, with what it is lent now.
-  bool begins_with_offer(const Job& job) const noexcept;
-  /// Has the job wait for its next growth after it was lent GPUs: for the offer alone where it has
-  /// no more than it wanted and consented to fewer, as Decider::grant().
-  void wait_after_grant(Job& job);
-  /// Likewise after it has given some back, where it is owed none, as ElasticJob::stay().
-  void wait_after_loss(Job& job);
-
  private:
-  static bool is_consenting(const Job& job) noexcept { return job.wanted_gpus > job.type.gpus; }
-  void wait_to_grow(Job& job, double wait_s);
-
   long next_event_ = 0;
 };
 

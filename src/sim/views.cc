@@ -6,6 +6,7 @@
 
 #include "core/policy/growth_hold.h"
 #include "core/policy/lending/sizes.h"
+#include "sim/growth_pace.h"
 
 namespace swell::sim {
 
@@ -46,7 +47,7 @@ double remaining_samples(const State& state, const Job& job) {
 
 /// Whether what the job is lent beyond what it wanted waits for its profile, in slurmctld.
 bool awaits_profile(const State& state, const Job& job) {
-  return state.slurmctld() == policy::SimulationTraits::Slurmctld::after_profile_wait &&
+  return state.setup.slurmctld() == policy::SimulationTraits::Slurmctld::after_profile_wait &&
          job.phase == Phase::running && !job.coefficients &&
          state.now_s < job.started_s + state.setup.clocks->profile_wait_s;
 }
@@ -67,7 +68,7 @@ int max_gpus(const State& state, const Job& job) {
   if (!job.spec.elastic || job.barred) return job.type.gpus;
   if (awaits_profile(state, job) && job.wanted_gpus > job.type.gpus) return job.wanted_gpus;
   const int all = state.cluster.gpu_count();
-  if (state.replaces()) return all;
+  if (state.setup.replaces()) return all;
   double factor = state.setup.max_factor;
   if (factor <= 0 && !is_unplanned(state, job)) return all;
   if (factor <= 0) factor = policy::kUnplannedFactor;
@@ -94,13 +95,13 @@ policy::ElasticJobView profiling_view(const Job& job) {
 /// Returns the facts that slurmctld would know of the job.
 policy::GrowthFacts growth_facts(const State& state, const Job& job) {
   using Slurmctld = policy::SimulationTraits::Slurmctld;
-  const bool is_decided_by_slurmctld = state.slurmctld() != Slurmctld::none;
+  const bool is_decided_by_slurmctld = state.setup.slurmctld() != Slurmctld::none;
   policy::GrowthFacts facts;
   facts.refuses = job.barred;
   facts.falls_short = !job.trust.may_grow(state.now_s);
   facts.can_be_planned = job.coefficients != nullptr;
   facts.lends_without_profile = is_decided_by_slurmctld;
-  facts.awaits_profile = state.slurmctld() == Slurmctld::after_profile_wait &&
+  facts.awaits_profile = state.setup.slurmctld() == Slurmctld::after_profile_wait &&
                          state.now_s < job.started_s + state.setup.clocks->profile_wait_s;
   // GPUs owed to a job do not depend on its profile.
   facts.is_owed_some = is_decided_by_slurmctld && job.type.gpus + job.lent_gpus() < job.wanted_gpus;
@@ -129,14 +130,14 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.changing = !settled;
   view.may_replan = settled && profiled;
   view.moving = job.move != Move::none;
-  view.starting = state.shows_starting(job);
+  view.starting = shows_starting(state, job);
   for (const LentGpus& companion : job.companions)
     view.companions.push_back({companion.id, companion.gpus.node,
                                kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,
                                companion.leaving || job.late.contains(companion.id),
                                companion.benefit});
   // slurmctld knows nothing of a training but its profile.
-  if (profiled || state.slurmctld() == policy::SimulationTraits::Slurmctld::none)
+  if (profiled || state.setup.slurmctld() == policy::SimulationTraits::Slurmctld::none)
     view.training = training_of(state, job, policy::allocations_of(view, &state.cluster));
   view.remaining_samples = remaining_samples(state, job);
   if (job.spec.deadline_s > 0) view.deadline_s = job.spec.deadline_s;
@@ -145,7 +146,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.reconfigured_s = job.reconfigured_s;
   view.reconfigurations = job.outcome.reconfigurations;
   view.held_s = job.held_s;
-  if (const auto way = state.measured_way()) {
+  if (const auto way = state.setup.measured_way()) {
     view.method = redeploy::method_of(*way);
     view.measured_cost =
         redeploy::expected_cost(job.pauses, state.pauses, *way, job.spec.id, state.now_s);
@@ -161,7 +162,7 @@ policy::PendingDemand demand_view(const State& state, const Job& job, const Pend
   if (state.cluster.types().size() > 1) demand.gpu_type = state.cluster.type(waiting.gpu_type).name;
   demand.submitted_s = job.spec.submit_s;
   if (state.awaits_table(job)) {
-    demand.max_gpus = state.gpus_to_profile(job);
+    demand.max_gpus = state.setup.gpus_to_profile(job);
     if (demand.max_gpus == 1) {
       demand.min_nodes = demand.max_nodes = 1;
       demand.per_node = kPerGpu;
@@ -169,8 +170,8 @@ policy::PendingDemand demand_view(const State& state, const Job& job, const Pend
     return demand;
   }
   demand.max_gpus = max_gpus(state, job);
-  if (state.replaces() || job.spec.elastic) demand.training = training_of(state, job);
-  if (state.replaces()) {
+  if (state.setup.replaces() || job.spec.elastic) demand.training = training_of(state, job);
+  if (state.setup.replaces()) {
     demand.remaining_samples = remaining_samples(state, job);
     demand.held_s = job.held_s;
     if (job.spec.deadline_s > 0) demand.deadline_s = job.spec.deadline_s;
@@ -186,7 +187,8 @@ std::vector<PendingJob> queue_of(const State& state) {
     const Job& job = state.jobs[id - 1];
     queue.push_back({id, job.demand, job.spec.submit_s, job.limit_s, job.type.gpu_type});
   }
-  const std::size_t taken = state.replaces() ? queue.size() : std::min(queue.size(), kLookedAt);
+  const std::size_t taken =
+      state.setup.replaces() ? queue.size() : std::min(queue.size(), kLookedAt);
   std::partial_sort(
       queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(taken), queue.end(),
       [&](const PendingJob& a, const PendingJob& b) { return state.setup.order->before(a, b); });
@@ -212,7 +214,7 @@ policy::ClusterView make_view(const State& state, const std::vector<PendingJob>&
   }
   for (policy::JobId id : state.running) {
     const Job& job = state.jobs[id - 1];
-    if (job.spec.elastic || state.replaces()) view.jobs.push_back(job_view(state, job));
+    if (job.spec.elastic || state.setup.replaces()) view.jobs.push_back(job_view(state, job));
   }
   for (const PendingJob& waiting : queue)
     view.queue.push_back(demand_view(state, state.jobs[waiting.id - 1], waiting));
