@@ -38,9 +38,7 @@ Kind kind_of(const Change& change, bool same_plan) {
 }
 
 /// Job::left as of now.
-double left_of(const State& state, const Job& job) {
-  return std::max(0.0, job.left - (state.now_s - job.since_s) * job.rate);
-}
+double left_of(const State& state, const Job& job) { return job.progress.left(state.now_s); }
 
 }  // namespace
 
@@ -58,32 +56,32 @@ void note_change(State& state, Job& job, const plan::Layout& next, Cause cause) 
   change.plan_after = in_short(next);
   const double before_s = job.truth.iteration_s(job.current);
   change.real = before_s / job.truth.iteration_s(next);
-  if (job.coefficients)
+  if (job.measured.coefficients)
     change.promised = predicted_s(state, job, job.current) / predicted_s(state, job, next);
   const bool has_claim = change.kind != Kind::reclaimed;
   const double compared_s =
       has_claim ? before_s : std::max(before_s, job.truth.iteration_s(job.basic_plan));
   const std::size_t index = state.outcome.changes.size();
-  job.open_change = {index, left_of(state, job), compared_s};
+  job.change.recorded = {index, left_of(state, job), compared_s};
   for (LentGpus& companion : job.companions)
     if (companion.change < 0) companion.change = static_cast<int>(index);
   state.outcome.changes.push_back(std::move(change));
 }
 
 void end_change(State& state, Job& job) {
-  if (!job.open_change) return;
-  Change& change = state.outcome.changes[job.open_change->change];
+  if (!job.change.recorded) return;
+  Change& change = state.outcome.changes[job.change.recorded->change];
   change.until_s = state.now_s;
-  const double iterations = job.open_change->left - left_of(state, job);
-  change.own_delay_s = state.now_s - change.at_s - iterations * job.open_change->iteration_s;
-  job.open_change.reset();
+  const double iterations = job.change.recorded->left - left_of(state, job);
+  change.own_delay_s = state.now_s - change.at_s - iterations * job.change.recorded->iteration_s;
+  job.change.recorded.reset();
 }
 
 void note_idle(State& state, Job& job, double still_s, double idle_gpu_s) {
   state.outcome.lost_gpu_s += idle_gpu_s;
   job.outcome.still_s += still_s;
-  if (!job.open_change) return;
-  Change& change = state.outcome.changes[job.open_change->change];
+  if (!job.change.recorded) return;
+  Change& change = state.outcome.changes[job.change.recorded->change];
   change.still_s += still_s;
   change.idle_gpu_s += idle_gpu_s;
 }

@@ -14,8 +14,7 @@ constexpr double kRepair_s = 3600;
 
 void lose_progress(State& state, Job& job) {
   state.set_training(job, false);
-  job.left = job.saved_left;
-  job.saved_s = state.now_s;
+  job.progress.fall_back(state.now_s);
 }
 
 void fall_back(State& state, Job& job) {
@@ -25,9 +24,9 @@ void fall_back(State& state, Job& job) {
   const auto cost =
       redeploy::cost_of(redeploy::Method::checkpoint, *job.type.expected, job.current,
                         job.basic_plan, state.cluster, redeploy::ranks_of(*job.type.model));
-  job.next = job.basic_plan;
-  note_change(state, job, job.next, {Cause::Why::node_failed});
-  job.move = Move::paused;
+  job.change.next = job.basic_plan;
+  note_change(state, job, job.change.next, {Cause::Why::node_failed});
+  job.change.move = Move::paused;
   ++job.version;
   const double pause_s = cost.delay_s + cost.pause_s;
   note_idle(state, job, pause_s, pause_s * job.type.gpus);
@@ -37,14 +36,14 @@ void fall_back(State& state, Job& job) {
 }  // namespace
 
 void requeue(State& state, Job& job) {
-  if (job.profiling) job.outcome.waited_s += state.now_s - job.pending_since_s;
+  if (job.profiling) job.outcome.waited_s += state.now_s - job.times.pending_since_s;
   job.profiling = false;
   end_change(state, job);
   lose_progress(state, job);
   state.drop_companions(job);
   state.ledger.give_back(job.basic, {job.spec.id, 0});
   job.basic.clear();
-  job.move = Move::none;
+  job.change.move = Move::none;
   std::erase(state.running, job.spec.id);
   ++state.outcome.requeues;
   state.make_pending(job);

@@ -42,7 +42,7 @@ void check_invariants(const State& state) {
     held += basic;
     for (const LentGpus& companion : job.companions)
       held += check_held(state, job, companion.gpus, {id, companion.id});
-    const bool trains = job.rate > 0;
+    const bool trains = job.progress.rate() > 0;
     if (trains && !within(gpus_of(job.current), job.held(true)))
       broken(state, job, "trains on a GPU that it does not hold");
   }

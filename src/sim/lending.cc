@@ -36,7 +36,7 @@ Cause cause_of(const policy::Reclaim& reclaim) {
 Cause cause_of_growth(const Job& job, const Wanted& change, int gpus) {
   if (change.grants.empty()) return {Cause::Why::better_plan};
   if (gpus < job.wanted_gpus) return {Cause::Why::wanted};
-  return {job.coefficients ? Cause::Why::gain : Cause::Why::unprofiled};
+  return {job.measured.coefficients ? Cause::Why::gain : Cause::Why::unprofiled};
 }
 
 std::map<policy::JobId, Wanted> by_job(const State& state, const policy::Decisions& decisions) {
@@ -87,12 +87,11 @@ void end_in_first_iteration(State& state, Job& job) {
   ++state.outcome.out_of_memory;
   job.barred = true;
   state.set_training(job, false);
-  job.left = job.saved_left;
-  job.since_s = job.saved_s = state.now_s;
+  job.progress.fall_back(state.now_s);
   for (LentGpus& companion : job.companions) companion.leaving = true;
-  job.next = job.basic_plan;
-  note_change(state, job, job.next, {Cause::Why::no_memory});
-  job.move = Move::paused;
+  job.change.next = job.basic_plan;
+  note_change(state, job, job.change.next, {Cause::Why::no_memory});
+  job.change.move = Move::paused;
   note_idle(state, job, redeploy::kInitialize_s, redeploy::kInitialize_s * count(job.held(true)));
   state.plan_event(state.now_s + redeploy::kInitialize_s, Event::Kind::moved, job.spec.id,
                    job.version);
@@ -109,7 +108,7 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
     if (id == 0 || id > state.jobs.size()) continue;
     Job& job = state.job(id);
     const auto seen = pending.versions.find(id);
-    const bool current = job.phase == Phase::running && job.move == Move::none &&
+    const bool current = job.phase == Phase::running && job.change.move == Move::none &&
                          seen != pending.versions.end() && seen->second == job.version;
     if (!current) {
       ++state.outcome.refused;
@@ -162,7 +161,7 @@ void apply_migrations(State& state, const Pending& pending) {
     Job& job = state.job(each.job);
     const auto seen = pending.versions.find(each.job);
     const GpuSet target = gpus_of(each.layout);
-    const bool current = job.phase == Phase::running && job.move == Move::none &&
+    const bool current = job.phase == Phase::running && job.change.move == Move::none &&
                          seen != pending.versions.end() && seen->second == job.version &&
                          job.companions.empty() && each.needed_by <= state.jobs.size() &&
                          state.job(each.needed_by).phase == Phase::pending;
@@ -199,7 +198,7 @@ void preempt_for(State& state, const std::vector<Start>& waiting) {
     for (policy::JobId id : state.running)
       for (const LentGpus& companion : state.job(id).companions) {
         if (companion.gpus.node != node) continue;
-        if (companion.leaving || state.job(id).late.contains(companion.id))
+        if (companion.leaving || state.job(id).change.late.contains(companion.id))
           gpus -= std::popcount(companion.gpus.gpus);
         else here.push_back({companion.id, id});
       }

@@ -34,7 +34,7 @@ int new_gpus(const Job& job) {
 
 void pause(State& state, Job& job, double pause_s) {
   state.set_training(job, false);
-  job.move = Move::paused;
+  job.change.move = Move::paused;
   note_idle(state, job, pause_s, pause_s * count(job.held(true)));
   state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
 }
@@ -44,7 +44,7 @@ void pause(State& state, Job& job, double pause_s) {
 /// any more, since the predictions for it are wrong.
 void out_of_memory(State& state, Job& job) {
   job.barred = true;
-  job.late.clear();
+  job.change.late.clear();
   for (LentGpus& companion : job.companions) companion.leaving = true;
   begin_move(state, job, job.basic_plan, {Cause::Why::no_memory});
 }
@@ -52,7 +52,8 @@ void out_of_memory(State& state, Job& job) {
 }  // namespace
 
 double predicted_s(const State& state, const Job& job, const plan::Layout& layout) {
-  const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
+  const auto& coefficients =
+      job.measured.coefficients ? *job.measured.coefficients : *job.type.expected;
   const perf::Sends sends =
       state.setup.policy ? state.setup.policy->simulation_traits().sends : perf::Sends::ignored;
   return perf::PerformanceModel(*job.type.model, state.cluster, coefficients, sends)
@@ -100,35 +101,35 @@ void check_plan(const State& state, const Job& job, const plan::Layout& layout) 
 }
 
 void begin_move(State& state, Job& job, plan::Layout next, Cause cause) {
-  if (job.move == Move::paused)
+  if (job.change.move == Move::paused)
     throw Broken(
         fmt::format("job {} would change its plan while it changes its plan", job.spec.id));
   ++job.version;
   note_change(state, job, next, cause);
   const redeploy::Cost cost = cost_of(state, job, job.current, next);
-  job.next = std::move(next);
-  job.moving = cost;
+  job.change.next = std::move(next);
+  job.change.cost = cost;
   if (cost.delay_s <= 0) return pause(state, job, cost.pause_s);
-  job.move = Move::warming;
+  job.change.move = Move::warming;
   note_idle(state, job, 0, cost.delay_s * new_gpus(job));
   state.plan_event(state.now_s + cost.delay_s, Event::Kind::warmed, job.spec.id, job.version);
 }
 
 void warmed(State& state, Job& job) {
-  job.moving.pause_s = cost_of(state, job, job.current, job.next).pause_s;
-  pause(state, job, job.moving.pause_s);
+  job.change.cost.pause_s = cost_of(state, job, job.current, job.change.next).pause_s;
+  pause(state, job, job.change.cost.pause_s);
 }
 
 void moved(State& state, Job& job) {
-  job.move = Move::none;
+  job.change.move = Move::none;
   if (const auto way = state.setup.measured_way()) {
-    job.pauses.changed(*way, job.moving, state.now_s);
-    state.pauses.changed(job.spec.id, *way, job.moving, state.now_s);
+    job.pauses.changed(*way, job.change.cost, state.now_s);
+    state.pauses.changed(job.spec.id, *way, job.change.cost, state.now_s);
   }
   job.history.push_back(std::move(job.current));
-  job.current = std::move(job.next);
-  job.current_seen = false;
-  job.reconfigured_s = state.now_s;
+  job.current = std::move(job.change.next);
+  job.measured.current_known = false;
+  job.times.reconfigured_s = state.now_s;
   ++job.version;
   ++job.outcome.reconfigurations;
   ++state.outcome.reconfigurations;
@@ -153,28 +154,29 @@ void moved(State& state, Job& job) {
   state.changed = state.to_decide = true;
   state.plan_report(job);
   if (state.setup.slurmctld() != policy::SimulationTraits::Slurmctld::none) state.plan_profile(job);
-  if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr, job.late_cause);
+  if (!job.change.late.empty())
+    reclaim(state, job, std::exchange(job.change.late, {}), nullptr, job.change.late_cause);
 }
 
 void report(State& state, Job& job) {
-  job.current_seen = true;
-  if (job.current == job.basic_plan) job.basic_seen = true;
+  job.measured.speed_known(job.current == job.basic_plan);
   state.to_decide = true;
   std::set<policy::JobId> lent;
   for (const LentGpus& companion : job.companions)
     if (!companion.leaving) lent.insert(companion.id);
   std::optional<policy::Speedup> speedup;
-  if (job.basic_seen && !lent.empty())
+  if (job.measured.basic_known && !lent.empty())
     speedup = {predicted_s(state, job, job.basic_plan) / predicted_s(state, job, job.current),
                job.truth.iteration_s(job.basic_plan) / job.truth.iteration_s(job.current)};
-  job.trust.heard(speedup, state.now_s, state.setup.max_shortfall);
-  if (job.trust.is_over(state.now_s) && !lent.empty()) {
-    job.trust.reclaimed(state.now_s);
+  job.measured.trust.heard(speedup, state.now_s, state.setup.max_shortfall);
+  if (job.measured.trust.is_over(state.now_s) && !lent.empty()) {
+    job.measured.trust.reclaimed(state.now_s);
     ++state.outcome.given_back;
     reclaim(state, job, lent, nullptr, {Cause::Why::fell_short});
-    state.plan_event(job.trust.until(), Event::Kind::trusted);
-  } else if (!job.trust.may_grow(state.now_s) && job.trust.until() > state.now_s) {
-    state.plan_event(job.trust.until(), Event::Kind::report, job.spec.id, job.version);
+    state.plan_event(job.measured.trust.until(), Event::Kind::trusted);
+  } else if (!job.measured.trust.may_grow(state.now_s) &&
+             job.measured.trust.until() > state.now_s) {
+    state.plan_event(job.measured.trust.until(), Event::Kind::report, job.spec.id, job.version);
   }
 }
 
@@ -192,7 +194,8 @@ plan::Layout plan_for(State& state, const Job& job, const plan::Layout* wanted) 
   };
   consider(job.current);
   for (const plan::Layout& layout : job.history) consider(layout);
-  const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
+  const auto& coefficients =
+      job.measured.coefficients ? *job.measured.coefficients : *job.type.expected;
   const auto anew = count(kept) > job.type.gpus
                         ? best_symmetric_layout(job.type, coefficients, kept, state.cluster)
                         : std::nullopt;
@@ -202,9 +205,9 @@ plan::Layout plan_for(State& state, const Job& job, const plan::Layout* wanted) 
 
 void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids, const plan::Layout* wanted,
              Cause cause) {
-  if (job.move == Move::paused) {
-    job.late.insert(ids.begin(), ids.end());
-    job.late_cause = cause;
+  if (job.change.move == Move::paused) {
+    job.change.late.insert(ids.begin(), ids.end());
+    job.change.late_cause = cause;
     return;
   }
   bool any = false;
@@ -228,7 +231,7 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids, const p
   plan::Layout next = plan_for(state, job, wanted);
   ++job.version;
   if (next == job.current) {  // the training plan does not change
-    job.move = Move::none;
+    job.change.move = Move::none;
     note_change(state, job, next, cause);
   } else {
     begin_move(state, job, std::move(next), cause);

@@ -20,7 +20,7 @@ class Agreement {
       const Job& job = state.jobs[plan.job - 1];
       const auto seen = pending.versions.find(plan.job);
       const bool current = seen != pending.versions.end() && seen->second == job.version &&
-                           job.move == Move::none &&
+                           job.change.move == Move::none &&
                            (job.phase == Phase::running ||
                             (job.phase == Phase::pending && !plan.layout.stages.empty()));
       if (!current) {
@@ -91,8 +91,8 @@ void place(State& state, Job& job, const plan::Layout& layout) {
     pause_s = cost.delay_s + cost.pause_s;
     job.current = before;
   }
-  job.next = layout;
-  job.move = Move::paused;
+  job.change.next = layout;
+  job.change.move = Move::paused;
   ++job.version;
   if (!starts) note_change(state, job, layout, {Cause::Why::placed});
   note_idle(state, job, pause_s, pause_s * count(gpus));
@@ -109,7 +109,7 @@ void apply_placing(State& state, const Pending& pending) {
     Job& job = state.job(plan->job);
     if (job.phase == Phase::running) {
       if (plan->layout == job.current) continue;
-      state.advance(job);
+      job.progress.advance(state.now_s);
       state.ledger.give_back(job.basic, {plan->job, 0});
       job.basic.clear();
       if (plan->layout.stages.empty()) {

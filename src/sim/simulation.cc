@@ -69,30 +69,31 @@ class Simulation {
     switch (event.kind) {
       case Kind::submission: state_.note_submission(*job); return state_.make_pending(*job);
       case Kind::profile:
-        if (job->phase != Phase::running || job->coefficients || event.at_s != job->profiled_s)
+        if (job->phase != Phase::running || job->measured.coefficients ||
+            event.at_s != job->measured.profiled_s)
           return;
-        if (job->rate <= 0) return;  // it stands still, and reports of the plan that it changes to
-        job->current_seen = true;
-        job->basic_seen = job->basic_seen || job->current == job->basic_plan;
-        job->coefficients =
+        if (job->progress.rate() <= 0)
+          return;  // it stands still, and reports of the plan that it changes to
+        job->measured.speed_known(job->current == job->basic_plan);
+        job->measured.coefficients =
             job->truth.profile(job->current, state_.setup.prediction_error, state_.setup.reporting);
         state_.to_decide = true;
         return;
       case Kind::report:
-        if (true_still && job->move == Move::none) report(state_, *job);
+        if (true_still && job->change.move == Move::none) report(state_, *job);
         return;
       case Kind::tabled:
         if (true_still && job->profiling) state_.end_profile(*job);
         return;
       case Kind::trusted: state_.to_decide = true; return;
       case Kind::end:
-        if (job->phase == Phase::running && event.stamp == job->end_stamp) state_.end(*job);
+        if (job->phase == Phase::running && event.stamp == job->progress.stamp()) state_.end(*job);
         return;
       case Kind::warmed:
-        if (true_still && job->move == Move::warming) warmed(state_, *job);
+        if (true_still && job->change.move == Move::warming) warmed(state_, *job);
         return;
       case Kind::moved:
-        if (true_still && job->move == Move::paused) moved(state_, *job);
+        if (true_still && job->change.move == Move::paused) moved(state_, *job);
         return;
       case Kind::decide: return decide();
       case Kind::decided: return apply();
@@ -128,7 +129,8 @@ class Simulation {
     for (policy::JobId id : state_.running) {
       const Job& job = state_.job(id);
       for (const NodeGpus& part : job.basic)
-        releases.push_back({job.started_s + job.limit_s, part.node, std::popcount(part.gpus)});
+        releases.push_back(
+            {job.times.started_s + job.limit_s, part.node, std::popcount(part.gpus)});
     }
     const BaseScheduler base{state_.setup.backfill};
     const std::vector<Start> starts =

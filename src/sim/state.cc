@@ -12,7 +12,6 @@ namespace {
 
 // Iterations until a speed is stable: a window of five sets after some warm-up.
 constexpr double kReportIterations = 10;
-constexpr double kCheckpoint_s = 1800;  // seconds between checkpoints of a training program
 
 /// Plan of `type` where a cluster that is empty would start it.
 plan::Layout first_plan(const JobSpec& spec, const JobType& type, const cluster::Cluster& cluster) {
@@ -41,8 +40,8 @@ int Job::lent_gpus() const noexcept {
 }
 
 bool Job::starting(double now_s, double for_s) const noexcept {
-  return phase == Phase::running && move == Move::none && !coefficients && companions.empty() &&
-         now_s - started_s < for_s;
+  return phase == Phase::running && change.move == Move::none && !measured.coefficients &&
+         companions.empty() && now_s - times.started_s < for_s;
 }
 
 State::State(const Setup& its_setup)
@@ -61,9 +60,9 @@ State::State(const Setup& its_setup)
     const plan::Layout plan = first_plan(spec, traced, cluster);
     job.wanted_gpus = traced.gpus;
     job.limit_s = spec.limit_s;
-    job.iterations = job.left = job.saved_left = spec.basic_s / job.truth.iteration_s(plan);
+    job.progress = TrainingProgress(spec.basic_s / job.truth.iteration_s(plan));
     job.basic_plan = fewer ? first_plan(spec, job.type, cluster) : plan;
-    job.outcome.basic_s = job.iterations * job.truth.iteration_s(job.basic_plan);
+    job.outcome.basic_s = job.progress.iterations() * job.truth.iteration_s(job.basic_plan);
     // Its user knows that it takes longer where it gets no more.
     if (fewer) job.limit_s *= job.truth.iteration_s(job.basic_plan) / job.truth.iteration_s(plan);
     plan_event(spec.submit_s, Event::Kind::submission, spec.id);
@@ -76,21 +75,11 @@ void State::plan_event(double at_s, Event::Kind kind, policy::JobId job, long st
   events.push({at_s, ++next_event_, kind, job, stamp, node});
 }
 
-void State::advance(Job& job) {
-  while (job.saved_s + kCheckpoint_s <= now_s) {
-    job.saved_s += kCheckpoint_s;
-    job.saved_left = job.left - std::max(0.0, job.saved_s - job.since_s) * job.rate;
-  }
-  job.left = std::max(0.0, job.left - (now_s - job.since_s) * job.rate);
-  job.since_s = now_s;
-}
-
 void State::set_training(Job& job, bool trains) {
-  advance(job);
-  job.rate = trains ? 1 / job.truth.iteration_s(job.current) : 0;
-  ++job.end_stamp;
-  if (trains) job.max_gpus_so_far = std::max(job.max_gpus_so_far, job.current.gpu_count());
-  if (trains) plan_event(now_s + job.left / job.rate, Event::Kind::end, job.spec.id, job.end_stamp);
+  job.progress.set_rate(trains ? 1 / job.truth.iteration_s(job.current) : 0, now_s);
+  if (trains) job.measured.max_gpus = std::max(job.measured.max_gpus, job.current.gpu_count());
+  if (trains)
+    plan_event(job.progress.ends_s(), Event::Kind::end, job.spec.id, job.progress.stamp());
 }
 
 void State::note_submission(const Job& job) {
@@ -105,7 +94,7 @@ void State::note_submission(const Job& job) {
 
 void State::make_pending(Job& job) {
   job.phase = Phase::pending;
-  job.pending_since_s = now_s;
+  job.times.pending_since_s = now_s;
   job.offered = false;
   ++job.version;
   pending.push_back(job.spec.id);
@@ -114,8 +103,9 @@ void State::make_pending(Job& job) {
   // need no table.
   const bool is_given = setup.profiles == Profiles::before ||
                         (setup.profiles != Profiles::running && !job.spec.elastic);
-  if (setup.replaces() && is_given && !job.coefficients)
-    job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error, setup.reporting);
+  if (setup.replaces() && is_given && !job.measured.coefficients)
+    job.measured.coefficients =
+        job.truth.profile(job.basic_plan, setup.prediction_error, setup.reporting);
 }
 
 void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
@@ -124,15 +114,16 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   std::erase(pending, job.spec.id);
   running.push_back(job.spec.id);
   job.phase = Phase::running;
-  job.move = Move::none;
-  job.outcome.waited_s += now_s - job.pending_since_s;
+  job.change.move = Move::none;
+  job.outcome.waited_s += now_s - job.times.pending_since_s;
   if (!job.ran) job.outcome.start_s = now_s;
   job.ran = true;
-  job.started_s = job.reconfigured_s = job.since_s = job.saved_s = now_s;
+  job.times.started_s = job.times.reconfigured_s = now_s;
+  job.progress.begin(now_s);
   if (!setup.replaces())
     job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
   job.current = std::move(plan);
-  job.current_seen = false;
+  job.measured.current_known = false;
   job.grow_after = 0;
   job.history.clear();
   ++job.version;
@@ -150,7 +141,8 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
 }
 
 bool State::awaits_table(const Job& job) const noexcept {
-  return setup.replaces() && job.phase == Phase::pending && !job.coefficients && job.spec.elastic &&
+  return setup.replaces() && job.phase == Phase::pending && !job.measured.coefficients &&
+         job.spec.elastic &&
          (setup.profiles == Profiles::alone || setup.profiles == Profiles::full);
 }
 
@@ -172,17 +164,18 @@ void State::end_profile(Job& job) {
   job.basic.clear();
   job.profiling = false;
   std::erase(running, job.spec.id);
-  job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error, setup.reporting);
-  const double since_s = job.pending_since_s;
+  job.measured.coefficients =
+      job.truth.profile(job.basic_plan, setup.prediction_error, setup.reporting);
+  const double since_s = job.times.pending_since_s;
   make_pending(job);
-  job.pending_since_s = since_s;
+  job.times.pending_since_s = since_s;
 }
 
 void State::start_anew(Job& job, plan::Layout plan) {
-  job.left = job.saved_left;
-  job.since_s = job.saved_s = job.reconfigured_s = now_s;
+  job.progress.fall_back(now_s);
+  job.times.reconfigured_s = now_s;
   job.current = std::move(plan);
-  job.current_seen = false;
+  job.measured.current_known = false;
   ++job.version;
   changed = true;
   set_training(job, true);
@@ -190,26 +183,27 @@ void State::start_anew(Job& job, plan::Layout plan) {
 }
 
 void State::plan_profile(Job& job) {
-  if (job.coefficients || !setup.policy) return;
-  job.profiled_s = now_s + setup.reporting.steps / job.rate;
-  plan_event(job.profiled_s, Event::Kind::profile, job.spec.id);
+  if (job.measured.coefficients || !setup.policy) return;
+  job.measured.profiled_s = now_s + setup.reporting.steps / job.progress.rate();
+  plan_event(job.measured.profiled_s, Event::Kind::profile, job.spec.id);
 }
 
 void State::plan_report(Job& job) {
-  if (setup.policy && !setup.replaces() && job.rate > 0)
-    plan_event(now_s + kReportIterations / job.rate, Event::Kind::report, job.spec.id, job.version);
+  if (setup.policy && !setup.replaces() && job.progress.rate() > 0)
+    plan_event(now_s + kReportIterations / job.progress.rate(), Event::Kind::report, job.spec.id,
+               job.version);
 }
 
 void State::drop_companions(Job& job) {
   for (const LentGpus& companion : job.companions)
     ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   job.companions.clear();
-  job.late.clear();
+  job.change.late.clear();
   changed = to_decide = true;
 }
 
 void State::end(Job& job) {
-  advance(job);
+  job.progress.advance(now_s);
   end_change(*this, job);
   drop_companions(job);
   ledger.give_back(job.basic, {job.spec.id, 0});

@@ -14,6 +14,7 @@
 #include "sim/ledger.h"
 #include "sim/outcome.h"
 #include "sim/queue.h"
+#include "sim/training_progress.h"
 #include "sim/truth.h"
 #include "sim/workload.h"
 
@@ -40,8 +41,39 @@ struct LentGpus {
 /// The change of a job that has not ended, while it is recorded.
 struct OpenChange {
   std::size_t change = 0;  ///< in Outcome::changes
-  double left = 0;         ///< Job::left at its begin
+  double left = 0;         ///< iterations that were left at its begin
   double iteration_s = 0;  ///< of the plan that it is compared with
+};
+
+/// The change of plan under way, and what waits for its end.
+struct PlanChange {
+  Move move = Move::none;
+  plan::Layout next;
+  redeploy::Cost cost;
+  std::set<policy::JobId> late;  ///< companions to reclaim once the present move is done
+  Cause late_cause;              ///< the reason to reclaim these
+  std::optional<OpenChange> recorded;
+};
+
+/// Facts of a job that are known since they were measured.
+struct Measurements {
+  std::shared_ptr<const perf::Coefficients> coefficients;  ///< its profile; null: none is there
+  double profiled_s = 0;                                   ///< time at which its profile is ready
+  int max_gpus = 0;            ///< largest number of GPUs that it trained on
+  policy::Trust trust;         ///< what its lent GPUs brought, as the controller judges it
+  bool basic_known = false;    ///< its speed on its basic plan
+  bool current_known = false;  ///< and that on the plan that it runs
+
+  /// The plan that it runs was measured.
+  void speed_known(bool is_basic) noexcept {
+    current_known = true;
+    basic_known = basic_known || is_basic;
+  }
+};
+
+/// When a job came to be what it is.
+struct Times {
+  double pending_since_s = 0, started_s = 0, reconfigured_s = 0;
 };
 
 struct Job {
@@ -59,38 +91,23 @@ struct Job {
   double limit_s = 0;   ///< its time limit on the GPUs of `type`
   Truth truth;
   Phase phase = Phase::unsubmitted;
-  Move move = Move::none;
   GpuSet basic;  ///< its own allocation; all its GPUs where a policy replaces the base scheduler
   std::vector<LentGpus> companions;
-  plan::Layout basic_plan, current, next;
-  redeploy::Cost moving;              ///< cost of the change of plan under way
+  plan::Layout basic_plan, current;
   redeploy::Pauses pauses;            ///< of its changes of plan, where Setup::redeployment holds
   std::vector<plan::Layout> history;  ///< plans that it ran, oldest first
-  std::shared_ptr<const perf::Coefficients> coefficients;
-  int max_gpus_so_far = 0;  ///< largest number of GPUs that it trained on
   /// Time for which it held GPUs of each type; where a policy replaces the base scheduler.
   std::vector<double> held_s;
-  double iterations = 0;  ///< iterations of the whole job
-  double left = 0;        ///< iterations that are left, as of `since_s`
-  double rate = 0;        ///< iterations a second at present
-  double since_s = 0;     ///< time at which `left` was brought up to date
-  double saved_left = 0;  ///< `left` at the last checkpoint
-  double saved_s = 0;
-  double profiled_s = 0;  ///< time at which its profile is ready
-  double pending_since_s = 0, started_s = 0, reconfigured_s = 0;
   long version = 0;       ///< rises with every change of plan, GPUs or phase; stamps its events
-  long end_stamp = 0;     ///< stamp of the valid end event; older end events are void
   double grow_after = 0;  ///< earliest time of its next growth, by GrowthInterval
-  std::set<policy::JobId> late;  ///< companions to reclaim once the present move is done
-  Cause late_cause;              ///< the reason to reclaim these
-  std::optional<OpenChange> open_change;
-  bool barred = false;        ///< ran out of memory; keeps to what it asked for from then on
-  policy::Trust trust;        ///< what its lent GPUs brought, as the controller judges it
-  bool basic_seen = false;    ///< its speed on its basic plan was measured
-  bool current_seen = false;  ///< and that on the plan that it runs
-  bool offered = false;       ///< a policy has decided with this pending job in view
+  bool barred = false;    ///< ran out of memory; keeps to what it asked for from then on
+  bool offered = false;   ///< a policy has decided with this pending job in view
   bool ran = false;
   bool profiling = false;  ///< the GPUs that it holds measure its profile; it does not train
+  TrainingProgress progress;
+  PlanChange change;
+  Measurements measured;
+  Times times;
   JobOutcome outcome;
 
   GpuSet held(bool with_leaving) const;
@@ -226,8 +243,6 @@ struct State {
   void plan_event(double at_s, Event::Kind kind, policy::JobId job = 0, long stamp = 0,
                   int node = 0);
 
-  /// Brings `left` of the job up to now.
-  void advance(Job& job);
   /// Sets whether the job trains with its current plan from now on, and plans its end.
   void set_training(Job& job, bool trains);
   void make_pending(Job& job);

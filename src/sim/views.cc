@@ -23,7 +23,7 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
                                                     const plan::Allocations& allocations = {}) {
   auto training = std::make_shared<policy::Training>();
   training->model = job.type.model;
-  training->coefficients = job.coefficients;
+  training->coefficients = job.measured.coefficients;
   training->basic = job.basic_plan;
   if (job.phase == Phase::running) {
     training->current = job.current;
@@ -31,25 +31,24 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
     const auto measured = [&](const plan::Layout& layout) {
       return job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(layout);
     };
-    if (job.current_seen) training->measured_throughput = measured(training->current);
-    if (job.basic_seen) training->measured_basic = measured(job.basic_plan);
+    if (job.measured.current_known) training->measured_throughput = measured(training->current);
+    if (job.measured.basic_known) training->measured_basic = measured(job.basic_plan);
   }
-  training->max_gpus_so_far = job.max_gpus_so_far;
+  training->max_gpus_so_far = job.measured.max_gpus;
   return training;
 }
 
 double remaining_samples(const State& state, const Job& job) {
   // The same jobs under every policy.
   if (job.spec.id * 37 % 100 >= 100 * state.setup.remaining_known) return -1;
-  return std::max(0.0, job.left - (state.now_s - job.since_s) * job.rate) *
-         job.type.model->global_batch;
+  return job.progress.left(state.now_s) * job.type.model->global_batch;
 }
 
 /// Whether what the job is lent beyond what it wanted waits for its profile, in slurmctld.
 bool awaits_profile(const State& state, const Job& job) {
   return state.setup.slurmctld() == policy::SimulationTraits::Slurmctld::after_profile_wait &&
-         job.phase == Phase::running && !job.coefficients &&
-         state.now_s < job.started_s + state.setup.clocks->profile_wait_s;
+         job.phase == Phase::running && !job.measured.coefficients &&
+         state.now_s < job.times.started_s + state.setup.clocks->profile_wait_s;
 }
 
 /// Whether slurmctld would decide for the job without a plan.
@@ -58,7 +57,7 @@ bool is_unplanned(const State& state, const Job& job) {
   if (state.setup.policy == nullptr) return false;
   const Slurmctld as = state.setup.policy->simulation_traits().slurmctld;
   return as == Slurmctld::as_it_starts ||
-         (as == Slurmctld::after_profile_wait && !job.coefficients);
+         (as == Slurmctld::after_profile_wait && !job.measured.coefficients);
 }
 
 /// Returns the max number of GPUs that a job may have in all: the product's limit where GPUs are
@@ -88,7 +87,7 @@ policy::ElasticJobView profiling_view(const Job& job) {
     view.basic_gpu_masks.push_back(part.gpus);
   }
   view.submitted_s = job.spec.submit_s;
-  view.started_s = job.pending_since_s;
+  view.started_s = job.times.pending_since_s;
   return view;
 }
 
@@ -98,16 +97,16 @@ policy::GrowthFacts growth_facts(const State& state, const Job& job) {
   const bool is_decided_by_slurmctld = state.setup.slurmctld() != Slurmctld::none;
   policy::GrowthFacts facts;
   facts.refuses = job.barred;
-  facts.falls_short = !job.trust.may_grow(state.now_s);
-  facts.can_be_planned = job.coefficients != nullptr;
+  facts.falls_short = !job.measured.trust.may_grow(state.now_s);
+  facts.can_be_planned = job.measured.coefficients != nullptr;
   facts.lends_without_profile = is_decided_by_slurmctld;
   facts.awaits_profile = state.setup.slurmctld() == Slurmctld::after_profile_wait &&
-                         state.now_s < job.started_s + state.setup.clocks->profile_wait_s;
+                         state.now_s < job.times.started_s + state.setup.clocks->profile_wait_s;
   // GPUs owed to a job do not depend on its profile.
   facts.is_owed_some = is_decided_by_slurmctld && job.type.gpus + job.lent_gpus() < job.wanted_gpus;
   facts.now_s = state.now_s;
   facts.grows_after_s = job.grow_after;
-  facts.is_settled = job.move == Move::none;
+  facts.is_settled = job.change.move == Move::none;
   return facts;
 }
 
@@ -124,17 +123,18 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
     view.basic_nodes.push_back(part.node);
     view.basic_gpu_masks.push_back(part.gpus);
   }
-  const bool profiled = job.coefficients != nullptr;
-  const bool settled = job.move == Move::none && !job.barred && state.now_s >= job.grow_after;
+  const bool profiled = job.measured.coefficients != nullptr;
+  const bool settled =
+      job.change.move == Move::none && !job.barred && state.now_s >= job.grow_after;
   view.may_grow = policy::growth_hold(growth_facts(state, job)) == policy::GrowthHold::none;
   view.changing = !settled;
   view.may_replan = settled && profiled;
-  view.moving = job.move != Move::none;
+  view.moving = job.change.move != Move::none;
   view.starting = shows_starting(state, job);
   for (const LentGpus& companion : job.companions)
     view.companions.push_back({companion.id, companion.gpus.node,
                                kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,
-                               companion.leaving || job.late.contains(companion.id),
+                               companion.leaving || job.change.late.contains(companion.id),
                                companion.benefit});
   // slurmctld knows nothing of a training but its profile.
   if (profiled || state.setup.slurmctld() == policy::SimulationTraits::Slurmctld::none)
@@ -142,8 +142,8 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.remaining_samples = remaining_samples(state, job);
   if (job.spec.deadline_s > 0) view.deadline_s = job.spec.deadline_s;
   view.submitted_s = job.spec.submit_s;
-  view.started_s = job.started_s;
-  view.reconfigured_s = job.reconfigured_s;
+  view.started_s = job.times.started_s;
+  view.reconfigured_s = job.times.reconfigured_s;
   view.reconfigurations = job.outcome.reconfigurations;
   view.held_s = job.held_s;
   if (const auto way = state.setup.measured_way()) {
