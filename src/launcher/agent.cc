@@ -19,9 +19,9 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "control/printable.h"
 #include "core/saturating.h"
 #include "launcher/file_limit.h"
+#include "launcher/signals.h"
 #include "launcher/step_fit.h"
 
 namespace swell::launcher {
@@ -34,8 +34,6 @@ constexpr double kStrangersShare = 0.25;
 constexpr double kFirstOffer_s = 2;
 constexpr double kOutputLook_s = 5;
 
-/// Characters of a line; the longest lists a catalogue.
-constexpr std::size_t kMaxLine = 8192;
 constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
 constexpr std::size_t kMaxLeftOutLines = 5;  // variables that are named
@@ -115,15 +113,6 @@ Result<std::string> random_key() {
   return text;
 }
 
-}  // namespace
-
-void say(const std::string& line) {
-  const std::string text = "swellrun: " + control::printable(line, kMaxLine) + "\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
-}
-
-namespace {
-
 std::string user_name() {
   std::array<char, 16384> text{};
   passwd entry{}, *found = nullptr;
@@ -147,8 +136,24 @@ Agent::Agent(Setup setup, GenerationMachine::Settings settings)
       names_(names_of(setup_)),
       job_environment_(environment_for(setup_)),
       machine_(std::move(settings), setup_.basic.nodes),
+      descriptions_(setup_.descriptions),
+      steps_(
+          {setup_.hello.job, setup_.input, setup_.slurmctld_since}, children_,
+          [this](JobId job, const Exit& exit) { step_ended(job, exit); }, say),
+      requests_(
+          {.job = setup_.hello.job,
+           .gpus_per_worker = setup_.basic.gpus_per_worker,
+           .warning = is_live(setup_) ? kQuietSignal : setup_.options.restart_signal,
+           .wants_ports = setup_.wants_ports},
+          children_, descriptions_,
+          [this](const std::vector<Granted>& results) { machine_.allocated(now(), results); }),
+      leaving_(
+          children_, [this](JobId companion) { return requests_.name_of(companion); },
+          [this](JobId companion) { machine_.released(now(), companion); }),
+      limit_watch_(setup_.hello.job, setup_.options.before_end_s.value_or(0), children_,
+                   [this](std::optional<double> at) { machine_.job_ends(now(), at); }),
       output_look_{OutputWatch(setup_.options, names_), look_period_s(setup_.options.hang)},
-      descriptions_(setup_.descriptions) {}
+      step_reports_(setup_.options.steps.value_or(0)) {}
 
 Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   // A program that may be started again, on more workers or the same, is given it again.
@@ -221,8 +226,11 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
     if (is_live(agent->setup_)) {
       auto key = random_key();
       if (!key) return key.error();
-      agent->key_ = std::move(*key);
-      agent->driver_ = std::make_unique<LiveDriver>(agent->key_, [wake] { wake->signal(); });
+      agent->live_ = std::make_unique<LiveOrders>(
+          LiveOrders::Settings{std::move(*key), agent->setup_.hello.job, basic.gpus_per_worker,
+                               agent->setup_.options.switch_verify,
+                               agent->setup_.options.switch_memory_bytes},
+          agent->workers_, agent->machine_, [wake] { wake->signal(); });
     }
     if (agent->setup_.elastic) {
       control::Hello hello = agent->setup_.hello;
@@ -242,35 +250,30 @@ int Agent::run() {
   machine_.start(now());
   next_heartbeat_ = now() + kHeartbeat_s;
   carry_out();
-  while (!code_ || !children_.none()) {
+  while (!ending_.code || !children_.none()) {
     wait();
     take_signals();
     take_server_events();
     take_controller_messages();
-    take_live_news();
+    if (live_) live_->take_news([this] { carry_out(); });
     take_ended_children();
     check_deadlines();
     carry_out();
-    if (code_ && finish_kills_ > 2) break;
+    if (ending_.code && ending_.kills > 2) break;
   }
-  tell(control::Bye{*code_});
+  tell(control::Bye{*ending_.code});
   // A controller that cannot be reached now must not keep the job from ending.
   if (link_ && !link_->flush(std::chrono::seconds(1))) static_cast<void>(link_.release());
-  if (requeues_) requeue();
-  return *code_;
+  if (ending_.requeues) requeue();
+  return *ending_.code;
 }
 
 void Agent::wait() {
   double until = next_heartbeat_;
-  if (const auto deadline = machine_.deadline()) until = std::min(until, *deadline);
-  for (const Request& request : requests_)
-    if (request.open > 0) until = std::min(until, request.expires);
-  for (const auto& [job, leaving] : leaving_)
-    if (!leaving.cancelling) until = std::min(until, leaving.cancel_by);
-  for (const auto& [at, step] : launches_) until = std::min(until, at);
-  if (code_) until = std::min(until, finish_by_);
-  else if (setup_.options.before_end_s.value_or(0) > 0 && limit_look_.pid == 0)
-    until = std::min(until, limit_look_.next);
+  for (const std::optional<double> deadline :
+       {machine_.deadline(), requests_.deadline(), leaving_.deadline(), steps_.deadline(),
+        ending_.code ? std::optional(ending_.by) : limit_watch_.deadline()})
+    if (deadline) until = std::min(until, *deadline);
   if (output_look_.period_s > 0) until = std::min(until, output_look_.last + output_look_.period_s);
   std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
   children_.add_to(polled);
@@ -296,138 +299,111 @@ void Agent::prepare_to_stop(bool is_slurm) {
     return;
   }
   control::Shrink all;
-  for (const auto& [pid, step] : steps_)
-    if (step.job != setup_.hello.job) all.companions.push_back(step.job);
+  all.companions = steps_.companions();
   if (all.companions.empty()) return;
   all.reason = "Slurm suspends the job";
   machine_.shrink(now(), all);
-  for (const auto& [pid, step] : steps_)
-    if (step.job != setup_.hello.job) children_.signal(pid, SIGKILL);
+  steps_.kill_companions();
 }
 
 void Agent::take_server_events() {
   for (const control::Server::Event& event : server_->take()) {
-    const auto known = workers_.find(event.connection);
+    const auto known = workers_.worker(event.connection);
     if (event.kind == control::Server::Event::Kind::closed) {
-      if (known == workers_.end()) continue;
-      const WorkerId worker = known->second;
-      workers_.erase(known);
-      connections_.erase(worker);
-      keepers_.erase(worker);
-      machine_.lost(now(), worker);
+      const auto worker = workers_.disconnect(event.connection);
+      if (!worker) continue;
+      if (live_) live_->lost(*worker);
+      machine_.lost(now(), *worker);
     } else if (event.kind == control::Server::Event::Kind::dropped) {
       say_dropped(event);
       // The run would wait for ever for what such a message says.
       if (event.type == control::WorkerExit::type || event.type == control::WorkerRuntime::type)
         server_->close(event.connection);
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
-      const WorkerId worker{hello->group, hello->local_rank};
-      // Shims that come up too late are let go at once.
-      if (code_ || !node_job_.contains(worker.node) || leaving_.contains(node_job_[worker.node])) {
-        server_->close(event.connection);
-        continue;
-      }
-      if (hello->build != control::build()) {
-        refuse(worker,
-               fmt::format("{} has Swell {}, this is {}: install one version of it on all nodes",
-                           nodes_[worker.node].name,
-                           hello->build.empty() ? "of an older version" : hello->build,
-                           control::build()));
-        server_->close(event.connection);
-        continue;
-      }
-      if (!hello->misfit.empty()) {
-        refuse(worker, hello->misfit, hello->misfit);
-        server_->close(event.connection);
-        continue;
-      }
-      const auto before = connections_.find(worker);
-      if (before != connections_.end() && before->second != event.connection) {
-        if (std::pair(node_job_[worker.node], hello->step) == steps_of_[worker]) {
-          const std::string why = same_local_id(worker.local, nodes_[worker.node].name);
-          refuse(worker, why, why);
-          server_->close(event.connection);
-          continue;
-        }
-        // The step was launched again: what is left of the first one is let go.
-        server_->close(before->second);
-        workers_.erase(before->second);
-      }
-      workers_[event.connection] = worker;
-      connections_[worker] = event.connection;
-      steps_of_[worker] = {node_job_[worker.node], hello->step};
-      machine_.hello(now(), worker, hello->host, hello->port, hello->step, hello->one_program);
-    } else if (known == workers_.end()) {
+      greet(event, *hello);
+    } else if (!known) {
       continue;
     } else if (const auto* notice = std::get_if<control::WorkerNotice>(&event.message)) {
-      machine_.notice(now(), known->second, notice->signal);
+      machine_.notice(now(), *known, notice->signal);
     } else if (const auto* listens = std::get_if<control::WorkerListens>(&event.message)) {
-      machine_.listens(now(), known->second, listens->generation);
+      machine_.listens(now(), *known, listens->generation);
     } else if (const auto* exit = std::get_if<control::WorkerExit>(&event.message)) {
-      machine_.exited(now(), known->second, {exit->exit_code, exit->signal}, exit->generation);
+      machine_.exited(now(), *known, {exit->exit_code, exit->signal}, exit->generation);
     } else if (const auto* keeper = std::get_if<control::WorkerRuntime>(&event.message)) {
-      keepers_[known->second] = {keeper->address, keeper->problem};
-      give_live_order();
+      if (live_) live_->keeper_listens(*known, keeper->address, keeper->problem);
     } else if (const auto* sizes = std::get_if<control::WorkerSizes>(&event.message)) {
       machine_.can_run_with(sizes->workers, sizes->why);
     } else if (const auto* launches = std::get_if<control::WorkerLaunches>(&event.message)) {
-      machine_.trains_alone(now(), known->second, launches->what, launches->no_rank);
+      machine_.trains_alone(now(), *known, launches->what, launches->no_rank);
     } else if (const auto* made = std::get_if<control::WorkerSteps>(&event.message)) {
       machine_.made_steps(now(), made->generation, static_cast<std::uint64_t>(made->steps));
-      take_steps(known->second, *made);
+      take_steps(*known, *made);
     } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {
-      take_profile(known->second, *profile);
+      take_profile(*known, *profile);
     }
     carry_out();
   }
+}
+
+/// Lets a shim in, or ends its step where it cannot be used.
+void Agent::greet(const control::Server::Event& event, const control::WorkerHello& hello) {
+  const WorkerId worker{hello.group, hello.local_rank};
+  // Shims that come up too late are let go at once.
+  if (ending_.code || !workers_.knows(worker.node) ||
+      leaving_.contains(workers_.node(worker.node).job))
+    return server_->close(event.connection);
+  const std::string& node = workers_.node(worker.node).name;
+  if (hello.build != control::build()) {
+    refuse(
+        worker,
+        fmt::format("{} has Swell {}, this is {}: install one version of it on all nodes", node,
+                    hello.build.empty() ? "of an older version" : hello.build, control::build()));
+    return server_->close(event.connection);
+  }
+  if (!hello.misfit.empty()) {
+    refuse(worker, hello.misfit, hello.misfit);
+    return server_->close(event.connection);
+  }
+  if (workers_.is_taken(worker, event.connection, hello.step)) {
+    const std::string why = same_local_id(worker.local, node);
+    refuse(worker, why, why);
+    return server_->close(event.connection);
+  }
+  // Where the step was launched again, what is left of the first one is let go.
+  if (const auto before = workers_.connect(worker, event.connection, hello.step))
+    server_->close(*before);
+  machine_.hello(now(), worker, hello.host, hello.port, hello.step, hello.one_program);
 }
 
 /// Training goes on without a message that cannot be read; the first few of a run are said.
 void Agent::say_dropped(const control::Server::Event& event) {
   const auto* dropped = std::get_if<control::Refused>(&event.message);
   if (dropped == nullptr || dropped_left_ <= 0) return;
-  const auto known = workers_.find(event.connection);
+  const auto known = workers_.worker(event.connection);
   say(fmt::format(
       "left out what {} says: {}{}",
-      known == workers_.end()
-          ? event.peer
-          : fmt::format("worker {} on {}", known->second.local, nodes_[known->second.node].name),
+      known ? fmt::format("worker {} on {}", known->local, workers_.node(known->node).name)
+            : event.peer,
       dropped->reason, --dropped_left_ > 0 ? "" : "; more lines of this kind are left out"));
 }
 
-/// The last step of the job's first node says what changes cost: it takes part in every generation.
-/// Where the training ends is said by rank 0 alone.
 void Agent::take_steps(WorkerId worker, const control::WorkerSteps& made) {
-  const MadeSteps before = made_;
-  if (made.total > 0) made_.total = static_cast<std::uint64_t>(made.total);
-  if (worker.node == 0 && made.steps > 0) made_.made = static_cast<std::uint64_t>(made.steps);
-  // The end is known before the first profile is, so that nothing is decided without it.
-  if (before.total != made_.total || (before.made == 0 && made_.made > 0)) tell(machine_.status());
-  if (worker.node != 0) return;
-  const auto known = lost_.last();
-  lost_.passed(now() - made.age_s, made.generation, static_cast<std::uint64_t>(made.steps));
-  if (lost_.last() == known) return;
+  if (step_reports_.take(worker, made)) tell(machine_.status());
+  const auto cost = step_reports_.take_time(worker, made, now());
+  if (!cost) return;
   say(fmt::format("the change that led to generation {} cost {:.2f} s of training",
-                  lost_.last()->generation, lost_.last()->lost_s));
+                  cost->generation, cost->lost_s));
   tell(machine_.status());
 }
 
 void Agent::tell(control::Message message) {
-  if (auto* status = std::get_if<control::Status>(&message); status != nullptr && lost_.last()) {
-    status->lost_generation = lost_.last()->generation;
-    status->lost_s = lost_.last()->lost_s;
-  }
-  if (auto* status = std::get_if<control::Status>(&message)) {
-    status->steps = static_cast<std::int64_t>(made_.made);
-    status->total_steps =
-        made_.total > 0 ? static_cast<std::int64_t>(made_.total) : setup_.options.steps.value_or(0);
-  }
+  if (auto* status = std::get_if<control::Status>(&message)) step_reports_.fill(*status);
   if (link_) link_->send(std::move(message));
 }
 
 /// Ends the worker's step, which cannot be used; `why` is said once for all of its workers.
 void Agent::refuse(WorkerId worker, const std::string& why, const std::string& misfit) {
-  const JobId job = node_job_[worker.node];
+  const JobId job = workers_.node(worker.node).job;
   if (!refused_.insert(job).second) return;
   if (misfit.empty() || job == setup_.hello.job) say(why);  // the machine says why others go back
   machine_.step_ended(now(), job, {1, 0}, misfit);
@@ -452,33 +428,17 @@ void Agent::take_controller_messages() {
 
 void Agent::take_ended_children() {
   for (const Children::Ended& ended : children_.reap()) {
-    if (const auto step = steps_.find(ended.pid); step != steps_.end()) {
-      const Step its = std::move(step->second);
-      const JobId job = its.job;
-      steps_.erase(step);
-      if (launches_again(its, ended.exit)) continue;
-      if (const auto leaving = leaving_.find(job); leaving != leaving_.end() && !step_runs(job))
-        cancel(job);
-      machine_.step_ended(now(), job, ended.exit);
-    } else if (const auto failed = failed_.find(ended.pid); failed != failed_.end()) {
-      const Failed its = std::move(failed->second);
-      failed_.erase(failed);
-      answered(its, ended);
-    } else if (const auto cancelled = cancels_.find(ended.pid); cancelled != cancels_.end()) {
-      const JobId job = cancelled->second;
-      cancels_.erase(cancelled);
-      leaving_.erase(job);
-      machine_.released(now(), job);
-    } else if (!ended_limit_look(ended, now())) {
-      ended_salloc(ended);
-    }
+    const bool may_begin_again = !machine_.has_begun() && !ending_.code;
+    if (!steps_.take(ended, may_begin_again, now()) && !leaving_.take(ended) &&
+        !limit_watch_.take(ended, now()))
+      requests_.take(ended);
     carry_out();
   }
 }
 
-bool Agent::step_runs(JobId job) const {
-  return std::any_of(steps_.begin(), steps_.end(),
-                     [job](const auto& step) { return step.second.job == job; });
+void Agent::step_ended(JobId job, const Exit& exit) {
+  if (!steps_.runs(job)) leaving_.step_ended(job);
+  machine_.step_ended(now(), job, exit);
 }
 
 /// Where the last look was long ago, this process was stopped, and so was the job.
@@ -492,46 +452,34 @@ void Agent::look_at_output(double now) {
 
 void Agent::check_deadlines() {
   const double time = now();
-  look_at_limit(time);
+  if (!ending_.code) limit_watch_.look(time);
   look_at_output(time);
   if (const auto deadline = machine_.deadline(); deadline && time >= *deadline) machine_.tick(time);
-  expire_requests(time);
-  std::vector<JobId> late;
-  for (const auto& [job, leaving] : leaving_)
-    if (!leaving.cancelling && time >= leaving.cancel_by) late.push_back(job);
-  for (const JobId job : late) cancel(job);
-  std::vector<Step> due;
-  std::erase_if(launches_, [&](auto& each) {
-    if (time >= each.first && !code_) due.push_back(std::move(each.second));
-    return time >= each.first || code_;
-  });
-  for (Step& step : due) launch(std::move(step));
+  requests_.expire(time);
+  leaving_.cancel_late(time);
+  steps_.launch_due(time);
   if (time >= next_heartbeat_) {
     next_heartbeat_ = time + kHeartbeat_s;
-    if (!code_) tell(machine_.status());
+    if (!ending_.code) tell(machine_.status());
   }
-  if (code_ && time >= finish_by_) {
-    // An srun or scancel that hangs: slurmctld or a node does not answer.
-    finish_by_ = time + 3;
-    ++finish_kills_;
-    for (const auto& [pid, step] : steps_)
-      children_.signal(pid, finish_kills_ == 1 ? SIGTERM : SIGKILL);
-    for (const auto& [pid, job] : cancels_) children_.signal(pid, SIGKILL);
-    for (const auto& [pid, failed] : failed_) children_.signal(pid, SIGKILL);
-    if (limit_look_.pid != 0) children_.signal(limit_look_.pid, SIGKILL);
-    for (const Request& request : requests_)
-      for (const auto& [pid, offer] : request.sallocs) children_.signal(pid, SIGKILL);
-  }
+  if (ending_.code && time >= ending_.by) end_what_hangs(time);
+}
+
+/// Ends an srun or scancel that hangs: slurmctld or a node does not answer.
+void Agent::end_what_hangs(double now) {
+  ending_.by = now + 3;
+  ++ending_.kills;
+  steps_.end(ending_.kills == 1 ? SIGTERM : SIGKILL);
+  leaving_.kill();
+  limit_watch_.kill();
+  requests_.kill();
 }
 
 void Agent::carry_out() {
   for (auto actions = machine_.take(); !actions.empty(); actions = machine_.take())
     for (const action::Any& action : actions)
       std::visit([this](const auto& one) { carry_out(one); }, action);
-  if (auto companions = machine_.companions(); companions != told_companions_) {
-    told_companions_ = companions;
-    if (link_) link_->set_companions(std::move(companions));
-  }
+  if (link_) link_->set_companions(machine_.companions());
 }
 
 }  // namespace swell::launcher

@@ -16,7 +16,7 @@ void Agent::tell_profile(int generation, const Json& profile) {
   if (const auto step_s = profile.number_at("step_s", 0, 1e9)) message.step_s = *step_s;
   std::set<JobId> companions;
   for (const Seat& seat : machine_.assignment().seats)
-    if (const JobId job = nodes_.at(seat.worker.node).job; job != setup_.hello.job)
+    if (const JobId job = workers_.node(seat.worker.node).job; job != setup_.hello.job)
       companions.insert(job);
   message.companions.assign(companions.begin(), companions.end());
   const auto bounded = bounded_profile(profile, control::kMaxDocument);
@@ -35,7 +35,7 @@ void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) 
   const int generation = machine_.status().generation;
   std::vector<ProfileBook::Member> members;
   for (const Seat& seat : machine_.assignment().seats) {
-    const WorkerNode& node = nodes_.at(seat.worker.node);
+    const WorkerNode& node = workers_.node(seat.worker.node);
     members.push_back(
         {seat.worker, node.name, gpus_of(node, seat.worker.local, setup_.basic.gpus_per_worker)});
   }

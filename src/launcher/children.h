@@ -9,35 +9,19 @@
 
 #include "control/socket.h"
 #include "core/result.h"
-#include "launcher/generation_machine.h"
-#include "launcher/spooled_input.h"
+#include "launcher/process_runner.h"
 
 namespace swell::launcher {
 
 /// Child processes: started without a shell, found again by their pid. One thread.
-class Children {
+class Children final : public ProcessRunner {
  public:
-  struct How {
-    bool foreground = false;  ///< keeps standard input and the terminal's process group
-    bool capture = false;     ///< stdout and stderr come back with Ended; else they are shared
-    const SpooledInput* input = nullptr;  ///< in place of standard input
-  };
-  struct Ended {
-    pid_t pid = 0;
-    Exit exit;
-    std::string output;
-  };
-
-  /// Looks the program up in PATH. Its signals are as a fresh process expects them, its limit of
-  /// open files is the one that this process began with.
   Result<pid_t> start(const std::vector<std::string>& command,
-                      const std::vector<std::string>& environment, How how);
-  void signal(pid_t pid, int number) const;
-  bool runs(pid_t pid) const { return children_.contains(pid); }
+                      const std::vector<std::string>& environment, How how) override;
+  void signal(pid_t pid, int number) const override;
   bool none() const { return children_.empty(); }
 
-  /// Returns the output of a captured child, as far as read() has seen it.
-  std::string output_so_far(pid_t pid) const;
+  std::string output_so_far(pid_t pid) const override;
 
   /// To be polled, besides SIGCHLD; then read() drains what is there.
   void add_to(std::vector<pollfd>& polled) const;
@@ -51,6 +35,7 @@ class Children {
                                        double timeout_s);
 
  private:
+  bool runs(pid_t pid) const { return children_.contains(pid); }
   struct Child {
     Descriptor pipe;
     std::string output;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the agent: live mode. Orders wait until the keepers of their workers listen, then the
-// driver carries them out.
+#include "launcher/live_orders.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -9,7 +9,8 @@
 #include <utility>
 
 #include "core/number.h"
-#include "launcher/agent.h"
+#include "launcher/profile_book.h"
+#include "launcher/say.h"
 #include "runtime/transport/transport.h"
 
 namespace swell::launcher {
@@ -69,38 +70,53 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
 
 }  // namespace
 
-void Agent::carry_out(const action::BeginLive& begin) {
-  live_order_ = begin;
-  give_live_order();
+LiveOrders::LiveOrders(Settings settings, const WorkerConnections& workers,
+                       GenerationMachine& machine, std::function<void()> wake)
+    : settings_(std::move(settings)),
+      workers_(workers),
+      machine_(machine),
+      driver_(settings_.key, std::move(wake)) {}
+
+void LiveOrders::keeper_listens(WorkerId worker, const std::string& address,
+                                const std::string& problem) {
+  keepers_[worker] = {address, problem};
+  give();
 }
 
-void Agent::carry_out(const action::SwitchLive& order) {
-  live_order_ = order;
-  give_live_order();
+void LiveOrders::begin(const action::BeginLive& begin) {
+  order_ = begin;
+  give();
 }
 
-void Agent::carry_out(const action::StopLive& stop) {
-  const bool known = std::all_of(stop.workers.begin(), stop.workers.end(),
-                                 [this](WorkerId id) { return keepers_.contains(id); });
-  const auto ranks =
-      known ? shims_of(stop.workers) : Result<std::vector<runtime::Shim>>(Error("a shim has left"));
-  if (driver_ == nullptr || !ranks)
-    return machine_.stopped(now(), stop.generation, 0, stop.workers);
+void LiveOrders::change(const action::SwitchLive& order) {
+  order_ = order;
+  give();
+}
+
+bool LiveOrders::all_listen(const std::vector<WorkerId>& ranks) const {
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [this](const WorkerId& rank) { return keepers_.contains(rank); });
+}
+
+void LiveOrders::stop(const action::StopLive& stop) {
+  const auto ranks = all_listen(stop.workers)
+                         ? shims_of(stop.workers)
+                         : Result<std::vector<runtime::Shim>>(Error("a shim has left"));
+  if (!ranks) return machine_.stopped(now(), stop.generation, 0, stop.workers);
   const auto limit = std::chrono::milliseconds(std::lround(stop.within_s * 1000));
-  driver_->order(LiveDriver::Stop{to_runtime(stop.generation), *ranks, runtime::within(limit)},
-                 cluster_of_nodes());
+  driver_.order(LiveDriver::Stop{to_runtime(stop.generation), *ranks, runtime::within(limit)},
+                cluster_of_nodes());
 }
 
-void Agent::carry_out(const action::CallOffLive&) {
-  if (driver_ == nullptr) return;
-  if (const auto generation = driver_->call_off())
+void LiveOrders::call_off() {
+  if (const auto generation = driver_.call_off())
     machine_.switching(now(), from_runtime(*generation), Phase::commit);
-  answer_live(runtime::called_off());
+  answer(runtime::called_off());
 }
 
 /// Ends an order that has not been given yet.
-void Agent::answer_live(const Error& why) {
-  const auto order = std::exchange(live_order_, std::monostate());
+void LiveOrders::answer(const Error& why) {
+  const auto order = std::exchange(order_, std::monostate());
   if (const auto* begin = std::get_if<action::BeginLive>(&order)) {
     machine_.begun(now(), begin->generation, why.message());
   } else if (const auto* one = std::get_if<action::SwitchLive>(&order)) {
@@ -113,9 +129,9 @@ void Agent::answer_live(const Error& why) {
 }
 
 /// Nodes by name, each with as many GPUs as can be told apart.
-cluster::Cluster Agent::cluster_of_nodes() const {
+cluster::Cluster LiveOrders::cluster_of_nodes() const {
   std::vector<cluster::Node> nodes;
-  for (const auto& [id, known] : nodes_) {
+  for (const auto& [id, known] : workers_.nodes()) {
     if (std::any_of(nodes.begin(), nodes.end(),
                     [&name = known.name](const cluster::Node& node) { return node.name == name; }))
       continue;
@@ -128,11 +144,11 @@ cluster::Cluster Agent::cluster_of_nodes() const {
   return cluster::Cluster::make("job", {*cluster::find_gpu_type("h100")}, std::move(nodes)).value();
 }
 
-Result<std::vector<runtime::Shim>> Agent::shims_of(const std::vector<WorkerId>& ranks) const {
+Result<std::vector<runtime::Shim>> LiveOrders::shims_of(const std::vector<WorkerId>& ranks) const {
   const cluster::Cluster cluster = cluster_of_nodes();
   std::vector<runtime::Shim> shims;
   for (const WorkerId rank : ranks) {
-    const WorkerNode& node = nodes_.at(rank.node);
+    const WorkerNode& node = workers_.node(rank.node);
     const Keeper& keeper = keepers_.at(rank);
     if (!keeper.problem.empty()) return Error(node.name + ": " + keeper.problem);
     const auto known =
@@ -141,33 +157,29 @@ Result<std::vector<runtime::Shim>> Agent::shims_of(const std::vector<WorkerId>& 
     shims.push_back({"",
                      keeper.address,
                      {static_cast<int>(known - cluster.nodes().begin()),
-                      gpus_of(node, rank.local, setup_.basic.gpus_per_worker).front()},
-                     node.job != setup_.hello.job});
+                      gpus_of(node, rank.local, settings_.gpus_per_worker).front()},
+                     node.job != settings_.job});
   }
   return shims;
 }
 
 /// Keepers of the job's own GPUs, with or without a program.
-std::vector<runtime::Shim> Agent::own_shims() const {
+std::vector<runtime::Shim> LiveOrders::own_shims() const {
   std::vector<WorkerId> own;
   for (const auto& [worker, keeper] : keepers_)
-    if (keeper.problem.empty() && nodes_.at(worker.node).job == setup_.hello.job)
+    if (keeper.problem.empty() && workers_.node(worker.node).job == settings_.job)
       own.push_back(worker);
   auto shims = shims_of(own);
   return shims ? std::move(*shims) : std::vector<runtime::Shim>();
 }
 
-void Agent::give_live_order() {
-  const auto known = [this](const std::vector<WorkerId>& ranks) {
-    return std::all_of(ranks.begin(), ranks.end(),
-                       [this](const WorkerId& rank) { return keepers_.contains(rank); });
-  };
-  if (const auto* begin = std::get_if<action::BeginLive>(&live_order_)) {
-    if (!known(begin->ranks)) return;
+void LiveOrders::give() {
+  if (const auto* begin = std::get_if<action::BeginLive>(&order_)) {
+    if (!all_listen(begin->ranks)) return;
     auto ranks = shims_of(begin->ranks);
-    if (!ranks) return answer_live(ranks.error());
+    if (!ranks) return answer(ranks.error());
     runtime::Coordinator::Options limits;
-    limits.verify = setup_.options.switch_verify;
+    limits.verify = settings_.verify;
     limits.prepare_limit = kBeginLimit;
     // From a snapshot: without it nobody trains, and no old generation is there to go back to.
     limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -176,32 +188,30 @@ void Agent::give_live_order() {
     for (const auto& [worker, keeper] : keepers_)
       if (keeper.problem.empty() && begin->from_snapshot) known_ones.push_back(worker);
     auto holders = shims_of(known_ones);
-    if (!holders) return answer_live(holders.error());
-    driver_->order(
+    if (!holders) return answer(holders.error());
+    driver_.order(
         LiveDriver::Begin{to_runtime(begin->generation), std::move(*ranks), std::move(*holders)},
         cluster_of_nodes(), limits);
-    live_order_ = std::monostate();
-  } else if (const auto* one = std::get_if<action::SwitchLive>(&live_order_)) {
-    if (!known(one->from) || !known(one->to)) return;
+    order_ = std::monostate();
+  } else if (const auto* one = std::get_if<action::SwitchLive>(&order_)) {
+    if (!all_listen(one->from) || !all_listen(one->to)) return;
     auto from = shims_of(one->from), to = shims_of(one->to);
-    if (!from || !to) return answer_live((!from ? from : to).error());
+    if (!from || !to) return answer((!from ? from : to).error());
     runtime::Coordinator::Options limits;
-    limits.verify = setup_.options.switch_verify;
+    limits.verify = settings_.verify;
     limits.prepare_limit = kPrepareLimit;
     limits.quiesce_limit = kQuiesceLimit;
-    limits.max_extra_bytes = setup_.options.switch_memory_bytes;
+    limits.max_extra_bytes = settings_.memory_bytes;
     limits.waiting = own_shims();
     limits.leave_limit = std::chrono::milliseconds(std::lround(one->leave_within_s * 1000));
-    driver_->order(
-        LiveDriver::Switch{to_runtime(one->generation), std::move(*from), std::move(*to)},
-        cluster_of_nodes(), limits);
-    live_order_ = std::monostate();
+    driver_.order(LiveDriver::Switch{to_runtime(one->generation), std::move(*from), std::move(*to)},
+                  cluster_of_nodes(), limits);
+    order_ = std::monostate();
   }
 }
 
-void Agent::take_live_news() {
-  if (driver_ == nullptr) return;
-  for (const LiveDriver::News& news : driver_->take()) {
+void LiveOrders::take_news(const std::function<void()>& after_each) {
+  for (const LiveDriver::News& news : driver_.take()) {
     if (const auto* begun = std::get_if<LiveDriver::Begun>(&news))
       machine_.begun(now(), from_runtime(begun->generation), begun->why, begun->snapshot_step,
                      begun->stays);
@@ -212,19 +222,19 @@ void Agent::take_live_news() {
     else if (const auto* stopped = std::get_if<LiveDriver::Stopped>(&news)) take_stopped(*stopped);
     else if (const auto* report = std::get_if<runtime::SwitchReport>(&news))
       take_switch_report(*report);
-    carry_out();
+    after_each();
   }
 }
 
 /// One that was called off is of no interest any more.
-void Agent::take_stopped(const LiveDriver::Stopped& stopped) {
+void LiveOrders::take_stopped(const LiveDriver::Stopped& stopped) {
   const runtime::RequestReport& report = stopped.report;
   if (report.code == ErrorCode::cancelled) return;
   if (!report.why.empty()) say("live mode: not all workers leave at one step: " + report.why);
   machine_.stopped(now(), from_runtime(stopped.generation), report.step, workers_of(report.untold));
 }
 
-void Agent::take_switch_report(const runtime::SwitchReport& report) {
+void LiveOrders::take_switch_report(const runtime::SwitchReport& report) {
   SwitchOutcome outcome = outcome_of(report);
   const auto went = [&](const char* way) {
     return std::any_of(report.paths.begin(), report.paths.end(),
@@ -244,7 +254,7 @@ void Agent::take_switch_report(const runtime::SwitchReport& report) {
   machine_.switched(now(), from_runtime(report.generation), outcome);
 }
 
-std::vector<WorkerId> Agent::workers_of(const std::vector<runtime::Shim>& shims) const {
+std::vector<WorkerId> LiveOrders::workers_of(const std::vector<runtime::Shim>& shims) const {
   std::vector<WorkerId> found;
   for (const runtime::Shim& shim : shims)
     for (const auto& [worker, keeper] : keepers_)

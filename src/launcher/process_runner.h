@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "core/result.h"
+#include "launcher/exit.h"
+#include "launcher/spooled_input.h"
+
+namespace swell::launcher {
+
+/// Starts Slurm's commands and signals them: what the parts of the agent need of Children. Tests
+/// give them one that starts nothing.
+class ProcessRunner {
+ public:
+  struct How {
+    bool foreground = false;  ///< keeps standard input and the terminal's process group
+    bool capture = false;     ///< stdout and stderr come back with Ended; else they are shared
+    const SpooledInput* input = nullptr;  ///< in place of standard input
+  };
+  struct Ended {
+    pid_t pid = 0;
+    Exit exit;
+    std::string output;
+  };
+
+  virtual ~ProcessRunner() = default;
+  /// Looks the program up in PATH. Its signals are as a fresh process expects them, its limit of
+  /// open files is the one that this process began with.
+  virtual Result<pid_t> start(const std::vector<std::string>& command,
+                              const std::vector<std::string>& environment, How how) = 0;
+  virtual void signal(pid_t pid, int number) const = 0;
+  /// Returns the output of a captured process, as far as it has been read.
+  virtual std::string output_so_far(pid_t pid) const = 0;
+};
+
+}  // namespace swell::launcher
