@@ -149,10 +149,7 @@ void Keeper::leave(Peer& peer) {
   if (program_ == &peer) {
     program_ = nullptr;
     agreed_.reset();
-    // A program that dies within a step may have written half of it; one that waits at a boundary
-    // has not.
-    is_torn_ = !peer.is_quiesced;
-    step_ = peer.step;
+    state_.program_ended(peer.step, peer.is_quiesced);
     if (staged_ == nullptr) release_torn();
   }
   peer.is_waiting = false;
@@ -207,14 +204,14 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::node_profile: reply = take_profile(peer, message.body); break;
     case Op::last_profile: {
       Lock lock(mutex_);
-      reply = profile_;
+      reply = state_.profile();
       break;
     }
     case Op::status: reply = write(status()); break;
     case Op::wait_ready: reply = wait_ready(message.body); break;
     case Op::table: {
       Lock lock(mutex_);
-      reply = write(generation_, table_);
+      reply = write(state_.generation(), state_.table());
       break;
     }
     case Op::begin: reply = begin(message.body); break;
@@ -305,8 +302,7 @@ bool Keeper::may_read(const Run& run, Memory memory) const {
 
 /// Returns whether the run is part of the committed generation's state.
 bool Keeper::may_read_now(const Run& run, Memory memory) const {
-  return std::any_of(table_.begin(), table_.end(),
-                     [&](const Held& held) { return held.memory == memory && held.covers(run); });
+  return state_.covers(run, memory);
 }
 
 double Keeper::step_age_s() const {
@@ -324,7 +320,7 @@ double Keeper::step_age_s() const {
 Status Keeper::status() const {
   Lock lock(mutex_);
   Status status;
-  status.generation = generation_;
+  status.generation = state_.generation();
   status.prepared = staged_ != nullptr ? staged_->prepare.generation : 0;
   status.has_program = program_ != nullptr;
   status.has_waiting =
@@ -334,7 +330,7 @@ Status Keeper::status() const {
   status.stays = program_ != nullptr && program_->stays != Stays::no;
   status.step = program_ != nullptr && !program_->is_quiesced ? store_.page().step.load()
                 : program_ != nullptr                         ? program_->step
-                                                              : step_;
+                                                              : state_.step();
   if (staged_ != nullptr) status.progress = staged_->progress;
   status.endpoint = {host_, options_.unix_socket, tcp_, program_ != nullptr ? program_->pid : 0,
                      processes_};

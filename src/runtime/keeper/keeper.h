@@ -14,6 +14,7 @@
 #include "core/result.h"
 #include "runtime/device/own_share.h"
 #include "runtime/keeper/chunks.h"
+#include "runtime/keeper/committed_state.h"
 #include "runtime/plan/migration.h"
 #include "runtime/plan/placement.h"
 #include "runtime/state/snapshots.h"
@@ -247,14 +248,8 @@ class Keeper {
   mutable Mutex mutex_;
   mutable Condition changed_;
   std::list<std::unique_ptr<Peer>> peers_ SWELL_GUARDED_BY(mutex_);
-  std::uint64_t generation_ SWELL_GUARDED_BY(mutex_) = 0;
-  std::vector<Held> table_ SWELL_GUARDED_BY(mutex_);  ///< tensors of the committed generation
+  CommittedState state_ SWELL_GUARDED_BY(mutex_);
   Peer* program_ SWELL_GUARDED_BY(mutex_) = nullptr;  ///< trains the committed generation
-  std::string profile_
-      SWELL_GUARDED_BY(mutex_);  ///< last profile that the program reported; empty: none
-  bool has_state_ SWELL_GUARDED_BY(mutex_) = false;
-  bool is_torn_ SWELL_GUARDED_BY(mutex_) = false;
-  std::uint64_t step_ SWELL_GUARDED_BY(mutex_) = 0;  ///< step of the state, if no program trains
   std::unique_ptr<Staged> staged_ SWELL_GUARDED_BY(mutex_);
   std::optional<Next> next_ SWELL_GUARDED_BY(mutex_);
   std::optional<Agreed> agreed_

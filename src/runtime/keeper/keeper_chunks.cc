@@ -26,7 +26,7 @@ Result<void> Keeper::check_secure() const {
   if (program_ == nullptr) return Error("the program of this rank is gone");
   if (!program_->takes_snapshots)
     return Error("the program takes no snapshots (SWELL_SNAPSHOT_EVERY)");
-  if (guard_.generation != generation_)
+  if (guard_.generation != state_.generation())
     return Error("it is not known who keeps this generation's snapshots");
   return {};
 }
@@ -47,11 +47,11 @@ Result<std::string> Keeper::secure() {
       staged_->is_secured = true;
       return std::string();
     }
-    if (program_ != nullptr ? !program_->is_quiesced : is_torn_)
+    if (program_ != nullptr ? !program_->is_quiesced : state_.is_torn())
       return Error("the program of this rank does not stand at a step");
     staged = staged_.get();
     staged->is_busy = true;
-    step = program_ != nullptr ? program_->step : step_;
+    step = program_ != nullptr ? program_->step : state_.step();
     if (program_ != nullptr) {
       proxy = program_->proxy;
       pid = program_->pid;
@@ -223,11 +223,8 @@ void Keeper::measure(Staged& staged) const {
 
 /// Forgets the old generation, part of which is gone; its program is told to exit.
 void Keeper::lose_state() {
-  drop_table(std::exchange(table_, {}));
-  has_state_ = false;
-  is_torn_ = true;
+  drop_table(state_.lose(program_ != nullptr ? std::optional(program_->step) : std::nullopt));
   settle_programs(true);
-  if (program_ != nullptr) step_ = program_->step;
   program_ = nullptr;
 }
 

@@ -22,7 +22,7 @@ void Keeper::drop_table(const std::vector<Held>& table, std::vector<Pages>& left
 /// Frees the GPU after the training program ended within a step: its state is useless, and
 /// restarted programs need the GPU before they begin. REQUIRES: nothing is staged.
 void Keeper::release_torn() {
-  if (program_ != nullptr || !is_torn_) return;
+  if (program_ != nullptr || !state_.is_torn()) return;
   for (const SlabOf& slab : store_.slabs().held()) store_.slabs().release(slab.slab);
 }
 

@@ -180,8 +180,8 @@ Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& bo
     if (body.size() > kMaxProfile)
       return Error(
           fmt::format("a profile of {} bytes is longer than any is, {}", body.size(), kMaxProfile));
-    profile_ = body;
-    generation = generation_;
+    state_.set_profile(body);
+    generation = state_.generation();
   }
   if (options_.on_profile) options_.on_profile(generation, body);
   return std::string();
@@ -190,8 +190,8 @@ Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& bo
 /// Makes a program that waits in adopt the training program, with the tensors of the table. If the
 /// program has died since, its thread notices it.
 void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
-  Adopted adopted{generation_, step, fresh, {}};
-  for (const Held& held : table_) adopted.places.emplace_back(held.memory, held.at);
+  Adopted adopted{state_.generation(), step, fresh, {}};
+  for (const Held& held : state_.table()) adopted.places.emplace_back(held.memory, held.at);
   program.is_waiting = false;
   program.step = step;
   program_ = &program;
@@ -202,7 +202,7 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   next_.reset();
   agreed_.reset();
   // Call it before the coordinator tells anyone.
-  if (options_.on_adopted) options_.on_adopted(generation_, program.pid);
+  if (options_.on_adopted) options_.on_adopted(state_.generation(), program.pid);
   tell(program, kDoneOp, write(adopted));
   changed_.notify_all();
 }

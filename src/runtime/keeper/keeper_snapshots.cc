@@ -36,7 +36,7 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   if (sender_.joinable()) sender_.join();
   {
     Lock lock(mutex_);
-    if (program_ != &peer || !has_state_)
+    if (program_ != &peer || !state_.is_held())
       return Error("only the program that trains takes snapshots");
   }
   // The program waits for the answer, and this thread reads its messages.
@@ -70,12 +70,12 @@ Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DevicePro
   {
     Lock lock(mutex_);
     wait_for_memory(lock);
-    if (guard_.generation != generation_)
+    if (guard_.generation != state_.generation())
       return Error("it is not known yet who keeps this generation's snapshots");
-    snapshot = {generation_, step, guard_.rank, guard_.ranks, {}, is_of_switch};
+    snapshot = {state_.generation(), step, guard_.rank, guard_.ranks, {}, is_of_switch};
     std::vector<Run> runs;
     std::vector<Memory> memories;
-    auto copy = Snapshots::take_copy(store_, table_, runs, &memories);
+    auto copy = Snapshots::take_copy(store_, state_.table(), runs, &memories);
     if (!copy) return copy.error();
     snapshot.table = std::move(*copy);
     for (std::size_t i = 0; i < runs.size(); ++i)

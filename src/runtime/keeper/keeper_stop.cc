@@ -50,7 +50,7 @@ Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
     return answer(AgreeAnswer::leaves, agreed_->step);
   if (agreed_ && (agreed_->request != 0 || agreed_->coordinator != &peer))
     return Error(fmt::format("the program is about to stand at step {} already", agreed_->step));
-  if (program_ == nullptr) return answer(AgreeAnswer::no_program, step_);
+  if (program_ == nullptr) return answer(AgreeAnswer::no_program, state_.step());
   agreed_ = Agreed{step, 0, &peer};
   store_.page().stop_at = step;
   const bool stands = program_->is_quiesced;

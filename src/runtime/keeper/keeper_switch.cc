@@ -61,17 +61,17 @@ Result<std::string> Keeper::begin(std::string_view body) {
   if (program_ != nullptr) return Error("a program trains here already");
   // State of an earlier program is torn, or belongs to another job's start: the new program
   // initializes its own.
-  drop_table(table_);
-  table_.clear();
+  drop_table(state_.clear());
   const std::shared_ptr<DeviceProxy> proxy = peer->proxy;
   for (const Entry& entry : peer->entries) {
     Held held{entry, memory_of(entry), own_place_of(entry)};
     if (!is_own(held.memory)) {
-      const auto same = std::find_if(table_.begin(), table_.end(), [&](const Held& other) {
+      const std::vector<Held>& before = state_.table();
+      const auto same = std::find_if(before.begin(), before.end(), [&](const Held& other) {
         return other.memory == held.memory && other.entry.tensor.name == entry.alias_of &&
                other.entry.part == entry.part;
       });
-      if (same != table_.end()) {
+      if (same != before.end()) {
         held.at = same->at;
       } else if (held.memory == Memory::device) {
         held.at = store_.slabs().take(proxy->gpu(), static_cast<std::uint64_t>(entry.bytes()),
@@ -83,7 +83,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
       }
       use(held);
     }
-    table_.push_back(std::move(held));
+    state_.add(std::move(held));
   }
   if (proxy != nullptr) {
     const auto fresh = store_.slabs().seal(proxy->granularity());
@@ -96,10 +96,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
     if (waiting_program() != peer || peer->proxy != proxy || staged_ != nullptr)
       return Error("the program that was to begin is gone");
   }
-  generation_ = generation;
-  has_state_ = true;
-  is_torn_ = false;
-  profile_.clear();
+  state_.begin(generation);
   hand_over(*peer, 0, true);
   return std::string();
 }
@@ -220,10 +217,11 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   if (agreed_)
     return Error(
         fmt::format("the program is about to stand at step {} for another reason", agreed_->step));
-  if (plan.generation <= generation_)
-    return Error(
-        fmt::format("generation {} cannot follow generation {}", plan.generation, generation_));
-  if (plan.old_rank >= 0 && !has_state_) return Error("this shim holds no state of the old plan");
+  if (plan.generation <= state_.generation())
+    return Error(fmt::format("generation {} cannot follow generation {}", plan.generation,
+                             state_.generation()));
+  if (plan.old_rank >= 0 && !state_.is_held())
+    return Error("this shim holds no state of the old plan");
   if (plan.in_chunks && plan.old_rank >= 0)
     if (auto good = check_secure(); !good) return good.error();
   staged->coordinator = &coordinator;
@@ -253,8 +251,8 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   Result<void> good;
   if (plan.new_rank >= 0) good = place_all(plan, from, to, moves, store_, placement);
   // Memory beyond the larger of both generations' states is extra; growth of a rank's state is not.
-  const std::uint64_t held = kept_bytes_of(table_), next = kept_bytes_of(placement.table);
-  const std::uint64_t in_arena = kept_bytes_of(table_, false),
+  const std::uint64_t held = kept_bytes_of(state_.table()), next = kept_bytes_of(placement.table);
+  const std::uint64_t in_arena = kept_bytes_of(state_.table(), false),
                       next_in_arena = kept_bytes_of(placement.table, false);
   staged_->growth_bytes = std::max(in_arena, next_in_arena) - in_arena;
   if (staged_->chunks == 0) {
@@ -295,12 +293,12 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   const auto stands = [](std::uint64_t at, bool is_late = false) {
     return ByteWriter().put(at).put<std::uint8_t>(is_late).take();
   };
-  if (program_ == nullptr && is_torn_)
+  if (program_ == nullptr && state_.is_torn())
     return Error("the program of this rank died within a step; its state cannot be used");
-  if (program_ == nullptr && step_ < step)
-    return Error(
-        fmt::format("the program of this rank died at step {}; the others are at {}", step_, step));
-  if (program_ == nullptr) return stands(step_);
+  if (program_ == nullptr && state_.step() < step)
+    return Error(fmt::format("the program of this rank died at step {}; the others are at {}",
+                             state_.step(), step));
+  if (program_ == nullptr) return stands(state_.step());
   Peer* program = program_;
   store_.page().stop_at = step;
   // The program may have passed the boundary before it was told. If ranks wait for each other, it
@@ -317,7 +315,7 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
     return Error(
         fmt::format("the program did not stop at step {} within {} ms", step, limit.count()));
   if (staged_ == nullptr || stopping_) return called_off();
-  if (!is_torn_) return stands(step_);
+  if (!state_.is_torn()) return stands(state_.step());
   return Error("the program of this rank died within a step; its state cannot be used");
 }
 
@@ -398,22 +396,17 @@ Result<std::string> Keeper::commit(std::string_view body) {
   const auto generation = reader.get<std::uint64_t>(), step = reader.get<std::uint64_t>();
   Lock lock(mutex_);
   if (!reader.done()) return Error("a commit needs the generation's number and its step");
-  if (staged_ == nullptr && generation == generation_)
+  if (staged_ == nullptr && generation == state_.generation())
     return std::string();  // sent again by a coordinator that does not know
   if (staged_ == nullptr || staged_->prepare.generation != generation)
     return Error(fmt::format("generation {} is not prepared here", generation));
   if (!staged_->is_moved)
     return Error(fmt::format("the state of generation {} has not been moved", generation));
   const std::unique_ptr<Staged> staged = std::move(staged_);
-  std::vector<Held> old = std::move(table_);
-  table_ = staged->placement.table;
-  generation_ = generation;
-  profile_.clear();
-  has_state_ = staged->prepare.new_rank >= 0;
+  const std::vector<Held> old =
+      state_.commit(generation, staged->placement.table, staged->prepare.new_rank >= 0, step);
   settle_programs(true);
   program_ = nullptr;
-  is_torn_ = false;
-  step_ = step;
   if (staged->program != nullptr) hand_over(*staged->program, step, false);
   // The new generation trains already.
   free_later(old);
