@@ -20,10 +20,6 @@ namespace swell::runtime {
 
 namespace {
 
-constexpr auto kTaskTime = std::chrono::seconds(60);
-constexpr auto kLook = std::chrono::milliseconds(5);
-constexpr const char* kGone = "the program that has the GPU is gone, or has not answered before";
-
 /// Cuts and packs runs. Each piece fills a buffer of the staging memory; the last piece has the
 /// rest.
 class Pieces {
@@ -190,127 +186,14 @@ class BounceTransport final : public Transport {
 
 DeviceProxy::DeviceProxy(Channel& channel, std::shared_ptr<const Arena> arena,
                          std::uint64_t staging, std::string gpu, std::uint64_t granularity)
-    : channel_(channel),
+    : tasks_(channel),
       arena_(std::move(arena)),
       staging_(staging),
       gpu_(std::move(gpu)),
       granularity_(granularity) {}
 
-void DeviceProxy::open(bool own) {
-  Lock lock(mutex_);
-  listens_ = true;
-  is_own_ = own;
-}
-
-void DeviceProxy::close() {
-  Lock turn(turn_);
-  Lock lock(mutex_);
-  listens_ = false;
-}
-
-void DeviceProxy::close(std::uint16_t op, std::string answer) {
-  {
-    Lock lock(mutex_);
-    listens_ = false;
-    if (is_busy_) {
-      after_ = Message{op, std::move(answer), {}};
-      return;
-    }
-  }
-  // A failure does not matter, because the program has died then.
-  static_cast<void>(channel_.send(op, answer));
-}
-
-void DeviceProxy::lose() {
-  {
-    Lock lock(mutex_);
-    is_lost_ = true;
-    changed_.notify_all();
-  }
-  // Wait for the call that has its turn; after it no thread uses the connection.
-  Lock turn(turn_);
-}
-
-void DeviceProxy::answer(Message message) {
-  Lock lock(mutex_);
-  answer_ = std::move(message);
-  changed_.notify_all();
-}
-
-Result<Message> DeviceProxy::wait_for_answer(const Watch* watch) {
-  Lock lock(mutex_);
-  if (is_own_) {
-    lock.unlock();
-    auto message = channel_.receive(within(kTaskTime));
-    if (message && message->op != static_cast<std::uint16_t>(Op::task_done))
-      return Error("the program did not do what it was asked with its GPU");
-    return message;
-  }
-  const auto until = within(kTaskTime);
-  const auto is_over = [&]() SWELL_REQUIRES(mutex_) { return is_lost_ || answer_; };
-  bool watches = watch != nullptr && watch->is_off;
-  while (watches && within({}) < until && !changed_.wait_for(lock, kLook, is_over)) {
-    lock.unlock();
-    // The program answers in any case, unless it has died.
-    if (watch->is_off()) {
-      static_cast<void>(channel_.send(kTaskOp, runtime::write({DeviceTask::Kind::cancel})));
-      watches = false;
-    }
-    lock.lock();
-  }
-  const bool over = changed_.wait_until(lock, until, is_over);
-  if (answer_) return std::move(*answer_);
-  // A late answer must not be taken for the answer to another task.
-  is_lost_ = true;
-  return Error(over ? kGone : "the program that has the GPU did not answer within 60 s");
-}
-
-Result<void> DeviceProxy::may_ask() const {
-  if (!is_lost_ && listens_) return {};
-  if (is_lost_) return Error(kGone);
-  return Error("no program waits here that could reach the memory of its GPU");
-}
-
-Result<Message> DeviceProxy::ask(const DeviceTask& task, int fd, const Watch* watch) {
-  {
-    // A call that is too late must not wait for another call's task.
-    Lock lock(mutex_);
-    if (auto may = may_ask(); !may) return may.error();
-  }
-  Lock turn(turn_);
-  {
-    Lock lock(mutex_);
-    if (auto may = may_ask(); !may) return may.error();
-    answer_.reset();
-    is_busy_ = true;
-  }
-  auto sent = channel_.send(kTaskOp, runtime::write(task), fd);
-  if (sent.ok() && watch != nullptr && watch->has_begun) watch->has_begun();
-  auto message = sent ? wait_for_answer(watch) : Result<Message>(Error(kGone));
-  std::optional<Message> after;
-  {
-    Lock lock(mutex_);
-    is_busy_ = false;
-    after = std::exchange(after_, std::nullopt);
-  }
-  if (after) static_cast<void>(channel_.send(after->op, after->body));
-  return message;
-}
-
-Result<DeviceProxy::Done> DeviceProxy::run(const DeviceTask& task, int fd, const Watch* watch) {
-  auto message = ask(task, fd, watch);
-  if (!message) return message.error();
-  ByteReader reader(message->body);
-  const bool done = reader.get<std::uint8_t>() != 0;
-  std::string said = reader.text(4096);
-  const auto shortage = get_shortage(reader);
-  if (!reader.done()) return Error("what a program says of its GPU cannot be read");
-  if (!done) return Error(said, shortage);
-  return Done{std::move(message->fd), std::move(said)};
-}
-
 Result<std::string> DeviceProxy::nccl(const DeviceTask& task, const Watch& watch) {
-  auto done = run(task, -1, &watch);
+  auto done = tasks_.run(task, -1, &watch);
   if (!done) return done.error();
   return std::move(done->said);
 }
@@ -326,35 +209,35 @@ void DeviceProxy::set_nccl(Result<std::string> its) {
 }
 
 Result<Descriptor> DeviceProxy::create(std::uint64_t slab, std::uint64_t bytes) {
-  auto done = run({DeviceTask::Kind::create, slab, bytes, {Run()}});
+  auto done = tasks_.run({DeviceTask::Kind::create, slab, bytes, {Run()}});
   if (!done) return done.error();
   if (!done->fd) return Error("the program passed no descriptor of the memory that it took");
   return std::move(done->fd);
 }
 
 Result<void> DeviceProxy::map(std::uint64_t slab, std::uint64_t bytes, int fd) {
-  const auto done = run({DeviceTask::Kind::map, slab, bytes, {}}, fd);
+  const auto done = tasks_.run({DeviceTask::Kind::map, slab, bytes, {}}, fd);
   return done ? Result<void>() : done.error();
 }
 
 Result<void> DeviceProxy::map(std::uint64_t slab, const OwnShare& share) {
   if (share.fd != nullptr) return map(slab, share.bytes, share.fd->get());
-  const auto done = run({DeviceTask::Kind::map_handle, slab, share.bytes, {}, share.handle});
+  const auto done = tasks_.run({DeviceTask::Kind::map_handle, slab, share.bytes, {}, share.handle});
   return done ? Result<void>() : done.error();
 }
 
 Result<void> DeviceProxy::unmap(std::uint64_t slab) {
-  const auto done = run({DeviceTask::Kind::unmap, slab, 0, {}});
+  const auto done = tasks_.run({DeviceTask::Kind::unmap, slab, 0, {}});
   return done ? Result<void>() : done.error();
 }
 
 Result<void> DeviceProxy::copy(std::vector<Run> runs) {
-  const auto done = run({DeviceTask::Kind::copy, 0, 0, std::move(runs)});
+  const auto done = tasks_.run({DeviceTask::Kind::copy, 0, 0, std::move(runs)});
   return done ? Result<void>() : done.error();
 }
 
 Result<void> DeviceProxy::to_arena(std::vector<Run> runs) {
-  const auto done = run({DeviceTask::Kind::to_host, 0, 0, std::move(runs)});
+  const auto done = tasks_.run({DeviceTask::Kind::to_host, 0, 0, std::move(runs)});
   return done ? Result<void>() : done.error();
 }
 
@@ -368,7 +251,7 @@ Result<std::uint64_t> DeviceProxy::word_hash(std::span<const Run> runs) {
       task.runs.push_back({run.to, 0, run.bytes});
       first += WordHash::words_of(run.bytes);
     }
-    const auto done = run(task);
+    const auto done = tasks_.run(task);
     std::uint64_t its = 0;
     const char* const end = done ? done->said.data() + done->said.size() : nullptr;
     if (done && std::from_chars(done->said.data(), end, its, 16).ptr == end) {
@@ -390,7 +273,7 @@ std::string DeviceProxy::why_not_hashed() {
 Result<void> DeviceProxy::write(std::uint64_t at, const std::byte* bytes, std::size_t count) {
   if (bytes >= arena_->data() && bytes + count <= arena_->data() + arena_->bytes()) {
     const auto offset = static_cast<std::uint64_t>(bytes - arena_->data());
-    const auto done = run({DeviceTask::Kind::to_device, 0, 0, {{offset, at, count}}});
+    const auto done = tasks_.run({DeviceTask::Kind::to_device, 0, 0, {{offset, at, count}}});
     return done ? Result<void>() : done.error();
   }
   const Run whole{0, at, count};
@@ -421,7 +304,7 @@ Result<void> DeviceProxy::read(std::span<const Run> runs, const Take& take) {
     DeviceTask task{DeviceTask::Kind::to_host};
     for (const auto& [at, offset, bytes] : piece.parts)
       task.runs.push_back({at, staging_ + buffer * kBuffer + offset, bytes});
-    const auto done = run(task);
+    const auto done = tasks_.run(task);
     return done ? Result<void>() : done.error();
   };
   Pieces::Piece now = pieces.next();
@@ -453,7 +336,7 @@ Result<void> DeviceProxy::write(std::span<const Run> runs, const Give& give) {
         DeviceTask task{DeviceTask::Kind::to_device};
         for (const auto& [to, offset, bytes] : piece.parts)
           task.runs.push_back({staging_ + at * kBuffer + offset, to, bytes});
-        const auto done = run(task);
+        const auto done = tasks_.run(task);
         return done ? Result<void>() : done.error();
       });
   }

@@ -14,19 +14,19 @@
 #include "core/result.h"
 #include "runtime/device/device_task.h"
 #include "runtime/device/own_share.h"
+#include "runtime/device/program_tasks.h"
 #include "runtime/state/arena.h"
 #include "runtime/transport/channel.h"
 #include "runtime/transport/transport.h"
 
 namespace swell::runtime {
 
-/// Carries out a keeper's tasks on a GPU: the program at the other end of a connection does them
-/// while it waits for an answer of the shim. Any thread may call; one task runs at a time. A
-/// program that continues its training gets no further task, and no task is under way then.
+/// The memory of a GPU, reached through the program that has it (ProgramTasks). Any thread may
+/// call.
 class DeviceProxy final : public ByteStore {
  public:
   /// `staging`: offset of two buffers of the arena, kStaging bytes together, which the program maps
-  /// too. REQUIRES: `channel` outlives lose().
+  /// too. REQUIRES: `channel` outlives ProgramTasks::lose().
   DeviceProxy(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
               std::string gpu, std::uint64_t granularity);
   static constexpr std::uint64_t kBuffer = std::uint64_t{16} << 20;
@@ -36,31 +36,15 @@ class DeviceProxy final : public ByteStore {
   std::uint64_t granularity() const noexcept { return granularity_; }
   std::uint64_t staging() const noexcept { return staging_; }
 
-  /// Accepts tasks: the program waits from now on. `own`: the calling thread is the one that reads
-  /// the connection.
-  void open(bool own = false);
-  /// Accepts no more tasks, because the program is about to be answered. Waits for the task that is
-  /// under way.
-  void close();
-  /// Accepts no more tasks, and answers the program. Does not wait: if a task is under way, its
-  /// thread sends the answer when the task is over.
-  void close(std::uint16_t op, std::string answer);
-  /// Fails the current and all later tasks: the connection has ended.
-  void lose();
-  /// Takes the program's answer to its task. The thread that reads the connection calls it.
-  void answer(Message message);
+  /// The tasks of the program: whether it accepts any, and its answers.
+  ProgramTasks& tasks() noexcept { return tasks_; }
 
   Result<Descriptor> create(std::uint64_t slab, std::uint64_t bytes);
   Result<void> map(std::uint64_t slab, std::uint64_t bytes, int fd);
   /// Has the program map, as `slab`, memory that another program allocated itself.
   Result<void> map(std::uint64_t slab, const OwnShare& share);
   Result<void> unmap(std::uint64_t slab);
-  /// Callbacks for a task of NCCL, in which another program takes part. The thread that waits for
-  /// the task calls them.
-  struct Watch {
-    std::function<void()> has_begun = {};  ///< called once the program has received the task
-    std::function<bool()> is_off = {};     ///< called repeatedly: whether to cancel the task
-  };
+  using Watch = ProgramTasks::Watch;
   /// Has the program do a task of NCCL. Returns the program's report.
   Result<std::string> nccl(const DeviceTask& task, const Watch& watch);
   Result<std::string> nccl(const DeviceTask& task) { return nccl(task, Watch{}); }
@@ -81,33 +65,15 @@ class DeviceProxy final : public ByteStore {
   Result<void> write(std::span<const Run> runs, const Give& give) override;
 
  private:
-  /// Answer of the program.
-  struct Done {
-    Descriptor fd;
-    std::string said;
-  };
-  Result<Done> run(const DeviceTask& task, int fd = -1, const Watch* watch = nullptr);
   std::span<std::byte> buffer(std::uint64_t number) const noexcept;
-  Result<Message> ask(const DeviceTask& task, int fd, const Watch* watch);
-  Result<void> may_ask() const SWELL_REQUIRES(mutex_);
-  Result<Message> wait_for_answer(const Watch* watch);
 
-  Channel& channel_;
+  ProgramTasks tasks_;
   const std::shared_ptr<const Arena> arena_;
   const std::uint64_t staging_;
   const std::string gpu_;
   const std::uint64_t granularity_;
-  Mutex staging_mutex_;  ///< guards the staging memory; taken before turn_
-  Mutex turn_;           ///< held during a task; taken before mutex_
+  Mutex staging_mutex_;  ///< guards the staging memory
   Mutex mutex_;
-  Condition changed_;
-  bool listens_ SWELL_GUARDED_BY(mutex_) = false;
-  bool is_own_ SWELL_GUARDED_BY(mutex_) = false;
-  bool is_lost_ SWELL_GUARDED_BY(mutex_) = false;
-  bool is_busy_ SWELL_GUARDED_BY(mutex_) = false;  ///< a task is under way
-  std::optional<Message> answer_ SWELL_GUARDED_BY(mutex_);
-  std::optional<Message> after_
-      SWELL_GUARDED_BY(mutex_);  ///< message that the program gets once its task is over
   std::string why_not_hashed_ SWELL_GUARDED_BY(mutex_);
   Result<std::string> nccl_ SWELL_GUARDED_BY(mutex_) = Error("its program was not asked for NCCL");
 };

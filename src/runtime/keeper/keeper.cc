@@ -121,7 +121,7 @@ void Keeper::serve(Peer& peer) {
       if (!message) break;
       // Only the reading thread handles it, because the thread that waits for it may hold the lock.
       if (static_cast<Op>(message->op) == Op::task_done && peer.proxy != nullptr)
-        peer.proxy->answer(std::move(*message));
+        peer.proxy->tasks().answer(std::move(*message));
       else if (!answer(peer, *message).ok()) break;
     }
   } catch (const std::exception&) {  // out of memory: only this peer loses its connection

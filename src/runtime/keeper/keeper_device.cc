@@ -186,7 +186,7 @@ void Keeper::use(const Held& held) {
 /// through it.
 void Keeper::forget_proxy(Peer& peer) {
   if (peer.proxy == nullptr) return;
-  peer.proxy->lose();
+  peer.proxy->tasks().lose();
   Lock lock(mutex_);
   store_.drop(peer.proxy->staging(), DeviceProxy::kStaging);
 }

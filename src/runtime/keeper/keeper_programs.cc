@@ -143,7 +143,7 @@ Result<void> Keeper::adopt(Peer& peer) {
     return Error("a program adopts once, after it has declared its tensors");
   if (peer.next != 0 && (!next_ || next_->generation != peer.next)) return called_off();
   peer.is_waiting = true;
-  if (peer.proxy != nullptr) peer.proxy->open();
+  if (peer.proxy != nullptr) peer.proxy->tasks().open();
   changed_.notify_all();
   return {};
 }
@@ -156,7 +156,7 @@ Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
     return Error("only the program that trains can stop at a step");
   peer.step = step;
   peer.is_quiesced = true;
-  if (peer.proxy != nullptr) peer.proxy->open();
+  if (peer.proxy != nullptr) peer.proxy->tasks().open();
   changed_.notify_all();
   // The stop may have been cancelled meanwhile, or moved to a later step.
   const std::uint64_t stop_at = store_.page().stop_at;
@@ -229,7 +229,7 @@ void Keeper::refuse_waiting(Peer& peer) {
 /// Answers a waiting program. If the program is working on its GPU for this shim, or hangs in that,
 /// it is answered afterwards: the lock is held here, and others wait for it.
 void Keeper::tell(Peer& program, std::uint16_t op, std::string answer) {
-  if (program.proxy != nullptr) program.proxy->close(op, std::move(answer));
+  if (program.proxy != nullptr) program.proxy->tasks().close(op, std::move(answer));
   else static_cast<void>(program.channel.send(op, answer));
 }
 

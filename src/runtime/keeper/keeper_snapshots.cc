@@ -40,9 +40,9 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
       return Error("only the program that trains takes snapshots");
   }
   // The program waits for the answer, and this thread reads its messages.
-  if (peer.proxy != nullptr) peer.proxy->open(true);
+  if (peer.proxy != nullptr) peer.proxy->tasks().open(true);
   auto snapshot = copy_state(step, peer.pid, peer.proxy.get(), false);
-  if (peer.proxy != nullptr) peer.proxy->close();
+  if (peer.proxy != nullptr) peer.proxy->tasks().close();
   if (!snapshot) return snapshot.error();
   Lock lock(mutex_);
   if (guard_.partner.unix_socket.empty() || stopping_) return std::string();

@@ -57,7 +57,7 @@ class Program {
         if (!state_->serve(channel_, *message, *arena_)) break;
       }
     });
-    proxy.open(true);
+    proxy.tasks().open(true);
     cr_assert(proxy.create(1, slab_bytes).ok());
     tasks_ = 0;
   }
