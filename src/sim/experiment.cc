@@ -77,6 +77,7 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.failures_per_day = experiment.failures_per_day;
   setup.max_factor = experiment.max_factor;
   setup.redeployment = experiment.redeployment;
+  setup.rivals_as_measured = experiment.rivals_as_measured;
   setup.explain = experiment.explain && !task.without_consent;
   return simulate(setup);
 }

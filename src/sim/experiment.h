@@ -41,6 +41,7 @@ struct Experiment {
   double max_factor = 0;
   std::optional<Clocks> clocks = Clocks{};         ///< Setup::clocks
   std::optional<redeploy::Measured> redeployment;  ///< Setup::redeployment
+  bool rivals_as_measured = false;                 ///< Setup::rivals_as_measured
   double aggressiveness = -1;  ///< policies' option of that name; below 0: their default
   double fairness = 0;         ///< policies' option of that name
   Settings settings;           ///< of single policies, in the place of the above

@@ -65,11 +65,14 @@ std::string redeployment_text(const Experiment& experiment) {
   const redeploy::MeasuredPause& growth = redeploy::measured_pause(way, true);
   const redeploy::MeasuredPause& reclaim = redeploy::measured_pause(way, false);
   return fmt::format(
-      "changes of plan cost what {} took on processes of one host under policies that slurmctld "
-      "runs: {} s to grow ({}), {} s to give back ({}), and the time for a larger state. Under "
-      "other policies they cost what a model of Suika's published figures says",
-      way == redeploy::Measured::live ? "live switches" : "restarts", growth.pause_s, growth.source,
-      reclaim.pause_s, reclaim.source);
+      "changes of plan cost what {} took on processes of one host under {}: {} s to grow ({}), {} s "
+      "to give back ({}), and the time for a larger state{}",
+      way == redeploy::Measured::live ? "live switches" : "restarts",
+      experiment.rivals_as_measured ? "all policies" : "policies that slurmctld runs",
+      growth.pause_s, growth.source, reclaim.pause_s, reclaim.source,
+      experiment.rivals_as_measured ? ""
+                                    : ". Under other policies they cost what a model of Suika's "
+                                      "published figures says");
 }
 
 }  // namespace swell::sim

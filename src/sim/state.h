@@ -189,8 +189,9 @@ struct Setup {
   /// How jobs move under policies that slurmctld runs; none: as SimulationTraits::redeployment
   /// says.
   std::optional<redeploy::Measured> redeployment;
-  std::optional<Clocks> clocks;  ///< none: policies lend as if slurmctld ran none of them
-  bool explain = false;          ///< records Outcome::changes
+  bool rivals_as_measured = false;  ///< jobs move as `redeployment` says under all policies
+  std::optional<Clocks> clocks;     ///< none: policies lend as if slurmctld ran none of them
+  bool explain = false;             ///< records Outcome::changes
 
   bool honours_consent() const noexcept {
     return policy != nullptr && policy->simulation_traits().honours_consent;
@@ -204,9 +205,9 @@ struct Setup {
   /// measured.
   std::optional<redeploy::Measured> measured_way() const noexcept {
     using Slurmctld = policy::SimulationTraits::Slurmctld;
-    return policy != nullptr && policy->simulation_traits().slurmctld != Slurmctld::none
-               ? redeployment
-               : std::nullopt;
+    if (policy == nullptr) return std::nullopt;
+    const bool is_rival = policy->simulation_traits().slurmctld == Slurmctld::none;
+    return is_rival && !rivals_as_measured ? std::nullopt : redeployment;
   }
   bool replaces() const noexcept {
     return policy != nullptr && policy->simulation_traits().role == policy::Role::replaces;

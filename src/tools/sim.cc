@@ -31,8 +31,8 @@ struct Options {
   std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib",
               base = "fifo", mix = "3:1:1";
   std::string decision_time = "measured", remaining = "unknown", profiles = "before",
-              profile_detail = "full", backfill = "on", clocks = "on", redeployment = "live", json,
-              csv, speeds, report, gpu_type;
+              profile_detail = "full", backfill = "on", clocks = "on", redeployment = "live",
+              rivals_redeployment = "suika", json, csv, speeds, report, gpu_type;
   std::vector<std::string> policies, settings;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 0, aggressiveness = -1,
@@ -166,6 +166,7 @@ Result<sim::Experiment> read_experiment(const Options& options, const Site* site
   if (options.redeployment != "suika")
     made.redeployment =
         options.redeployment == "live" ? redeploy::Measured::live : redeploy::Measured::restart;
+  made.rivals_as_measured = options.rivals_redeployment == "same";
   made.clocks.reset();
   if (options.clocks == "on")
     made.clocks = sim::Clocks{.growth_interval_s = options.growth_interval,
@@ -561,6 +562,11 @@ Action add_sim(CLI::App& app) {
          "What moves cost under such policies: as Swell's own were measured on a real cluster, "
          "live or by restarts, or as a model of Suika's figures says")
       ->check(CLI::IsMember({"live", "restart", "suika"}))
+      ->capture_default_str();
+  sub->add_option("--rivals-redeployment", options->rivals_redeployment,
+                  "What moves cost under all other policies: as a model of Suika's figures says, "
+                  "or the same as --redeployment says")
+      ->check(CLI::IsMember({"suika", "same"}))
       ->capture_default_str();
   sub->add_option("--growth-interval", options->growth_interval,
                   "Seconds between two growths of a job: GrowthInterval of swell.conf")

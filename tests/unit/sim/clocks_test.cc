@@ -135,11 +135,13 @@ Test(clocks, policies_that_plan_wait_for_a_profile_and_no_longer_than_profile_wa
 
 Test(clocks, moves_cost_what_was_measured_under_what_slurmctld_runs_alone) {
   const auto ends = [](const policy::SimulatedPolicy& policy,
-                       std::optional<redeploy::Measured> redeployment) {
+                       std::optional<redeploy::Measured> redeployment,
+                       bool rivals_as_measured = false) {
     GivenWorld world(1, {{4, 0, 3600}});
     world.setup.policy = &policy;
     world.setup.clocks = Clocks{.first_offer_s = 0};
     world.setup.redeployment = redeployment;
+    world.setup.rivals_as_measured = rivals_as_measured;
     return world.run().jobs[0].end_s;
   };
   // One growth, and nothing comes after it: the pauses alone differ.
@@ -151,6 +153,12 @@ Test(clocks, moves_cost_what_was_measured_under_what_slurmctld_runs_alone) {
   cr_assert_gt(restart - live, 33 - 25, "%g", restart - live);
   const auto rival = policy::make_suika_dp();
   cr_assert_eq(ends(*rival, redeploy::Measured::restart), ends(*rival, std::nullopt));
+  // Under all policies, where that is asked for.
+  const double rival_live = ends(*rival, redeploy::Measured::live, true);
+  const double rival_restart = ends(*rival, redeploy::Measured::restart, true);
+  cr_assert_gt(rival_restart - rival_live, 33 - 25, "%g", rival_restart - rival_live);
+  cr_assert_eq(ends(*rival, std::nullopt, true), ends(*rival, std::nullopt));
+  cr_assert_eq(ends(fewest, redeploy::Measured::restart, true), restart);
 }
 
 Test(clocks, a_job_that_was_lent_gpus_without_a_profile_reports_one_of_its_new_plan) {

@@ -67,6 +67,11 @@ Test(report, says_what_changes_of_plan_cost_and_where_that_is_from) {
   experiment.redeployment = redeploy::Measured::restart;
   says("cost what restarts took");
   says("33.7 s to grow (tests/bench/frameworks");
+  says("under policies that slurmctld runs: ");
+  says("Under other policies they cost what a model");
+  experiment.rivals_as_measured = true;
+  says("under all policies: ");
+  cr_assert_eq(redeployment_text(experiment).find("Suika"), std::string::npos);
 }
 
 Test(report, says_how_many_of_the_trace_and_by_which_option) {
