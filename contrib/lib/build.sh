@@ -30,7 +30,7 @@ configure_swell() {
   printf '%s' "$source" > "$dir/.source" || return
   # The same source is compiled in several build folders and copies of the tree; all are as deep, so that paths that are
   # relative are the same.
-  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1 CCACHE_DEPEND=1
+  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
   if [[ ! -x $source/configure || $source/configure -ot $source/configure.ac ]]; then
     (cd "$source" && autoreconf -fi) > "$dir/autoreconf.log" 2>&1 || { tail -n 20 "$dir/autoreconf.log"; return 1; }
   fi
