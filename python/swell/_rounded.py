@@ -11,7 +11,7 @@ import torch
 
 from swell._share import says_what_depends
 
-__all__ = ["multiply_gradients", "powers_of_two", "say_half", "say_what_is_rounded"]
+__all__ = ["multiply_gradients", "powers_of_two", "say_what_is_rounded"]
 
 _HALVES = (torch.bfloat16, torch.float16)
 _MOST = 20_000      # functions that are looked at
@@ -46,13 +46,6 @@ def say_what_is_rounded(loss: torch.Tensor, remedy: str = "") -> None:
         _said.append(True)
         if found := _half_within(loss):
             _say(found, remedy)
-
-
-def say_half(of: torch.dtype, remedy: str = "") -> None:
-    """The same of the precision that passes are known to compute in."""
-    if of in _HALVES and not _said and says_what_depends():
-        _said.append(True)
-        _say(of, remedy)
 
 
 def _say(of: torch.dtype, remedy: str) -> None:

@@ -44,6 +44,7 @@ from swell._generators import generators, of_rank, restore_generators
 from swell._noise import Noise
 from swell.integrations import _metrics
 from swell.integrations._leaving import Departure
+from swell.integrations._pending import Pending
 from swell.integrations._unsaved import why_averages_are_lost
 
 __all__ = ["LightningElastic"]
@@ -95,6 +96,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._noise = Noise("the training step")
         self._outputs: Outputs | None = None        # until the first batch is over
         self._divided, self._losses = Divided(), 0      # of the present batch
+        self._pending: Pending | None = None        # gradients of a module that optimizes by hand
         self._changing: Changing | None = None
         self._looks_at_losses = self._is_first = False      # _is_first: within the first batch
 
@@ -276,6 +278,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             self._compare_steps()
         say_what_depends(pl_module)
         say_what_is_across_in(pl_module.training_step)
+        self._pending = Pending(trainer.optimizers) if not pl_module.automatic_optimization else None
         if self._sampler is not None and fails_on_one_sample(pl_module):
             batch = self._sampler.global_batch
             self._departure.narrow(lambda workers: batch // workers >= 2)
@@ -474,7 +477,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if self._changing is not None:
             self._changing.stepped()
         self._sampler.advance()
-        self._accumulating = trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
+        self._accumulating = self._pending.after_batch() if self._pending is not None else trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
 
     def _total(self, trainer: Any) -> int | None:
         """Steps at the training's end; None: not known."""
@@ -509,6 +512,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._validates, self._metrics = generators(), _metrics.taken(trainer, pl_module)
 
     def _within_a_validation(self, trainer: Any) -> None:
+        if self._accumulating:
+            return
         if self._validates is None:
             if self._departure.agreed():
                 self._departure.leave(trainer.global_step)

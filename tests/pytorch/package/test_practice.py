@@ -67,10 +67,25 @@ def test_a_balance_of_experts_over_a_pass_is_named(runs):
     assert run.said().count("swell: the balance of experts (router_aux_loss_coef=0.1) is a loss over the tokens of a pass, so losses depend on the number of workers") == 1 and "lent nothing" not in run.said()
 
 
-def test_what_an_epoch_s_end_does_is_done_once_where_a_kill_comes_right_after_its_checkpoint(runs):
-    alone = runs(Run, "alone", "practice", "decays_by_epochs", steps=14).fast().start(1).leave_well()
-    run = runs(Run, "killed", "practice", "decays_by_epochs", "killed@2", "step@5", steps=14).fast().start(1)
-    assert run.leave() == [-9] and run.step() == 8
-    for _ in range(2):
-        run.start(1).leave_well()
-    assert deviation(run.curve(), alone.curve()) < SAME and is_same(end(run), end(alone)), (end(run), end(alone))
+def test_experts_without_a_loss_of_their_balance_are_resized_as_any_other(runs):
+    run = is_the_same_training(runs, "mixes_experts_without_balance", 8, [2, 5], [1, 2, 1], job="practice")
+    assert "balance" not in run.said_by(0)
+
+
+def test_an_optimizer_that_steps_another_one_whose_state_it_does_not_save_is_lent_nothing(runs):
+    run = runs(Run, "sharp", "practice", "sharpens_whole_shares", steps=4).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.why.startswith("the optimizer steps another one, SGD, whose state its state_dict() lacks, and each start would make anew: have both share one state") and run.step() == 4
+
+
+@pytest.mark.parametrize("name", ["smooths_with_ignored", "smooths_weighted_classes", "packs"])
+def test_a_smoothed_loss_that_is_divided_by_what_a_pass_has_is_lent_nothing(name, runs):
+    run = runs(Run, "smooths", "practice", name, steps=4).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.why.startswith("the loss is divided by a number that does not go with the samples of a pass") and run.step() == 4
+
+
+def test_gradients_that_wait_for_a_step_by_hand_are_not_left_behind(runs):
+    alone = runs(Run, "alone", "practice", "lightning_accumulates_by_hand", steps=27).fast().start(1).leave_well()
+    run = runs(Run, "resized", "practice", "lightning_accumulates_by_hand", "step@3", "step@9", "step@20", steps=27).fast()     # two batches a step, over the ends of epochs
+    for world in (1, 2, 1, 2):
+        run.start(world).leave_well()
+    assert all(is_same(end(run)[each], end(alone)[each]) for each in ("weights", "steps", "rate")), (end(run), end(alone))
