@@ -51,6 +51,11 @@ std::string name_of(pid_t pid) {
   std::ifstream file(proc(pid, "comm"), std::ios::binary);
   std::string name;
   std::getline(file, name);
+  // PyTorch names the main threads of its programs, such as torchrun's and a data loader's.
+  if (name == "pt_elastic") return "torchrun";
+  if (name.starts_with("pt_"))
+    if (const auto command = command_of(pid); !command.empty() && !command.front().empty())
+      name = command.front().substr(command.front().rfind('/') + 1);
   for (char& each : name)
     if (each < 0x20 || each > 0x7e) each = '?';
   return name;

@@ -17,7 +17,8 @@ inline bool handles(pid_t pid, int signal) { return has_signal_in(pid, "SigCgt:"
 std::vector<std::string> environment_of(pid_t pid);
 /// The words of its command.
 std::vector<std::string> command_of(pid_t pid);
-/// Its short name; other characters than printable ASCII are replaced.
+/// Its short name, or that of its program where PyTorch has named it; other characters than
+/// printable ASCII are replaced.
 std::string name_of(pid_t pid);
 
 }  // namespace swell::launcher

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <csignal>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <string>
 #include <sys/wait.h>
@@ -120,6 +121,18 @@ Test(inner_launcher, names_and_values_of_processes_do_not_reach_terminals_raw, .
                              std::string(kWorker) + "; :");
   cr_assert(found.has_value());
   for (const char each : *found) cr_assert(each >= 0x20 && each <= 0x7e);
+}
+
+Test(inner_launcher, programs_that_pytorch_has_named_are_called_by_their_own_names, .timeout = 60) {
+  const auto named = [](const char* name, const std::string& rest) {
+    return fmt::format("printf {} > /proc/self/comm; {}", name, rest);
+  };
+  const std::string worker = "RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=none bash -c '" +
+                             named("pt_main_thread", "echo up; exec 1>&-; sleep 60; :") + "'; :";
+  const auto found = seen_of(named("pt_elastic", worker));
+  cr_assert(found.has_value());
+  cr_assert(found->starts_with("torchrun runs bash with RANK=1, WORLD_SIZE=2"), "%s",
+            found->c_str());
 }
 
 Test(inner_launcher, a_training_that_was_started_without_its_rank_is_found, .timeout = 120) {
