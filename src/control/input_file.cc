@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,9 +41,18 @@ Result<Descriptor> open_regular(const std::string& path) {
 
 }  // namespace
 
+std::string model_file_at(const std::string& path) {
+  const std::filesystem::path inside = std::filesystem::path(path) / "config.json";
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(inside, ignored) ? inside.string() : path;
+}
+
 Result<void> check_regular(const std::string& path) {
   const auto file = open_regular(path);
   if (!file) return file.error();
+  struct stat status {};
+  if (fstat(file->get(), &status) == 0 && status.st_size == 0)
+    return Error(fmt::format("{}: it is empty", path));
   return {};
 }
 

@@ -15,7 +15,12 @@ constexpr std::size_t kMaxInput = std::size_t{256} << 20;
 /// and folders without waiting for them; the error names the file.
 Result<std::string> read_regular(const std::string& path, std::size_t max_bytes = kMaxInput);
 
-/// Returns the error that read_regular() would return, for files that a library reads.
+/// Returns the config.json of a folder that has one, as transformers' save_pretrained() writes it;
+/// else the path itself.
+std::string model_file_at(const std::string& path);
+
+/// Returns the error that read_regular() would return, or that the file is empty, for files that a
+/// library reads.
 Result<void> check_regular(const std::string& path);
 
 }  // namespace swell::control

@@ -61,6 +61,7 @@ Result<Json> Json::parse(std::string_view text, std::size_t max_bytes) {
   if (text.size() > max_bytes)
     return Error(fmt::format("{} bytes of JSON; at most {} are read", text.size(), max_bytes));
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return Error("it is empty");
   json_error_t problem;
   json_t* value =
       json_loadb(text.data(), text.size(), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
 Result<models::Model> from_file(const std::string& path) {
-  const auto text = control::read_regular(path, kMaxBytes);
+  const auto text = control::read_regular(control::model_file_at(path), kMaxBytes);
   if (!text) return text.error();
   const auto json = Json::parse(*text);
   if (!json) return json.error();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "control/input_file.h"
 #include "core/cluster/presets.h"
 #include "core/count_of.h"
 #include "core/helpers.h"
@@ -79,7 +80,7 @@ Result<Planned> read_model(const Options& options, const cluster::Cluster& clust
   Planned planned;
   models::CatalogueEntry& entry = planned.entry;
   if (is_file(options.model)) {
-    auto json = read_json(options.model);
+    auto json = read_json(control::model_file_at(options.model));
     if (!json) return json.error();
     entry.source = "file";
     if (models::is_graph(*json)) {
@@ -332,6 +333,20 @@ Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int 
   return std::unique_ptr<planner::Solver>(std::make_unique<planner::Incremental>(all));
 }
 
+/// Says where the time to start kernels, which predictions from data sheets have with --grid alone,
+/// would make the plan so far a fifth slower or more.
+void say_launches(const perf::PerformanceModel& perf, const plan::Layout& current,
+                  perf::Coefficients coefficients, const models::Model& model,
+                  const cluster::Cluster& cluster) {
+  perf::expect_launches(coefficients, model, cluster);
+  const perf::PerformanceModel with(model, cluster, coefficients);
+  if (const double slower = with.throughput(current); slower < 0.8 * perf.throughput(current))
+    write_text(fmt::format(
+        "predicted without the time to start kernels, with which the first plan does {:.2f} "
+        "samples/s: swell plan --grid counts it\n",
+        slower));
+}
+
 int run(const Options& options) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
@@ -421,6 +436,8 @@ int run(const Options& options) {
     print_json(table, named, scheduled, perf, options, took.count());
   } else {
     print_table(named, options, table.complete);
+    if (source == planner::ScaleSource::data_sheets && !planned->graph)
+      say_launches(perf, *current, coefficients, entry->model, *cluster);
     if (!scheduled.empty()) print_scheduled(scheduled, table, perf, options);
   }
   return 0;
@@ -451,7 +468,8 @@ Action add_plan(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("plan", "The best plan of a job for more and more GPUs");
   sub->add_option(
       "--model", options->model,
-      "A model of the catalogue, a JSON file, a HuggingFace config.json, or a graph that "
+      "A model of the catalogue, a JSON file, a HuggingFace config.json or a folder with one, or a "
+      "graph that "
       "python -m swell.graph wrote");
   sub->add_option("--cluster", options->cluster, "A preset such as 8x8-h100, or a JSON file");
   sub->add_option("--job", options->job, "Print the plan that this job runs, and nothing else")

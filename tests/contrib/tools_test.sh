@@ -95,6 +95,32 @@ only_files_are_read() {
 }
 check 'FIFOs, folders and devices are refused by every reader' only_files_are_read
 
+empty_files_are_said() {
+  local reader file
+  : > empty
+  printf '\n \n' > blank
+  for reader in "${readers[@]}" 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --table'; do
+    for file in empty blank; do
+      # A library reads these and says what it finds wrong; a subnet without nodes is empty, too.
+      [[ $reader == *--fabric-file || ($file == blank && $reader =~ history|hwloc) ]] && continue
+      # shellcheck disable=SC2086
+      fails $reader "$file" && grep -qE '(it|the schedule) is empty' said || { printf '%s %s: ' "$reader" "$file"; cat said; return 1; }
+    done
+  done
+  timeout 20 swellrun --model empty true > /dev/null 2> said
+  (($? == 2)) && grep -qF 'it is empty' said || { cat said; return 1; }
+}
+check 'every reader says of an empty file that it is empty' empty_files_are_said
+
+toy_models_are_said() {
+  printf '{"name":"toy","layers":4,"hidden":16,"heads":2,"sequence":64,"vocabulary":128,"global_batch":8}' > toy.json
+  swell plan --model toy.json --cluster 1x4-h100 > toy && swell plan --model toy.json --cluster 1x4-h100 --grid > grid || return
+  # Words and figure: the first row of the grid is the same plan.
+  grep -qF "$(awk '$1 == "h100" && $2 == 1 { print "the first plan does " $3 " samples/s: swell plan --grid counts it" }' grid)" toy || { cat toy grid; return 1; }
+  swell plan --model gpt2-1.3b --cluster 1x4-h100 > large && ! grep -F 'start kernels' large
+}
+check 'a plan of a model that is too small to fill a GPU says what --grid counts' toy_models_are_said
+
 harmless() { ! LC_ALL=C.UTF-8 grep -nP '[\x00-\x08\x0b-\x1f\x7f-\x{9f}\x{202a}-\x{202e}]' "$@"; }
 words_of_files_are_shown() {
   local escapes=$'\e[31m\e]0;pwned\a\r'

@@ -107,6 +107,7 @@ Result<Delimited> Delimited::parse(std::string_view text) {
     if (table.heading_.cells.empty()) table.heading_ = std::move(row);
     else table.rows_.push_back(std::move(row));
   }
+  if (first == text.size()) return Error("it is empty");
   if (table.heading_.cells.empty()) return Error("there is no header line");
   return table;
 }

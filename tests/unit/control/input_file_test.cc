@@ -43,6 +43,9 @@ Test(input_file, a_regular_file_is_read_through_links_too) {
   cr_assert_eq(*read_regular(folder.at("a")), std::string("text"));
   cr_assert_eq(*read_regular(folder.at("b")), std::string("text"));
   cr_assert(check_regular(folder.at("a")).ok());
+  std::ofstream(folder.at("empty"));
+  cr_assert_eq(check_regular(folder.at("empty")).error().message(),
+               folder.at("empty") + ": it is empty");
 }
 
 // A test that waits for the FIFO's writer, or reads the device, does not end.
@@ -73,4 +76,13 @@ Test(input_file, a_file_that_is_not_there_or_too_large_is_named) {
   cr_assert(read_regular(folder.at("large"), 100).ok());
   cr_assert_eq(refusal(read_regular(folder.at("large"), 99)),
                folder.at("large") + " has more than 99 bytes; at most so many are read");
+}
+
+Test(input_file, a_folder_with_a_config_stands_for_it) {
+  const Folder folder;
+  cr_assert_eq(model_file_at(folder.at("")), folder.at(""));
+  cr_assert_eq(model_file_at("gpt2-1.3b"), "gpt2-1.3b");
+  std::ofstream(folder.at("config.json")) << "{}";
+  cr_assert_eq(model_file_at(folder.at("")), folder.at("config.json"));
+  cr_assert_eq(model_file_at(folder.at("config.json")), folder.at("config.json"));
 }

@@ -18,6 +18,11 @@ Test(json, names_line_and_column_of_what_is_wrong) {
   cr_assert_neq(read.error().message().find("line 2"), std::string::npos);
 }
 
+Test(json, says_of_an_empty_text_that_it_is_empty) {
+  for (const char* text : {"", "\n", " \t\r\n\n", "\xef\xbb\xbf"})
+    cr_assert_eq(Json::parse(text).error().message(), "it is empty");
+}
+
 Test(json, refuses_a_key_given_twice) { cr_assert_not(Json::parse("{\"a\":1,\"a\":2}").ok()); }
 
 Test(json, typed_reads_name_key_value_and_range) {

@@ -50,6 +50,8 @@ Test(model_file, is_a_file_or_a_name) {
           "num_attention_heads": 8, "vocab_size": 1000, "max_position_embeddings": 512})");
   cr_assert_eq(good(file).layers, 4);
   cr_assert_eq(good(file, 32).global_batch, 32);
+  std::filesystem::rename(file, folder.path + "/config.json");
+  cr_assert_eq(good(folder.path).layers, 4, "a folder as transformers writes it");
   cr_assert_gt(good("GPT2-2.6B").layers, 0);
 }
 

@@ -66,7 +66,8 @@ Test(predict, reads_rows_and_names_what_is_wrong) {
       refused("2,8,8,1024,16,24,1024,1,2,2,372.5,A100,full\n"),
       "row 1: a global batch of 8 is less than one micro-batch of 8 for each of 2 replicas");
   cr_assert_eq(refused(""), "there are no rows below the header");
-  cr_assert_eq(training_runs_from_csv("").error().message(), "there is no header line");
+  cr_assert_eq(training_runs_from_csv("").error().message(), "it is empty");
+  cr_assert_eq(training_runs_from_csv("\"\"\n").error().message(), "there is no header line");
 }
 
 Test(predict, times_of_collectives_are_read_in_both_forms) {
