@@ -129,7 +129,8 @@ Result<SpeedTable> SpeedTable::from_json(std::string_view text) {
 
 std::string SpeedTable::word_of(std::string_view model) {
   std::string word = as_word(model);
-  std::replace(word.begin(), word.end(), ';', '_');
+  for (char& each : word)
+    if (std::string_view(";=^~").find(each) != std::string_view::npos) each = '_';
   return word.empty() ? "-" : word;
 }
 
@@ -165,7 +166,7 @@ Result<SpeedTable> SpeedTable::parse(std::string_view text) {
     return Error(fmt::format("the table of speeds has {} bytes; at most {} are read", text.size(),
                              kMaxText));
   const std::vector<std::string_view> parts = split(text, ';');
-  if (parts.size() < 3 || parts[0].empty() || as_word(parts[0]) != parts[0]) return bad(parts[0]);
+  if (parts.size() < 3 || parts[0].empty() || word_of(parts[0]) != parts[0]) return bad(parts[0]);
   SpeedTable table;
   table.model = parts[0];
   const auto samples = read_number<double>(parts[1]);

@@ -12,6 +12,11 @@ namespace {
 
 constexpr std::string_view kOpening = "swell[";
 
+/// Stand for signs in a word: a real apostrophe would end a string of SQL or of a shell, and '_'
+/// stands for a blank. Older readers show them as they are.
+constexpr char kApostrophe = '^';
+constexpr char kUnderscore = '~';
+
 /// Returns the position of the tag in a comment: [begin, end) with its brackets, or nothing.
 std::optional<std::pair<std::size_t, std::size_t>> span_of(std::string_view comment) {
   const std::size_t begin = comment.find(kOpening);
@@ -96,10 +101,17 @@ std::string as_word(std::string_view sentence) {
   for (char& each : word) {
     const bool stays = (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') ||
                        (each >= '0' && each <= '9') ||
-                       std::string_view("-.,:;/+%()").find(each) != std::string_view::npos;
-    if (!stays) each = '_';
+                       std::string_view("-.,:;/+%()=").find(each) != std::string_view::npos;
+    if (!stays) each = each == '\'' ? kApostrophe : each == '_' ? kUnderscore : '_';
   }
   return word;
+}
+
+std::string as_sentence(std::string_view word) {
+  std::string sentence(word);
+  for (char& each : sentence)
+    each = each == '_' ? ' ' : each == kApostrophe ? '\'' : each == kUnderscore ? '_' : each;
+  return sentence;
 }
 
 std::string companions_text(const std::vector<CompanionWord>& companions) {

@@ -35,9 +35,11 @@ class Tag {
   std::vector<std::pair<std::string, std::string>> words_;
 };
 
-/// Returns any sentence as one word of a tag: keeps letters, digits and a few signs, replaces all
-/// else by '_'; at most 200 characters.
+/// Returns any sentence as one word of a tag, at most 200 characters: keeps letters, digits and a
+/// few signs, writes "'" as '^' and '_' as '~', and replaces all else, such as blanks, by '_'.
 std::string as_word(std::string_view sentence);
+/// Returns the sentence of which as_word() made this word; all that it replaced is a blank.
+std::string as_sentence(std::string_view word);
 
 /// One companion in a parent's tag: `12:node2:0-7`.
 struct CompanionWord {

@@ -15,16 +15,6 @@
 
 namespace swell::controller {
 
-namespace {
-
-/// Returns a sentence that control::as_word() has made one word of, near enough.
-std::string with_blanks(std::string word) {
-  std::replace(word.begin(), word.end(), '_', ' ');
-  return word;
-}
-
-}  // namespace
-
 class Reconciler {
  public:
   Reconciler(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
@@ -72,12 +62,12 @@ class Reconciler {
       job.agent.await(now_);
       job.lending = LendingRecord(static_cast<int>(tag->number("grants").value_or(0)),
                                   static_cast<int>(tag->number("reclaims").value_or(0)),
-                                  with_blanks(tag->get("taken_back")));
+                                  control::as_sentence(tag->get("taken_back")));
       job.offers =
           Offers(now_, {static_cast<int>(tag->number("refused").value_or(0)), tag->get("why")});
       const std::string speeds = tag->get("speeds");
       job.description = JobDescription(control::SpeedTable::parse(speeds) ? speeds : "",
-                                       with_blanks(tag->get("chosen")));
+                                       control::as_sentence(tag->get("chosen")));
       for (const control::CompanionWord& word : control::companions_from(tag->get("companions")))
         named_[{record.id, word.id}] = word;
       jobs_.emplace(record.id, std::move(job));

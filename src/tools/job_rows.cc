@@ -56,15 +56,9 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.generation = count(tag, "generation");
   row.workers = count(tag, "workers");
   row.companions = control::companions_from(tag.get("companions"));
-  row.deadline = tag.get("deadline");
-  std::replace(row.deadline.begin(), row.deadline.end(), '_', ' ');
-  row.no_growth = tag.get("no_growth");
-  std::replace(row.no_growth.begin(), row.no_growth.end(), '_', ' ');
-  const auto words = [&tag](const char* key) {
-    std::string text = tag.get(key);
-    std::replace(text.begin(), text.end(), '_', ' ');
-    return text;
-  };
+  const auto words = [&tag](const char* key) { return control::as_sentence(tag.get(key)); };
+  row.deadline = words("deadline");
+  row.no_growth = words("no_growth");
   row.decided_by = words("decided");
   row.decided_why = words("decided_why");
   row.taken_back = words("taken_back");
@@ -72,8 +66,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   if (const int own = count(tag, "own_max"); own > 0)
     row.max_gpus = std::min(row.max_gpus.value_or(own), own);
   if (spec) bound(row, *spec);
-  row.switched = tag.get("switched");
-  std::replace(row.switched.begin(), row.switched.end(), '_', ' ');
+  row.switched = words("switched");
   return row;
 }
 

@@ -36,6 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(Tag::find(own.put_into(without))->text() == own.text());
   check(own.put_into(without).starts_with(without));
   companions(comment);
+  const std::string word = as_word(comment);
+  check(as_word(as_sentence(word)) == word && word.find_first_of(" ]'") == std::string::npos);
 
   const auto tag = Tag::find(comment);
   if (!tag) return 0;

@@ -268,7 +268,7 @@ Test(controller, companions_unknown_to_their_agent_are_counted_and_logged) {
   world.hello(2, 10, 8, {20, 22});
   cr_assert_eq(reclaims_of(world), (ByCause{{"agent", 1}}));
   world.step(3);
-  cr_assert(world.shows(10, "taken_back=the_job_s_agent_does_not_know_it"), "%s",
+  cr_assert(world.shows(10, "taken_back=the_job^s_agent_does_not_know_it"), "%s",
             world.comment(10).c_str());
   world.hello(3, 10, 8, {20, 22});
   cr_assert_eq(reclaims_of(world), (ByCause{{"agent", 1}}));

@@ -97,7 +97,7 @@ Test(false_reports, the_owners_message_fits_into_admincomment) {
   world.refused();
   world.step(2);
   const std::string comment = world.comment(10);
-  cr_assert(has(comment, "decided_why=lent_nothing_until_it_reports_a_usable_profile:_fwd_s_is_"));
+  cr_assert(has(comment, "decided_why=lent_nothing_until_it_reports_a_usable_profile:_fwd~s_is_"));
   cr_assert(
       has(comment, "_to_read_its_parameters:_mark_the_regions_around_what_they_are_named_for"),
       "%s", comment.c_str());
