@@ -59,6 +59,8 @@ def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups:
         return f"there are process groups beside the default one ({others})"
     for thing in gc.get_objects():
         kinds = type(thing).__mro__
+        if gpus and torch.cuda.CUDAGraph in kinds:
+            return "a CUDA graph was captured, which reads the parameters where they stand before a switch"
         if DistributedDataParallel in kinds and thing is not model:
             return "there is another DistributedDataParallel"
         if torch.nn.Module in kinds and any(child is model for child in thing.__dict__.get("_modules", {}).values()):

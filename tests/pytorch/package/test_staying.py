@@ -7,6 +7,7 @@ import re
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from forked import LiveRun, Run, deviation
 from native import needs_live_host
@@ -122,6 +123,23 @@ def test_state_on_a_gpu_stays_where_it_is_and_the_mapping_before_ends(runs, refe
     assert run.workers == {0: process} and mapped(run, "memfd:stand-in-gpu") <= before
     run.fast().leave_well()
     assert run.worlds() == [3, 2, 1] and is_whole(run, reference)
+
+
+def test_a_process_with_a_captured_graph_does_not_stay(tmp_path, monkeypatch):
+    """A replay would read parameters at the addresses that are unmapped after the switch."""
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        graph = torch.cuda.CUDAGraph() if torch.cuda.is_available() else object.__new__(torch.cuda.CUDAGraph)
+        assert _staying.why_not(model, optimizer, groups=1) == "", "on the host nothing is captured"
+        monkeypatch.setattr(_staying, "gpu_of", lambda device: 0)
+        monkeypatch.setattr(_staying, "shares_gpu_memory", lambda gpu: True)
+        assert _staying.why_not(model, optimizer, groups=1).startswith("a CUDA graph was captured")
+        del graph
+        assert _staying.why_not(model, optimizer, groups=1) == ""
+    finally:
+        dist.destroy_process_group()
 
 
 class WorkingGpu:
