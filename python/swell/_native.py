@@ -12,7 +12,7 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from swell import _structs
@@ -209,12 +209,13 @@ class Session:
     """
 
     _with_gpu_tensors: ClassVar[set[Session]] = set()
+    _getpid = staticmethod(os.getpid)       # at Python's end modules are gone
 
     def __init__(self, socket: str | None = None, snapshot_every: int | None = None, *, stays_if_none_is_new: bool = False) -> None:
         found = library()
         if found is None:
             raise NativeError(errno.ENOENT, f"{_SONAMES[0]} was not found; let SWELL_LIBRARY name it")
-        self._library = found
+        self._library, self._process = found, os.getpid()
         self._session: ctypes.c_void_p | None = ctypes.c_void_p()
         self._on_device: set[str] = set()
         self._over_gpu: dict[tuple[str, int], int] = {}     # bytes that tensor() has given, by name and index
@@ -241,7 +242,7 @@ class Session:
         NativeError with ECANCELED: it is not prepared any more.
         """
         made = object.__new__(Session)
-        made._library, made._session, made._on_device = self._library, ctypes.c_void_p(), set()
+        made._library, made._session, made._on_device, made._process = self._library, ctypes.c_void_p(), set(), os.getpid()
         made._over_gpu, made._storages, made._why_no_gpu_memory = {}, [], self._why_no_gpu_memory
         code = self._library.swell_next(self._session, ctypes.byref(made._session))
         if code < 0:
@@ -275,8 +276,10 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, is_python_s_end: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At Python's own end launched work may still use a GPU's memory, for which unmapping does not wait: the end of the process comes after that work.
+        if not (is_python_s_end() and getattr(self, "_on_device", None)):
+            self.close()
 
     def _check(self, code: int) -> int:
         if code < 0:
@@ -480,8 +483,11 @@ class Session:
         return Times(**{**values, "stable": bool(times.stable)})
 
     def close(self) -> None:
-        """End the session; its memory is unmapped. Twice does nothing."""
+        """End the session; its memory is unmapped. Twice, or in a process that was forked from its own, does nothing.
+
+        Work that was launched on a GPU is not waited for: torch.cuda.synchronize() before, where tensors are there.
+        """
         session, self._session = getattr(self, "_session", None), None
         self._with_gpu_tensors.discard(self)
-        if session is not None:
+        if session is not None and self._getpid() == self._process:
             self._library.swell_close(session)

@@ -13,7 +13,8 @@
  * returns SWELL_PREPARE: the program then makes a session for the next generation with
  * swell_next(), registers the tensors that it will hold there, calls swell_offer(), and trains on.
  * After SWELL_SWITCH it calls swell_adopt() with the new session, closes the old one, and continues
- * with the new one.
+ * with the new one. If the old session has tensors on a GPU, the program first waits for all work
+ * that it has launched there: see swell_close().
  *
  * Functions return 0 or more, or a negative errno; swell_last_error() then names the error and the
  * wrong value. No function raises an exception or ends the process. Only one thread at a time may
@@ -465,7 +466,13 @@ int swell_profile(swell_session_t* session, swell_times_t* times);
 
 /**
  * End a session and unmap its memory; its addresses are invalid afterwards. Does nothing if
- * `session` is NULL.
+ * `session` is NULL, or if another process opened it and this one was forked from that.
+ *
+ * Memory of a GPU that Swell allocated is unmapped without waiting for launched work, unlike in
+ * cudaFree(): work that still reads or writes it then fails with an illegal address, after which
+ * the GPU's context cannot be used. First wait for that work (cudaDeviceSynchronize()), or do not
+ * call swell_close(): the end of the process unmaps everything, once the driver has stopped its
+ * work.
  */
 void swell_close(swell_session_t* session);
 

@@ -11,6 +11,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <unistd.h>
 
 #include "runtime/api/session.h"
 #include "runtime/api/tensor_fields.h"
@@ -21,6 +22,7 @@ using namespace swell::runtime;
 struct swell_session {
   std::unique_ptr<Session> session;
   std::string error;
+  const pid_t owner = getpid();
 };
 
 namespace {
@@ -389,7 +391,10 @@ SWELL_EXPORT int swell_profile(swell_session_t* session, swell_times_t* times) {
   });
 }
 
-SWELL_EXPORT void swell_close(swell_session_t* session) { delete session; }
+SWELL_EXPORT void swell_close(swell_session_t* session) {
+  // A forked process has neither the threads nor a usable driver, and shares the connection.
+  if (session != nullptr && session->owner == getpid()) delete session;
+}
 
 SWELL_EXPORT const char* swell_last_error(const swell_session_t* session) {
   return session == nullptr ? open_error.c_str() : session->error.c_str();

@@ -234,3 +234,38 @@ def test_structs_are_laid_out_as_the_c_compiler_does(tmp_path):
         found[name] = str(ctypes.sizeof(made))
         found.update({f"{name}.{field}": str(getattr(made, field).offset) for field, *_ in made._fields_})
     assert found == expected
+
+
+WATCHED = """
+import os, sys, torch
+sys.path.insert(0, {folder!r})
+import stand_in_gpu
+from swell import _native
+stand_in_gpu.begin()
+class Watched:
+    def __init__(self, library):
+        self._library = library
+    def __getattr__(self, name):
+        return getattr(self._library, name)
+    def swell_close(self, session, write=os.write):      # at Python's end modules are gone
+        write(1, b"unmapped ")
+        self._library.swell_close(session)
+session = _native.Session()
+session._library = Watched(session._library)
+session.register("w", torch.float32, (4,), device={device})
+session.adopt()
+{rest}
+"""
+
+
+@pytest.mark.parametrize("device, rest, unmaps", [
+    (0, "", ""), (0, "w = session.tensor('w', torch.float32, device=torch.device('cpu'))", ""), (0, "session.close()", "unmapped "), (0, "del session", "unmapped "),
+    (None, "", "unmapped "),
+    (0, "os.fork() or (session.close(), os._exit(0)); os.wait()", ""), (None, "os.fork() or (session.close(), os._exit(0)); os.wait(); session.close()", "unmapped "),
+], ids=["python ends", "with tensors", "close", "dropped", "on the host", "forked", "forked, on the host"])
+def test_gpu_memory_is_not_unmapped_at_python_s_end_nor_by_a_forked_process(device, rest, unmaps):
+    """As launched work may use it, for which the driver does not wait; the driver is a stand-in."""
+    script = WATCHED.format(folder=os.path.join(os.path.dirname(__file__), ".."), device=device, rest=rest)
+    given = {name: value for name, value in os.environ.items() if name not in ("SWELL_RUNTIME", "RANK")}
+    ended = subprocess.run([sys.executable, "-c", script], env=given, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, unmaps, "")

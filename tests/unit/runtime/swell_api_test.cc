@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <sys/wait.h>
 #include <thread>
 #include <type_traits>
+#include <unistd.h>
 
 #include "profiler/rank_profile.h"
 #include "support/live_job.h"
@@ -82,6 +84,29 @@ Test(swell_api, works_alone_outside_of_swell) {
   cr_assert_eq(swell_register(session, &w), -EBUSY);
   swell_close(session);
   swell_close(nullptr);
+}
+
+Test(swell_api, a_forked_process_leaves_the_session_to_the_one_that_opened_it, .timeout = 60) {
+  unsetenv("SWELL_RUNTIME");
+  swell_session_t* session = nullptr;
+  cr_assert_eq(swell_open(nullptr, &session), 0);
+  swell_tensor_t its = tensor("w", 4);
+  cr_assert_eq(swell_register(session, &its), 0, "%s", swell_last_error(session));
+  cr_assert_eq(swell_adopt(session, nullptr), 0, "%s", swell_last_error(session));
+  void* address = nullptr;
+  cr_assert_eq(swell_address(session, "w", 0, &address, nullptr), 0);
+  auto* w = static_cast<volatile double*>(address);
+  w[0] = 7;
+  const pid_t child = fork();
+  if (child == 0) {
+    swell_close(session);
+    _exit(w[0] == 7 ? 0 : 1);  // memory that is not mapped ends it by a signal
+  }
+  int status = -1;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+  cr_assert_eq(swell_step(session, 1), SWELL_GO_ON, "%s", swell_last_error(session));
+  swell_close(session);
 }
 
 Test(swell_api, says_which_value_is_wrong) {
