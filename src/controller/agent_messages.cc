@@ -300,6 +300,13 @@ void AgentMessages::handle(ElasticJob& job, const control::Status& status, doubl
          {"generation", status.lost_generation},
          {"lost_s", status.lost_s},
          {"reason", fmt::format("{:.2f} s of training, against usual steps", status.lost_s)}});
+  // A stop alone leaves out the step that all agree on, and slow first steps.
+  if (job.ordered.take_lost(status.lost_generation, status.lost_s, now))
+    if (const auto change = job.pauses.lost(status.lost_s)) {
+      loop_.saved.pauses.changed(static_cast<std::int64_t>(job.uid), *job.pauses.last_way(),
+                                 change->cost, change->at);
+      loop_.remember(job);
+    }
   control::Status kept = status;
   kept.no_growth = shortened(status.no_growth, kMaxNoGrowth);
   if (before.no_growth != kept.no_growth)

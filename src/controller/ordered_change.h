@@ -39,9 +39,22 @@ class OrderedChange {
         (to_generation_ && generation > *to_generation_))
       return std::nullopt;
     const double seen_s = now - *since_;
+    counted_since_.reset();
+    if (seen_s <= kLongest_s && stopped_s <= seen_s) {
+      counted_since_ = since_;
+      counted_generation_ = generation;
+    }
     since_.reset();
-    if (seen_s > kLongest_s || stopped_s > seen_s) return std::nullopt;
-    return seen_s;
+    return counted_since_ ? std::optional(seen_s) : std::nullopt;
+  }
+  /// Takes the word of the training time that the change to `generation` cost, which comes some
+  /// steps after the one that take_word() took. Returns whether it counts: once, and only within
+  /// the time since the change was ordered.
+  bool take_lost(int generation, double lost_s, double now) noexcept {
+    if (!counted_since_ || generation != counted_generation_) return false;
+    const double seen_s = now - *counted_since_;
+    counted_since_.reset();
+    return seen_s <= kLongest_s && lost_s <= seen_s;
   }
 
  private:
@@ -54,6 +67,8 @@ class OrderedChange {
   std::optional<double> since_;
   int from_generation_ = 0;
   std::optional<int> to_generation_;
+  std::optional<double> counted_since_;  ///< when the change was ordered whose word counted last
+  int counted_generation_ = 0;
 };
 
 }  // namespace swell::controller

@@ -276,7 +276,7 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
   const auto cost = redeploy::expected_cost(job.pauses, loop_.saved.pauses, way,
                                             static_cast<std::int64_t>(job.uid), at);
   if (cost)
-    say(fmt::format("a change of its plan, {}, is expected to stop it for {:.2f} s, by {}",
+    say(fmt::format("a change of its plan, {}, is expected to cost {:.2f} s of training, by {}",
                     way == redeploy::Measured::live ? "live" : "by a restart", cost->pause_s,
                     !job.pauses.expected(way, at)     ? "those of other jobs"
                     : job.pauses.is_by_start(way, at) ? "the time from its start to its first step"

@@ -35,7 +35,7 @@ begins() {
 check 'it trains by its initial plan, of four stages under 1F1B' begins
 other_schedule() {
   within 120 why_says '^its plan: 2L .*, (zero-bubble|interleaved|search)' && within 60 plan_has '(.stages | length) == 4 and .schedule' && goes_on &&
-    kills_slurmctld && goes_on && within 60 why_says '^its plan: 2L .*, (zero-bubble|interleaved|search)' && why_says 'a change of its plan, live, is expected to stop it for'
+    kills_slurmctld && goes_on && within 60 why_says '^its plan: 2L .*, (zero-bubble|interleaved|search)' && why_says 'a change of its plan, live, is expected to cost'
 }
 check 'a faster schedule is found for its own GPUs, and stays when slurmctld is killed' other_schedule
 eight_stages() { plan_has '(.stages | length) == 8 and ([.stages[].groups | length] | unique) == [1]'; }

@@ -29,7 +29,7 @@ check 'swell why says who took back what' explains
 # 8 GPUs: it has 4 again, and a rigid job the others.
 waits() { swell why "$job" | grep '^it takes no more now: no GPU that it could use is idle'; }
 check 'swell why says that nothing is idle for it' within 30 waits
-prices() { swell why "$job" | grep -E '^a change of its plan, by a restart, is expected to stop it for [0-9.]+ s, by its own last ones'; }
+prices() { swell why "$job" | grep -E '^a change of its plan, by a restart, is expected to cost [0-9.]+ s of training, by its own last ones'; }
 check 'swell why says how long the last changes of plan make it expect the next one to stop it' prices
 
 others_are_refused() { # SUBCOMMAND [ARGUMENTS behind the job...]: to another user

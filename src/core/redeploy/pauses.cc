@@ -66,6 +66,13 @@ void Pauses::changed(Measured way, Cost cost, double now) {
   last_way_ = way;
 }
 
+std::optional<Dated> Pauses::lost(double seconds) noexcept {
+  if (!last_way_ || of(*last_way_).empty()) return std::nullopt;
+  Dated& last = of(*last_way_).back();
+  last.cost.pause_s = std::max(last.cost.pause_s, seconds);
+  return last;
+}
+
 bool Pauses::started(double seconds) noexcept {
   if (std::abs(seconds - start_s_) < start_s_ / 10) return false;
   return std::exchange(start_s_, seconds) != seconds;

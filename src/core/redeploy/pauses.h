@@ -28,6 +28,9 @@ class Pauses {
  public:
   /// Adds the cost of a change made at `now`. Only the last kKept costs of each way count.
   void changed(Measured way, Cost cost, double now);
+  /// Raises the pause of the last change to the training time that it cost.
+  /// Returns its cost and its time; nothing if no change is known.
+  std::optional<Dated> lost(double seconds) noexcept;
   /// Sets the time from the programs' start to their first step. Returns false and keeps the old
   /// time if the two differ by less than a tenth.
   bool started(double seconds) noexcept;

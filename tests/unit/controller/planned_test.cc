@@ -528,16 +528,56 @@ struct Changing : Live {
 Test(planned, a_change_of_plan_is_priced_by_the_job_s_own_pauses_also_after_a_restart) {
   Changing world;
   world.grows(30);
-  cr_assert_not(expects(world, "is expected to stop it"), "nothing was measured");
+  cr_assert_not(expects(world, "is expected to cost"), "nothing was measured");
   world.says(2.5);
   world.settles(1);
-  cr_assert(expects(world, "is expected to stop it for 2.50 s, by its own last ones"), "%s",
+  cr_assert(expects(world, "is expected to cost 2.50 s of training, by its own last ones"), "%s",
             why_of(world).c_str());
   world.step(3);
   world.restart();
   world.hello(2, {20});
   world.step();
-  cr_assert(expects(world, "for 2.50 s, by its own last ones"), "%s", why_of(world).c_str());
+  cr_assert(expects(world, "cost 2.50 s of training, by its own last ones"), "%s",
+            why_of(world).c_str());
+}
+
+Test(planned, a_change_of_plan_is_priced_by_the_training_time_that_it_cost) {
+  const auto loses = [](Changing& world, double lost_s, int generation = 1) {
+    control::Status status;
+    status.state = control::JobState::active;
+    status.generation = 1;
+    status.workers = 16;
+    status.lost_generation = generation;
+    status.lost_s = lost_s;
+    world.server.says(1, status);
+    world.step(0.1);
+  };
+  Changing world;
+  world.grows(30);
+  world.says(0);
+  world.settles(1);
+  cr_assert(expects(world, "cost 0.00 s of training, by its own last ones"), "before it is known");
+  loses(world, 0.87);
+  cr_assert(expects(world, "a change of its plan, live, is expected to cost 0.87 s of training"),
+            "%s", why_of(world).c_str());
+  for (const double again_s : {5., 0.1}) loses(world, again_s);
+  cr_assert(expects(world, "cost 0.87 s of training, by"), "%s", why_of(world).c_str());
+  world.step(3);
+  world.restart();
+  world.hello(2, {20});
+  world.step();
+  cr_assert(expects(world, "cost 0.87 s of training, by"), "%s", why_of(world).c_str());
+
+  for (const auto& [lost_s, generation] :
+       {std::pair{500., 1}, std::pair{1e8, 1}, std::pair{5., 2}, std::pair{1., 1}}) {
+    Changing other;  // longer than the change was seen to take, another change, less than it stood
+    other.grows(30);
+    other.says(2.5);
+    other.settles(1);
+    loses(other, lost_s, generation);
+    cr_assert(expects(other, "cost 2.50 s of training, by its own"), "%g: %s", lost_s,
+              why_of(other).c_str());
+  }
 }
 
 Test(planned, the_first_growth_of_a_job_is_measured) {
@@ -579,7 +619,8 @@ Test(planned, a_job_s_word_of_a_pause_counts_once_for_each_change) {
   world.settles(1);
   world.now += 300;
   for (int generation = 1; generation < 20; ++generation) world.says(200, generation);
-  cr_assert(expects(world, "for 2.50 s, by its own last ones"), "%s", why_of(world).c_str());
+  cr_assert(expects(world, "cost 2.50 s of training, by its own last ones"), "%s",
+            why_of(world).c_str());
 }
 
 Test(planned, a_job_s_word_of_an_earlier_change_or_of_a_later_failure_does_not_count) {
@@ -661,12 +702,12 @@ Test(planned, a_job_is_expected_to_stop_as_long_as_its_start_took_or_as_others_s
   status.start_s = 17;
   world.server.says(1, status);
   world.step();
-  cr_assert_not(expects(world, "is expected to stop it"), "a live switch does not wait for that");
+  cr_assert_not(expects(world, "is expected to cost"), "a live switch does not wait for that");
   world.slurm.run(11, "node2", 8, "swell[elastic=max=16,grace=20 basic=8]");
   world.World::hello(2, 11, 8, {});
   world.step();
   const auto why = [&] { return world.ask("why", 0, 1000, 11).text; };
-  cr_assert_eq(why().find("is expected to stop it"), std::string::npos, "%s", why().c_str());
+  cr_assert_eq(why().find("is expected to cost"), std::string::npos, "%s", why().c_str());
   const auto others = [&](const auto& message_of) {
     for (const uid_t owner : {1001, 1002, 1003})
       world.server.says(owner, message_of(static_cast<JobId>(owner)), owner);
@@ -689,7 +730,7 @@ Test(planned, a_job_is_expected_to_stop_as_long_as_its_start_took_or_as_others_s
   world.now += 10;
   others([](JobId) { return control::Switched{"restart", 1, 4, 9, Json()}; });
   cr_assert_neq(
-      why().find("by a restart, is expected to stop it for 9.00 s, by those of other jobs"),
+      why().find("by a restart, is expected to cost 9.00 s of training, by those of other jobs"),
       std::string::npos, "%s", why().c_str());
   status.workers = 8;
   world.server.says(2, status);
