@@ -64,6 +64,24 @@ struct NodeView {
   bool settling = false;
 };
 
+/// How a job shares nodes with other jobs.
+struct Sharing {
+  std::int64_t owner = -1;  ///< uid; below 0: not known
+  /// Whether only jobs of its owner run on its nodes: --exclusive=user, or a partition with
+  /// ExclusiveUser.
+  bool sole_user = false;
+  std::string label;  ///< only jobs of this label of Slurm's MCS plugin run on its nodes
+  /// Returns whether the job may start beside any other.
+  bool is_free() const noexcept { return !sole_user && label.empty(); }
+  friend bool operator==(const Sharing&, const Sharing&) = default;
+  friend auto operator<=>(const Sharing&, const Sharing&) = default;
+};
+
+/// Returns whether Slurm runs both on one node.
+inline bool may_share(const Sharing& a, const Sharing& b) noexcept {
+  return a.label == b.label && (a.owner == b.owner || (!a.sole_user && !b.sole_user));
+}
+
 /// An expansion that a job holds: one companion job on one node.
 struct CompanionView {
   JobId id = 0;
@@ -92,7 +110,10 @@ struct ElasticJobView {
   Resources per_worker;                ///< needs of one worker; at least 1 GPU
   std::vector<NodeIndex> basic_nodes;  ///< nodes of its own allocation
   NodeSet excluded_nodes;  ///< nodes never to lend on: the user's --exclude and --constraint
-  bool may_grow = false;   ///< its agent is connected, wants more, and may have it now
+  Sharing sharing;         ///< of its companions
+  /// Nodes of jobs beside which Slurm does not run its companions; other companions do not count.
+  NodeSet closed_nodes;
+  bool may_grow = false;  ///< its agent is connected, wants more, and may have it now
   /// A reconfiguration is under way or has just ended: only pending jobs may take its lent GPUs.
   bool changing = false;
   bool may_replan = false;  ///< it accepts another plan on the GPUs that it has
@@ -150,6 +171,8 @@ struct PendingDemand {
   bool whole_nodes = false;  ///< --exclusive
   NodeSet required_nodes;
   NodeSet excluded_nodes;
+  Sharing sharing;
+  NodeSet closed_nodes;  ///< nodes of jobs beside which Slurm does not run it; no companions count
   /// Job of which this is a part (a heterogeneous one), 0: none. All parts of a job start together,
   /// no two of them on one node.
   JobId part_of = 0;

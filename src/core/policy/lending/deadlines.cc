@@ -121,7 +121,7 @@ class Reach {
     const auto& nodes = view_.partitions[static_cast<std::size_t>(job.partition)];
     return source.count > 0 && source.job != &job &&
            std::binary_search(nodes.begin(), nodes.end(), source.node) &&
-           placement_.may_use(job, source.node) &&
+           placement_.may_use(job, source.node, source.companion) &&
            (source.job == nullptr || !is_owed(*source.job, *source.companion));
   }
 

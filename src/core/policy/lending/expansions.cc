@@ -144,7 +144,8 @@ void Expansions::lend(Runner& runner, const Expansion& offer, double benefit) {
     ++taken[gpu.node];
   }
   for (const auto& [node, gpus] : taken)
-    placement_.lend(node, runner.job->per_worker * (gpus / runner.job->per_worker.gpus));
+    placement_.lend(*runner.job, node,
+                    runner.job->per_worker * (gpus / runner.job->per_worker.gpus));
   runner.total += offer.gpus;
   runner.layout = offer.scaling.layout(offer.row);
   runner.throughput = offer.throughput;

@@ -82,7 +82,7 @@ class Reclaiming {
       if (lender == &job || is_reclaimed ||
           std::find(needed.begin(), needed.end(), index) != needed.end() ||
           std::find(partition.begin(), partition.end(), companion->node) == partition.end() ||
-          !placement_.may_use(job, companion->node))
+          !placement_.may_use(job, companion->node, companion))
         continue;
       Resources there = soon[at(companion->node)];
       there += companion->held;

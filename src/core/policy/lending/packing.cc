@@ -12,7 +12,7 @@ bool acceptable(const PendingDemand& demand, const ClusterView& view, NodeIndex 
   const NodeView& candidate = view.nodes[static_cast<std::size_t>(node)];
   const bool needs_gpus = demand.per_node.gpus > 0 || demand.in_all.gpus > 0;
   if (needs_gpus && !demand.gpu_type.empty() && candidate.gpu_type != demand.gpu_type) return false;
-  if (demand.excluded_nodes.contains(node)) return false;
+  if (demand.excluded_nodes.contains(node) || demand.closed_nodes.contains(node)) return false;
   if (demand.whole_nodes && available != candidate.total) return false;
   if (demand.in_all.gpus > 0 && available.gpus < 1) return false;
   return available.covers(demand.per_node);
@@ -30,7 +30,8 @@ Resources at_least(const Resources& a, const Resources& b) {
 
 std::optional<std::vector<Share>> place(const PendingDemand& demand, const ClusterView& view,
                                         const std::vector<Resources>& available,
-                                        const std::vector<NodeIndex>& preference) {
+                                        const std::vector<NodeIndex>& preference,
+                                        const NodeSet& closed) {
   const std::vector<NodeIndex>& order =
       preference.empty() ? view.partitions[static_cast<std::size_t>(demand.partition)] : preference;
 
@@ -47,14 +48,15 @@ std::optional<std::vector<Share>> place(const PendingDemand& demand, const Clust
   };
 
   for (NodeIndex node : demand.required_nodes.nodes()) {
-    if (!acceptable(demand, view, node, available[static_cast<std::size_t>(node)]))
+    if (closed.contains(node) ||
+        !acceptable(demand, view, node, available[static_cast<std::size_t>(node)]))
       return std::nullopt;
     take(node);
   }
   for (NodeIndex node : order) {
     if (done()) break;
     if (static_cast<int>(shares.size()) >= demand.max_nodes) break;
-    if (demand.required_nodes.contains(node)) continue;
+    if (demand.required_nodes.contains(node) || closed.contains(node)) continue;
     if (acceptable(demand, view, node, available[static_cast<std::size_t>(node)])) take(node);
   }
   if (!done()) return std::nullopt;

@@ -18,10 +18,11 @@ struct Share {
 /// view.nodes), taking nodes in the order of `preference` (a permutation of the partition's nodes;
 /// empty: as listed). Follows what Slurm's select plugin would accept, without cores and sockets: a
 /// demand that fits here may still wait in Slurm, which costs an idle GPU; one that does not fit
-/// cannot start there.
+/// cannot start there. Leaves out `closed` nodes.
 /// @return nothing where it fits nowhere.
 std::optional<std::vector<Share>> place(const PendingDemand& demand, const ClusterView& view,
                                         const std::vector<Resources>& available,
-                                        const std::vector<NodeIndex>& preference = {});
+                                        const std::vector<NodeIndex>& preference = {},
+                                        const NodeSet& closed = {});
 
 }  // namespace swell::policy

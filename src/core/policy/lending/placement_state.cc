@@ -22,6 +22,9 @@ PlacementState::PlacementState(const ClusterView& view)
   for (const NodeView& node : view.nodes) free_.push_back(node.free);
   soon_ = free_;
   lent_on_.resize(view.nodes.size());
+  const auto is_free = [](const auto& job) { return job.sharing.is_free(); };
+  all_share_ = std::all_of(view.jobs.begin(), view.jobs.end(), is_free) &&
+               std::all_of(view.queue.begin(), view.queue.end(), is_free);
   for (const ElasticJobView& job : view.jobs) {
     total_[job.id] = job.basic_gpus + job.lent_gpus();
     for (const CompanionView& companion : job.companions) {
@@ -88,30 +91,53 @@ void PlacementState::make_room_for_parts(JobId job, Nodes nodes) {
 
 bool PlacementState::make_room(const PendingDemand& demand, Nodes nodes,
                                std::vector<Share>& taken) {
-  if (auto shares = place(demand, *view_, free_)) {
-    keep(*shares);
+  const auto is_there = [this](std::size_t index) { return !counted_.contains(index); };
+  if (auto shares = place(demand, *view_, free_, {}, closed_to(demand, is_there))) {
+    keep(*shares, demand);
     taken = std::move(*shares);
     return true;
   }
+  const NodeSet closed =
+      closed_to(demand, [this](std::size_t index) { return !lent_[index].reclaimed; });
   // Next, take what others already give back: a further reclaim would be useless.
-  if (auto shares = place(demand, *view_, with_leaving())) {
-    for (const Share& share : *shares) reclaim_on(share, demand.id);
-    keep(*shares);
-    taken = std::move(*shares);
-    return true;
-  }
+  auto shares = place(demand, *view_, with_leaving(), {}, closed);
   // The job fits only on idle and lent resources together.
-  auto shares = view_->preemption == Preemption::as_reclaimed ? place_on_lent(demand, nodes)
-                                                              : place_as_slurm(demand);
+  if (!shares)
+    shares = view_->preemption == Preemption::as_reclaimed ? place_on_lent(demand, nodes, closed)
+                                                           : place_as_slurm(demand, closed);
+  // Last, clear nodes of companions beside which Slurm does not run it. Slurm leaves such nodes out
+  // before it considers preemption, so that it preempts nothing there.
+  if (!shares && !closed.empty())
+    shares = place_on_lent(demand, nodes, closed_to(demand, [](std::size_t) { return false; }));
   if (!shares) return false;
-  for (const Share& share : *shares) reclaim_on(share, demand.id);
-  keep(*shares);
+  for (const Share& share : *shares) reclaim_on(share, demand);
+  keep(*shares, demand);
   taken = std::move(*shares);
   return true;
 }
 
+bool PlacementState::is_kept_from(const Sharing& sharing, NodeIndex node) const {
+  const auto kept = kept_for_.find(node);
+  return kept != kept_for_.end() &&
+         std::any_of(kept->second.begin(), kept->second.end(),
+                     [&](const Sharing& each) { return !may_share(each, sharing); });
+}
+
+template <typename Stays>
+NodeSet PlacementState::closed_to(const PendingDemand& demand, const Stays& stays) const {
+  NodeSet closed;
+  if (all_share_) return closed;
+  for (const auto& [node, kept] : kept_for_)
+    if (is_kept_from(demand.sharing, node)) closed.insert(node);
+  for (std::size_t index = 0; index < lent_.size(); ++index)
+    if (!may_share(lent_[index].job->sharing, demand.sharing) && stays(index))
+      closed.insert(lent_[index].companion->node);
+  return closed;
+}
+
 std::optional<std::vector<Share>> PlacementState::place_on_lent(const PendingDemand& demand,
-                                                                Nodes nodes) const {
+                                                                Nodes nodes,
+                                                                const NodeSet& closed) const {
   std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
   if (nodes == Nodes::by_idle) {
     std::stable_sort(order.begin(), order.end(), [&](NodeIndex a, NodeIndex b) {
@@ -123,13 +149,13 @@ std::optional<std::vector<Share>> PlacementState::place_on_lent(const PendingDem
     std::stable_sort(order.begin(), order.end(),
                      [&](NodeIndex a, NodeIndex b) { return loss[at(a)] < loss[at(b)]; });
   }
-  return place(demand, *view_, soon_, order);
+  return place(demand, *view_, soon_, order, closed);
 }
 
 /// Returns the nodes where the job starts once Slurm has preempted the fewest companions, in its
 /// own order, that make it fit (cons_tres: docs/topology.md).
-std::optional<std::vector<Share>> PlacementState::place_as_slurm(
-    const PendingDemand& demand) const {
+std::optional<std::vector<Share>> PlacementState::place_as_slurm(const PendingDemand& demand,
+                                                                 const NodeSet& closed) const {
   std::vector<std::size_t> order(lent_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::erase_if(order, [&](std::size_t index) { return lent_[index].reclaimed; });
@@ -139,7 +165,7 @@ std::optional<std::vector<Share>> PlacementState::place_as_slurm(
     std::vector<Resources> available = leaving;
     for (std::size_t i = 0; i < count; ++i)
       available[at(lent_[order[i]].companion->node)] += lent_[order[i]].companion->held;
-    return place(demand, *view_, available);
+    return place(demand, *view_, available, {}, closed);
   };
   auto found = placed_without(order.size());
   if (!found) return found;
@@ -162,6 +188,7 @@ bool PlacementState::known_not_to_fit(const PendingDemand& demand) const {
            demand.min_nodes >= smaller->min_nodes && demand.max_nodes <= smaller->max_nodes &&
            demand.per_node.covers(smaller->per_node) && demand.in_all.covers(smaller->in_all) &&
            demand.whole_nodes == smaller->whole_nodes && smaller->required_nodes.empty() &&
+           (all_share_ || demand.sharing == smaller->sharing) &&
            (smaller->excluded_nodes.empty() ||
             smaller->excluded_nodes.shares_with(demand.excluded_nodes));
   });
@@ -169,11 +196,12 @@ bool PlacementState::known_not_to_fit(const PendingDemand& demand) const {
 
 /// Subtracts a pending job's shares from both counts, so that neither a grant nor another pending
 /// job gets them. `free_` may fall below what is really idle: then nothing is lent there.
-void PlacementState::keep(const std::vector<Share>& shares) {
+void PlacementState::keep(const std::vector<Share>& shares, const PendingDemand& demand) {
   for (const Share& share : shares) {
     free_[at(share.node)] -= share.taken;
     soon_[at(share.node)] -= share.taken;
     kept_[at(share.node)] += share.taken.gpus;
+    if (!all_share_) kept_for_[share.node].push_back(demand.sharing);
   }
 }
 
@@ -224,17 +252,21 @@ double PlacementState::loss_on(NodeIndex node, const Resources& needed) const {
 }
 
 /// Reclaims companions on a node, in reclaimed_first()'s order, until its idle resources cover the
-/// share. Companions that leave already count as idle.
-void PlacementState::reclaim_on(const Share& share, JobId needed_by) {
+/// share, and all with which the job may not share the node. Companions that leave already count as
+/// idle.
+void PlacementState::reclaim_on(const Share& share, const PendingDemand& demand) {
   Resources idle = free_[at(share.node)];
   for (std::size_t index : lent_on_[at(share.node)])
     if (lent_[index].reclaimed) idle += count_on(index);
-  for (std::size_t index : reclaimed_first(share.node)) {
-    if (idle.covers(share.taken)) break;
-    if (lent_[index].reclaimed) continue;
-    reclaim(lent_[index], needed_by);
-    idle += count_on(index);
-  }
+  for (const bool may_stay : {false, true})
+    for (std::size_t index : reclaimed_first(share.node)) {
+      if (may_stay && idle.covers(share.taken)) break;
+      if (lent_[index].reclaimed ||
+          may_share(lent_[index].job->sharing, demand.sharing) != may_stay)
+        continue;
+      reclaim(lent_[index], demand.id);
+      idle += count_on(index);
+    }
 }
 
 void PlacementState::reclaim(Lent& lent, JobId needed_by, Reclaim::Why why) {
@@ -292,15 +324,36 @@ void PlacementState::close() {
 
 bool PlacementState::may_lend(const ElasticJobView& job, NodeIndex node,
                               const Resources& needed) const {
-  return !view_->nodes[at(node)].settling && free_[at(node)].covers(needed) && may_use(job, node);
+  if (view_->nodes[at(node)].settling || !free_[at(node)].covers(needed) || !may_use(job, node))
+    return false;
+  if (is_used_without(job, node, [](std::size_t) { return true; })) return false;
+  const auto borrowers = borrowers_.find(node);
+  return borrowers == borrowers_.end() ||
+         std::all_of(borrowers->second.begin(), borrowers->second.end(), [&](const auto& each) {
+           return each.second <= 0 || may_share(job.sharing, each.first->sharing);
+         });
 }
 
-bool PlacementState::may_use(const ElasticJobView& job, NodeIndex node) const {
+template <typename Stays>
+bool PlacementState::is_used_without(const ElasticJobView& job, NodeIndex node,
+                                     const Stays& stays) const {
+  if (all_share_) return false;
+  const std::vector<std::size_t>& here = lent_on_[at(node)];
+  return std::any_of(here.begin(), here.end(), [&](std::size_t index) {
+    return !may_share(job.sharing, lent_[index].job->sharing) && stays(index);
+  });
+}
+
+bool PlacementState::may_use(const ElasticJobView& job, NodeIndex node,
+                             const CompanionView* given_up) const {
   const NodeView& candidate = view_->nodes[at(node)];
   if (!job.gpu_types.empty() && std::find(job.gpu_types.begin(), job.gpu_types.end(),
                                           candidate.gpu_type) == job.gpu_types.end())
     return false;
-  return !job.excluded_nodes.contains(node);
+  return !job.excluded_nodes.contains(node) && !job.closed_nodes.contains(node) &&
+         !is_kept_from(job.sharing, node) && !is_used_without(job, node, [&](std::size_t index) {
+           return !lent_[index].reclaimed && lent_[index].companion != given_up;
+         });
 }
 
 bool PlacementState::shrinks(const ElasticJobView& job) const { return shrunk_.contains(job.id); }

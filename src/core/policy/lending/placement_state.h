@@ -41,13 +41,20 @@ class PlacementState {
   /// every reclaim() are done, lend() has not run.
   void close();
 
-  /// Whether `needed` may be lent to `job` on `node`: idle, not kept, not settling, and of a GPU
-  /// type that the job accepts.
+  /// Whether `needed` may be lent to `job` on `node`: idle, not kept, not settling, of a GPU type
+  /// that the job accepts, and not beside a job with which it may not share the node.
   bool may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const;
-  /// Returns whether the job may be lent GPUs of the node at all, if they are idle.
-  bool may_use(const ElasticJobView& job, NodeIndex node) const;
-  void lend(NodeIndex node, const Resources& lent) {
+  /// Returns whether the job may be lent GPUs of the node at all, if they are idle; with
+  /// `given_up`, once that companion has left.
+  bool may_use(const ElasticJobView& job, NodeIndex node,
+               const CompanionView* given_up = nullptr) const;
+  void lend(const ElasticJobView& job, NodeIndex node, const Resources& lent) {
     free_[static_cast<std::size_t>(node)] -= lent;
+    if (!all_share_) borrowers_[node][&job] += lent.gpus;
+  }
+  void undo(const ElasticJobView& job, NodeIndex node, const Resources& lent) {
+    undo(node, lent);
+    if (!all_share_) borrowers_[node][&job] -= lent.gpus;
   }
   void undo(NodeIndex node, const Resources& lent) {
     free_[static_cast<std::size_t>(node)] += lent;
@@ -85,10 +92,21 @@ class PlacementState {
   /// there is room.
   bool make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share>& shares);
   void make_room_for_parts(JobId job, Nodes nodes);
-  std::optional<std::vector<Share>> place_on_lent(const PendingDemand& demand, Nodes nodes) const;
-  std::optional<std::vector<Share>> place_as_slurm(const PendingDemand& demand) const;
+  std::optional<std::vector<Share>> place_on_lent(const PendingDemand& demand, Nodes nodes,
+                                                  const NodeSet& closed) const;
+  std::optional<std::vector<Share>> place_as_slurm(const PendingDemand& demand,
+                                                   const NodeSet& closed) const;
+  /// Returns the nodes that are kept for jobs, or used by companions of which `stays(index)` is
+  /// true, with which the job may not share a node.
+  template <typename Stays>
+  NodeSet closed_to(const PendingDemand& demand, const Stays& stays) const;
+  bool is_kept_from(const Sharing& sharing, NodeIndex node) const;
+  /// Returns whether a companion on the node, of which `stays(index)` is true, may not share it
+  /// with companions of the job.
+  template <typename Stays>
+  bool is_used_without(const ElasticJobView& job, NodeIndex node, const Stays& stays) const;
   bool known_not_to_fit(const PendingDemand& demand) const;
-  void keep(const std::vector<Share>& shares);
+  void keep(const std::vector<Share>& shares, const PendingDemand& demand);
   std::vector<std::size_t> by_loss(NodeIndex node) const;
   /// Indexes into lent_ in the order in which Slurm preempts.
   std::vector<std::size_t> by_preemption(std::vector<std::size_t> lent) const;
@@ -98,7 +116,7 @@ class PlacementState {
     return (*loss_)(*lent_[index].job, *lent_[index].companion);
   }
   double loss_on(NodeIndex node, const Resources& needed) const;
-  void reclaim_on(const Share& share, JobId needed_by);
+  void reclaim_on(const Share& share, const PendingDemand& demand);
   void reclaim(Lent& lent, JobId needed_by, Reclaim::Why why = Reclaim::Why::another_job);
   Resources count_on(std::size_t index);
 
@@ -117,6 +135,11 @@ class PlacementState {
   std::vector<const PendingDemand*> does_not_fit_;
   std::vector<Reclaim> reclaims_;
   std::vector<int> kept_;  ///< GPUs by node
+  bool all_share_ = true;  ///< whether any two jobs may share a node
+  // While not all of them share:
+  std::map<NodeIndex, std::vector<Sharing>> kept_for_;  ///< of pending jobs
+  /// GPUs lent by this decision.
+  std::map<NodeIndex, std::map<const ElasticJobView*, int>> borrowers_;
 };
 
 /// A further try for a pending job that fits neither on idle nor on lent GPUs. The controller has

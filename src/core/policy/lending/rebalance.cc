@@ -91,7 +91,7 @@ Rebalance::Companions Rebalance::companions_below(double worth, const ElasticJob
   Companions found;
   for (const auto& [job, companion, loss] : lent)
     if (loss <= worth && job != &taker && !shrunk.contains(job->id) &&
-        placement_.may_use(taker, companion->node) &&
+        placement_.may_use(taker, companion->node, companion) &&
         std::binary_search(nodes.begin(), nodes.end(), companion->node))
       found.emplace_back(job, companion);
   return found;

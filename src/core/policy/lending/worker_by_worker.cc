@@ -69,12 +69,12 @@ class Lending {
       if (node < 0 || !placement_.free(node).covers(job.per_worker)) node = nearest(job);
       if (node < 0) {
         for (auto [undo, count] : step) {
-          placement_.undo(undo, job.per_worker * count);
+          placement_.undo(job, undo, job.per_worker * count);
           workers_[job.id][undo] -= count;
         }
         return false;
       }
-      placement_.lend(node, job.per_worker);
+      placement_.lend(job, node, job.per_worker);
       ++workers_[job.id][node];
       ++step[node];
     }

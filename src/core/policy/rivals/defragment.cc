@@ -91,7 +91,7 @@ void Defragmenter::make_room(PlacementState& state, const PendingDemand& demand,
   for (const NodeIndex node : view.partitions[at(demand.partition)]) {
     const NodeView& seen = view.nodes[at(node)];
     if (!demand.gpu_type.empty() && seen.gpu_type != demand.gpu_type) continue;
-    if (demand.excluded_nodes.contains(node)) continue;
+    if (demand.excluded_nodes.contains(node) || demand.closed_nodes.contains(node)) continue;
     Candidate each{node, demand.whole_nodes ? seen.total : demand.per_node, {}, 0};
     if (!state.soon_[at(node)].covers(each.needed)) {
       each.tenants = tenants_in_the_way(state, node, each.needed);
@@ -158,7 +158,7 @@ void Defragmenter::make_room(PlacementState& state, const PendingDemand& demand,
           {job.id, demand.id,
            moved(job.training->basic, job.basic_gpu_masks[0], tenant.home, gpus)});
     }
-    state.keep({{candidate->node, candidate->needed}});
+    state.keep({{candidate->node, candidate->needed}}, demand);
   }
 }
 

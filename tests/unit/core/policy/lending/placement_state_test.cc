@@ -188,8 +188,9 @@ Test(placement, lends_only_where_type_and_node_suit_the_job_and_nothing_settles)
 
 Test(placement, lent_gpus_are_not_free_until_undone) {
   const ClusterView view = idle_cluster(1);
+  const ElasticJobView job;
   PlacementState placement(view);
-  placement.lend(0, {8, 8, 8000});
+  placement.lend(job, 0, {8, 8, 8000});
   cr_assert_eq(placement.free(0).gpus, 0);
   placement.undo(0, {8, 8, 8000});
   cr_assert(placement.free(0) == view.nodes[0].free);
@@ -287,4 +288,138 @@ Test(placement, where_one_part_cannot_start_nothing_is_kept_or_reclaimed_for_the
   placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
   cr_assert(placement.reclaims().empty());
   cr_assert_eq(placement.kept_gpus(), 6, "those of the job behind");
+}
+
+namespace {
+
+/// Job 2 of user 1001, with nothing lent, on node 2; node 0 of job 1 is full.
+ClusterView of_two_users() {
+  ClusterView view = lent_out(3);
+  view.nodes[0].free = {0, 0, 0};
+  add_job(view, 2, 2, 6);
+  view.jobs[0].sharing.owner = 1000;
+  view.jobs[1].sharing.owner = 1001;
+  view.queue.push_back(pending(100, 1, 3));
+  view.queue[0].sharing.owner = 1001;
+  return view;
+}
+
+Ids reclaimed_in(const ClusterView& view) {
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  return companions(placement.reclaims());
+}
+
+}  // namespace
+
+Test(placement, a_job_that_shares_no_node_gets_one_without_companions_of_others) {
+  ClusterView view = of_two_users();
+  cr_assert_eq(reclaimed_in(view), (Ids{11}), "both may share: one companion is enough");
+  view.queue[0].sharing.sole_user = true;
+  cr_assert_eq(reclaimed_in(view), (Ids{11, 12}), "--exclusive=user");
+  view.queue[0].sharing.sole_user = false;
+  view.jobs[0].sharing.sole_user = true;
+  cr_assert_eq(reclaimed_in(view), (Ids{11, 12}), "the companions keep their node");
+  view.jobs[0].sharing.sole_user = false;
+  view.queue[0].sharing.label = "secret";
+  cr_assert_eq(reclaimed_in(view), (Ids{11, 12}), "by label");
+}
+
+Test(placement, companions_of_the_same_user_may_stay_where_others_may_not) {
+  ClusterView view = of_two_users();
+  view.queue[0].sharing = {1000, true, ""};
+  cr_assert_eq(reclaimed_in(view), (Ids{11}));
+  lend(view, view.jobs[1], 13, 2, 2);
+  view.queue[0].sharing.owner = 1001;
+  view.queue[0].per_node.gpus = 2;
+  cr_assert_eq(reclaimed_in(view), (Ids{13}), "its own user's node needs no clearing");
+  for (const Preemption order : {Preemption::oldest_first, Preemption::youngest_first}) {
+    view.preemption = order;
+    cr_assert_eq(reclaimed_in(view), (Ids{13}), "Slurm preempts where it may run the job");
+    view.queue[0].excluded_nodes = {2};
+    PlacementState placement(view);
+    placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+    cr_assert_eq(placement.reclaims().size(), 2u);
+    view.queue[0].excluded_nodes = {};
+  }
+}
+
+Test(placement, idle_gpus_beside_companions_of_others_serve_no_job_that_may_not_share) {
+  ClusterView view = of_two_users();
+  view.jobs[0].companions.pop_back();
+  view.nodes[1].free += view.jobs[0].per_worker * 4;
+  cr_assert(reclaimed_in(view).empty());
+  view.queue[0].sharing.sole_user = true;
+  cr_assert_eq(reclaimed_in(view), (Ids{11}));
+  view.jobs[0].companions[0].leaving = true;
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  cr_assert(placement.reclaims().empty());
+  cr_assert_eq(placement.kept_gpus(1), 3);
+}
+
+Test(placement, a_node_that_is_kept_for_a_job_is_lent_to_none_that_may_not_share_it) {
+  ClusterView view = of_two_users();
+  view.jobs[0].companions.clear();
+  view.nodes[1].free = view.nodes[1].total;
+  view.queue[0].sharing.sole_user = true;
+  PlacementState placement(view);
+  placement.serve_queue(10, kById, PlacementState::Nodes::by_loss);
+  placement.close();
+  cr_assert_eq(placement.kept_gpus(1), 3);
+  cr_assert_not(placement.may_lend(view.jobs[0], 1, {1, 8, 8000}));
+  cr_assert(placement.may_lend(view.jobs[1], 1, {1, 8, 8000}));
+}
+
+Test(placement, nodes_of_jobs_that_share_none_are_not_considered) {
+  ClusterView view = of_two_users();
+  view.queue[0].closed_nodes = {1};
+  cr_assert(reclaimed_in(view).empty());
+  view.queue.clear();
+  view.jobs[1].closed_nodes = {1};
+  view.nodes[1].free = {1, 8, 8000};
+  PlacementState placement(view);
+  cr_assert(placement.may_lend(view.jobs[0], 1, {1, 8, 8000}));
+  cr_assert_not(placement.may_lend(view.jobs[1], 1, {1, 8, 8000}));
+}
+
+Test(placement, a_node_is_not_lent_to_two_users_that_may_not_share_it) {
+  ClusterView view = of_two_users();
+  view.queue.clear();
+  view.jobs[0].companions.clear();
+  view.nodes[1].free = view.nodes[1].total;
+  for (ElasticJobView& job : view.jobs) job.sharing.sole_user = true;
+  const Resources one{1, 8, 8000};
+  PlacementState placement(view);
+  cr_assert(placement.may_lend(view.jobs[1], 1, one));
+  placement.lend(view.jobs[0], 1, one);
+  cr_assert(placement.may_lend(view.jobs[0], 1, one));
+  cr_assert_not(placement.may_lend(view.jobs[1], 1, one));
+  placement.undo(view.jobs[0], 1, one);
+  cr_assert(placement.may_lend(view.jobs[1], 1, one));
+}
+
+Test(placement, a_node_is_used_by_another_user_once_the_only_companion_gives_it_up) {
+  ClusterView view = of_two_users();
+  view.queue.clear();
+  cr_assert(PlacementState(view).may_use(view.jobs[1], 1));
+  for (ElasticJobView& job : view.jobs) job.sharing.sole_user = true;
+  cr_assert_not(PlacementState(view).may_use(view.jobs[1], 1, &view.jobs[0].companions[0]),
+                "another one stays");
+  cr_assert(PlacementState(view).may_use(view.jobs[0], 1));
+  view.jobs[0].companions.pop_back();
+  cr_assert_not(PlacementState(view).may_use(view.jobs[1], 1));
+  cr_assert(PlacementState(view).may_use(view.jobs[1], 1, &view.jobs[0].companions[0]));
+}
+
+Test(placement, two_pending_jobs_that_may_not_share_a_node_get_two) {
+  ClusterView view = of_two_users();
+  lend(view, view.jobs[0], 13, 2, 2);
+  view.queue[0].sharing.sole_user = true;
+  view.queue[0].per_node.gpus = 1;
+  view.queue.push_back(view.queue[0]);
+  view.queue[1].id = 101;
+  cr_assert_eq(reclaimed_in(view), (Ids{13}), "one user's jobs share a node");
+  view.queue[1].sharing.owner = 1002;
+  cr_assert_eq(reclaimed_in(view), (Ids{13, 11, 12}));
 }
