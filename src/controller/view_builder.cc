@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "controller/companion_identity.h"
 #include "controller/companion_time.h"
 #include "controller/gpu_masks.h"
 #include "controller/growth_facts.h"
@@ -52,6 +53,7 @@ class Builder {
   policy::ClusterView build() {
     add_nodes();
     add_partitions();
+    note_sharing();
     return_just_left();
     take_used();
     keep_for_restarts();
@@ -113,9 +115,60 @@ class Builder {
           if (const NodeIndex node = index_of(name); node >= 0) nodes.push_back(node);
       std::sort(nodes.begin(), nodes.end());
       partition_index_[partition.name] = static_cast<int>(view_.partitions.size());
-      tiers_.push_back(partition.priority_tier);
+      partitions_.push_back(&partition);
       view_.partitions.push_back(std::move(nodes));
     }
+  }
+
+  const slurm::PartitionRecord& partition_at(int index) const {
+    return *partitions_[static_cast<std::size_t>(index)];
+  }
+
+  policy::Sharing sharing_of(const slurm::JobRecord& record) const {
+    const auto partition = partition_index_.find(first_partition(record));
+    const bool has_label =
+        snapshot_.labelled_nodes == slurm::LabelledNodes::of_all ||
+        (snapshot_.labelled_nodes == slurm::LabelledNodes::of_those_that_ask && record.sole_label);
+    return {record.uid,
+            record.sole_user ||
+                (partition != partition_index_.end() && partition_at(partition->second).sole_user),
+            has_label ? record.mcs_label.get() : std::string()};
+  }
+
+  policy::Sharing sharing_of_companions(const slurm::JobRecord& parent) const {
+    const std::string& name =
+        config_.expansion_partition.empty() ? parent.partition : config_.expansion_partition;
+    const auto partition = partition_index_.find(name);
+    return {parent.uid,
+            partition != partition_index_.end() && partition_at(partition->second).sole_user,
+            snapshot_.labelled_nodes == slurm::LabelledNodes::of_all ? parent.mcs_label.get()
+                                                                     : std::string()};
+  }
+
+  /// Notes which nodes are in use by jobs other than companions.
+  void note_sharing() {
+    for (const slurm::JobRecord& record : snapshot_.jobs) {
+      if (record.phase == slurm::JobPhase::pending || record.phase == slurm::JobPhase::ended ||
+          identity_in(record))
+        continue;
+      policy::Sharing sharing = sharing_of(record);
+      any_closed_ = any_closed_ || !sharing.is_free();
+      policy::NodeSet& nodes = in_use_[std::move(sharing)];
+      for (const std::string& name : record.nodes)
+        if (const NodeIndex node = index_of(name); node >= 0) nodes.insert(node);
+    }
+  }
+
+  /// Returns the nodes of jobs, other than companions, beside which Slurm does not run one that
+  /// shares nodes in this way.
+  const policy::NodeSet& closed_to(const policy::Sharing& sharing) {
+    static const policy::NodeSet none;
+    if (sharing.is_free() && !any_closed_) return none;
+    const auto [found, is_new] = closed_.try_emplace(sharing);
+    if (is_new)
+      for (const auto& [other, nodes] : in_use_)
+        if (!policy::may_share(other, sharing)) found->second |= nodes;
+    return found->second;
   }
 
   void take_used() {
@@ -231,6 +284,15 @@ class Builder {
     view.per_worker.memory_mib = saturating_product(record.memory_mib, per_worker) / gpus;
     view.excluded_nodes = lists_->not_lent_to(record);
     exclude_too_short(job, record, view.excluded_nodes);
+    view.sharing = sharing_of_companions(record);
+    view.closed_nodes = closed_to(view.sharing);
+    if (!view.sharing.is_free())
+      for (const LiveGrant& grant : outstanding_) {
+        const auto parent = jobs_.find(grant.parent);
+        const NodeIndex node = index_of(grant.offer.node);
+        if (parent != jobs_.end() && parent->second.uid != job.uid && node >= 0)
+          view.closed_nodes.insert(node);
+      }
     for (const Companion& companion : job.companions)
       view.companions.push_back({.id = companion.id,
                                  .node = index_of(companion.node),
@@ -324,14 +386,16 @@ class Builder {
     }
   };
 
+  /// A job may name several partitions; the first is as good a guess as any of where it starts.
+  static std::string first_partition(const slurm::JobRecord& record) {
+    return record.partition.substr(0, record.partition.find(','));
+  }
+
   void add_to(std::vector<Pending>& queue, const slurm::JobRecord& record) const {
     if (record.waiting != slurm::Waiting::for_resources || !record.reservation.empty()) return;
-    // A job may name several partitions; the first is as good a guess as any of where it starts.
-    const std::string first = record.partition.substr(0, record.partition.find(','));
-    const auto partition = partition_index_.find(first);
+    const auto partition = partition_index_.find(first_partition(record));
     if (partition != partition_index_.end())
-      queue.push_back(
-          {&record, partition->second, tiers_[static_cast<std::size_t>(partition->second)]});
+      queue.push_back({&record, partition->second, partition_at(partition->second).priority_tier});
   }
 
   /// Adds what policies look at, from the head on: the view is as large as that, however many jobs
@@ -371,7 +435,9 @@ class Builder {
     demand.in_all.cpus = record.cpus;
     demand.per_node.memory_mib = record.min_memory_mib_per_node;
     demand.in_all.memory_mib = saturating_product(record.min_memory_mib_per_cpu, record.cpus);
-    demand.whole_nodes = record.whole_nodes;
+    demand.whole_nodes = record.whole_nodes || partition_at(pending.partition).gives_whole_nodes;
+    demand.sharing = sharing_of(record);
+    demand.closed_nodes = closed_to(demand.sharing);
     const NodeLists::Named* required = lists_->of_pending(record.required_nodes);
     if (required == nullptr || !required->all_known) return std::nullopt;
     demand.required_nodes = required->nodes;
@@ -396,7 +462,12 @@ class Builder {
   std::optional<NodeLists> lists_;  ///< from add_nodes() on
   std::unordered_map<std::string, int> partition_index_;
   std::vector<std::pair<std::time_t, policy::NodeSet>> reserved_;  ///< from when on
-  std::vector<int> tiers_;
+  std::vector<const slurm::PartitionRecord*> partitions_;          ///< by their index in the view
+  /// Nodes in use by jobs other than companions, by how these share them; whether any of these
+  /// jobs closes its nodes to others.
+  std::map<policy::Sharing, policy::NodeSet> in_use_;
+  bool any_closed_ = false;
+  std::map<policy::Sharing, policy::NodeSet> closed_;  ///< to whom
   std::set<NodeIndex> uncertain_;  ///< nodes on which a job holds GPUs that are only counted
   bool plans_ = false, sheets_ = false;
 };

@@ -195,6 +195,22 @@ std::string where_it_ends_soon(const ElasticJob& job, const slurm::JobRecord& re
       first, and_others(nodes), limit, seconds(least_s));
 }
 
+/// Nodes with idle GPUs that jobs hold beside which Slurm runs none of its companions.
+std::string where_it_may_not_share(const policy::ElasticJobView& seen, const Waiting& waiting) {
+  std::string first;
+  std::size_t nodes = 0;
+  for (const policy::NodeIndex index :
+       waiting.view.partitions[static_cast<std::size_t>(seen.partition)]) {
+    const policy::NodeView& node = waiting.view.nodes[static_cast<std::size_t>(index)];
+    if (node.free.gpus < 1 || !seen.closed_nodes.contains(index)) continue;
+    if (nodes++ == 0) first = node.name;
+  }
+  if (nodes == 0) return {};
+  return fmt::format(
+      "idle GPUs on {}{} cannot be lent to it: jobs of others run there, and they or it may not share a node (ExclusiveUser, --exclusive=user, or MCS labels)",
+      first, and_others(nodes));
+}
+
 /// Nodes with idle GPUs on which companions have failed.
 std::string where_companions_failed(const ElasticJob& job, const policy::ElasticJobView& seen,
                                     const Waiting& waiting) {
@@ -335,7 +351,7 @@ std::string waits_for(const ElasticJob& job, const Waiting& waiting) {
   if (why.empty()) return why;
   for (const std::string& more :
        {on_mixed_nodes(*record, *seen, waiting), where_it_ends_soon(job, *record, *seen, waiting),
-        where_companions_failed(job, *seen, waiting)})
+        where_it_may_not_share(*seen, waiting), where_companions_failed(job, *seen, waiting)})
     if (!more.empty()) why += "; " + more;
   return why;
 }

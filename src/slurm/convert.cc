@@ -2,6 +2,7 @@
 #include "slurm/convert.h"
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <set>
 #include <sstream>
@@ -197,6 +198,9 @@ JobRecord convert(const job_info_t& info) {
       for (GpuRequest& gpus : parse_gpus(text(info.gres_detail_str[i])))
         if (gpus.count > 0) job.gpus.push_back({job.nodes[i], std::move(gpus)});
   }
+  job.sole_user = info.shared == JOB_SHARED_USER;
+  job.sole_label = info.shared == JOB_SHARED_MCS;
+  job.mcs_label = info.mcs_label;
   job.features = info.features;
   job.excluded_nodes = info.exc_nodes;
   read_memory(info, job);
@@ -210,7 +214,8 @@ std::vector<JobRecord> convert(const job_info_msg_t& message) {
   std::set<JobId> waiting;  // leaders of jobs with a part that waits for resources
   for (std::uint32_t i = 0; i < message.record_count; ++i) {
     JobRecord& job = jobs.emplace_back(convert(message.job_array[i]));
-    for (SharedText* text : {&job.features, &job.required_nodes, &job.excluded_nodes})
+    for (SharedText* text :
+         {&job.features, &job.required_nodes, &job.excluded_nodes, &job.mcs_label})
       pool.share(*text);
     if (job.het_leader != 0 && job.phase == JobPhase::pending &&
         job.waiting == Waiting::for_resources)
@@ -266,9 +271,21 @@ PartitionRecord convert(const partition_info_t& info) {
   partition.priority_tier = info.priority_tier;
   partition.up = info.state_up == PARTITION_UP;
   partition.gives_whole_nodes = info.max_share == 0;
+  partition.sole_user = (info.flags & PART_FLAG_EXCLUSIVE_USER) != 0;
   partition.max_time_min = minutes(info.max_time);
   partition.qos = text(info.qos_char);
   return partition;
+}
+
+LabelledNodes labelled_nodes_by(const std::string& plugin, std::string parameters) {
+  if (plugin.empty() || plugin == "mcs/none") return LabelledNodes::of_none;
+  std::transform(parameters.begin(), parameters.end(), parameters.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto has = [&](const char* word) { return parameters.find(word) != std::string::npos; };
+  // In Slurm's own order; its default is ondemandselect.
+  if (has("noselect")) return LabelledNodes::of_none;
+  return has("select") && !has("ondemandselect") ? LabelledNodes::of_all
+                                                 : LabelledNodes::of_those_that_ask;
 }
 
 ReservationRecord convert(const reserve_info_t& info) {

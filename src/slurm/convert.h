@@ -2,6 +2,7 @@
 #pragma once
 
 #include <slurm/slurm.h>
+#include <string>
 #include <vector>
 
 #include "slurm/records.h"
@@ -17,6 +18,8 @@ JobRecord convert(const job_info_t& info);
 std::vector<JobRecord> convert(const job_info_msg_t& message);
 NodeRecord convert(node_info_t& info);
 PartitionRecord convert(const partition_info_t& info);
+/// Reads MCSPlugin and MCSParameters.
+LabelledNodes labelled_nodes_by(const std::string& plugin, std::string parameters);
 ReservationRecord convert(const reserve_info_t& info);
 
 }  // namespace swell::slurm

@@ -40,8 +40,8 @@ bool is_taken_later(int error) {
   return error == ESLURM_IN_STANDBY_MODE;
 }
 
-/// How often limits of QOS are loaded again.
-constexpr auto kQosKept = std::chrono::seconds(60);
+/// How often limits of QOS and parts of slurm.conf are loaded again.
+constexpr auto kSettingsKept = std::chrono::seconds(60);
 
 class LiveSlurm final : public SlurmApi {
  public:
@@ -58,7 +58,7 @@ class LiveSlurm final : public SlurmApi {
     if (!jobs) return jobs.error();
     if (!*nodes && !*partitions && !*reservations && !*jobs && !forced_)
       return std::optional<Snapshot>{};
-    load_qos();
+    load_settings();
     forced_ = false;
     load_limits();
     last_.taken = std::time(nullptr);
@@ -173,11 +173,17 @@ class LiveSlurm final : public SlurmApi {
     return true;
   }
 
-  /// Keeps the last answer if slurmctld does not answer: a site without slurmdbd has no QOS.
-  void load_qos() {
+  /// Keeps the last answers if slurmctld does not answer: a site without slurmdbd has no QOS.
+  void load_settings() {
     const auto now = std::chrono::steady_clock::now();
-    if (qos_loaded_ && now - *qos_loaded_ < kQosKept) return;
-    qos_loaded_ = now;
+    if (settings_loaded_ && now - *settings_loaded_ < kSettingsKept) return;
+    settings_loaded_ = now;
+    slurm_conf_t* conf = nullptr;
+    if (slurm_load_ctl_conf(0, &conf) == SLURM_SUCCESS) {
+      const LoadedConf loaded(conf);
+      last_.labelled_nodes =
+          labelled_nodes_by(text(conf->mcs_plugin), text(conf->mcs_plugin_params));
+    }
     if (auto times = load_qos_max_times()) last_.qos_max_time_min = *std::move(times);
   }
 
@@ -208,7 +214,7 @@ class LiveSlurm final : public SlurmApi {
 
   Snapshot last_;
   std::time_t nodes_time_ = 0, partitions_time_ = 0, reservations_time_ = 0, jobs_time_ = 0;
-  std::optional<std::chrono::steady_clock::time_point> qos_loaded_;
+  std::optional<std::chrono::steady_clock::time_point> settings_loaded_;
   bool forced_ = false;
   std::optional<std::chrono::steady_clock::time_point> limits_looked_at_;
 };

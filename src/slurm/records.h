@@ -71,6 +71,9 @@ struct JobRecord {
   // Options of pending and of running jobs, as their users wrote them:
   SharedText features;        ///< --constraint
   SharedText excluded_nodes;  ///< host list
+  bool sole_user = false;     ///< --exclusive=user, or its partition has ExclusiveUser
+  bool sole_label = false;    ///< --exclusive=mcs
+  SharedText mcs_label;
 
   /// Returns whether Slurm has warned the present run of the job that it will be preempted, and
   /// ended after a grace.
@@ -104,6 +107,7 @@ struct PartitionRecord {
   int priority_tier = 1;
   bool up = false;
   bool gives_whole_nodes = false;  ///< OverSubscribe=EXCLUSIVE
+  bool sole_user = false;          ///< ExclusiveUser: a node has jobs of one user at a time
   std::uint32_t max_time_min = 0;  ///< MaxTime; 0: unlimited
   std::string qos;                 ///< QOS of the partition, with limits for all jobs in it
 };
@@ -115,6 +119,9 @@ struct ReservationRecord {
   std::time_t start = 0, end = 0;
 };
 
+/// Jobs whose nodes run only jobs of the same MCS label (MCSParameters).
+enum class LabelledNodes { of_none, of_those_that_ask, of_all };
+
 /// The cluster at one time.
 struct Snapshot {
   std::time_t taken = 0;
@@ -122,6 +129,7 @@ struct Snapshot {
   std::vector<NodeRecord> nodes;
   std::vector<PartitionRecord> partitions;
   std::vector<ReservationRecord> reservations;
+  LabelledNodes labelled_nodes = LabelledNodes::of_none;
   std::map<std::string, std::uint32_t> qos_max_time_min;  ///< MaxWall of those QOS that have one
   /// left_between() the previous snapshot and this one. Because nodes are loaded before jobs, their
   /// records may still count the resources of these jobs as used.

@@ -251,3 +251,107 @@ Test(view_builder, steps_end_with_the_cluster_however_far_the_job_may_grow) {
   jobs[10].spec.max_gpus = 10;
   cr_assert_eq(view_of(slurm, jobs).jobs.at(0).sizes, (std::vector<int>{4, 9}));
 }
+
+namespace {
+
+/// Elastic job 10 of user 1000 on node1, with companion 20 on node2; job 30 of user 1001 on node3.
+FakeSlurm of_two_users() {
+  FakeSlurm slurm(4);
+  slurm.run_elastic(10, "node1", 2);
+  slurm.run(20, "node2", 2, "swell[parent=10 grant=nonce1]");
+  slurm.run(30, "node3", 2, "").uid = 1001;
+  slurm.wait(40, 1).uid = 1001;
+  return slurm;
+}
+
+JobTable table_of_two_users() {
+  JobTable jobs;
+  jobs[10].id = 10;
+  jobs[10].uid = 1000;
+  jobs[10].basic_gpus = 2;
+  return jobs;
+}
+
+using Nodes = policy::NodeSet;
+
+}  // namespace
+
+Test(view_builder, nodes_that_are_shared_by_all_are_closed_to_none) {
+  const policy::ClusterView view = view_of(of_two_users(), table_of_two_users());
+  cr_assert(view.queue[0].sharing.is_free() && view.queue[0].closed_nodes.empty());
+  cr_assert(view.jobs[0].sharing.is_free() && view.jobs[0].closed_nodes.empty());
+}
+
+Test(view_builder, nodes_of_others_are_closed_in_a_partition_of_sole_users) {
+  FakeSlurm slurm = of_two_users();
+  slurm.now.partitions[0].sole_user = true;
+  policy::ClusterView view = view_of(slurm, table_of_two_users());
+  cr_assert(view.queue[0].sharing == (policy::Sharing{1001, true, ""}));
+  cr_assert_eq(view.queue[0].closed_nodes, (Nodes{0}), "a companion closes nothing");
+  cr_assert(view.jobs[0].sharing == (policy::Sharing{1000, true, ""}));
+  cr_assert_eq(view.jobs[0].closed_nodes, (Nodes{2}));
+  LiveGrant grant;
+  grant.parent = 11;
+  grant.offer.node = "node4";
+  grant.offer.gpus = 1;
+  JobTable jobs = table_of_two_users();
+  jobs[11].id = 11;
+  jobs[11].uid = 1000;
+  view = view_of(slurm, jobs, {grant});
+  cr_assert_eq(view.jobs[0].closed_nodes, (Nodes{2}), "a grant of the same user");
+  jobs[11].uid = 1001;
+  view = view_of(slurm, jobs, {grant});
+  cr_assert_eq(view.jobs[0].closed_nodes, (Nodes{2, 3}), "a grant of another user");
+}
+
+Test(view_builder, companions_share_nodes_as_their_own_partition_has_it) {
+  FakeSlurm slurm = of_two_users();
+  slurm::PartitionRecord expansion = slurm.now.partitions[0];
+  expansion.name = "expansion";
+  slurm.now.partitions[0].sole_user = true;
+  slurm.now.partitions.push_back(expansion);
+  Config config;
+  config.expansion_partition = "expansion";
+  const policy::ClusterView view = build_view(slurm.now, table_of_two_users(), {}, config, 100);
+  cr_assert_not(view.jobs[0].sharing.sole_user);
+  cr_assert_eq(view.jobs[0].closed_nodes, (Nodes{2}), "the other job keeps its node");
+}
+
+Test(view_builder, a_job_that_asks_for_nodes_of_its_user_alone_closes_them) {
+  FakeSlurm slurm = of_two_users();
+  slurm.now.jobs[2].sole_user = true;
+  policy::ClusterView view = view_of(slurm, table_of_two_users());
+  cr_assert_eq(view.jobs[0].closed_nodes, (Nodes{2}));
+  cr_assert(view.queue[0].closed_nodes.empty(), "it is of the same user");
+  slurm.now.jobs[2].sole_user = false;
+  slurm.now.jobs[3].sole_user = true;
+  view = view_of(slurm, table_of_two_users());
+  cr_assert(view.jobs[0].closed_nodes.empty());
+  cr_assert_eq(view.queue[0].closed_nodes, (Nodes{0}));
+}
+
+Test(view_builder, labels_close_nodes_as_mcs_parameters_say) {
+  FakeSlurm slurm = of_two_users();
+  for (slurm::JobRecord& job : slurm.now.jobs) job.mcs_label = job.uid == 1000 ? "a" : "b";
+  slurm.now.labelled_nodes = slurm::LabelledNodes::of_all;
+  policy::ClusterView view = view_of(slurm, table_of_two_users());
+  cr_assert_eq(view.queue[0].closed_nodes, (Nodes{0}));
+  cr_assert_eq(view.queue[0].sharing.label, "b");
+  cr_assert_eq(view.jobs[0].closed_nodes, (Nodes{2}));
+  cr_assert_eq(view.jobs[0].sharing.label, "a");
+  slurm.now.labelled_nodes = slurm::LabelledNodes::of_those_that_ask;
+  view = view_of(slurm, table_of_two_users());
+  cr_assert(view.queue[0].closed_nodes.empty() && view.jobs[0].closed_nodes.empty());
+  slurm.now.jobs[3].sole_label = true;
+  view = view_of(slurm, table_of_two_users());
+  cr_assert_eq(view.queue[0].closed_nodes, (Nodes{0, 2}), "others have no label there");
+  slurm.now.labelled_nodes = slurm::LabelledNodes::of_none;
+  cr_assert(view_of(slurm, table_of_two_users()).queue[0].closed_nodes.empty());
+}
+
+Test(view_builder, a_job_in_a_partition_that_gives_whole_nodes_takes_them_whole) {
+  FakeSlurm slurm = of_two_users();
+  cr_assert_not(view_of(slurm).queue[0].whole_nodes);
+  slurm.now.partitions[0].gives_whole_nodes = true;
+  cr_assert(view_of(slurm).queue[0].whole_nodes);
+}

@@ -81,3 +81,31 @@ Test(convert, a_node_that_is_to_be_empty_drains_and_is_not_lent) {
     cr_assert(converted(other).usable, "%x", other);
   }
 }
+
+Test(convert, nodes_that_are_not_shared_are_known_by_their_jobs_and_partitions) {
+  job_info_t info = {};
+  char label[] = "secret";
+  info.mcs_label = label;
+  for (const std::uint16_t shared :
+       {JOB_SHARED_NONE, JOB_SHARED_OK, JOB_SHARED_USER, JOB_SHARED_MCS}) {
+    info.shared = shared;
+    const JobRecord job = convert(info);
+    cr_assert_eq(job.sole_user, shared == JOB_SHARED_USER);
+    cr_assert_eq(job.sole_label, shared == JOB_SHARED_MCS);
+    cr_assert_eq(job.mcs_label.get(), "secret");
+  }
+  partition_info_t partition = {};
+  cr_assert_not(convert(partition).sole_user);
+  partition.flags = PART_FLAG_EXCLUSIVE_USER;
+  cr_assert(convert(partition).sole_user);
+}
+
+Test(convert, mcs_parameters_are_read_as_slurm_reads_them) {
+  cr_assert_eq(labelled_nodes_by("mcs/none", "select"), LabelledNodes::of_none);
+  cr_assert_eq(labelled_nodes_by("", "select"), LabelledNodes::of_none);
+  cr_assert_eq(labelled_nodes_by("mcs/user", ""), LabelledNodes::of_those_that_ask);
+  cr_assert_eq(labelled_nodes_by("mcs/user", "enforced,Select,privatedata"), LabelledNodes::of_all);
+  cr_assert_eq(labelled_nodes_by("mcs/group", "ondemand,noselect:a|b"), LabelledNodes::of_none);
+  cr_assert_eq(labelled_nodes_by("mcs/account", "ondemand,ondemandselect"),
+               LabelledNodes::of_those_that_ask);
+}
