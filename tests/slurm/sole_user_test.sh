@@ -33,6 +33,8 @@ check 'and one with --exclusive' has_node2 --gres=gpu:1 --exclusive
 
 in_its_partition() { partition train ExclusiveUser=yes && has_node2 --gres=gpu:1; }
 check 'in a partition with ExclusiveUser, a job of another user gets a node' in_its_partition
+told() { swell doctor > doctor.txt 2>&1; cat doctor.txt && grep -F 'partition train (ExclusiveUser): a node has jobs of one user or label at a time' doctor.txt; }
+check 'swell doctor says that Slurm preempts nothing there' told
 check 'so does one in another partition with this node' has_node2 --gres=gpu:1 -p other
 in_the_other() { partition other ExclusiveUser=yes && has_node2 --gres=gpu:1 -p other; }
 check 'and one in a partition with ExclusiveUser, where the lent GPUs are of another partition' in_the_other

@@ -293,6 +293,21 @@ void check_types(const Site& site, Findings& findings) {
                        site.slurmctld->version)));
 }
 
+/// Says where Slurm itself preempts nothing for a pending job.
+void check_sharing(const Site& site, Findings& findings) {
+  std::vector<std::string> where;
+  for (const slurm::PartitionRecord& each : site.queue.partitions)
+    if (each.sole_user) where.push_back("partition " + each.name + " (ExclusiveUser)");
+  if (site.queue.labelled_nodes == slurm::LabelledNodes::of_all)
+    where.emplace_back("all partitions (MCSParameters=select)");
+  if (where.empty()) return;
+  findings.push_back(good(
+      "note", fmt::format("{}: a node has jobs of one user or label at a time, and Slurm preempts "
+                          "nothing there for others; the controller takes back what is lent there, "
+                          "once another job needs the node",
+                          fmt::join(where, ", "))));
+}
+
 /// Checks that nodes publish what they are made of, as slurmd has them do once it was started with
 /// the lines of slurm.conf and plugstack.conf. Says nothing where the site wants none of it.
 void check_topology(const Site& site, Findings& findings) {
@@ -356,6 +371,7 @@ void check_partitions(const Site& site, Findings& findings) {
   }
   check_topology(site, findings);
   check_types(site, findings);
+  check_sharing(site, findings);
 }
 
 }  // namespace swell::tools::doctor

@@ -410,6 +410,20 @@ Test(doctor, one_node_that_publishes_is_enough) {
   expect_all_good(site);
 }
 
+Test(doctor, partitions_where_slurm_itself_preempts_nothing_for_others_are_named) {
+  const char* const words = "Slurm preempts nothing there for others";
+  Site site = healthy_site();
+  site.queue.partitions.resize(2);
+  site.queue.partitions[1].name = "private";
+  cr_assert_not(contains(findings_text(examine(site)), words));
+  site.queue.partitions[1].sole_user = true;
+  cr_assert(contains(findings_text(examine(site)), "partition private (ExclusiveUser)"));
+  expect_all_good(site);
+  site.queue.partitions.clear();
+  site.queue.labelled_nodes = slurm::LabelledNodes::of_all;
+  cr_assert(contains(findings_text(examine(site)), words));
+}
+
 Test(doctor, that_slurm_changes_no_gpu_type_is_said_where_there_are_several) {
   const auto says = [](const char* version, bool is_mixed) {
     Site site = healthy_site();
