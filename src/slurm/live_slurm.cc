@@ -3,6 +3,7 @@
 
 #include "slurm/live_slurm.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <tuple>
 
 #include "core/slurm_text/gres.h"
 #include "slurm/associations.h"
@@ -22,9 +24,23 @@ namespace swell::slurm {
 
 namespace {
 
-/// How often limits of accounts and users are loaded; rarely, because the answer names all users of
-/// the site.
-constexpr auto kAssociationsKept = std::chrono::seconds(15);
+/// How old limits of accounts and users may be. The answer names all users of the site: where it
+/// takes long it is asked for less often, so that this costs one part in kAssociationsShare of the
+/// time.
+constexpr std::chrono::seconds kAssociationsKeptLeast{2}, kAssociationsKept{15};
+constexpr int kAssociationsShare = 100;
+
+bool are_equal(const std::vector<AssociationRecord>& some,
+               const std::vector<AssociationRecord>& others) {
+  const auto members = [](const AssociationRecord& each) {
+    return std::tie(each.account, each.user, each.partition, each.uid, each.parent,
+                    each.limits_running, each.max_submitted);
+  };
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(),
+                    [&](const AssociationRecord& one, const AssociationRecord& other) {
+                      return members(one) == members(other);
+                    });
+}
 
 std::string text(const char* value) { return value != nullptr ? value : ""; }
 
@@ -56,11 +72,11 @@ class LiveSlurm final : public SlurmApi {
     if (!reservations) return reservations.error();
     Result<bool> jobs = load_jobs();
     if (!jobs) return jobs.error();
-    if (!*nodes && !*partitions && !*reservations && !*jobs && !forced_)
+    const bool limits = load_limits();
+    if (!*nodes && !*partitions && !*reservations && !*jobs && !limits && !forced_)
       return std::optional<Snapshot>{};
     load_settings();
     forced_ = false;
-    load_limits();
     last_.taken = std::time(nullptr);
     return std::optional<Snapshot>(last_);
   }
@@ -197,14 +213,22 @@ class LiveSlurm final : public SlurmApi {
     return true;
   }
 
-  /// Loads the limits of accounts and users. Without an answer the last ones remain valid.
-  void load_limits() {
-    const auto now = std::chrono::steady_clock::now();
-    if (limits_looked_at_ && now - *limits_looked_at_ < kAssociationsKept) return;
+  /// Loads the limits of accounts and users, also while nothing else changes: a limit that was just
+  /// set may refuse its user's next job. Without an answer the last ones remain valid. Returns
+  /// whether they differ from the last ones.
+  bool load_limits() {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point now = Clock::now();
+    if (limits_looked_at_ && now - *limits_looked_at_ < limits_kept_) return false;
     limits_looked_at_ = now;
-    if (auto associations = load_associations())
-      last_.associations =
-          std::make_shared<const std::vector<AssociationRecord>>(std::move(*associations));
+    auto associations = load_associations();
+    limits_kept_ = std::clamp<Clock::duration>(kAssociationsShare * (Clock::now() - now),
+                                               kAssociationsKeptLeast, kAssociationsKept);
+    if (!associations || (last_.associations && are_equal(*last_.associations, *associations)))
+      return false;
+    last_.associations =
+        std::make_shared<const std::vector<AssociationRecord>>(std::move(*associations));
+    return true;
   }
 
   static Result<bool> unchanged(const char* what) {
@@ -217,6 +241,7 @@ class LiveSlurm final : public SlurmApi {
   std::optional<std::chrono::steady_clock::time_point> settings_loaded_;
   bool forced_ = false;
   std::optional<std::chrono::steady_clock::time_point> limits_looked_at_;
+  std::chrono::steady_clock::duration limits_kept_ = kAssociationsKeptLeast;
 };
 
 }  // namespace

@@ -107,6 +107,16 @@ limited_by ''
 check 'lent GPUs do not use up MaxJobs: the next job of the user starts' with_limit MaxJobs=2 1
 check 'lent GPUs do not use up GrpTRES' with_limit GrpTRES=gres/gpu=6 1
 check 'some of MaxSubmitJobs stay free' with_limit MaxSubmitJobs=4 1
+# While nothing else changes in Slurm: the job has three companions, and a limit of four jobs is set.
+set_later() {
+  submit --elastic=max=12,grace=10 --gres=gpu:2 --nodelist=node1 && within 60 grown "$job" 12 || return
+  sacctmgr -i modify user where name=root set MaxSubmitJobs=4 > /dev/null
+  within 12 one_is_free && next=$(sbatch --parsable --output=/dev/null --hold --gres=gpu:2 --wrap true) && goes_on "$job"
+  local status=$?
+  scancel --user=root && within 30 queue_is_empty && sacctmgr -i modify user where name=root set MaxSubmitJobs=-1 > /dev/null && return $status
+}
+one_is_free() { (($(squeue -h -o %i | wc -l) <= 3)); }
+check 'a limit that is set while a job is lent GPUs is kept within seconds' set_later
 
 # There are 12 GPUs. A running job keeps to its --constraint where it is lent GPUs.
 lent_on() { # JOB NODES...: it is lent GPUs on these nodes and on no others
