@@ -245,6 +245,7 @@ void describe(V& v, Released& m) {
   v.member("companion", m.companion);
   v.member("reason", m.reason);
   v.optional("failed", m.failed);
+  v.optional("started", m.started);
 }
 template <typename V>
 void describe(V& v, Status& m) {

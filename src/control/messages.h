@@ -72,7 +72,8 @@ struct Released {
   static constexpr const char* type = "released";
   JobId companion = 0;
   std::string reason;
-  bool failed = false;  ///< its workers ended or never started: the node may be at fault
+  bool failed = false;   ///< its workers ended or never started: the node may be at fault
+  bool started = false;  ///< where it failed: a worker had started there
 };
 
 /// Sent whenever the state or the generation changes, and as a heartbeat.

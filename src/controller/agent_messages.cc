@@ -208,9 +208,14 @@ void AgentMessages::companion_failed(ElasticJob& job, const control::Released& r
 
 void AgentMessages::failed_on(const std::string& node, const ElasticJob& job,
                               const control::Released& released) {
+  // Without a worker the job's own options may be why, until it has trained on lent GPUs with them.
+  const bool may_be_the_node = released.started || job.offers.were_used();
   const std::string withheld =
-      loop_.saved.health.failed(node, job.id, job.uid, loop_.snapshot.taken,
-                                loop_.snapshot.nodes.size(), loop_.config.withhold_s);
+      may_be_the_node ? loop_.saved.health.failed(
+                            node, job.id, job.uid, loop_.snapshot.taken,
+                            loop_.snapshot.nodes.size(), loop_.config.withhold_s,
+                            released.started ? NodeHealth::Stage::run : NodeHealth::Stage::launch)
+                      : std::string();
   loop_.events.event("companion-failed",
                      {{"job", job.id},
                       {"companion", Json::object({{"id", released.companion}, {"node", node}})},

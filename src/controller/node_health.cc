@@ -52,7 +52,8 @@ bool NodeHealth::pass(std::time_t now, double withhold_s) {
 }
 
 std::string NodeHealth::failed(const std::string& name, control::JobId job, uid_t uid,
-                               std::time_t at, std::size_t nodes_in_all, double withhold_s) {
+                               std::time_t at, std::size_t nodes_in_all, double withhold_s,
+                               Stage stage) {
   const auto kept_s = static_cast<std::time_t>(withhold_s);
   if (kept_s <= 0) return {};
   Node& node = nodes_[name];
@@ -60,8 +61,13 @@ std::string NodeHealth::failed(const std::string& name, control::JobId job, uid_
   std::vector<Failure>& failures = node.failures;
   std::erase_if(failures, [&](const Failure& each) { return each.job == job; });
   control::JobId other = 0, own = 0;
-  for (const Failure& each : failures) (each.uid == uid ? own : other) = each.job;
-  failures.push_back({job, uid, at});
+  bool blames_node = false;  // two of his jobs had workers there
+  for (const Failure& each : failures) {
+    (each.uid == uid ? own : other) = each.job;
+    blames_node =
+        blames_node || (each.uid == uid && each.stage == Stage::run && stage == Stage::run);
+  }
+  failures.push_back({job, uid, at, stage});
   // A user's newest ones: he cannot drive those of others out.
   if (const auto count = std::count_if(failures.begin(), failures.end(),
                                        [uid](const Failure& each) { return each.uid == uid; });
@@ -95,7 +101,7 @@ std::string NodeHealth::failed(const std::string& name, control::JobId job, uid_
   const bool is_new_to_him = !node.until_for.contains(uid);
   if (is_new_to_him && node.until_for.size() >= kMaxUsers) return {};
   node.until_for[uid] = at + kept_s;
-  if (node.by_one == uid || (is_new && !keeps_another && withheld < most)) {
+  if (node.by_one == uid || (is_new && blames_node && !keeps_another && withheld < most)) {
     node.until = at + kept_s;
     node.by_one = uid;
     return is_new ? says("", own) : std::string();
@@ -143,10 +149,13 @@ Json NodeHealth::to_json() const {
   Json json = Json::object();
   for (const auto& [name, node] : nodes_) {
     Json failures = Json::array(), users = Json::object();
-    for (const Failure& each : node.failures)
-      failures.append(Json::object({{"job", each.job},
-                                    {"uid", static_cast<std::int64_t>(each.uid)},
-                                    {"at", static_cast<std::int64_t>(each.at)}}));
+    for (const Failure& each : node.failures) {
+      Json one = Json::object({{"job", each.job},
+                               {"uid", static_cast<std::int64_t>(each.uid)},
+                               {"at", static_cast<std::int64_t>(each.at)}});
+      if (each.stage == Stage::launch) one.set("launch", true);
+      failures.append(std::move(one));
+    }
     for (const auto& [uid, until] : node.until_for)
       users.set(std::to_string(uid).c_str(), static_cast<std::int64_t>(until));
     Json its = Json::object({{"until", static_cast<std::int64_t>(node.until)},
@@ -187,7 +196,8 @@ Result<NodeHealth> NodeHealth::from_json(const Json& json) {
       const auto uid = each.integer_at("uid", 0, kMaxUid), at = each.integer_at("at", 0, kMaxTime);
       if (!job || !uid || !at)
         return Error(fmt::format("{}: {} is not a failure", name, each.dump()));
-      node.failures.push_back({static_cast<control::JobId>(*job), static_cast<uid_t>(*uid), *at});
+      node.failures.push_back({static_cast<control::JobId>(*job), static_cast<uid_t>(*uid), *at,
+                               each.has("launch") ? Stage::launch : Stage::run});
     }
   }
   return health;

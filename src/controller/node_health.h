@@ -19,15 +19,19 @@ namespace swell::controller {
 /// Nodes on which companions have failed. Two failures of different jobs within the site's
 /// `withhold_s` keep a node from being lent for as long. A failure is an agent's word: so jobs of
 /// one user alone keep one node at a time from all users, and further ones from that user alone.
+/// A job's own options may let srun fail before a worker starts: such failures of one user's jobs
+/// keep no node from others.
 /// Times are seconds since 1970.
 class NodeHealth {
  public:
+  enum class Stage { launch, run };  ///< whether a worker of the companion had started
+
   /// A companion of `job`, which belongs to `uid`, has failed on the node, one of `nodes_in_all`.
   /// At most a quarter of the nodes, but one, are kept from all users; a node that one user's jobs
   /// keep gives way to one that jobs of two do. Returns a sentence where the node is withheld from
   /// now on; empty: it is not, or was before.
   std::string failed(const std::string& node, control::JobId job, uid_t uid, std::time_t at,
-                     std::size_t nodes_in_all, double withhold_s);
+                     std::size_t nodes_in_all, double withhold_s, Stage stage = Stage::run);
   /// Forgets what is over. Returns whether a node may be lent again.
   bool pass(std::time_t now, double withhold_s);
 
@@ -49,6 +53,7 @@ class NodeHealth {
     control::JobId job = 0;
     uid_t uid = 0;
     std::time_t at = 0;
+    Stage stage = Stage::run;
     friend bool operator==(const Failure&, const Failure&) = default;
   };
   struct Node {

@@ -31,7 +31,10 @@ class Offers {
   /// Notes that an offer has become a companion.
   void taken_up() noexcept { is_open_ = false; }
   /// Notes that the job has trained on lent GPUs: growths that failed before count no longer.
-  void used() noexcept { failures_ = 0; }
+  void used() noexcept {
+    failures_ = 0;
+    were_used_ = true;
+  }
   void refuse(std::string kind) {
     ++refused_.times;
     refused_.kind = std::move(kind);
@@ -57,6 +60,8 @@ class Offers {
 
   /// Whether offers were made, and none of them has become a companion yet.
   bool is_open() const noexcept { return is_open_; }
+  /// Whether the job has trained on lent GPUs since it is known here.
+  bool were_used() const noexcept { return were_used_; }
   /// Growths in a row that failed.
   int failures() const noexcept { return failures_; }
   const Refused& refused() const noexcept { return refused_; }
@@ -76,6 +81,7 @@ class Offers {
   }
 
   bool is_open_ = false;
+  bool were_used_ = false;
   int failures_ = 0;
   Refused refused_;
   double grows_after_ = 0, stays_until_ = 0, changed_ = 0, settles_at_ = 0;

@@ -194,7 +194,8 @@ void GenerationMachine::released(double, JobId job) {
   const auto gone = run_.companions.released(job);
   if (!gone) return;
   out_.note("companion-released", Json::object({{"companion", job}, {"reason", gone->reason}}));
-  out_.add(action::Tell{control::Released{job, gone->reason, gone->failed}});
+  out_.add(action::Tell{
+      control::Released{job, gone->reason, gone->failed, gone->failed && gone->started}});
 }
 
 /// Whether a restart would bring in workers, and no worker still starting is worth waiting

@@ -33,7 +33,7 @@ void GenerationMachine::hello(double now, WorkerId id, const std::string& host, 
     out_.add(action::Tell{status()});
   }
   if (companion != nullptr && !companion->up) {
-    companion->up = true;
+    companion->started = companion->up = true;
     for (const WorkerNode& node : companion->nodes)
       for (int local = 0; local < node.workers; ++local)
         companion->up = companion->up && run_.workers[{node.id, local}].present;

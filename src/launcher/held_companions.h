@@ -20,6 +20,7 @@ struct HeldCompanion {
   std::vector<WorkerNode> nodes;
   double up_by = 0;
   double grown_by = kNever;                          ///< for training to run there
+  bool started = false;                              ///< one of its shims has been there
   bool up = false;                                   ///< all its shims have been there
   std::optional<double> waits_until = std::nullopt;  ///< where up: for others that are not
   double joins_by = 0;  ///< where up: when it is given back if it has not been able to join

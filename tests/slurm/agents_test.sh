@@ -307,6 +307,18 @@ withheld_node() {
 }
 swell_why_names_node2() { swell why "$job" | grep 'nothing is lent on node2 for .* more: companions of several jobs failed there'; }
 logged_again() { swell jobs | grep -w "$job" && swell why "$job"; }
+# Options that fail on lent nodes alone, of jobs of two users.
+options_fail_there() {
+  local user
+  printf '#!/bin/bash\n[[ $SLURMD_NODENAME != node2 ]] || kill -9 $PPID\n' > prolog.sh && chmod 755 prolog.sh && withheld_for 3600 || return
+  for user in games backup games backup; do
+    job=$(TRAINER_RUN=--task-prolog=$work/prolog.sh as "$user" sbatch --parsable --output="$work/%j.out" --elastic=max=8,grace=5 --gres=gpu:4 --nodelist=node1 "$work/trainer_job.sh") &&
+      within 60 at_least 1 events_of_job companion-failed "$job" && scancel "$job" && within 30 ended "$job" || return
+  done
+  ! swell top --once | grep 'companions failed there' && ! grep '"node-withheld"' "$events" &&
+    job=$(sbatch --parsable --output="$work/%j.out" --elastic=max=8,grace=5 --gres=gpu:4 --nodelist=node1 "$work/trainer_job.sh") && within 60 grown "$job" 8
+}
+check 'options of srun that fail on lent nodes keep no node from other jobs' options_fail_there
 check 'a node on which companions of two jobs of one user failed is lent to nobody' withheld_by_one
 check 'a node on which companions of two users failed is not lent, also after a restart of slurmctld, and swell top names it' withheld_node
 

@@ -83,7 +83,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   const std::vector<Message> all = {
       hello,
       GrowDone{{{"abc", 12, ""}}},
-      Released{12, "x", true},
+      Released{12, "x", true, true},
       Status{JobState::switching,
              3,
              12,

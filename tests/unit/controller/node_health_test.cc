@@ -64,9 +64,10 @@ struct Failing : World {
     for (const JobId job : {10, 11})
       server.says(job, control::Status{}, owner(job));  // a heartbeat
   }
-  void fail(JobId job, JobId companion, bool failed = true) {
+  void fail(JobId job, JobId companion, bool failed = true, bool started = true) {
     slurm.end(companion);
-    server.says(job, control::Released{companion, "a worker of it was killed", failed}, owner(job));
+    server.says(job, control::Released{companion, "a worker of it was killed", failed, started},
+                owner(job));
     step();
   }
   /// Only `job` may be lent GPUs.
@@ -99,11 +100,23 @@ struct Failing : World {
       count += !each.has("uid");
     return count;
   }
-  bool fails(JobId job) {
+  bool fails(JobId job, bool started = true) {
     let_alone(job);
     const JobId companion = grow(job);
     if (companion == 0) return false;
-    fail(job, companion);
+    fail(job, companion, true, started);
+    return true;
+  }
+  /// The job trains on lent GPUs, and gives them back.
+  bool trains(JobId job) {
+    let_alone(job);
+    const JobId companion = grow(job);
+    if (companion == 0) return false;
+    for (const int workers : {4, 8})
+      server.says(job, control::Status{.state = control::JobState::active, .workers = workers},
+                  owner(job));
+    step();
+    fail(job, companion, false);
     return true;
   }
 };
@@ -203,6 +216,48 @@ Test(node_health, what_one_user_says_gives_way_to_what_two_say) {
   cr_assert(fails("node3", 41, 1004).empty(), "two users' word gives way to nobody's");
 }
 
+// Options of srun that fail on lent nodes alone.
+Test(node_health, jobs_whose_srun_starts_no_worker_on_lent_gpus_say_nothing_of_a_node) {
+  for (const uid_t second : {1000u, 1001u}) {
+    Failing world(second);
+    for (int i = 0; i < 2; ++i)
+      for (const JobId job : {10, 11}) cr_assert(world.fails(job, false), "%u %d", second, i);
+    cr_assert_eq(world.shown(), 0u, "%u", second);
+    world.let_alone(11);
+    cr_assert_neq(world.grow(11), 0u, "%u", second);
+  }
+}
+
+Test(node_health,
+     a_node_where_srun_starts_no_worker_of_jobs_that_trained_on_lent_gpus_is_withheld) {
+  for (const uid_t second : {1000u, 1001u}) {
+    Failing world(second);
+    for (const JobId job : {10, 11}) {
+      cr_assert(world.trains(job), "%u %u", second, job);
+      cr_assert(world.fails(job, false), "%u %u", second, job);
+    }
+    cr_assert_eq(world.shown(), second == 1000 ? 0u : 1u, "one user's jobs keep it from himself");
+    world.let_alone(11);
+    cr_assert_eq(world.grow(11, 600), 0u, "%u", second);
+  }
+}
+
+Test(node_health, what_fails_before_a_worker_starts_keeps_nodes_from_its_user_alone) {
+  using Stage = NodeHealth::Stage;
+  for (const auto& [first, second] :
+       {std::pair{Stage::launch, Stage::launch}, std::pair{Stage::launch, Stage::run},
+        std::pair{Stage::run, Stage::launch}}) {
+    NodeHealth health;
+    health.failed("node1", 10, 1000, 5000, 8, kHour, first);
+    health.failed("node1", 11, 1000, 5000, 8, kHour, second);
+    cr_assert_eq(health.withheld_until("node1", 1000, 5000), 5000 + kHour);
+    cr_assert_eq(health.withheld_until("node1", 1001, 5000), 0);
+    cr_assert(*NodeHealth::from_json(health.to_json()) == health);
+    health.failed("node1", 12, 1001, 5000, 8, kHour, Stage::launch);
+    cr_assert_eq(health.withheld_until("node1", 1002, 5000), 5000 + kHour, "of two users");
+  }
+}
+
 Test(node_health, one_job_that_fails_again_and_again_says_nothing_of_a_node) {
   Failing world;
   for (int i = 0; i < 3; ++i) cr_assert(world.fails(10), "%d", i);
@@ -260,7 +315,7 @@ Test(node_health, a_companion_that_slurms_records_lost_first_counts_when_its_age
     world.slurm.end(companion);
     world.step();  // Slurm has forgotten it
     for (int i = 0; i < 3; ++i)
-      world.server.says(job, control::Released{companion, "its step ended", true},
+      world.server.says(job, control::Released{companion, "its step ended", true, true},
                         world.owner(job));
     world.step();
   }
@@ -290,7 +345,7 @@ Test(node_health, a_companion_that_came_and_went_between_two_looks_counts_and_ho
     const int failed = world.controller->jobs().at(job).offers.failures();
     world.server.says(job, control::GrowDone{{{offer.nonce, companion, ""}}}, world.owner(job));
     for (int i = 0; i < 3; ++i)
-      world.server.says(job, control::Released{companion, "its step ended", true},
+      world.server.says(job, control::Released{companion, "its step ended", true, true},
                         world.owner(job));
     world.slurm.answers_for_jobs = false;
     world.step();

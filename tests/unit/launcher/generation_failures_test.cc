@@ -352,12 +352,20 @@ Test(generations, the_controller_hears_whether_a_companion_has_failed) {
   killed.leave(0, 2, {0, SIGKILL});
   for (int local = 1; local < 4; ++local)
     killed.event([&] { killed.machine.exited(killed.now, {1, local}, {0, SIGKILL}); });
-  cr_assert(released(killed).failed, "a worker was killed there");
+  const control::Released of_killed = released(killed);
+  cr_assert(of_killed.failed && of_killed.started, "a worker was killed there");
 
   Run silent;
   silent.grow(9, 4);
   silent.tick(*silent.machine.deadline());
-  cr_assert(released(silent).failed, "its step did not come up");
+  const control::Released of_silent = released(silent);
+  cr_assert(of_silent.failed && !of_silent.started, "its step did not come up");
+
+  Run refused;
+  refused.grow(9, 4);
+  refused.event([&] { refused.machine.step_ended(refused.now, 9, {1, 0}); });
+  const control::Released of_refused = released(refused);
+  cr_assert(of_refused.failed && !of_refused.started, "srun started no worker there");
 
   Run fails;
   fails.grown();
