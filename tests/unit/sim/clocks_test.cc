@@ -158,7 +158,7 @@ Test(clocks, moves_cost_what_was_measured_under_what_slurmctld_runs_alone) {
   const double rival_restart = ends(*rival, redeploy::Measured::restart, true);
   cr_assert_gt(rival_restart - rival_live, 33 - 25, "%g", rival_restart - rival_live);
   cr_assert_eq(ends(*rival, std::nullopt, true), ends(*rival, std::nullopt));
-  cr_assert_eq(ends(fewest, redeploy::Measured::restart, true), restart);
+  cr_assert_eq(ends(*fewest, redeploy::Measured::restart, true), restart);
 }
 
 Test(clocks, a_job_that_was_lent_gpus_without_a_profile_reports_one_of_its_new_plan) {
