@@ -130,7 +130,7 @@ Result<SpeedTable> SpeedTable::from_json(std::string_view text) {
 std::string SpeedTable::word_of(std::string_view model) {
   std::string word = as_word(model);
   for (char& each : word)
-    if (std::string_view(";=^~").find(each) != std::string_view::npos) each = '_';
+    if (std::string_view(";@^~").find(each) != std::string_view::npos) each = '_';
   return word.empty() ? "-" : word;
 }
 

@@ -12,9 +12,11 @@ namespace {
 
 constexpr std::string_view kOpening = "swell[";
 
-/// Stand for signs in a word: a real apostrophe would end a string of SQL or of a shell, and '_'
-/// stands for a blank. Older readers show them as they are.
+/// Stand for signs in a word: a real apostrophe would end a string of SQL or of a shell, what looks
+/// like KEY=VALUE may pass for a word of the tag in a site's scripts, and '_' stands for a blank.
+/// Older readers show them as they are.
 constexpr char kApostrophe = '^';
+constexpr char kEquals = '@';
 constexpr char kUnderscore = '~';
 
 /// Returns the position of the tag in a comment: [begin, end) with its brackets, or nothing.
@@ -101,8 +103,9 @@ std::string as_word(std::string_view sentence) {
   for (char& each : word) {
     const bool stays = (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') ||
                        (each >= '0' && each <= '9') ||
-                       std::string_view("-.,:;/+%()=").find(each) != std::string_view::npos;
-    if (!stays) each = each == '\'' ? kApostrophe : each == '_' ? kUnderscore : '_';
+                       std::string_view("-.,:;/+%()").find(each) != std::string_view::npos;
+    if (!stays)
+      each = each == '\'' ? kApostrophe : each == '=' ? kEquals : each == '_' ? kUnderscore : '_';
   }
   return word;
 }
@@ -110,7 +113,11 @@ std::string as_word(std::string_view sentence) {
 std::string as_sentence(std::string_view word) {
   std::string sentence(word);
   for (char& each : sentence)
-    each = each == '_' ? ' ' : each == kApostrophe ? '\'' : each == kUnderscore ? '_' : each;
+    each = each == '_'           ? ' '
+           : each == kApostrophe ? '\''
+           : each == kEquals     ? '='
+           : each == kUnderscore ? '_'
+                                 : each;
   return sentence;
 }
 

@@ -36,7 +36,7 @@ class Tag {
 };
 
 /// Returns any sentence as one word of a tag, at most 200 characters: keeps letters, digits and a
-/// few signs, writes "'" as '^' and '_' as '~', and replaces all else, such as blanks, by '_'.
+/// few signs, writes "'" as '^', '=' as '@' and '_' as '~', and replaces all else by '_'.
 std::string as_word(std::string_view sentence);
 /// Returns the sentence of which as_word() made this word; all that it replaced is a blank.
 std::string as_sentence(std::string_view word);

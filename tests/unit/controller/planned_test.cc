@@ -735,6 +735,8 @@ Test(planned, a_job_is_expected_to_stop_as_long_as_its_start_took_or_as_others_s
   status.workers = 8;
   world.server.says(2, status);
   world.step();
-  cr_assert_neq(why().find("for 17.00 s, by the time from its start to its first step"),
-                std::string::npos, "%s", why().c_str());
+  cr_assert_neq(
+      why().find("expected to cost 17.00 s of training, by the time from its start to its "
+                 "first step"),
+      std::string::npos, "%s", why().c_str());
 }
