@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from swell.engine import executor
+from swell.engine import comm, executor
 
 PATIENCE = datetime.timedelta(seconds=20)       # a pair that does not meet within it never does
 
@@ -107,15 +107,16 @@ class Messages:
 @contextlib.contextmanager
 def messages(blocks=False):
     """Messages are as NCCL's within this. blocks: with CUDA_LAUNCH_BLOCKING=1, each ends before its call does."""
-    made, loads_on_use = Messages(blocks), executor._loads_on_use
+    made, loads_on_use, by_messages = Messages(blocks), executor._loads_on_use, comm._add_by_messages
     executor._loads_on_use = lambda _device: True
+    comm._add_by_messages = comm._add_by_collectives    # as on a GPU
     try:
         for name in made._real:
             setattr(dist, name, getattr(made, name))
         with Loads(made):
             yield made
     finally:
-        executor._loads_on_use = loads_on_use
+        executor._loads_on_use, comm._add_by_messages = loads_on_use, by_messages
         for name, real in made._real.items():
             setattr(dist, name, real)
 
