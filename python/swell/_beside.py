@@ -29,9 +29,9 @@ _FOLLOWED, _FOLLOWS, _RENEWALS = 8, 2000, 6     # things that do not move at eac
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType)
 
 
-def _held_by(things: Iterable[Any]) -> dict[int, Any]:
-    """Returns by its id() what things hold, themselves and through others, as far as Python's collector follows them."""
-    found, open_ = dict[int, Any](), list(things)
+def _held_by(things: Iterable[Any], but: Iterable[Any] = ()) -> dict[int, Any]:
+    """Returns by its id() what things hold, themselves and through others, as far as Python's collector follows them, and not through `but`."""
+    found, open_ = {id(each): each for each in but}, list(things)
     while open_ and len(found) < _MOST:
         thing = open_.pop()
         if id(thing) in found or isinstance(thing, _CODE):
@@ -46,8 +46,9 @@ def _held_by(things: Iterable[Any]) -> dict[int, Any]:
 def _is_lacking(other: Any, kept: list[Any]) -> bool:
     """Whether an optimizer, which another one has as a part, keeps values that no state_dict() of what is kept has."""
     mine = {id(value) for state in other.state.values() if isinstance(state, Mapping) for value in state.values() if isinstance(value, torch.Tensor)}
-    if not mine or any(each is other for each in kept):
-        return False
+    torchs = [each for each in kept if isinstance(each, (torch.nn.Module, torch.optim.Optimizer, LRScheduler))]
+    if not mine or id(other) in _held_by((each for each in kept if not isinstance(each, (torch.nn.Module, torch.optim.Optimizer, LRScheduler))), torchs):
+        return False        # a part of state=, which says itself what it keeps
     for each in kept:
         if isinstance(each, torch.optim.Optimizer):
             try:

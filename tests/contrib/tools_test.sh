@@ -113,7 +113,7 @@ empty_files_are_said() {
 check 'every reader says of an empty file that it is empty' empty_files_are_said
 
 toy_models_are_said() {
-  printf '{"name":"toy","layers":4,"hidden":16,"heads":2,"sequence":64,"vocabulary":128,"global_batch":8}' > toy.json
+  printf '{"name":"toy","layers":4,"hidden":16,"heads":2,"sequence":64,"vocabulary":128,"global_batch":64}' > toy.json
   swell plan --model toy.json --cluster 1x4-h100 > toy && swell plan --model toy.json --cluster 1x4-h100 --grid > grid || return
   # Words and figure: the first row of the grid is the same plan.
   grep -qF "$(awk '$1 == "h100" && $2 == 1 { print "the first plan does " $3 " samples/s: swell plan --grid counts it" }' grid)" toy || { cat toy grid; return 1; }

@@ -666,7 +666,7 @@ def test_a_later_start_of_the_same_swellrun_takes_the_folder_at_once(tmp_path, m
     first.acquire()
     take = [sys.executable, "-c", f"from swell._lock import FolderLock; FolderLock({str(tmp_path)!r}).acquire()"]
     same = subprocess.run(take, capture_output=True, text=True, check=False)
-    assert same.returncode == 1 and "InUse" in same.stderr, "another run of the same job is not a later start of this one"
+    assert same.returncode == 1 and "is training with the checkpoints in" in same.stderr, "another run of the same job is not a later start of this one"
     monkeypatch.setenv(number, "2")
     second.acquire()
     first.release()
