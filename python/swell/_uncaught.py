@@ -10,6 +10,7 @@ import dis
 import hashlib
 import os
 import socket
+import struct
 import sys
 import time
 from types import TracebackType
@@ -83,12 +84,29 @@ def _is_first(error: BaseException, sentence: str) -> bool:
     global _said
     if getattr(error, "of_all_workers", False):
         return _request.place().rank == 0
-    job = "-".join(os.environ.get(name, "") for name in ("SWELL_RUN", "SWELL_JOB_ID", "SWELL_GENERATION"))
-    name = hashlib.sha256(f"{os.getuid()} {job} {sentence}".encode(errors="replace")).hexdigest()[:32]
-    _said = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)       # until this process ends
+    _said = socket.socket(socket.AF_UNIX)       # until this process ends
     try:
-        _said.bind(f"\0swell-uncaught-{name}")
+        _said.bind(_place_of(sentence))
+        _said.listen(1024)
     except OSError:
-        return False
+        return not _is_of_this_user(_place_of(sentence))
     time.sleep(0.2)     # others come to it a little later
     return True
+
+
+def _place_of(sentence: str) -> str:
+    """Returns the name of the socket that the worker has which says a sentence."""
+    job = "-".join(os.environ.get(name, "") for name in ("SWELL_RUN", "SWELL_JOB_ID", "SWELL_GENERATION"))
+    return "\0swell-uncaught-" + hashlib.sha256(f"{os.getuid()} {job} {sentence}".encode(errors="replace")).hexdigest()[:32]
+
+
+def _is_of_this_user(place: str) -> bool:
+    """Whether a process of this user listens there: anybody on the machine may, and would keep errors from being said."""
+    with socket.socket(socket.AF_UNIX) as other:
+        other.settimeout(1)
+        try:
+            other.connect(place)
+            _, uid, _ = struct.unpack("3i", other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        except OSError:
+            return False
+    return bool(uid == os.geteuid())

@@ -510,7 +510,7 @@ class Elastic:
             self._agreement.steps()
         self._noise.end(self.model, self._draws)
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
-        # Gradients are averaged over those that have samples of their own; the mean over the global batch is a sum over workers. In half precision a factor that is no power of two would
+        # Gradients are averaged over those that have samples of their own; the mean over the global batch is a sum over workers. In half precision a factor that is not a power of two would
         # have each number of workers round other gradients, and any factor have those of a scaled loss overflow at other steps, so that the rest of it comes when they are summed.
         scale, rest = (1, self._place.count) if "scaler" in self._state else powers_of_two(self._place.count)
         profile = self._profile

@@ -564,8 +564,8 @@ Action add_sim(CLI::App& app) {
       ->check(CLI::IsMember({"live", "restart", "suika"}))
       ->capture_default_str();
   sub->add_option("--rivals-redeployment", options->rivals_redeployment,
-                  "What moves cost under all other policies: as a model of Suika's figures says, "
-                  "or the same as --redeployment says")
+                  "The cost of moves under all other policies: by a model of Suika's figures, "
+                  "or as --redeployment says")
       ->check(CLI::IsMember({"suika", "same"}))
       ->capture_default_str();
   sub->add_option("--growth-interval", options->growth_interval,

@@ -477,7 +477,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if self._changing is not None:
             self._changing.stepped()
         self._sampler.advance()
-        self._accumulating = self._pending.after_batch() if self._pending is not None else trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
+        self._accumulating = self._pending.after_batch() if self._pending is not None else trainer.fit_loop._should_accumulate()      # checkpoints do not have gradients
 
     def _total(self, trainer: Any) -> int | None:
         """Steps at the training's end; None: not known."""

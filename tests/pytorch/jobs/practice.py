@@ -555,13 +555,13 @@ def lightning_accumulates_by_hand(moments):
     odd.lightning(moments, module=Module)
 
 
-def accelerates(moments, **options):
+def accelerates(moments, model=network, precision="no", **options):
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration
 
     from swell.integrations import AccelerateElastic
-    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options))
-    model = network()
+    accelerator = Accelerator(cpu=True, mixed_precision=precision, dataloader_config=DataLoaderConfiguration(**options))
+    model = model()
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
     elastic = AccelerateElastic(accelerator, model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH, micro_batch=4)
     for x, y in elastic.batches(rows(98), steps=common.steps()):
@@ -579,17 +579,7 @@ def accelerates_dispatched_batches(moments):
 
 
 def accelerates_in_bfloat16(moments):
-    from accelerate import Accelerator
-
-    from swell.integrations import AccelerateElastic
-    accelerator = Accelerator(cpu=True, mixed_precision="bf16")
-    model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 1))
-    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
-    elastic = AccelerateElastic(accelerator, model, optimizer, directory=common.path("checkpoints"), global_batch=GLOBAL_BATCH, micro_batch=4)
-    for x, y in elastic.batches(rows(98), steps=common.steps()):
-        if elastic.step(F.mse_loss(model(x), y)):
-            logs(moments, elastic)
-    odd.finish(weights=norms(model.parameters()))
+    accelerates(moments, lambda: nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 1)), "bf16")
 
 
 class Log:

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from swell import _lock
+from swell import _lock, _uncaught
 
 LOCKS = """
 import os, torch.distributed as dist
@@ -107,3 +107,13 @@ def test_a_worker_that_loses_one_which_nobody_asked_says_so_as_ever(tmp_path):
     workers.all[0].kill()
     assert workers.end() == [-signal.SIGKILL, 1]
     assert "Traceback" in workers.said[1] and "peer" in workers.said[1].lower()
+
+
+@pytest.mark.parametrize("user, is_first", [(os.getuid(), False), pytest.param(65534, True, marks=pytest.mark.skipif(os.getuid() != 0, reason="root alone can be another user"))])
+def test_a_stranger_that_has_the_place_of_a_sentence_does_not_keep_it_from_being_said(user, is_first):
+    holds = "import os, socket, sys\nos.setuid(int(sys.argv[1]))\none = socket.socket(socket.AF_UNIX)\none.bind(chr(0) + sys.argv[2])\none.listen(9)\nprint('there', flush=True)\nsys.stdin.read()"
+    place = _uncaught._place_of("a sentence")
+    other = subprocess.Popen([sys.executable, "-c", holds, str(user), place[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "there\n"
+    assert _uncaught._is_first(ValueError(), "a sentence") is is_first
+    other.communicate("")
