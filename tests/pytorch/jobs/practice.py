@@ -81,10 +81,6 @@ def autocasts_without_swell(moments, of=torch.bfloat16):
     dist.destroy_process_group()
 
 
-def is_in_bfloat16(moments):
-    loop(moments, inner=wide().bfloat16(), micro_batch=2, loss=lambda model, x, y: F.mse_loss(model(x.bfloat16()).float(), y))
-
-
 # ---- values of all samples of a pass that no gradient goes through
 
 
@@ -205,18 +201,6 @@ class Sharp(torch.optim.Optimizer):
         self.base.step()
 
 
-class SharpOfOneState(Sharp):
-    """As the package's sentence asks for."""
-
-    def __init__(self, params, lr):
-        super().__init__(params, lr)
-        self.state = self.base.state
-
-    def load_state_dict(self, state_dict):
-        super().load_state_dict(state_dict)
-        self.base.state, self.base.param_groups = self.state, self.param_groups
-
-
 def sharpens(moments, micro_batch=4, of=Sharp):
     """Two backward passes of each batch, the first by the script itself."""
     dist.init_process_group("gloo")
@@ -233,15 +217,6 @@ def sharpens(moments, micro_batch=4, of=Sharp):
 
 def sharpens_whole_shares(moments):
     sharpens(moments, micro_batch=None)
-
-
-def sharpens_with_one_state(moments):
-    sharpens(moments, None, SharpOfOneState)
-
-
-def searches_lines(moments):
-    """LBFGS, whose step() wants a closure."""
-    loop(moments, kind=lambda parameters, lr: torch.optim.LBFGS(parameters, lr=lr))
 
 
 def clips_adaptively(moments):
@@ -354,29 +329,6 @@ def of_text(out, y, **more):
     return F.cross_entropy(out.flatten(0, 1), y.flatten(), **more)
 
 
-def crops(moments, how="torch"):
-    """nanoGPT's get_batch(): random crops of a file, each step's drawn by the loop. The number of steps is the dataset."""
-    written = text()
-    draws = numpy.random.default_rng(1337)
-
-    def get_batch(count):
-        at = torch.randint(len(written) - 17, (count,)).tolist() if how == "torch" else draws.integers(0, len(written) - 17, count)
-        x, y = (torch.stack([torch.from_numpy(written[each + more:each + more + 16].astype(numpy.int64)) for each in at]) for more in (0, 1))
-        return x, y
-    dist.init_process_group("gloo")
-    model = nn.parallel.DistributedDataParallel(Writes())
-    elastic = elastic_of(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
-    for [numbers] in elastic.batches(torch.utils.data.TensorDataset(torch.arange(1200)), steps=common.steps()):
-        x, y = get_batch(len(numbers))
-        if elastic.step(of_text(model(x), y)):
-            logs(moments, elastic)
-    finish(model)
-
-
-def crops_by_numpy(moments):
-    crops(moments, "numpy")
-
-
 class Crops(torch.utils.data.Dataset):
     """The same, drawn as a sample is read."""
 
@@ -454,71 +406,6 @@ def packs(moments):
     loop(moments, Writes(), lambda model, x, y: of_text(model(x), y), data=Documents(), loader={"collate_fn": pack})
 
 
-def grows_its_data(moments):
-    """A folder into which files come while it trains: each start finds more."""
-    plainly(moments, data=rows(98 + 10 * int(os.environ.get("SWELL_GENERATION", "0"))))
-
-
-class Streams(torch.utils.data.IterableDataset):
-    """Shards by readers, as torch's documents have it, with generators that worker_init_fn seeds."""
-
-    def __init__(self):
-        self.made = rows(98)
-
-    def __iter__(self):
-        info = torch.utils.data.get_worker_info()
-        for at in range(info.id if info else 0, 98, info.num_workers if info else 1):
-            x, y = self.made[at]
-            yield x + 0.1 * torch.from_numpy(numpy.random.randn(8)).float(), y
-
-
-def seeds_readers(moments):
-    loop(moments, data=Streams(), loader={"num_workers": 2, "worker_init_fn": lambda number: numpy.random.seed(number)})
-
-
-def streams_and_draws(moments):
-    loop(moments, data=Streams())
-
-
-def streams_by_a_loader(moments):
-    loader = torch.utils.data.DataLoader(Streams(), batch_size=4, num_workers=2, worker_init_fn=lambda number: numpy.random.seed(number))
-    loop(moments, data=loader)
-
-
-def reads_two(moments, how="cycle"):
-    """Two tasks with loaders of their own; the shorter one begins again."""
-    import itertools
-    dist.init_process_group("gloo")
-    model = nn.parallel.DistributedDataParallel(network())
-    elastic = elastic_of(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
-    other = torch.utils.data.DataLoader(rows(40, 3), batch_size=4, shuffle=True)
-
-    def again():
-        while True:
-            yield from other
-    second = itertools.cycle(other) if how == "cycle" else again()
-    for (x, y), (u, v) in zip(elastic.batches(rows(98), steps=common.steps()), second):
-        if elastic.step(F.mse_loss(model(x), y) + 0.5 * F.mse_loss(model(u), v)):
-            logs(moments, elastic)
-    finish(model)
-
-
-def reads_two_by_a_generator(moments):
-    reads_two(moments, "again")
-
-
-def counts_by_torchmetrics(moments, persists=True):
-    import torchmetrics
-    metric = torchmetrics.MeanMetric()
-    metric.persistent(persists)
-    loop(moments, state=lambda model, optimizer: {"metric": metric} if persists else {}, after=lambda elastic, model, **_: metric.update(elastic.mean_loss()))
-    odd.finish(metric=float(metric.compute()))
-
-
-def forgets_its_torchmetrics(moments):
-    counts_by_torchmetrics(moments, persists=False)
-
-
 class Blocks(nn.Module):
     """Blocks that are recomputed, in a model with an adapter."""
 
@@ -576,10 +463,6 @@ def accelerates_split_batches(moments):
 
 def accelerates_dispatched_batches(moments):
     accelerates(moments, dispatch_batches=True)
-
-
-def accelerates_in_bfloat16(moments):
-    accelerates(moments, lambda: nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 1)), "bf16")
 
 
 class Log:
@@ -650,30 +533,9 @@ def mixes_experts_without_balance(moments):
     mixes_experts(moments, weight=0.0)
 
 
-def mixes_experts_in_a_loop(moments):
-    """The same model in a loop over Elastic."""
-    import transformers
-    config = transformers.MixtralConfig(vocab_size=256, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, output_router_logits=True, router_aux_loss_coef=0.1,
-                                        max_position_embeddings=32, num_local_experts=4, num_experts_per_tok=2)
-    loop(moments, transformers.MixtralForCausalLM(config), lambda model, x, y: model(input_ids=x, labels=x).loss, data=Crops())
-
-
 def small_gpt():
     import transformers
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=256, n_positions=32, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
-
-
-def trainer_in_bfloat16(moments):
-    trains_by_transformers(moments, small_gpt(), Sentences(), options={"bf16": True})
-
-
-def trainer_groups_by_length(moments):
-    import transformers
-
-    def pad(samples):
-        return {name: nn.utils.rnn.pad_sequence([each[name] for each in samples], batch_first=True, padding_value=value) for name, value in (("input_ids", 0), ("labels", -100))}
-    assert transformers
-    trains_by_transformers(moments, small_gpt(), Sentences(cut=True), options={"train_sampling_strategy": "group_by_length"}, data_collator=pad)
 
 
 def trainer_keeps_its_best(moments):

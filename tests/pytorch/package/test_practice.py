@@ -23,6 +23,14 @@ def test_a_script_as_papers_have_it_is_resized_as_any_other(name, runs):
     assert run.sizes() == list(range(1, 13)) and "lent nothing" not in said and ACROSS not in said and DECIDES not in said, said
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["accelerates_dispatched_batches", "trainer_keeps_its_best", "trl_prefers", "trl_packs"])
+def test_a_script_over_a_framework_is_resized_as_any_other(name, runs):
+    if name.startswith("trl"):
+        pytest.importorskip("trl")
+    is_the_same_training(runs, name, 14, [1, 9], [1, 3, 1], job="practice")
+
+
 @pytest.mark.parametrize("name, of", [("autocasts", "bfloat16"), ("autocasts_to_float16", "float16")])
 def test_passes_of_the_same_sizes_train_alike_in_half_precision(name, of, runs):
     run = is_the_same_training(runs, name, 14, [1, 9], [1, 3, 1], job="practice")
