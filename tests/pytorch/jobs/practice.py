@@ -2,7 +2,6 @@
 """Scripts with what papers and tutorials do today, for test_practice.py. Arguments: as of odd.py."""
 
 import glob
-import os
 import sys
 
 import numpy
@@ -13,7 +12,7 @@ from torch import nn
 import common
 import odd
 from matrix import Moments, begin, norms, rows
-from odd import GLOBAL_BATCH, network, plainly
+from odd import GLOBAL_BATCH, network
 from research import elastic_of, finish
 from varied import logs
 from swell.torch import Elastic
