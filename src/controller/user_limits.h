@@ -13,8 +13,9 @@ namespace swell::controller {
 
 /// Keeps lent GPUs from using up the limits that Slurm sets their own users: a companion counts for
 /// MaxJobs, GrpTRES and MaxSubmitJobs of its user's associations (and of the QOS of its partition)
-/// like any job. If a job waits for such a limit, lent GPUs that count for the limit are taken
-/// back. A part of a limit of submitted jobs always stays free.
+/// like any job, and for GrpTRESMins with all minutes of its time limit, if
+/// AccountingStorageEnforce=safe. If a job waits for such a limit, lent GPUs that count for the
+/// limit are taken back. A part of a limit of submitted jobs always stays free.
 class UserLimits {
  public:
   struct Reclaim {

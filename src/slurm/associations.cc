@@ -30,7 +30,7 @@ AssociationRecord convert(const slurmdb_assoc_rec_t& record) {
   association.parent = text(record.parent_acct);
   const auto is_set = [](const char* tres) { return tres != nullptr && *tres != '\0'; };
   association.limits_running = count(record.grp_jobs) || is_set(record.grp_tres) ||
-                               is_set(record.grp_tres_run_mins) ||
+                               is_set(record.grp_tres_mins) || is_set(record.grp_tres_run_mins) ||
                                (is_set(record.user) && count(record.max_jobs));
   association.max_submitted = count(record.grp_submit_jobs);
   if (const auto own = count(record.max_submit_jobs); own && is_set(record.user))

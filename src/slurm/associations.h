@@ -15,7 +15,7 @@ struct AssociationRecord {
   std::string account, user, partition;  ///< user empty: the account itself; partition empty: all
   std::int64_t uid = -1;                 ///< uid of `user`; -1: none
   std::string parent;                    ///< the account above, or that of `user`; empty: none
-  bool limits_running = false;  ///< the number or the resources of its running jobs are limited
+  bool limits_running = false;       ///< the number, resources or minutes of its jobs are limited
   std::optional<int> max_submitted;  ///< maximum number of its jobs, including pending ones
 };
 

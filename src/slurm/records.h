@@ -25,8 +25,8 @@ enum class JobPhase { pending, running, suspended, completing, ended };
 /// Reason why a job is pending, as far as it matters for idle GPUs.
 enum class Waiting {
   for_resources,    ///< starts when resources are free and its turn has come
-  for_association,  ///< a limit on the running jobs of its user or account is reached
-  for_qos,          ///< a limit on the running jobs of its QOS is reached
+  for_association,  ///< a limit on the jobs of its user or account is reached
+  for_qos,          ///< a limit on the jobs of its QOS is reached
   for_other,        ///< held, dependent, over a limit, ...: idle GPUs would not start it
 };
 

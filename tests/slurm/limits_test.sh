@@ -6,7 +6,7 @@
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 after_check() { :; } # the jobs live over several behaviours
-cluster_up --nodes 3 --gpus-per-node 4 --conf RebootProgram=/bin/true --swell-conf 'MaxLentByAccount=nobody_else:9,*:5'
+cluster_up --nodes 3 --gpus-per-node 4 --conf RebootProgram=/bin/true --conf AccountingStorageEnforce=associations,limits,qos,safe --swell-conf 'MaxLentByAccount=nobody_else:9,*:5'
 conf=${SLURM_CONF%/*}/swell.conf
 
 lent_in_all() { # GPUS: to both jobs
@@ -91,12 +91,12 @@ of_others() {
 check 'a request for a job that is not running and elastic is answered with what it is' of_others
 
 # Limits that Slurm sets a user, which companions count for like his own jobs.
-with_limit() { # LIMIT=VALUE JOBS: of a job that is lent GPUs and others of its user so many are submitted, and all of them start
+with_limit() { # LIMIT=VALUE JOBS [sbatch options]: of a job that is lent GPUs and others of its user so many are submitted, and all of them start
   local limit=$1 i next
   sacctmgr -i modify user where name=root set "$limit" > /dev/null && "$cluster" restart-ctld && within 30 idle_nodes || return
-  submit --elastic=max=12,grace=10 --gres=gpu:2 --nodelist=node1 && within 60 lent_some "$job" || { swell why "$job"; return 1; }
+  submit --elastic=max=12,grace=10 --gres=gpu:2 --nodelist=node1 "${@:3}" && within 60 lent_some "$job" || { swell why "$job"; return 1; }
   for ((i = 0; i < $2; ++i)); do
-    next=$(sbatch --parsable --output=/dev/null --gres=gpu:2 --wrap 'sleep 36000') && within 60 in_state "${next%%;*}" RUNNING || { squeue -o '%i %j %T %r'; swell why "$job"; return 1; }
+    next=$(sbatch --parsable --output=/dev/null --gres=gpu:2 "${@:3}" --wrap 'sleep 36000') && within 60 in_state "${next%%;*}" RUNNING || { squeue -o '%i %j %T %r'; swell why "$job"; return 1; }
   done
   goes_on "$job" && scancel --user=root && within 30 queue_is_empty && sacctmgr -i modify user where name=root set "${limit%%=*}=$([[ $limit == Grp* ]] && printf 'gres/gpu=')-1" > /dev/null
 }
@@ -106,6 +106,7 @@ clear_queue
 limited_by ''
 check 'lent GPUs do not use up MaxJobs: the next job of the user starts' with_limit MaxJobs=2 1
 check 'lent GPUs do not use up GrpTRES' with_limit GrpTRES=gres/gpu=6 1
+check 'lent GPUs do not use up the minutes of GrpTRESMins, which AccountingStorageEnforce=safe keeps for whole jobs' with_limit GrpTRESMins=gres/gpu=500 1 --time=60
 check 'some of MaxSubmitJobs stay free' with_limit MaxSubmitJobs=4 1
 # While nothing else changes in Slurm: the job has three companions, and a limit of four jobs is set.
 set_later() {
@@ -226,5 +227,7 @@ shorter_than_the_job() {
 }
 reservation_is_said() { swell why "$job" | grep 'on node3 goes back .*: reservation repair begins on its node'; }
 check 'a companion ends before a reservation of its node and within MaxTime, and swell why names the reservation' shorter_than_the_job
+
+clear_queue
 
 finish_tests

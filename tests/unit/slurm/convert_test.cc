@@ -35,6 +35,19 @@ Test(convert, a_part_that_slurm_has_put_off_waits_for_resources_while_another_do
   cr_assert(need == expected);
 }
 
+Test(convert, a_job_that_waits_for_minutes_waits_for_a_limit_that_others_fill) {
+  const auto waits = [](std::uint32_t reason) { return convert(pending(0, reason)).waiting; };
+  for (const std::uint32_t reason :
+       {WAIT_ASSOC_GRP_CPU_MIN, WAIT_ASSOC_GRP_MEM_MIN, WAIT_ASSOC_GRP_NODE_MIN,
+        WAIT_ASSOC_GRP_GRES_MIN, WAIT_ASSOC_GRP_BILLING_MIN, WAIT_ASSOC_GRP_UNK_MIN})
+    cr_assert(waits(reason) == Waiting::for_association, "%u", reason);
+  for (const std::uint32_t reason :
+       {WAIT_QOS_GRP_CPU_MIN, WAIT_QOS_GRP_MEM_MIN, WAIT_QOS_GRP_NODE_MIN, WAIT_QOS_GRP_GRES_MIN,
+        WAIT_QOS_GRP_BILLING_MIN, WAIT_QOS_GRP_UNK_MIN})
+    cr_assert(waits(reason) == Waiting::for_qos, "%u", reason);
+  cr_assert(waits(WAIT_ASSOC_MAX_GRES_MINS_PER_JOB) == Waiting::for_other, "a limit of one job");
+}
+
 Test(convert, gpus_that_are_asked_for_by_task_or_socket_are_marked) {
   job_info_t info = pending(0, WAIT_RESOURCES);
   char gpus[] = "gres:gpu:h100:4", cpus[] = "cpu:2";
