@@ -30,6 +30,10 @@ using policy::Resources;
 /// Jobs of one array that are looked at one by one; those behind are served by Slurm's preemption.
 constexpr int kMaxArrayTasks = 100;
 
+/// GPUs that Slurm itself took back wait so long for a job that the view does not show. Slurm
+/// starts that job in its next round of backfill (bf_interval).
+constexpr std::time_t kPreemptedKept_s = 120;
+
 class Builder {
  public:
   Builder(const slurm::Snapshot& snapshot, const JobTable& jobs,
@@ -66,6 +70,7 @@ class Builder {
     }
     std::sort(queue.begin(), queue.end());
     serve(queue);
+    if (any_unseen_) keep_preempted();
     return std::move(view_);
   }
 
@@ -391,11 +396,26 @@ class Builder {
     return record.partition.substr(0, record.partition.find(','));
   }
 
-  void add_to(std::vector<Pending>& queue, const slurm::JobRecord& record) const {
-    if (record.waiting != slurm::Waiting::for_resources || !record.reservation.empty()) return;
+  void add_to(std::vector<Pending>& queue, const slurm::JobRecord& record) {
+    if (record.waiting != slurm::Waiting::for_resources) return;
     const auto partition = partition_index_.find(first_partition(record));
-    if (partition != partition_index_.end())
+    const bool is_seen = record.reservation.empty() && partition != partition_index_.end();
+    if (is_seen)
       queue.push_back({&record, partition->second, partition_at(partition->second).priority_tier});
+    // One in a reservation with FLEX also runs outside of it.
+    any_unseen_ = any_unseen_ || !is_seen || record.partition.find(',') != std::string::npos;
+  }
+
+  /// Lends nothing on nodes where Slurm has just preempted companions, while jobs wait that the
+  /// view does not show, or not in each of their partitions. Lent again before Slurm starts the
+  /// job, the GPUs would be preempted again, and the job would wait for ever.
+  void keep_preempted() {
+    for (const slurm::JobRecord& record : snapshot_.jobs)
+      if (record.phase == slurm::JobPhase::ended && record.is_preempted() &&
+          snapshot_.taken - record.end_time < kPreemptedKept_s && identity_in(record))
+        for (const std::string& name : record.nodes)
+          if (const NodeIndex node = index_of(name); node >= 0)
+            view_.nodes[static_cast<std::size_t>(node)].settling = true;
   }
 
   /// Adds what policies look at, from the head on: the view is as large as that, however many jobs
@@ -406,9 +426,11 @@ class Builder {
       const std::size_t left =
           policy::kQueueDepth - std::min<std::size_t>(policy::kQueueDepth, view_.queue.size());
       const bool is_part = each.record->het_leader != 0;
+      any_unseen_ = any_unseen_ || left == 0;
       if (left == 0 && in_parts.empty()) return;
       if (left == 0 && !(is_part && in_parts.contains(each.record->het_leader))) continue;
       const auto demand = demand_of(each);
+      any_unseen_ = any_unseen_ || !demand;
       if (!demand) continue;
       if (is_part) in_parts.insert(each.record->het_leader);
       const int tasks = std::min(each.record->pending_tasks, kMaxArrayTasks);
@@ -467,6 +489,7 @@ class Builder {
   /// jobs closes its nodes to others.
   std::map<policy::Sharing, policy::NodeSet> in_use_;
   bool any_closed_ = false;
+  bool any_unseen_ = false;  ///< jobs wait for resources that the view does not show, or not fully
   std::map<policy::Sharing, policy::NodeSet> closed_;  ///< to whom
   std::set<NodeIndex> uncertain_;  ///< nodes on which a job holds GPUs that are only counted
   bool plans_ = false, sheets_ = false;
