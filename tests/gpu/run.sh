@@ -74,6 +74,8 @@ export SWELL_STAGE=${SWELL_STAGE:-$top/build/stage} GPU_STAND_IN=$stand_in GPU_O
 [[ ! -d $top/build/lib ]] || export LD_LIBRARY_PATH=$top/build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 ((stand_in == 0)) || export LD_LIBRARY_PATH=$SWELL_STAGE/../tests/unit/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export CUBLAS_WORKSPACE_CONFIG=:4096:8 TEST_PATIENCE=${TEST_PATIENCE:-120} TEST_PACE=${TEST_PACE:-0.05} PYTHONUNBUFFERED=1
+# Stages fork their workers, which could not use CUDA if it had been initialized before: torch.cuda.is_available() asks NVML then.
+export PYTORCH_NVML_BASED_CUDA_CHECK=1
 failed=() left=${#stages[@]}
 for stage in "${stages[@]}"; do
   module=$stage

@@ -26,6 +26,25 @@ while [[ $1 != /* ]]; do shift; done
 END
 chmod +x "$work/tools/compute-sanitizer"
 bundle() { env -u SWELL_STAGE -u SWELL_LIBRARY PATH="$work/tools:$PATH" PYTHONPATH="$work/absent" "$@"; }
+forks_unspoilt() { # a PyTorch as with CUDA, which tells who asks it for devices: workers that are forked after that cannot use CUDA
+  bundle env SWELL_STAGE="$work/bundle/build/stage" "${SWELL_PYTHON:-python3}" - "$work/bundle/tests" << 'END'
+import os, sys, traceback
+import torch
+asked = []
+def asks(name):
+    setattr(torch._C, name, lambda *_: asked.append(name) or traceback.print_stack() or 1)
+for name in ("_cuda_init", "_cuda_getDeviceCount", "_cuda_getDevice", "_cuda_setDevice", "_cuda_exchangeDevice", "_cuda_maybeExchangeDevice"):
+    asks(name)
+torch._C._cuda_getCurrentRawStream = lambda *_: 0
+torch.version.cuda, torch.cuda._is_compiled, torch.cuda._device_count_nvml = "13.0", lambda: True, lambda: 1
+os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+sys.path[:0] = [os.path.join(sys.argv[1], "gpu", "stages")]
+import bench, forked, memory, profiles, ratio, gpu_engine_job, gpu_llama, gpu_state_job
+memory.shape(5), torch.cuda.is_available()
+sys.exit(bool(asked))
+END
+}
+check 'nothing initializes CUDA before the stages fork their workers' forks_unspoilt
 stage() { bundle "$work/bundle/tests/gpu/run.sh" --stand-in --out "$work/results" "$1" || { tail -n 30 "$work/results/$1.log"; return 1; }; }
 rows() { # STAGE TEXT...: it measured each
   local stage=$1 text
