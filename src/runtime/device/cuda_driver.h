@@ -53,8 +53,8 @@ inline constexpr int kRelaxedCapture = 2;       ///< CU_STREAM_CAPTURE_MODE_RELA
 inline constexpr unsigned kForPeers = 1;        ///< CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 inline constexpr unsigned kForAllContexts = 1;  ///< CU_MEMHOSTREGISTER_PORTABLE
 inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103,
-                     kNetworkCardsSupported = 110;                               // attributes
-inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217, kNotReady = 600;  // errors
+                     kNetworkCardsSupported = 110;             // attributes
+inline constexpr int kOutOfMemory = 2, kNotReady = 600;        // errors
 inline constexpr int kMemoryTypeOf = 2, kOrdinalOf = 9;        // attributes of addresses
 inline constexpr unsigned kHostMemory = 1, kDeviceMemory = 2;  // values of kMemoryTypeOf
 /// The minimum over GPUs of the largest allowed pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH).

@@ -221,13 +221,25 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
 }
 
 /// Shares some memory with this process as a test: in a sandbox or a virtual machine the driver may
-/// claim to share memory and then fail. REQUIRES: its context is current.
+/// claim to share memory, or to take it for network cards, and then fail. REQUIRES: its context is
+/// current.
 void Device::try_sharing() {
-  cuda::AllocationProperties properties = allocation();
-  properties.for_network_cards = 0;
+  int code = share_once();
+  if (serves_network_cards_ && code != 0 && code != cuda::kOutOfMemory) {
+    serves_network_cards_ = false;
+    code = share_once();
+  }
+  if (code == 0 || code == cuda::kOutOfMemory) return;  // a full GPU proves nothing
+  shares_ = false;
+  const char* name = nullptr;
+  why_not_shared_ = driver_->error_name(code, &name) == 0 && name != nullptr ? name : "an error";
+}
+
+/// Returns the driver's error.
+int Device::share_once() const {
+  const cuda::AllocationProperties properties = allocation();
   std::uint64_t own = 0, imported = 0;
   int fd = -1, code = driver_->create(&own, granularity_, &properties, 0);
-  if (code == cuda::kOutOfMemory) return;  // not a proof that it cannot share
   if (code == 0) {
     code = driver_->share(&fd, own, cuda::kPosixDescriptor, 0);
     if (code == 0) {
@@ -238,10 +250,7 @@ void Device::try_sharing() {
     }
     driver_->release(own);
   }
-  if (code == 0) return;
-  shares_ = false;
-  const char* name = nullptr;
-  why_not_shared_ = driver_->error_name(code, &name) == 0 && name != nullptr ? name : "an error";
+  return code;
 }
 
 Device::~Device() {
@@ -539,7 +548,10 @@ Result<void> Slab::map() {
   if (good.ok())
     good = device_->check(cuda.reserve(&address_, bytes_, 0, 0, 0), "taking addresses", bytes_);
   if (good.ok()) {
-    good = device_->check(cuda.map(address_, bytes_, 0, handle_, 0), "mapping memory", bytes_);
+    // Page tables need memory, too.
+    const int code = cuda.map(address_, bytes_, 0, handle_, 0);
+    if (code == cuda::kOutOfMemory) return device_->no_room(bytes_);
+    good = device_->check(code, "mapping memory", bytes_);
     is_mapped_ = good.ok();
   }
   if (good.ok())
@@ -646,12 +658,15 @@ GpuHash::~GpuHash() {
   if (module_ != nullptr) device_->driver_->unload_module(module_);
 }
 
-/// Launches the kernel for pieces in host memory, which may be changed after this returns.
-Result<void> GpuHash::launch(const void* pieces, unsigned count) const {
+/// Launches the kernel for pieces in host memory, which must stay as they are until the stream is
+/// done: whether the driver stages memory that is not registered is not documented, and on machines
+/// whose GPUs read the host's page tables it need not.
+Result<void> GpuHash::launch(std::span<const HashPiece> pieces) const {
   DeviceAddress table = memory_ + kPiecesAt, sum = memory_;
+  auto count = static_cast<unsigned>(pieces.size());
   void* arguments[] = {&table, &count, &sum};
   auto good = device_->check(
-      device_->driver_->to_device(table, pieces, count * sizeof(HashPiece), device_->stream_),
+      device_->driver_->to_device(table, pieces.data(), pieces.size_bytes(), device_->stream_),
       "a copy of a checksum's pieces");
   if (good.ok())
     good = device_->check(
@@ -671,10 +686,13 @@ Result<std::uint64_t> GpuHash::sum(std::span<const Run> runs, std::uint64_t firs
   if (!good) return good.error();
   good = device_->check(cuda.set(memory_, 0, sizeof(std::uint64_t), device_->stream_),
                         "clearing a checksum");
-  std::vector<HashPiece> pieces;
+  // The driver may read pieces until the stream is done, so the next ones are written elsewhere.
+  std::vector<HashPiece> pieces, being_read;
   const auto flush = [&] {
-    if (good.ok() && !pieces.empty())
-      good = launch(pieces.data(), static_cast<unsigned>(pieces.size()));
+    if (!good || pieces.empty()) return;
+    good = device_->check(cuda.wait_for_stream(device_->stream_), "waiting for a checksum");
+    if (good.ok()) good = launch(pieces);
+    std::swap(pieces, being_read);
     pieces.clear();
   };
   for (const Run& run : runs)

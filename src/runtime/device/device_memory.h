@@ -25,6 +25,8 @@ struct AllocationProperties;
 /// The driver's functions; looked up once in a process.
 struct CudaDriver;
 
+struct HashPiece;
+
 /// One GPU that this process works with, through NVIDIA's driver, which is opened at run time. Uses
 /// its primary context, as CUDA's runtime and PyTorch do; the context is current only within the
 /// calls. Several threads may call; those that copy wait for each other.
@@ -90,6 +92,7 @@ class Device {
   int copy_rows(Way way, std::span<const Run> rows) const;
   std::uint64_t handle_at(DeviceAddress at) const noexcept;
   void try_sharing();
+  int share_once() const;
   cuda::AllocationProperties allocation() const noexcept;
 
   std::shared_ptr<const CudaDriver> driver_;
@@ -191,7 +194,7 @@ class GpuHash {
  private:
   explicit GpuHash(std::shared_ptr<const Device> device) noexcept : device_(std::move(device)) {}
   Result<void> load();
-  Result<void> launch(const void* pieces, unsigned count) const;
+  Result<void> launch(std::span<const HashPiece> pieces) const;
   const std::shared_ptr<const Device> device_;
   void *module_ = nullptr, *kernel_ = nullptr;
   DeviceAddress memory_ = 0;  ///< space for the sum, then the pieces of one launch

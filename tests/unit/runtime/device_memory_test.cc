@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/transport/channel.h"
+#include "runtime/wire/word_hash.h"
 
 using namespace swell;
 using namespace swell::runtime;
@@ -159,9 +160,48 @@ Test(device_memory, is_taken_for_network_cards_where_they_can_reach_it) {
   for (const bool can : {false, true}) {
     if (can) unsetenv("STAND_IN_NO_RDMA");
     else setenv("STAND_IN_NO_RDMA", "1", 1);
-    const Slab slab = Slab::create(device(), kUnit).value();
-    cr_assert_eq(count_of("stand_in_for_network_cards"), can ? kUnit : 0);
+    const auto gpu = device();
+    const std::uint64_t before = count_of("stand_in_for_network_cards");
+    const Slab slab = Slab::create(gpu, kUnit).value();
+    cr_assert_eq(count_of("stand_in_for_network_cards") - before, can ? kUnit : 0);
   }
+}
+
+Test(device_memory, is_shared_where_the_driver_takes_none_for_network_cards_although_it_says_so) {
+  setenv("STAND_IN_RDMA_FAILS", "1", 1);
+  const auto gpu = device();
+  cr_assert(gpu->check_sharing().ok());
+  const auto slab = Slab::create(gpu, kUnit);
+  cr_assert(slab.ok(), "%s", slab ? "" : slab.error().message().c_str());
+  cr_assert(slab->share().ok());
+  cr_assert_eq(count_of("stand_in_for_network_cards"), 0);
+}
+
+Test(device_memory, says_that_a_gpu_has_no_room_for_page_tables) {
+  const auto gpu = device();
+  setenv("STAND_IN_NO_PAGES", "1", 1);
+  const auto slab = Slab::create(gpu, kUnit);
+  cr_assert_not(slab.ok());
+  cr_assert(slab.error().shortage().has_value(), "%s", slab.error().message().c_str());
+  cr_assert_eq(slab.error().shortage()->needed_bytes, kUnit);
+}
+
+// The driver may read host memory until the stream is done.
+Test(device_memory, a_checksum_of_many_pieces_is_that_of_the_host) {
+  const auto gpu = device();
+  const Slab slab = Slab::create(gpu, kUnit).value();
+  std::vector<std::uint64_t> values(20'000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = i * i + 1;
+  cr_assert(gpu->to_device(slab.address(), values.data(), 8 * values.size()).ok());
+  std::vector<Run> runs;
+  std::uint64_t expected = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    runs.push_back({slab.address() + 8 * i, 0, 8});
+    expected += WordHash::mixed(values[i], i);
+  }
+  const auto hash = GpuHash::create(gpu).value()->sum(runs, 0);
+  cr_assert(hash.ok() && *hash == expected);
+  cr_assert_eq(count_of("stand_in_launched"), 3, "more pieces than one launch takes");
 }
 
 Test(device_memory, says_that_a_gpu_is_full) {

@@ -7,9 +7,11 @@
 // for all processes that name it, until nobody has it open or mapped; STAND_IN_NO_PEER: memory of
 // another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be shared; STAND_IN_NO_EXPORT: it
 // can, the driver says, but it does not do it; STAND_IN_NO_RDMA: none can be taken for network
-// cards; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS: matrices are not copied;
-// STAND_IN_NO_HANDLES: no allocation is named for other processes; STAND_IN_HANGS: a file, and as
-// long as that is there, who takes memory hangs, and makes a file of its name with
+// cards; STAND_IN_RDMA_FAILS: it can, the driver says, but it does not do it; STAND_IN_NO_PAGES:
+// there is no memory for page tables; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS:
+// matrices are not copied; STAND_IN_NO_HANDLES: no allocation is named for other processes;
+// STAND_IN_HANGS: a file, and as long as that is there, who takes memory hangs, and makes a file of
+// its name with
 // ".now".
 #include <algorithm>
 #include <atomic>
@@ -79,8 +81,8 @@ static_assert(sizeof(Named) <= 64);
 
 struct Stream {
   std::atomic<int> pending = 0;  // what another library has launched on it
-  // Kernels that have not run: they do once the host waits for the stream, or something else has
-  // its turn there. Guarded by queue_mutex.
+  // Kernels and copies that have not run: they do once the host waits for the stream, or asks
+  // whether it is done. Guarded by queue_mutex.
   std::vector<std::function<int()>> queue = {};
 };
 struct Module {
@@ -190,6 +192,21 @@ int drain(void* stream) {
       for (const auto& run : std::exchange(one->queue, {}))
         if (const int bad = broken == 0 ? run() : 0) broken = bad;
   return broken;
+}
+
+// Puts work on a stream; it reads and writes memory when the stream is drained. The legacy stream
+// does not wait.
+int put_on(void* stream, std::function<int()> work) {
+  {
+    std::lock_guard lock(queue_mutex);
+    if (broken != 0) return broken;
+    if (auto* const its = static_cast<Stream*>(stream); streams.contains(its)) {
+      its->queue.push_back(std::move(work));
+      return 0;
+    }
+  }
+  if (const int bad = drain(stream)) return bad;
+  return work();
 }
 
 // Does the kernel's work natively, for more bytes than can be interpreted in good time.
@@ -408,29 +425,24 @@ int cuEventDestroy_v2(void* event) {
 
 int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, std::size_t bytes,
                          void* stream) {
-  if (const int bad = drain(stream)) return bad;
   ++copies;
-  std::memmove(at(to), at(from), bytes);
   copied += bytes;
-  return 0;
+  return put_on(stream, [=] { return std::memmove(at(to), at(from), bytes), 0; });
 }
+// Memory of the host is read and written as late as can be, registered or not: the driver may stage
+// what is not registered, and need not.
 int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void* stream) {
-  if (const int bad = drain(stream)) return bad;
   ++copies;
-  std::memcpy(to, at(from), bytes);
   count_copy(to, bytes);
-  return 0;
+  return put_on(stream, [=] { return std::memcpy(to, at(from), bytes), 0; });
 }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, void* stream) {
-  if (const int bad = drain(stream)) return bad;
   ++copies;
-  std::memcpy(at(to), from, bytes);
   count_copy(from, bytes);
-  return 0;
+  return put_on(stream, [=] { return std::memcpy(at(to), from, bytes), 0; });
 }
 int cuMemcpy2DAsync_v2(const swell::runtime::cuda::MatrixCopy* copy, void* stream) {
   if (pushed == 0) return kNoContext;
-  if (const int bad = drain(stream)) return bad;
   const auto start = [](const auto& end) -> char* {
     const bool on_host = end.memory_type == 1;
     if (end.memory_type != 2 && !on_host) return nullptr;
@@ -447,12 +459,15 @@ int cuMemcpy2DAsync_v2(const swell::runtime::cuda::MatrixCopy* copy, void* strea
   ++copies;
   for (std::size_t row = 0; row < copy->rows; ++row) {
     char* const its = to + row * copy->to.pitch;
-    std::memmove(its, from + row * copy->from.pitch, copy->row_bytes);
     if (copy->from.memory_type == 1) count_copy(from + row * copy->from.pitch, copy->row_bytes);
     else if (copy->to.memory_type == 1) count_copy(its, copy->row_bytes);
     else copied += copy->row_bytes;
   }
-  return 0;
+  return put_on(stream, [=, its = *copy] {
+    for (std::size_t row = 0; row < its.rows; ++row)
+      std::memmove(to + row * its.to.pitch, from + row * its.from.pitch, its.row_bytes);
+    return 0;
+  });
 }
 int cuMemHostRegister_v2(void* bytes, std::size_t count, unsigned flags) {
   if (pushed == 0) return kNoContext;
@@ -467,9 +482,7 @@ int cuMemHostUnregister(void* bytes) {
 }
 int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t bytes,
                     void* stream) {
-  if (const int bad = drain(stream)) return bad;
-  std::memset(at(address), value, bytes);
-  return 0;
+  return put_on(stream, [=] { return std::memset(at(address), value, bytes), 0; });
 }
 
 // Memory that other processes open by a handle alone.
@@ -594,6 +607,8 @@ int cuMemCreate(unsigned long long* handle, std::size_t bytes, const Properties*
       properties->handle_types != 1 ||
       (properties->for_network_cards != 0 && std::getenv("STAND_IN_NO_RDMA") != nullptr))
     return kInvalid;
+  if (properties->for_network_cards != 0 && std::getenv("STAND_IN_RDMA_FAILS") != nullptr)
+    return kUnsupported;
   if (const char* file = std::getenv("STAND_IN_HANGS"))
     for (bool begins = true; access(file, F_OK) == 0; begins = false, usleep(1000))
       if (begins) close(open((std::string(file) + ".now").c_str(), O_CREAT | O_CLOEXEC, 0600));
@@ -655,6 +670,7 @@ int cuMemMap(unsigned long long address, std::size_t bytes, std::size_t offset,
   Allocation* one = known(handle);
   if (one == nullptr || offset != 0 || bytes > one->bytes || bytes % kGranularity != 0)
     return kInvalid;
+  if (std::getenv("STAND_IN_NO_PAGES") != nullptr) return kNoMemory;
   // No access yet; cuMemSetAccess() knows of what GPU it is by the file.
   if (mmap(at(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, one->fd, 0) == MAP_FAILED)
     return kInvalid;

@@ -172,7 +172,6 @@ static_assert(cuda::kMemoryManagementSupported ==
 static_assert(cuda::kDescriptorSupported ==
               CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 static_assert(cuda::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
-static_assert(cuda::kPeerUnsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 static_assert(cuda::kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(events::kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(events::kCaptureImplicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
