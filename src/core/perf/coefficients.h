@@ -62,6 +62,18 @@ struct Coefficients {
   double state_part(int dp) const noexcept { return part(sharded_state, dp); }
   /// Returns the part of the gradients that each of `dp` replicas holds between two passes.
   double gradient_part(int dp) const noexcept { return part(sharded_gradients, dp); }
+  /// Returns the share of the parameters of which each replica steps a part, and gathers the
+  /// others' after the step (ZeRO-1). 0 with sharded gradients, whose synchronization includes
+  /// gathering.
+  double stepped_share() const noexcept {
+    const double moments = param_optim_bytes - param_bytes;
+    if (sharded_gradients > 0 || moments <= 0) return 0;
+    return std::min(1.0, sharded_state * param_optim_bytes / moments);
+  }
+  /// Returns the part of a stage's parameters that each of `dp` replicas updates.
+  double updated_part(int dp) const noexcept {
+    return sharded_gradients > 0 ? state_part(dp) : part(stepped_share(), dp);
+  }
   /// Tied embeddings: the last stage's extra parameters are the first's, and a stage that is both
   /// first and last holds them once.
   bool tied_embedding = false;

@@ -72,8 +72,11 @@ struct StageTimes {
   double dp_commu = 0;     ///< T_DP-commu: gradient synchronization without any overlap
   double commu_extra = 0;  ///< T_DP-commu-extra: the part that is not overlapped
   double optim = 0;        ///< T_DP-optim: optimizer step
+  /// Gathering of the parameters that each replica has stepped a part of (ZeRO-1). Nothing overlaps
+  /// it.
+  double gather = 0;
   double comp() const noexcept { return fwd + bwd; }
-  double extra() const noexcept { return commu_extra + optim; }
+  double extra() const noexcept { return commu_extra + optim + gather; }
 };
 
 /// T_PP and its three parts, in seconds.

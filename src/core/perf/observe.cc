@@ -50,8 +50,8 @@ Profile observe(const plan::Layout& layout, const models::Model& model,
       seen.fwd_s = layer.fwd * layers + seen.head_fwd_s;
       seen.fwd_commu_s = commu;
       seen.bwd_s = layer.bwd * layers + seen.head_bwd_s;
-      seen.optim_s = type.optim_s * held * k.state_part(stage.dp()) / stage.tp;
-      seen.commu_extra_s = times.commu_extra;
+      seen.optim_s = type.optim_s * held * k.updated_part(stage.dp()) / stage.tp;
+      seen.commu_extra_s = times.commu_extra + times.gather;
       seen.layer_param_bytes = k.param_bytes * held / stage.tp;
       seen.layer_state_bytes = k.param_optim_bytes * held / stage.tp;
       auto add = [&](const StageExtras& extras) {

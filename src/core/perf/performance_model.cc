@@ -138,6 +138,16 @@ double PerformanceModel::gradient_bytes(const models::Load& load) const noexcept
   return bytes * (1 + 0.5 * k.sharded_gradients);
 }
 
+double PerformanceModel::gather_s(const plan::StageLayout& stage,
+                                  const models::Load& load) const noexcept {
+  const Coefficients& k = coefficients_;
+  const double share = k.stepped_share();
+  const int replicas = k.max_shards > 0 ? std::min(stage.dp(), k.max_shards) : stage.dp();
+  if (share <= 0 || replicas <= 1) return 0;
+  // Half of what summing as many bytes takes.
+  return share * dp_commu(gradient_bytes(load), 1, replicas, stage_bandwidth(stage)) / 2;
+}
+
 namespace {
 
 /// Computes the parts of stages each time.
@@ -169,7 +179,7 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
   StageTimes times;
   const double layers = load.layers + load.modules * chain_.module_work();
   const double updated = load.layers + load.modules * chain_.module_parameters();
-  const double state = coefficients_.state_part(stage.dp());
+  const double part = coefficients_.updated_part(stage.dp());
   double overlap = std::numeric_limits<double>::infinity();
   int seen_type = -1, seen_batch = -1;
   for (const plan::GroupLayout& group : stage.groups) {
@@ -194,12 +204,13 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, const m
                             : 0;
     times.fwd = std::max(times.fwd, layer.fwd * layers + head);
     times.bwd = std::max(times.bwd, layer.bwd * layers + k.backward * head);
-    times.optim = std::max(times.optim, k.optim_s * updated * state / stage.tp);
+    times.optim = std::max(times.optim, k.optim_s * updated * part / stage.tp);
   }
   if (const int ranks = stage.dp() * model_.cp; ranks > 1) {
     times.dp_commu = dp_commu(gradient_bytes(load), 1, ranks, stage_bandwidth(stage));
     times.commu_extra = passes_of.commu_extra(times.bwd, times.dp_commu, overlap);
   }
+  times.gather = gather_s(stage, load);
   return times;
 }
 

@@ -190,7 +190,7 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     fit.weights_s += seen.weights_s;
     fit.backward_s += seen.weights_s > 0 ? seen.bwd_s : 0;
     fit.optim.add((load.layers + load.modules * chain.module_parameters()) *
-                      made.state_part(stage.dp()) / stage.tp,
+                      made.updated_part(stage.dp()) / stage.tp,
                   seen.optim_s);
   }
   for (const TypeFit& fit : fits)
@@ -203,7 +203,9 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     if (ranks == 1 || means.types.empty()) continue;
     const double commu = dp_commu(bandwidths.gradient_bytes(loads[static_cast<std::size_t>(i)]), 1,
                                   ranks, bandwidths.stage_bandwidth(stage));
-    const double overlap = overlap_exponent(means.slowest_bwd, commu, means.commu_extra);
+    const double gather = bandwidths.load_times(stage, loads[static_cast<std::size_t>(i)]).gather;
+    const double overlap =
+        overlap_exponent(means.slowest_bwd, commu, std::max(0.0, means.commu_extra - gather));
     const double sharpness = overlap_sharpness(means.slowest_bwd, commu, overlap);
     const double weight = std::max(sharpness * sharpness, 1e-12);
     for (int type : means.types) {

@@ -15,6 +15,8 @@ namespace swell::sim::judge {
 
 namespace {
 
+constexpr double kParameterBytes = 2;
+
 /// Samples [first, last) of each micro-batch that a group computes.
 struct Range {
   int first, last;
@@ -300,15 +302,32 @@ class Executor {
         reduced = ring_done(stage, bytes, end,
                             std::max(wire, end) + (1 - software.overlapped_share) * all);
       }
+      const bool divides = software.divides_updates && stage.dp() > 1;
+      double last_updated = reduced;
       for (int j = 0; j < stage.dp(); ++j) {
         const Worker& worker = workers_[first + static_cast<std::size_t>(j)];
-        const double updated = reduced + update_s(parameters_of(i) / stage.tp, software,
-                                                  cluster_.type(group_of(worker).type));
+        const double its = parameters_of(i) / stage.tp / (divides ? stage.dp() : 1);
+        const double updated =
+            reduced + update_s(its, software, cluster_.type(group_of(worker).type));
         if (stage.dp() > 1) note(Operation::Kind::gradients, worker, {}, begin, reduced);
         note(Operation::Kind::optimizer, worker, {}, reduced, updated);
-        end_s_ = std::max(end_s_, updated);
+        last_updated = std::max(last_updated, updated);
       }
+      end_s_ = std::max(end_s_, divides ? gather_updated(i, last_updated) : last_updated);
     }
+  }
+
+  /// Gathers the parameters that the groups of a stage have updated in parts. Returns the end.
+  double gather_updated(int i, double now) {
+    const plan::StageLayout& stage = stage_at(i);
+    const double bytes = kParameterBytes * parameters_of(i);
+    // Each part takes one of the two ways of an all-reduce.
+    const double alone = stage_allreduce_s(stage, bytes, cluster_, hardware_.software) / 2;
+    const double done = ring_done(stage, bytes / 2, now, now + alone);
+    const std::size_t first = static_cast<std::size_t>(first_worker_[static_cast<std::size_t>(i)]);
+    for (int j = 0; j < stage.dp(); ++j)
+      note(Operation::Kind::gather, workers_[first + static_cast<std::size_t>(j)], {}, now, done);
+    return done;
   }
 
   /// Returns the end of a stage's ring, which shares the network of its nodes with other stages'

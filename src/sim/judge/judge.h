@@ -13,7 +13,7 @@ namespace swell::sim::judge {
 
 /// One executed operation, for tests and drawings.
 struct Operation {
-  enum class Kind { forward, backward, weights, send, gradients, optimizer } kind;
+  enum class Kind { forward, backward, weights, send, gradients, optimizer, gather } kind;
   int stage = 0;
   int group = 0;
   int micro_batch = 0;

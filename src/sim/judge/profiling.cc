@@ -28,7 +28,7 @@ void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout,
   layers /= stage.tp;
   const double others =
       load.matrices(model.tied_embedding) * parameters_of_embedding(model) / stage.tp;
-  const double state = software.state_bytes + software.sharded_bytes / stage.dp();
+  const double state = software.state_bytes + software.sharded_bytes;
   seen.layer_param_bytes = layers * software.gradient_bytes;
   seen.layer_state_bytes = layers * state;
   seen.extra_param_bytes = others * software.gradient_bytes;
@@ -63,6 +63,9 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
   for (int i = 0; i < layout.pp(); ++i) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
     const models::Load load = pipeline.stage(i);
+    if (stage.dp() > 1)
+      profile.sharded_state = hardware.software.sharded_bytes /
+                              (hardware.software.state_bytes + hardware.software.sharded_bytes);
     for (int j = 0; j < stage.dp(); ++j) {
       const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(j)];
       perf::GroupObservation seen;
@@ -71,7 +74,7 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
       const double reduce =
           group_allreduce_s(group, stage.tp, profile.activ_bytes * group.local_batch, cluster);
       seen.fwd_commu_s = 2 * (load.layers + load.modules) * reduce;
-      double last_backward = 0, reduced = 0;
+      double last_backward = 0, reduced = 0, gathered_s = 0;
       for (const Operation& done : iteration.operations) {
         if (done.stage != i) continue;
         const double took = done.end_s - done.begin_s;
@@ -84,6 +87,7 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
         if (done.kind == Kind::backward) last_backward = std::max(last_backward, done.end_s);
         if (done.kind == Kind::optimizer && own) seen.optim_s = took;
         if (done.kind == Kind::gradients && own) reduced = done.end_s;
+        if (done.kind == Kind::gather && own) gathered_s = took;
       }
       if (load.heads > 0) {
         const Device device{cluster.type(group.type), stage.tp,
@@ -92,7 +96,7 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
         seen.head_fwd_s = load.heads * head.forward_s;
         seen.head_bwd_s = load.heads * head.backward_s;
       }
-      seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
+      seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) + gathered_s : 0;
       // A profiler only sees the part that launches do not hide.
       seen.fwd_commu_s = std::min(seen.fwd_commu_s, 0.9 * std::min(seen.fwd_s - seen.head_fwd_s,
                                                                    seen.bwd_s - seen.head_bwd_s));

@@ -39,6 +39,8 @@ struct Software {
   /// For each parameter, including the optimizer's state, on every replica.
   double state_bytes = 6;
   double sharded_bytes = 0;  ///< for each parameter, divided among the replicas
+  /// Each replica updates a part of the parameters, and gathers the others' (ZeRO-1).
+  bool divides_updates = false;
 
   /// Returns the constants of transformer training with fused attention and without recomputation,
   /// as simulated jobs run it.

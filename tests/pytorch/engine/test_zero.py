@@ -46,6 +46,34 @@ def test_losses_and_weights_are_those_without_and_moments_are_divided(family, tm
             assert fewer < 1.1 * moments / replicas, f"{name}: rank {rank} keeps {fewer} of {moments} moments"
 
 
+def sent_by_a_step(rank, plan):
+    """Returns the bytes that a step's gathering brings this worker from others, and those of the parameters that the optimizer steps."""
+    engine = Engine(models.CONFIGS["llama_gqa_tied"](), by_dimensions, global_batch=models.BATCH, plan=plan, zero=1)
+    engine.step(models.batch(seed=0))
+    brought = []
+
+    def counting(received, sent, group):
+        brought.append((received.numel() - sent.numel()) * sent.element_size())
+        return gathering(received, sent, group=group)
+    gathering, zero.all_gather_single = zero.all_gather_single, counting
+    try:
+        engine.step(models.batch(seed=1))
+    finally:
+        zero.all_gather_single = gathering
+    held = (engine._state.tensors[name] for name in engine._share.own)
+    return sum(brought), engine._state.parts.bytes, sum(one.numel() * one.element_size() for one in held)
+
+
+def test_a_step_gathers_what_the_planner_counts(tmp_path):
+    """PerformanceModel::gather_s(): (n - 1) / n of the parameters' bytes, of which norms and the padding of uneven parts are hundredths."""
+    plans = [models.plan(3, (4, 1, [2, 2])), models.plan(3, (4, 1, [2, 1, 1]))]
+    for plan, ranks in zip(plans, pool.run(tmp_path, [(plan.world, sent_by_a_step, (plan,)) for plan in plans]), strict=True):
+        for brought, divided, held in ranks:
+            count = plan.world
+            assert abs(brought / (divided * (count - 1) / count) - 1) < 0.01
+            assert 0.97 * held < divided < held
+
+
 def test_checkpoints_load_under_any_plan_with_and_without(tmp_path):
     family = "llama_gqa_tied"
     models.model(models.CONFIGS[family]())

@@ -157,6 +157,65 @@ Test(assemble, a_job_that_shards_its_state_is_predicted_at_other_sizes) {
   cr_assert(support::near(whole.param_optim_bytes, four.param_optim_bytes, 1e-9));
 }
 
+// As python/swell/engine/zero.py: after the step replica r of n receives (n - 1) / n of the
+// parameters' bytes; test_zero.py counts them. Nothing overlaps that.
+Test(assemble, replicas_that_divide_moments_alone_are_predicted_to_gather_parameters) {
+  using runtime::Kind;
+  const auto cluster = support::h100_nodes(2, 8, 2e9);
+  models::Model model = support::small_model();
+  model.layers = 1;
+  constexpr std::int64_t kElements = 1 << 22;
+  const auto layout_of = [](int dp) {
+    plan::Layout layout{2, {}};
+    support::add_stage(layout, 1, 1, dp, 4, 0);
+    return layout;
+  };
+  constexpr double kBytes = 4.0 * kElements;
+  const auto gather_s = [&](int dp) {
+    const perf::PerformanceModel any(model, cluster, support::round_coefficients(1));
+    return kBytes * (dp - 1) / dp / any.stage_bandwidth(layout_of(dp).stages[0]);
+  };
+  const auto profile_at = [&](int dp, double sums_left_s) {
+    std::vector<RankProfile> ranks;
+    for (int rank = 0; rank < dp; ++rank) {
+      Role role;
+      role.group = rank;
+      role.local_batch = 4;
+      role.activ_bytes = 1000;
+      role.whole_activations = 5;
+      Times times;
+      times.fwd_s = 0.5e-4;
+      times.bwd_s = 1e-4;
+      times.optim_s = 0.12 / dp;
+      times.commu_extra_s = sums_left_s + gather_s(dp);
+      std::vector<runtime::Entry> held{entry("w", 0, Kind::parameter, kElements)};
+      for (const char* moment : {"m", "v"}) {
+        held.push_back(entry(moment, 0, Kind::moment, kElements));
+        held.back().part = runtime::Part::range({0}, {kElements}, rank * kElements / dp,
+                                                (rank + 1) * kElements / dp);
+      }
+      ranks.push_back(profile_of(role, times, 2, held, 80'000'000));
+    }
+    return assemble(plan::name_all(layout_of(dp), cluster), ranks).value();
+  };
+  const double left_s = 0.8 * gather_s(2);  // of twice that
+  const perf::Coefficients two = perf::solve(profile_at(2, left_s), cluster).value();
+  cr_assert(support::near(two.stepped_share(), 1, 1e-6), "%g", two.stepped_share());
+  const perf::PerformanceModel perf(model, cluster, two);
+  for (const int dp : {1, 2, 4, 8, 16}) {
+    const perf::StageTimes times = perf.stage_times(layout_of(dp).stages[0], {true, true});
+    const double gathered = dp > 1 ? gather_s(dp) : 0;
+    cr_assert(support::near(times.gather, gathered, 1e-6), "DP %d: %g, %g", dp, times.gather,
+              gathered);
+    cr_assert(support::near(times.optim, 0.12 / dp, 1e-6), "DP %d: %g", dp, times.optim);
+    cr_assert(support::near(times.extra(), times.commu_extra + times.optim + gathered, 1e-6));
+    if (dp == 2)
+      cr_assert(support::near(times.commu_extra, left_s, 1e-6),
+                "the gathering that was seen is not taken for sums that nothing overlaps: %g, %g",
+                times.commu_extra, left_s);
+  }
+}
+
 /// solve() finds the same from ranks' reports as from the groups' observations.
 Test(assemble, makes_the_profile_that_solve_takes) {
   const auto cluster = support::h100_nodes(2, 8, 2e9);

@@ -71,6 +71,43 @@ Test(judge, equal_stages_leave_the_bubble_of_1f1b) {
   }
 }
 
+// ZeRO-1: an independent execution, and predictions from a profile of two replicas.
+Test(judge, replicas_that_divide_updates_gather_parameters_and_are_predicted) {
+  const auto cluster = support::h100_nodes(2, 8, 20e9);
+  Hardware hardware{support::small_model(8), Software::fused(), {}, {}};
+  hardware.software.state_bytes = 2;
+  hardware.software.sharded_bytes = 12;
+  hardware.software.divides_updates = true;
+  const auto layout_of = [](int dp) {
+    plan::Layout layout{2, {}};
+    support::add_stage(layout, 8, 1, dp, 8 / dp, 0);
+    return layout;
+  };
+  const plan::Layout eight = layout_of(8);
+  const Iteration done = execute(eight, cluster, hardware, true);
+  const Operation& last = done.operations.back();
+  cr_assert(last.kind == Operation::Kind::gather && last.end_s == done.seconds);
+  const double sum = stage_allreduce_s(
+      eight.stages[0],
+      2 * parameters_of(Pipeline::of(eight, hardware.model).stage(0), hardware.model), cluster,
+      hardware.software);
+  cr_assert(near(last.end_s - last.begin_s, sum / 2, 1e-9), "%g, %g", last.end_s - last.begin_s,
+            sum / 2);
+  const perf::Profile profile = profile_of(layout_of(2), cluster, hardware);
+  const auto solved = perf::solve(profile, cluster, {}, hardware.model);
+  cr_assert(solved.ok(), "%s", solved ? "" : solved.error().message().c_str());
+  cr_assert(near(solved->stepped_share(), 1, 1e-6), "%g", solved->stepped_share());
+  const perf::PerformanceModel perf(hardware.model, cluster, *solved);
+  const double gather = perf.stage_times(eight.stages[0], {true, true}).gather,
+               gathered = last.end_s - last.begin_s;
+  cr_assert(gather > gathered / 3 && gather < gathered * 3, "%g predicted, %g", gather, gathered);
+  for (const int dp : {4, 8}) {
+    const double predicted = perf.iteration_time(layout_of(dp)).total(),
+                 took = seconds_of(layout_of(dp), cluster, hardware);
+    cr_assert(near(predicted, took, 0.3), "DP %d: %g predicted, %g", dp, predicted, took);
+  }
+}
+
 // vTrain measured 2.9 times as long a sample at micro-batch 1 as at 8, of h1024 with full
 // recomputation on A100.
 Test(judge, small_micro_batches_are_bound_by_launches) {
