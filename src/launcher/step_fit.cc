@@ -5,6 +5,7 @@
 
 #include "core/count_of.h"
 #include "core/number.h"
+#include "core/slurm_text/lists.h"
 
 namespace swell::launcher {
 
@@ -37,6 +38,18 @@ std::string gpus_misfit(int gpus, const std::string& on_node, bool sees_any,
   return fmt::format("srun was asked for {} on {} and made a step with {}: {}",
                      count_of(gpus, "GPU"), node,
                      on_node.empty() ? "none" : "SLURM_GPUS_ON_NODE=" + on_node, kLeaveSteps);
+}
+
+std::string mig_note(int workers, const std::string& visible, const std::string& node) {
+  int instances = 0;
+  for (const std::string_view each : slurm_text::split_list(visible))
+    instances += each.starts_with("MIG-");
+  if (workers < 2 || instances < 2) return {};
+  return fmt::format(
+      "{} has {} MIG instances for {} workers, and CUDA shows a process only the first of them: a "
+      "program must set CUDA_VISIBLE_DEVICES to the entry of its LOCAL_RANK before it uses CUDA, "
+      "and use device 0",
+      node, instances, workers);
 }
 
 std::string local_id_misfit(int workers, const char* local, const std::string& node) {

@@ -18,6 +18,11 @@ std::string step_misfit(int nodes, int workers, const std::string& tasks_per_nod
 std::string gpus_misfit(int gpus, const std::string& on_node, bool sees_any,
                         const std::string& node);
 
+/// Returns, for people, that `workers` workers on `node` have several MIG instances in
+/// CUDA_VISIBLE_DEVICES (`visible`), of which CUDA shows each process only the first; empty: they
+/// do not.
+std::string mig_note(int workers, const std::string& visible, const std::string& node);
+
 /// Why a worker of `workers` on `node` cannot be told from the others by its SLURM_LOCALID, for
 /// people; empty: it can. `local`: null where it has none.
 std::string local_id_misfit(int workers, const char* local, const std::string& node);

@@ -191,6 +191,11 @@ int main(int argc, char** argv) {
       misfit =
           launcher::gpus_misfit(arguments->gpus, on_node != nullptr ? on_node : "", sees_any, name);
     }
+    if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+        visible != nullptr && local_rank == 0)
+      if (const std::string note = launcher::mig_note(arguments->workers, visible, name);
+          !note.empty())
+        std::fprintf(stderr, "swell-worker: %s\n", control::printable(note).c_str());
     launcher::Shim shim(
         {arguments->program, arguments->network, known >= 0 ? known : first_of(arguments->nodes),
          local_rank, std::move(input), std::move(one_program), std::move(misfit),

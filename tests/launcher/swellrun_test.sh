@@ -412,6 +412,13 @@ lent_local_id() {
   ((status == 0)) && [[ $(started 1) == 0 ]] && finishes 0
 }
 check 'a companion whose workers have one number goes back, and training goes on' lent_local_id
+mig_instances() { # CUDA shows a process one of them
+  local status=0
+  task_prolog 'echo export CUDA_VISIBLE_DEVICES=MIG-a,MIG-b' && start_run '' && finishes 0 || status=1
+  no_task_prolog
+  ((status == 0)) && [[ $(grep -c '^swell-worker: node1 has 2 MIG instances for 2 workers, and CUDA shows a process only the first' out) == 1 ]]
+}
+check 'workers that have several MIG instances on a node are told once what they must set' mig_instances
 six_begin() { [[ $(started 1) == 6 ]]; }
 late_node() {
   local status=0

@@ -187,6 +187,17 @@ Test(command, a_companion_is_cancelled_by_its_name_too) {
   cr_assert_eq(cancel_command("swell-30", 31), (Command{"scancel", "--name=swell-30", "31"}));
 }
 
+Test(command, workers_with_several_mig_instances_are_told_that_a_process_sees_the_first) {
+  cr_assert_eq(
+      mig_note(2, "MIG-a,MIG-b", "n1"),
+      std::string("n1 has 2 MIG instances for 2 workers, and CUDA shows a process only the "
+                  "first of them: a program must set CUDA_VISIBLE_DEVICES to the entry of "
+                  "its LOCAL_RANK before it uses CUDA, and use device 0"));
+  for (const auto& [workers, visible] :
+       {std::pair{2, "0,1"}, {2, ""}, {2, "GPU-a,GPU-b"}, {2, "0,MIG-a"}, {1, "MIG-a,MIG-b"}})
+    cr_assert_eq(mig_note(workers, visible, "n1"), "", "%s", visible);
+}
+
 Test(command, a_step_of_other_workers_than_were_asked_for_is_told_from_one_that_fits) {
   cr_assert_eq(step_misfit(2, 4, "4(x2)", "n1", true), "");
   cr_assert_eq(step_misfit(1, 4, "4", "n1", true), "");
