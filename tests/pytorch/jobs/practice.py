@@ -77,6 +77,7 @@ def autocasts_without_swell(moments, of=torch.bfloat16):
         total = loss.detach().clone()
         dist.all_reduce(total)
         common.log(step + 1, float(total) / dist.get_world_size(), dist.get_world_size())
+    del model       # before its process group: torch ends a group that a reducer holds last under Python's lock, for which the group's thread may wait
     dist.destroy_process_group()
 
 
