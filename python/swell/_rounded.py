@@ -11,7 +11,7 @@ import torch
 
 from swell._share import says_what_depends
 
-__all__ = ["multiply_gradients", "powers_of_two", "say_what_is_rounded"]
+__all__ = ["multiply_gradients", "powers_of_two", "say_half", "say_what_is_rounded"]
 
 _HALVES = (torch.bfloat16, torch.float16)
 _MOST = 20_000      # functions that are looked at
@@ -46,6 +46,13 @@ def say_what_is_rounded(loss: torch.Tensor, remedy: str = "") -> None:
         _said.append(True)
         if found := _half_within(loss):
             _say(found, remedy)
+
+
+def say_half(of: torch.dtype) -> None:
+    """Say the same where it is known without a loss. of: the type that passes compute in."""
+    if not _said and of in _HALVES and says_what_depends():
+        _said.append(True)
+        _say(of, "")
 
 
 def _say(of: torch.dtype, remedy: str) -> None:

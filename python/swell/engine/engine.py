@@ -23,6 +23,7 @@ from swell._generators import generators, of_rank, restore_generators, seed_gene
 from swell._lock import FolderLock
 from swell._plain import Unreadable, plain
 from swell._slots import NoRoom
+from swell._rounded import say_half
 from swell._stream import Stream, is_stream
 from swell.checkpoint import readable
 from swell.data import ElasticSampler, has_length
@@ -145,6 +146,8 @@ class Engine:
             if directory is not None:
                 _request.listen(leaves_at_once=True)
         self._begin(standing, session, live.NativeArena(session, here.rank) if session is not None and _native.is_live() else Ordinary(), source)
+        if not sums.is_exact():     # else each sum is over the same passes
+            say_half(self.autocast or self.dtype)
         self._goes_on_from = generators() if self._state.before is not None else None       # what is made before the loop may draw again
         if _request.under_swellrun() and directory is not None:
             self._hear()

@@ -46,6 +46,14 @@ def test_it_is_resized_by_checkpoints(runs):
     assert max(abs(run.curve()[step] / loss - 1) for step, loss in reference.curve().items()) < 1e-4
 
 
+def test_half_precision_is_said_once(runs):
+    said = "swell: passes compute in bfloat16, and round the gradients of a pass to it as a whole"
+    run = runs("half", "half", steps=6).start(1).reach(2).ask().leave_well()
+    run.fast().start(1).leave_well()
+    assert [run.said_by(start).count(said) for start in range(2)] == [1, 0]
+    assert said not in runs("single", steps=1).fast().start(1).leave_well().said()
+
+
 def drawn(run, rank=0):
     """Returns the loop's draws, by step; steps that a start gives again are drawn as before."""
     found = {}

@@ -5,7 +5,7 @@ Arguments: the family (llama or gpt2), "pipeline" or "swaps" for plans that diff
 "dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "sgd", "adam", "stepped", "unscheduled": another optimizer, another schedule, none, "clips" for other hyperparameters, "unreadable" for a schedule that no checkpoint can hold,
 "draws" for numbers that the loop draws before each step, which it writes to drawn.RANK; each start has a seed of its own, and draws more before the loop, and with "checkpoints" after each step ("apart": ranks have other seeds),
 "skips" for a loop that leaves some batches out by the word of the last worker, "skips-long" for one that leaves those of 30 steps in a row out and then writes `skipped`, "skips-apart" for one in which that worker alone calls skip(),
-"own" for no plan but what the engine makes, "mtp" for an MTP head, "other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
+"half" for passes in bfloat16, "own" for no plan but what the engine makes, "mtp" for an MTP head, "other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
 GPU that a driver's stand-in has, "keeps" for tensors that the script keeps over it, "wide" for a state of 40 MB, "zero" for moments that replicas divide.
 Workers that reach the end write what they hold of the state to state.RANK.
 """
@@ -73,7 +73,7 @@ def main(arguments):
         torch.manual_seed(begin), random.seed(begin), numpy.random.seed(begin)
     engine = Engine(config, lambda p: made(p, lr=5e-3 if "clips" in arguments else 3e-3), global_batch=models.BATCH, micro_batch=2, plan=None if "own" in arguments else plans.__getitem__,
                     scheduler=None if "unscheduled" in arguments else lambda o: schedule(o, "unreadable" in arguments, "stepped" in arguments), max_grad_norm=0.7 if "clips" in arguments else 0.5,
-                    mtp_heads=1 if "mtp" in arguments else 0, zero=int("zero" in arguments), seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
+                    autocast=torch.bfloat16 if "half" in arguments else None, mtp_heads=1 if "mtp" in arguments else 0, zero=int("zero" in arguments), seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
                     directory=common.path("checkpoints") if "checkpoints" in arguments else None)
     other = torch.distributed.new_group() if "other-group" in arguments else None
     Rows.batches = 4 if "shorter" in arguments else 5
