@@ -93,6 +93,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         _watch_saves(self)
         self._is_due = False        # a validation that workers were asked to leave in is to be made
         self._has_stopped = False       # a callback has ended training before its last step
+        self._trims = False     # rows of steps that are trained again, as the first batch begins
         self._noise = Noise("the training step")
         self._outputs: Outputs | None = None        # until the first batch is over
         self._divided, self._losses = Divided(), 0      # of the present batch
@@ -370,9 +371,6 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._departure.loaded()
         identity = self._loaded.get("identity")
         _identity.check_same(identity, **self._numbers(trainer))
-        for logger in trainer.loggers:
-            if isinstance(logger, CSVLogger) and trainer.is_global_zero:
-                _trim(logger.experiment, trainer.global_step)
         if self._loaded:
             step = trainer.global_step
             if not self._is_handed_over:
@@ -381,6 +379,10 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                     print("swell: " + _identity.continues(identity, step, self._path(step)), file=sys.stderr, flush=True)
             self._go_on_in_the_epoch(trainer, pl_module)
             self._go_on(trainer)
+        self._trims = trainer.is_global_zero
+        for logger in trainer.loggers:
+            if isinstance(logger, CSVLogger) and trainer.is_global_zero:
+                _take_columns(logger.experiment)
         if why := _identity.why_not_the_models(pl_module, trainer.optimizers):
             self._departure.bar(why)
         unsaved = [each for each in trainer.callbacks if not any(is_overridden(name, each, parent=pl.Callback) for name in ("state_dict", "on_save_checkpoint"))]
@@ -487,6 +489,10 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         return min(ends, default=None)
 
     def _batch_begins(self, trainer: Any) -> None:
+        if self._trims:     # here the count is right by which Lightning numbers rows; that of steps is another one where a module optimizes by hand
+            self._trims = False
+            for logger in (each for each in trainer.loggers if isinstance(each, CSVLogger)):
+                _trim(logger.experiment, trainer.fit_loop.epoch_loop._batches_that_stepped)
         """Before any callback knows of it: whoever trains on from here has them begin the batch."""
         self._restore_generators()
         # Here and not at a batch's end: by now it counts as done, and has been logged.
@@ -760,6 +766,13 @@ def _keep_rows() -> None:
             check(writer)
     setattr(keep, "swell_keeps", True)
     csv_logs._ExperimentWriter._check_log_dir_exists = keep
+
+
+def _take_columns(writer: Any) -> None:
+    """A CSV logger knows the columns of the file that it goes on with."""
+    if os.path.isfile(writer.metrics_file_path):
+        with open(writer.metrics_file_path, newline="") as file:
+            writer.metrics_keys = next(csv.reader(file), [])
 
 
 def _trim(writer: Any, steps: int) -> None:
