@@ -29,6 +29,7 @@ from torch.distributed.checkpoint.state_dict import (get_model_state_dict, get_o
                                                      set_optimizer_state_dict)
 
 from swell import _identity, _request
+from swell._kept_types import keep_types
 from swell._lock import FolderLock, InUse, run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, why_not_pickled
 from swell._room import make_room
@@ -113,6 +114,7 @@ class Checkpoints:
         self.folder = _request.run_folder(folder)       # a script that changes its own folder saves where each start looks
         self.model, self.optimizer, self.keep, self.group = model, optimizer, keep, group
         self.trained = _identity.Trained(model, [optimizer])
+        keep_types(optimizer)
         self.lock = FolderLock(self.folder)
         self._saving: Future[Any] | None = None
         self._newest: int | None = None

@@ -30,6 +30,7 @@ from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
 from swell._changing import Changing
 from swell._deepspeed import INSTEAD
+from swell._kept_types import keep_types
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
 from swell._room import make_room, save_beside
@@ -259,6 +260,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         # Here and not in a hook: other callbacks may have restored groups of an optimizer before ours.
         self._departure.trained = _identity.Trained(pl_module, trainer.optimizers)
         self._departure.averaged = average_what_is_trained(trainer.strategy.model)
+        for each in trainer.optimizers:
+            keep_types(each)
         self._made = _kinds(trainer)
         # Callbacks may change how many batches are accumulated.
         self._told = {name: plain(value) for name, value in (("gradient_clip_val", trainer.gradient_clip_val), ("gradient_clip_algorithm", getattr(trainer.gradient_clip_algorithm, "value", None)),

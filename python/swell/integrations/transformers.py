@@ -24,6 +24,7 @@ from swell._averaged import average_what_is_trained
 from swell._changing import Changing
 from swell._deepspeed import INSTEAD
 from swell._drawn import DrawnLoader
+from swell._kept_types import keep_types
 from swell._lock import run_name
 from swell._noise import Noise
 from swell._plain import plain
@@ -313,6 +314,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """The model and its optimizer are as the script has made them; callbacks may change what is trained from now on."""
         if self._departure.trained is None:
             self._departure.trained = _identity.Trained(self.trainer.model_wrapped, [self._optimizer()])
+            keep_types(self._optimizer())
             self._departure.averaged = average_what_is_trained(self.trainer.model_wrapped)
         return self._departure.trained
 

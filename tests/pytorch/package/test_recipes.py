@@ -35,3 +35,11 @@ def test_actions_behind_an_epoch_are_done_once_over_a_kill(place, world, runs):
         starts += 1
         assert starts < 4, run.said()
     assert starts == 2 and not os.path.exists(os.path.join(run.folder, f"dies.{place}")) and deviation(run.curve(), alone.curve()) < SAME and is_same(end(run), end(alone)), (end(run), end(alone))
+
+
+def test_state_of_an_optimizer_keeps_its_precision(runs):
+    alone = runs(Run, "alone", "recipes", "keeps_masters", steps=14).fast().start(1).leave_well()
+    run = runs(Run, "resized", "recipes", "keeps_masters", "step@1", "step@5", "step@9", steps=14).fast()
+    for _ in range(4):
+        run.start(1).leave_well()
+    assert deviation(run.curve(), alone.curve()) < SAME and is_same(end(run), end(alone)), (end(run), end(alone))
