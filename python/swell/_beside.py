@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 import types
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from swell._identity import bare
+from swell._share import says_what_depends
 
 __all__ = ["Beside"]
 
@@ -144,6 +147,7 @@ class _Averages:
         self._follows, self._renewals = 0, 0
         self._seen: list[tuple[str, torch.Tensor, int]] = []    # at the look before: kind, values, and how often in a row they had moved so
         self._weights = torch.empty(0)
+        self._first, self._before = torch.empty(0), set[int]()      # weights, and what was like them, where Elastic() began
 
     def why(self) -> str:
         """Returns what there is and no checkpoint holds, as a sentence; empty: nothing that is known. Reads a few values of a GPU at few steps."""
@@ -177,6 +181,22 @@ class _Averages:
     def _found(kind: str) -> str:
         return (f"the script keeps an average of the weights of its own, {kind}, as it trains, which no checkpoint holds, and each start would make anew: give Elastic "
                 "state={\"average\": average}, a module or what has state_dict() and load_state_dict()")
+
+    def note_copies(self) -> None:
+        """Elastic() begins: what a script makes later from its weights, each start makes from others."""
+        if trained := self._trained():
+            self._first = _sampled(list(trained.values()))
+            self._before = {id(thing) for _, thing, _ in self._candidates(set(map(id, trained.values())))}
+
+    def say_copies(self) -> None:
+        """Say once, behind the first step, of which copies that is known."""
+        if not (trained := self._trained() if self._first.numel() else {}):
+            return
+        for kind, thing, tensors in self._candidates(set(map(id, trained.values()))):
+            if id(thing) not in self._before and torch.equal(_sampled(tensors), self._first) and not self._is_kept(thing, tensors):
+                print(f"swell: the script has taken a copy of the weights, {kind}, since Elastic(), and each start takes it anew from the weights with which it goes on: take it before Elastic(), or give it as state=",
+                      file=sys.stderr, flush=True)
+                return
 
     def _trained(self) -> dict[str, torch.Tensor]:
         """Returns the parameters that are trained, by name, and notes their shapes; nothing where one has no values."""
@@ -393,6 +413,9 @@ class Beside:
         self._averages = _Averages(self._kept)
         self._has_schedule = hasattr(optimizer.step, "_wrapped_by_lr_sched")
         self._own: Any = None
+        with suppress(Exception):       # as why()
+            if says_what_depends():
+                self._averages.note_copies()
 
     def leave_alone(self, reading: Any) -> None:
         """The iterator that batches() reads; None: a stream, which may read loaders of its own."""
@@ -412,6 +435,7 @@ class Beside:
         if self._has_looked:
             return next(filter(None, (each.why() for each in self._seen)), "") or self._averages.why()
         self._has_looked = True
+        self._averages.say_copies()
         found = _there(torch.optim.Optimizer, LRScheduler, AveragedModel, _BaseDataLoaderIter)
         held = _held_by(self._kept)
         if not self._has_schedule or any(isinstance(each, LRScheduler) and id(each) in held for each in found):

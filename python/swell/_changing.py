@@ -19,6 +19,7 @@ __all__ = ["Changing"]
 
 _FROM, _TO = 2, 5       # steps of a start after which they are looked at: what is made in the first ones stays then
 _NAMED = 3
+_OTHERS = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, torch.Tensor, torch.optim.Optimizer, torch.utils.data.Dataset, torch.utils.data.DataLoader)
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -47,12 +48,25 @@ def _mark(value: Any) -> Any:
     return len(value) if isinstance(value, (list, dict, set, collections.deque)) else None
 
 
+def _say(found: list[str], why: str) -> None:
+    if found:
+        some = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+        print(f"swell: {some}: changed as it trains, and {why}", file=sys.stderr, flush=True)
+
+
 class Changing:
     """Compares attributes after some of a start's first steps. things: by what they are called, models among them."""
 
     def __init__(self, things: Mapping[str, Any]) -> None:
         self._things, self._steps, self._was = things, 0, dict[str, Any]()
+        self._beside = dict[str, Any]()     # what no checkpoint holds
         self._is_open = says_what_depends()
+
+    def add(self, things: Mapping[str, Any], kept: Iterable[Any]) -> None:
+        """Look at these, too, which the loop uses: modules, and objects of the script's own kinds. kept: things that checkpoints hold, with their parts."""
+        held = {id(part) for each in kept for part in (each.modules() if isinstance(each, torch.nn.Module) else [each])}
+        self._beside = {name: thing for name, thing in things.items() if id(thing) not in held and not isinstance(thing, _OTHERS) and
+                        (isinstance(thing, torch.nn.Module) or hasattr(thing, "__dict__") and not _is_of_a_library(type(thing)))}
 
     def stepped(self) -> None:
         """A step is done. Says once what has changed."""
@@ -64,13 +78,16 @@ class Changing:
         elif self._steps == _TO:
             now, self._is_open = dict(self._marks()), False
             found = [name for name, mark in now.items() if name in self._was and self._was[name] != mark]
-            if found:
-                some = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
-                print(f"swell: {some}: changed as it trains, and no state_dict() has it, so that each start begins it anew: make it a buffer of the module, or a part of the state that is saved",
-                      file=sys.stderr, flush=True)
+            beside = [name for name in found if name.rpartition(" of ")[2] in map(self._called, self._beside)]
+            _say([name for name in found if name not in beside], "no state_dict() has it, so that each start begins it anew: make it a buffer of the module, or a part of the state that is saved")
+            _say(beside, "no checkpoint holds it, so that each start begins it anew: give Elastic state={\"name\": it}, a module with it as a buffer, or what has it in its state_dict()")
             self._was.clear()
 
+    def _called(self, name: str) -> str:
+        return f"{name} ({type(self._beside[name]).__name__})"
+
     def _owners(self) -> Iterator[tuple[str, Any]]:
+        yield from ((self._called(name), thing) for name, thing in self._beside.items())
         for name, thing in self._things.items():
             if isinstance(thing, torch.nn.Module):
                 yield from ((f"{path.removeprefix('module.') or name} ({type(module).__name__})", module) for path, module in thing.named_modules())
@@ -90,6 +107,9 @@ class Changing:
                                 yield f"{name} of {hook.__name__}()", cell.cell_contents
 
     def _marks(self) -> Iterator[tuple[str, Any]]:
+        for name, thing in self._beside.items():
+            if isinstance(thing, torch.nn.Module):
+                yield from ((f"{of} of {self._called(name)}", mark) for of, each in thing.named_buffers() if (mark := _mark(each)) is not None)
         yield from ((name, mark) for name, value in self._of_hooks() if (mark := _mark(value)) is not None)
         for name, owner in self._owners():
             if _is_of_a_library(type(owner)):

@@ -3,24 +3,28 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
 import time
+import types
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
+from torch.optim.lr_scheduler import LRScheduler
 
 from swell import _request
 from swell._lock import run_name
 from swell._plain import plain
 
-__all__ = ["Trained", "bare", "check_kinds", "check_same", "continues", "kinds", "options_of", "record", "say_others", "why_not_the_models"]
+__all__ = ["Trained", "bare", "check_kinds", "check_same", "continues", "factors", "kinds", "options_of", "record", "say_others", "why_not_the_models"]
 
 _VERSION = 1
+_STEPS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000)     # at which functions of schedules are compared
 _NAMED = 3      # names of parameters in a message
 # No trained number depends on these options of an optimizer's groups; initial_lr, a schedule's first rate, is told as lr.
 _NOT_TOLD = {"params", "param_names", "foreach", "fused", "capturable", "differentiable", "initial_lr"}
@@ -264,6 +268,18 @@ def continues(before: Mapping[str, Any] | None, step: int, path: str) -> str:
 def _has_changed(before: Mapping[str, Any]) -> bool:
     change: dict[str, Any] | None = before.get("change")
     return change is not None and not _are_alike(change["began"], before["trained"])
+
+
+def factors(things: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Returns what functions of the script's give for schedules among these, which no state_dict() has, at some steps. A function that fails is left out."""
+    found, open_ = dict[str, list[Any]](), list(things.values())
+    for each in open_:
+        if isinstance(each, LRScheduler):
+            open_ += getattr(each, "_schedulers", ())
+        with suppress(Exception):
+            if values := [float(f"{function(step):.6g}") for function in getattr(each, "lr_lambdas", ()) if isinstance(function, (types.FunctionType, functools.partial)) for step in _STEPS]:
+                found[f"factors of {type(each).__name__} at steps {_STEPS[0]} to {_STEPS[-1]}"] = values
+    return found
 
 
 def options_of(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import inspect
 import numbers
@@ -23,7 +24,7 @@ from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
 from swell._beside import Beside
-from swell._carried import carried_names
+from swell._carried import carried_names, say_what_counts, say_what_sets_data, used_in_losses
 from swell._changing import Changing
 from swell._counted import counted
 from swell._deepspeed import refuse_deepspeed
@@ -104,6 +105,7 @@ def _check_steps(optimizer: Any, scheduler: Any) -> None:
             raise TypeError(f"{name}= is a {type(thing).__name__}, whose step() wants {' and '.join(wants)}, and Elastic calls it without: {remedy}")
 
 
+_ABOUT = 0.1        # part by which a schedule may have changed a rate from one step to the next
 _OF_OPTIMIZER = -1      # in the place of a worker's number
 _loops: list[weakref.ref[Elastic]] = []     # the one whose batches() have begun last
 
@@ -174,6 +176,7 @@ class Elastic:
         self._state.update({name: thing for name, thing in (("scheduler", scheduler), ("scaler", scaler)) if thing is not None})
         self._replayed = Replayed(self._state, optimizer)
         self._most_workers = global_batch       # with more of them some would never have a sample
+        self._needs_one_pass = False    # of each worker, as the script steps another optimizer in each
         self._sampler: data.ElasticSampler | Stream | None = None
         self._needs_two = fails_on_one_sample(model)
         self._batches = {global_batch}      # sizes of global batches, in samples
@@ -205,6 +208,7 @@ class Elastic:
         self._is_skipped = False    # the present global batch
         self._partial: tuple[torch.Tensor, torch.Tensor, torch.Tensor, int] | None = None       # a parameter, its gradient of the passes so far where others follow, and a copy of that
         self._may_draw = True       # the optimizer
+        self._came_from: tuple[int, list[Any]] | None = None        # workers and rates with which the run came here, until the first step
         self._scheduled: Any = None     # of the schedule, where it was stepped last
         self._loss: torch.Tensor | None = None
         self._part = torch.zeros(())    # of the present global batch's loss
@@ -213,6 +217,8 @@ class Elastic:
         if hasattr(self._saved_optimizer(), "register_step_pre_hook"):
             me = weakref.ref(self)
             self._saved_optimizer().register_step_pre_hook(lambda *_: one._optimizer_steps() if (one := me()) is not None else None)
+        for each in (each for each in self._state.values() if isinstance(each, torch.optim.Optimizer)):
+            each.register_step_post_hook(lambda other, *_, me=weakref.ref(self): one._other_steps(other) if (one := me()) is not None else None)
         self._beside = Beside([model, optimizer, *self._state.values()], optimizer) if _request.under_swellrun() and self.rank == 0 else None
         self._outputs = Outputs(model) if self._beside is not None else None       # until the first loss is looked at
         self._divided, self._changing = Divided(), Changing({"the model": model, "the optimizer": self._saved_optimizer(), "the schedule": scheduler})
@@ -227,6 +233,7 @@ class Elastic:
             self._look_at_trained()
             if self._live is not None:
                 self._live.follow()
+        self._loaded: Any = self._versions()    # until the loop begins
 
     # ---- what is looked at before anything is lent
 
@@ -269,7 +276,8 @@ class Elastic:
         why = self._bar or self._lost
         if not why:
             together, unit = self._place.together, self._place.unit
-            _request.can_run_with(world for world in range(unit, self._most_workers * together + 1, unit) if not self._needs_two or self._has_two_each(world // together))
+            _request.can_run_with(world for world in range(unit, self._most_workers * together + 1, unit)
+                                  if (not self._needs_two or self._has_two_each(world // together)) and (not self._needs_one_pass or self._has_one_pass(world // together)))
             return
         if self.rank == 0 and _request.under_swellrun():
             print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
@@ -280,6 +288,10 @@ class Elastic:
         unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
         return all(unit * data.smallest_pass(batch // unit, world, self._sampler.micro_batch if self._sampler is not None else self.micro_batch) >= 2
                    for batch in self._batches)
+
+    def _has_one_pass(self, shares: int) -> bool:
+        """Whether each of so many shares of a global batch is one pass."""
+        return all(-(-batch // shares) <= self.micro_batch for batch in self._batches)
 
     def _look_at_trained(self) -> None:
         """Be lent nothing from when the script trains what no start could, or, in live mode, what the next workers would not."""
@@ -360,6 +372,7 @@ class Elastic:
         if given := [name for name in ("batch_size", "sampler", "batch_sampler") if name in loader]:
             raise TypeError(f"batches() is given {' and '.join(f'{name}=' for name in given)}, and orders and divides the samples itself, so that no resize changes them: "
                             "leave it out, give global_batch and micro_batch to Elastic(), and an order of your own as the dataset's, with shuffle=False")
+        self._keep_loaded()
         _loops[:] = [weakref.ref(self)]
         if loader.get("collate_fn") is not None:
             say_what_is_across_in(loader["collate_fn"], takes_samples=True)
@@ -476,6 +489,9 @@ class Elastic:
         if not self._lost:
             say_what_is_across(self)
         kept = [*self._state.values(), *(value for each in self._state.values() for value in getattr(each, "__dict__", {}).values())]
+        say_what_counts()
+        say_what_sets_data()
+        self._changing.add(used_in_losses(), [self, self.model, self.optimizer, *kept])
         if names := carried_names(kept):
             print(f"swell: the loop carries {', '.join(names)} from one step to the next, which each start begins anew: give what the training depends on as state=, within an object that has state_dict() and "
                   "load_state_dict()", file=sys.stderr, flush=True)
@@ -537,6 +553,7 @@ class Elastic:
             self._clip(self.max_grad_norm)
         if profile is not None:
             profile.begin_optimizer()
+        self._say_scaled_rates()
         has_stepped = self._step_as_others()
         if profile is not None:
             profile.end_optimizer()
@@ -611,6 +628,19 @@ class Elastic:
                 raise RuntimeError("the loss given to elastic.step() is scaled by a GradScaler already; give the loss itself, and "
                                    "Elastic(scaler=...), which scales, unscales, steps and updates")
 
+    def _say_scaled_rates(self) -> None:
+        """Say once where a start's first step has rates that differ from those before as the numbers of workers do, or their roots."""
+        came_from, self._came_from = self._came_from, None
+        if came_from is None or not came_from[0] or self.rank:
+            return
+        workers = self.world / came_from[0]
+        for was, group in zip(came_from[1], self.optimizer.param_groups):
+            now = group["lr"]
+            if workers != 1 and was and any(abs(now / was / factor - 1) < _ABOUT for factor in (workers, workers ** 0.5)):
+                print(f"swell: the script sets the learning rate by the number of workers: {float(was):g} with {came_from[0]}, {float(now):g} with {self.world}: take a rate for the global batch, which no resize "
+                      "changes", file=sys.stderr, flush=True)
+                return
+
     def _step_as_others(self) -> bool:
         """As _step_optimizer(). Random numbers that an optimizer or its hooks draw, as noise of gradients, are by seed and step: each worker draws the same, at any number of workers.
 
@@ -673,6 +703,17 @@ class Elastic:
             raise RuntimeError("the optimizer was stepped between two passes of one global batch, with a part of its gradients: leave optimizer.step() out of the loop; elastic.step() does it "
                                "with the last pass")
 
+    def _other_steps(self, other: torch.optim.Optimizer) -> None:
+        """Another optimizer, which state= has, steps: if it does so in each pass, be lent numbers of workers alone of which each makes one."""
+        if self._beside is None or self._lost or not self._passes or not (self._is_given or self._pass < len(self._passes) - 1):
+            return
+        if len(self._passes) > 1:
+            self._lost = (f"{type(other).__name__} of state= steps in each pass, of which another number of workers makes another number: leave micro_batch out, or step it where elastic.step() returns True")
+            self._offer_sizes()
+        elif not self._needs_one_pass:
+            self._needs_one_pass = True
+            self._offer_sizes()
+
     def _check_gradients(self) -> None:
         """Raises where a gradient is this worker's alone."""
         if self.world == 1 or self._averaged is None:
@@ -707,7 +748,7 @@ class Elastic:
 
     def _told(self) -> dict[str, Any]:
         """Returns the options that a start may change, by name; one line says a change."""
-        return {"max_grad_norm": plain(self.max_grad_norm)}
+        return {"max_grad_norm": plain(self.max_grad_norm), **_identity.factors(self._state)}
 
     def _has_static_graph(self) -> bool:
         """Whether DistributedDataParallel takes the graph for the same in each pass, on this number of workers or on more."""
@@ -825,7 +866,7 @@ class Elastic:
 
     def _rest(self, with_state: bool = True) -> dict[str, Any]:
         """Returns the state that is neither the model's nor the optimizer's."""
-        rest: dict[str, Any] = {"steps": self.steps, "data": self._data, "global_batch": self.global_batch, "loops": self._replayed.count()}
+        rest: dict[str, Any] = {"steps": self.steps, "data": self._data, "global_batch": self.global_batch, "loops": self._replayed.count(), "world": self.world}
         if with_state:
             rest["state"] = {name: thing.state_dict() for name, thing in self._state.items()}
         return rest
@@ -835,6 +876,7 @@ class Elastic:
         self.steps, self._data, self._scheduled, self._partial = rest["steps"], rest["data"], None, None
         self.samples = rest["data"]["samples"] if rest["data"] else 0
         self._replayed.restore(rest.get("loops", 0))
+        self._came_from = rest.get("world", 0), [copy.deepcopy(group["lr"]) for group in self.optimizer.param_groups]
         for name, thing in self._state.items():
             if name in rest.get("state", ()):
                 thing.load_state_dict(rest["state"][name])
@@ -860,6 +902,31 @@ class Elastic:
         each: list[dict[str, Any]] = [{}] * dist.get_world_size(group)
         dist.gather_object(mine, each if self.rank == 0 else None, group=group, group_dst=0)
         return each
+
+    def _versions(self) -> Any:
+        return self._saved_optimizer().state, [parameter._version for parameter in self.model.parameters()]
+
+    def _keep_loaded(self) -> None:
+        """Load weights and moments again where the script has put others in their place since this start loaded them: each start would do so."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is None or not self.steps:
+            return
+        state, versions = self._versions()
+        are_others = torch.tensor([int(state is not loaded[0] or versions != loaded[1])], device="cpu")
+        if self._checkpoints.group is not None:
+            dist.all_reduce(are_others, op=dist.ReduceOp.MAX, group=self._checkpoints.group)
+        if not are_others.item():
+            return
+        why = f"the script has put other weights, or other values of the optimizer, in the place of those of step {self.steps} since Elastic() has loaded them: load and initialize before Elastic()"
+        if self._live is not None:
+            raise RuntimeError(why)
+        if self.rank == 0:
+            print(f"swell: {why}; those of step {self.steps} are loaded again", file=sys.stderr, flush=True)
+        options = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
+        self._load()
+        if state is loaded[0]:      # options that the script has set stay
+            for group, given in zip(self.optimizer.param_groups, options):
+                group.update(given)
 
     def _load(self) -> None:
         rest = self._checkpoints.load(**self._alike)
