@@ -212,7 +212,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         set_up = trainer.strategy.setup
         trainer.strategy.setup = lambda trainer: self._sets_up(set_up, trainer, pl_module)
         self._watch_losses(trainer, pl_module)
-        self._changing = Changing({"the module": pl_module})
+        unsaved = [each for each in trainer.callbacks if not is_overridden("state_dict", each, parent=pl.Callback)]
+        self._changing = Changing({"the module": pl_module, **{f"callback {at}": each for at, each in enumerate(unsaved, 1)}})
         load = trainer.strategy.load_checkpoint
         trainer.strategy.load_checkpoint = lambda *arguments, **options: decoded(load(*arguments, **options))
 
@@ -266,6 +267,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         # Callbacks may change how many batches are accumulated.
         self._told = {name: plain(value) for name, value in (("gradient_clip_val", trainer.gradient_clip_val), ("gradient_clip_algorithm", getattr(trainer.gradient_clip_algorithm, "value", None)),
                                                              ("accumulate_grad_batches", trainer.accumulate_grad_batches), ("precision", trainer.precision))}
+        self._told.update(_identity.factors({str(at): config.scheduler for at, config in enumerate(trainer.lr_scheduler_configs)}))
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.

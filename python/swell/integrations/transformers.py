@@ -109,7 +109,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         needs_two = fails_on_one_sample(trainer.model, trains=True)
         self._departure.listen(global_batch, lambda workers: not needs_two or self._has_two_each(workers))
         self._sampler: _EpochSampler | None = None      # of data with a length
-        self._passes, self._changing = Passes(trainer, self._departure.hold), Changing({"the model": trainer.model, "the Trainer": trainer})
+        self._passes, self._changing = Passes(trainer, self._departure.hold), Changing(
+            {"the model": trainer.model, "the Trainer": trainer, **{f"callback {at}": each for at, each in enumerate(unsaved_callbacks(trainer.callback_handler), 1) if each not in self._given.values()}})
         self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look, self._passes)
         self._leaving = False
         self._due: set[str] = set()         # put off by workers that left: "evaluation", "save"

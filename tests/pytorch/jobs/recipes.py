@@ -651,6 +651,61 @@ def lightning_logs_by_hand(moments, every=2):
     odd.lightning(moments, module=Module)
 
 
+def lightning_warms_up_by_a_callback(moments):
+    """A callback that counts steps by itself."""
+    import lightning.pytorch as pl
+
+    class Warms(pl.Callback):
+        def __init__(self):
+            self.seen = 0
+
+        def on_train_batch_start(self, trainer, *_):
+            self.seen += 1
+            trainer.optimizers[0].param_groups[0]["lr"] = 0.01 * min(self.seen, 8)
+    odd.lightning(moments, callbacks=[Warms()], epochs=2)
+
+
+def lightning_decays_by_workers(moments):
+    class Module(odd.lightning_module()):
+        def configure_optimizers(self):
+            optimizer, total = super().configure_optimizers(), 24 // self.trainer.world_size
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.1, 1 - step / total)), "interval": "step"}}
+    odd.lightning(moments, module=Module)
+
+
+def trainer_warms_up_by_a_callback(moments):
+    import transformers
+
+    class Warms(transformers.TrainerCallback):
+        def __init__(self):
+            self.seen = 0
+
+        def on_step_begin(self, args, state, control, optimizer=None, **_):
+            self.seen += 1
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 * min(self.seen, 8)
+    odd.trainer(moments, repaired=True, callbacks=[Warms()], options={"lr_scheduler_type": "constant"})
+
+
+def trainer_keeps_the_state_of_a_callback(moments):
+    """The same, whose state the Trainer saves."""
+    import transformers
+    from transformers.trainer_callback import ExportableState
+
+    class Warms(transformers.TrainerCallback, ExportableState):
+        def __init__(self, seen=0):
+            self.seen = seen
+
+        def on_step_begin(self, args, state, control, optimizer=None, **_):
+            self.seen += 1
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 * min(self.seen, 8)
+
+        def state(self):
+            return {"args": {"seen": self.seen}, "attributes": {"seen": self.seen}}
+    odd.trainer(moments, repaired=True, callbacks=[Warms()], options={"lr_scheduler_type": "constant"})
+
+
 def lightning_steps_twice(moments):
     """Two optimizers, each of which counts as a step of Lightning's."""
     class Module(odd.lightning_module()):

@@ -24,6 +24,11 @@ def test_a_recipe_is_resized_as_any_other(name, runs):
     assert run.sizes() == list(range(1, 13)) and not any(each in said for each in ("lent nothing", "changed as it trains", "carries", "enumerate()", "the loop changes", "taken a copy", "by the number of workers", "other hyperparameters", "loaded again")), said
 
 
+def test_a_callback_whose_state_is_saved_is_not_said(runs):
+    run = is_the_same_training(runs, "trainer_keeps_the_state_of_a_callback", 12, [6, 9], [1, 3, 1], job="recipes")
+    assert "changed as it trains" not in run.said_by(0)
+
+
 @pytest.mark.parametrize("name", ["loads_its_own", "initializes_late", "loads_its_optimizer"])
 def test_values_that_a_script_puts_in_the_place_of_loaded_ones_are_loaded_again(name, runs):
     run = is_the_same_training(runs, name, 14, [1, 9], [1, 3, 1], job="recipes")
@@ -34,7 +39,8 @@ def test_values_that_a_script_puts_in_the_place_of_loaded_ones_are_loaded_again(
     ("penalizes_lazily", "i of enumerate() counts the passes that this worker has made since this start, and changes the training (line "), ("raises_a_weight_once", "the loop carries weight from one step to the next"),
     ("resizes_once", "the loop changes the dataset by data.level (line "), ("resizes_by_steps_in_readers", "the loop changes the dataset by data.level (line "),
     ("centers", "center of loss (Center): " + BESIDE), ("distils_a_teacher_that_trains", "1.num_batches_tracked of teacher (Sequential): " + BESIDE), ("remembers_samples", "target of criterion (Regularizes): " + BESIDE),
-    ("adapts_its_loss", "scale of criterion (Adaptive): " + BESIDE)])
+    ("adapts_its_loss", "scale of criterion (Adaptive): " + BESIDE), ("lightning_warms_up_by_a_callback", "seen of callback 1 (Warms): changed as it trains, and no state_dict() has it"),
+    ("trainer_warms_up_by_a_callback", "seen of callback 1 (Warms): changed as it trains, and no state_dict() has it")])
 def test_values_that_each_start_begins_anew_are_said(name, says, runs):
     run = runs(Run, "anew", "recipes", name, "step@6", steps=8).fast()
     for _ in range(2):
@@ -42,7 +48,7 @@ def test_values_that_each_start_begins_anew_are_said(name, says, runs):
     assert run.said_by(0).count("swell: " + says) == 1 and says not in run.said_by(1), run.said_by(0)
 
 
-@pytest.mark.parametrize("name, of", [("warms_up_by_workers", "[0.833333, 0.5, 0.1,"), ("decays_by_workers", "[0.5, 0.933013, 0.25,")])
+@pytest.mark.parametrize("name, of", [("warms_up_by_workers", "[0.833333, 0.5, 0.1,"), ("decays_by_workers", "[0.5, 0.933013, 0.25,"), ("lightning_decays_by_workers", "[0.875, 0.625, 0.1,")])
 def test_a_schedule_that_another_start_makes_otherwise_is_said(name, of, runs):
     run = runs(Run, "rates", "recipes", name, "step@2", steps=6).fast()
     for world in (1, 3):
