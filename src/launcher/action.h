@@ -9,7 +9,8 @@
 #include "core/json.h"
 #include "launcher/rank_assignment.h"
 
-/// Actions that the generation machine wants done; the agent does them.
+/// Actions that the generation machine wants done; the agent does them, and answers some of them by
+/// an event (event.h).
 namespace swell::launcher::action {
 
 /// Start the shims of an allocation: the job's own step, or a companion's.
@@ -32,7 +33,7 @@ struct SignalWorkers {
   int generation = -1;  ///< to that generation's programs alone; -1: to all that run there
 };
 
-/// Let the programs of these ranks begin with new state, once they wait for it; then call begun().
+/// Let the programs of these ranks begin with new state, once they wait for it. Answer: Begun.
 struct BeginLive {
   int generation = 0;
   std::vector<WorkerId> ranks;
@@ -40,7 +41,7 @@ struct BeginLive {
 };
 
 /// Move the state of the ranks `from` to the programs of `generation` on the ranks `to`, both in
-/// order, while the old ones train, and let these leave; then call switched().
+/// order, while the old ones train, and let these leave. Answer: Switched.
 struct SwitchLive {
   int generation = 0;
   std::vector<WorkerId> from, to;
@@ -48,7 +49,7 @@ struct SwitchLive {
 };
 
 /// Have the programs of `generation` on these workers leave, all at one step, and agree on it
-/// within that time; then call stopped().
+/// within that time. Answer: Stopped.
 struct StopLive {
   int generation = 0;
   std::vector<WorkerId> workers;
@@ -58,12 +59,12 @@ struct StopLive {
 /// Call off what BeginLive, SwitchLive or StopLive began. It is answered all the same.
 struct CallOffLive {};
 
-/// Create these companions; then call allocated().
+/// Create these companions. Answer: Allocated.
 struct Allocate {
   control::Grow grow;
 };
 
-/// Let the companion's shims go, cancel it at once, then call released().
+/// Let the companion's shims go, and cancel it at once. Answer: Released.
 struct Release {
   JobId job = 0;
 };

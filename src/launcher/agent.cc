@@ -140,18 +140,20 @@ Agent::Agent(Setup setup, GenerationMachine::Settings settings)
       steps_(
           {setup_.hello.job, setup_.input, setup_.slurmctld_since}, children_,
           [this](JobId job, const Exit& exit) { step_ended(job, exit); }, say),
-      requests_(
-          {.job = setup_.hello.job,
-           .gpus_per_worker = setup_.basic.gpus_per_worker,
-           .warning = is_live(setup_) ? kQuietSignal : setup_.options.restart_signal,
-           .wants_ports = setup_.wants_ports},
-          children_, descriptions_,
-          [this](const std::vector<Granted>& results) { machine_.allocated(now(), results); }),
+      requests_({.job = setup_.hello.job,
+                 .gpus_per_worker = setup_.basic.gpus_per_worker,
+                 .warning = is_live(setup_) ? kQuietSignal : setup_.options.restart_signal,
+                 .wants_ports = setup_.wants_ports},
+                children_, descriptions_,
+                [this](const std::vector<Granted>& results) {
+                  machine_.handle(now(), event::Allocated{results});
+                }),
       leaving_(
           children_, [this](JobId companion) { return requests_.name_of(companion); },
-          [this](JobId companion) { machine_.released(now(), companion); }),
-      limit_watch_(setup_.hello.job, setup_.options.before_end_s.value_or(0), children_,
-                   [this](std::optional<double> at) { machine_.job_ends(now(), at); }),
+          [this](JobId companion) { machine_.handle(now(), event::Released{companion}); }),
+      limit_watch_(
+          setup_.hello.job, setup_.options.before_end_s.value_or(0), children_,
+          [this](std::optional<double> at) { machine_.handle(now(), event::JobEnds{at}); }),
       output_look_{OutputWatch(setup_.options, names_), look_period_s(setup_.options.hang)},
       step_reports_(setup_.options.steps.value_or(0)) {}
 
@@ -287,7 +289,8 @@ void Agent::take_signals() {
   signalfd_siginfo info;
   while (::read(signals_.get(), &info, sizeof info) == sizeof info)
     if (info.ssi_signo == SIGTSTP) prepare_to_stop(info.ssi_code == SI_USER);
-    else if (info.ssi_signo != SIGCHLD) machine_.signalled(now(), static_cast<int>(info.ssi_signo));
+    else if (info.ssi_signo != SIGCHLD)
+      machine_.handle(now(), event::Signalled{static_cast<int>(info.ssi_signo)});
 }
 
 /// Gives all companions back where Slurm suspends the job: it sends TSTP to each process and stops
@@ -302,7 +305,7 @@ void Agent::prepare_to_stop(bool is_slurm) {
   all.companions = steps_.companions();
   if (all.companions.empty()) return;
   all.reason = "Slurm suspends the job";
-  machine_.shrink(now(), all);
+  machine_.handle(now(), all);
   steps_.kill_companions();
 }
 
@@ -313,7 +316,7 @@ void Agent::take_server_events() {
       const auto worker = workers_.disconnect(event.connection);
       if (!worker) continue;
       if (live_) live_->lost(*worker);
-      machine_.lost(now(), *worker);
+      machine_.handle(now(), event::Lost{*worker});
     } else if (event.kind == control::Server::Event::Kind::dropped) {
       say_dropped(event);
       // The run would wait for ever for what such a message says.
@@ -324,19 +327,21 @@ void Agent::take_server_events() {
     } else if (!known) {
       continue;
     } else if (const auto* notice = std::get_if<control::WorkerNotice>(&event.message)) {
-      machine_.notice(now(), *known, notice->signal);
+      machine_.handle(now(), event::Notice{*known, notice->signal});
     } else if (const auto* listens = std::get_if<control::WorkerListens>(&event.message)) {
-      machine_.listens(now(), *known, listens->generation);
+      machine_.handle(now(), event::Listens{*known, listens->generation});
     } else if (const auto* exit = std::get_if<control::WorkerExit>(&event.message)) {
-      machine_.exited(now(), *known, {exit->exit_code, exit->signal}, exit->generation);
+      machine_.handle(now(),
+                      event::Exited{*known, {exit->exit_code, exit->signal}, exit->generation});
     } else if (const auto* keeper = std::get_if<control::WorkerRuntime>(&event.message)) {
       if (live_) live_->keeper_listens(*known, keeper->address, keeper->problem);
     } else if (const auto* sizes = std::get_if<control::WorkerSizes>(&event.message)) {
-      machine_.can_run_with(sizes->workers, sizes->why);
+      machine_.handle(now(), event::CanRunWith{sizes->workers, sizes->why});
     } else if (const auto* launches = std::get_if<control::WorkerLaunches>(&event.message)) {
-      machine_.trains_alone(now(), *known, launches->what, launches->no_rank);
+      machine_.handle(now(), event::TrainsAlone{*known, launches->what, launches->no_rank});
     } else if (const auto* made = std::get_if<control::WorkerSteps>(&event.message)) {
-      machine_.made_steps(now(), made->generation, static_cast<std::uint64_t>(made->steps));
+      machine_.handle(now(),
+                      event::MadeSteps{made->generation, static_cast<std::uint64_t>(made->steps)});
       take_steps(*known, *made);
     } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {
       take_profile(*known, *profile);
@@ -372,7 +377,8 @@ void Agent::greet(const control::Server::Event& event, const control::WorkerHell
   // Where the step was launched again, what is left of the first one is let go.
   if (const auto before = workers_.connect(worker, event.connection, hello.step))
     server_->close(*before);
-  machine_.hello(now(), worker, hello.host, hello.port, hello.step, hello.one_program);
+  machine_.handle(now(),
+                  event::Hello{worker, hello.host, hello.port, hello.step, hello.one_program});
 }
 
 /// Training goes on without a message that cannot be read; the first few of a run are said.
@@ -406,7 +412,7 @@ void Agent::refuse(WorkerId worker, const std::string& why, const std::string& m
   const JobId job = workers_.node(worker.node).job;
   if (!refused_.insert(job).second) return;
   if (misfit.empty() || job == setup_.hello.job) say(why);  // the machine says why others go back
-  machine_.step_ended(now(), job, {1, 0}, misfit);
+  machine_.handle(now(), event::StepEnded{job, {1, 0}, misfit});
 }
 
 void Agent::take_controller_messages() {
@@ -416,12 +422,12 @@ void Agent::take_controller_messages() {
     if (const auto* grow = std::get_if<control::Grow>(&message)) {
       // srun ends at once in a folder that is gone, on any node.
       if (std::error_code gone; std::filesystem::current_path(gone).empty() && gone)
-        machine_.grows_no_more(now(), "the working folder is gone");
-      machine_.grow(now(), *grow);
+        machine_.handle(now(), event::GrowsNoMore{"the working folder is gone"});
+      machine_.handle(now(), *grow);
     } else if (const auto* shrink = std::get_if<control::Shrink>(&message))
-      machine_.shrink(now(), *shrink);
+      machine_.handle(now(), *shrink);
     else if (const auto* order = std::get_if<control::Replan>(&message))
-      machine_.replan(now(), *order);
+      machine_.handle(now(), *order);
     carry_out();
   }
 }
@@ -438,16 +444,16 @@ void Agent::take_ended_children() {
 
 void Agent::step_ended(JobId job, const Exit& exit) {
   if (!steps_.runs(job)) leaving_.step_ended(job);
-  machine_.step_ended(now(), job, exit);
+  machine_.handle(now(), event::StepEnded{job, exit});
 }
 
 /// Where the last look was long ago, this process was stopped, and so was the job.
 void Agent::look_at_output(double now) {
   OutputLook& look = output_look_;
   if (look.period_s <= 0 || now < look.last + look.period_s) return;
-  if (now > look.last + 2 * look.period_s + 1) machine_.stood_still(now);
+  if (now > look.last + 2 * look.period_s + 1) machine_.handle(now, event::StoodStill{});
   look.last = now;
-  if (look.watch.has_written()) machine_.has_written(now);
+  if (look.watch.has_written()) machine_.handle(now, event::Wrote{});
 }
 
 void Agent::check_deadlines() {

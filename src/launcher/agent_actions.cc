@@ -119,7 +119,7 @@ void Agent::carry_out(const action::SwitchLive& order) {
 
 void Agent::carry_out(const action::StopLive& stop) {
   if (live_) live_->stop(stop);
-  else machine_.stopped(now(), stop.generation, 0, stop.workers);
+  else machine_.handle(now(), event::Stopped{stop.generation, 0, stop.workers});
 }
 
 void Agent::carry_out(const action::CallOffLive&) {

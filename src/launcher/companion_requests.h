@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/cluster/node_description.h"
-#include "launcher/generation_machine.h"
+#include "launcher/event.h"
 #include "launcher/process_runner.h"
 
 namespace swell::launcher {

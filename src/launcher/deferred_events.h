@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "control/messages.h"
-#include "launcher/exit.h"
+#include "launcher/event.h"
 #include "launcher/rank_assignment.h"
 
 namespace swell::launcher {
@@ -16,27 +14,12 @@ namespace swell::launcher {
 struct WorkerReady {
   WorkerId worker;
 };
-struct ProgramExited {
-  WorkerId worker;
-  Exit exit;
-  int generation = 0;
-};
-/// The connection of a worker has closed.
-struct WorkerLost {
-  WorkerId worker;
-};
-/// The step of a companion has ended; see GenerationMachine::step_ended().
-struct StepEnded {
-  JobId job = 0;
-  Exit exit;
-  std::string misfit;
-};
 /// The user sent the restart signal; see GenerationMachine::leave_and_return().
 struct RestartRequested {
   bool asks = false;
 };
 using DeferredEvent =
-    std::variant<WorkerReady, ProgramExited, WorkerLost, StepEnded, RestartRequested>;
+    std::variant<WorkerReady, event::Exited, event::Lost, event::StepEnded, RestartRequested>;
 
 /// Events whose meaning depends on whether a live switch is committed, in their order. They are
 /// handled when that is known.

@@ -13,7 +13,7 @@ namespace swell::launcher {
 
 using control::JobState;
 
-void GenerationMachine::grow(double now, const control::Grow& grow) {
+void GenerationMachine::on(double now, const control::Grow& grow) {
   const std::string& pause = growth_.pause_reason();
   if (is<Over>() || is<Ending>() || is_failing() || !pause.empty()) {
     const std::string why = pause.empty() ? kEnds : pause;
@@ -30,13 +30,13 @@ void GenerationMachine::grow(double now, const control::Grow& grow) {
   if (is<Running>() || run_.generation < 0) set_state(JobState::warming);
 }
 
-void GenerationMachine::allocated(double now, const std::vector<Granted>& results) {
+void GenerationMachine::on(double now, const event::Allocated& allocated) {
   offered_.under_way = std::max(0, offered_.under_way - 1);
   control::GrowDone done;
-  for (const Granted& result : results)
+  for (const Granted& result : allocated.results)
     done.results.push_back({result.nonce, result.job, result.reason});
   out_.add(action::Tell{std::move(done)});
-  for (const Granted& result : results) {
+  for (const Granted& result : allocated.results) {
     if (result.job == 0) {
       out_.note("companion-refused", Json::object({{"reason", result.reason}}));
       if (growth_.is_new_refusal(result.reason))
@@ -62,7 +62,7 @@ bool GenerationMachine::is_warming() const {
                      [](const HeldCompanion& each) { return !each.up; });
 }
 
-void GenerationMachine::shrink(double now, const control::Shrink& shrink) {
+void GenerationMachine::on(double now, const control::Shrink& shrink) {
   bool running_ones = false, some_go = false;
   for (const JobId job : shrink.companions) {
     HeldCompanion* found = run_.companions.find(job);
@@ -145,13 +145,13 @@ void GenerationMachine::fall_back(double now, const std::string& why) {
   restart_killed(now, Purpose::retry, now);
 }
 
-void GenerationMachine::can_run_with(const std::vector<int>& workers, const std::string& why) {
+void GenerationMachine::on(double, const event::CanRunWith& can) {
   std::vector<int> sizes;
-  for (const int each : workers)
+  for (const int each : can.workers)
     if (each <= control::kMaxGpus / settings_.gpus_per_worker)
       sizes.push_back(each * settings_.gpus_per_worker);
   const bool is_news = planner_.set_program_sizes(std::move(sizes));
-  if (!growth_.declined(why) && !is_news) return;
+  if (!growth_.declined(can.why) && !is_news) return;
   growth_.told(no_growth());
   out_.add(action::Tell{status()});
 }
@@ -190,7 +190,8 @@ bool GenerationMachine::release_if_left(JobId job) {
   return true;
 }
 
-void GenerationMachine::released(double, JobId job) {
+void GenerationMachine::on(double, const event::Released& released) {
+  const JobId job = released.companion;
   const auto gone = run_.companions.released(job);
   if (!gone) return;
   out_.note("companion-released", Json::object({{"companion", job}, {"reason", gone->reason}}));

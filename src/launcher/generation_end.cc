@@ -20,9 +20,9 @@ constexpr double kEndMargin_s = 5;  // for swellrun to end, and to have the job 
 
 /// A run that would have to leave in the first half of its time could do nothing but leave, again
 /// and again.
-void GenerationMachine::job_ends(double now, std::optional<double> at) {
+void GenerationMachine::on(double now, const event::JobEnds& ends) {
   if (!settings_.before_end_s || *settings_.before_end_s <= 0) return;
-  limit_.ends_at = at;
+  const std::optional<double> at = limit_.ends_at = ends.at;
   if (!at || limit_.before_s >= 0) return;
   limit_.before_s = std::min(*settings_.before_end_s, std::max(0.0, *at - now) / 2);
   if (limit_.before_s < *settings_.before_end_s)

@@ -18,10 +18,10 @@ void GenerationMachine::pause_growth(double now, const std::string& why, bool fo
   tell_no_growth();
 }
 
-void GenerationMachine::grows_no_more(double now, const std::string& why) {
+void GenerationMachine::on(double now, const event::GrowsNoMore& no_more) {
   if (!growth_.pause_reason().empty()) return;  // it takes none now
-  out_.say(why + ": the job is lent no more GPUs");
-  pause_growth(now, why, true);
+  out_.say(no_more.why + ": the job is lent no more GPUs");
+  pause_growth(now, no_more.why, true);
 }
 
 std::string GenerationMachine::no_growth() const {
@@ -41,8 +41,9 @@ std::string GenerationMachine::no_growth() const {
   return growth_.reason_against(run);
 }
 
-void GenerationMachine::trains_alone(double now, WorkerId id, const std::string& what,
-                                     bool no_rank) {
+void GenerationMachine::on(double now, const event::TrainsAlone& alone) {
+  const std::string& what = alone.what;
+  const bool no_rank = alone.no_rank;
   if (is<Over>() || is<Ending>() || std::exchange(train_alone_, true)) return;
   const std::string why =
       no_rank
@@ -54,7 +55,7 @@ void GenerationMachine::trains_alone(double now, WorkerId id, const std::string&
           ? "Leave out what takes them away (env -i, --cleanenv of a container), or pass them on"
           : "Write the training program alone: swellrun python SCRIPT [ARGUMENTS]";
   out_.note(no_rank ? "rank-missing" : "launcher-found",
-            Json::object({{"what", what}, {"node_id", id.node}}));
+            Json::object({{"what", what}, {"node_id", alone.worker.node}}));
   out_.say(fmt::format(
       "{}: {} {}. The job is lent no GPUs", why,
       run_.assignment.seats.size() > 1

@@ -10,17 +10,17 @@ namespace swell::launcher {
 
 using control::JobState;
 
-void GenerationMachine::made_steps(double now, int generation, std::uint64_t steps) {
-  if (generation != run_.generation) return;
-  progress_.step(now, steps);
-  if (steps > 0) pace_.stepped(now);
+void GenerationMachine::on(double now, const event::MadeSteps& made) {
+  if (made.generation != run_.generation) return;
+  progress_.step(now, made.steps);
+  if (made.steps > 0) pace_.stepped(now);
 }
 
-void GenerationMachine::has_written(double now) {
+void GenerationMachine::on(double now, const event::Wrote&) {
   if (is<Running>()) progress_.output(now);
 }
 
-void GenerationMachine::stood_still(double now) { progress_.rest(now); }
+void GenerationMachine::on(double now, const event::StoodStill&) { progress_.rest(now); }
 
 /// When the training hangs if it makes no step until then; none: something else is waited for, it
 /// cannot be judged, or nobody knows that the program resumes from a checkpoint: one that does

@@ -15,26 +15,25 @@ namespace swell::launcher {
 
 using control::JobState;
 
-void GenerationMachine::begun(double now, int generation, const std::string& why,
-                              std::uint64_t snapshot_step, bool stays) {
+void GenerationMachine::on(double now, const event::Begun& begun) {
   Running* running = in<Running>();
-  if (running == nullptr || generation != run_.generation) return;
-  if (!why.empty()) {
-    running->not_begun = why;
+  if (running == nullptr || begun.generation != run_.generation) return;
+  if (!begun.why.empty()) {
+    running->not_begun = begun.why;
     running->not_begun_by = now + settings_.end_timeout_s;
-    out_.say("live mode: the programs could not begin: " + why);
-    if (ordered_) refuse_plan("its programs could not begin with Swell's runtime: " + why);
+    out_.say("live mode: the programs could not begin: " + begun.why);
+    if (ordered_) refuse_plan("its programs could not begin with Swell's runtime: " + begun.why);
     return;
   }
   running->has_begun = tries_snapshots_ = true;
   running->awaits_runtime = false;
-  pace_.began(now - running->since, stays);
+  pace_.began(now - running->since, begun.stays);
   out_.note("live-begun",
-            Json::object({{"snapshot_step", static_cast<std::int64_t>(snapshot_step)}}));
-  if (snapshot_step != 0)
+            Json::object({{"snapshot_step", static_cast<std::int64_t>(begun.snapshot_step)}}));
+  if (begun.snapshot_step != 0)
     out_.say(fmt::format("live: {} {} on from the snapshot of step {}",
                          count_of(run_.assignment.seats.size(), "worker"),
-                         run_.assignment.seats.size() == 1 ? "goes" : "go", snapshot_step));
+                         run_.assignment.seats.size() == 1 ? "goes" : "go", begun.snapshot_step));
   tell_no_growth();
   advance(now);
 }
@@ -59,7 +58,7 @@ void GenerationMachine::begin_switch(double now, Purpose purpose, double by, dou
 
 /// Keeps the order until nothing else changes the workers: programs of the generation before leave
 /// within `end_timeout_s`, and those of the first one may still be loading.
-void GenerationMachine::replan(double now, const control::Replan& order) {
+void GenerationMachine::on(double now, const control::Replan& order) {
   if (is<Over>() || is<Ending>()) return refuse_plan("the job is ending");
   if (!settings_.live) return refuse_plan("only live mode changes plans of a running program");
   ordered_ = order;
@@ -97,15 +96,17 @@ void GenerationMachine::refuse_plan(const std::string& why) {
   out_.add(action::Tell{status()});
 }
 
-void GenerationMachine::switching(double now, int generation, SwitchPhase phase) {
+void GenerationMachine::on(double now, const event::Switching& switching) {
   LiveSwitch* one = in<LiveSwitch>();
-  if (one == nullptr || one->order().what.to != generation || !one->enter(now, phase)) return;
+  if (one == nullptr || one->order().what.to != switching.generation ||
+      !one->enter(now, switching.phase))
+    return;
   if (one->order().what.purpose == Purpose::grow) set_state(JobState::switching);
 }
 
-void GenerationMachine::let_go(double now, int generation) {
+void GenerationMachine::on(double now, const event::LetGo& let_go) {
   LiveSwitch* one = in<LiveSwitch>();
-  if (one == nullptr || one->order().what.to != generation || !one->let_go(now)) return;
+  if (one == nullptr || one->order().what.to != let_go.generation || !one->let_go(now)) return;
   handle(now, std::exchange(one->deferred(), {}));
 }
 
@@ -126,29 +127,22 @@ bool GenerationMachine::defers(DeferredEvent event, bool spoils, CallOffCause ca
 /// Handles the events that waited for the outcome of a switch. REQUIRES: it is known, or the
 /// leaving workers were let go.
 void GenerationMachine::handle(double now, DeferredEvents events) {
-  struct Handler {
-    GenerationMachine& machine;
-    const double now;
-    void operator()(const WorkerReady& event) const {
-      WorkerState& worker = machine.run_.workers[event.worker];
-      worker.ready = worker.present;
-      machine.advance(now);
-    }
-    void operator()(const ProgramExited& event) const {
-      machine.exited(now, event.worker, event.exit, event.generation);
-    }
-    void operator()(const WorkerLost& event) const { machine.lost(now, event.worker); }
-    void operator()(const StepEnded& event) const {
-      machine.step_ended(now, event.job, event.exit, event.misfit);
-    }
-    void operator()(const RestartRequested& event) const {
-      machine.leave_and_return(now, event.asks);
-    }
-  };
-  events.drain(Handler{*this, now});
+  events.drain([&](const auto& one) { on(now, one); });
 }
 
-void GenerationMachine::switched(double now, int generation, const SwitchOutcome& how) {
+void GenerationMachine::on(double now, const WorkerReady& ready) {
+  WorkerState& worker = run_.workers[ready.worker];
+  worker.ready = worker.present;
+  advance(now);
+}
+
+void GenerationMachine::on(double now, const RestartRequested& request) {
+  leave_and_return(now, request.asks);
+}
+
+void GenerationMachine::on(double now, const event::Switched& switched) {
+  const int generation = switched.generation;
+  const SwitchOutcome& how = switched.outcome;
   LiveSwitch* current = in<LiveSwitch>();
   if (current == nullptr || current->order().what.to != generation) {
     // The commit took too long: it is certain, but the lost workers are not known yet.
@@ -251,7 +245,7 @@ void GenerationMachine::lose_silent(double now, const std::vector<WorkerId>& wor
   for (const WorkerId id : workers) {
     if (!run_.workers[id].running) continue;
     out_.add(action::SignalWorkers{{id}, SIGKILL, run_.generation});
-    lost(now, id);
+    on(now, event::Lost{id});
   }
 }
 
@@ -272,9 +266,8 @@ void GenerationMachine::reclaim_by_leaving(double now, const std::string& why) {
   begin_restart(now, Purpose::give_back, *by);
 }
 
-void GenerationMachine::stopped(double now, int generation, std::uint64_t step,
-                                const std::vector<WorkerId>& untold) {
-  if (leaving_.answered(generation, step, untold)) advance(now);
+void GenerationMachine::on(double now, const event::Stopped& stopped) {
+  if (leaving_.answered(stopped.generation, stopped.step, stopped.untold)) advance(now);
 }
 
 }  // namespace swell::launcher

@@ -36,6 +36,10 @@ void GenerationMachine::start(double) {
   set_state(JobState::allocated);
 }
 
+void GenerationMachine::handle(double now, const event::Any& event) {
+  std::visit([&](const auto& one) { on(now, one); }, event);
+}
+
 void GenerationMachine::end(double now, int signal, std::optional<double> kill_at,
                             bool code_is_final) {
   bool for_requeue = false;

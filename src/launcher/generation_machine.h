@@ -14,6 +14,7 @@
 #include "launcher/action_list.h"
 #include "launcher/assignment_planner.h"
 #include "launcher/deferred_events.h"
+#include "launcher/event.h"
 #include "launcher/exit.h"
 #include "launcher/growth.h"
 #include "launcher/leave_request.h"
@@ -30,14 +31,6 @@
 #include "launcher/worker_environment.h"
 
 namespace swell::launcher {
-
-/// Result of an offer that was tried: a companion, or salloc's reason.
-struct Granted {
-  std::string nonce;
-  JobId job = 0;  ///< 0: refused
-  std::string reason;
-  std::vector<WorkerNode> nodes;  ///< without ids
-};
 
 /// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs:
 /// docs/journeys.md. Pure: events and the time go in, actions come
@@ -119,56 +112,8 @@ class GenerationMachine {
   GenerationMachine& operator=(const GenerationMachine&) = delete;
 
   void start(double now);
-  // workers
-  /// `one_program`: why its GPUs take one program at a time; the job is then resized by restarts
-  /// for good.
-  void hello(double now, WorkerId worker, const std::string& host, int port, JobId step = 0,
-             const std::string& one_program = {});
-  /// `generation`: of the program that has ended; nullopt: of the one that trains.
-  void exited(double now, WorkerId worker, Exit exit, std::optional<int> generation = std::nullopt);
-  /// Its program handles the restart signal.
-  void listens(double now, WorkerId worker, std::optional<int> generation = std::nullopt);
-  /// The program can run with these numbers of workers, rising, and with no others; none: with any.
-  /// why: the program takes part in no growth for this reason; empty: it does.
-  void can_run_with(const std::vector<int>& workers, const std::string& why = {});
-  /// Each worker is a training by itself: its program is a launcher, which has started `what`, a
-  /// worker with a rank of its own; or `what` was started without its rank.
-  void trains_alone(double now, WorkerId worker, const std::string& what, bool no_rank = false);
-  /// A worker of `generation` is there, and has made `steps` steps; 0: not known.
-  void made_steps(double now, int generation, std::uint64_t steps);
-  void has_written(double now);            ///< some worker
-  void stood_still(double now);            ///< the whole job, until now: it was suspended
-  void lost(double now, WorkerId worker);  ///< its connection has closed
-  void notice(double now, WorkerId worker, int signal);  ///< Slurm signalled its step
-  // steps and companions
-  /// `misfit` not empty: srun made a step that cannot be used, for that reason.
-  void step_ended(double now, JobId job, Exit exit, const std::string& misfit = {});
-  void allocated(double now, const std::vector<Granted>& results);
-  void released(double now, JobId companion);
-  // controller
-  void grow(double now, const control::Grow& grow);
-  /// Nothing can be started on lent GPUs any more, until the run ends; GPUs that it has stay.
-  void grows_no_more(double now, const std::string& why);
-  void shrink(double now, const control::Shrink& shrink);
-  /// Another plan over the same workers, as soon as nothing else changes them; the last order
-  /// counts.
-  void replan(double now, const control::Replan& order);
-  // live mode
-  /// `why` not empty: it has not. `snapshot_step`: of the state that it goes on from; 0: it is new.
-  /// `stays`: its programs may keep their processes in a switch that gives GPUs back.
-  void begun(double now, int generation, const std::string& why, std::uint64_t snapshot_step = 0,
-             bool stays = true);
-  void switching(double now, int generation, SwitchPhase phase);
-  /// The workers that leave with the switch do so before it is committed.
-  void let_go(double now, int generation);
-  void switched(double now, int generation, const SwitchOutcome& outcome);
-  /// All but those in `untold` leave at `step`, or, where that is 0, each at its next boundary.
-  void stopped(double now, int generation, std::uint64_t step, const std::vector<WorkerId>& untold);
-  /// The job's time limit as Slurm has it now; nullopt: none.
-  void job_ends(double now, std::optional<double> at);
-  // user
-  void signalled(double now, int signal);
-
+  /// `now` does not go back.
+  void handle(double now, const event::Any& event);
   void tick(double now);
   /// When tick() must be called at the latest.
   std::optional<double> deadline() const;
@@ -224,7 +169,42 @@ class GenerationMachine {
     bool needs_runtime = false;  ///< it is ready when it has begun with that
   };
 
-  // generation_machine.cc: phases; generation_workers.cc: news of workers
+  // Each handles one kind of event. generation_workers.cc: workers, Slurm and the user
+  void on(double now, const event::Hello& hello);
+  void on(double now, const event::Exited& exited);
+  void on(double now, const event::Listens& listens);
+  void on(double now, const event::Lost& lost);
+  void on(double now, const event::Notice& notice);
+  void on(double now, const event::StepEnded& ended);
+  void on(double now, const event::Signalled& signalled);
+  // generation_companions.cc
+  void on(double now, const event::Allocated& allocated);
+  void on(double now, const event::Released& released);
+  void on(double now, const control::Grow& grow);
+  void on(double now, const control::Shrink& shrink);
+  void on(double now, const event::CanRunWith& can);
+  // generation_growth.cc
+  void on(double now, const event::TrainsAlone& alone);
+  void on(double now, const event::GrowsNoMore& no_more);
+  // generation_hang.cc
+  void on(double now, const event::MadeSteps& made);
+  void on(double now, const event::Wrote&);
+  void on(double now, const event::StoodStill&);
+  // generation_live.cc
+  void on(double now, const control::Replan& order);
+  void on(double now, const event::Begun& begun);
+  void on(double now, const event::Switching& switching);
+  void on(double now, const event::LetGo& let_go);
+  void on(double now, const event::Switched& switched);
+  void on(double now, const event::Stopped& stopped);
+  // generation_end.cc
+  void on(double now, const event::JobEnds& ends);
+  // Events that were put off during a live switch
+  void on(double now, const WorkerReady& ready);
+  void on(double now, const RestartRequested& request);
+  void handle(double now, DeferredEvents events);
+
+  // generation_machine.cc: phases; generation_workers.cc: workers
   void advance(double now);
   bool waits_for_lent(double now);
   void start_generation(double now, RankAssignment assignment);
@@ -291,7 +271,6 @@ class GenerationMachine {
   void give_back_lent(double now);
   void reclaim_by_leaving(double now, const std::string& why);
   bool defers(DeferredEvent event, bool spoils, CallOffCause cause = CallOffCause::worker_ended);
-  void handle(double now, DeferredEvents events);
   void switch_committed(double now, const SwitchOutcome& outcome);
   void switch_aborted(double now, const LiveSwitch& one, const SwitchOutcome& outcome,
                       SwitchEnd end, bool for_signal);

@@ -127,7 +127,7 @@ const GenerationMachine::Timers& GenerationMachine::timers() {
        },
        [](GenerationMachine& self, double now) {
          const LiveSwitch& one = *self.in<LiveSwitch>();
-         self.switched(now, one.order().what.to, SwitchOutcome(one.failures().outcome()));
+         self.on(now, event::Switched{one.order().what.to, one.failures().outcome()});
        }},
       // A live switch takes too long, or has not answered after it was called off.
       {[](const GenerationMachine& self) -> Due {
@@ -137,7 +137,7 @@ const GenerationMachine::Timers& GenerationMachine::timers() {
        [](GenerationMachine& self, double now) {
          LiveSwitch& one = *self.in<LiveSwitch>();
          if (const auto outcome = one.late(self.took_too_long()))
-           self.switched(now, one.order().what.to, *outcome);
+           self.on(now, event::Switched{one.order().what.to, *outcome});
        }},
       // A live program has not begun with Swell's runtime.
       {[](const GenerationMachine& self) -> Due {

@@ -11,24 +11,24 @@ namespace swell::launcher {
 
 using control::JobState;
 
-void GenerationMachine::hello(double now, WorkerId id, const std::string& host, int port,
-                              JobId step, const std::string& one_program) {
+void GenerationMachine::on(double now, const event::Hello& hello) {
+  const WorkerId id = hello.worker;
   HeldCompanion* companion = run_.companions.of_node(id.node);
   if (companion == nullptr && !run_.companions.is_basic(id.node))
     return;  // it was let go meanwhile
   WorkerState& worker = run_.workers[id];
-  worker.host = host;
-  worker.port = port;
-  worker.step = step;
+  worker.host = hello.host;
+  worker.port = hello.port;
+  worker.step = hello.step;
   worker.present = worker.ready = true;
-  if (!one_program.empty() && settings_.live) {
+  if (!hello.one_program.empty() && settings_.live) {
     settings_.live = false;
     const std::vector<WorkerNode>& nodes =
         companion != nullptr ? companion->nodes : run_.companions.basic();
     const auto known = std::find_if(nodes.begin(), nodes.end(),
                                     [&](const WorkerNode& node) { return node.id == id.node; });
     switched_ = fmt::format("{}: {}; the job is resized by restarts",
-                            known != nodes.end() ? known->name : host, one_program);
+                            known != nodes.end() ? known->name : hello.host, hello.one_program);
     out_.say("live mode: " + switched_);
     out_.add(action::Tell{status()});
   }
@@ -45,28 +45,30 @@ void GenerationMachine::hello(double now, WorkerId id, const std::string& host, 
   advance(now);
 }
 
-void GenerationMachine::listens(double now, WorkerId id, std::optional<int> generation) {
+void GenerationMachine::on(double now, const event::Listens& listens) {
+  const WorkerId id = listens.worker;
+  const int generation = listens.generation.value_or(run_.generation);
   WorkerState& worker = run_.workers[id];
-  if (!worker.running &&
-      !run_.workers.others().contains({generation.value_or(run_.generation), id}))
-    return;
-  if (const int of = generation.value_or(run_.generation); of > worker.listens) {
-    worker.listens = of;
+  if (!worker.running && !run_.workers.others().contains({generation, id})) return;
+  if (generation > worker.listens) {
+    worker.listens = generation;
     worker.listens_since = now;
   }
   tell_no_growth();
   advance(now);
 }
 
-void GenerationMachine::exited(double now, WorkerId id, Exit exit, std::optional<int> of) {
-  const int generation = of.value_or(run_.generation);
+void GenerationMachine::on(double now, const event::Exited& exited) {
+  const WorkerId id = exited.worker;
+  const Exit exit = exited.exit;
+  const int generation = exited.generation.value_or(run_.generation);
   // The worker was released for a switch that may have failed since.
   const bool is_gone = generation == run_.generation &&
                        (was_let_go(id) || run_.workers.others().contains({generation, id}));
   if (LiveSwitch* one = in<LiveSwitch>(); one != nullptr && exit.status() != 0)
     one->failures().add(exit);
   if (!is_gone &&
-      defers(ProgramExited{id, exit, generation}, generation != run_.generation,
+      defers(event::Exited{id, exit, generation}, generation != run_.generation,
              generation != run_.generation ? CallOffCause::next_ended : CallOffCause::worker_ended))
     return;
   if (generation != run_.generation || is_gone) {
@@ -174,10 +176,11 @@ void GenerationMachine::fail(double now, WorkerId id, Exit exit) {
                                    now + (run_.companions.held().empty() ? 0 : settings_.blame_s)};
 }
 
-void GenerationMachine::lost(double now, WorkerId id) {
+void GenerationMachine::on(double now, const event::Lost& lost) {
+  const WorkerId id = lost.worker;
   if (run_.companions.of_node(id.node) == nullptr && !run_.companions.is_basic(id.node))
     return;  // it was let go before
-  if (!was_let_go(id) && defers(WorkerLost{id}, true)) return;
+  if (!was_let_go(id) && defers(lost, true)) return;
   std::erase_if(run_.workers.others(), [id](const auto& each) { return each.first.second == id; });
   WorkerState& worker = run_.workers[id];
   const bool ran = std::exchange(worker.running, false);
@@ -202,7 +205,9 @@ void GenerationMachine::lost(double now, WorkerId id) {
   advance(now);
 }
 
-void GenerationMachine::notice(double now, WorkerId id, int signal) {
+void GenerationMachine::on(double now, const event::Notice& notice) {
+  const WorkerId id = notice.worker;
+  const int signal = notice.signal;
   if (is<Over>() || is<Ending>()) return;
   if (HeldCompanion* companion = run_.companions.of_node(id.node)) {
     if (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
@@ -244,15 +249,17 @@ void GenerationMachine::notice(double now, WorkerId id, int signal) {
   end(now, 0, std::nullopt);
 }
 
-void GenerationMachine::step_ended(double now, JobId job, Exit exit, const std::string& misfit) {
+void GenerationMachine::on(double now, const event::StepEnded& ended) {
+  const JobId job = ended.job;
+  const std::string& misfit = ended.misfit;
   if (is<Over>()) return;
   if (job == settings_.job) {
     // Its shims stay until they are let go: srun could not start them, or was ended.
-    if (code_ == 0) code_ = exit.status() != 0 ? exit.status() : 1;
+    if (code_ == 0) code_ = ended.exit.status() != 0 ? ended.exit.status() : 1;
     return finish();
   }
   if (run_.companions.find(job) == nullptr) return advance(now);  // it was let go before
-  if (defers(StepEnded{job, exit, misfit}, true)) return;
+  if (defers(ended, true)) return;
   if (HeldCompanion* found = run_.companions.find(job);
       found != nullptr && !found->reclaimed && !is<Ending>() && !misfit.empty()) {
     pause_growth(now, misfit, true);
@@ -269,7 +276,8 @@ void GenerationMachine::cuts_short(int signal) {
   if (run_.workers.running().empty() || is<Restart>()) code_ = std::max(code_, 128 + signal);
 }
 
-void GenerationMachine::signalled(double now, int signal) {
+void GenerationMachine::on(double now, const event::Signalled& signalled) {
+  const int signal = signalled.signal;
   if (is<Over>()) return;
   out_.note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
   const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;

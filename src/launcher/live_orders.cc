@@ -102,7 +102,7 @@ void LiveOrders::stop(const action::StopLive& stop) {
   const auto ranks = all_listen(stop.workers)
                          ? shims_of(stop.workers)
                          : Result<std::vector<runtime::Shim>>(Error("a shim has left"));
-  if (!ranks) return machine_.stopped(now(), stop.generation, 0, stop.workers);
+  if (!ranks) return machine_.handle(now(), event::Stopped{stop.generation, 0, stop.workers});
   const auto limit = std::chrono::milliseconds(std::lround(stop.within_s * 1000));
   driver_.order(LiveDriver::Stop{to_runtime(stop.generation), *ranks, runtime::within(limit)},
                 cluster_of_nodes());
@@ -110,7 +110,7 @@ void LiveOrders::stop(const action::StopLive& stop) {
 
 void LiveOrders::call_off() {
   if (const auto generation = driver_.call_off())
-    machine_.switching(now(), from_runtime(*generation), Phase::commit);
+    machine_.handle(now(), event::Switching{from_runtime(*generation), Phase::commit});
   answer(runtime::called_off());
 }
 
@@ -118,13 +118,13 @@ void LiveOrders::call_off() {
 void LiveOrders::answer(const Error& why) {
   const auto order = std::exchange(order_, std::monostate());
   if (const auto* begin = std::get_if<action::BeginLive>(&order)) {
-    machine_.begun(now(), begin->generation, why.message());
+    machine_.handle(now(), event::Begun{begin->generation, why.message()});
   } else if (const auto* one = std::get_if<action::SwitchLive>(&order)) {
     SwitchOutcome outcome;
     outcome.phase = Phase::prepare;
     outcome.why = outcome.summary = why.message();
     outcome.code = why.code();
-    machine_.switched(now(), one->generation, outcome);
+    machine_.handle(now(), event::Switched{one->generation, outcome});
   }
 }
 
@@ -213,12 +213,12 @@ void LiveOrders::give() {
 void LiveOrders::take_news(const std::function<void()>& after_each) {
   for (const LiveDriver::News& news : driver_.take()) {
     if (const auto* begun = std::get_if<LiveDriver::Begun>(&news))
-      machine_.begun(now(), from_runtime(begun->generation), begun->why, begun->snapshot_step,
-                     begun->stays);
+      machine_.handle(now(), event::Begun{from_runtime(begun->generation), begun->why,
+                                          begun->snapshot_step, begun->stays});
     else if (const auto* in = std::get_if<LiveDriver::InPhase>(&news))
-      machine_.switching(now(), from_runtime(in->generation), in->phase);
+      machine_.handle(now(), event::Switching{from_runtime(in->generation), in->phase});
     else if (const auto* gone = std::get_if<LiveDriver::LetGo>(&news))
-      machine_.let_go(now(), from_runtime(gone->generation));
+      machine_.handle(now(), event::LetGo{from_runtime(gone->generation)});
     else if (const auto* stopped = std::get_if<LiveDriver::Stopped>(&news)) take_stopped(*stopped);
     else if (const auto* report = std::get_if<runtime::SwitchReport>(&news))
       take_switch_report(*report);
@@ -231,7 +231,8 @@ void LiveOrders::take_stopped(const LiveDriver::Stopped& stopped) {
   const runtime::RequestReport& report = stopped.report;
   if (report.code == ErrorCode::cancelled) return;
   if (!report.why.empty()) say("live mode: not all workers leave at one step: " + report.why);
-  machine_.stopped(now(), from_runtime(stopped.generation), report.step, workers_of(report.untold));
+  machine_.handle(now(), event::Stopped{from_runtime(stopped.generation), report.step,
+                                        workers_of(report.untold)});
 }
 
 void LiveOrders::take_switch_report(const runtime::SwitchReport& report) {
@@ -251,7 +252,7 @@ void LiveOrders::take_switch_report(const runtime::SwitchReport& report) {
   for (const std::string& note : report.notes)
     if (told_notes_.insert(note).second) say(note);
   outcome.lost = workers_of(report.lost);
-  machine_.switched(now(), from_runtime(report.generation), outcome);
+  machine_.handle(now(), event::Switched{from_runtime(report.generation), outcome});
 }
 
 std::vector<WorkerId> LiveOrders::workers_of(const std::vector<runtime::Shim>& shims) const {

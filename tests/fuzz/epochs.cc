@@ -20,7 +20,7 @@ void World::signal_companion(JobId job, int signal, bool notice_first, int code)
   for (auto& [key, shim] : shims_) {
     const WorkerId id = key;
     if (shim.job != job || !shim.is_there) continue;
-    const auto tell = [&] { send(channel(id), [=, this] { machine_.notice(now_, id, signal); }); };
+    const auto tell = [&] { send(channel(id), [=, this] { handle(event::Notice{id, signal}); }); };
     if (notice_first) tell();
     std::vector<int> running;
     for (const auto& [generation, one] : shim.programs) running.push_back(generation);
@@ -54,10 +54,10 @@ void World::take_away(JobId job) {
     for (const auto& [generation, one] : shim.programs) hit.insert(generation);
     shim.programs.clear();
     shim.is_there = false;
-    send(channel(id), [=, this] { machine_.lost(now_, id); });
+    send(channel(id), [=, this] { handle(event::Lost{id}); });
   }
   for (const int generation : hit) breaks(generation);
-  send(kSlurm, [=, this] { machine_.step_ended(now_, job, {0, SIGKILL}); });
+  send(kSlurm, [=, this] { handle(event::StepEnded{job, {0, SIGKILL}}); });
 }
 
 void World::step() {
@@ -85,7 +85,7 @@ void World::step() {
       control::Grow grow;
       grow.offers.resize(1);
       grow.offers[0].nonce = "nonce";
-      machine_.grow(now_, grow);
+      handle(grow);
       break;
     }
     case 11:
@@ -100,7 +100,7 @@ void World::step() {
         require(companions_.at(job).is_released || companions_.at(job).is_gone,
                 "GPUs that are asked back are free in time");
       });
-      machine_.shrink(now_, {{job}, deadline_s, "needed", {}});
+      handle(control::Shrink{{job}, deadline_s, "needed", {}});
       break;
     }
     case 13: {

@@ -101,8 +101,8 @@ void World::ends(WorkerId id, int generation, Exit exit) {
   if (trace_)
     std::fprintf(stderr, "%8.2f program %d of %d.%d ends with %d\n", now_, generation, id.node,
                  id.local, exit.status());
-  send(channel(id), [=, this] { machine_.exited(now_, id, exit, generation); });
-  send(channel(id), [=, this] { machine_.hello(now_, id, "host", 1000 + id.local); });
+  send(channel(id), [=, this] { handle(event::Exited{id, exit, generation}); });
+  send(channel(id), [=, this] { handle(event::Hello{id, "host", 1000 + id.local}); });
 }
 
 void World::breaks(int id) {
@@ -192,7 +192,7 @@ void World::act(const action::StartStep& start) {
             (companions_[start.job].is_gone || companions_[start.job].is_released))
           return;
         shim.is_there = true;
-        send(channel(id), [=, this] { machine_.hello(now_, id, "host", 1000 + id.local); });
+        send(channel(id), [=, this] { handle(event::Hello{id, "host", 1000 + id.local}); });
       });
     }
   }
@@ -218,14 +218,14 @@ void World::act(const action::StartWorkers& start) {
       std::fprintf(stderr, "%8.2f program %d of %d.%d\n", now_, start.generation, id.node,
                    id.local);
     if (settings_.live)
-      send(channel(id), [=, this] { machine_.hello(now_, id, "host", 2000 + id.local); });
+      send(channel(id), [=, this] { handle(event::Hello{id, "host", 2000 + id.local}); });
     else
       later(choices_.below(8) * 0.2, [=, this] {
         Program* one = program(id, start.generation);
         if (one == nullptr) return;
         one->handles = true;
-        if (says_sizes_) send(channel(id), [this] { machine_.can_run_with({2, 4, 6}); });
-        send(channel(id), [=, this, of = start.generation] { machine_.listens(now_, id, of); });
+        if (says_sizes_) send(channel(id), [this] { handle(event::CanRunWith{{2, 4, 6}}); });
+        send(channel(id), [=, this, of = start.generation] { handle(event::Listens{id, of}); });
         if (one->keeps_signal) told(id, start.generation, settings_.restart_signal);
       });
   }
@@ -253,19 +253,19 @@ void World::act(const action::BeginLive& begin) {
     const bool all = std::all_of(begin.ranks.begin(), begin.ranks.end(), [&](WorkerId id) {
       return program(id, begin.generation) != nullptr;
     });
-    if (!all) return machine_.begun(now_, begin.generation, "a program has ended");
+    if (!all) return handle(event::Begun{begin.generation, "a program has ended"});
     const bool has_lent = std::any_of(begin.ranks.begin(), begin.ranks.end(),
                                       [](WorkerId id) { return id.node != 0; });
     if ((has_lent || begin.from_snapshot) && choices_.below(8) == 7) {
       generations_[begin.generation].is_broken = true;
       for (const WorkerId id : begin.ranks)  // programs that were still loading stay
         if (choices_.below(4) != 0) ends(id, begin.generation, {choices_.below(4) == 0, 0});
-      return machine_.begun(now_, begin.generation, "the tensors differ");
+      return handle(event::Begun{begin.generation, "the tensors differ"});
     }
     for (const WorkerId id : begin.ranks) program(id, begin.generation)->trains = true;
-    if (says_sizes_) machine_.can_run_with({2, 4, 6});
+    if (says_sizes_) handle(event::CanRunWith{{2, 4, 6}});
     training_ = begin.generation;
-    machine_.begun(now_, begin.generation, "", 0, !says_sizes_);
+    handle(event::Begun{begin.generation, "", 0, !says_sizes_});
   });
 }
 
@@ -281,7 +281,7 @@ void World::act(const action::SwitchLive& order) {
 void World::act(const action::CallOffLive&) {
   for (Switch& each : switches_) each.is_called_off = true;
   if (!switches_.empty() && switches_.front().phase == kCommit)
-    machine_.switching(now_, switches_.front().generation, SwitchPhase::commit);
+    handle(event::Switching{switches_.front().generation, SwitchPhase::commit});
 }
 
 void World::act(const action::StopLive& stop) {
@@ -290,10 +290,10 @@ void World::act(const action::StopLive& stop) {
       const Program* one = program(id, stop.generation);
       return one != nullptr && one->trains && !generations_[stop.generation].is_broken;
     });
-    if (!can) return machine_.stopped(now_, stop.generation, 0, stop.workers);
+    if (!can) return handle(event::Stopped{stop.generation, 0, stop.workers});
     for (const WorkerId id : stop.workers)
       later(choices_.below(4) * 0.3, [=, this] { leaves(id, stop.generation); });
-    machine_.stopped(now_, stop.generation, 7, {});
+    handle(event::Stopped{stop.generation, 7, {}});
   });
 }
 
@@ -304,10 +304,10 @@ void World::act(const action::Allocate& allocate) {
   const std::string nonce = allocate.grow.offers.front().nonce;
   later(after_s, [=, this] {
     send(kSalloc, [=, this] {
-      if (refused) return machine_.allocated(now_, {{nonce, 0, "none are idle", {}}});
+      if (refused) return handle(event::Allocated{{{nonce, 0, "none are idle", {}}}});
       const JobId job = next_job_++;
       companions_[job] = {};
-      machine_.allocated(now_, {{nonce, job, "", {worker_node(0, 0, "node2", gpus)}}});
+      handle(event::Allocated{{{nonce, job, "", {worker_node(0, 0, "node2", gpus)}}}});
     });
   });
 }
@@ -326,7 +326,7 @@ void World::act(const action::Release& release) {
     shim.is_there = false;
     outbox_.erase(channel(id));
   }
-  send(kSlurm, [=, this] { machine_.released(now_, release.job); });
+  send(kSlurm, [=, this] { handle(event::Released{release.job}); });
 }
 
 void World::act(const action::Finish& finish) {
@@ -361,7 +361,7 @@ void World::abort_switch(const Error& why) {
   if (one.has_let_go || is_old_gone) generations_[before].is_broken = true;
   if (is_old_gone)
     for (const WorkerId id : one.from) later(0.1, [=, this] { leaves(id, before); });
-  machine_.switched(now_, one.generation, outcome);
+  handle(event::Switched{one.generation, outcome});
   carry_out();
 }
 
@@ -390,14 +390,14 @@ void World::go_on_switching() {
     outcome.summary = outcome.brief = "done";
     for (const WorkerId id : done.to)
       if (!shims_[id].is_there) outcome.lost.push_back(id);
-    machine_.switched(now_, done.generation, outcome);
+    handle(event::Switched{done.generation, outcome});
     return carry_out();
   }
   if (one.phase == kMove && one.may_let_go && !std::exchange(one.has_let_go, true)) {
     for (const WorkerId id : one.from)
       if (leaves_now(id))
         later(choices_.below(4) * 0.2, [=, this, before = one.before] { ends(id, before, {}); });
-    machine_.let_go(now_, one.generation);
+    handle(event::LetGo{one.generation});
     return carry_out();
   }
   ++one.phase;
@@ -412,7 +412,7 @@ void World::go_on_switching() {
     for (const WorkerId id : one.to)
       if (Program* next = program(id, one.generation)) next->trains = true;
   }
-  machine_.switching(now_, one.generation, kPhases[one.phase]);
+  handle(event::Switching{one.generation, kPhases[one.phase]});
   carry_out();
 }
 

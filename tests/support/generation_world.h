@@ -118,6 +118,7 @@ class World {
   void send(int from, News news) { outbox_[from].push_back({now_, std::move(news)}); }
   void deliver(int from);
   bool deliver_something(int which);
+  void handle(const event::Any& event) { machine_.handle(now_, event); }
   // actions of the agent
   void carry_out();
   void act(const action::StartStep& start);

@@ -11,11 +11,11 @@ namespace {
 struct Handler {
   DeferredEvents& events;
   std::vector<int>& handled;
-  void operator()(const WorkerLost& event) const {
+  void operator()(const event::Lost& event) const {
     handled.push_back(event.worker.node);
-    if (event.worker.node < 10) events.add(WorkerLost{{event.worker.node + 10, 0}});
+    if (event.worker.node < 10) events.add(event::Lost{{event.worker.node + 10, 0}});
   }
-  void operator()(const ProgramExited& event) const { handled.push_back(100 + event.generation); }
+  void operator()(const event::Exited& event) const { handled.push_back(100 + *event.generation); }
   template <typename T>
   void operator()(const T&) const {}
 };
@@ -25,13 +25,13 @@ struct Handler {
 Test(deferred_events, are_handled_in_order_and_those_added_meanwhile_the_next_time) {
   DeferredEvents events;
   std::vector<int> handled;
-  events.add(WorkerLost{{1, 0}});
-  events.add(ProgramExited{{2, 0}, {}, 7});
+  events.add(event::Lost{{1, 0}});
+  events.add(event::Exited{{2, 0}, {}, 7});
   events.drain(Handler{events, handled});
   cr_assert(handled == std::vector<int>({1, 107}));
   events.drain(Handler{events, handled});
   cr_assert(handled == std::vector<int>({1, 107, 11}));
-  events.add(WorkerLost{{3, 0}});
+  events.add(event::Lost{{3, 0}});
   events.clear();
   events.drain(Handler{events, handled});
   cr_assert_eq(handled.size(), 3u);

@@ -7,7 +7,7 @@ using namespace generation_run;
 Test(generations, term_ends_the_run_with_its_companions) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.signalled(run.now, SIGTERM); });
+  run.handle(event::Signalled{SIGTERM});
   cr_assert(run.signalled(SIGTERM, 6));
   run.leave(1, 4, {0, SIGTERM});
   run.leave(0, 2, {0, SIGTERM});
@@ -22,11 +22,10 @@ Test(generations, a_run_ended_between_two_generations_has_not_ended_well) {
     run.hello(1, 4);
     cr_assert(run.signalled(SIGUSR1, 2));
     run.event([&] {
-      if (by_slurm) run.machine.notice(run.now, {0, 0}, SIGTERM);
-      else run.machine.signalled(run.now, SIGTERM);
+      if (by_slurm) run.machine.handle(run.now, event::Notice{{0, 0}, SIGTERM});
+      else run.machine.handle(run.now, event::Signalled{SIGTERM});
     });
-    for (int local = 0; local < 2; ++local)
-      run.event([&] { run.machine.exited(run.now, {0, local}, {}); });
+    for (int local = 0; local < 2; ++local) run.handle(event::Exited{{0, local}, {}});
     cr_assert_eq(run.code.value_or(-1), 128 + SIGTERM);
   }
 }
@@ -39,8 +38,8 @@ Test(generations, who_ends_is_offered_nothing_from_then_on_and_gives_back_what_i
     cr_assert_eq(run.no_growth(), std::string());
     run.told.clear();
     run.event([&] {
-      if (by_slurm) run.machine.notice(run.now, {0, 0}, SIGTERM);
-      else run.machine.signalled(run.now, SIGTERM);
+      if (by_slurm) run.machine.handle(run.now, event::Notice{{0, 0}, SIGTERM});
+      else run.machine.handle(run.now, event::Signalled{SIGTERM});
     });
     const auto said = std::find_if(run.told.begin(), run.told.end(), [](const Message& each) {
       const auto* status = std::get_if<Status>(&each);
@@ -59,7 +58,7 @@ Test(generations, who_ends_is_offered_nothing_from_then_on_and_gives_back_what_i
 Test(generations, gpus_that_go_back_as_the_run_ends_take_no_time_from_its_own_workers) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGTERM); });
+  run.handle(event::Notice{{0, 0}, SIGTERM});
   run.signals.clear();
   run.shrink(9, 10);
   run.tick(*run.machine.deadline());
@@ -84,9 +83,9 @@ Test(generations, gpus_lent_as_the_training_ends_go_back) {
 Test(generations, a_worker_of_its_own_that_does_not_come_back_ends_the_run_and_is_named) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.lost(run.now, {1, 0}); });
+  run.handle(event::Lost{{1, 0}});
   run.leave(0, 1, {0, SIGKILL});
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
+  run.handle(event::Exited{{0, 1}, {0, SIGKILL}});
   run.leave(1, 4, {0, SIGKILL});
   run.tick(run.now + 61);
   cr_assert_eq(run.code.value_or(-1), 1);
@@ -96,13 +95,12 @@ Test(generations, a_worker_of_its_own_that_does_not_come_back_ends_the_run_and_i
 Test(generations, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.handle(event::Exited{{0, 0}, {}});
   run.shrink(9, 30);
   cr_assert(run.signals.empty(), "the others may end, too");
-  for (int local = 0; local < 4; ++local)
-    run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
+  for (int local = 0; local < 4; ++local) run.handle(event::Exited{{1, local}, {}});
   cr_assert_eq(run.releases, Jobs{9}, "nothing runs there any more");
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  run.handle(event::Exited{{0, 1}, {}});
   cr_assert_eq(run.code.value_or(-1), 0);
   cr_assert_eq(run.starts, 2);
 }
@@ -116,15 +114,15 @@ Test(generations, a_worker_ended_on_returning_gpus_while_others_end_fails_nothin
       Run run;
       run.grown();
       for (int local = 0; local < (is_last ? 2 : 1); ++local) {
-        run.event([&] { run.machine.exited(run.now, {0, local}, {}); });
-        run.event([&] { run.machine.hello(run.now, {0, local}, "host", 3000); });
+        run.handle(event::Exited{{0, local}, {}});
+        run.handle(event::Hello{{0, local}, "host", 3000});
       }
-      run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
+      run.handle(event::Notice{{1, 0}, SIGTERM});
       cr_assert(run.signals.empty());
       for (int local = 0; local < 4; ++local)
         run.event([&] {
-          if (how) run.machine.exited(run.now, {1, local}, *how);
-          else run.machine.lost(run.now, {1, local});
+          if (how) run.machine.handle(run.now, event::Exited{{1, local}, *how});
+          else run.machine.handle(run.now, event::Lost{{1, local}});
         });
       cr_assert_eq(run.releases, Jobs{9});
       if (!is_last) cr_assert(run.signalled(SIGUSR1, 4), "who is left, and its other three");
@@ -133,8 +131,7 @@ Test(generations, a_worker_ended_on_returning_gpus_while_others_end_fails_nothin
       cr_assert_eq(run.starts, 3, "which has not ended on all of its GPUs");
       cr_assert(run.has_said("before the training's end"));
       cr_assert_eq(run.workers, 2u);
-      for (int local = 0; local < 2; ++local)
-        run.event([&] { run.machine.exited(run.now, {0, local}, {}); });
+      for (int local = 0; local < 2; ++local) run.handle(event::Exited{{0, local}, {}});
       cr_assert_eq(run.code.value_or(-1), 0);
     }
   }
@@ -143,10 +140,9 @@ Test(generations, a_worker_ended_on_returning_gpus_while_others_end_fails_nothin
 Test(generations, a_worker_that_left_by_slurms_signal_early_does_not_end_training) {
   Run run;
   run.grown();
-  for (int local = 0; local < 4; ++local)
-    run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
+  for (int local = 0; local < 4; ++local) run.handle(event::Exited{{1, local}, {}});
   cr_assert(run.signals.empty());
-  run.event([&] { run.machine.notice(run.now, {1, 0}, SIGUSR1); });
+  run.handle(event::Notice{{1, 0}, SIGUSR1});
   cr_assert(run.signalled(SIGUSR1, 2));
   cr_assert_eq(run.releases, Jobs{9});
   run.leave(0, 2);
@@ -159,10 +155,9 @@ Test(generations,
   for (const bool basic_ended : {false, true}) {
     Run run;
     run.grown();
-    if (basic_ended) run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
-    for (int local = 0; local < 4; ++local)
-      run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
-    if (basic_ended) run.event([&] { run.machine.notice(run.now, {1, 0}, SIGUSR1); });
+    if (basic_ended) run.handle(event::Exited{{0, 0}, {}});
+    for (int local = 0; local < 4; ++local) run.handle(event::Exited{{1, local}, {}});
+    if (basic_ended) run.handle(event::Notice{{1, 0}, SIGUSR1});
     else run.shrink(9, 30);
     cr_assert_eq(run.releases, Jobs{9});
     cr_assert(run.signals.empty(), "the training may end");
@@ -176,8 +171,8 @@ Test(generations,
 Test(generations, workers_that_train_on_when_others_have_ended_are_asked_to_leave_in_time) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  run.handle(event::Exited{{0, 0}, {}});
+  run.handle(event::Hello{{0, 0}, "host", 1});
   run.shrink(9, 30);
   const double by = run.now + 28;
   cr_assert_float_eq(*run.machine.deadline(), by - 15, 1e-9);
@@ -191,7 +186,7 @@ Test(generations, workers_that_train_on_when_others_have_ended_are_asked_to_leav
 
   Run late;
   late.grown();
-  late.event([&] { late.machine.exited(late.now, {0, 0}, {}); });
+  late.handle(event::Exited{{0, 0}, {}});
   late.shrink(9, 10);
   cr_assert(late.signalled(SIGUSR1, 5), "8 s are just enough to leave");
 }

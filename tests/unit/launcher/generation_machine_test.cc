@@ -55,8 +55,9 @@ Test(generations, workers_are_counted_on_each_host_beside_those_of_their_allocat
   run.event([&] {
     Grow message;
     message.offers.resize(1);
-    run.machine.grow(run.now, message);
-    run.machine.allocated(run.now, {{"nonce", 9, "", {worker_node(0, 0, "node1", 2)}}});
+    run.machine.handle(run.now, message);
+    run.machine.handle(run.now,
+                       event::Allocated{{{"nonce", 9, "", {worker_node(0, 0, "node1", 2)}}}});
   });
   run.hello(1, 2);
   run.leave(0, 2);
@@ -86,7 +87,7 @@ Test(generations, growing_disturbs_nobody_until_the_new_workers_are_up) {
   cr_assert_eq(run.steps, (Jobs{job, 9}));
   run.hello(1, 3);
   cr_assert(run.signals.empty());
-  run.event([&] { run.machine.hello(run.now, {1, 3}, "host", 1); });
+  run.handle(event::Hello{{1, 3}, "host", 1});
   cr_assert(run.signalled(SIGUSR1, 2));
   cr_assert_eq(run.state(), JobState::switching);
   run.now += 1.5;
@@ -118,13 +119,13 @@ Test(generations, a_pause_lasts_until_the_new_workers_are_ready) {
   run.listen();
   cr_assert(pauses() == std::vector<double>{9});
   // Those that are lost before they are ready belong to the same pause.
-  run.event([&] { run.machine.lost(run.now, {1, 0}); });
+  run.handle(event::Lost{{1, 0}});
   run.leave(0, 2, {0, SIGKILL});
   run.leave(1, 4, {0, SIGKILL});
   cr_assert_eq(run.starts, 3);
   run.now += 3;
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  run.handle(event::Exited{{0, 0}, {}});
+  run.handle(event::Exited{{0, 1}, {}});
   cr_assert_eq(pauses().size(), 2u, "also of programs that never say that they are");
 }
 
@@ -132,8 +133,8 @@ Test(generations, a_refused_grant_changes_nothing) {
   Run run;
   Grow grow;
   grow.offers.resize(1);
-  run.event([&] { run.machine.grow(run.now, grow); });
-  run.event([&] { run.machine.allocated(run.now, {{"nonce", 0, "busy", {}}}); });
+  run.handle(grow);
+  run.handle(event::Allocated{{{"nonce", 0, "busy", {}}}});
   cr_assert_eq(run.state(), JobState::active);
   cr_assert_eq(run.steps, Jobs{job});
   cr_assert(run.signals.empty());
@@ -159,7 +160,7 @@ Test(generations, a_shrink_releases_before_the_others_have_left) {
   cr_assert_eq(run.starts, 2);
   run.leave(0, 2);
   cr_assert_eq(run.workers, 2u);
-  run.event([&] { run.machine.released(run.now, 9); });
+  run.handle(event::Released{9});
   cr_assert(std::holds_alternative<Released>(run.told.back()));
 }
 
@@ -213,14 +214,14 @@ Test(generations, growth_waits_until_every_worker_handles_the_signal) {
 
 Test(generations, only_as_many_workers_run_as_the_program_can_run_with) {
   Run run;
-  run.event([&] { run.machine.can_run_with({2, 3, 5}); });
+  run.handle(event::CanRunWith{{2, 3, 5}});
   cr_assert(std::get<Status>(run.told.back()).sizes == (std::vector<int>{2, 3, 5}));
   run.grow(9, 4);
   run.hello(1, 4);
   run.leave(0, 2);
   cr_assert_eq(run.workers, 5u, "not 6");
   const std::size_t told = run.told.size();
-  run.event([&] { run.machine.can_run_with({2, 3, 5}); });
+  run.handle(event::CanRunWith{{2, 3, 5}});
   cr_assert_eq(run.told.size(), told, "no news");
 }
 
@@ -237,7 +238,7 @@ Test(generations, as_many_workers_run_as_whole_steps_allow) {
 Test(generations, a_program_that_says_late_that_it_cannot_use_lent_gpus_gives_them_back) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.can_run_with({2, 7}); });
+  run.handle(event::CanRunWith{{2, 7}});
   run.tick(*run.machine.deadline());
   cr_assert(run.signalled(SIGUSR1, 6));
   run.leave(1, 4);
@@ -250,22 +251,22 @@ Test(generations, sizes_of_the_program_are_told_in_gpus) {
   GenerationMachine::Settings settings;
   settings.gpus_per_worker = 4;
   GenerationMachine machine(settings, {worker_node(0, job, "node1", 4)});
-  machine.can_run_with({1, 3, 500'000});
+  machine.handle(0, event::CanRunWith{{1, 3, 500'000}});
   cr_assert(machine.status().sizes == (std::vector<int>{4, 12}), "no job has 2,000,000");
 }
 
 Test(generations, why_a_program_declines_more_workers_is_told_until_it_takes_that_back) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.can_run_with({2}, "the checkpoint could not be written"); });
+  run.handle(event::CanRunWith{{2}, "the checkpoint could not be written"});
   cr_assert_eq(run.machine.status().no_growth, std::string("the checkpoint could not be written"));
   run.grow(12, 2);
   run.hello(2, 2);
   run.tick(*run.machine.deadline());
   cr_assert_eq(run.releases, Jobs{12}, "what is lent to it goes back, what it has stays");
-  run.event([&] { run.machine.can_run_with({2}, "its schedule cannot be saved"); });
+  run.handle(event::CanRunWith{{2}, "its schedule cannot be saved"});
   cr_assert_eq(run.machine.status().no_growth, std::string("its schedule cannot be saved"));
-  run.event([&] { run.machine.can_run_with({1, 2, 3}); });
+  run.handle(event::CanRunWith{{1, 2, 3}});
   cr_assert_eq(run.machine.status().no_growth, std::string());
 }
 
@@ -298,11 +299,9 @@ Test(generations, each_refusal_of_slurm_is_said_once) {
   Run run;
   Grow grow;
   grow.offers.resize(3);
-  run.event([&] { run.machine.grow(run.now, grow); });
-  run.event([&] {
-    run.machine.allocated(
-        run.now, {{"a", 0, "Invalid qos", {}}, {"b", 0, "Invalid qos", {}}, {"c", 0, "busy", {}}});
-  });
+  run.handle(grow);
+  run.handle(event::Allocated{
+      {{"a", 0, "Invalid qos", {}}, {"b", 0, "Invalid qos", {}}, {"c", 0, "busy", {}}}});
   cr_assert_eq(std::count(run.said.begin(), run.said.end(),
                           "GPUs were offered, but Slurm refused them: Invalid qos"),
                1);

@@ -34,14 +34,14 @@ class Run {
 
   void hello(int node_id, int workers) {
     for (int local = 0; local < workers; ++local)
-      machine.hello(now, {node_id, local}, "host", 1000 + local);
+      machine.handle(now, event::Hello{{node_id, local}, "host", 1000 + local});
     collect();
   }
   /// Every running worker at a node leaves, and its shim is ready again.
   void leave(int node_id, int workers, Exit exit = {}) {
     for (int local = 0; local < workers; ++local) {
-      machine.exited(now, {node_id, local}, exit);
-      machine.hello(now, {node_id, local}, "host", 2000 + local);
+      machine.handle(now, event::Exited{{node_id, local}, exit});
+      machine.handle(now, event::Hello{{node_id, local}, "host", 2000 + local});
     }
     collect();
   }
@@ -49,10 +49,11 @@ class Run {
   void grow(JobId companion, int gpus) {
     Grow message;
     message.offers.resize(1);
-    machine.grow(now, message);
+    machine.handle(now, message);
     collect();
     cr_assert_eq(allocations, ++expected_allocations);
-    machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", gpus)}}});
+    machine.handle(
+        now, event::Allocated{{{"nonce", companion, "", {worker_node(0, 0, "node2", gpus)}}}});
     collect();
   }
   /// A companion with 4 workers takes part (node 1).
@@ -65,12 +66,16 @@ class Run {
     signals.clear();
   }
   void shrink(JobId companion, int deadline_s) {
-    machine.shrink(now, {{companion}, deadline_s, "needed"});
+    machine.handle(now, control::Shrink{{companion}, deadline_s, "needed"});
     collect();
   }
   void tick(double time) {
     now = time;
     machine.tick(now);
+    collect();
+  }
+  void handle(const event::Any& one) {
+    machine.handle(now, one);
     collect();
   }
   template <typename F>
@@ -102,7 +107,8 @@ class Run {
   }
   /// The programs of the newest generation have installed their handlers.
   void listen() {
-    for (const auto& [id, environment] : last_start.workers) machine.listens(now, id);
+    for (const auto& [id, environment] : last_start.workers)
+      machine.handle(now, event::Listens{id});
     collect();
   }
   std::string no_growth() const { return machine.status().no_growth; }

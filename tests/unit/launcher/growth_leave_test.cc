@@ -33,11 +33,11 @@ struct Shrunk : Run {
     signals.clear();
   }
   void fail(Exit exit) {
-    event([&] { machine.exited(now, {0, 0}, exit); });
-    event([&] { machine.hello(now, {0, 0}, "host", 1); });
+    handle(event::Exited{{0, 0}, exit});
+    handle(event::Hello{{0, 0}, "host", 1});
     tick(now);
-    event([&] { machine.exited(now, {0, 1}, {0, SIGKILL}); });
-    event([&] { machine.hello(now, {0, 1}, "host", 2); });
+    handle(event::Exited{{0, 1}, {0, SIGKILL}});
+    handle(event::Hello{{0, 1}, "host", 2});
   }
 };
 
@@ -77,12 +77,12 @@ Test(growth_leave, a_growth_is_tried_again_after_a_pause) {
 Test(growth_leave, a_worker_that_leaves_late_does_not_end_the_training) {
   Asked run(30);
   run.now += 40;
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.handle(event::Exited{{0, 0}, {}});
   cr_assert(run.signalled(SIGKILL, 0), "the others have time to follow");
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  run.handle(event::Hello{{0, 0}, "host", 1});
   run.now += 20;
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
-  run.event([&] { run.machine.hello(run.now, {0, 1}, "host", 1); });
+  run.handle(event::Exited{{0, 1}, {}});
+  run.handle(event::Hello{{0, 1}, "host", 1});
   cr_assert_not(run.code.has_value());
   cr_assert_eq(run.starts, 2);
   cr_assert_eq(run.workers, 2u);
@@ -90,8 +90,8 @@ Test(growth_leave, a_worker_that_leaves_late_does_not_end_the_training) {
 
 Test(growth_leave, where_only_some_left_the_others_have_more_time_and_then_all_resume) {
   Asked run(0);
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  run.handle(event::Exited{{0, 0}, {}});
+  run.handle(event::Hello{{0, 0}, "host", 1});
   run.tick(run.now + 30);
   cr_assert(run.signalled(SIGKILL, 0));
   cr_assert_eq(run.releases, Jobs{9}, "the GPUs do not wait for them");
@@ -100,8 +100,8 @@ Test(growth_leave, where_only_some_left_the_others_have_more_time_and_then_all_r
   cr_assert(run.signalled(SIGKILL, 0));
   run.tick(run.now + 1);
   cr_assert(run.signalled(SIGKILL, 1));
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
-  run.event([&] { run.machine.hello(run.now, {0, 1}, "host", 1); });
+  run.handle(event::Exited{{0, 1}, {0, SIGKILL}});
+  run.handle(event::Hello{{0, 1}, "host", 1});
   cr_assert_eq(run.starts, 2);
   cr_assert_eq(run.no_growth(), std::string(kDidNotLeave));
 }
@@ -125,7 +125,7 @@ Test(growth_leave, a_reclaim_during_a_growth_has_its_deadline) {
     run.grow(10, 2);
     run.hello(2, 2);
     const double since = run.now;
-    if (by_slurm) run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
+    if (by_slurm) run.handle(event::Notice{{1, 0}, SIGTERM});
     else run.shrink(9, 20);
     run.tick(since + 18);
     cr_assert(run.signalled(SIGKILL, by_slurm ? 0 : 6));
@@ -164,16 +164,16 @@ Test(growth_leave, with_a_leave_code_that_code_is_a_leave) {
 Test(growth_leave, where_one_worker_left_and_another_ended_the_run_goes_on) {
   Asked run(0, with_leave_code(3));
   run.leave(0, 1, {3, 0});
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
-  run.event([&] { run.machine.hello(run.now, {0, 1}, "host", 1); });
+  run.handle(event::Exited{{0, 1}, {}});
+  run.handle(event::Hello{{0, 1}, "host", 1});
   cr_assert_eq(run.starts, 2);
 }
 
 Test(growth_leave, a_leave_that_nobody_asked_for_is_the_exit_code_of_the_run) {
   Run run(with_leave_code(3));
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
+  run.handle(event::Exited{{0, 0}, {3, 0}});
   cr_assert(run.signals.empty(), "the others leave, too");
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {3, 0}); });
+  run.handle(event::Exited{{0, 1}, {3, 0}});
   cr_assert_eq(run.code.value_or(-1), 3);
 }
 
@@ -210,8 +210,8 @@ Test(growth_leave, a_program_that_was_killed_after_a_resize_is_not_started_again
 
 Test(growth_leave, a_launcher_within_the_program_is_said_once_and_not_grown) {
   Run run;
-  run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python with RANK=0"); });
-  run.event([&] { run.machine.trains_alone(run.now, {0, 0}, "python with RANK=0"); });
+  run.handle(event::TrainsAlone{{0, 1}, "python with RANK=0"});
+  run.handle(event::TrainsAlone{{0, 0}, "python with RANK=0"});
   cr_assert_eq(std::count_if(run.said.begin(), run.said.end(),
                              [](const std::string& line) {
                                return line.find("each of the 2 workers") != line.npos;
@@ -226,8 +226,7 @@ Test(growth_leave, a_run_that_can_start_nothing_more_takes_no_offer_and_keeps_wh
   Run run;
   run.grown();
   const std::size_t workers = run.workers;
-  for (int i = 0; i < 2; ++i)
-    run.event([&] { run.machine.grows_no_more(run.now, "its folder is gone"); });
+  for (int i = 0; i < 2; ++i) run.handle(event::GrowsNoMore{"its folder is gone"});
   cr_assert_eq(std::count_if(run.said.begin(), run.said.end(),
                              [](const std::string& line) {
                                return line == "its folder is gone: the job is lent no more GPUs";
@@ -241,7 +240,7 @@ Test(growth_leave, a_run_that_can_start_nothing_more_takes_no_offer_and_keeps_wh
 
 Test(growth_leave, a_program_without_its_rank_is_said_and_not_grown) {
   Run run;
-  run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python", true); });
+  run.handle(event::TrainsAlone{{0, 1}, "python", true});
   cr_assert(run.has_said("python was started without the variables that swellrun gives"));
   cr_assert(run.has_said("--cleanenv"));
   run.tick(run.now + 1e6);
@@ -251,7 +250,7 @@ Test(growth_leave, a_program_without_its_rank_is_said_and_not_grown) {
 Test(growth_leave, a_launcher_that_is_seen_on_lent_gpus_gives_them_back) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python with RANK=0"); });
+  run.handle(event::TrainsAlone{{0, 1}, "python with RANK=0"});
   cr_assert(run.signalled(SIGUSR1, 6));
   run.leave(1, 4);
   run.leave(0, 2);
@@ -265,7 +264,7 @@ Test(growth_leave, a_run_that_takes_no_lent_gpus_says_why_from_the_start) {
   Run run(settings);
   cr_assert_eq(run.no_growth(), settings.never_grows);
   // A failure that pauses growth later does not take the place of it.
-  run.event([&] { run.machine.trains_alone(run.now, {0, 1}, "python"); });
+  run.handle(event::TrainsAlone{{0, 1}, "python"});
   run.tick(run.now + 1e6);
   cr_assert_eq(run.no_growth(), settings.never_grows);
 }

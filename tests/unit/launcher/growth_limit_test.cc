@@ -72,11 +72,9 @@ Test(growth_limit, gpus_that_slurm_allocates_after_that_time_go_back_at_once) {
   Run run(limited());
   Grow message;
   message.offers.resize(1);
-  run.event([&] { run.machine.grow(run.now, message); });
+  run.handle(message);
   run.now += 21;
-  run.event([&] {
-    run.machine.allocated(run.now, {{"nonce", 9, "", {worker_node(0, 0, "node2", 4)}}});
-  });
+  run.handle(event::Allocated{{{"nonce", 9, "", {worker_node(0, 0, "node2", 4)}}}});
   run_until(run, run.now);
   cr_assert_eq(run.releases, Jobs{9});
   cr_assert_eq(run.steps, Jobs{job}, "no step was started there");
@@ -138,14 +136,14 @@ Test(growth_limit, the_cause_of_a_failed_program_is_found_before_its_growth_ends
   run.leave(0, 2);
   run.leave(1, 4);
   run.now = run.since + 19;
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3000); });
+  run.handle(event::Exited{{0, 0}, {3, 0}});
+  run.handle(event::Hello{{0, 0}, "host", 3000});
   run_until(run, run.since + 30);
   cr_assert(run.has_said("it is started again"));
   run.leave(2, 4, {0, SIGKILL});
   cr_assert_eq(run.releases, Jobs{10}, "its time is over all the same");
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
-  run.event([&] { run.machine.hello(run.now, {0, 1}, "host", 3001); });
+  run.handle(event::Exited{{0, 1}, {0, SIGKILL}});
+  run.handle(event::Hello{{0, 1}, "host", 3001});
   run.leave(1, 4, {0, SIGKILL});
   cr_assert_eq(run.workers, 6u);
 }
@@ -171,9 +169,9 @@ Test(growth_limit, a_live_switch_that_takes_longer_is_called_off_and_the_gpus_go
   SwitchOutcome outcome;
   outcome.phase = SwitchPhase::prepare;
   outcome.code = swell::ErrorCode::cancelled;
-  run.event([&] { run.machine.switched(run.now, 1, outcome); });
+  run.handle(event::Switched{1, outcome});
   cr_assert_neq(run.said.find(kTooLong), std::string::npos, "%s", run.said.c_str());
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  run.handle(event::Exited{{1, 0}, {0, SIGKILL}, 1});
   cr_assert_eq(run.releases, Jobs{9});
   cr_assert_eq(run.machine.status().workers, 1);
   cr_assert_not(run.has_asked_to_leave(), "the old program trains on");
@@ -181,12 +179,12 @@ Test(growth_limit, a_live_switch_that_takes_longer_is_called_off_and_the_gpus_go
 
 Test(growth_limit, programs_that_are_slow_to_stop_when_that_time_is_over_are_not_taken_for_silent) {
   LiveGrowing run;
-  run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::quiesce); });
+  run.handle(event::Switching{1, SwitchPhase::quiesce});
   run_until(run, run.since + 20);
   SwitchOutcome outcome;
   outcome.phase = SwitchPhase::quiesce;
   outcome.code = swell::ErrorCode::cancelled;
-  run.event([&] { run.machine.switched(run.now, 1, outcome); });
+  run.handle(event::Switched{1, outcome});
   cr_assert_eq(run.said.find("stopped answering"), std::string::npos, "%s", run.said.c_str());
 }
 
@@ -202,7 +200,7 @@ Test(growth_limit, a_live_growth_may_take_longer_than_ten_minutes_where_its_owne
 Test(growth_limit, a_live_growth_that_is_committed_in_that_time_stays) {
   LiveGrowing run;
   run.committed(1);
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  run.handle(event::Exited{{0, 0}, {}, 0});
   run_until(run, run.since + 1000);
   cr_assert_eq(run.machine.status().workers, 2);
   cr_assert(run.releases.empty());

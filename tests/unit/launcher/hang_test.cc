@@ -23,8 +23,10 @@ template <typename R>
 void train(R& run, int generation, int steps, double step_s = 1) {
   for (int step = 0; step < steps; ++step) {
     run.now += step_s;
-    run.event(
-        [&] { run.machine.made_steps(run.now, generation, static_cast<std::uint64_t>(step) + 1); });
+    run.event([&] {
+      run.machine.handle(run.now,
+                         event::MadeSteps{generation, static_cast<std::uint64_t>(step) + 1});
+    });
   }
 }
 
@@ -33,7 +35,7 @@ template <typename R>
 void hang(R& run, int generation, double seconds) {
   for (const double until = run.now + seconds; run.now < until;) {
     run.now = std::min(run.now + 5, until);
-    run.event([&] { run.machine.made_steps(run.now, generation, 0); });
+    run.handle(event::MadeSteps{generation, 0});
     if (run.machine.deadline() && *run.machine.deadline() <= run.now) run.tick(run.now);
   }
 }
@@ -106,7 +108,7 @@ Test(hang, is_not_judged_while_the_programs_of_a_new_generation_begin) {
   run.grown();
   hang(run, 1, 5000);
   cr_assert(run.signals.empty(), "it loads");
-  run.event([&] { run.machine.made_steps(run.now, 1, 1); });
+  run.handle(event::MadeSteps{1, 1});
   hang(run, 1, 5000);
   cr_assert(run.signals.empty(), "it compiles");
   train(run, 1, 3);
@@ -125,7 +127,7 @@ Test(hang, long_steps_and_pauses_that_were_seen_before_have_their_time) {
   Run evaluates(hanging());
   train(evaluates, 0, 20);
   evaluates.now += 110;  // an evaluation
-  evaluates.event([&] { evaluates.machine.made_steps(evaluates.now, 0, 100); });
+  evaluates.handle(event::MadeSteps{0, 100});
   hang(evaluates, 0, 219);
   cr_assert_eq(hangs(evaluates), 0u);
   hang(evaluates, 0, 2);
@@ -140,10 +142,12 @@ Test(hang, a_program_that_may_not_resume_is_started_again_only_where_its_owner_s
     settings.restart_signal = SIGUSR1;
     GenerationMachine machine(settings, {worker_node(0, job, "node1", 1)});
     machine.start(100);
-    machine.hello(100, {0, 0}, "host", 1000);  // and its program never handles the signal
-    for (int step = 1; step <= 20; ++step) machine.made_steps(100 + step, 0, step);
+    machine.handle(100,
+                   event::Hello{{0, 0}, "host", 1000});  // and its program never handles the signal
+    for (int step = 1; step <= 20; ++step)
+      machine.handle(100 + step, event::MadeSteps{0, static_cast<std::uint64_t>(step)});
     for (int later = 125; later < 400; later += 5) {
-      machine.made_steps(later, 0, 0);
+      machine.handle(later, event::MadeSteps{0, 0});
       machine.tick(later);
     }
     cr_assert_eq(machine.status().state == JobState::active, recover_s <= 0);
@@ -170,8 +174,8 @@ Test(hang, a_suspended_job_does_not_hang) {
   Run stopped(hanging());
   train(stopped, 0, 20);
   stopped.now += 5000;
-  stopped.event([&] { stopped.machine.stood_still(stopped.now); });
-  stopped.event([&] { stopped.machine.made_steps(stopped.now, 0, 0); });
+  stopped.handle(event::StoodStill{});
+  stopped.handle(event::MadeSteps{0, 0});
   stopped.tick(stopped.now);
   cr_assert_eq(hangs(stopped), 0u);
 }
@@ -179,8 +183,8 @@ Test(hang, a_suspended_job_does_not_hang) {
 Test(hang, where_no_steps_are_known_output_counts_after_it_has_come_for_long) {
   const auto writes = [](Run& run, double seconds) {
     for (const double until = run.now + seconds; run.now < until; run.now += 10) {
-      run.event([&] { run.machine.made_steps(run.now, 0, 0); });
-      run.event([&] { run.machine.has_written(run.now); });
+      run.handle(event::MadeSteps{0, 0});
+      run.handle(event::Wrote{});
     }
   };
   Run brief(hanging());

@@ -16,12 +16,12 @@ const Workers kBoth{{0, 0}, {1, 0}};
 struct Leaving : Run {
   explicit Leaving(bool listens = false) {
     grown();
-    if (listens) event([&] { machine.listens(now, {1, 0}, 1); });
+    if (listens) handle(event::Listens{{1, 0}, 1});
     shrink(32);  // 30 with the margin
     aborted(2);
   }
   void stopped(std::uint64_t step, const Workers& untold, int generation = 1) {
-    event([&] { machine.stopped(now, generation, step, untold); });
+    handle(event::Stopped{generation, step, untold});
   }
   std::vector<Workers> signalled() const {
     std::vector<Workers> found;
@@ -40,9 +40,9 @@ Test(live_leave, leaving_workers_leave_at_one_step_and_the_next_generation_begin
   cr_assert(run.stops[0].workers == kBoth);
   run.stopped(70, {});
   cr_assert_not(run.has_signalled(SIGUSR1));
-  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
-  for (const int node : {0}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 2); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+  for (const int node : {0, 1}) run.handle(event::Exited{{node, 0}, {}, 1});
+  for (const int node : {0}) run.handle(event::Exited{{node, 0}, {}, 2});
+  run.handle(event::Hello{{0, 0}, "host", 3});
   cr_assert_eq(run.starts.back().workers.size(), 1u);
   cr_assert_not(run.code.has_value());
 }
@@ -84,33 +84,33 @@ Test(live_leave, a_program_that_handles_the_signal_gets_that_and_agrees_by_itsel
 
 Test(live_leave, one_worker_alone_has_nobody_to_agree_with) {
   Run run;
-  run.event([&] { run.machine.signalled(run.now, SIGUSR1); });
+  run.handle(event::Signalled{SIGUSR1});
   cr_assert(run.stops.empty() && run.has_signalled(SIGUSR1));
 }
 
 Test(live_leave, the_restart_signal_of_the_user_is_a_stop_at_one_step_too) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.signalled(run.now, SIGUSR1); });
+  run.handle(event::Signalled{SIGUSR1});
   cr_assert_eq(run.stops.size(), 1u);
   cr_assert_not(run.has_signalled(SIGUSR1));
   // GPUs that are asked for meanwhile go back when those have left: nothing is switched for it.
   run.shrink(32);
-  run.event([&] { run.machine.signalled(run.now, SIGUSR1); });
+  run.handle(event::Signalled{SIGUSR1});
   cr_assert_eq(run.stops.size(), 1u, "it is under way");
-  run.event([&] { run.machine.stopped(run.now, 1, 70, {}); });
+  run.handle(event::Stopped{1, 70, {}});
   cr_assert_eq(run.orders.size(), 1u);
-  run.event([&] { run.machine.signalled(run.now, SIGUSR2); });
+  run.handle(event::Signalled{SIGUSR2});
   cr_assert(run.has_signalled(SIGUSR2));
-  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+  for (const int node : {0, 1}) run.handle(event::Exited{{node, 0}, {}, 1});
+  run.handle(event::Hello{{0, 0}, "host", 3});
   cr_assert_not(run.code.has_value());
   cr_assert_eq(run.starts.back().workers.size(), 1u, "it trains on from its checkpoint");
 }
 
 Test(live_leave, killed_or_ended_workers_are_not_asked_any_more) {
   Leaving run;
-  run.event([&] { run.machine.signalled(run.now, SIGTERM); });
+  run.handle(event::Signalled{SIGTERM});
   cr_assert(run.has_signalled(SIGTERM));
   cr_assert_geq(run.calls_off, 1);
   run.stopped(0, kBoth);

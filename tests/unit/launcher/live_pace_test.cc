@@ -101,7 +101,7 @@ Test(live_pace, the_agent_says_how_long_the_start_took) {
   cr_assert_eq(run.machine.status().start_s, 0);
   const double since = run.now;
   run.now += 6;
-  run.event([&] { run.machine.made_steps(run.now, 0, 1); });
+  run.handle(event::MadeSteps{0, 1});
   cr_assert_float_eq(run.machine.status().start_s, run.now - since, 1e-9);
 }
 
@@ -113,7 +113,7 @@ struct GrownIn : Run {
     lend();
     now += start_s;
     committed(1);
-    event([&] { machine.exited(now, {0, 0}, {}, 0); });
+    handle(event::Exited{{0, 0}, {}, 0});
   }
 };
 
@@ -146,9 +146,9 @@ Test(live_pace, the_first_start_of_the_program_decides_where_no_switch_was_made)
   run.offered();
   run.allocated(kCompanion);
   run.basic_up();
-  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
+  run.handle(event::Hello{{1, 0}, "host", 2});
   run.now += 25;
-  run.event([&] { run.machine.begun(run.now, 0, "", 0, false); });
+  run.handle(event::Begun{0, "", 0, false});
   cr_assert_eq(run.machine.status().workers, 2);
   run.shrink(32);
   cr_assert_eq(run.orders.size(), 0u);
@@ -163,11 +163,11 @@ struct BeganIn9s : Run {
     offered();
     allocated(kCompanion);
     basic_up();
-    event([&] { machine.hello(now, {1, 0}, "host", 2); });
+    handle(event::Hello{{1, 0}, "host", 2});
     now += 9;
     if (listens)
-      for (const int node : {0, 1}) event([&] { machine.listens(now, {node, 0}, 0); });
-    event([&] { machine.begun(now, 0, "", 0, stays); });
+      for (const int node : {0, 1}) handle(event::Listens{{node, 0}, 0});
+    handle(event::Begun{0, "", 0, stays});
     cr_assert_eq(machine.status().workers, 2);
     shrink(32);
   }
@@ -193,8 +193,7 @@ Test(live_pace, after_a_switch_that_started_too_late_the_next_one_is_not_tried) 
   run.tick(run.now + 600);  // what a growth may take
   cr_assert_eq(run.calls_off, 1);
   run.aborted(2);
-  for (const int node : {0, 1, 2})
-    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 2); });
+  for (const int node : {0, 1, 2}) run.handle(event::Exited{{node, 0}, {0, SIGKILL}, 2});
   cr_assert_not(run.has_asked_to_leave());
   run.shrink(32);
   cr_assert_eq(run.orders.size(), 2u);
@@ -211,16 +210,15 @@ struct GaveBackByLeaving : GrownIn {
     tick(now + 18);
     aborted(2);
     cr_assert(has_asked_to_leave());
-    event([&] { machine.exited(now, {0, 0}, {0, SIGKILL}, 2); });
+    handle(event::Exited{{0, 0}, {0, SIGKILL}, 2});
     now += leave_s;
-    for (const int node : {0, 1})
-      event([&] { machine.exited(now, {node, 0}, {0, exit_signal}, 1); });
+    for (const int node : {0, 1}) handle(event::Exited{{node, 0}, {0, exit_signal}, 1});
     basic_up();
-    event([&] { machine.begun(now, begin.generation, ""); });
+    handle(event::Begun{begin.generation, ""});
     lend(2, kCompanion + 1);
     now += 1;
     committed(orders.back().generation);
-    event([&] { machine.exited(now, {0, 0}, {}, begin.generation); });
+    handle(event::Exited{{0, 0}, {}, begin.generation});
     cr_assert_eq(machine.status().workers, 2, "%s", said.c_str());
     signals.clear();
     stops.clear();
@@ -229,9 +227,7 @@ struct GaveBackByLeaving : GrownIn {
 };
 
 /// With so much time a switch of 18 s would fit.
-void give_back(Run& run) {
-  run.event([&] { run.machine.shrink(run.now, {{kCompanion + 1}, 62, "needed"}); });
-}
+void give_back(Run& run) { run.handle(control::Shrink{{kCompanion + 1}, 62, "needed"}); }
 
 }  // namespace
 

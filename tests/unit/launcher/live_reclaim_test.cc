@@ -13,20 +13,18 @@ Test(live, a_second_reclaim_during_a_switch_is_followed_by_another_switch) {
   run.grown();
   run.lend(2, kCompanion + 1);
   run.committed(2);
-  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  for (const int node : {0, 1}) run.handle(event::Exited{{node, 0}, {}, 1});
   cr_assert_eq(run.machine.status().workers, 3);
-  run.event([&] { run.machine.shrink(run.now, {{kCompanion}, 30, "needed"}); });
+  run.handle(control::Shrink{{kCompanion}, 30, "needed"});
   cr_assert(run.orders.back().to == (Workers{{0, 0}, {2, 0}}));
-  run.event([&] { run.machine.shrink(run.now, {{kCompanion + 1}, 30, "needed"}); });
+  run.handle(control::Shrink{{kCompanion + 1}, 30, "needed"});
   cr_assert_eq(run.calls_off, 1);
   run.aborted(3);
   cr_assert_not(run.has_asked_to_leave(), "there is time for a switch to the one that is left");
-  for (const int node : {0, 2})
-    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 3); });
+  for (const int node : {0, 2}) run.handle(event::Exited{{node, 0}, {0, SIGKILL}, 3});
   cr_assert(run.orders.back().to == (Workers{{0, 0}}));
   run.committed(4);
-  for (const int node : {0, 1, 2})
-    run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 2); });
+  for (const int node : {0, 1, 2}) run.handle(event::Exited{{node, 0}, {}, 2});
   cr_assert_eq(run.releases, (std::vector<JobId>{kCompanion, kCompanion + 1}));
 }
 
@@ -38,8 +36,7 @@ Test(live, shims_are_told_where_no_program_of_the_next_generation_is_new) {
   run.replan(2);
   cr_assert(run.starts.back().none_is_new);
   run.aborted(2);
-  for (const int node : {0, 1})
-    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 2); });
+  for (const int node : {0, 1}) run.handle(event::Exited{{node, 0}, {0, SIGKILL}, 2});
   run.shrink(30);
   cr_assert(run.starts.back().none_is_new);
 }
@@ -54,9 +51,9 @@ Test(live, a_reclaim_is_a_switch_to_the_others_and_then_a_release) {
   cr_assert_eq(run.machine.status().state, JobState::draining);
   run.committed(2);
   cr_assert(run.releases.empty());
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  run.handle(event::Exited{{1, 0}, {}, 1});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
+  run.handle(event::Exited{{0, 0}, {}, 1});
   cr_assert_eq(run.machine.status().workers, 1);
   cr_assert(run.signals.empty());
   cr_assert_not(run.code.has_value());
@@ -65,12 +62,12 @@ Test(live, a_reclaim_is_a_switch_to_the_others_and_then_a_release) {
 Test(live, a_growth_whose_shims_are_silent_gives_the_gpus_back_in_time) {
   Run run;
   run.lend();
-  run.event([&] { run.machine.switching(run.now, 1, SwitchPhase::quiesce); });
+  run.handle(event::Switching{1, SwitchPhase::quiesce});
   run.shrink(32);
   cr_assert_eq(run.calls_off, 1);
   cr_assert_leq(*run.machine.deadline(), run.now + 30);
   run.tick(run.now + 30);
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  run.handle(event::Exited{{1, 0}, {0, SIGKILL}, 1});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   cr_assert_eq(run.machine.status().workers, 1);
 }
@@ -91,10 +88,10 @@ Test(live, gpus_are_released_though_the_switch_failed_with_which_they_were_let_g
   Run run;
   run.grown();
   run.shrink(32);
-  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
-  run.event([&] { run.machine.let_go(run.now, 2); });
+  run.handle(event::Switching{2, SwitchPhase::move});
+  run.handle(event::LetGo{2});
   run.aborted(2);
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  run.handle(event::Exited{{1, 0}, {}, 1});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
 }
 
@@ -107,8 +104,8 @@ Test(live, a_growth_that_fails_leaves_the_training_and_gives_the_gpus_back) {
   cr_assert(std::all_of(run.signals.begin(), run.signals.end(),
                         [](const auto& each) { return each.generation == 1; }));
   cr_assert(run.has_signalled(SIGKILL));
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  run.handle(event::Exited{{0, 0}, {0, SIGKILL}, 1});
+  run.handle(event::Exited{{1, 0}, {0, SIGKILL}, 1});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   cr_assert(run.machine.status().no_growth.find("it broke") != std::string::npos);
   cr_assert_not(run.code.has_value());
@@ -120,19 +117,18 @@ Test(live, a_growth_that_fails_between_its_chunks_goes_on_from_a_snapshot_over_t
     run.lend();
     for (const auto phase :
          {SwitchPhase::prepare, SwitchPhase::quiesce, SwitchPhase::secure, SwitchPhase::move})
-      if (has_moved || phase != SwitchPhase::move)
-        run.event([&] { run.machine.switching(run.now, 1, phase); });
+      if (has_moved || phase != SwitchPhase::move) run.handle(event::Switching{1, phase});
     const std::size_t starts = run.starts.size();
     run.aborted(1);
     cr_assert_eq(run.said.find("between its chunks") != std::string::npos, has_moved);
-    run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
-    run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+    run.handle(event::Exited{{1, 0}, {0, SIGKILL}, 1});
+    run.handle(event::Exited{{0, 0}, {0, SIGKILL}, 1});
     cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
     cr_assert_eq(run.starts.size(), starts, "the old generation trains, or has yet to leave");
     if (!has_moved) continue;
     // The old program was told to leave by its shim.
-    run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
-    run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+    run.handle(event::Exited{{0, 0}, {}, 0});
+    run.handle(event::Hello{{0, 0}, "host", 3});
     cr_assert_eq(run.starts.size(), starts + 1);
     cr_assert_eq(run.begin.generation, 2);
     cr_assert(run.begin.ranks == (Workers{{0, 0}}));
@@ -146,12 +142,12 @@ Test(live, a_shim_whose_old_program_left_during_a_switch_that_failed_starts_anot
   run.lend();
   for (const auto phase :
        {SwitchPhase::prepare, SwitchPhase::quiesce, SwitchPhase::secure, SwitchPhase::move})
-    run.event([&] { run.machine.switching(run.now, 1, phase); });
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+    run.handle(event::Switching{1, phase});
+  run.handle(event::Exited{{0, 0}, {}, 0});
+  run.handle(event::Hello{{0, 0}, "host", 3});
   const std::size_t starts = run.starts.size();
   run.aborted(1);
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  run.handle(event::Exited{{1, 0}, {0, SIGKILL}, 1});
   cr_assert_eq(run.starts.size(), starts + 1, "it said that it was ready");
   cr_assert(run.begin.ranks == (Workers{{0, 0}}));
 }
@@ -163,8 +159,8 @@ Test(live, a_reclaim_during_a_growth_calls_it_off_and_growth_does_not_wait_for_t
   cr_assert_eq(run.calls_off, 1);
   run.aborted(1);
   cr_assert_eq(run.machine.status().no_growth, std::string());
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {1, 0}, 1); });
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {1, 0}, 1); });
+  run.handle(event::Exited{{0, 0}, {1, 0}, 1});
+  run.handle(event::Exited{{1, 0}, {1, 0}, 1});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   cr_assert_eq(run.orders.size(), 1u);
 }
@@ -173,12 +169,12 @@ Test(live, the_owner_reads_why_gpus_go_back_that_a_growth_would_have_used) {
   const std::string reason = "lent GPUs made it 1.02 times as fast where 2.00 was predicted";
   Run run;
   run.lend();
-  run.event([&] { run.machine.shrink(run.now, {{kCompanion}, 30, reason}); });
+  run.handle(control::Shrink{{kCompanion}, 30, reason});
   cr_assert_eq(run.calls_off, 1);
   SwitchOutcome outcome;
   outcome.phase = SwitchPhase::prepare;
   outcome.code = swell::ErrorCode::cancelled;
-  run.event([&] { run.machine.switched(run.now, 1, outcome); });
+  run.handle(event::Switched{1, outcome});
   cr_assert_eq(run.machine.status().switched, "called off in prepare: GPUs go back: " + reason);
   cr_assert_neq(run.said.find("still 1 worker, the switch was called off: GPUs go back: " + reason),
                 std::string::npos, "%s", run.said.c_str());
@@ -187,7 +183,7 @@ Test(live, the_owner_reads_why_gpus_go_back_that_a_growth_would_have_used) {
 Test(live, a_reclaim_that_is_told_twice_goes_on) {
   Run run;
   run.grown();
-  run.event([&] { run.machine.notice(run.now, {1, 0}, SIGURG); });
+  run.handle(event::Notice{{1, 0}, SIGURG});
   cr_assert_eq(run.orders.size(), 2u);
   run.shrink(30);
   cr_assert_eq(run.calls_off, 0);
@@ -199,7 +195,7 @@ Test(live, a_reclaim_that_comes_too_late_for_the_growth_follows_it) {
   run.shrink(30);
   run.committed(1);
   cr_assert_eq(run.orders.size(), 1u);
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  run.handle(event::Exited{{0, 0}, {}, 0});
   cr_assert_eq(run.orders.size(), 2u);
   cr_assert(run.orders[1].from == (Workers{{0, 0}, {1, 0}}));
 }
@@ -230,10 +226,10 @@ Test(live, a_switch_that_is_being_committed_when_the_time_is_over_holds) {
   Run run;
   run.grown();
   run.shrink(32);
-  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::quiesce); });
+  run.handle(event::Switching{2, SwitchPhase::quiesce});
   run.tick(run.now + 18);
   cr_assert_eq(run.calls_off, 1);
-  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::commit); });  // it came too late
+  run.handle(event::Switching{2, SwitchPhase::commit});  // it came too late
   run.tick(run.now + 12);
   cr_assert_eq(run.machine.status().generation, 2);
   cr_assert_eq(run.machine.status().workers, 1);
@@ -258,18 +254,18 @@ Test(live, gpus_go_back_before_the_switch_is_over_once_the_others_have_what_only
   run.grown();
   run.shrink(32);  // 30 with the margin
   cr_assert_float_eq(run.orders.back().leave_within_s, 18, 1e-9);
-  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
-  run.event([&] { run.machine.let_go(run.now, 2); });
+  run.handle(event::Switching{2, SwitchPhase::move});
+  run.handle(event::LetGo{2});
   cr_assert(run.releases.empty(), "its program still runs");
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  run.handle(event::Exited{{1, 0}, {}, 1});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
-  run.event([&] { run.machine.step_ended(run.now, kCompanion, {}); });
-  run.event([&] { run.machine.released(run.now, kCompanion); });
+  run.handle(event::StepEnded{kCompanion, {}});
+  run.handle(event::Released{kCompanion});
   run.tick(run.now + 60);  // the rest has no such deadline
   cr_assert_eq(run.calls_off, 0);
   run.committed(2);
   cr_assert_eq(run.machine.status().workers, 1);
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
+  run.handle(event::Exited{{0, 0}, {}, 1});
   run.offered();  // and another growth may follow
   cr_assert_eq(run.machine.status().no_growth, std::string());
   cr_assert(run.signals.empty());
@@ -279,10 +275,10 @@ Test(live, a_leaver_s_end_may_be_heard_of_before_it_is_known_that_it_may_go) {
   Run run;
   run.grown();
   run.shrink(32);
-  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  run.handle(event::Switching{2, SwitchPhase::move});
+  run.handle(event::Exited{{1, 0}, {}, 1});
   cr_assert(run.releases.empty());
-  run.event([&] { run.machine.let_go(run.now, 2); });
+  run.handle(event::LetGo{2});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   cr_assert_eq(run.calls_off, 0);
 }
@@ -291,12 +287,12 @@ Test(live, a_leaver_that_was_let_go_and_stays_is_killed_by_the_deadline) {
   Run run;
   run.grown();
   run.shrink(22);
-  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
-  run.event([&] { run.machine.let_go(run.now, 2); });
+  run.handle(event::Switching{2, SwitchPhase::move});
+  run.handle(event::LetGo{2});
   cr_assert_float_eq(run.machine.deadline().value(), run.now + 20, 1e-9);
   run.tick(run.now + 20);
   cr_assert(run.has_signalled(SIGKILL));
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  run.handle(event::Exited{{1, 0}, {0, SIGKILL}, 1});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
 }
 
@@ -304,16 +300,16 @@ Test(live, a_switch_that_fails_after_that_goes_on_from_the_last_snapshot) {
   Run run;
   run.grown();
   run.shrink(32);
-  run.event([&] { run.machine.switching(run.now, 2, SwitchPhase::move); });
-  run.event([&] { run.machine.let_go(run.now, 2); });
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  run.handle(event::Switching{2, SwitchPhase::move});
+  run.handle(event::LetGo{2});
+  run.handle(event::Exited{{1, 0}, {}, 1});
   run.aborted(2);
   cr_assert(run.said.find("goes on from its last snapshot") != std::string::npos);
   run.tick(run.now);
   cr_assert(run.has_signalled(SIGKILL), "the old generation cannot go on without the leaver");
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  run.handle(event::Exited{{0, 0}, {0, SIGKILL}, 2});
+  run.handle(event::Exited{{0, 0}, {0, SIGKILL}, 1});
+  run.handle(event::Hello{{0, 0}, "host", 1});
   cr_assert_eq(run.begin.generation, 3);
   cr_assert(run.begin.ranks == (Workers{{0, 0}}));
 }
@@ -323,11 +319,11 @@ Test(live, the_end_of_a_released_companion_s_step_spoils_no_later_switch) {
   run.grown();
   run.shrink(30);
   run.committed(2);
-  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  for (const int node : {0, 1}) run.handle(event::Exited{{node, 0}, {}, 1});
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   run.lend(2, kCompanion + 1);
   cr_assert_eq(run.orders.size(), 3u);
-  run.event([&] { run.machine.step_ended(run.now, kCompanion, {}); });
+  run.handle(event::StepEnded{kCompanion, {}});
   cr_assert_eq(run.calls_off, 0);
 }
 
@@ -341,12 +337,12 @@ struct OneHasEnded : Run {
     grown();
     lend(2, kSecond);
     committed(2);
-    for (const int node : {0, 1}) event([&] { machine.exited(now, {node, 0}, {}, 1); });
-    event([&] { machine.exited(now, {1, 0}, {}, 2); });
+    for (const int node : {0, 1}) handle(event::Exited{{node, 0}, {}, 1});
+    handle(event::Exited{{1, 0}, {}, 2});
     cr_assert(releases.empty());
   }
   void asked_back(JobId job, int deadline_s) {
-    event([&] { machine.shrink(now, {{job}, deadline_s, "needed"}); });
+    handle(control::Shrink{{job}, deadline_s, "needed"});
   }
   /// Workers that do not leave when they are asked to are killed by then.
   void has_left_by(double time) {

@@ -44,46 +44,40 @@ struct Run {
     if (!is_up) return;
     basic_up();
     cr_assert_eq(begin.generation, 0);
-    if (begins) event([&] { machine.begun(now, 0, "", 0, stays); });
+    if (begins) handle(event::Begun{0, "", 0, stays});
   }
-  void basic_up() {
-    event([&] { machine.hello(now, {0, 0}, "host", 1); });
-  }
+  void basic_up() { handle(event::Hello{{0, 0}, "host", 1}); }
   void offered() {
     Grow message;
     message.offers.resize(1);
-    event([&] { machine.grow(now, message); });
+    handle(message);
   }
   /// salloc's answer to an offer; no job: it was refused.
   void allocated(JobId companion) {
-    event([&] {
-      machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}});
-    });
+    handle(event::Allocated{{{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}}});
   }
   /// A companion of one GPU on node2 is up: node `id`.
   void lend(int id = 1, JobId companion = kCompanion, Json plan = Json()) {
     Grow message;
     message.offers.resize(1);
     message.plan = std::move(plan);
-    event([&] { machine.grow(now, message); });
-    event([&] {
-      machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}});
-    });
-    event([&] { machine.hello(now, {id, 0}, "host", 2); });
+    handle(message);
+    handle(event::Allocated{{{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}}});
+    handle(event::Hello{{id, 0}, "host", 2});
   }
   void grown() {
     lend();
     committed(1);
-    event([&] { machine.exited(now, {0, 0}, {}, 0); });
+    handle(event::Exited{{0, 0}, {}, 0});
     cr_assert_eq(machine.status().workers, 2);
   }
   void committed(int generation) {
-    event([&] { machine.switching(now, generation, SwitchPhase::quiesce); });
+    handle(event::Switching{generation, SwitchPhase::quiesce});
     SwitchOutcome outcome;
     outcome.committed = true;
     outcome.stopped_s = 0.25;
     outcome.summary = "generation at step 7";
-    event([&] { machine.switched(now, generation, outcome); });
+    handle(event::Switched{generation, outcome});
   }
   void aborted(int generation, bool is_silent = false, const std::string& why = "it broke",
                bool lacks_room = false) {
@@ -99,20 +93,22 @@ struct Run {
     outcome.code = why.code();
     outcome.is_silent = is_silent;
     outcome.lacks_room = lacks_room;
-    event([&] { machine.switched(now, generation, outcome); });
+    handle(event::Switched{generation, outcome});
   }
   /// Its owner asks for a plan of two stages over the two workers, `first` layers in the first one.
   void replan(int first) {
     swell::plan::Plan plan{
         2, {{first, 1, {{"node1", "h100", {0}, 2}}}, {4 - first, 1, {{"node2", "h100", {0}, 2}}}}};
-    event([&] { machine.replan(now, {plan.to_json(), "its owner wants it"}); });
+    handle(control::Replan{plan.to_json(), "its owner wants it"});
   }
-  void shrink(int deadline_s) {
-    event([&] { machine.shrink(now, {{kCompanion}, deadline_s, "needed"}); });
-  }
+  void shrink(int deadline_s) { handle(control::Shrink{{kCompanion}, deadline_s, "needed"}); }
   void tick(double time) {
     now = time;
     event([&] { machine.tick(now); });
+  }
+  void handle(const event::Any& one) {
+    machine.handle(now, one);
+    collect();
   }
   template <typename F>
   void event(F function) {

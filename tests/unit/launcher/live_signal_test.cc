@@ -24,12 +24,10 @@ struct Switch {
     run.signals.clear();
   }
   /// `scancel --signal`, which reaches the job's own programs by itself.
-  void send(int signal) {
-    run.event([&] { run.machine.notice(run.now, {0, 0}, signal); });
-  }
+  void send(int signal) { run.handle(event::Notice{{0, 0}, signal}); }
   void ends(int generation, Exit exit) {
     for (const WorkerId worker : generation == old ? old_workers : next_workers)
-      run.event([&] { run.machine.exited(run.now, worker, exit, generation); });
+      run.handle(event::Exited{worker, exit, generation});
   }
   bool reached(WorkerId worker, int signal) const {
     return std::any_of(run.signals.begin(), run.signals.end(), [&](const auto& each) {
@@ -52,8 +50,9 @@ Test(live_signal, programs_that_die_of_it_during_a_switch_end_the_run) {
         for (const bool in_move : {false, true}) {
           Switch one(grows);
           if (in_move)
-            one.run.event(
-                [&] { one.run.machine.switching(one.run.now, one.next, SwitchPhase::quiesce); });
+            one.run.event([&] {
+              one.run.machine.handle(one.run.now, event::Switching{one.next, SwitchPhase::quiesce});
+            });
           if (order == Order::told_first) one.send(signal);
           if (order == Order::old_first) one.ends(one.old, {0, signal});
           one.ends(one.next, {0, signal});
@@ -80,7 +79,7 @@ Test(live_signal, lent_programs_of_either_generation_are_sent_it) {
     one.send(SIGUSR2);
     cr_assert(one.reached({1, 0}, SIGUSR2));
     cr_assert_not(one.reached({0, 0}, SIGUSR2), "Slurm has");
-    one.run.event([&] { one.run.machine.signalled(one.run.now, SIGUSR2); });
+    one.run.event([&] { one.run.machine.handle(one.run.now, event::Signalled{SIGUSR2}); });
     cr_assert(one.reached({0, 0}, SIGUSR2));
   }
 }

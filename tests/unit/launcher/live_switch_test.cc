@@ -109,13 +109,13 @@ Test(live_switch,
 Test(live_switch, an_event_calls_it_off_until_the_old_programs_are_being_stopped) {
   Fixture one;
   LiveSwitch early = one.to(2);
-  early.defer(WorkerLost{{0, 0}}, false, CallOffCause::worker_ended);
+  early.defer(event::Lost{{0, 0}}, false, CallOffCause::worker_ended);
   cr_assert(early.progress().called_off().has_value());
   LiveSwitch late = one.to(2);
   cr_assert(late.enter(105, SwitchPhase::quiesce));
-  late.defer(WorkerLost{{0, 0}}, false, CallOffCause::worker_ended);
+  late.defer(event::Lost{{0, 0}}, false, CallOffCause::worker_ended);
   cr_assert_not(late.progress().called_off().has_value());
-  late.defer(WorkerLost{{0, 0}}, true, CallOffCause::worker_ended);
+  late.defer(event::Lost{{0, 0}}, true, CallOffCause::worker_ended);
   cr_assert(late.progress().called_off().has_value());
 }
 

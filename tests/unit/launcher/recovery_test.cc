@@ -20,12 +20,12 @@ GenerationMachine::Settings recovering(double seconds) {
 
 /// A worker of the job's own fails, and the others are killed; all shims come back.
 void fail_once(Run& run, int lent) {
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3000); });
+  run.handle(event::Exited{{0, 0}, {3, 0}});
+  run.handle(event::Hello{{0, 0}, "host", 3000});
   run.tick(*run.machine.deadline());
   if (run.state() != JobState::draining) return;
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
-  run.event([&] { run.machine.hello(run.now, {0, 1}, "host", 3001); });
+  run.handle(event::Exited{{0, 1}, {0, SIGKILL}});
+  run.handle(event::Hello{{0, 1}, "host", 3001});
   if (lent > 0) run.leave(1, lent, {0, SIGKILL});
 }
 
@@ -56,11 +56,11 @@ struct Hanging : Run {
 struct LiveAgain : live_run::Run {
   explicit LiveAgain(double seconds) : live_run::Run(true, true, 0, seconds) {
     grown();
-    event([&] { machine.exited(now, {0, 0}, {3, 0}, 1); });
-    event([&] { machine.hello(now, {0, 0}, "host", 1); });
+    handle(event::Exited{{0, 0}, {3, 0}, 1});
+    handle(event::Hello{{0, 0}, "host", 1});
     tick(now + 2);
-    event([&] { machine.exited(now, {1, 0}, {0, SIGKILL}, 1); });
-    event([&] { machine.hello(now, {1, 0}, "host", 2); });
+    handle(event::Exited{{1, 0}, {0, SIGKILL}, 1});
+    handle(event::Hello{{1, 0}, "host", 2});
     cr_assert_eq(begin.generation, 2);
     signals.clear();
   }
@@ -109,7 +109,7 @@ Test(recovery, without_lent_gpus_it_ends_with_its_code_when_it_fails_again_too_s
   cr_assert_eq(run.starts, 3, "it had run for long enough");
   run.now += 50;
   fail_once(run, 0);
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  run.handle(event::Exited{{0, 1}, {0, SIGTERM}});
   cr_assert_eq(run.starts, 3);
   cr_assert_eq(run.code.value_or(-1), 3);
 }
@@ -123,16 +123,16 @@ Test(recovery, is_not_tried_more_often_than_other_restarts) {
   run.now += 50;
   fail_once(run, 0);
   cr_assert_eq(run.starts, 2);
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  run.handle(event::Exited{{0, 1}, {0, SIGTERM}});
   cr_assert_eq(run.code.value_or(-1), 3);
 }
 
 Test(recovery, needs_the_shims_of_all_workers) {
   Run run(recovering(100));
-  run.event([&] { run.machine.lost(run.now, {0, 0}); });
+  run.handle(event::Lost{{0, 0}});
   run.tick(*run.machine.deadline());
   cr_assert_neq(run.state(), JobState::draining);
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  run.handle(event::Exited{{0, 1}, {0, SIGTERM}});
   cr_assert_eq(run.code.value_or(-1), 128 + SIGKILL);
   cr_assert_eq(run.starts, 1);
 }
@@ -164,7 +164,7 @@ Test(recovery, a_program_ready_in_time_keeps_lent_gpus) {
   Hanging run(100);
   for (const auto& [id, environment] : run.last_start.workers) {
     run.now += 16;
-    run.event([&] { run.machine.listens(run.now, id); });
+    run.handle(event::Listens{id});
   }
   run_until(run, run.now + 3000);
   cr_assert(run.signals.empty());
@@ -176,7 +176,7 @@ Test(recovery, one_worker_that_is_not_ready_is_enough) {
   Hanging run(100);
   const double since = run.now;
   for (const auto& [id, environment] : run.last_start.workers)
-    if (id.node == 0) run.event([&] { run.machine.listens(run.now, id); });
+    if (id.node == 0) run.handle(event::Listens{id});
   run_until(run, since + 100);
   cr_assert(run.signalled(SIGKILL, 6));
 }
@@ -196,17 +196,16 @@ Test(recovery, a_program_on_the_job_s_own_gpus_may_take_its_time) {
 Test(recovery, the_time_runs_from_the_failure_whatever_the_workers_do) {
   Run run(recovering(20));
   run.grown();
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3000); });
+  run.handle(event::Exited{{0, 0}, {3, 0}});
+  run.handle(event::Hello{{0, 0}, "host", 3000});
   run.tick(*run.machine.deadline());
   const double since = run.now;
-  for (int local = 0; local < 4; ++local)
-    run.event([&] { run.machine.exited(run.now, {1, local}, {0, SIGKILL}); });
+  for (int local = 0; local < 4; ++local) run.handle(event::Exited{{1, local}, {0, SIGKILL}});
   run_until(run, since + 19);
   cr_assert(run.releases.empty());
   run_until(run, since + 20);
   cr_assert_eq(run.releases, Jobs{9}, "though a worker has not ended yet");
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
+  run.handle(event::Exited{{0, 1}, {0, SIGKILL}});
   run.hello(0, 2);
   cr_assert_eq(run.starts, 3);
   cr_assert_eq(run.workers, 2u);
@@ -216,8 +215,8 @@ Test(recovery, a_program_that_fails_before_it_is_ready_is_not_started_again) {
   Hanging run(100);
   const double since = run.now;
   run_until(run, since + 99);
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3000); });
+  run.handle(event::Exited{{0, 0}, {3, 0}});
+  run.handle(event::Hello{{0, 0}, "host", 3000});
   run_until(run, since + 102);
   run.leave(1, 4, {0, SIGKILL});
   cr_assert_eq(run.releases, Jobs{9});
@@ -228,11 +227,11 @@ Test(recovery, gpus_that_are_asked_back_meanwhile_go_back_at_once) {
     Run run(recovering(1000));
     run.grown();
     run.deaf = true;
-    run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
-    run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3000); });
+    run.handle(event::Exited{{0, 0}, {3, 0}});
+    run.handle(event::Hello{{0, 0}, "host", 3000});
     run.tick(*run.machine.deadline());
-    run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
-    run.event([&] { run.machine.hello(run.now, {0, 1}, "host", 3001); });
+    run.handle(event::Exited{{0, 1}, {0, SIGKILL}});
+    run.handle(event::Hello{{0, 1}, "host", 3001});
     if (runs) run.leave(1, 4, {0, SIGKILL});
     run.signals.clear();
     run.shrink(9, 10);
@@ -285,15 +284,15 @@ Test(recovery, a_live_program_is_ready_when_it_has_begun_with_the_runtime) {
   for (const bool begins : {false, true}) {
     LiveAgain run(100);
     const double since = run.now;
-    for (const int node : {0, 1}) run.event([&] { run.machine.listens(run.now, {node, 0}, 2); });
+    for (const int node : {0, 1}) run.handle(event::Listens{{node, 0}, 2});
     run_until(run, since + 90);
-    if (begins) run.event([&] { run.machine.begun(run.now, 2, "", 7); });
+    if (begins) run.handle(event::Begun{2, "", 7});
     run_until(run, since + 99.5);
     cr_assert_not(run.has_signalled(SIGKILL));
     run_until(run, since + 100);
     cr_assert_eq(run.has_signalled(SIGKILL), !begins);
     if (begins) continue;
-    run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 2); });
+    run.handle(event::Exited{{1, 0}, {0, SIGKILL}, 2});
     cr_assert_eq(run.releases, std::vector<JobId>{live_run::kCompanion});
   }
 }

@@ -12,8 +12,8 @@ namespace {
 /// The restart signal by `scancel --signal`, which reaches programs by itself, or to swellrun.
 void send(Run& run, bool to_swellrun) {
   run.event([&] {
-    if (to_swellrun) run.machine.signalled(run.now, SIGUSR1);
-    else run.machine.notice(run.now, {0, 0}, SIGUSR1);
+    if (to_swellrun) run.machine.handle(run.now, event::Signalled{SIGUSR1});
+    else run.machine.handle(run.now, event::Notice{{0, 0}, SIGUSR1});
   });
 }
 
@@ -82,7 +82,7 @@ Test(user_signal, an_error_exit_for_it_is_the_program_s_own_and_ends_the_run) {
     run.leave(0, 1, exit);
     run.tick(run.now + 3);
     cr_assert(run.signalled(SIGTERM, 1), "the others are ended for it");
-    run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+    run.handle(event::Exited{{0, 1}, {}});
     cr_assert_eq(run.code.value_or(-1), exit.status());
     cr_assert_eq(run.starts, 1);
   }
@@ -95,7 +95,7 @@ Test(user_signal, a_program_that_dies_of_it_ends_the_run_though_the_job_has_grow
       settings.recover_s = lent_first ? 300 : 0;
       Run run(settings);
       run.grown();
-      run.event([&] { run.machine.notice(run.now, {0, 0}, signal); });
+      run.handle(event::Notice{{0, 0}, signal});
       cr_assert(run.signalled(signal, 4), "those on lent GPUs have not had it from Slurm");
       for (const auto& [node, workers] : {std::pair(lent_first ? 1 : 0, lent_first ? 4 : 2),
                                           std::pair(lent_first ? 0 : 1, lent_first ? 2 : 4)})
@@ -112,7 +112,7 @@ Test(user_signal, an_error_soon_after_one_that_ends_programs_is_for_it) {
   for (const double later_s : {10.0, 100.0}) {
     Run run;
     run.grown();
-    run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+    run.handle(event::Notice{{0, 0}, SIGINT});
     run.tick(run.now + later_s);
     run.leave(0, 2, Exit{1, 0});
     run.tick(run.now + 3);
@@ -127,7 +127,7 @@ Test(user_signal, a_program_that_dies_of_it_while_the_job_grows_ends_the_run) {
   run.grow(9, 4);
   run.hello(1, 4);
   cr_assert(run.signalled(SIGUSR1, 2), "they are asked to leave");
-  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+  run.handle(event::Notice{{0, 0}, SIGINT});
   run.leave(0, 2, Exit{0, SIGINT});
   run.tick(run.now + 3);
   cr_assert_eq(run.code.value_or(-1), 128 + SIGINT);
@@ -136,9 +136,9 @@ Test(user_signal, a_program_that_dies_of_it_while_the_job_grows_ends_the_run) {
 
 Test(user_signal, a_training_that_ends_is_not_started_again) {
   Run run;
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.handle(event::Exited{{0, 0}, {}});
   send(run, false);
-  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  run.handle(event::Exited{{0, 1}, {}});
   cr_assert_eq(run.code.value_or(-1), 0);
   cr_assert_eq(run.starts, 1);
 }
@@ -167,10 +167,11 @@ Test(user_signal, what_comes_between_two_generations_reaches_the_next_programs) 
     run.deaf = true;
     run.grow(9, 4);
     run.hello(1, 4);
-    for (int local = 0; local < 2; ++local) run.machine.exited(run.now, {0, local}, {});
+    for (int local = 0; local < 2; ++local)
+      run.machine.handle(run.now, event::Exited{{0, local}, {}});
     run.collect();
     cr_assert_eq(run.starts, 1);
-    run.event([&] { run.machine.notice(run.now, {0, 0}, signal); });
+    run.handle(event::Notice{{0, 0}, signal});
     run.hello(0, 2);
     cr_assert_eq(run.starts, 2);
     cr_assert(run.signalled(signal, 0), "they would die of it before they handle it");
@@ -189,8 +190,9 @@ Test(user_signal, programs_that_handle_no_signal_are_sent_it_all_the_same) {
   run.deaf = true;
   run.grow(9, 4);
   run.hello(1, 4);
-  for (int local = 0; local < 2; ++local) run.machine.exited(run.now, {0, local}, {});
-  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+  for (int local = 0; local < 2; ++local)
+    run.machine.handle(run.now, event::Exited{{0, local}, {}});
+  run.handle(event::Notice{{0, 0}, SIGINT});
   run.hello(0, 2);
   cr_assert_leq(*run.machine.deadline(), run.now + 30);
   run.tick(run.now + 30);
@@ -201,10 +203,10 @@ Test(user_signal, who_saves_and_ends_well_for_it_while_the_job_is_resized_does_s
   for (const bool before : {false, true}) {  // it was sent as nobody was asked to leave yet
     Run run;
     run.grow(9, 4);
-    if (before) run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+    if (before) run.handle(event::Notice{{0, 0}, SIGINT});
     run.hello(1, 4);
     cr_assert(run.signalled(SIGUSR1, 2), "they are asked to leave");
-    if (!before) run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+    if (!before) run.handle(event::Notice{{0, 0}, SIGINT});
     run.leave(0, 2);
     cr_assert_eq(run.starts, 2);
     cr_assert(run.signalled(SIGINT, 6));
@@ -219,7 +221,7 @@ Test(user_signal, who_trains_on_though_asked_to_leave_is_not_sent_it_twice) {
   Run run;
   run.grow(9, 4);
   run.hello(1, 4);
-  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+  run.handle(event::Notice{{0, 0}, SIGINT});
   run.tick(run.now + 30);
   cr_assert_eq(run.state(), JobState::active);
   run.tick(run.now + 31);
@@ -230,10 +232,10 @@ Test(user_signal, what_dies_of_it_as_others_have_ended_and_gpus_go_back_ends_the
   for (const bool lent_first : {false, true}) {
     Run run;
     run.grown();
-    run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+    run.handle(event::Exited{{0, 1}, {}});
     run.shrink(9, 60);
     cr_assert(run.signalled(SIGUSR1, 0), "they may be at their end, too");
-    run.event([&] { run.machine.notice(run.now, {0, 0}, SIGINT); });
+    run.handle(event::Notice{{0, 0}, SIGINT});
     if (lent_first) run.leave(1, 4, Exit{0, SIGINT});
     run.leave(0, 1, Exit{0, SIGINT});
     if (!lent_first) run.leave(1, 4, Exit{0, SIGINT});

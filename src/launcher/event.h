@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "control/messages.h"
+#include "launcher/exit.h"
+#include "launcher/rank_assignment.h"
+#include "launcher/reconfiguration.h"
+
+namespace swell::launcher {
+
+/// Result of an offer that was tried: a companion, or salloc's reason.
+struct Granted {
+  std::string nonce;
+  JobId job = 0;  ///< 0: refused
+  std::string reason;
+  std::vector<WorkerNode> nodes;  ///< without ids
+};
+
+/// Events that the agent tells the generation machine; it answers with actions (action.h). The
+/// controller's orders are events as they are: Grow, Shrink and Replan of control/messages.h.
+namespace event {
+
+// Workers.
+
+/// The worker's shim is there, and starts the programs that it is told to.
+struct Hello {
+  WorkerId worker;
+  std::string host;
+  int port = 0;
+  JobId step = 0;
+  /// Why its GPUs take one program at a time; the job is then resized by restarts for good.
+  std::string one_program = {};
+};
+/// A program has ended: that of `generation`, or, if there is none, of the one that trains.
+struct Exited {
+  WorkerId worker;
+  Exit exit;
+  std::optional<int> generation = std::nullopt;
+};
+/// The program of the worker handles the restart signal.
+struct Listens {
+  WorkerId worker;
+  std::optional<int> generation = std::nullopt;  ///< as in Exited
+};
+/// The program can run with these numbers of workers, rising, and with no others.
+struct CanRunWith {
+  std::vector<int> workers;  ///< empty: with any
+  std::string why = {};      ///< not empty: the program takes part in no growth for this reason
+};
+/// Each worker is a training by itself.
+struct TrainsAlone {
+  WorkerId worker;
+  /// The program that the worker's program, a launcher, has started with a rank of its own; with
+  /// `no_rank`, the program that was started without its rank.
+  std::string what;
+  bool no_rank = false;
+};
+/// A worker of `generation` is there, and has made `steps` steps; 0: not known.
+struct MadeSteps {
+  int generation = 0;
+  std::uint64_t steps = 0;
+};
+/// Some worker has written output.
+struct Wrote {};
+/// The whole job was suspended until now.
+struct StoodStill {};
+/// The connection of a worker has closed.
+struct Lost {
+  WorkerId worker;
+};
+/// Slurm has sent the worker's step a signal.
+struct Notice {
+  WorkerId worker;
+  int signal = 0;
+};
+
+// Steps and companions.
+
+struct StepEnded {
+  JobId job = 0;
+  Exit exit;
+  std::string misfit = {};  ///< not empty: why the step that srun made cannot be used
+};
+struct Allocated {
+  std::vector<Granted> results;
+};
+struct Released {
+  JobId companion = 0;
+};
+/// Nothing can be started on lent GPUs any more, until the run ends; GPUs that it has stay.
+struct GrowsNoMore {
+  std::string why;
+};
+
+// Live mode.
+
+struct Begun {
+  int generation = 0;
+  std::string why = {};             ///< not empty: why it has not begun
+  std::uint64_t snapshot_step = 0;  ///< of the state that it goes on from; 0: it is new
+  bool stays = true;  ///< its programs may keep their processes in a switch that gives GPUs back
+};
+struct Switching {
+  int generation = 0;
+  SwitchPhase phase = SwitchPhase::prepare;
+};
+/// The workers that leave with the switch do so before it is committed.
+struct LetGo {
+  int generation = 0;
+};
+struct Switched {
+  int generation = 0;
+  SwitchOutcome outcome;
+};
+/// All workers but `untold` leave at `step`, or, where that is 0, each at its next boundary.
+struct Stopped {
+  int generation = 0;
+  std::uint64_t step = 0;
+  std::vector<WorkerId> untold;
+};
+
+// The job and its user.
+
+/// The job's time limit as Slurm has it now.
+struct JobEnds {
+  std::optional<double> at;  ///< none: unlimited
+};
+/// The user has sent swellrun a signal.
+struct Signalled {
+  int signal = 0;
+};
+
+using Any = std::variant<Hello, Exited, Listens, CanRunWith, TrainsAlone, MadeSteps, Wrote,
+                         StoodStill, Lost, Notice, StepEnded, Allocated, Released, GrowsNoMore,
+                         control::Grow, control::Shrink, control::Replan, Begun, Switching, LetGo,
+                         Switched, Stopped, JobEnds, Signalled>;
+
+}  // namespace event
+
+}  // namespace swell::launcher
