@@ -37,7 +37,7 @@ class Draws:
         self._seed, self._step, self._samples, self._must = seed, 0, range(0), must
         self._calls: dict[str, int] = {}    # of this pass, by module
         self.numbers = 0    # that this pass took from torch's generator, each by number_from()
-        self._drawn: dict[tuple[str, int], tuple[range, int]] = {}      # of this step, by module and what torch's generator gave the call: its samples and number
+        self._drawn: dict[tuple[str, int], tuple[range, int]] = {}      # masks of this step: by module and the seed that torch's generator gave the call, the call's samples and its number
         self._has_said = False
         self._generators: dict[torch.device, torch.Generator] = {}
         for name, module in model.named_modules():

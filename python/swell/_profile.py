@@ -104,7 +104,7 @@ class Profile:
         self._backward = self.begin(Region.BACKWARD)
 
     def end_backward(self) -> None:
-        """After it; what follows is of the step's next micro-batch."""
+        """The loop calls this after backward(). Regions that begin later belong to the next micro-batch of the step."""
         for name in ("_sync", "_backward"):
             number = getattr(self, name)
             if number != _NONE:

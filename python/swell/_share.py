@@ -50,7 +50,7 @@ def depends_on_workers(model: torch.nn.Module, *, trains: bool = False) -> list[
 
 
 def balance_of_experts(model: torch.nn.Module) -> str:
-    """Returns the option by which a model of transformers' adds a loss of how evenly a pass uses its experts; empty: it does not."""
+    """Returns the option with which a transformers model adds a loss for an uneven use of its experts; empty: it adds none."""
     for module in model.modules():
         config: Any = getattr(module, "config", None)
         for each in (config, getattr(config, "text_config", None)):

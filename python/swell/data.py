@@ -235,7 +235,7 @@ class ElasticIterable(torch.utils.data.IterableDataset[T]):
         self.samples += self.global_batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The position."""
+        """Returns the position in the training: the number of samples that all steps so far have used."""
         return {"samples": self.samples}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -184,7 +184,7 @@ class _Recorder(Interpreter):
                              (name, *((tuple(tensor.shape), str(tensor.dtype)) for tensor in [*inputs, *outputs])))
         costs = operator.costs
         costs["flop"] = _flop(name, inputs, out) / self.samples
-        reads_rows = kind == "embedding"    # as many as tokens, not the matrix
+        reads_rows = kind == "embedding"    # an embedding reads one row of its matrix for each token, not the whole matrix
         costs["read_bytes"] = sum(map(_bytes, read.values())) / self.samples + (_bytes(out) / self.samples if reads_rows else 0)
         costs["write_bytes"] = sum(map(_bytes, outputs)) / self.samples
         for one in {_storage(tensor): tensor for tensor in weights}.values():

@@ -190,8 +190,8 @@ void AgentMessages::take_start(ElasticJob& job, double start_s, double now) {
   loop_.remember(job);
 }
 
-/// Counts a companion that failed, as its agent says, against its node: once, and none that was
-/// taken back.
+/// Counts a failure of a companion, which its agent reports, against its node. Each companion
+/// counts once; one that was reclaimed does not count.
 void AgentMessages::companion_failed(ElasticJob& job, const control::Released& released) {
   std::string node = job.gone.take_lost(released.companion);
   if (Companion* companion = job.companions.find(released.companion)) {

@@ -28,8 +28,8 @@ class AgentSessions {
   /// long enough. REQUIRES: the table shows what Slurm's records show now.
   std::vector<Event> answerable(const JobTable& jobs, double now);
 
-  /// Why this hello is not accepted; empty where it is. `patience_s`: a silent agent gives way to
-  /// another one after that.
+  /// Returns why this hello is not accepted; empty if it is. `patience_s`: another agent of the job
+  /// replaces one that has been silent for so long.
   std::string reason_to_refuse(const Event& event, const control::Hello& hello,
                                const JobTable& jobs, double now, double patience_s) const;
   /// From now on this connection speaks for this job.

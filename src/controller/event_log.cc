@@ -25,8 +25,8 @@ namespace {
 constexpr double kBurst = 100;
 constexpr double kLinesPerSecond = 1;
 constexpr std::size_t kMaxSources = 100'000;
-/// Sources from here on are users, by their uid, for all their jobs together: so many times as
-/// much.
+/// A source from kUsers on is a user (kUsers plus the uid), for all of its jobs together: it may
+/// cause kJobsOfUser times as many lines.
 constexpr std::uint64_t kUsers = std::uint64_t{2} << 32;
 constexpr double kJobsOfUser = 10;
 /// A flood is over, and is told of, once nothing was left out for so long.

@@ -8,9 +8,8 @@
 
 namespace swell::controller {
 
-/// Limits of what a job is lent that are not in its --elastic: its owner's, by the swell command,
-/// which OwnerRequests sets, and the effect of those that Slurm sets its user, which UserLimits
-/// finds.
+/// Limits of what a job is lent that do not come from its --elastic: those that its owner sets with
+/// the swell command (OwnerRequests), and the effect of Slurm's limits for its user (UserLimits).
 class JobLimits {
  public:
   JobLimits() = default;

@@ -12,8 +12,8 @@ namespace swell::controller {
 template <typename Answer, typename... Question>
 class LastAnswer {
  public:
-  /// Whether `question` is the last one, whose answer get() is. One that is not becomes it, with
-  /// nothing for an answer until one is set.
+  /// Returns whether `question` was the last one that was asked; get() then is its answer.
+  /// Otherwise it is the last one from now on, and has no answer until one is set.
   bool is_to(const Question&... question) {
     if (asked_ && *asked_ == std::tuple<const Question&...>(question...)) return true;
     asked_.emplace(question...);

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t kMaxFailuresOfUser = 2;  // on one node
 constexpr std::size_t kMaxFailures = 32;       // on one node
-constexpr std::size_t kMaxUsers = 1000;        // from whom one node is withheld
-constexpr std::size_t kMaxShown = 100;         // nodes, to people
-constexpr std::size_t kMaxNodes = 100'000;     // in a state file
-constexpr std::size_t kShare = 4;              // one node in this number
+constexpr std::size_t kMaxUsers = 1000;  // maximum number of users from whom one node is withheld
+constexpr std::size_t kMaxShown = 100;   // nodes, to people
+constexpr std::size_t kMaxNodes = 100'000;  // in a state file
+constexpr std::size_t kShare = 4;           // one node in this number
 
 constexpr std::int64_t kMaxTime = std::numeric_limits<std::int64_t>::max() / 2;
 constexpr std::int64_t kMaxUid = std::numeric_limits<uid_t>::max();

@@ -21,8 +21,9 @@ Result<void> check_possible(const perf::Profile& profile, const cluster::Cluster
 /// `regions_s`: what the observed regions of one step add up to.
 Result<void> check_explains(double regions_s, double step_s);
 
-/// Whether it is refused for too little: something was not marked, or waits between steps, as for
-/// data. That is an incomplete report, not one that cannot be true.
+/// Returns whether check_explains() fails because the regions are too small a part of the step: the
+/// program did not mark all of its regions, or it waits between steps, for example for data. Such a
+/// report is incomplete, but it can be true.
 bool explains_too_little(double regions_s, double step_s);
 
 }  // namespace swell::controller

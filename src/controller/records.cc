@@ -10,7 +10,8 @@ namespace swell::controller {
 
 namespace {
 
-/// Events of EventLog that the history has too; others are of the controller or pass by.
+/// Returns whether the history keeps this kind of EventLog's events. It does not keep events of the
+/// controller itself, nor those that matter for a short time only.
 bool is_kept(std::string_view kind) {
   static const std::set<std::string_view> kKinds = {"agent-left",
                                                     "agent-lost",

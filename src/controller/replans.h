@@ -35,7 +35,7 @@ class Replans {
     return ids(companions) != companions_ || (!is_owners_ && now >= after_);
   }
 
-  /// Whether the last one was of the owner, and the companions that it was for.
+  /// Returns whether the job's owner ordered the last plan. companions(): those that it was for.
   bool is_owners() const noexcept { return is_owners_; }
   const std::vector<JobId>& companions() const noexcept { return companions_; }
 

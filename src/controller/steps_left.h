@@ -26,8 +26,8 @@ class StepsLeft {
 
   /// Least time over which steps are counted before their pace is compared with a profile.
   static constexpr double kPace_s = 600;
-  /// After its last step a training is believed to go on for so long, or for two steps; then it
-  /// comes no nearer to its end until it says another one.
+  /// After the last step that it reports a training is assumed to go on for so long, or for the
+  /// time of two steps. From then on its remaining time stays the same until it reports a step.
   static constexpr double kSilent_s = 60;
   /// A training whose end moved this many times is not believed.
   static constexpr int kMostMoves = 3;

@@ -40,8 +40,8 @@ class ToldPlan {
   bool awaits_report() const noexcept { return awaits_report_; }
   /// Whether it runs, as far as is known without a report.
   bool is_running() const noexcept { return is_running_; }
-  /// Whether the program was given a plan and ran another one: it is planned for as one that
-  /// chooses its DP degree alone.
+  /// Returns whether the program was given a plan and ran another one. Its later plans are chosen
+  /// as for a program that adapts only its DP degree.
   bool makes_own_plans() const noexcept { return makes_own_plans_; }
   const Version& version() const noexcept { return version_; }
 

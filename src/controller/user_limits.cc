@@ -23,7 +23,7 @@ constexpr int kFreeShare = 4;
 /// Waiting jobs that are looked at in one round, in order of their ids.
 constexpr std::size_t kMaxWaiters = 200;
 
-/// Accounts and users by name, each with those above it.
+/// Accounts and users by name, each with the accounts above it.
 class Tree {
  public:
   using Node = std::size_t;

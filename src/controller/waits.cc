@@ -195,7 +195,8 @@ std::string where_it_ends_soon(const ElasticJob& job, const slurm::JobRecord& re
       first, and_others(nodes), limit, seconds(least_s));
 }
 
-/// Nodes with idle GPUs that jobs hold beside which Slurm runs none of its companions.
+/// Returns a sentence about nodes with idle GPUs on which Slurm runs no companion of the job
+/// because jobs of other users run there; empty: there are none.
 std::string where_it_may_not_share(const policy::ElasticJobView& seen, const Waiting& waiting) {
   std::string first;
   std::size_t nodes = 0;

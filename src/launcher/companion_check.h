@@ -10,9 +10,9 @@
 namespace swell::launcher {
 
 /// Checks that Slurm's job `companion`, by the output of `scontrol show job -d`, is what job
-/// `parent` was offered: its tag, name, QOS, partition, account, licences and reservation. A plugin
-/// of job_submit that is called after Swell's may have changed them, and one that is called before
-/// may have made an ordinary job of it. The error is for the owner.
+/// `parent` was offered: its tag, name, QOS, partition, account, licences and reservation. A
+/// job_submit plugin that runs after Swell's may have changed them, and one that runs before it may
+/// have turned the companion into an ordinary job. The error is for the owner.
 Result<void> check_companion(std::string_view shown, control::JobId companion,
                              control::JobId parent, const control::Offer& offer);
 

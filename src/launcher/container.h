@@ -30,8 +30,9 @@ ContainerShim container_shim(const std::string& shim, const std::string& munge_s
 /// The libraries of this program, which has all that the shim has.
 std::vector<std::string> own_libraries();
 
-/// Adds mounts to the user's, which are in `options` or in what sbatch put into `environment`: of
-/// an option that is given more than once, Slurm tells tasks the last value alone.
+/// Adds mounts to those of the user, which are in `options` or in variables that sbatch has put
+/// into `environment`. If an option is given more than once, Slurm passes only the last value to
+/// tasks.
 void add_mounts(Options& options, const char* const* environment, const std::string& mounts);
 
 /// The user of the host that `uid` of a user namespace with this /proc/self/uid_map stands for:

@@ -27,7 +27,7 @@ bool GenerationMachine::recovers(double now) {
       "the program failed with {} over {}: it is started again on the GPUs that the job has; another failure within {:g} s counts",
       code_, count_of(run_.assignment.seats.size(), "worker"), settings_.recover_s));
   restart_killed(now, Purpose::retry, now + settings_.end_timeout_s);
-  in<Restart>()->tells_of_bad_exit();  // it is known already
+  in<Restart>()->tells_of_bad_exit();  // the user has been told above
   return true;
 }
 
@@ -44,7 +44,7 @@ bool GenerationMachine::retries(double now) {
                   "once, from its last checkpoint",
                   code_, std::ceil(now - failed.since)));
   restart_killed(now, Purpose::retry, now);
-  in<Restart>()->tells_of_bad_exit();  // it is known already
+  in<Restart>()->tells_of_bad_exit();  // the user has been told above
   return true;
 }
 

@@ -270,8 +270,8 @@ void GenerationMachine::on(double now, const event::StepEnded& ended) {
   advance(now);
 }
 
-/// The run ends by a signal. Between two generations no program says so with its code: those that
-/// run still leave as they were asked to.
+/// Notes that a signal ends the run. Between two generations no program's exit code shows this:
+/// none runs, or those that do leave as they were asked to.
 void GenerationMachine::cuts_short(int signal) {
   if (run_.workers.running().empty() || is<Restart>()) code_ = std::max(code_, 128 + signal);
 }

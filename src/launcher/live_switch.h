@@ -74,8 +74,9 @@ class LiveSwitch {
   /// Companions are given back by then: a switch that would use them is called off, one that frees
   /// them goes on.
   void make_way(double by);
-  /// Keeps an event for the end of the switch. One that `spoils` it calls it off, and so does any
-  /// until the old programs are being stopped: then the shims know better.
+  /// Keeps an event for the end of the switch. An event that `spoils` the switch calls it off.
+  /// Until the old programs are being stopped, any event does; after that the shims find out by
+  /// themselves whether the switch can go on.
   void defer(DeferredEvent event, bool spoils, CallOffCause cause);
   DeferredEvents& deferred() noexcept { return deferred_; }
   /// Adds the workers of the next generation that are not among `workers`.

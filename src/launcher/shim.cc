@@ -138,7 +138,8 @@ bool Shim::hear_late_signal(const Run& one) {
   while (!one.heard_signal && Clock::now() < deadline) {
     pollfd polled{signals_.get(), POLLIN, 0};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    // Less than 0 would be for ever: the process may have been stopped since the loop looked.
+    // `left` is below 0 if this process was stopped since the loop's check; poll() would then wait
+    // without a limit.
     poll(&polled, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     // SIGCHLD is not passed on: reap() looks for all that have ended.
     while (read(signals_.get(), &info, sizeof info) == sizeof info)

@@ -61,14 +61,15 @@ class Shim {
     bool heard_signal = false;            ///< the restart signal has come from Slurm
     std::chrono::milliseconds pause{20};  ///< between two looks for its handler, at first
     Clock::time_point next_look = Clock::now() + pause;
-    /// The variables it was given, while a launcher within it is looked for; empty: none is.
+    /// The variables that the program was given, as long as the shim looks for a launcher among its
+    /// child processes; empty: it does not look.
     std::vector<std::pair<std::string, std::string>> given;
     Clock::time_point since = Clock::now(), next_inner_look = since + pause;
   };
   bool hello();
 
-  /// Comes back to an agent that has made room for others before it knew this worker. False: that
-  /// is not what has happened, or it does not succeed.
+  /// Connects again if the agent closed the connection to make room for others, before it had read
+  /// this worker's hello. Returns false if it was closed for another reason, or cannot connect.
   bool come_back();
   bool take_signals();
   bool notice(int signal);

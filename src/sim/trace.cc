@@ -132,8 +132,8 @@ class PlainRows {
     return heading_->at(*column);
   }
 
-  /// Whether cells of the column may be without a value: those of published traces may, those of
-  /// Swell's own form, which people write, may not.
+  /// Returns whether cells of the column may be empty. In published traces they may; in Swell's own
+  /// format, which people write by hand, they may not.
   bool may_lack(std::optional<std::size_t> column) const {
     const std::string& name = name_of(column);
     return lower(name) != "submit_s" && lower(name) != "num_gpus" && lower(name) != "duration_s";

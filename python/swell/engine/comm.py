@@ -83,9 +83,9 @@ class Links:
     """The process groups of a worker. Made by all workers at the same time.
 
     tp: its tensor parallel group. dp: the same shard of all groups of its stage. ahead, back: activations and their
-    gradients between neighbouring stages; around, around_back: between the last stage and the first one, where there are several chunks. Each of
-    its own, so that the directions never wait for each other, with two stages either. host: all workers, on the CPU.
-    None where there is nobody else. shared: the workers of all stages that use a shared matrix, by these stages.
+    gradients between neighbouring stages; around, around_back: between the last stage and the first one, where there are several chunks. Each
+    direction has a group of its own, so that no direction waits for another; with two stages, too. host: all workers, on the CPU.
+    A group is None if it would have one worker only. shared: the workers of all stages that use a shared matrix, by these stages.
     """
 
     def __init__(self, plan: Plan, place: Place, shared: Iterable[tuple[int, ...]] = ()) -> None:

@@ -349,8 +349,8 @@ class Engine:
     def batches(self, dataset: Any, *, epochs: int | None = None, shuffle: bool = True) -> Iterator[batches.Batch]:
         """Global batches from where training stands, each for one step() or skip(): the same samples in the same order under every plan.
 
-        dataset: of mappings with "input_ids" of one length, and "labels" if they differ; with a length, or a stream that every worker reads whole, as
-        swell.torch.Elastic.batches() takes it, in an order of its own. epochs: None: without end.
+        dataset: its samples are mappings with "input_ids", all of one length, and with "labels" if these differ from them. It has a length, or is a
+        stream that every worker reads from the beginning to the end, in the stream's own order (see swell.torch.Elastic.batches()). epochs: None: no limit.
         """
         if is_stream(dataset):
             yield from self._streamed(dataset, epochs)

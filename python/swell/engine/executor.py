@@ -162,8 +162,9 @@ class Executor:
     def train(self, batches: Sequence[MicroBatch], tokens: int | torch.Tensor, sums: SumsBeside | None = None) -> list[torch.Tensor]:
         """Forward and backward of all micro-batches. Gradients are added to the parameters'.
 
-        tokens: that the whole global batch predicts; the sum of all losses is over them. sums: of gradients, that begin beside the passes.
-        Returns the loss of each micro-batch's samples here, where a head is; of several heads those of the first one first.
+        tokens: number of tokens that the whole global batch predicts; the sum of all losses is divided by it. sums: sums of gradients over
+        workers that begin while passes still run. Returns, on a stage with a head, the loss of each micro-batch's samples on this worker; with several
+        heads those of the first head come first.
         """
         losses: dict[tuple[int, int], torch.Tensor] = {}
         kept: dict[tuple[int, int], _Kept] = {}

@@ -19,7 +19,7 @@ MAX_CHUNKS = 1024       # of a stage, as in src/core/schedule
 
 
 def _spread(whole: int, parts: int) -> list[int]:
-    """As even as it goes, larger ones first."""
+    """Divides `whole` into `parts` numbers that differ by at most 1, the larger ones first."""
     return [whole // parts + (part < whole % parts) for part in range(parts)]
 
 

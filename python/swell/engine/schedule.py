@@ -190,7 +190,7 @@ def check(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) 
 
 
 def shape_of(schedule: Schedule) -> tuple[int, int, int]:
-    """Stages; chunks and micro-batches, as the highest ones say."""
+    """Returns the numbers of stages, chunks and micro-batches. The latter two are one more than the highest index in the schedule."""
     return (len(schedule), max((one.chunk for passes in schedule for one in passes), default=0) + 1,
             max((one.micro_batch for passes in schedule for one in passes), default=0) + 1)
 

@@ -28,7 +28,7 @@ def _names(folder: str) -> set[str]:
 
 
 def _left_out(model: PreTrainedModel, names: set[str]) -> dict[str, torch.nn.Parameter]:
-    """Returns the model's parameters of which a checkpoint has none of the name, nor another one over the same memory."""
+    """Returns the model's parameters that are missing from a checkpoint: neither they nor another tensor over the same memory is in `names`."""
     there = {each.data_ptr() for name, each in model.state_dict().items() if name in names and isinstance(each, torch.Tensor)}
     return {name: each for name, each in model.named_parameters() if name not in names and each.numel() and each.data_ptr() not in there}
 

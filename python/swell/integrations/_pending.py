@@ -16,7 +16,8 @@ _MOST = 64      # batches that one step of the script's may be over
 class Pending:
     """Looks, after each batch, whether an optimizer's gradients are others than it has stepped with last.
 
-    Where they always are, as those of a discriminator through which a generator's loss goes, they are dropped before they are used, and are not waited for.
+    If the gradients of an optimizer are new after every batch, the script clears them before it uses them, and nothing waits for their step. An example is
+    a discriminator, which gets gradients from the loss of the generator.
     """
 
     def __init__(self, optimizers: Iterable[Any]) -> None:

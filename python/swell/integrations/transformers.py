@@ -383,7 +383,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """Before any callback knows of it: whoever takes the training over here has them begin the step."""
         self._departure.begin()
         _request.made_step(self.trainer.state.global_step, self.trainer.state.max_steps)
-        if self._steps_seen == 1:       # some keep something from their first step on
+        if self._steps_seen == 1:       # some callbacks have no state of their own before their first step
             self._look_at_callbacks()
         self._steps_seen += 1
         # Not at a step's end: by now it has been logged, and what was due after it is done.
@@ -520,7 +520,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         return why
 
     def _mark(self) -> None:
-        """The checkpoint of this step is whole, if a start can go on from it."""
+        """Marks the checkpoint of this step as complete, unless no later start could continue from it."""
         trainer, state = self.trainer, self.trainer.state
         if trainer.args.save_only_model:
             return

@@ -62,7 +62,7 @@ class Roster {
   const std::vector<Row>& rows(std::uint32_t table) const { return tables_[table]; }
   const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }
   const std::vector<Part>& parts() const noexcept { return parts_; }
-  /// Returns the names for which aliases stand.
+  /// Returns the names of the tensors that aliases refer to.
   const std::vector<std::string>& names() const noexcept { return names_; }
   std::uint64_t bytes_of(const Row& row) const noexcept;
   /// Returns the table as it was added.

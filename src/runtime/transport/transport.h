@@ -30,7 +30,7 @@ constexpr bool is_on_gpu(Memory memory) noexcept {
   return memory == Memory::device || memory == Memory::program_device;
 }
 /// Returns whether the program allocated the memory: such memory never stays in place, is lost with
-/// the process, and counts for no bound.
+/// the process, and does not count towards a bound on memory.
 constexpr bool is_own(Memory memory) noexcept {
   return memory == Memory::program || memory == Memory::program_device;
 }

@@ -12,8 +12,8 @@ namespace swell::policy {
 /// otherwise predictions, corrected by the errors of earlier ones. The best of many plans is best
 /// in part because its prediction errs most (the winner's curse): the larger the errors are, the
 /// less of a promised gain is expected. The errors of a job's own plans count for that job alone.
-/// Those of other owners' jobs count by the median over these owners, and at most kMaxOfOthers,
-/// since users write their profiles, and no user may decide what others are lent.
+/// From the jobs of other owners the median over these owners counts, at most kMaxOfOthers: users
+/// write their profiles themselves, and no single user may decide what others are lent.
 class Belief {
  public:
   /// `few`: tables that compare few plans, for jobs that are too_far_off(); null: there are none.
