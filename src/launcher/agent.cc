@@ -131,33 +131,35 @@ RunNames names_of(const Agent::Setup& setup) {
           setup.basic.workers, variable("SLURM_JOB_NAME"),     user_name()};
 }
 
-Agent::Agent(Setup setup, GenerationMachine::Settings settings)
+Agent::Agent(Setup setup, GenerationMachine::Settings settings,
+             std::unique_ptr<ProcessRunner> processes)
     : setup_(std::move(setup)),
       names_(names_of(setup_)),
       job_environment_(environment_for(setup_)),
       machine_(std::move(settings), setup_.basic.nodes),
+      processes_(std::move(processes)),
       descriptions_(setup_.descriptions),
       steps_(
-          {setup_.hello.job, setup_.input, setup_.slurmctld_since}, children_,
+          {setup_.hello.job, setup_.input, setup_.slurmctld_since}, *processes_,
           [this](JobId job, const Exit& exit) { step_ended(job, exit); }, say),
       requests_({.job = setup_.hello.job,
                  .gpus_per_worker = setup_.basic.gpus_per_worker,
                  .warning = is_live(setup_) ? kQuietSignal : setup_.options.restart_signal,
                  .wants_ports = setup_.wants_ports},
-                children_, descriptions_,
+                *processes_, descriptions_,
                 [this](const std::vector<Granted>& results) {
                   machine_.handle(now(), event::Allocated{results});
                 }),
       leaving_(
-          children_, [this](JobId companion) { return requests_.name_of(companion); },
+          *processes_, [this](JobId companion) { return requests_.name_of(companion); },
           [this](JobId companion) { machine_.handle(now(), event::Released{companion}); }),
       limit_watch_(
-          setup_.hello.job, setup_.options.before_end_s.value_or(0), children_,
+          setup_.hello.job, setup_.options.before_end_s.value_or(0), *processes_,
           [this](std::optional<double> at) { machine_.handle(now(), event::JobEnds{at}); }),
       output_look_{OutputWatch(setup_.options, names_), look_period_s(setup_.options.hang)},
       step_reports_(setup_.options.steps.value_or(0)) {}
 
-Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
+Result<std::unique_ptr<Agent>> Agent::start(Setup setup, AgentParts parts) {
   // A program that may be started again, on more workers or the same, is given it again.
   setup.input = std::make_shared<const InputPlan>(
       setup.elastic || setup.options.recover_s > 0 ? plan_input(setup.options.input, STDIN_FILENO)
@@ -165,7 +167,8 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   // srun has it, too, where this cannot begin.
   if (setup.input->spooled) setup.input->spooled->become_standard_input();
   GenerationMachine::Settings settings = settings_for(setup);
-  std::unique_ptr<Agent> agent(new Agent(std::move(setup), std::move(settings)));
+  std::unique_ptr<Agent> agent(
+      new Agent(std::move(setup), std::move(settings), std::move(parts.processes)));
   if (!agent->setup_.options.events_file.empty()) {
     const std::string& path = agent->setup_.options.events_file;
     // A FIFO that nobody reads is an error here, and would be waited for below.
@@ -216,11 +219,11 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
     if (--left == 0) say("more lines of this kind are left out");
   };
   options.ports = agent->setup_.srun_ports;
-  auto server = control::Server::start(options, [wake] { wake->signal(); });
+  auto server = parts.serve(options, [wake] { wake->signal(); });
   if (!server && options.ports.first != 0) {
     say(server.error().message() + " (SrunPortRange); any other port is taken");
     options.ports = {};
-    server = control::Server::start(std::move(options), [wake] { wake->signal(); });
+    server = parts.serve(options, [wake] { wake->signal(); });
   }
   if (!server) return server.error();
   agent->server_ = std::move(*server);
@@ -237,8 +240,9 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
     if (agent->setup_.elastic) {
       control::Hello hello = agent->setup_.hello;
       hello.no_growth = agent->machine_.status().no_growth;
-      agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, std::move(hello),
-                                                      [wake] { wake->signal(); });
+      agent->link_ = std::make_unique<ControllerLink>(
+          agent->setup_.controller, std::move(hello), [wake] { wake->signal(); },
+          std::move(parts.connect));
     }
   } catch (const std::system_error& problem) {
     return Error(fmt::format("no thread can be started ({}); see ulimit -u", problem.what()));
@@ -252,7 +256,7 @@ int Agent::run() {
   machine_.start(now());
   next_heartbeat_ = now() + kHeartbeat_s;
   carry_out();
-  while (!ending_.code || !children_.none()) {
+  while (!ending_.code || !processes_->none()) {
     wait();
     take_signals();
     take_server_events();
@@ -278,11 +282,11 @@ void Agent::wait() {
     if (deadline) until = std::min(until, *deadline);
   if (output_look_.period_s > 0) until = std::min(until, output_look_.last + output_look_.period_s);
   std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
-  children_.add_to(polled);
+  processes_->add_to(polled);
   const double left = std::clamp(until - now(), 0.0, 60.0);
   poll(polled.data(), polled.size(), static_cast<int>(left * 1000) + (left > 0 ? 1 : 0));
   wake_.clear();
-  children_.read();
+  processes_->read();
 }
 
 void Agent::take_signals() {
@@ -433,7 +437,7 @@ void Agent::take_controller_messages() {
 }
 
 void Agent::take_ended_children() {
-  for (const Children::Ended& ended : children_.reap()) {
+  for (const Children::Ended& ended : processes_->reap()) {
     const bool may_begin_again = !machine_.has_begun() && !ending_.code;
     if (!steps_.take(ended, may_begin_again, now()) && !leaving_.take(ended) &&
         !limit_watch_.take(ended, now()))

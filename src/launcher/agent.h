@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,16 @@
 
 namespace swell::launcher {
 
+/// Where an agent's processes and connections come from; tests give it others.
+struct AgentParts {
+  using Serve = std::function<Result<std::unique_ptr<control::Server>>(
+      const control::Server::Options&, std::function<void()> wake)>;
+
+  std::unique_ptr<ProcessRunner> processes = std::make_unique<Children>();
+  Serve serve = control::Server::start;
+  Connect connect = control::Client::connect;
+};
+
 /// The agent of one elastic job: carries out what its GenerationMachine decides, and tells it what
 /// happens. One poll() loop; its server and its link to the controller have threads of their own.
 class Agent {
@@ -56,12 +67,13 @@ class Agent {
     std::shared_ptr<const InputPlan> input;
   };
   /// Signals must be blocked already. The error says what this machine does not allow.
-  static Result<std::unique_ptr<Agent>> start(Setup setup);
+  static Result<std::unique_ptr<Agent>> start(Setup setup, AgentParts parts = {});
   /// Runs the program until it ends; swellrun's exit code.
   int run();
 
  private:
-  explicit Agent(Setup setup, GenerationMachine::Settings settings);
+  Agent(Setup setup, GenerationMachine::Settings settings,
+        std::unique_ptr<ProcessRunner> processes);
   void wait();
   void take_signals();
   void prepare_to_stop(bool is_slurm);
@@ -106,7 +118,7 @@ class Agent {
   std::unique_ptr<control::Server> server_;
   std::string address_;                   ///< where the workers find it
   std::unique_ptr<ControllerLink> link_;  ///< null: the job is not elastic
-  Children children_;
+  const std::unique_ptr<ProcessRunner> processes_;
   std::ofstream events_;
 
   WorkerConnections workers_;

@@ -19,15 +19,11 @@ class Children final : public ProcessRunner {
   Result<pid_t> start(const std::vector<std::string>& command,
                       const std::vector<std::string>& environment, How how) override;
   void signal(pid_t pid, int number) const override;
-  bool none() const { return children_.empty(); }
-
   std::string output_so_far(pid_t pid) const override;
-
-  /// To be polled, besides SIGCHLD; then read() drains what is there.
-  void add_to(std::vector<pollfd>& polled) const;
-  void read();
-  /// Returns the children that have ended since the last call.
-  std::vector<Ended> reap();
+  bool none() const override { return children_.empty(); }
+  void add_to(std::vector<pollfd>& polled) const override;
+  void read() override;
+  std::vector<Ended> reap() override;
 
   /// One child, start to end; an error where it does not end within the time, or fails.
   static Result<std::string> output_of(const std::vector<std::string>& command,

@@ -27,7 +27,7 @@ constexpr double kMaxBackoffSeconds = 8;
 }  // namespace
 
 Greeting greet(const ControllerAddress& address, const control::Hello& hello,
-               const std::function<void(const Error&)>& dropped) {
+               const std::function<void(const Error&)>& dropped, const Connect& connect) {
   Greeting greeting;
   for (const std::string& host : address.hosts) {
     const auto failed = [&](const Error& error) {
@@ -36,12 +36,12 @@ Greeting greet(const ControllerAddress& address, const control::Hello& hello,
     };
     const uid_t slurm_user = address.slurm_user;
     auto client =
-        Client::connect({.host = host,
-                         .port = address.port,
-                         .munge_socket = address.munge_socket,
-                         .trust = [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; },
-                         .dropped = dropped},
-                        kConnectTime);
+        connect({.host = host,
+                 .port = address.port,
+                 .munge_socket = address.munge_socket,
+                 .trust = [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; },
+                 .dropped = dropped},
+                kConnectTime);
     if (!client) {
       failed(client.error());
       continue;
@@ -71,8 +71,11 @@ Greeting greet(const ControllerAddress& address, const control::Hello& hello,
 }
 
 ControllerLink::ControllerLink(ControllerAddress address, control::Hello hello,
-                               std::function<void()> wake)
-    : address_(std::move(address)), wake_fn_(std::move(wake)), hello_(std::move(hello)) {
+                               std::function<void()> wake, Connect connect)
+    : address_(std::move(address)),
+      wake_fn_(std::move(wake)),
+      connect_(std::move(connect)),
+      hello_(std::move(hello)) {
   thread_ = control::quiet_thread("swell-link", [this] { run(); });
 }
 
@@ -196,10 +199,13 @@ void ControllerLink::connect() {
     if (stop_) return;
     hello = hello_;
   }
-  Greeting greeting = greet(address_, hello, [this](const Error& error) {
-    if (std::exchange(told_dropped_, true)) return;
-    tell("left out what the controller says: " + error.message());
-  });
+  Greeting greeting = greet(
+      address_, hello,
+      [this](const Error& error) {
+        if (std::exchange(told_dropped_, true)) return;
+        tell("left out what the controller says: " + error.message());
+      },
+      connect_);
   if (!greeting.client) {
     if (reasons_.insert(greeting.reason).second)
       tell(greeting.reason +

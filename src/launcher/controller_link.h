@@ -27,6 +27,10 @@ struct ControllerAddress {
   uid_t slurm_user = 0;
 };
 
+/// Connects to one host: control::Client::connect(), or what a test has in its place.
+using Connect = std::function<Result<std::unique_ptr<control::Client>>(
+    const control::Client::Options&, std::chrono::milliseconds)>;
+
 /// The first answer to Hello, or why there is none.
 struct Greeting {
   std::unique_ptr<control::Client> client;  ///< null: nobody answered, or Refused
@@ -37,7 +41,7 @@ struct Greeting {
 /// Tries the hosts one by one; blocks for a few seconds at most where nobody answers. The reason is
 /// a sentence for people. `dropped`: as of Client::Options.
 Greeting greet(const ControllerAddress& address, const control::Hello& hello,
-               const std::function<void(const Error&)>& dropped);
+               const std::function<void(const Error&)>& dropped, const Connect& connect);
 
 /// Keeps the connection to the controller on a thread of its own, so that neither a controller nor
 /// a munged that does not answer ever delays the training. Connects at once, and again in growing
@@ -45,7 +49,8 @@ Greeting greet(const ControllerAddress& address, const control::Hello& hello,
 class ControllerLink {
  public:
   /// `wake` is called from the link's thread when take() or take_news() has something.
-  ControllerLink(ControllerAddress address, control::Hello hello, std::function<void()> wake);
+  ControllerLink(ControllerAddress address, control::Hello hello, std::function<void()> wake,
+                 Connect connect = control::Client::connect);
   /// Waits for the thread, which may be in the middle of connecting: see flush().
   ~ControllerLink();
 
@@ -68,6 +73,7 @@ class ControllerLink {
 
   const ControllerAddress address_;
   const std::function<void()> wake_fn_;
+  const Connect connect_;
   std::unique_ptr<control::Client> client_;  // the thread's own
 
   Mutex mutex_;

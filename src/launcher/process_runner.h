@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <poll.h>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -11,8 +12,8 @@
 
 namespace swell::launcher {
 
-/// Starts Slurm's commands and signals them: what the parts of the agent need of Children. Tests
-/// give them one that starts nothing.
+/// Starts Slurm's commands, signals them, and says which have ended. Children does; tests give the
+/// agent and its parts one that starts nothing.
 class ProcessRunner {
  public:
   struct How {
@@ -34,6 +35,13 @@ class ProcessRunner {
   virtual void signal(pid_t pid, int number) const = 0;
   /// Returns the output of a captured process, as far as it has been read.
   virtual std::string output_so_far(pid_t pid) const = 0;
+  /// Returns whether no process runs.
+  virtual bool none() const = 0;
+  /// Adds what is to be polled, besides SIGCHLD; then read() drains what is there.
+  virtual void add_to(std::vector<pollfd>& polled) const = 0;
+  virtual void read() = 0;
+  /// Returns the processes that have ended since the last call.
+  virtual std::vector<Ended> reap() = 0;
 };
 
 }  // namespace swell::launcher

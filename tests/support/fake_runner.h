@@ -2,8 +2,10 @@
 // A ProcessRunner that starts nothing and keeps what it was asked for.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/process_runner.h"
@@ -20,13 +22,22 @@ class FakeRunner final : public swell::launcher::ProcessRunner {
   swell::Result<pid_t> start(const std::vector<std::string>& command,
                              const std::vector<std::string>& environment, How how) override {
     if (fails) return swell::Error("starting " + command.front() + ": no more processes");
-    started.push_back({next_pid++, command, environment, how});
-    return started.back().pid;
+    const pid_t pid = next_pid++;
+    started.push_back({pid, command, environment, how});
+    if (on_start) on_start(started.back());
+    return pid;
   }
   void signal(pid_t pid, int number) const override { signals.emplace_back(pid, number); }
   std::string output_so_far(pid_t pid) const override {
     const auto found = outputs.find(pid);
     return found != outputs.end() ? found->second : "";
+  }
+  bool none() const override { return reaped == started.size(); }
+  void add_to(std::vector<pollfd>&) const override {}
+  void read() override {}
+  std::vector<Ended> reap() override {
+    reaped += ending.size();
+    return std::exchange(ending, {});
   }
 
   /// The last process that was started.
@@ -38,6 +49,9 @@ class FakeRunner final : public swell::launcher::ProcessRunner {
   bool fails = false;
   pid_t next_pid = 100;
   std::vector<Started> started;
+  std::function<void(Started)> on_start;
+  std::vector<Ended> ending;  ///< is returned by the next reap()
+  std::size_t reaped = 0;
   std::map<pid_t, std::string> outputs;
   mutable std::vector<std::pair<pid_t, int>> signals;
 };
