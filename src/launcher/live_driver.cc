@@ -19,7 +19,7 @@ void hold_for_a_test(runtime::SwitchMachine::Phase phase) {
   const char* set = std::getenv("SWELL_TEST_HOLD");
   const std::string text = set != nullptr ? set : "";
   const auto colon = text.find(':');
-  if (colon == text.npos || text.substr(0, colon) != runtime::SwitchMachine::to_text(phase)) return;
+  if (colon == text.npos || text.substr(0, colon) != runtime::to_text(phase)) return;
   while (access(text.c_str() + colon + 1, F_OK) == 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }

@@ -73,7 +73,7 @@ LiveSwitch::LiveSwitch(Order order, Settings settings, action::StartWorkers star
 bool LiveSwitch::enter(double now, SwitchPhase phase) {
   const bool was_prepared = progress_.is_prepared();
   if (!progress_.enter(now, phase)) return false;
-  out_->note(std::string("switch-") + runtime::SwitchMachine::to_text(phase),
+  out_->note(std::string("switch-") + runtime::to_text(phase),
              Json::object({{"next", order_.what.to}}));
   if (was_prepared || !progress_.is_prepared()) return false;
   pace_->started(now - order_.what.since, to_running_);

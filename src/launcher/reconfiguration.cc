@@ -7,7 +7,7 @@
 namespace swell::launcher {
 
 const char* SwitchOutcome::phase_text() const noexcept {
-  return phase ? runtime::SwitchMachine::to_text(*phase) : "";
+  return phase ? runtime::to_text(*phase) : "";
 }
 
 void SwitchOutcome::called_off_for(const std::string& reason) {

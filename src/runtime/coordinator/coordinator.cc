@@ -20,9 +20,9 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 std::string SwitchReport::summary() const {
-  std::string text = committed ? fmt::format("generation {} at step {}", generation, step)
-                               : fmt::format("generation {} was called off in {}", generation,
-                                             SwitchMachine::to_text(failed_in));
+  std::string text =
+      committed ? fmt::format("generation {} at step {}", generation, step)
+                : fmt::format("generation {} was called off in {}", generation, to_text(failed_in));
   if (!why.empty()) text += ": " + why;
   if (!committed) return text;
   text += fmt::format("; stopped {:.3f} s, ", quiesce_s);

@@ -61,7 +61,7 @@ class Coordinator::Run {
     if (options_.on_phase) options_.on_phase(Phase::prepare);
     if (auto good = gather(from, snapshot, to); !good) return good.error();
     machine_ = SwitchMachine(shims_.size(), snapshot != nullptr ? snapshot->step : kNoStep);
-    while (!machine_.is_over()) {
+    while (!is_over(machine_.phase())) {
       const Phase phase = machine_.phase();
       report_.failed_in = phase;
       if (phase == Phase::commit && !coordinator_.begin_commit()) {
@@ -241,8 +241,8 @@ class Coordinator::Run {
     if (ready == 0) {
       if (ms_until(deadline) <= 0)
         for (std::size_t shim : who)
-          machine_.failed(shim, fmt::format("no answer to {} within {} ms",
-                                            SwitchMachine::to_text(phase), limit.count()));
+          machine_.failed(
+              shim, fmt::format("no answer to {} within {} ms", to_text(phase), limit.count()));
       else if (looks) look_at_leavers();
       return;
     }
@@ -276,7 +276,7 @@ class Coordinator::Run {
     prepare_.max_extra_bytes = std::min(prepare_.max_extra_bytes, error.shortage()->free_bytes);
     common_ = write_common(prepare_);
     report_.max_extra_bytes = 0;
-    machine_.lacks_room(shim);
+    machine_.use_chunks(shim);
   }
 
   void take_answer(std::size_t shim, std::string_view body) {
@@ -303,16 +303,16 @@ class Coordinator::Run {
       if (step != kNoStep && !is_late && !first_stop_) first_stop_ = Clock::now();
       machine_.quiesced(shim, step, is_late);
     } else if (machine_.phase() == Phase::secure) {
-      machine_.secured(shim);
+      machine_.done(shim, Phase::secure);
     } else if (machine_.phase() == Phase::move) {
       const auto moved = read_moved(body);
       if (!moved) return machine_.failed(shim, moved.error().message());
       for (const PathBytes& path : moved->paths) by_path_[path.path] += path.bytes;
       report_.notes.insert(moved->notes.begin(), moved->notes.end());
       report_.max_extra_bytes = std::max(report_.max_extra_bytes, moved->extra_bytes);
-      machine_.moved(shim);
+      machine_.done(shim, Phase::move);
     } else {
-      machine_.committed(shim);
+      machine_.done(shim, Phase::commit);
     }
   }
 
@@ -373,12 +373,15 @@ class Coordinator::Run {
   }
 
   SwitchReport finish(const std::vector<Shim>& to) {
+    const std::optional<Error>& failure = machine_.failure();
     report_.committed = machine_.phase() == Phase::committed;
     report_.lacks_room = report_.lacks_room && !report_.committed &&
                          report_.failed_in == Phase::prepare &&
-                         machine_.code() != ErrorCode::cancelled;
-    report_.why = machine_.why();
-    report_.code = machine_.code();
+                         (!failure || failure->code() != ErrorCode::cancelled);
+    if (failure) {
+      report_.why = failure->message();
+      report_.code = failure->code();
+    }
     report_.is_silent = machine_.phase() == Phase::aborted && report_.failed_in == Phase::quiesce &&
                         Clock::now() >= stopped_by_;
     for (const std::size_t shim : machine_.lost()) report_.lost.push_back(shims_[shim]);

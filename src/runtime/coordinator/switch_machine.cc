@@ -7,7 +7,7 @@
 
 namespace swell::runtime {
 
-const char* SwitchMachine::to_text(Phase phase) noexcept {
+const char* to_text(SwitchMachine::Phase phase) noexcept {
   static constexpr const char* names[] = {"prepare", "quiesce",   "secure", "move",
                                           "commit",  "committed", "aborted"};
   return names[static_cast<int>(phase)];
@@ -33,32 +33,33 @@ void SwitchMachine::count(std::size_t shim) {
     return;
   }
   if (phase_ == Phase::quiesce && step_ == kNoStep)
-    return abort("no shim of the old plan has stopped at a step");
+    return abort(Error("no shim of the old plan has stopped at a step"));
   phase_ = phase_ == Phase::quiesce && !in_chunks_
                ? Phase::move
                : static_cast<Phase>(static_cast<int>(phase_) + 1);
-  if (!is_over()) answered_ = let_go_;
+  if (!is_over(phase_)) answered_ = let_go_;
 }
 
-void SwitchMachine::abort(std::string why) {
+void SwitchMachine::abort(Error why) {
   phase_ = Phase::aborted;
-  why_ = std::move(why);
+  failure_ = std::move(why);
 }
 
 void SwitchMachine::prepared(std::size_t shim, const Prepared& answer) {
   if (phase_ != Phase::prepare || answered_[shim]) return;
   if (digest_.value_or(answer.digest) != answer.digest)
-    return abort(fmt::format("shim {} has another migration plan: {:016x}, not {:016x}", shim,
-                             answer.digest, *digest_));
+    return abort(Error(fmt::format("shim {} has another migration plan: {:016x}, not {:016x}", shim,
+                                   answer.digest, *digest_)));
   digest_ = answer.digest;
   if (prepares_in_chunks_) chunks_ = answer.chunks;
   count(shim);
 }
 
-void SwitchMachine::lacks_room(std::size_t shim) {
-  if (phase_ != Phase::prepare || prepares_in_chunks_ || answered_[shim]) return;
-  use_chunks();
-  count(shim);
+void SwitchMachine::use_chunks(std::optional<std::size_t> without_room) {
+  if (without_room && (phase_ != Phase::prepare || prepares_in_chunks_ || answered_[*without_room]))
+    return;
+  in_chunks_ = true;
+  if (without_room) count(*without_room);
 }
 
 void SwitchMachine::quiesced(std::size_t shim, std::uint64_t step, bool is_late) {
@@ -68,29 +69,20 @@ void SwitchMachine::quiesced(std::size_t shim, std::uint64_t step, bool is_late)
   count(shim);
 }
 
-void SwitchMachine::secured(std::size_t shim) {
-  if (phase_ == Phase::secure && !answered_[shim]) count(shim);
-}
-
-void SwitchMachine::moved(std::size_t shim) {
-  if (phase_ == Phase::move && !answered_[shim]) count(shim);
-}
-
-void SwitchMachine::committed(std::size_t shim) {
-  if (phase_ == Phase::commit && !answered_[shim]) count(shim);
+void SwitchMachine::done(std::size_t shim, Phase phase) {
+  if (phase_ == phase && !answered_[shim]) count(shim);
 }
 
 void SwitchMachine::veto(const Error& why) {
-  if (is_over()) return;
-  code_ = why.code();
-  abort(why.message());
+  if (!is_over(phase_)) abort(why);
 }
 
 void SwitchMachine::failed(std::size_t shim, const std::string& why) {
-  if (is_over() || answered_[shim]) return;
-  if (phase_ != Phase::commit) return abort(fmt::format("shim {}: {}", shim, why));
+  if (is_over(phase_) || answered_[shim]) return;
+  const Error failure(fmt::format("shim {}: {}", shim, why));
+  if (phase_ != Phase::commit) return abort(failure);
   // All shims have moved when commit is sent, so the new generation holds, without this shim.
-  if (why_.empty()) why_ = fmt::format("shim {}: {}", shim, why);
+  if (!failure_) failure_ = failure;
   lost_.push_back(shim);
   count(shim);
 }

@@ -20,7 +20,6 @@ namespace swell::runtime {
 class SwitchMachine {
  public:
   enum class Phase { prepare, quiesce, secure, move, commit, committed, aborted };
-  static const char* to_text(Phase phase) noexcept;
 
   /// `step`: the state's step, if no program has to stop for the switch; kNoStep: the shims report
   /// it.
@@ -28,9 +27,10 @@ class SwitchMachine {
       : answered_(shims), let_go_(shims), step_(step) {}
 
   Phase phase() const noexcept { return phase_; }
-  bool is_over() const noexcept { return phase_ == Phase::committed || phase_ == Phase::aborted; }
   /// Returns whether the shim has yet to answer in this phase.
-  bool is_awaited(std::size_t shim) const noexcept { return !is_over() && !answered_[shim]; }
+  bool is_awaited(std::size_t shim) const noexcept {
+    return phase_ < Phase::committed && !answered_[shim];
+  }
 
   /// Takes a shim's answer, each in its own phase. The digests must be equal. A step other than
   /// kNoStep is where the program stands, or, if `is_late`, the last boundary that it had passed
@@ -38,9 +38,8 @@ class SwitchMachine {
   /// a later one, in a new round().
   void prepared(std::size_t shim, const Prepared& answer);
   void quiesced(std::size_t shim, std::uint64_t step, bool is_late = false);
-  void secured(std::size_t shim);
-  void moved(std::size_t shim);
-  void committed(std::size_t shim);
+  /// Takes the answer of a shim that has done its part of `phase`: secure, move or commit.
+  void done(std::size_t shim, Phase phase);
   /// Aborts the switch at the last moment. REQUIRES: only shims of let_go() were told to commit.
   void veto(const Error& why);
   /// Marks a shim that was told to commit before the others: it is asked nothing more. REQUIRES:
@@ -49,15 +48,11 @@ class SwitchMachine {
   /// Takes a refusal, a lost connection, or a missing answer at the time limit.
   void failed(std::size_t shim, const std::string& why);
 
-  /// Has all shims prepare again, in chunks, once all have answered. REQUIRES: the phase is
-  /// prepare.
-  void use_chunks() noexcept { in_chunks_ = true; }
-  /// Does the same because the shim has too little memory to move everything at once. REQUIRES: the
-  /// phase is prepare, in its first round.
-  void lacks_room(std::size_t shim);
+  /// Has all shims prepare again, in chunks, once all have answered. `without_room`: a shim whose
+  /// answer is that it has too little memory to move everything at once. REQUIRES: the phase is
+  /// prepare; with `without_room`, in its first round.
+  void use_chunks(std::optional<std::size_t> without_room = std::nullopt);
   bool in_chunks() const noexcept { return in_chunks_; }
-  /// Returns the number of chunks; known from the second round of prepare on.
-  std::uint32_t chunks() const noexcept { return chunks_; }
   /// Returns the chunk that is being moved, or was moved last.
   std::uint32_t chunk() const noexcept { return chunk_; }
 
@@ -67,16 +62,14 @@ class SwitchMachine {
   /// Returns the boundary at which all stopped. REQUIRES: the phase is move or later, and the
   /// switch is not aborted.
   std::uint64_t step() const noexcept { return step_; }
-  /// Returns the first failure; empty: there was none.
-  const std::string& why() const noexcept { return why_; }
-  /// Returns the code of that failure: that of a veto, otherwise `failed`.
-  ErrorCode code() const noexcept { return code_; }
+  /// Returns the first failure, if there was one. Its code is that of a veto, otherwise `failed`.
+  const std::optional<Error>& failure() const noexcept { return failure_; }
   /// Returns the shims that did not answer the commit.
   const std::vector<std::size_t>& lost() const noexcept { return lost_; }
 
  private:
   void count(std::size_t shim);
-  void abort(std::string why);
+  void abort(Error why);
   Phase phase_ = Phase::prepare;
   std::vector<bool> answered_, let_go_;
   std::optional<std::uint64_t> digest_;
@@ -85,9 +78,13 @@ class SwitchMachine {
   bool in_chunks_ = false, prepares_in_chunks_ = false;
   std::uint32_t chunks_ = 0, chunk_ = 0;
   bool is_uneven_ = false;  ///< in this round not all programs stand at one step
-  std::string why_;
-  ErrorCode code_ = ErrorCode::failed;
+  std::optional<Error> failure_;
   std::vector<std::size_t> lost_;
 };
+
+const char* to_text(SwitchMachine::Phase phase) noexcept;
+inline bool is_over(SwitchMachine::Phase phase) noexcept {
+  return phase >= SwitchMachine::Phase::committed;
+}
 
 }  // namespace swell::runtime
