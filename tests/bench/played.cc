@@ -207,7 +207,8 @@ int main(int argc, char** argv) {
     const double seen = iterations * static_cast<double>(done - from);
     if (part->profile && seen >= kProfileIterations) {
       part->profile->times.step_s = (now_s() - first) * scale / seen;
-      if (auto told = (*session)->report(*part->profile); !told) die(told.error().message());
+      if (auto told = (*session)->profile().report(*part->profile); !told)
+        die(told.error().message());
       part->profile.reset();
     }
     const auto action = (*session)->step(done);

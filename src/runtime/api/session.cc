@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/api/session.h"
-#include "runtime/state/state_profile.h"
 
 #include <cstdlib>
 
@@ -188,37 +187,9 @@ void* Session::address(std::string_view name, int index, std::size_t* bytes) con
   return nullptr;
 }
 
-std::optional<profiler::RankProfile> Session::latest_profile() const {
-  if (!role_ || !profiler_.latest()) return std::nullopt;
-  auto profile = profile_of(*role_, *profiler_.latest(), profiler_.micro_batches(), entries_,
-                            profiler_.recorder().peak_bytes());
-  profile.nccl = profiler_.nccl();
-  profile.nodes = profiler_.nodes();
-  return profile;
-}
-
-Result<void> Session::report(const profiler::RankProfile& profile) {
-  if (!channel_) return {};
-  const auto tell = [&](Op op, std::string body) {
-    return ask_shim(op, std::move(body), within(std::chrono::seconds(10)));
-  };
-  const std::string brief = profiler::write_for_older(profile), whole = profiler::write(profile);
-  auto told = tell(whole == brief ? Op::profile : Op::node_profile, whole);
-  if (!told && !is_lost_ && whole != brief) told = tell(Op::profile, brief);
-  if (!told && is_lost_) return told.error();
-  return {};
-}
-
-/// Reports a new stable profile to the shim: a few times in a generation.
-Result<void> Session::observe(std::uint64_t step) {
-  if (!profiler_.boundary(step) || !role_) return {};
-  const auto profile = latest_profile();
-  return profile ? report(*profile) : Result<void>();
-}
-
 Result<Session::Action> Session::step(std::uint64_t step) {
   last_step_ = step;
-  if (auto observed = observe(step); !observed) return observed.error();
+  if (auto observed = profile_.observe(step); !observed) return observed.error();
   if (!channel_) return Action::go_on;
   // In this order, because the shim sets stop_at and then reads step: at least one of both sees the
   // other's value.

@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "profiler/profiler.h"
-#include "profiler/rank_profile.h"
+#include "runtime/api/session_profile.h"
 #include "runtime/device/device_state.h"
 #include "runtime/state/arena.h"
 #include "runtime/state/control_page.h"
@@ -27,6 +26,9 @@ namespace swell::runtime {
 class Session {
  public:
   enum class Action { go_on = 0, switched = 1, stop = 2, checkpoint = 3, prepare = 4 };
+  /// Progress of the program: it registers tensors, in a session of open() or in one of next(),
+  /// waits for the answer to its offer(), or trains.
+  enum class Stage { registers, prepares, offered, adopted };
 
   /// Connects to the shim at `socket`; makes a local session if `socket` is empty.
   /// `snapshot_every`: steps from snapshot to snapshot; 0: none. `stays`: whether this process can
@@ -42,9 +44,12 @@ class Session {
   /// Says that all tensors are registered; adopt() then waits for the answer. Used in sessions of
   /// next().
   Result<void> offer();
-  bool has_offered() const noexcept { return has_offered_; }
-  /// Returns whether next() made this session.
-  bool is_next() const noexcept { return is_next_; }
+  Stage stage() const noexcept {
+    return adopted_       ? Stage::adopted
+           : has_offered_ ? Stage::offered
+           : is_next_     ? Stage::prepares
+                          : Stage::registers;
+  }
   /// Returns a variable of this generation's program; nullptr if it is not set.
   const char* variable(const std::string& name) const;
 
@@ -57,27 +62,13 @@ class Session {
   /// which use_device() has opened; otherwise it is in the program's own memory, on the host or on
   /// that GPU. REQUIRES: adopt() has not succeeded.
   Result<void> add(Entry entry);
-  bool has_adopted() const noexcept { return adopted_.has_value(); }
   /// Blocks until the generation begins. Returns an error if it does not begin.
   Result<Adopted> adopt();
   /// Returns the part's memory; nullptr if there is no part of that name and index.
   void* address(std::string_view name, int index, std::size_t* bytes) const;
   /// Marks a step boundary. REQUIRES: adopt() has succeeded, and `step` is above the last one.
   Result<Action> step(std::uint64_t step);
-  /// Sets the role; from now on profiles are reported.
-  void set_role(const profiler::Role& role) { role_ = role; }
-  /// Returns the recorder. Any thread may call it, once adopt() has succeeded.
-  profiler::Recorder& recorder() noexcept { return profiler_.recorder(); }
-  /// Returns the profile of the last full window; nothing before the first window or without a
-  /// role.
-  std::optional<profiler::RankProfile> latest_profile() const;
-  /// Reports this rank's profile to the shim, as the profiler does once its times are stable; for
-  /// programs that know their times by other means than their clock. REQUIRES: adopt() has
-  /// succeeded. Returns an error if the shim has left. A shim of an earlier version does not know
-  /// the message; then training goes on without the report.
-  Result<void> report(const profiler::RankProfile& profile);
-  /// Returns whether the profile was stable, and has been reported.
-  bool has_stable_profile() const noexcept { return profiler_.is_stable(); }
+  SessionProfile& profile() noexcept { return profile_; }
   /// Returns whether a program of another generation starts here beside this one, or takes over at
   /// the coming step; true once for each such event.
   bool take_beside() noexcept;
@@ -87,6 +78,7 @@ class Session {
   bool is_lost() const noexcept { return is_lost_; }
 
  private:
+  friend class SessionProfile;
   Session() = default;
   Result<void> adopt_alone();
   Result<void> tell_device();
@@ -94,7 +86,6 @@ class Session {
   Result<void> await_in_thread();
   Result<Message> receive_answer(Deadline deadline);
   Result<void> check_places(const Adopted& adopted) const;
-  Result<void> observe(std::uint64_t step);
   Result<Message> take_answer(Deadline deadline);
   Result<Message> ask_shim(Op op, std::string_view body, Deadline deadline = Deadline::max(),
                            int fd = -1);
@@ -110,8 +101,7 @@ class Session {
   std::thread waiting_;
   std::optional<Result<Message>> answer_;
   std::optional<Adopted> adopted_;
-  profiler::Profiler profiler_;
-  std::optional<profiler::Role> role_;
+  SessionProfile profile_{*this};
   std::uint64_t next_address_ = std::uint64_t{1} << 62;
   std::uint64_t last_step_ = 0, snapshot_every_ = 0;
   std::string socket_;

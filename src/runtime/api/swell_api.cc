@@ -29,6 +29,10 @@ namespace {
 
 thread_local std::string open_error;
 
+bool has_adopted(const swell_session& session) {
+  return session.session->stage() == Session::Stage::adopted;
+}
+
 static_assert(SWELL_MAX_DIMS == kMaxDims);
 static_assert(static_cast<int>(Kind::data_position) == SWELL_DATA_POSITION &&
               static_cast<int>(DType::f64) == SWELL_F64);
@@ -200,7 +204,7 @@ SWELL_EXPORT int swell_open(const swell_open_params_t* params, swell_session_t**
 SWELL_EXPORT int swell_register(swell_session_t* session, const swell_tensor_t* tensor) {
   if (session == nullptr || tensor == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
-    if (session->session->has_adopted() || session->session->has_offered())
+    if (session->session->stage() >= Session::Stage::offered)
       return fail(session, EBUSY, "tensors are registered before swell_offer() and swell_adopt()");
     auto entry = entry_of(*tensor);
     if (!entry) return fail(session, EINVAL, entry.error().message());
@@ -217,7 +221,7 @@ SWELL_EXPORT int swell_register(swell_session_t* session, const swell_tensor_t* 
 SWELL_EXPORT int swell_adopt(swell_session_t* session, swell_generation_t* generation) {
   if (session == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
-    if (session->session->has_adopted())
+    if (has_adopted(*session))
       return fail(session, EBUSY, "this session has adopted its state already");
     const auto adopted = session->session->adopt();
     if (!adopted) {
@@ -274,7 +278,7 @@ SWELL_EXPORT int swell_offer(swell_session_t* next) {
   if (next == nullptr) return -EINVAL;
   return guarded(next->error, [&] {
     Session& session = *next->session;
-    if (!session.is_next() || session.has_offered() || session.has_adopted())
+    if (session.stage() != Session::Stage::prepares)
       return fail(next, EBUSY, "a session of swell_next() is offered once, before swell_adopt()");
     const auto offered = session.offer();
     if (offered) return 0;
@@ -293,7 +297,7 @@ SWELL_EXPORT int swell_address(swell_session_t* session, const char* name, int i
                                void** address, size_t* bytes) {
   if (session == nullptr || name == nullptr || address == nullptr || index < 0) return -EINVAL;
   return guarded(session->error, [&] {
-    if (!session->session->has_adopted())
+    if (!has_adopted(*session))
       return fail(session, EAGAIN, "tensors have addresses after swell_adopt()");
     *address = session->session->address(name, index, bytes);
     if (*address == nullptr)
@@ -306,8 +310,7 @@ SWELL_EXPORT int swell_address(swell_session_t* session, const char* name, int i
 SWELL_EXPORT int swell_step(swell_session_t* session, uint64_t step) {
   if (session == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
-    if (!session->session->has_adopted())
-      return fail(session, EAGAIN, "steps begin after swell_adopt()");
+    if (!has_adopted(*session)) return fail(session, EAGAIN, "steps begin after swell_adopt()");
     if (session->session->is_lost())
       return fail(session, ECONNRESET, "the shim is gone; no switch is possible any more");
     if (step <= session->session->last_step())
@@ -325,7 +328,7 @@ SWELL_EXPORT int swell_set_role(swell_session_t* session, const swell_role_t* ro
   return guarded(session->error, [&] {
     const auto read = role_of(*role);
     if (!read) return fail(session, EINVAL, read.error().message());
-    session->session->set_role(*read);
+    session->session->profile().set_role(*read);
     return 0;
   });
 }
@@ -333,7 +336,7 @@ SWELL_EXPORT int swell_set_role(swell_session_t* session, const swell_role_t* ro
 SWELL_EXPORT int swell_make_room(swell_session_t* session) {
   if (session == nullptr) return -EINVAL;
   return guarded_quietly([&] {
-    if (!session->session->has_adopted()) return -EAGAIN;
+    if (!has_adopted(*session)) return -EAGAIN;
     return session->session->take_beside() ? 1 : 0;
   });
 }
@@ -341,10 +344,10 @@ SWELL_EXPORT int swell_make_room(swell_session_t* session) {
 SWELL_EXPORT int swell_region_begin(swell_session_t* session, const swell_region_t* region) {
   if (session == nullptr || region == nullptr) return -EINVAL;
   return guarded_quietly([&] {
-    if (!session->session->has_adopted()) return -EAGAIN;
+    if (!has_adopted(*session)) return -EAGAIN;
     const auto opening = opening_of(*region);
     if (!opening) return -EINVAL;
-    const int number = session->session->recorder().begin(*opening);
+    const int number = session->session->profile().recorder().begin(*opening);
     return number == profiler::Recorder::kFull       ? -ENOSPC
            : number == profiler::Recorder::kNoDevice ? -ENODEV
                                                      : number;
@@ -354,16 +357,16 @@ SWELL_EXPORT int swell_region_begin(swell_session_t* session, const swell_region
 SWELL_EXPORT int swell_region_end(swell_session_t* session, int region, uint64_t allocated_bytes) {
   if (session == nullptr) return -EINVAL;
   return guarded_quietly([&] {
-    if (!session->session->has_adopted()) return -EAGAIN;
-    return session->session->recorder().end(region, allocated_bytes) ? 0 : -EINVAL;
+    if (!has_adopted(*session)) return -EAGAIN;
+    return session->session->profile().recorder().end(region, allocated_bytes) ? 0 : -EINVAL;
   });
 }
 
 SWELL_EXPORT int swell_memory(swell_session_t* session, uint64_t peak_bytes) {
   if (session == nullptr) return -EINVAL;
   return guarded_quietly([&] {
-    if (!session->session->has_adopted()) return -EAGAIN;
-    session->session->recorder().observe_memory(peak_bytes);
+    if (!has_adopted(*session)) return -EAGAIN;
+    session->session->profile().recorder().observe_memory(peak_bytes);
     return 0;
   });
 }
@@ -371,11 +374,11 @@ SWELL_EXPORT int swell_memory(swell_session_t* session, uint64_t peak_bytes) {
 SWELL_EXPORT int swell_profile(swell_session_t* session, swell_times_t* times) {
   if (session == nullptr || times == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
-    const auto profile = session->session->latest_profile();
+    const auto profile = session->session->profile().latest();
     if (!profile)
       return fail(session, EAGAIN, "times are known after swell_set_role() and five whole steps");
     const profiler::Times& seen = profile->times;
-    times->stable = session->session->has_stable_profile() ? 1 : 0;
+    times->stable = session->session->profile().is_stable() ? 1 : 0;
     times->micro_batches = profile->micro_batches;
     times->step_s = seen.step_s;
     times->forward_s = seen.fwd_s;

@@ -198,16 +198,6 @@ Result<std::string> DeviceProxy::nccl(const DeviceTask& task, const Watch& watch
   return std::move(done->said);
 }
 
-Result<std::string> DeviceProxy::its_nccl() {
-  Lock lock(mutex_);
-  return nccl_;
-}
-
-void DeviceProxy::set_nccl(Result<std::string> its) {
-  Lock lock(mutex_);
-  nccl_ = std::move(its);
-}
-
 Result<Descriptor> DeviceProxy::create(std::uint64_t slab, std::uint64_t bytes) {
   auto done = tasks_.run({DeviceTask::Kind::create, slab, bytes, {Run()}});
   if (!done) return done.error();

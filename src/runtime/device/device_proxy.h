@@ -48,10 +48,6 @@ class DeviceProxy final : public ByteStore {
   /// Has the program do a task of NCCL. Returns the program's report.
   Result<std::string> nccl(const DeviceTask& task, const Watch& watch);
   Result<std::string> nccl(const DeviceTask& task) { return nccl(task, Watch{}); }
-  /// Returns which NCCL the program has, after the shim has asked it; the error says why it has
-  /// none.
-  Result<std::string> its_nccl();
-  void set_nccl(Result<std::string> its);
   /// Copies within the GPU.
   Result<void> copy(std::vector<Run> runs);
   /// Copies from the GPU to the arena.
@@ -75,7 +71,6 @@ class DeviceProxy final : public ByteStore {
   Mutex staging_mutex_;  ///< guards the staging memory
   Mutex mutex_;
   std::string why_not_hashed_ SWELL_GUARDED_BY(mutex_);
-  Result<std::string> nccl_ SWELL_GUARDED_BY(mutex_) = Error("its program was not asked for NCCL");
 };
 
 /// Prefix of the names of paths on which bytes never leave GPUs.

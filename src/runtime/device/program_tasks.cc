@@ -130,4 +130,14 @@ Result<ProgramTasks::Done> ProgramTasks::run(const DeviceTask& task, int fd, con
   return Done{std::move(message->fd), std::move(said)};
 }
 
+Result<std::string> ProgramTasks::its_nccl() {
+  const Lock lock(mutex_);
+  return nccl_;
+}
+
+void ProgramTasks::set_nccl(Result<std::string> its) {
+  const Lock lock(mutex_);
+  nccl_ = std::move(its);
+}
+
 }  // namespace swell::runtime

@@ -50,6 +50,11 @@ class ProgramTasks {
   /// it cannot be asked.
   Result<Done> run(const DeviceTask& task, int fd = -1, const Watch* watch = nullptr);
 
+  /// Returns which NCCL the program has, after the shim has asked it; the error says why it has
+  /// none.
+  Result<std::string> its_nccl();
+  void set_nccl(Result<std::string> its);
+
  private:
   Result<Message> ask(const DeviceTask& task, int fd, const Watch* watch);
   Result<void> may_ask() const SWELL_REQUIRES(mutex_);
@@ -63,6 +68,7 @@ class ProgramTasks {
   bool is_own_ SWELL_GUARDED_BY(mutex_) = false;
   bool is_lost_ SWELL_GUARDED_BY(mutex_) = false;
   bool is_busy_ SWELL_GUARDED_BY(mutex_) = false;  ///< a task is under way
+  Result<std::string> nccl_ SWELL_GUARDED_BY(mutex_) = Error("its program was not asked for NCCL");
   std::optional<Message> answer_ SWELL_GUARDED_BY(mutex_);
   std::optional<Message> after_
       SWELL_GUARDED_BY(mutex_);  ///< message that the program gets once its task is over

@@ -154,7 +154,7 @@ Result<void> Keeper::make_slabs(DeviceProxy& proxy, const std::vector<SlabSize>&
 /// Asks the program which NCCL it has, while it waits for its generation: this decides what it can
 /// be asked to send later.
 void Keeper::ask_for_nccl(DeviceProxy& proxy) const {
-  if (options_.nccl) proxy.set_nccl(proxy.nccl({DeviceTask::Kind::nccl_open}));
+  if (options_.nccl) proxy.tasks().set_nccl(proxy.nccl({DeviceTask::Kind::nccl_open}));
 }
 
 /// Serves another shim whose program makes a communicator with the program that trains here, or

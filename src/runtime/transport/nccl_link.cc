@@ -66,7 +66,7 @@ Result<std::shared_ptr<NcclLink>> NcclLink::connect(Channel channel,
                                                     std::shared_ptr<DeviceProxy> proxy,
                                                     std::uint64_t pair,
                                                     const NcclOptions& options) {
-  const auto mine = proxy->its_nccl();
+  const auto mine = proxy->tasks().its_nccl();
   if (!mine) return mine.error().while_doing("the new program");
   if (auto sent = channel.send(kNcclOp, ByteWriter().put(Ask::about).take()); !sent)
     return sent.error();
@@ -156,7 +156,7 @@ Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSo
   ByteReader reader(request);
   const auto ask = static_cast<Ask>(reader.get<std::uint8_t>());
   if (ask == Ask::about && reader.done()) {
-    const auto its = proxy.its_nccl();
+    const auto its = proxy.tasks().its_nccl();
     if (!its) return refuse(its.error().message());
     return channel.send(kDoneOp, ByteWriter().text(proxy.gpu()).text(*its).take());
   }

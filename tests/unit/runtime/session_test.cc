@@ -29,7 +29,7 @@ Test(session, unasked_reports_of_a_program_reach_the_shim) {
     entry.part = runtime::Part::whole(entry.tensor.shape);
     cr_assert(session->add(entry).ok());
     cr_assert(session->adopt().ok());
-    cr_assert(session->report(seen).ok());
+    cr_assert(session->profile().report(seen).ok());
     auto channel = runtime::Channel::connect_unix(job.keepers[0]->unix_socket()).value();
     told = ask(channel, runtime::Op::last_profile, {}).value().body;
   });
@@ -92,7 +92,7 @@ Test(session, a_shim_of_an_earlier_version_is_told_what_it_reads, .timeout = 60)
       std::thread program([&] {
         auto session = runtime::Session::open(is_older ? socket : shim).value();
         cr_assert(session->adopt().ok());
-        cr_assert(session->report(each).ok());
+        cr_assert(session->profile().report(each).ok());
         auto channel = runtime::Channel::connect_unix(shim).value();
         told = ask(channel, runtime::Op::last_profile, {}).value().body;
       });
@@ -129,5 +129,5 @@ Test(session, the_shim_knows_for_how_long_a_step_has_been_made) {
 Test(session, alone_nobody_is_told) {
   auto session = runtime::Session::open("").value();
   cr_assert(session->adopt().ok());
-  cr_assert(session->report({}).ok());
+  cr_assert(session->profile().report({}).ok());
 }
