@@ -75,7 +75,7 @@ std::vector<DistanceRow> distance_rows(const Fabric& fabric) {
   for (int distance = 1; distance <= fabric.levels() + 1; ++distance) {
     std::vector<std::vector<int>> groups;
     if (distance <= fabric.levels()) {
-      groups = fabric.groups(distance);
+      groups = groups_of(fabric, distance);
     } else {
       groups.emplace_back();
       for (int n = 0; n < fabric.size(); ++n) groups[0].push_back(n);
@@ -101,7 +101,7 @@ std::vector<DistanceRow> distance_rows(const Fabric& fabric) {
     nearer = within;
     if (all.pairs == 0 || all.figures.empty()) continue;
     const cluster::MeasuredClass* measured = fabric.calibration().find(distance);
-    rows.push_back({fabric.class_name(distance), distance, all.pairs, all.min, all.max,
+    rows.push_back({distance_name(fabric, distance), distance, all.pairs, all.min, all.max,
                     all.node_min, measured != nullptr ? measured->latency_s : 0,
                     listed(all.figures), listed(all.places)});
   }
@@ -138,7 +138,7 @@ std::string cluster_text(const Fabric& fabric, const std::vector<std::string>& n
                row.figures_from, row.places_from});
   text += table.text();
   for (int level = 1; level <= fabric.levels(); ++level)
-    for (const std::vector<int>& nodes : fabric.groups(level)) {
+    for (const std::vector<int>& nodes : groups_of(fabric, level)) {
       std::vector<std::string> names;
       for (const int node : nodes) names.push_back(fabric.node(node).name);
       text += line_of("level {}  {}: {}\n", level, fabric.group_name(fabric.group(nodes[0], level)),

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
-#include <set>
 
 namespace swell::cluster {
 
@@ -110,32 +109,23 @@ Source Fabric::distance_source(int a, int b) const noexcept {
   });
 }
 
-std::string Fabric::class_name(int distance) const {
-  const bool blocks = topology_.kind == SlurmTopology::Kind::block;
+std::string distance_name(const Fabric& fabric, int distance) {
+  const bool blocks = fabric.topology().kind == SlurmTopology::Kind::block;
   if (distance == 0) return "same node";
-  if (distance > levels_) return levels_ == 0 ? "other node" : "across";
+  if (distance > fabric.levels()) return fabric.levels() == 0 ? "other node" : "across";
   if (distance == 1) return blocks ? "same block" : "same switch";
   return blocks ? fmt::format("same block of level {}", distance)
                 : fmt::format("{} switch levels up", distance);
 }
 
-std::vector<std::vector<int>> Fabric::groups(int level) const {
+std::vector<std::vector<int>> groups_of(const Fabric& fabric, int level) {
   std::map<int, std::vector<int>> found;
-  for (int node = 0; node < size(); ++node)
-    if (const int mine = group(node, level); mine >= 0) found[mine].push_back(node);
+  for (int node = 0; node < fabric.size(); ++node)
+    if (const int mine = fabric.group(node, level); mine >= 0) found[mine].push_back(node);
   std::vector<std::vector<int>> result;
   for (auto& [ignored, nodes] : found) result.push_back(std::move(nodes));
   return result;
 }
-
-int Fabric::switches_spanned(const std::vector<int>& nodes) const {
-  if (levels_ == 0) return nodes.empty() ? 0 : 1;
-  std::set<int> leaves;
-  for (const int node : nodes) leaves.insert(group(node, 1) >= 0 ? group(node, 1) : -1 - node);
-  return static_cast<int>(leaves.size());
-}
-
-double Fabric::assumed_share(int distance) noexcept { return distance <= 1 ? 1.0 : 0.5; }
 
 double Fabric::network(int node) const noexcept {
   const auto& description = nodes_[at(node)].description;

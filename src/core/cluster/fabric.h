@@ -70,21 +70,12 @@ class Fabric {
   /// Returns the origin of distance(a, b): topology.conf, a description, or class_default if
   /// neither has it.
   Source distance_source(int a, int b) const noexcept;
-  /// Returns the name of a distance for people: "same node", "same switch", "same block", "2 levels
-  /// up", "across".
-  std::string class_name(int distance) const;
 
   /// Returns the group of a node at a level from 1 to levels(); -1: not known. Two nodes are in one
   /// group if the numbers are equal.
   int group(int node, int level) const noexcept;
   /// Returns the name of the switch or block `group`; empty for -1.
   const std::string& group_name(int group) const noexcept;
-  /// Returns the nodes of each group of a level, by rising index. Leaves out nodes without a known
-  /// group.
-  std::vector<std::vector<int>> groups(int level) const;
-  /// Returns the number of leaf switches (or blocks) over `nodes`. A node of unknown switch counts
-  /// as one more switch. If no switch of any node is known, all nodes count as under one.
-  int switches_spanned(const std::vector<int>& nodes) const;
 
   /// Returns the bandwidth between two nodes over all their ports; for a == b, the slowest link of
   /// its GPUs.
@@ -92,8 +83,6 @@ class Fabric {
   /// Returns the bandwidth between two GPUs: their link within a node; otherwise the minimum of the
   /// ports nearest to them and of the path between the nodes.
   Figure bandwidth(GpuRef a, GpuRef b) const;
-  /// Returns the share of the ports' bandwidth assumed over a distance without measurements.
-  static double assumed_share(int distance) noexcept;
 
   const Calibration& calibration() const noexcept { return calibration_; }
   const SlurmTopology& topology() const noexcept { return topology_; }
@@ -127,6 +116,17 @@ class Fabric {
   int levels_ = 0;
   bool devices_apart_ = false;
 };
+
+/// Returns the share of the ports' bandwidth assumed over a distance without measurements.
+inline double assumed_share(int distance) noexcept { return distance <= 1 ? 1.0 : 0.5; }
+
+/// Returns the name of a distance for people: "same node", "same switch", "same block", "2 levels
+/// up", "across".
+std::string distance_name(const Fabric& fabric, int distance);
+
+/// Returns the nodes of each group of a level, by rising index. Leaves out nodes without a known
+/// group.
+std::vector<std::vector<int>> groups_of(const Fabric& fabric, int level);
 
 /// Distance from any node to the nearest of a set of nodes, in constant time each: ranks all nodes
 /// of a cluster by their nearness to a job's nodes.

@@ -20,7 +20,7 @@ void add_name(std::string& list, const std::string& name) {
 std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric,
                                           const std::vector<NodeKind>& kinds) {
   if (fabric.levels() < 1) return nullptr;
-  const std::vector<std::vector<int>> leaves = fabric.groups(1);
+  const std::vector<std::vector<int>> leaves = groups_of(fabric, 1);
   if (leaves.size() < 2) return nullptr;
 
   auto blocks = std::make_shared<Blocks>();
@@ -47,7 +47,7 @@ std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric,
     lowest.push_back({static_cast<int>(leaf)});
   for (int level = 2; level <= fabric.levels(); ++level) {
     auto& groups = blocks->groups.emplace_back();
-    for (const std::vector<int>& nodes : fabric.groups(level)) {
+    for (const std::vector<int>& nodes : groups_of(fabric, level)) {
       std::vector<int> group;
       for (int node : nodes)
         if (const int leaf = leaf_of[static_cast<std::size_t>(node)]; leaf >= 0)

@@ -30,11 +30,9 @@ Test(fabric, leaves_that_nodes_publish_make_racks) {
   cr_assert_eq(fabric.distance(0, 3), 1);
   cr_assert_eq(fabric.distance(0, 4), 2);
   cr_assert_eq(fabric.distance_source(0, 4), Source::description);
-  cr_assert_eq(fabric.class_name(1), "same switch");
-  cr_assert_eq(fabric.class_name(2), "across");
-  cr_assert_eq(fabric.groups(1).size(), 4u);
-  cr_assert_eq(fabric.switches_spanned({0, 1, 2, 3}), 1);
-  cr_assert_eq(fabric.switches_spanned({0, 4, 5}), 2);
+  cr_assert_eq(distance_name(fabric, 1), "same switch");
+  cr_assert_eq(distance_name(fabric, 2), "across");
+  cr_assert_eq(groups_of(fabric, 1).size(), 4u);
 }
 
 Test(fabric, a_tree_counts_levels_also_where_branches_differ_in_depth) {
@@ -48,7 +46,6 @@ Test(fabric, a_tree_counts_levels_also_where_branches_differ_in_depth) {
   cr_assert_eq(fabric.distance_source(0, 1), Source::topology_conf);
   cr_assert_eq(fabric.distance_source(0, 6), Source::class_default);
   cr_assert_eq(fabric.group_name(fabric.group(0, 2)), "p1");
-  cr_assert_eq(fabric.switches_spanned({0, 2, 6}), 3);
 }
 
 Test(fabric, blocks_nest) {
@@ -58,8 +55,8 @@ Test(fabric, blocks_nest) {
   cr_assert_eq(fabric.distance(0, 1), 1);
   cr_assert_eq(fabric.distance(0, 2), 2);
   cr_assert_eq(fabric.distance(0, 4), 3);
-  cr_assert_eq(fabric.class_name(1), "same block");
-  cr_assert_eq(fabric.groups(2).size(), 2u);
+  cr_assert_eq(distance_name(fabric, 1), "same block");
+  cr_assert_eq(groups_of(fabric, 2).size(), 2u);
 }
 
 Test(fabric, topology_conf_decides_and_a_node_it_lacks_joins_by_its_published_switch) {
@@ -81,13 +78,11 @@ Test(fabric, nothing_known_is_one_defined_class) {
   const Fabric fabric = Fabric::make(silent_nodes(3));
   cr_assert_eq(fabric.levels(), 0);
   cr_assert_eq(fabric.distance(0, 2), 1);
-  cr_assert_eq(fabric.switches_spanned({0, 2}), 1);
   const Figure between = fabric.bandwidth(0, 2);
   cr_assert_eq(between.source, Source::class_default);
   cr_assert_eq(between.bytes_per_s, 1.25e9);
   cr_assert_eq(fabric.bandwidth(GpuRef{0, 0}, GpuRef{0, 1}).bytes_per_s, 450e9, "the type's link");
   cr_assert(fabric.to_cluster("c").ok());
-  cr_assert_eq(Fabric::make({}).switches_spanned({}), 0);
 }
 
 Test(fabric, bandwidth_comes_from_the_best_source_there_is) {
@@ -168,7 +163,7 @@ Test(fabric, ten_thousand_nodes_are_no_matter) {
     for (int node = 0; node < fabric.size(); ++node) sum += near.distance(node);
   }
   cr_assert_gt(sum, 0);
-  cr_assert_eq(fabric.groups(1).size(), 625u);
+  cr_assert_eq(groups_of(fabric, 1).size(), 625u);
   const double took =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   cr_assert_lt(took, 5, "%g s", took);
