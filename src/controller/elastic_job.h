@@ -93,8 +93,8 @@ struct ElasticJob {
   /// owner or its program say so, does not count: it protects nothing from jobs that would gain
   /// more.
   bool is_changing(double now) const noexcept {
-    if (!agent.is_connected() || offers.is_settling(now)) return true;
-    return now < offers.changed() + kReconfigures_s &&
+    if (!agent.is_connected() || now < offers.times().settles_at) return true;
+    return now < offers.times().changed + kReconfigures_s &&
            !(agent_words.is_settled() && agent_words.last().no_growth.empty());
   }
   /// Its GPUs without those of companions that leave.

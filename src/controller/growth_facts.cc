@@ -29,8 +29,8 @@ policy::GrowthFacts growth_facts(const ElasticJob& job, const slurm::JobRecord& 
                          view.now_s - job.agent.since() < config.profile_wait_s;
   facts.is_owed_some = job.basic_gpus + job.companions.lent_gpus() < job.wanted_gpus;
   facts.now_s = view.now_s;
-  facts.stays_until_s = job.offers.stays_until();
-  facts.grows_after_s = job.offers.grows_after();
+  facts.stays_until_s = job.offers.times().stays_until;
+  facts.grows_after_s = job.offers.times().grows_after;
   facts.is_settled = job.agent_words.is_settled();
   return facts;
 }

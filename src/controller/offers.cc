@@ -14,11 +14,11 @@ void Offers::fail(double now, double interval_s) noexcept {
   is_open_ = false;
   ++failures_;
   const int backoff = std::min(1 << std::min(failures_ - 1, 10), kMaxBackoff);
-  grows_after_ = now + std::max(interval_s, 1.0) * backoff;
+  times_.grows_after = now + std::max(interval_s, 1.0) * backoff;
 }
 
 bool Offers::take_passed(double now) noexcept {
-  for (double* until : {&grows_after_, &stays_until_})
+  for (double* until : {&times_.grows_after, &times_.stays_until})
     if (*until > 0 && now >= *until) {
       *until = 0;
       return true;

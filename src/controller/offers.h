@@ -17,15 +17,23 @@ class Offers {
     std::string kind;  ///< of the last one: a word of refusals.h
   };
 
+  struct Times {
+    double grows_after = 0;  ///< the job is not grown before; 0: it may be
+    double stays_until = 0;  ///< the end of its owner's `stay` after the last growth or reclaim
+    double changed =
+        0;  ///< when the job was last lent or asked for GPUs, told a plan, or first seen
+    double settles_at = 0;  ///< the end of the site's GrowthInterval after the last change
+  };
+
   Offers() = default;
   /// Begins with a job that is first seen now. `refused`: of before a restart of the controller.
-  Offers(double now, Refused refused) : refused_(std::move(refused)), changed_(now) {}
+  Offers(double now, Refused refused) : refused_(std::move(refused)) { times_.changed = now; }
 
   /// Notes that offers were sent. For `wait_s` the job is not offered more, nor changed for another
   /// job's gain.
   void made(double now, double wait_s) noexcept {
     is_open_ = true;
-    grows_after_ = now + wait_s;
+    times_.grows_after = now + wait_s;
     change(now, wait_s);
   }
   /// Notes that an offer has become a companion.
@@ -45,14 +53,14 @@ class Offers {
   /// Notes that the job was told to run another plan on the GPUs that it has: it is left alone for
   /// `wait_s`.
   void replan(double now, double wait_s) noexcept {
-    grows_after_ = std::max(grows_after_, now + wait_s);
+    times_.grows_after = std::max(times_.grows_after, now + wait_s);
     change(now, wait_s);
   }
   /// Notes that lent GPUs go or are gone: the job stays as it is for `stay_s`, and is not changed
   /// for another job's gain for `interval_s`. `waits`: it is not grown for `interval_s` either.
   void give_back(double now, double interval_s, double stay_s, bool waits) noexcept {
-    if (waits) grows_after_ = std::max(grows_after_, now + interval_s);
-    stays_until_ = std::max(stays_until_, now + stay_s);
+    if (waits) times_.grows_after = std::max(times_.grows_after, now + interval_s);
+    times_.stays_until = std::max(times_.stays_until, now + stay_s);
     change(now, interval_s);
   }
   /// Forgets one time that is over. Returns whether there was one: the job may grow again.
@@ -65,26 +73,19 @@ class Offers {
   /// Growths in a row that failed.
   int failures() const noexcept { return failures_; }
   const Refused& refused() const noexcept { return refused_; }
-  /// The job is not grown before; 0: it may be.
-  double grows_after() const noexcept { return grows_after_; }
-  /// The end of its owner's `stay` after the last growth or reclaim.
-  double stays_until() const noexcept { return stays_until_; }
-  /// Whether the site's GrowthInterval after the last change is not over.
-  bool is_settling(double now) const noexcept { return now < settles_at_; }
-  /// When the job was last lent or asked for GPUs, told a plan, or first seen.
-  double changed() const noexcept { return changed_; }
+  const Times& times() const noexcept { return times_; }
 
  private:
   void change(double now, double interval_s) noexcept {
-    changed_ = now;
-    settles_at_ = std::max(settles_at_, now + interval_s);
+    times_.changed = now;
+    times_.settles_at = std::max(times_.settles_at, now + interval_s);
   }
 
   bool is_open_ = false;
   bool were_used_ = false;
   int failures_ = 0;
   Refused refused_;
-  double grows_after_ = 0, stays_until_ = 0, changed_ = 0, settles_at_ = 0;
+  Times times_;
 };
 
 }  // namespace swell::controller

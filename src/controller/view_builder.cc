@@ -375,7 +375,7 @@ class Builder {
     return job.agent.is_connected() && job.spec.mode == control::Mode::live &&
            job.agent_words.last().state == control::JobState::active && !job.limits.is_paused() &&
            !job.training.told().makes_own_plans() && !job.training.told().awaits_report() &&
-           !job.offers.is_open() && now_ >= job.offers.grows_after() &&
+           !job.offers.is_open() && now_ >= job.offers.times().grows_after &&
            job.replans.may_follow(job.companions, now_);
   }
 

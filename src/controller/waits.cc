@@ -39,7 +39,7 @@ std::string by_trust(const ElasticJob& job, double now) {
 }
 
 std::string by_back_off(const ElasticJob& job, double now) {
-  const std::string left = seconds(job.offers.grows_after() - now);
+  const std::string left = seconds(job.offers.times().grows_after - now);
   // The count of failures is cleared once training has used lent GPUs; until then a companion
   // that is not used yet shows that the last offer was taken up.
   const bool is_taken_up = std::any_of(
@@ -77,7 +77,7 @@ std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
                          seconds(job.agent.since() + waiting.config.profile_wait_s - now));
     case GrowthHold::stays:
       return fmt::format("it stays as it is for {} more (stay={})",
-                         seconds(job.offers.stays_until() - now), job.spec.stay_s);
+                         seconds(job.offers.times().stays_until - now), job.spec.stay_s);
     case GrowthHold::backs_off: return by_back_off(job, now);
     case GrowthHold::changing:
       return fmt::format("it is {} just now", to_text(job.agent_words.last().state));

@@ -211,9 +211,11 @@ Test(planned, a_job_waits_for_the_offer_alone_where_it_is_lent_no_more_than_it_w
   world.slurm.run(11, "node2", 4, "swell[elastic=max=8,mode=live,grace=20 basic=4 wanted=8]");
   world.World::hello(2, 11, 4);
   const auto waits_s = [&](JobId job) {
-    const auto lent = [&] { return world.controller->jobs().at(job).offers.grows_after() > 0; };
+    const auto lent = [&] {
+      return world.controller->jobs().at(job).offers.times().grows_after > 0;
+    };
     cr_assert(world.until(lent));
-    return world.controller->jobs().at(job).offers.grows_after() - world.now;
+    return world.controller->jobs().at(job).offers.times().grows_after - world.now;
   };
   cr_assert_lt(waits_s(11), 16, "GrantExpiry");
   world.step(11);
@@ -226,11 +228,11 @@ Test(planned, owed_gpus_do_not_wait_for_growth_interval_after_a_loss) {
   job.wanted_gpus = 8;
   job.spec.stay_s = 30;
   job.stay(100, 60);
-  cr_assert_eq(job.offers.grows_after(), 0);
-  cr_assert_eq(job.offers.stays_until(), 130, "that is the user's own word");
+  cr_assert_eq(job.offers.times().grows_after, 0);
+  cr_assert_eq(job.offers.times().stays_until, 130, "that is the user's own word");
   job.basic_gpus = 8;
   job.stay(100, 60);
-  cr_assert_eq(job.offers.grows_after(), 160);
+  cr_assert_eq(job.offers.times().grows_after, 160);
 }
 
 Test(planned, an_owner_pauses_resumes_and_limits) {

@@ -53,7 +53,7 @@ Test(reclaimer, reclaim_gives_the_grace_of_the_job_and_tells_its_agent) {
   cr_assert(lent.companion().is_leaving());
   cr_assert_float_eq(lent.companion().departure().deadline(), 70, 1e-9);
   cr_assert_eq(lent.job.lending.taken_back(), "a limit");
-  cr_assert_float_eq(lent.job.offers.grows_after(), 60, 1e-9);
+  cr_assert_float_eq(lent.job.offers.times().grows_after, 60, 1e-9);
   const control::Shrink* told = lent.server.last<control::Shrink>();
   cr_assert_not_null(told);
   cr_assert_eq(told->companions.at(0), 200u);
