@@ -260,6 +260,8 @@ void describe(V& v, Status& m) {
   v.optional("start_s", m.start_s, 0.0, 1e9);
   v.optional("lost_generation", m.lost_generation, 0, kMany);
   v.optional("lost_s", m.lost_s, 0.0, 1e9);
+  v.optional("has_left", m.has_left);
+  v.optional("not_requeued", m.not_requeued);
   v.optional("steps", m.steps, std::int64_t{0}, kMostSteps);
   v.optional("total_steps", m.total_steps, std::int64_t{0}, kMostSteps);
 }
@@ -325,6 +327,12 @@ void describe(V& v, Shrink& m) {
 template <typename V>
 void describe(V& v, Replan& m) {
   v.document("plan", m.plan);
+  v.member("reason", m.reason);
+}
+template <typename V>
+void describe(V& v, Requeue& m) {
+  v.member("wait_s", m.wait_s, 0, kMany);
+  v.optional("called_off", m.called_off);
   v.member("reason", m.reason);
 }
 template <typename V>

@@ -91,7 +91,9 @@ struct Status {
   int lost_generation =
       0;  ///< the change that led to this generation cost `lost_s` of training; 0: not known
   double lost_s = 0;
-  std::int64_t steps = 0;        ///< that the training has made; 0: not known
+  bool has_left = false;     ///< the workers have left for Requeue: it waits to be ended
+  std::string not_requeued;  ///< why the last Requeue was not followed, for people; empty: it is
+  std::int64_t steps = 0;    ///< that the training has made; 0: not known
   std::int64_t total_steps = 0;  ///< those at its end; 0: not known
 };
 
@@ -180,6 +182,16 @@ struct Replan {
   static constexpr const char* type = "replan";
   Json plan;
   std::string reason;  ///< for people: who wants it
+};
+
+/// Slurm is about to requeue the job: its workers save and leave, the agent says so in Status, and
+/// waits to be ended. Without that, or if it is called off, the program starts again on the GPUs
+/// that the job has.
+struct Requeue {
+  static constexpr const char* type = "requeue";
+  int wait_s = 0;  ///< counted from the time when the workers have left
+  bool called_off = false;
+  std::string reason;  ///< for people
 };
 
 // ---- a job's owner (the swell command) and controller
@@ -315,8 +327,8 @@ struct WorkerSignal {
 };
 
 using Message = std::variant<Hello, GrowDone, Released, Status, Profile, Switched, Bye, Welcome,
-                             Refused, Grow, Shrink, Replan, Ask, Answer, WorkerHello, WorkerNotice,
-                             WorkerListens, WorkerRuntime, WorkerProfile, WorkerSizes,
+                             Refused, Grow, Shrink, Replan, Requeue, Ask, Answer, WorkerHello,
+                             WorkerNotice, WorkerListens, WorkerRuntime, WorkerProfile, WorkerSizes,
                              WorkerLaunches, WorkerSteps, WorkerExit, WorkerStart, WorkerSignal>;
 
 /// Returns the JSON form of a message.

@@ -432,6 +432,8 @@ void Agent::take_controller_messages() {
       machine_.handle(now(), *shrink);
     else if (const auto* order = std::get_if<control::Replan>(&message))
       machine_.handle(now(), *order);
+    else if (const auto* leave = std::get_if<control::Requeue>(&message))
+      machine_.handle(now(), *leave);
     carry_out();
   }
 }

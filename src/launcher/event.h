@@ -23,7 +23,8 @@ struct Granted {
 };
 
 /// Events that the agent tells the generation machine; it answers with actions (action.h). The
-/// controller's orders are events as they are: Grow, Shrink and Replan of control/messages.h.
+/// controller's orders are events as they are: Grow, Shrink, Replan and Requeue of
+/// control/messages.h.
 namespace event {
 
 // Workers.
@@ -138,8 +139,8 @@ struct Signalled {
 
 using Any = std::variant<Hello, Exited, Listens, CanRunWith, TrainsAlone, MadeSteps, Wrote,
                          StoodStill, Lost, Notice, StepEnded, Allocated, Released, GrowsNoMore,
-                         control::Grow, control::Shrink, control::Replan, Begun, Switching, LetGo,
-                         Switched, Stopped, JobEnds, Signalled>;
+                         control::Grow, control::Shrink, control::Replan, control::Requeue, Begun,
+                         Switching, LetGo, Switched, Stopped, JobEnds, Signalled>;
 
 }  // namespace event
 

@@ -69,4 +69,39 @@ void GenerationMachine::leave_and_return(double now, bool asks) {
   begin_restart(now, Purpose::user_restart, now + settings_.restart_timeout_s, asks);
 }
 
+/// Returns why the workers cannot be asked to leave for a requeue; empty: they can.
+std::string GenerationMachine::why_not_requeue() const {
+  if (!is<Running>() || is_failing() || is_ending_by_itself() || leaving_.is_pending() ||
+      !run_.workers.others().empty() || !run_.all_train())
+    return "its workers are changing, or end";
+  if (!run_.companions.held().empty()) return "it still has lent GPUs";
+  if (!run_.all_listen())
+    return fmt::format("its program does not handle {}, so that it would not save",
+                       signal_name(settings_.restart_signal));
+  return {};
+}
+
+void GenerationMachine::on(double now, const control::Requeue& order) {
+  if (order.called_off) return stay(now, order.reason);
+  not_requeued_ = why_not_requeue();
+  if (!not_requeued_.empty()) return out_.add(action::Tell{status()});
+  out_.say(fmt::format("{}: the workers save and leave", order.reason));
+  requeue_wait_s_ = order.wait_s;
+  begin_restart(now, Purpose::requeue, now + settings_.restart_timeout_s);
+  advance(now);
+}
+
+/// The job is not requeued: workers that have left are started again. Those that are leaving are
+/// started again when they have.
+void GenerationMachine::stay(double now, const std::string& why) {
+  requeue_wait_s_ = 0;
+  if (Gathering* left = in<Gathering>(); left != nullptr && left->requeued_by) {
+    left->requeued_by.reset();
+    left->by = now + settings_.warm_timeout_s;
+    not_requeued_ = why;
+    out_.say(fmt::format("{}: training goes on where it was", why));
+  }
+  advance(now);
+}
+
 }  // namespace swell::launcher

@@ -84,9 +84,16 @@ void GenerationMachine::advance(double now) {
     code_ = 0;  // of the generation before
     if (settings_.leave_code && run_.all_ended_well()) return finish();
     for (const JobId job : run_.companions.jobs()) release_if_left(job);
+    const bool waits = restart->what().purpose == Purpose::requeue && requeue_wait_s_ > 0;
     phase_ = Gathering{now + settings_.warm_timeout_s, restart->what()};
+    if (waits) {
+      in<Gathering>()->requeued_by = now + requeue_wait_s_;
+      in<Gathering>()->by = now + requeue_wait_s_ + settings_.warm_timeout_s;
+      out_.note("left-for-requeue");
+      out_.add(action::Tell{status()});
+    }
   }
-  if (is<Gathering>()) {
+  if (is<Gathering>() && !in<Gathering>()->requeued_by) {
     RankAssignment assignment = planner_.next(run_);
     if (run_.are_ready(assignment) && !waits_for_lent(now))
       start_generation(now, std::move(assignment));
@@ -162,6 +169,7 @@ GenerationMachine::Choice GenerationMachine::choose(double now, Purpose purpose)
     case Purpose::give_back: break;
     case Purpose::user_restart:
     case Purpose::retry:
+    case Purpose::requeue:
     case Purpose::hang: return {Strategy::restart};
   }
   if (!is_live()) return {Strategy::restart};
@@ -261,7 +269,8 @@ void GenerationMachine::begin_restart(double now, Purpose purpose, double by, bo
   if (Restart* restart = in<Restart>()) return restart->shorten(by);
   const Running* before = in<Running>();
   const bool live = before != nullptr && before->has_begun;
-  const bool may_return = purpose == Purpose::grow || purpose == Purpose::user_restart;
+  const bool may_return =
+      purpose == Purpose::grow || purpose == Purpose::user_restart || purpose == Purpose::requeue;
   phase_ = Restart({run_.generation, run_.last_generation + 1, purpose, now, by},
                    may_return ? std::optional(*before) : std::nullopt);
   for (const int signal : signals_.sent_within(kAnswers_s, now)) misses(signal);
@@ -318,6 +327,8 @@ void GenerationMachine::kill_there(double now, HeldCompanion& companion) {
 
 /// The workers that were asked to leave train on. REQUIRES: the phase is Restart, and may return.
 void GenerationMachine::return_to_running() {
+  if (in<Restart>()->what().purpose == Purpose::requeue)
+    not_requeued_ = "its workers did not leave";
   Running before = in<Restart>()->take_before();
   phase_ = std::move(before);
   leaving_.drop();

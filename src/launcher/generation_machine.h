@@ -140,6 +140,8 @@ class GenerationMachine {
     /// The first generation, since when the job's own workers are there.
     std::optional<double> up_since = std::nullopt;
     std::optional<double> begins_by = std::nullopt;  ///< though lent ones may be on the way
+    /// The workers have left for Slurm to requeue the job, which is waited for until then.
+    std::optional<double> requeued_by = std::nullopt;
   };
   /// The run ends when all workers have.
   struct Ending {
@@ -199,6 +201,7 @@ class GenerationMachine {
   void on(double now, const event::Stopped& stopped);
   // generation_end.cc
   void on(double now, const event::JobEnds& ends);
+  void on(double now, const control::Requeue& order);
   // Events that were put off during a live switch
   void on(double now, const WorkerReady& ready);
   void on(double now, const RestartRequested& request);
@@ -285,6 +288,8 @@ class GenerationMachine {
   std::optional<double> leaves_at() const;
   void leave_before_end(double now, const std::string& why, bool asks);
   void leave_and_return(double now, bool asks);
+  std::string why_not_requeue() const;
+  void stay(double now, const std::string& why);
   // generation_companions.cc
   void reclaim(double now, HeldCompanion& companion, const std::string& reason);
   void give_back(double now, HeldCompanion& companion, const std::string& why);
@@ -323,6 +328,8 @@ class GenerationMachine {
   AssignmentPlanner planner_;
   std::optional<control::Replan> ordered_;  ///< by the owner; waits until nothing else changes
   Phase phase_ = Gathering{};
+  double requeue_wait_s_ = 0;
+  std::string not_requeued_;  ///< why the last order was not followed; empty: it was
   LeaveRequest leaving_;
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;

@@ -27,6 +27,13 @@ const GenerationMachine::Timers& GenerationMachine::timers() {
          return self.is<Gathering>() ? self.in<Gathering>()->by : std::nullopt;
        },
        [](GenerationMachine& self, double now) { self.gathering_is_late(now); }},
+      // Slurm has not requeued the job.
+      {[](const GenerationMachine& self) -> Due {
+         return self.is<Gathering>() ? self.in<Gathering>()->requeued_by : std::nullopt;
+       },
+       [](GenerationMachine& self, double now) {
+         self.stay(now, "the job was not requeued in time");
+       }},
       // The first generation has waited for lent GPUs: advance() starts it.
       {[](const GenerationMachine& self) -> Due {
          return self.is<Gathering>() ? self.in<Gathering>()->begins_by : std::nullopt;

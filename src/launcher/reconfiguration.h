@@ -21,6 +21,7 @@ enum class Purpose {
   user_restart,  ///< the user sent the restart signal
   retry,         ///< the program is started again after a failure
   hang,          ///< the program makes no steps any more
+  requeue,       ///< Slurm is to requeue the job; it starts again if that does not happen
 };
 
 /// How the workers are changed.
