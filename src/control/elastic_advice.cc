@@ -97,6 +97,10 @@ std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const S
   about_step(spec, basic_gpus, said);
   about_max(spec, basic_gpus, site, said);
   about_deadline(spec, site, said);
+  if (spec.switches_type && !site.changes_gpu_types)
+    said.emplace_back(
+        "switch=requeue is not used: this version of Slurm does not let a waiting job change its GPU "
+        "type (24.11 does)");
   if (site.max_grace_s > 0 && spec.grace_s > site.max_grace_s)
     said.push_back(fmt::format("grace={} is cut to {} s: this site gives no job more (MaxGrace)",
                                spec.grace_s, site.max_grace_s));

@@ -153,16 +153,23 @@ Result<void> read_table(ElasticSpec& spec, std::string_view value) {
   return {};
 }
 
+Result<void> read_switch(ElasticSpec& spec, std::string_view value) {
+  if (value != "requeue")
+    return bad("switch", value, "requeue (a checkpoint, and a requeue on another GPU type)");
+  spec.switches_type = true;
+  return {};
+}
+
 struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
 constexpr Key kKeys[] = {
-    {"max", read_max},    {"min", read_min},           {"sizes", read_sizes},
-    {"step", read_step},  {"types", read_types},       {"consistency", read_consistency},
-    {"mode", read_mode},  {"grace", read_grace},       {"stay", read_stay},
-    {"grow", read_grow},  {"deadline", read_deadline}, {"steps", read_steps},
-    {"table", read_table}};
+    {"max", read_max},     {"min", read_min},           {"sizes", read_sizes},
+    {"step", read_step},   {"types", read_types},       {"consistency", read_consistency},
+    {"mode", read_mode},   {"grace", read_grace},       {"stay", read_stay},
+    {"grow", read_grow},   {"deadline", read_deadline}, {"steps", read_steps},
+    {"table", read_table}, {"switch", read_switch}};
 
 bool is_key(std::string_view entry) {
   return std::any_of(std::begin(kKeys), std::end(kKeys),
@@ -212,7 +219,7 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
   if (key == std::end(kKeys))
     return Error(fmt::format(
         "--elastic: unknown key \"{}\"; the keys are max, min, sizes, step, types, consistency, mode, "
-        "grace, stay, grow, deadline, steps, table",
+        "grace, stay, grow, deadline, steps, table, switch",
         name));
   if (equals == std::string_view::npos || equals + 1 == entry.size())
     return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
@@ -242,6 +249,11 @@ Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
   if (spec.step > 0 && !spec.sizes.empty())
     return Error(fmt::format("--elastic: step={} and sizes={} are both given; give one of them",
                              spec.step, fmt::join(spec.sizes, "/")));
+  if (spec.switches_type && (spec.types.empty() || spec.table.empty()))
+    return Error(fmt::format(
+        "--elastic: switch=requeue needs {}; add {}",
+        spec.types.empty() ? "the GPU types that the job may move to" : "a table of its speeds",
+        spec.types.empty() ? "types=A/B" : "table=FILE"));
   // text() is longer than what the user wrote, and is what AdminComment records.
   if (const std::size_t in_full = spec.text().size(); in_full > kMaxCharacters)
     return Error(fmt::format(
@@ -266,6 +278,7 @@ std::string ElasticSpec::text() const {
   if (deadline) result += fmt::format(",deadline={}", deadline->text());
   if (steps > 0) result += fmt::format(",steps={}", steps);
   if (!table.empty()) result += fmt::format(",table={}", table);
+  if (switches_type) result += ",switch=requeue";
   return result;
 }
 

@@ -41,6 +41,9 @@ struct ElasticSpec {
   int stay_s = 0;
   /// `grow=120`: seconds that one growth may take, from the offer on; 0: Swell's own limits.
   int grow_s = 0;
+  /// `switch=requeue`: while it runs, the job may be moved to another type of `types` by a
+  /// checkpoint and a requeue.
+  bool switches_type = false;
   /// `deadline=6h` or `deadline=2026-12-01T08:00`: GPUs that are needed to keep it are lent first.
   std::optional<Deadline> deadline;
   /// `steps=20000`: total number of steps of the training; 0: not given.

@@ -164,6 +164,8 @@ const Key kKeys[] = {
      [](SwellConf& c, std::string_view v) { return seconds(c.withhold_s, v, 0, 604800); }},
     {"TypeInterval",
      [](SwellConf& c, std::string_view v) { return seconds(c.type_interval_s, v, 0, 86400); }},
+    {"SwitchInterval",
+     [](SwellConf& c, std::string_view v) { return seconds(c.switch_interval_s, v, 0, 604800); }},
     {"LowerRequests",
      [](SwellConf& c, std::string_view v) { return yes_or_no(c.lowers_requests, v); }},
     {"HistoryDays",

@@ -44,9 +44,10 @@ struct SwellConf {
   int max_grace_s = 0;             ///< MaxGrace: of any job; 0: GraceTime of the expansions' place
   double withhold_s = 3600;        ///< WithholdTime: of a node where companions fail; 0: none is
   double type_interval_s = 180;  ///< TypeInterval: the type of pending jobs is looked at; 0: never
-  bool lowers_requests = true;   ///< LowerRequests: jobs with min= are submitted for so few
-  int history_days = 90;         ///< HistoryDays: days for which ended jobs are kept; 0: no history
-  std::string event_log;         ///< EventLog: a file that gets one JSON line an event
+  double switch_interval_s = 3600;  ///< SwitchInterval: between two moves of one running job
+  bool lowers_requests = true;      ///< LowerRequests: jobs with min= are submitted for so few
+  int history_days = 90;  ///< HistoryDays: days for which ended jobs are kept; 0: no history
+  std::string event_log;  ///< EventLog: a file that gets one JSON line an event
 
   friend bool operator==(const SwellConf&, const SwellConf&) = default;
 

@@ -159,6 +159,21 @@ int basic_gpus_of(const SubmitRequest& request) {
       saturating_product(slurm_text::sum_gpus(request.tres_per_node).count, nodes));
 }
 
+Result<void> check_requeue(const SubmitRequest& request, bool by_default) {
+  if (!request.elastic) return {};
+  const auto spec = control::ElasticSpec::parse(*request.elastic);
+  if (!spec || !spec->switches_type) return {};
+  if (!request.has_script)
+    return Error("--elastic: switch=requeue is for jobs of sbatch, since Slurm requeues no others");
+  if (!request.may_requeue.value_or(by_default))
+    return Error(fmt::format(
+        "--elastic: switch=requeue needs a job that Slurm may requeue; {}",
+        request.may_requeue
+            ? "leave --no-requeue out"
+            : "add --requeue, since this site requeues none by default (JobRequeue=0)"));
+  return {};
+}
+
 Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& place,
                           const GrantBook& book) {
   if (request.by_slurm_or_root) return {};

@@ -41,6 +41,7 @@ struct SubmitRequest {
   std::time_t submitted = 0;  ///< 0: not known
   bool all_memory = false;    ///< --mem=0: all that the node has
   bool immediate = false, has_script = false, is_array = false, is_het_component = false;
+  std::optional<bool> may_requeue;     ///< --requeue or --no-requeue; nothing: neither
   std::optional<std::string> elastic;  ///< the value of --elastic; nothing: not given
   std::optional<std::string> speeds;   ///< SpeedTable::text() of its table=; nothing: not sent
 };
@@ -76,6 +77,10 @@ struct ChangeRequest {
 /// jobs that consent to fewer GPUs (min= of --elastic) are submitted for these.
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
                         double now, bool lowers = false);
+
+/// Refuses switch=requeue for a job that Slurm cannot requeue. `by_default`: JobRequeue of the
+/// site.
+Result<void> check_requeue(const SubmitRequest& request, bool by_default);
 
 /// Validates a change by a user: companions are cancelled, not changed, as their owner could
 /// otherwise make one permanent; no other job gets to their place, and nobody writes Swell's words.

@@ -345,6 +345,9 @@ void AgentMessages::handle(ElasticJob& job, const control::Bye& bye, double now)
   loop_.sessions.close(job.agent.connection());
   job.agent.lose(now);
   job.agent_words.end();
+  if (const auto move = loop_.moves.find(job.id);
+      move != loop_.moves.end() && move->second.phase != TypeMove::Phase::requeued)
+    loop_.moves.erase(move);
   loop_.book.withdraw_all(job.id);
   reclaimer_.end_all(job, now, "the program has ended");
 }

@@ -10,7 +10,7 @@
 
 namespace swell::controller {
 
-/// The last messages of a job's agent. Only AgentMessages writes it.
+/// The last messages of a job's agent. Only AgentMessages writes it, but for ask_to_leave().
 class AgentWords {
  public:
   AgentWords() { last_.lost_generation = -1; }
@@ -28,6 +28,11 @@ class AgentWords {
     last_ = std::move(status);
     steps_.heard(now, last_.steps, last_.total_steps, step_s);
     if (last_.state == control::JobState::active && !trains_since_) trains_since_ = now;
+  }
+  /// Notes that Requeue was sent: what it said before is not its answer.
+  void ask_to_leave() noexcept {
+    last_.has_left = false;
+    last_.not_requeued.clear();
   }
   /// Notes that its program has ended.
   void end() noexcept { last_.state = control::JobState::allocated; }

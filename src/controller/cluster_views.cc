@@ -35,7 +35,7 @@ Result<JobGpus> ClusterViews::gpus_of(const ElasticJob& job) {
 
 policy::ClusterView ClusterViews::view(double now) {
   policy::ClusterView seen = build_view(loop_.snapshot, loop_.jobs, loop_.book.outstanding(),
-                                        loop_.config, now, fabric(), machines());
+                                        loop_.config, now, fabric(), machines(), &loop_.moves);
   seen.preemption = preemption_;
   loop_.saved.health.apply(seen, loop_.snapshot.taken);
   seen.submissions = std::make_shared<const std::vector<policy::Submission>>(

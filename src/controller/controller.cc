@@ -38,11 +38,12 @@ Controller::Controller(Parts parts)
       comments_(loop_),
       types_(loop_),
       reclaimer_(loop_),
+      switcher_(loop_, reclaimer_),
       changes_(loop_, reclaimer_, comments_),
       scales_(loop_),
       views_(loop_, parts.fabric_files, parts.preemption),
       history_(loop_),
-      requests_(loop_, views_, types_, history_),
+      requests_(loop_, views_, types_, switcher_, history_),
       reports_(loop_, views_),
       messages_(loop_, reclaimer_, reports_, requests_),
       decider_(loop_, {views_, reclaimer_, scales_, state_, parts.nonce, parts.wake}),
@@ -79,6 +80,7 @@ double Controller::cycle(double now) {
     returns_.take_back(now);
     tell_the_alone();
     types_.choose_types(now);
+    switcher_.step(now);
     decider_.take_planned(now);
     if (loop_.decision.is_asked()) decider_.decide(now);
   }

@@ -20,6 +20,7 @@
 #include "controller/slurm_changes.h"
 #include "controller/state_keeper.h"
 #include "controller/type_mover.h"
+#include "controller/type_switcher.h"
 
 namespace swell::controller {
 
@@ -86,6 +87,7 @@ class Controller {
   CommentWriter comments_;
   TypeMover types_;
   Reclaimer reclaimer_;
+  TypeSwitcher switcher_;
   SlurmChanges changes_;
   ScaleKeeper scales_;
   ClusterViews views_;

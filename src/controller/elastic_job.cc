@@ -37,6 +37,7 @@ control::Tag ElasticJob::tag() const {
     tag.set("deadline", control::as_word(its));
   if (!description.chosen().empty()) tag.set("chosen", control::as_word(description.chosen()));
   if (!description.speeds().empty()) tag.set("speeds", description.speeds());
+  if (description.moved() > 0) tag.set("moved", std::to_string(description.moved()));
   if (limits.is_paused()) tag.set("paused", "1");
   if (limits.max_gpus() > 0) tag.set("own_max", std::to_string(limits.max_gpus()));
   if (const Offers::Refused& refused = offers.refused(); refused.times > 0)

@@ -40,7 +40,7 @@ const std::string& type_asked_by(const slurm::JobRecord& pending) noexcept {
 
 GpuQueue::~GpuQueue() = default;
 
-GpuQueue::GpuQueue(const slurm::Snapshot& snapshot, bool all_pending)
+GpuQueue::GpuQueue(const slurm::Snapshot& snapshot, bool all_pending, slurm::JobId asking)
     : nodes_(std::make_unique<Nodes>()) {
   std::map<std::string_view, std::size_t> index;
   for (const slurm::NodeRecord& node : snapshot.nodes) {
@@ -72,7 +72,8 @@ GpuQueue::GpuQueue(const slurm::Snapshot& snapshot, bool all_pending)
   for (const slurm::JobRecord& job : snapshot.jobs) {
     if (job.phase == slurm::JobPhase::pending || job.phase == slurm::JobPhase::ended) continue;
     double until_s = 0;
-    const bool is_lent = identity_in(job).has_value();
+    const auto companion = identity_in(job);
+    const bool is_lent = companion && (asking == 0 || companion->parent == asking);
     if (!is_lent && job.phase != slurm::JobPhase::completing)
       until_s = job.time_limit_min > 0 && job.end_time != 0
                     ? std::max(static_cast<double>(job.end_time - snapshot.taken), 1.0)

@@ -12,16 +12,17 @@
 namespace swell::controller {
 
 /// When GPUs of each type come free: a list schedule of the running jobs until their time limits,
-/// and of the pending ones in the queue's order. Lent GPUs count as free, since they go back to
-/// pending jobs. It estimates: CPUs and memory are compared with those of a whole node, and no job
-/// is moved ahead of another one. Owns what it reads, so that it outlives the snapshot.
+/// and of the pending ones in the queue's order. Lent GPUs mostly count as free, since they go back
+/// to pending jobs. It estimates: CPUs and memory are compared with those of a whole node, and no
+/// job is moved ahead of another one. Owns what it reads, so that it outlives the snapshot.
 class GpuQueue {
  public:
   /// Time for which jobs without a time limit are taken to hold their GPUs.
   static constexpr double kForever_s = 366.0 * 24 * 3600;
 
-  /// `all_pending`: whether pending jobs are placed in it.
-  GpuQueue(const slurm::Snapshot& snapshot, bool all_pending);
+  /// `all_pending`: whether pending jobs are placed in it. `asking`: GPUs that are lent to other
+  /// jobs than this one do not come free; 0: all lent ones are free.
+  GpuQueue(const slurm::Snapshot& snapshot, bool all_pending, slurm::JobId asking = 0);
   ~GpuQueue();
 
   /// GPU types of the usable nodes, without repeats, in the order of their names.

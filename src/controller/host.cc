@@ -81,6 +81,7 @@ class Host final : public control::BackgroundThread {
     if (kept.named_in(request.qos, request.partition) && !grant_in(request.comment)) place = kept;
     Result<Admission> admission = controller::admit(request, place, book_, now_s(), on_ && lowers_);
     if (admission && request.elastic && !admission->is_companion) {
+      if (const Result<void> can = check_requeue(request, requeues_); !can) return can.error();
       {
         Lock lock(queue_mutex_);
         if (queue_ && on_ && !advice_.draining()) choose_type(request, *admission, *queue_);
@@ -195,6 +196,7 @@ class Host final : public control::BackgroundThread {
   void control_loop() {
     const Result<slurm::ControllerConfig> slurm_config = wait_for_slurmctld();
     if (!slurm_config) return;
+    requeues_ = slurm_config->requeues;
     if (!read_conf(control::swell_conf_path(slurm_config->slurm_conf))) return;
 
     // Offers of a controller that failed: its successor knows them from the state file alone.
@@ -234,7 +236,7 @@ class Host final : public control::BackgroundThread {
       follow_conf(controller);
       const double due = controller.cycle(now_s());
       learn_queue(controller);
-      advice_.learn(controller.snapshot(), config_);
+      advice_.learn(controller.snapshot(), config_, slurm->changes_gpu_types());
       controller.set_max_grace(advice_.max_grace_s());
       if (pause(rest_after(controller.last_own_s(), config_.poll_interval_s)))
         return controller.finish();
@@ -319,13 +321,14 @@ class Host final : public control::BackgroundThread {
   TagBook tags_;
   std::atomic<bool> on_{false};
   // Used by the controller's thread alone.
-  Clock::time_point began_;          ///< the loop that runs, or failed last
-  std::string said_off_;             ///< why a loop failed, as the log has it
-  std::optional<ConfWatch> watch_;   ///< none: no swell.conf was read that turns elasticity on
-  Config config_;                    ///< the first that did
-  Config last_read_;                 ///< what the file said last, but for Elasticity
-  bool draining_ = false;            ///< as it said last
-  std::atomic<bool> lowers_{false};  ///< jobs that consent are submitted for fewer GPUs
+  Clock::time_point began_;           ///< the loop that runs, or failed last
+  std::string said_off_;              ///< why a loop failed, as the log has it
+  std::optional<ConfWatch> watch_;    ///< none: no swell.conf was read that turns elasticity on
+  Config config_;                     ///< the first that did
+  Config last_read_;                  ///< what the file said last, but for Elasticity
+  bool draining_ = false;             ///< as it said last
+  std::atomic<bool> requeues_{true};  ///< JobRequeue; until it is known, its default
+  std::atomic<bool> lowers_{false};   ///< jobs that consent are submitted for fewer GPUs
   SiteAdvice advice_;
   long queue_looks_ = -1;  ///< the look that `queue_` is of
   Clock::time_point queue_due_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,9 +17,10 @@ class JobDescription {
  public:
   JobDescription() = default;
   /// Begins with what the job's tag says. `speeds`: SpeedTable::text() of its table=, or empty;
-  /// `chosen`: why it has its GPU type, or empty.
-  JobDescription(std::string speeds, std::string chosen)
-      : speeds_(std::move(speeds)), chosen_(std::move(chosen)) {}
+  /// `chosen`: why it has its GPU type, or empty; `moved`: when it last got another one while it
+  /// ran, in seconds since 1970, or 0.
+  JobDescription(std::string speeds, std::string chosen, std::int64_t moved = 0)
+      : speeds_(std::move(speeds)), chosen_(std::move(chosen)), moved_(moved) {}
 
   /// Forgets the model: the agent that says hello has not named one.
   void forget_model() noexcept {
@@ -47,12 +49,15 @@ class JobDescription {
   const std::string& refused_speeds() const noexcept { return refused_speeds_; }
   /// Why the job has its GPU type, for people; empty: it was not chosen.
   const std::string& chosen() const noexcept { return chosen_; }
+  /// When it was last moved to another GPU type while it ran; 0: never.
+  std::int64_t moved() const noexcept { return moved_; }
 
  private:
   std::optional<ModelSheet> model_;
   std::string refused_model_;
   std::optional<double> described_since_;
   std::string speeds_, refused_speeds_, chosen_;
+  std::int64_t moved_ = 0;
 };
 
 }  // namespace swell::controller

@@ -10,6 +10,7 @@
 #include "controller/meters.h"
 #include "controller/state_file.h"
 #include "controller/tag_book.h"
+#include "controller/type_move.h"
 #include "slurm/slurm_api.h"
 
 namespace swell::controller {
@@ -38,6 +39,7 @@ struct LoopState {
   AgentSessions sessions;
   Meters meters{};
   JobTable jobs{};
+  TypeMoves moves{};           ///< of jobs to another GPU type; only TypeSwitcher begins them
   slurm::Snapshot snapshot{};  ///< Slurm's records at the last look
   SavedState saved{};
   bool draining = false;  ///< nothing is lent, and what is lent is reclaimed

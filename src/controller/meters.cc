@@ -73,8 +73,8 @@ Json Histogram::to_json() const {
 
 Meters::Meters()
     : grants_(none_of({"offered", "taken", "refused", "expired"})),
-      reclaims_(none_of({"basic-demand", "rebalanced", "shortfall", "owner", "limit", "drain",
-                         "agent", "excess", "preempted", "released", "lost"})),
+      reclaims_(none_of({"basic-demand", "type", "rebalanced", "shortfall", "owner", "limit",
+                         "drain", "agent", "excess", "preempted", "released", "lost"})),
       gpu_seconds_(none_of({"basic", "lent"})),
       wasted_(none_of({"pause", "waiting", "leaving"})),
       pauses_({{"live", Histogram(kPauseBounds)}, {"restart", Histogram(kPauseBounds)}}),

@@ -224,6 +224,7 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
                     count_of(job.wanted_gpus, "GPU"), job.basic_gpus));
   if (!job.description.refused_speeds().empty()) say(job.description.refused_speeds());
   if (!job.description.chosen().empty()) say("its GPU type: " + job.description.chosen());
+  if (const std::string moves = switcher_.why(job, now); !moves.empty()) say(moves);
   Json leaving = Json::array();
   for (const Companion& companion : job.companions) {
     if (!companion.is_leaving()) continue;

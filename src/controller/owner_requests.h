@@ -5,6 +5,7 @@
 #include "controller/history_requests.h"
 #include "controller/loop_state.h"
 #include "controller/type_mover.h"
+#include "controller/type_switcher.h"
 
 namespace swell::controller {
 
@@ -12,8 +13,8 @@ namespace swell::controller {
 class OwnerRequests {
  public:
   OwnerRequests(LoopState& loop, ClusterViews& views, const TypeMover& types,
-                HistoryRequests& history)
-      : loop_(loop), views_(views), types_(types), history_(history) {}
+                const TypeSwitcher& switcher, HistoryRequests& history)
+      : loop_(loop), views_(views), types_(types), switcher_(switcher), history_(history) {}
 
   /// Does what is asked, or refuses it with a reason, and closes the connection. A question for the
   /// history is answered later, from its thread. REQUIRES: the connection speaks for no job.
@@ -28,6 +29,7 @@ class OwnerRequests {
   LoopState& loop_;
   ClusterViews& views_;
   const TypeMover& types_;
+  const TypeSwitcher& switcher_;
   HistoryRequests& history_;
 };
 

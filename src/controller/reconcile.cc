@@ -67,7 +67,8 @@ class Reconciler {
           Offers(now_, {static_cast<int>(tag->number("refused").value_or(0)), tag->get("why")});
       const std::string speeds = tag->get("speeds");
       job.description = JobDescription(control::SpeedTable::parse(speeds) ? speeds : "",
-                                       control::as_sentence(tag->get("chosen")));
+                                       control::as_sentence(tag->get("chosen")),
+                                       tag->number("moved").value_or(0));
       for (const control::CompanionWord& word : control::companions_from(tag->get("companions")))
         named_[{record.id, word.id}] = word;
       jobs_.emplace(record.id, std::move(job));

@@ -35,7 +35,10 @@ bool is_kept(std::string_view kind) {
                                                     "no-growth",
                                                     "plan",
                                                     "profile-refused",
-                                                    "reclaim"};
+                                                    "reclaim",
+                                                    "type-move-begun",
+                                                    "type-move-called-off",
+                                                    "type-moved"};
   return kKinds.contains(kind);
 }
 

@@ -63,10 +63,12 @@ bool SiteAdvice::draining() {
   return facts_.draining;
 }
 
-void SiteAdvice::learn(const slurm::Snapshot& snapshot, const Config& config) {
+void SiteAdvice::learn(const slurm::Snapshot& snapshot, const Config& config,
+                       bool changes_gpu_types) {
   const auto now = std::chrono::steady_clock::now();
   if (snapshot.nodes.empty() || (learnt_ && now - *learnt_ < kSiteFactsKept)) return;
   control::SiteFacts facts = facts_of(snapshot, config);
+  facts.changes_gpu_types = changes_gpu_types;
   facts.grace_s = grace_of_expansions(config);
   facts.max_grace_s = longest_grace(config, facts.grace_s);
   learnt_ = now;

@@ -23,7 +23,7 @@ class SiteAdvice {
 
   /// Looks up, now and then, which GPUs the cluster has and what grace its expansions get; asks
   /// slurmctld. From the controller's thread alone.
-  void learn(const slurm::Snapshot& snapshot, const Config& config);
+  void learn(const slurm::Snapshot& snapshot, const Config& config, bool changes_gpu_types);
 
   /// Returns the longest grace that a job is given, by the last learn(); 0: not known.
   int max_grace_s();

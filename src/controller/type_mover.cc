@@ -47,7 +47,7 @@ void TypeMover::choose_types(double now) {
   int moved = 0;
   for (const slurm::JobRecord* job : GpuQueue::in_order(loop_.snapshot)) {
     auto its = chooser_of(*job);
-    if (!its) {
+    if (!its || loop_.moves.contains(job->id)) {
       queue.place_as_asked(*job);
       continue;
     }

@@ -39,9 +39,10 @@ class Builder {
   Builder(const slurm::Snapshot& snapshot, const JobTable& jobs,
           const std::vector<LiveGrant>& outstanding, const Config& config, double now,
           std::shared_ptr<const cluster::Fabric> fabric,
-          std::shared_ptr<const cluster::Cluster> machines)
+          std::shared_ptr<const cluster::Cluster> machines, const TypeMoves* moves)
       : snapshot_(snapshot),
         jobs_(jobs),
+        moves_(moves),
         outstanding_(outstanding),
         config_(config),
         quotas_(config, snapshot, jobs, outstanding),
@@ -69,6 +70,11 @@ class Builder {
       else if (record.phase == slurm::JobPhase::pending) add_to(queue, record);
     }
     std::sort(queue.begin(), queue.end());
+    std::vector<Pending> moving;
+    if (moves_ != nullptr)
+      for (const auto& [id, move] : *moves_)
+        if (move.is_set_aside(record_of(id))) add_to(moving, move.demand);
+    queue.insert(queue.begin(), moving.begin(), moving.end());
     serve(queue);
     if (any_unseen_) keep_preempted();
     return std::move(view_);
@@ -312,7 +318,7 @@ class Builder {
     view.sizes =
         control::common_sizes(job.spec.totals(job.basic_gpus, std::min(view.max_gpus, gpus_)),
                               job.agent_words.last().sizes, job.basic_gpus);
-    view.may_grow = policy::growth_hold(growth) == policy::GrowthHold::none;
+    view.may_grow = policy::growth_hold(growth) == policy::GrowthHold::none && !is_moving(job.id);
     view.changing = record.phase != slurm::JobPhase::running || job.is_changing(now_);
     view.may_replan = may_replan(job);
     view.starting = view.training != nullptr && !view.training->is_measured() &&
@@ -320,6 +326,13 @@ class Builder {
     view.started_s = job.first_seen;
     view.method = redeploy::method_of(job.way());
     view_.jobs.push_back(std::move(view));
+  }
+
+  bool is_moving(JobId job) const { return moves_ != nullptr && moves_->contains(job); }
+  const slurm::JobRecord* record_of(JobId job) const {
+    const auto found = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(),
+                                    [&](const slurm::JobRecord& each) { return each.id == job; });
+    return found != snapshot_.jobs.end() ? &*found : nullptr;
   }
 
   /// Returns the max number of GPUs that the job may have in all: the lowest of all limits.
@@ -474,6 +487,7 @@ class Builder {
 
   const slurm::Snapshot& snapshot_;
   const JobTable& jobs_;
+  const TypeMoves* moves_;  ///< null: none
   const std::vector<LiveGrant>& outstanding_;
   const Config& config_;
   Quotas quotas_;
@@ -500,8 +514,10 @@ class Builder {
 policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
                                const std::vector<LiveGrant>& outstanding, const Config& config,
                                double now, std::shared_ptr<const cluster::Fabric> fabric,
-                               std::shared_ptr<const cluster::Cluster> machines) {
-  return Builder(snapshot, jobs, outstanding, config, now, std::move(fabric), std::move(machines))
+                               std::shared_ptr<const cluster::Cluster> machines,
+                               const TypeMoves* moves) {
+  return Builder(snapshot, jobs, outstanding, config, now, std::move(fabric), std::move(machines),
+                 moves)
       .build();
 }
 

@@ -195,13 +195,6 @@ JobRecord convert(const job_info_t& info) {
     job.waiting = waiting_of(info);
     if (info.array_task_str != nullptr)
       job.pending_tasks = slurm_text::count_array_tasks(info.array_task_str);
-    job.min_nodes = std::max(bounded(info.num_nodes, 1), 1);
-    job.max_nodes = std::max(bounded(info.max_nodes, 0), job.min_nodes);
-    job.min_cpus_per_node = bounded16(info.pn_min_cpus, 0);
-    job.whole_nodes = info.shared == JOB_SHARED_NONE;
-    job.reservation = text(info.resv_name);
-    job.required_nodes = info.req_nodes;
-    read_gpus(info, job);
   } else {
     job.nodes = expand_hosts(info.nodes);
     job.memory_mib = slurm_text::tres_value(text(info.tres_alloc_str), "mem");
@@ -210,6 +203,14 @@ JobRecord convert(const job_info_t& info) {
       for (GpuRequest& gpus : parse_gpus(text(info.gres_detail_str[i])))
         if (gpus.count > 0) job.gpus.push_back({job.nodes[i], std::move(gpus)});
   }
+  job.may_requeue = info.requeue != 0;
+  job.min_nodes = std::max(bounded(info.num_nodes, 1), 1);
+  job.max_nodes = std::max(bounded(info.max_nodes, 0), job.min_nodes);
+  job.min_cpus_per_node = bounded16(info.pn_min_cpus, 0);
+  job.whole_nodes = info.shared == JOB_SHARED_NONE;
+  job.reservation = text(info.resv_name);
+  job.required_nodes = info.req_nodes;
+  read_gpus(info, job);
   job.sole_user = info.shared == JOB_SHARED_USER;
   job.sole_label = info.shared == JOB_SHARED_MCS;
   job.mcs_label = info.mcs_label;

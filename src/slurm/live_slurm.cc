@@ -121,8 +121,8 @@ class LiveSlurm final : public SlurmApi {
 
   bool changes_gpu_types() const noexcept override { return kChangesGpuTypes; }
 
-  Result<bool> set_gpu_type(JobId job, const std::string& type,
-                            const std::string& admin_comment) override {
+  Result<bool> set_gpu_type(JobId job, const std::string& type, const std::string& admin_comment,
+                            bool at_once) override {
     const auto doing = [&](Error error) {
       return error.while_doing(fmt::format("having job {} ask for {}", job, type));
     };
@@ -148,11 +148,17 @@ class LiveSlurm final : public SlurmApi {
       if (!lists->in_all.empty()) update.tres_per_job = lists->in_all.data();
       if (!lists->per_node.empty()) update.tres_per_node = lists->per_node.data();
       update.admin_comment = const_cast<char*>(admin_comment.c_str());
+      if (at_once) update.begin_time = std::time(nullptr);
       if (slurm_update_job(&update) == SLURM_SUCCESS) return true;
       if (is_taken_later(errno)) return false;
       return doing(failure("slurm_update_job"));
     }
     return doing(Error("there is no such job"));
+  }
+
+  Result<void> requeue(JobId job) override {
+    if (slurm_requeue(job, 0) == SLURM_SUCCESS) return {};
+    return failure("slurm_requeue").while_doing(fmt::format("requeueing job {}", job));
   }
 
  private:
@@ -294,6 +300,7 @@ Result<ControllerConfig> load_controller_config() {
   config.plugstack = text(conf->plugstack);
   config.accounting_storage_type = text(conf->accounting_storage_type);
   config.inactive_limit_s = conf->inactive_limit;
+  config.requeues = conf->job_requeue != 0;
   config.version = text(conf->version);
   config.slurm_uid = conf->slurm_user_id;
   return config;

@@ -34,6 +34,7 @@ struct ControllerConfig {
   /// Order among jobs of equal priority that may be preempted.
   bool preempts_youngest_first = false;
   std::uint16_t inactive_limit_s = 0;
+  bool requeues = true;  ///< JobRequeue: of jobs that say nothing of it
   uid_t slurm_uid = 0;
 };
 Result<ControllerConfig> load_controller_config();

@@ -58,8 +58,9 @@ struct JobRecord {
   bool in_array = false;             ///< the job is an array, or a task of one
   /// Waits for an expedited requeue: its nodes stay reserved for it until then.
   bool starts_again = false;
-  // Demands of a pending job:
-  int pending_tasks = 1;  ///< array tasks that this record stands for
+  bool may_requeue = false;  ///< neither --no-requeue nor JobRequeue=0
+  int pending_tasks = 1;     ///< array tasks that this record of a pending job stands for
+  // Demands, as it was submitted, or changed since. `min_nodes` of a running job: those it has.
   int min_nodes = 1, max_nodes = 1;
   int min_cpus_per_node = 0;
   std::int64_t min_memory_mib_per_node = 0, min_memory_mib_per_cpu = 0;

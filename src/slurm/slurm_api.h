@@ -36,8 +36,11 @@ class SlurmApi {
   /// Has a pending job ask for GPUs of `type`, all else as it was, and writes its AdminComment, in
   /// one change. False as above; an error where it does not wait any more, or asks for GPUs in a
   /// way that has no type.
+  /// `at_once`: it may start from now on, also where a requeue lets it wait.
   virtual Result<bool> set_gpu_type(JobId job, const std::string& type,
-                                    const std::string& admin_comment) = 0;
+                                    const std::string& admin_comment, bool at_once = false) = 0;
+  /// Ends a batch job, and has it wait in the queue again. Also one that has just ended by itself.
+  virtual Result<void> requeue(JobId job) = 0;
 };
 
 }  // namespace swell::slurm

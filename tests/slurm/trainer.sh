@@ -5,9 +5,10 @@
 # file that says how it was started: "PID RANK WORLD LOCAL_RANK LOCAL_WORLD NODE_RANK HOST GPUS". While
 # ./hang names their number, workers hang before they are ready; while ./last exists those on lent GPUs do
 # not end, and take a moment to die of TERM. Where IGNORE_SIGNAL=GENERATION is set, workers of that generation and
-# later ones do not leave.
+# later ones do not leave. While ./slow_leave exists, workers that were asked to leave take their time.
 cd "${TRAINER_WORK:?}" || exit 2
 leave() {
+  while [[ -e slow_leave ]]; do read -rt 0.2 -u "$never"; done
   if ((RANK == 0)); then echo "$step" > checkpoint.new && mv checkpoint.new checkpoint; fi
   echo "$step" > "left.$SWELL_GENERATION.$RANK"
   exit 0

@@ -5,7 +5,7 @@
 # they wait. Node1 has GPUs of one type, node2 of another.
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-cluster_up --nodes 2 --gpus-per-node 4 --gpu-type h100,a100 --swell-conf TypeInterval=2
+cluster_up --nodes 2 --gpus-per-node 4 --gpu-type h100,a100 --credential-life 20 --swell-conf TypeInterval=2
 ready() { "$cluster" logs slurmctld | grep 'the controller is ready' > /dev/null; }
 within 20 ready || exit 1
 
@@ -92,6 +92,79 @@ kill_loses_nothing() {
 is_saved() { [[ $SWELL_CLUSTER_DIR/state/job_state -nt mark ]]; }
 ! changes_types || check 'kill -9 of slurmctld after a move loses neither type nor table' kill_loses_nothing
 
+# ---- switch=requeue: a job that runs is moved
+
+switches=$table,switch=requeue
+events_of() { grep "\"event\":\"$1\".*\"job\":$2\b" "$events" > /dev/null; }
+in_leaving() { events_of type-move-begun "$job" && grep 'the job moves to h100: the workers save and leave' "$job.out"; }
+# began_on_a100: a job with steps for ten hours, on node2, since `long` holds node1; where that ends, it pays to move.
+began_on_a100() { # [keys of --elastic]
+  rigid --gres=gpu:h100:4 --time=30:00:00 && long=$rigid_job && within 20 in_state "$long" RUNNING || return
+  submit_saying 'starts on a100' --requeue --open-mode=append --elastic="$switches,steps=36000,grace=30,${1:-max=4}" --gres=gpu:4 --time=20:00:00 &&
+    within 30 runs_on "$job" node2 && within 30 word_is "$job" state ACTIVE && goes_on "$job"
+}
+moves() { within 60 runs_on "$job" node1 && asks_for "$job" h100 && within 30 goes_on "$job"; }
+moved_while_it_runs() {
+  local before
+  began_on_a100 && scancel "$long" && moves || { cat "$job.out"; return 1; }
+  before=$(step_of "$job")
+  events_of type-move-begun "$job" && within 20 events_of type-moved "$job" && within 20 why_says "$job" 'its GPU type: moved from a100 to h100 while it ran: 4 h100 are 2.00 times' &&
+    ((before > 0)) && grep 'the job moves to h100: the workers save and leave' "$job.out" && settled || return
+  # From its checkpoint, and no sooner than in an hour again.
+  within 20 further_than "$job" "$before" && why_says "$job" 'it was moved .* ago, and is moved once in 1 h (SwitchInterval)'
+}
+! changes_types || check 'a job that runs is moved to the better type by checkpoint and requeue, once an hour' moved_while_it_runs
+
+cannot_switch() {
+  submit_saying 'switch=requeue is not used: this version of Slurm does not let a waiting job change its GPU type' --requeue --elastic="$switches,steps=3600" --gres=gpu:4 --time=2:00:00 &&
+    within 30 in_state "$job" RUNNING && within 20 why_says "$job" 'it stays on h100: this version of Slurm does not let' || return
+  swell doctor | grep 'switch=requeue is not used'
+}
+if ! changes_types; then check 'where Slurm changes no type of a job that waits none is moved, and all say so' cannot_switch; fi
+
+lent_leave_first() {
+  began_on_a100 max=8 && scancel "$long" && within 60 runs_on "$job" node1 && within 20 events_of type-moved "$job" && within 30 goes_on "$job" && settled || return
+  within 30 is_lent "$job" 4
+}
+! changes_types || check 'lent GPUs go back first, and it is lent others after the move' lent_leave_first
+
+# A job that comes while the workers leave is served first: the other trains on where it was.
+others_come_first() {
+  local generation
+  began_on_a100 && generation=$(newest_generation "$job") && : > "$work/$job/slow_leave" && scancel "$long" && within 20 in_leaving &&
+    rigid --gres=gpu:h100:4 --time=9:00:00 && within 20 in_state "$rigid_job" RUNNING && rm "$work/$job/slow_leave" || return
+  within 30 events_of type-move-called-off "$job" && within 20 why_says "$job" 'its last move was called off .* ago: the h100 are needed by others' &&
+    runs_on "$job" node2 && within 20 newer_than "$generation" && goes_on "$job" && settled
+}
+newer_than() { (($(newest_generation "$job") > $1)); }
+! changes_types || check 'a job that needs the GPUs meanwhile gets them, and the other trains on' others_come_first
+
+# at_phase PHASE ACTION: an elastic job that moves; ACTION is done in PHASE. Then it trains, on either type, once.
+at_phase() {
+  began_on_a100 && touch mark && within 20 is_saved || return
+  { [[ $1 != leaving ]] || : > "$work/$job/slow_leave"; } && scancel "$long" && within 20 "in_$1" && "${@:2}" && rm -f "$work/$job/slow_leave" || return
+  within 120 in_state "$job" RUNNING && within 60 goes_on "$job" && within 30 trains_once && settled
+}
+trains_once() { # no worker of an earlier run is alive
+  local file pid live=0
+  for file in "$work/$job"/start.*; do
+    read -r pid _ < "$file"
+    ! kill -0 "$pid" 2> /dev/null || live=$((live + 1))
+  done
+  ((live == 4))
+}
+kills_ctld() { "$cluster" kill-ctld -KILL && "$cluster" restart-ctld && within 20 ready; }
+kills_swellrun() { kill -9 "$(cat "$work/$job/swellrun.pid")"; }
+! changes_types || check 'kill -9 of slurmctld while the workers leave leaves one run of the job' at_phase leaving kills_ctld
+! changes_types || check 'kill -9 of swellrun while its workers leave leaves the requeued run' at_phase leaving kills_swellrun
+
+cannot_be_requeued() {
+  refused 'switch=requeue needs a job that Slurm may requeue; leave --no-requeue out' --no-requeue --elastic="$switches" --gres=gpu:4 &&
+    refused 'switch=requeue needs the GPU types that the job may move to; add types=A/B' --elastic="table=$work/gpt.json,switch=requeue" --gres=gpu:4 &&
+    refused 'switch=live is not valid; switch must be requeue' --elastic="$table,switch=live" --gres=gpu:4 || return
+  ! salloc --elastic="$switches" --gres=gpu:4 true > said 2>&1 && grep 'switch=requeue is for jobs of sbatch' said
+}
+
 refused() { # WORDS sbatch options
   ! sbatch "${@:2}" "$work/trainer_job.sh" > said 2>&1 && cat said && grep -q -- "$1" said
 }
@@ -105,6 +178,7 @@ what_cannot_be() {
   sbatch --parsable --hold --elastic="types=v100,table=$work/gpt.json" --gres=gpu:h100:4 --wrap true > said 2>&1 && grep 'types=v100: no node has GPUs of that type; there are a100/h100' said
 }
 check 'what cannot be is said in one sentence' what_cannot_be
+check 'a job that Slurm cannot requeue is refused with the remedy' cannot_be_requeued
 
 deadlines() {
   refused 'cannot be kept: 4 h100 take 30 min, so that it ends at .* at the earliest' --elastic="$table,max=4,steps=3600,deadline=20m" --gres=gpu:4 &&

@@ -116,6 +116,7 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   request.time_limit_min = count(job.time_limit, NO_VAL);
   request.immediate = job.immediate != 0;
   request.has_script = job.script != nullptr;
+  if (job.requeue != static_cast<std::uint16_t>(NO_VAL16)) request.may_requeue = job.requeue != 0;
   request.is_array = job.array_inx != nullptr;
   request.is_het_component = job.het_job_offset != NO_VAL;
   request.submitted = std::time(nullptr);

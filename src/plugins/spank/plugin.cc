@@ -125,7 +125,7 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
   static char usage[] =
       "lend the job idle GPUs (keys: max=N|Nx, min=N, sizes=A/B/.. or step=N, types=A/B/.., "
       "consistency=exact|relaxed, mode=restart|live, grace=SECONDS, stay=SECONDS, grow=SECONDS, "
-      "deadline=TIME|DATE, steps=N, table=FILE)";
+      "deadline=TIME|DATE, steps=N, table=FILE, switch=requeue)";
   static spank_option option = {name, argument, usage, 2, 0, read_option};
   return spank_option_register(spank, &option);
 }

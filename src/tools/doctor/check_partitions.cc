@@ -289,7 +289,7 @@ void check_types(const Site& site, Findings& findings) {
   findings.push_back(
       good("note",
            fmt::format("Slurm {} does not change the GPU type of jobs that wait (24.11 does): with "
-                       "table= it is chosen at submission alone",
+                       "table= it is chosen at submission alone, and switch=requeue is not used",
                        site.slurmctld->version)));
 }
 

@@ -82,3 +82,11 @@ Test(elastic_advice, a_deadline_is_promised_something_where_the_site_keeps_them_
 Test(elastic_advice, nothing_is_said_of_what_is_not_known) {
   cr_assert_eq(said_of("types=H100,max=64,grace=900", SiteFacts{}), std::string());
 }
+
+Test(elastic_advice, a_slurm_that_changes_no_types_moves_no_running_jobs) {
+  const char* text = "types=h100,table=t,switch=requeue";
+  SiteFacts old = site();
+  old.changes_gpu_types = false;
+  cr_assert_neq(said_of(text, old).find("switch=requeue is not used"), std::string::npos);
+  cr_assert_eq(said_of(text).find("switch=requeue"), std::string::npos);
+}

@@ -71,7 +71,7 @@ Test(elastic_spec, keys_that_are_not_given_are_not_written_so_that_older_program
 Test(elastic_spec, its_text_reads_back_to_itself) {
   for (const char* text : {"", "max=7", "max=8,min=4", "max=2.5x", "sizes=1/2/4,types=v100",
                            "consistency=exact,grace=5", "step=4,stay=600,grow=120", "step=1",
-                           "steps=5,table=g.json"}) {
+                           "steps=5,table=g.json", "types=v100,table=g.json,switch=requeue"}) {
     const ElasticSpec spec = good(text);
     cr_assert(good(spec.text().c_str()) == spec, "%s", text);
   }
@@ -103,6 +103,11 @@ Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
   cr_assert(says(reason("steps=0"), "steps=0 is not valid; steps must be a whole number of steps"));
   cr_assert(says(reason("steps=1e6"), "steps=1e6"));
   cr_assert(says(reason("table=my file.json"), "a file whose name has no blanks"));
+  cr_assert(says(reason("types=v100,table=g,switch=live"),
+                 "switch=live is not valid; switch must be requeue"));
+  cr_assert(says(reason("table=g,switch=requeue"), "switch=requeue needs the GPU types"));
+  cr_assert(
+      says(reason("types=v100,switch=requeue"), "switch=requeue needs a table of its speeds"));
   cr_assert(says(reason("max"), "write max=VALUE"));
   cr_assert(says(reason("max=4,max=8"), "twice"));
   cr_assert(says(reason("max=nanx"), "max=nanx"));

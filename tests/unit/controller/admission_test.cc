@@ -378,3 +378,22 @@ Test(admission, a_grant_that_was_refused_holds_nothing_and_is_known_until_its_ag
   cr_assert_not(admit(companion(), place, book, 51).ok(), "nobody tries fields out");
   cr_assert_eq(book.take_expired(101).size(), 1u);
 }
+
+Test(admission, switch_needs_a_job_that_slurm_can_requeue) {
+  SubmitRequest request = elastic("types=a100,table=t,switch=requeue");
+  const auto why = [&](bool by_default) {
+    const auto can = check_requeue(request, by_default);
+    return can ? std::string() : can.error().message();
+  };
+  cr_assert_neq(why(true).find("switch=requeue is for jobs of sbatch"), std::string::npos);
+  request.has_script = true;
+  cr_assert_eq(why(true), std::string());
+  cr_assert_neq(why(false).find("add --requeue, since this site requeues none by default"),
+                std::string::npos);
+  request.may_requeue = true;
+  cr_assert_eq(why(false), std::string());
+  request.may_requeue = false;
+  cr_assert_neq(why(true).find("leave --no-requeue out"), std::string::npos);
+  request.elastic = "types=a100";
+  cr_assert_eq(why(true), std::string(), "others are not looked at");
+}

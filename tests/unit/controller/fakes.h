@@ -123,11 +123,20 @@ class FakeSlurm : public slurm::SlurmApi {
     return true;
   }
   std::vector<std::pair<JobId, std::string>> typed;  ///< set_gpu_type()
-  bool refuses_types = false, changes_types = true;
+  bool refuses_types = false, changes_types = true, begin_at_once = false;
+  std::vector<JobId> requeued;
+  bool refuses_requeue = false;
+  /// The test has it wait when it likes.
+  Result<void> requeue(JobId job) override {
+    if (refuses_requeue) return Error("slurm_requeue: Requested operation is presently disabled");
+    requeued.push_back(job);
+    return {};
+  }
   bool changes_gpu_types() const noexcept override { return changes_types; }
-  Result<bool> set_gpu_type(JobId job, const std::string& type,
-                            const std::string& admin_comment) override {
+  Result<bool> set_gpu_type(JobId job, const std::string& type, const std::string& admin_comment,
+                            bool at_once) override {
     typed.emplace_back(job, type);
+    begin_at_once = at_once;
     if (refuses_types) return Error("Requested operation not supported");
     if (slurm::JobRecord* record = find(job)) {
       record->admin_comment = admin_comment;
