@@ -170,9 +170,6 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
   for (const policy::Unlikely& unlikely : decisions.unlikely)
     if (const auto job = loop_.jobs.find(unlikely.job); job != loop_.jobs.end())
       job->second.decision.doubt(unlikely);
-  for (const policy::Lowered& lowered : decisions.lowered)
-    if (const auto job = loop_.jobs.find(lowered.job); job != loop_.jobs.end())
-      job->second.decision.expect_less(lowered.factor);
   std::map<JobId, Planned> plans;
   for (const policy::NewPlan& plan : decisions.plans)
     if (const auto job = loop_.jobs.find(plan.job); job != loop_.jobs.end())

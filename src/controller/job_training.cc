@@ -165,8 +165,9 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
 
   const auto model = model_of(*profile);
   if (auto good = plan::validate(profile->plan, *model, machines); !good) return good.error();
-  const auto layout = plan::resolve(profile->plan, machines);
+  auto layout = plan::resolve(profile->plan, machines);
   if (!layout) return layout.error();
+  allocations.label(*layout);
   bool lent = false;
   for (const auto& [node, gpus] : gpus_of(*layout)) {
     const auto own = basic.find(node);
@@ -201,9 +202,31 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
     solved_for_ = machines.types();
   }
   if (!lent) basic_ = seen;
+  add_speed(seen, *layout);
   current_ = std::move(seen);
   version_.change();
   return {};
+}
+
+void JobTraining::add_speed(const Observed& seen, const plan::Layout& layout) {
+  const std::uint64_t shape = perf::shape_of(layout);
+  std::erase_if(ran_, [&](const Ran& one) { return one.shape == shape; });
+  if (ran_.size() >= policy::MeasuredSpeed::kMax) ran_.erase(ran_.begin() + 1);
+  ran_.push_back({seen.plan, seen.rate, shape});
+}
+
+std::vector<policy::MeasuredSpeed> JobTraining::speeds(const cluster::Cluster& machines,
+                                                       const plan::Allocations& allocations) const {
+  std::vector<policy::MeasuredSpeed> speeds;
+  for (const Ran& ran : ran_) {
+    const plan::Plan plan = as_planned(ran.plan);
+    if (!plan::validate(plan, *solved_.model, machines)) continue;
+    auto layout = plan::resolve(plan, machines);
+    if (!layout) continue;
+    allocations.label(*layout);
+    policy::add_speed(speeds, {std::move(*layout), ran.rate});
+  }
+  return speeds;
 }
 
 /// By the coefficients of the job's own GPUs: those of a report on lent ones would explain what
@@ -297,14 +320,12 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   const int micro_batches = current_ ? current_->plan.micro_batches : 1;
   std::optional<plan::Layout> before, now;
   if (basic_) before = layout_of(basic_->plan, basic, basic, *machines);
-  const bool before_seen = before.has_value();
   const auto symmetric = [&](const HeldGpus& held) {
     return symmetric_layout(*solved_.model, *solved_.coefficients, held, micro_batches, *machines,
                             allocations);
   };
   if (!before) before = symmetric(basic);
   if (current_ && !told_.is_running()) now = layout_of(current_->plan, basic, all, *machines);
-  const bool now_seen = now.has_value();
   if (!now && told_.plan()) now = layout_of(*told_.plan(), basic, all, *machines);
   if (!now && all == basic) now = before;
   if (!now) now = symmetric(all);
@@ -312,14 +333,13 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   allocations.label(*now);
   auto training = std::make_shared<policy::Training>();
   training->model = solved_.model;
-  training->coefficients = solved_.coefficients;
+  training->coefficients = policy::corrected(solved_.coefficients, *solved_.model, *machines,
+                                             speeds(*machines, allocations));
   training->basic = std::move(*before);
   training->current = std::move(*now);
   training->consistency = consistency;
   const auto takes_chunks = adopted_.bool_at("takes_chunks");
   training->takes_chunks = !told_.makes_own_plans() && takes_chunks && *takes_chunks;
-  if (now_seen) training->measured_throughput = rate();
-  if (before_seen) training->measured_basic = basic_->rate;
   return seen_.set(std::move(training));
 }
 
@@ -330,6 +350,10 @@ Json JobTraining::to_json() const {
       json.set(key, Json::object({{"profile", (*seen)->profile},
                                   {"plan", (*seen)->plan.to_json()},
                                   {"rate", (*seen)->rate}}));
+  Json ran = Json::array();
+  for (const Ran& each : ran_)
+    ran.append(Json::object({{"plan", each.plan.to_json()}, {"rate", each.rate}}));
+  json.set("ran", std::move(ran));
   if (told_.plan())
     json.set("decided", told_.plan()->to_json()).set("decided_in", told_.generation());
   if (speedup_)
@@ -355,6 +379,16 @@ Result<JobTraining> JobTraining::from_json(const Json& json) {
     const auto rate = from.number_at("rate", 0, 1e18);
     if (!rate) return rate.error().while_doing(key);
     *seen = Observed{from.at("profile"), std::move(*plan), *rate};
+  }
+  if (json.has("ran")) {
+    for (const Json& from : json.at("ran").items()) {
+      auto plan = plan::Plan::from_json(from.at("plan"));
+      if (!plan) return plan.error().while_doing("ran");
+      const auto rate = from.number_at("rate", 0, 1e18);
+      if (!rate) return rate.error().while_doing("ran");
+      if (made.ran_.size() < policy::MeasuredSpeed::kMax)
+        made.ran_.push_back({std::move(*plan), *rate, 0});
+    }
   }
   if (json.has("decided")) {
     auto plan = plan::Plan::from_json(json.at("decided"));

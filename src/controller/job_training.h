@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "core/perf/profile.h"
 #include "core/perf/stability.h"
 #include "core/plan/layout.h"
+#include "core/policy/measured_speeds.h"
 #include "core/policy/training.h"
 #include "core/policy/trust.h"
 
@@ -84,6 +86,12 @@ class JobTraining {
     plan::Plan plan;
     double rate = 0;
   };
+  /// The speed of a plan that it ran. Plans of one shape are kept once.
+  struct Ran {
+    plan::Plan plan;
+    double rate = 0;
+    std::uint64_t shape = 0;  ///< perf::shape_of(); 0: not known since a restart of slurmctld
+  };
   struct Solved {
     std::shared_ptr<const models::Model> model;
     std::shared_ptr<const perf::Coefficients> coefficients;
@@ -96,11 +104,15 @@ class JobTraining {
   std::optional<plan::Layout> layout_of(const plan::Plan& plan, const HeldGpus& basic,
                                         const HeldGpus& held,
                                         const cluster::Cluster& machines) const;
+  void add_speed(const Observed& seen, const plan::Layout& layout);
+  std::vector<policy::MeasuredSpeed> speeds(const cluster::Cluster& machines,
+                                            const plan::Allocations& allocations) const;
   std::optional<Speedup> speedup_of(const Observed& now, const cluster::Cluster& machines,
                                     const plan::Allocations& allocations) const;
 
   Json adopted_;  ///< the profile that coefficients are solved from
   std::optional<Observed> basic_, current_;
+  std::vector<Ran> ran_;  ///< at most MeasuredSpeed::kMax
   ToldPlan told_;
   std::optional<Speedup> speedup_;
   bool is_incomplete_ = false;

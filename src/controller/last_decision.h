@@ -18,20 +18,14 @@ class LastDecision {
     by_ = std::move(by);
     why_ = std::move(why);
   }
-  /// Begins with a new decision, which says neither of expect_less() and doubt().
-  void begin() noexcept {
-    lowered_by_others_ = 1;
-    unlikely_.reset();
-  }
-  void expect_less(double factor) noexcept { lowered_by_others_ = factor; }
+  /// Begins with a new decision, in which nothing is doubted yet.
+  void begin() noexcept { unlikely_.reset(); }
   void doubt(const policy::Unlikely& unlikely) { unlikely_ = unlikely; }
   void set_scale(planner::NamedTable scale) { scale_ = std::move(scale); }
 
   /// Empty: nothing was decided yet.
   const std::string& by() const noexcept { return by_; }
   const std::string& why() const noexcept { return why_; }
-  /// Factor of its predicted speed: policy::Lowered.
-  double lowered_by_others() const noexcept { return lowered_by_others_; }
   /// Set where a growth would not pay.
   const std::optional<policy::Unlikely>& unlikely() const noexcept { return unlikely_; }
   /// The table of the last decision that planned for it.
@@ -39,7 +33,6 @@ class LastDecision {
 
  private:
   std::string by_, why_;
-  double lowered_by_others_ = 1;
   std::optional<policy::Unlikely> unlikely_;
   planner::NamedTable scale_;
 };

@@ -242,11 +242,6 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
           at != 0 && !companion.is_leaving())
         say(fmt::format("companion {} on {} goes back in {} s at the latest: {}", companion.id,
                         companion.node, std::max<std::time_t>(at - loop_.snapshot.taken, 0), why));
-  if (decision.lowered_by_others() < 1)
-    say(fmt::format(
-        "for more GPUs {:.1f} % less is expected than its own profile promises: the profiles of "
-        "jobs of other users are far off",
-        100 * (1 - decision.lowered_by_others())));
   if (decision.unlikely())
     say(fmt::format("not grown: {} of {} or more in {:.3g} h; chance {:.3g} of {:g}",
                     count_of(decision.unlikely()->submissions, "submission"),
@@ -311,7 +306,6 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
                                  {"paused", job.limits.is_paused()},
                                  {"own_max", job.limits.max_gpus()},
                                  {"samples_per_s", job.training.rate()},
-                                 {"lowered_by_others", decision.lowered_by_others()},
                                  {"leaving", leaving},
                                  {"taken_back", job.lending.taken_back()},
                                  {"scale", scale.rows_json()},

@@ -125,7 +125,6 @@ std::shared_ptr<Executor> planning_helpers() {
 policy::Decisions still_good(const Decided& decided, const policy::ClusterView& now) {
   policy::Decisions good;
   good.reclaim_order = decided.decisions.reclaim_order;
-  good.lowered = decided.decisions.lowered;
   good.unlikely = decided.decisions.unlikely;
   std::map<std::string, policy::NodeIndex> index;
   std::vector<policy::Resources> free;

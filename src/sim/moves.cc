@@ -128,7 +128,6 @@ void moved(State& state, Job& job) {
   }
   job.history.push_back(std::move(job.current));
   job.current = std::move(job.change.next);
-  job.measured.current_known = false;
   job.times.reconfigured_s = state.now_s;
   ++job.version;
   ++job.outcome.reconfigurations;
@@ -158,8 +157,17 @@ void moved(State& state, Job& job) {
     reclaim(state, job, std::exchange(job.change.late, {}), nullptr, job.change.late_cause);
 }
 
+void measure(State& state, Job& job) {
+  if (job.current == job.basic_plan) job.measured.basic_known = true;
+  policy::add_speed(job.measured.speeds, {job.current, job.type.model->global_batch /
+                                                           job.truth.iteration_s(job.current)});
+  if (job.measured.coefficients)
+    job.measured.corrected = policy::corrected(job.measured.coefficients, *job.type.model,
+                                               state.cluster, job.measured.speeds);
+}
+
 void report(State& state, Job& job) {
-  job.measured.speed_known(job.current == job.basic_plan);
+  measure(state, job);
   state.to_decide = true;
   std::set<policy::JobId> lent;
   for (const LentGpus& companion : job.companions)

@@ -28,6 +28,8 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& companions,
 /// Compares what the job does with lent GPUs with what was predicted, as the controller does with
 /// an agent's report: a job that falls short for a while gives back all of them.
 void report(State& state, Job& job);
+/// Records the speed of the plan that the job runs.
+void measure(State& state, Job& job);
 
 /// Throws Broken unless `layout` trains `job` wholly: all layers, all samples, whole groups, no GPU
 /// twice. No policy may propose anything else.

@@ -74,9 +74,9 @@ class Simulation {
           return;
         if (job->progress.rate() <= 0)
           return;  // it stands still, and reports of the plan that it changes to
-        job->measured.speed_known(job->current == job->basic_plan);
         job->measured.coefficients =
             job->truth.profile(job->current, state_.setup.prediction_error, state_.setup.reporting);
+        measure(state_, *job);
         state_.to_decide = true;
         return;
       case Kind::report:

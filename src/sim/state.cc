@@ -123,7 +123,6 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   if (!setup.replaces())
     job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
   job.current = std::move(plan);
-  job.measured.current_known = false;
   job.grow_after = 0;
   job.history.clear();
   ++job.version;
@@ -175,7 +174,6 @@ void State::start_anew(Job& job, plan::Layout plan) {
   job.progress.fall_back(now_s);
   job.times.reconfigured_s = now_s;
   job.current = std::move(plan);
-  job.measured.current_known = false;
   ++job.version;
   changed = true;
   set_training(job, true);

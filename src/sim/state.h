@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "core/policy/measured_speeds.h"
 #include "core/policy/rivals/simulated_policy.h"
 #include "core/policy/trust.h"
 #include "core/redeploy/pauses.h"
@@ -59,16 +60,11 @@ struct PlanChange {
 struct Measurements {
   std::shared_ptr<const perf::Coefficients> coefficients;  ///< its profile; null: none is there
   double profiled_s = 0;                                   ///< time at which its profile is ready
-  int max_gpus = 0;            ///< largest number of GPUs that it trained on
-  policy::Trust trust;         ///< what its lent GPUs brought, as the controller judges it
-  bool basic_known = false;    ///< its speed on its basic plan
-  bool current_known = false;  ///< and that on the plan that it runs
-
-  /// The plan that it runs was measured.
-  void speed_known(bool is_basic) noexcept {
-    current_known = true;
-    basic_known = basic_known || is_basic;
-  }
+  int max_gpus = 0;     ///< largest number of GPUs that it trained on
+  policy::Trust trust;  ///< what its lent GPUs brought, as the controller judges it
+  std::vector<policy::MeasuredSpeed> speeds;
+  std::shared_ptr<const perf::Coefficients> corrected;  ///< the profile's, by these speeds
+  bool basic_known = false;                             ///< its speed on its basic plan
 };
 
 /// When a job came to be what it is.
@@ -201,13 +197,16 @@ struct Setup {
     using Slurmctld = policy::SimulationTraits::Slurmctld;
     return policy != nullptr && clocks ? policy->simulation_traits().slurmctld : Slurmctld::none;
   }
+  /// Whether slurmctld does not run the policy: it is as published.
+  bool is_rival() const noexcept {
+    return policy != nullptr &&
+           policy->simulation_traits().slurmctld == policy::SimulationTraits::Slurmctld::none;
+  }
   /// How jobs change their plans as measured; none: the model says what that costs, and nothing is
   /// measured.
   std::optional<redeploy::Measured> measured_way() const noexcept {
-    using Slurmctld = policy::SimulationTraits::Slurmctld;
     if (policy == nullptr) return std::nullopt;
-    const bool is_rival = policy->simulation_traits().slurmctld == Slurmctld::none;
-    return is_rival && !rivals_as_measured ? std::nullopt : redeployment;
+    return is_rival() && !rivals_as_measured ? std::nullopt : redeployment;
   }
   bool replaces() const noexcept {
     return policy != nullptr && policy->simulation_traits().role == policy::Role::replaces;

@@ -28,11 +28,8 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
   if (job.phase == Phase::running) {
     training->current = job.current;
     allocations.label(training->current);
-    const auto measured = [&](const plan::Layout& layout) {
-      return job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(layout);
-    };
-    if (job.measured.current_known) training->measured_throughput = measured(training->current);
-    if (job.measured.basic_known) training->measured_basic = measured(job.basic_plan);
+    if (job.measured.corrected && !state.setup.is_rival())
+      training->coefficients = job.measured.corrected;
   }
   training->max_gpus_so_far = job.measured.max_gpus;
   return training;

@@ -8,6 +8,7 @@
 #include "core/cluster/cluster.h"
 #include "core/json.h"
 #include "core/models/model.h"
+#include "core/perf/measured_plans.h"
 #include "core/result.h"
 
 namespace swell::perf {
@@ -81,6 +82,7 @@ struct Coefficients {
   /// this standard deviation, drawn from the seed and the plan's shape; 0: none.
   double plan_error = 0;
   std::uint64_t plan_error_seed = 0;
+  MeasuredPlans measured;  ///< corrections by plans that the job ran
   friend bool operator==(const Coefficients&, const Coefficients&) = default;
 
  private:

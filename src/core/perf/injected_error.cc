@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/perf/measured_plans.h"
+
 namespace swell::perf {
 
 namespace {
@@ -14,7 +16,7 @@ constexpr double kMinFactor = 0.1;
 }  // namespace
 
 double injected_error(const plan::Layout& layout, double deviation, std::uint64_t seed) noexcept {
-  std::uint64_t state = seed;
+  std::uint64_t state = shape_of(layout, seed);
   const auto mix = [&](std::uint64_t value) {  // SplitMix64
     state += value + 0x9e3779b97f4a7c15u;
     std::uint64_t z = state;
@@ -22,18 +24,6 @@ double injected_error(const plan::Layout& layout, double deviation, std::uint64_
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return state = z ^ (z >> 31);
   };
-  mix(static_cast<std::uint64_t>(layout.micro_batches));
-  for (const plan::StageLayout& stage : layout.stages) {
-    mix(static_cast<std::uint64_t>(stage.layers) << 32 | static_cast<std::uint64_t>(stage.tp));
-    for (const int units : stage.chunks) mix(static_cast<std::uint64_t>(units));
-    for (std::size_t j = 0; j < stage.groups.size(); ++j) {
-      const plan::GroupLayout& group = stage.groups[j];
-      const bool next_node = j > 0 && !plan::together(stage.groups[j - 1], group);
-      mix(static_cast<std::uint64_t>(group.type) << 33 |
-          static_cast<std::uint64_t>(next_node) << 32 |
-          static_cast<std::uint64_t>(group.local_batch));
-    }
-  }
   const auto uniform = [&] { return static_cast<double>(mix(1) >> 11) * 0x1p-53; };
   const double radius = std::sqrt(-2 * std::log1p(-uniform()));
   const double normal = radius * std::cos(6.283185307179586 * uniform());

@@ -252,9 +252,11 @@ template <typename PassesOf>
 IterationTime PerformanceModel::time_of(const plan::Layout& layout,
                                         const PassesOf& passes_of) const {
   const IterationTime exact = exact_time(layout, passes_of);
-  return coefficients_.plan_error > 0 ? exact * injected_error(layout, coefficients_.plan_error,
-                                                               coefficients_.plan_error_seed)
-                                      : exact;
+  double factor = 1;
+  if (coefficients_.plan_error > 0)
+    factor = injected_error(layout, coefficients_.plan_error, coefficients_.plan_error_seed);
+  if (!coefficients_.measured.empty()) factor *= coefficients_.measured.factor_of(layout);
+  return factor == 1 ? exact : exact * factor;
 }
 
 StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,

@@ -45,12 +45,6 @@ struct NewPlan {
   plan::Layout layout;
 };
 
-/// Job whose predicted speed is lowered because predictions for other owners' jobs were wrong.
-struct Lowered {
-  JobId job = 0;
-  double factor = 1;  ///< of its predicted speed, below 1
-};
-
 /// Job that is lent nothing now, since idle GPUs are unlikely to stay idle until its change of plan
 /// has paid (FlexTrain, eq. 16).
 struct Unlikely {
@@ -72,8 +66,7 @@ struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
   std::vector<NewPlan> plans;            ///< at most one a job
-  std::vector<Lowered> lowered;          ///< reported to the jobs' owners
-  std::vector<Unlikely> unlikely;        ///< likewise
+  std::vector<Unlikely> unlikely;        ///< reported to the jobs' owners
   std::vector<DeadlineState> deadlines;  ///< likewise
   /// Every companion that holds GPUs of a known node, in the order in which the policy would
   /// reclaim them; filled where ClusterView::order_wanted.

@@ -28,10 +28,8 @@ struct Training {
   plan::Layout basic;
   plan::Layout current;  ///< the plan that runs now; no stages while the job is pending
   planner::Consistency consistency = planner::Consistency::relaxed;
-  bool takes_chunks = false;       ///< Problem::takes_chunks
-  double measured_throughput = 0;  ///< samples a second under `current`; 0: not measured yet
-  double measured_basic = 0;       ///< likewise under `basic`, whenever it ran
-  int max_gpus_so_far = 0;         ///< largest number of GPUs that it has trained on
+  bool takes_chunks = false;  ///< Problem::takes_chunks
+  int max_gpus_so_far = 0;    ///< largest number of GPUs that it has trained on
 };
 
 }  // namespace swell::policy

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "controller/job_training.h"
 
+#include <algorithm>
 #include <criterion/criterion.h>
 
 #include "unit/controller/reports.h"
@@ -25,6 +26,13 @@ std::string refusal(const Reported& reported) {
 
 bool has(const std::string& text, const char* words) {
   return text.find(words) != std::string::npos;
+}
+
+/// Whether the speed of a plan of this shape was reported.
+bool measured(const policy::Training& training, const plan::Layout& layout) {
+  for (const perf::MeasuredPlans::Plan& plan : training.coefficients->measured.plans)
+    if (plan.shape == perf::shape_of(layout)) return true;
+  return false;
 }
 
 JobTraining taken(const Reported& reported, const HeldGpus& held = kTwo) {
@@ -55,17 +63,17 @@ Test(job_training, a_plan_may_leave_out_the_jobs_own_gpus_but_none_that_is_lent)
   const auto on_lent = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);
   cr_assert_eq(on_lent->current.gpu_count(), 2);
   cr_assert_eq(on_lent->current.stages[0].groups[0].gpus, 0b100);
-  cr_assert_gt(on_lent->measured_throughput, 0);
+  cr_assert(measured(*on_lent, on_lent->current));
   const HeldGpus six = {{0, 0b111111}};
   const auto more = training.seen(kTwo, six, live_machines(), planner::Consistency::relaxed);
-  cr_assert_eq(more->measured_throughput, 0, "it does not run on what was lent since");
+  cr_assert_not(measured(*more, more->current), "it does not run on what was lent since");
 }
 
 Test(job_training, a_plan_over_some_of_its_own_gpus_is_no_measure_of_them_all) {
   const JobTraining training = taken({.gpus = {0}});
   const auto seen = training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
   cr_assert_eq(seen->basic.gpu_count(), 2);
-  cr_assert_eq(seen->measured_basic, 0);
+  cr_assert_not(measured(*seen, seen->basic));
 }
 
 Test(job_training, a_plan_over_lent_gpus_is_guessed_until_they_report) {
@@ -98,7 +106,7 @@ Test(job_training, a_change_within_two_percent_keeps_the_coefficients) {
   const Reported same{.gpus = {0, 1}, .layer_s = 1.01e-3}, other{.gpus = {0, 1}, .layer_s = 2e-3};
   cr_assert(training.take(same.message(), kTwo, kTwo, *live_machines()).ok());
   auto now = training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
-  cr_assert_eq(now->coefficients.get(), before->coefficients.get());
+  cr_assert(*now->coefficients == *before->coefficients);
   cr_assert(training.take(other.message(), kTwo, kTwo, *live_machines()).ok());
   now = training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
   cr_assert_float_eq(now->coefficients->types[0].comp_s, 2 * before->coefficients->types[0].comp_s,
@@ -113,13 +121,34 @@ Test(job_training, compares_what_lent_gpus_bring_with_what_was_predicted) {
   cr_assert_float_eq(training.speedup()->measured, 2, 0.05);
   cr_assert_float_eq(training.speedup()->predicted, 2, 0.1);
   const auto seen = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);
-  cr_assert_gt(seen->measured_basic, 0);
-  cr_assert_float_eq(seen->measured_throughput, 2 * seen->measured_basic,
-                     0.1 * seen->measured_basic);
+  cr_assert(measured(*seen, seen->basic) && measured(*seen, seen->current));
   const Reported slow{.gpus = {0, 1, 2, 3}, .step_factor = 1.9};
   cr_assert(training.take(slow.message(), kTwo, kFour, *live_machines()).ok());
   cr_assert_lt(training.speedup()->measured, 1.1);
   cr_assert_gt(training.speedup()->predicted, 1.8);
+}
+
+Test(job_training, remembers_what_earlier_plans_brought) {
+  JobTraining training = taken(kOnTwo);
+  const Reported slow{.gpus = {0, 1, 2, 3}, .step_factor = 1.3};
+  cr_assert(training.take(slow.message(), kTwo, kFour, *live_machines()).ok());
+  cr_assert(training.take(kOnTwo.message(), kTwo, kTwo, *live_machines()).ok());
+  auto restarted = JobTraining::from_json(training.to_json());
+  cr_assert(restarted.ok());
+  for (JobTraining* each : {&training, &*restarted}) {
+    const auto seen = each->seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
+    const auto& plans = seen->coefficients->measured.plans;
+    cr_assert_eq(plans.size(), 2u);
+    cr_assert_gt(std::max(plans[0].factor, plans[1].factor), 1.1, "the plan over four is slow");
+    cr_assert(each->take(kOnTwo.message(), kTwo, kTwo, *live_machines()).ok());
+    const auto again = each->seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
+    cr_assert_eq(again->coefficients->measured.plans.size(), 2u, "one for each shape");
+  }
+  Json bad = training.to_json();
+  Json entry = bad.at("ran").items()[0];
+  entry.set("rate", -1);
+  bad.set("ran", Json::array({entry}));
+  cr_assert_not(JobTraining::from_json(bad).ok());
 }
 
 Test(job_training, a_program_that_does_not_follow_its_plan_is_planned_for_as_one_layer) {

@@ -103,6 +103,8 @@ void Canonical::write_key(const Training& training) {
   write(k.activ_bytes, k.param_bytes, k.param_optim_bytes, k.activ_p_bytes, k.activ_np_bytes,
         k.head_layers, k.sharded_state, k.sharded_gradients, k.max_shards, k.tied_embedding,
         k.plan_error, k.plan_error_seed);
+  write(k.measured.others, k.measured.plans.size());
+  for (const auto& [shape, factor] : k.measured.plans) write(shape, factor);
   write_extras(write, k.first);
   write_extras(write, k.last);
   write(static_cast<int>(training.consistency), current_.micro_batches, current_.stages.size());

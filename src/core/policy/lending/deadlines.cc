@@ -142,7 +142,7 @@ double expected(const ElasticJobView& job, const std::vector<cluster::GpuRef>& f
   for (std::size_t row = 1; row < scaling.rows(); ++row)
     if (scaling.throughput(row) > scaling.throughput(best)) best = row;
   if (best == 0) return 0;
-  double speed = belief.of_best(job, scaling.throughput(best));
+  double speed = scaling.throughput(best);
   if (gpus > kStep) {
     const double have = scaling.gpus(0), all = scaling.gpus(best);
     const double power =

@@ -114,9 +114,7 @@ std::vector<Expansion> Expansions::offers(const Runner& runner, int max, Care ca
       partial += ++count % job.per_worker.gpus != 0 ? 1 : 0;
     }
     if (partial > 0 || !may_have(job, runner.total + gpus)) continue;
-    const double predicted = scaling.throughput(row);
-    offers.push_back(
-        {scaling, row, gpus, belief_ != nullptr ? belief_->of_best(job, predicted) : predicted});
+    offers.push_back({scaling, row, gpus, scaling.throughput(row)});
   }
   if (filter_.has_rules()) leave_out_rows(runner, offers);
   return offers;
@@ -235,7 +233,6 @@ std::optional<Runner> rescheduled(const ElasticJobView& job, const PlacementStat
   auto again = scaling.again();
   if (!again) return std::nullopt;
   const double times = again->throughput / scaling.throughput(0);
-  if (times < 1 + kErrorsApart * belief.error(job)) return std::nullopt;
   return Runner{&job, std::move(again->layout), placement.total(job), belief.now(job) * times, {},
                 {}};
 }

@@ -103,10 +103,6 @@ bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus);
 /// Returns the GPUs of the companions that the job keeps.
 std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const PlacementState& placement);
 
-/// Number of standard deviations of prediction errors by which a plan must be faster than the one
-/// that runs on the same GPUs: the best of many is best in part by its error.
-inline constexpr double kErrorsApart = 2;
-
 /// Returns a job that is lent nothing under a faster plan on its own GPUs: with other chunks, or
 /// under another schedule (planner::ScaleTable::again); nothing if there is none. `effort`: as
 /// above. REQUIRES: `belief` knows the job.

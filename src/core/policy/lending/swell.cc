@@ -67,9 +67,6 @@ class Decision {
     lend(decisions, owed);
     replan(decisions);
     write_shrunk(placement_, tables_, decisions, &belief_);
-    for (const ElasticJobView& job : view_.jobs)
-      if (belief_.knows(job) && belief_.lowered_by_others(job) < 1)
-        decisions.lowered.push_back({job.id, belief_.lowered_by_others(job)});
     // The placement state does not add what this decision lends to a job's total: later decisions
     // lend more.
     std::erase_if(others, [&](const ElasticJobView* job) {
@@ -163,19 +160,12 @@ class Decision {
                                   *view_.machines, &effort_, Care::quick);
     if (scaling.rows() == 0) return std::nullopt;
     const std::size_t last = scaling.rows() - 1;
-    Runner runner{&job,
-                  scaling.layout(last),
-                  placement_.total(job),
-                  belief_.of_best(job, scaling.throughput(last)),
-                  {},
+    Runner runner{&job, scaling.layout(last), placement_.total(job), scaling.throughput(last), {},
                   {}};
     const bool uses_all = std::all_of(lent.begin(), lent.end(), [&](const cluster::GpuRef& gpu) {
       return uses(runner.layout, gpu.node, plan::GpuMask{1} << gpu.index);
     });
-    const double times = runner.throughput / belief_.now(job);
-    if (!uses_all || times < 1 + kErrorsApart * belief_.error(job) || !worth_it(runner))
-      return std::nullopt;
-    return runner;
+    return uses_all && worth_it(runner) ? std::optional(std::move(runner)) : std::nullopt;
   }
 
   void replan(Decisions& decisions) const {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell: another plan for the GPUs that a job has.
-#include <cmath>
 #include <criterion/criterion.h>
 
 #include "core/perf/performance_model.h"
 #include "core/policy/lending/flextrain.h"
 #include "core/policy/lending/swell.h"
+#include "core/policy/measured_speeds.h"
 #include "support/plans.h"
 #include "support/views.h"
 
@@ -170,14 +170,21 @@ Test(swell_replan, a_job_that_gives_gpus_back_gets_the_plan_for_the_rest_alone) 
   cr_assert_eq(decisions.plans[0].layout.gpu_count(), 4);
 }
 
-// Its own GPUs were measured to be much faster than predicted, what it runs now as predicted.
-Test(swell_replan, where_predictions_err_a_plan_must_be_better_by_more) {
-  for (const double error : {0.0, 0.6}) {
-    ClusterView view = badly_divided(3);
-    auto training = std::make_shared<Training>(*view.jobs[0].training);
-    training->measured_basic = throughput(view, training->basic) * std::exp(error);
-    training->measured_throughput = throughput(view, training->current);
-    view.jobs[0].training = training;
-    cr_assert_eq(Swell().decide(view).plans.size(), error > 0 ? 0u : 1u, "error %g", error);
-  }
+Test(swell_replan, a_plan_that_was_slower_than_predicted_is_not_chosen_again) {
+  ClusterView view = badly_divided();
+  const plan::Layout first = Swell().decide(view).plans.at(0).layout;
+  const auto chosen_again = [&](double factor) {
+    ClusterView later = badly_divided();
+    auto training = std::make_shared<Training>(*later.jobs[0].training);
+    training->coefficients = corrected(training->coefficients, *training->model, *later.machines,
+                                       {{training->current, throughput(later, training->current)},
+                                        {first, factor * throughput(later, first)}});
+    later.jobs[0].training = training;
+    const Decisions decisions = Swell().decide(later);
+    return !decisions.plans.empty() &&
+           perf::shape_of(decisions.plans[0].layout) == perf::shape_of(first);
+  };
+  cr_assert(chosen_again(1));
+  cr_assert(chosen_again(1.5));
+  cr_assert_not(chosen_again(0.4));
 }
