@@ -167,7 +167,7 @@ class Host {
     return Json::object({{"committed", report->committed},
                          {"why", report->why},
                          {"step", static_cast<std::int64_t>(report->step)},
-                         {"phase", runtime::SwitchMachine::to_text(report->failed_in)},
+                         {"phase", runtime::to_text(report->failed_in)},
                          {"stopped_s", report->stopped_s()},
                          {"chunks", static_cast<std::int64_t>(report->chunks)},
                          {"bytes", bytes},
@@ -197,7 +197,7 @@ class Host {
     limits.prepare_limit = limit;
     limits.verify = verify_;
     limits.on_phase = [this](runtime::SwitchMachine::Phase phase) {
-      begins(runtime::SwitchMachine::to_text(phase));
+      begins(runtime::to_text(phase));
     };
     return {support::host_cluster(1, 8), limits};
   }
