@@ -494,11 +494,11 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         return min(ends, default=None)
 
     def _batch_begins(self, trainer: Any) -> None:
-        if self._trims:     # here the count is right by which Lightning numbers rows; that of steps is another one where a module optimizes by hand
+        """Before any callback knows of it: whoever trains on from here has them begin the batch."""
+        if self._trims:     # Lightning numbers rows by this count, which is right from here on. It is not the count of steps if a module optimizes by hand.
             self._trims = False
             for logger in (each for each in trainer.loggers if isinstance(each, CSVLogger)):
                 _trim(logger.experiment, trainer.fit_loop.epoch_loop._batches_that_stepped)
-        """Before any callback knows of it: whoever trains on from here has them begin the batch."""
         self._restore_generators()
         # Here and not at a batch's end: by now it counts as done, and has been logged.
         if self._accumulating:
