@@ -147,7 +147,7 @@ class _Averages:
         self._follows, self._renewals = 0, 0
         self._seen: list[tuple[str, torch.Tensor, int]] = []    # at the look before: kind, values, and how often in a row they had moved so
         self._weights = torch.empty(0)
-        self._first, self._before = torch.empty(0), set[int]()      # weights, and what was like them, where Elastic() began
+        self._first, self._before = torch.empty(0), set[int]()      # some values of the weights as Elastic() began, and ids of the objects that had their shapes then
 
     def why(self) -> str:
         """Returns what there is and no checkpoint holds, as a sentence; empty: nothing that is known. Reads a few values of a GPU at few steps."""
@@ -183,13 +183,13 @@ class _Averages:
                 "state={\"average\": average}, a module or what has state_dict() and load_state_dict()")
 
     def note_copies(self) -> None:
-        """Elastic() begins: what a script makes later from its weights, each start makes from others."""
+        """Note the weights as Elastic() begins, and the objects that have their shapes by then. A copy that the script makes later is one of other weights in each start."""
         if trained := self._trained():
             self._first = _sampled(list(trained.values()))
             self._before = {id(thing) for _, thing, _ in self._candidates(set(map(id, trained.values())))}
 
     def say_copies(self) -> None:
-        """Say once, behind the first step, of which copies that is known."""
+        """Say once, after the first step, that the script has copied those weights since."""
         if not (trained := self._trained() if self._first.numel() else {}):
             return
         for kind, thing, tensors in self._candidates(set(map(id, trained.values()))):

@@ -93,7 +93,7 @@ class _Uses(ast.NodeVisitor):
             self.visit(each)
 
     def visit_If(self, node: ast.If) -> None:
-        """A name is bound behind it if both branches bind it."""
+        """A name is bound after it if both branches bind it."""
         self.visit(node.test)
         was, found = set(self.bound), list[set[str]]()
         for branch in (node.body, node.orelse):
@@ -188,14 +188,14 @@ def _names_in(node: ast.AST) -> set[str]:
 
 
 class _Counted:
-    """Follows the number that enumerate() gives to each batch, and names that are made of it, to what a training depends on."""
+    """Follows the number that enumerate() gives to each batch, and names that are computed from it, to statements that change the training."""
 
     def __init__(self, number: str, loop: ast.For) -> None:
         self._numbers = {number}
         self._reads = collections.Counter(each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
 
     def in_body(self, body: Iterable[ast.stmt]) -> ast.AST | None:
-        """Returns the first statement by which the number has an effect; None: it is shown alone."""
+        """Returns the first statement by which the number changes the training; None: it is only shown."""
         return next((found for each in body if (found := self._in(each)) is not None), None)
 
     def _depends(self, node: ast.AST | None) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Has optimizers keep the precision of their state over a load: torch gives each value that of its parameter, and weights in float32 beside a parameter in bfloat16 would lose what they are kept for."""
+"""Has optimizers keep the precision of their state over a load: torch converts each value to the precision of its parameter, so that weights kept in float32 for a parameter in bfloat16 would be rounded."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class Elastic:
         self._state.update({name: thing for name, thing in (("scheduler", scheduler), ("scaler", scaler)) if thing is not None})
         self._replayed = Replayed(self._state, optimizer)
         self._most_workers = global_batch       # with more of them some would never have a sample
-        self._needs_one_pass = False    # of each worker, as the script steps another optimizer in each
+        self._needs_one_pass = False    # each worker may make one pass only, since the script steps another optimizer in each pass
         self._sampler: data.ElasticSampler | Stream | None = None
         self._needs_two = fails_on_one_sample(model)
         self._batches = {global_batch}      # sizes of global batches, in samples
@@ -704,11 +704,11 @@ class Elastic:
                                "with the last pass")
 
     def _other_steps(self, other: torch.optim.Optimizer) -> None:
-        """Another optimizer, which state= has, steps: if it does so in each pass, be lent numbers of workers alone of which each makes one."""
+        """An optimizer of state= has stepped. If it steps in each pass, the job is lent only numbers of workers with which each worker makes one pass."""
         if self._beside is None or self._lost or not self._passes or not (self._is_given or self._pass < len(self._passes) - 1):
             return
         if len(self._passes) > 1:
-            self._lost = (f"{type(other).__name__} of state= steps in each pass, of which another number of workers makes another number: leave micro_batch out, or step it where elastic.step() returns True")
+            self._lost = (f"{type(other).__name__} of state= steps in each pass, and the number of passes changes with the number of workers: leave micro_batch out, or step it where elastic.step() returns True")
             self._offer_sizes()
         elif not self._needs_one_pass:
             self._needs_one_pass = True

@@ -320,7 +320,7 @@ class Host final : public control::BackgroundThread {
   GrantBook book_;
   TagBook tags_;
   std::atomic<bool> on_{false};
-  // Used by the controller's thread alone.
+  // Written by the controller's thread alone. Other threads read the atomic ones.
   Clock::time_point began_;           ///< the loop that runs, or failed last
   std::string said_off_;              ///< why a loop failed, as the log has it
   std::optional<ConfWatch> watch_;    ///< none: no swell.conf was read that turns elasticity on

@@ -24,12 +24,13 @@ namespace {
 constexpr double kRequeueTakes_s = 10;
 /// Beyond the job's grace: for lent GPUs to go back, and for workers to leave.
 constexpr double kMoveSlack_s = 90;
-/// How long the workers that have left wait for Slurm to end them.
+/// How long swellrun waits for Slurm to end it, from when its workers have left.
 constexpr int kRequeuedBy_s = 60;
-/// A requeued job that has not started asks for the other of its two types, where that is idle,
-/// no more often than this.
+/// Minimum time between two looks at a requeued job that has not started. If its type is taken and
+/// the other of its two types is idle, it then asks for the other one.
 constexpr double kAskAgain_s = 5;
-/// The same where its own type seems idle, and Slurm starts nothing there, as before a reservation.
+/// It asks for the other type as well if its own type has seemed idle for this time and Slurm has
+/// not started it there, for example because a reservation is near.
 constexpr double kStarts_s = 30;
 
 /// Whether the demand could start now on GPUs of `type`, beside all pending jobs.
@@ -88,7 +89,7 @@ std::string TypeSwitcher::why_not_now(const ElasticJob& job, const slurm::JobRec
       return fmt::format("it was moved {} ago, and is moved once in {} (SwitchInterval)",
                          duration_words(since_s), duration_words(loop_.config.switch_interval_s));
   }
-  // Also a move that was called off has cost a pause, and may come to nothing again.
+  // A move that was called off has cost a pause, too, and may fail again for the same reason.
   if (const auto off = called_off_.find(job.id); off != called_off_.end())
     if (const auto since_s = static_cast<double>(loop_.snapshot.taken - off->second.at);
         since_s < loop_.config.switch_interval_s)
@@ -275,8 +276,8 @@ bool TypeSwitcher::clear(ElasticJob& job, TypeMove& move, double now) {
   return true;
 }
 
-/// A swellrun that is killed meanwhile ends its job, which is requeued all the same: its training
-/// has said nothing of its end.
+/// If swellrun is killed meanwhile, its job fails without a Bye: the training has not ended, and
+/// the job is requeued all the same.
 bool TypeSwitcher::leave(JobId id, ElasticJob* job, TypeMove& move, double now) {
   if (job == nullptr) {
     const slurm::JobRecord* record = loop_.record_of(id);
@@ -306,7 +307,8 @@ bool TypeSwitcher::requeue(JobId id, ElasticJob* job, TypeMove& move, double now
   return true;
 }
 
-/// Has the requeued job ask for the other type, and where that is taken meanwhile, for what it had.
+/// Has the requeued job ask for the other type. If others take that meanwhile, it asks for the type
+/// that it had.
 bool TypeSwitcher::start(JobId id, TypeMove& move, double now) {
   const slurm::JobRecord* record = loop_.record_of(id);
   if (record == nullptr || record->phase == slurm::JobPhase::ended)

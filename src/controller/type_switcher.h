@@ -49,8 +49,8 @@ class TypeSwitcher {
 
   LoopState& loop_;
   Reclaimer& reclaimer_;
-  double due_ = 0;                         ///< when a job is looked for again
-  std::map<JobId, CalledOff> called_off_;  ///< the last move of each job, where it came to nothing
+  double due_ = 0;                         ///< when a job to move is looked for again
+  std::map<JobId, CalledOff> called_off_;  ///< the last move of each job that was called off
 };
 
 }  // namespace swell::controller

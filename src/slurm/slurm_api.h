@@ -34,12 +34,13 @@ class SlurmApi {
   /// Whether set_gpu_type() works with this version of Slurm.
   virtual bool changes_gpu_types() const noexcept = 0;
   /// Has a pending job ask for GPUs of `type`, all else as it was, and writes its AdminComment, in
-  /// one change. False as above; an error where it does not wait any more, or asks for GPUs in a
-  /// way that has no type.
-  /// `at_once`: it may start from now on, also where a requeue lets it wait.
+  /// one change. Returns false as set_admin_comment() does, and an error if the job is not pending
+  /// any more, or asks for GPUs in a way that has no type. `at_once`: it may start from now on,
+  /// even if a requeue has set a later time.
   virtual Result<bool> set_gpu_type(JobId job, const std::string& type,
                                     const std::string& admin_comment, bool at_once = false) = 0;
-  /// Ends a batch job, and has it wait in the queue again. Also one that has just ended by itself.
+  /// Ends a batch job and puts it into the queue again. Also works for a job that has just ended by
+  /// itself.
   virtual Result<void> requeue(JobId job) = 0;
 };
 

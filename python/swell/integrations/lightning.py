@@ -774,7 +774,7 @@ def _keep_rows() -> None:
 
 
 def _take_columns(writer: Any) -> None:
-    """A CSV logger knows the columns of the file that it goes on with."""
+    """Tell a CSV logger the columns of the file that it continues."""
     if os.path.isfile(writer.metrics_file_path):
         with open(writer.metrics_file_path, newline="") as file:
             writer.metrics_keys = next(csv.reader(file), [])

@@ -75,7 +75,7 @@ def test_a_copy_of_weights_that_each_start_takes_anew_is_said(name, kind, runs):
 
 def test_another_optimizer_that_steps_in_each_pass_is_lent_nothing(runs):
     run = runs(Run, "passes", "recipes", "plays_two_in_passes", steps=4).fast().start(1).leave_well()
-    assert run.sizes() == [1] and run.why.startswith("Adam of state= steps in each pass, of which another number of workers makes another number: leave micro_batch out")
+    assert run.sizes() == [1] and run.why.startswith("Adam of state= steps in each pass, and the number of passes changes with the number of workers: leave micro_batch out")
 
 
 def test_another_optimizer_is_lent_workers_that_make_one_pass(runs):

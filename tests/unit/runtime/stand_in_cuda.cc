@@ -11,8 +11,7 @@
 // there is no memory for page tables; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS:
 // matrices are not copied; STAND_IN_NO_HANDLES: no allocation is named for other processes;
 // STAND_IN_HANGS: a file, and as long as that is there, who takes memory hangs, and makes a file of
-// its name with
-// ".now".
+// its name with ".now".
 #include <algorithm>
 #include <atomic>
 #include <chrono>

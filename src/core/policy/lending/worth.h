@@ -26,8 +26,8 @@ class Worth {
   double level(const ElasticJobView& job, double throughput) const;
 
   /// Loss of the job by one GPU of the companion, in the unit of gain(); companions count in the
-  /// order in which the job got them. Plans for the sizes in
-  /// between are not made: speed is assumed to follow one power law of the number of GPUs.
+  /// order in which the job got them. Plans for the sizes in between are not made: speed is
+  /// assumed to follow one power law of the number of GPUs.
   double loss(const ElasticJobView& job, const CompanionView& companion) const;
 
   /// Cost of going to plan `to`: as measured, where that was, else by the model.
