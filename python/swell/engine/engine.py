@@ -22,8 +22,8 @@ from swell._counted import counted
 from swell._generators import generators, of_rank, restore_generators, seed_generators
 from swell._lock import FolderLock
 from swell._plain import Unreadable, plain
-from swell._slots import NoRoom
 from swell._rounded import say_half
+from swell._slots import NoRoom
 from swell._stream import Stream, is_stream
 from swell.checkpoint import readable
 from swell.data import ElasticSampler, has_length
