@@ -28,7 +28,8 @@ void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout,
   layers /= stage.tp;
   const double others =
       load.matrices(model.tied_embedding) * parameters_of_embedding(model) / stage.tp;
-  const double state = software.state_bytes + software.sharded_bytes;
+  const double state =
+      software.state_bytes + software.sharded_bytes / (software.divides_updates ? 1 : stage.dp());
   seen.layer_param_bytes = layers * software.gradient_bytes;
   seen.layer_state_bytes = layers * state;
   seen.extra_param_bytes = others * software.gradient_bytes;
@@ -63,7 +64,7 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
   for (int i = 0; i < layout.pp(); ++i) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
     const models::Load load = pipeline.stage(i);
-    if (stage.dp() > 1)
+    if (stage.dp() > 1 && hardware.software.divides_updates)
       profile.sharded_state = hardware.software.sharded_bytes /
                               (hardware.software.state_bytes + hardware.software.sharded_bytes);
     for (int j = 0; j < stage.dp(); ++j) {
