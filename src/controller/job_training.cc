@@ -196,6 +196,7 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
   // A set within 2 % of the one before changes nothing: plans and their tables stay good.
   const bool is_same = recent_.add(*solved->coefficients);
   const bool same_model = solved_.model != nullptr && *solved_.model == *solved->model;
+  if (solved_.model != nullptr && !same_model) ran_.clear();
   if (!is_same || !same_model || solved_for_ != machines.types()) {
     adopted_ = report.profile;
     solved_ = std::move(*solved);
