@@ -314,6 +314,7 @@ void AgentMessages::handle(ElasticJob& job, const control::Status& status, doubl
     }
   control::Status kept = status;
   kept.no_growth = shortened(status.no_growth, kMaxNoGrowth);
+  kept.not_requeued = shortened(status.not_requeued, kMaxNoGrowth);
   if (before.no_growth != kept.no_growth)
     loop_.events.event("no-growth", {{"job", job.id}, {"reason", kept.no_growth}});
   if (before.sizes != status.sizes)
@@ -346,8 +347,16 @@ void AgentMessages::handle(ElasticJob& job, const control::Bye& bye, double now)
   job.agent.lose(now);
   job.agent_words.end();
   if (const auto move = loop_.moves.find(job.id);
-      move != loop_.moves.end() && move->second.phase != TypeMove::Phase::requeued)
+      move != loop_.moves.end() && move->second.phase != TypeMove::Phase::requeued) {
+    loop_.events.event("type-move-called-off",
+                       {{"job", job.id},
+                        {"from", move->second.from},
+                        {"to", move->second.to},
+                        {"reason", "its program has ended"}},
+                       fmt::format("job {} does not move from {} to {}: its program has ended",
+                                   job.id, move->second.from, move->second.to));
     loop_.moves.erase(move);
+  }
   loop_.book.withdraw_all(job.id);
   reclaimer_.end_all(job, now, "the program has ended");
 }

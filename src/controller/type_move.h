@@ -24,6 +24,7 @@ struct TypeMove {
   std::time_t started = 0;  ///< start of the run that is to leave
   double began = 0;         ///< these two on the controller's clock
   double by = 0;            ///< when this phase is given up; requeued: when it is looked at again
+  double requeued_at = 0;   ///< requeued: since when
   double asked_at = 0;      ///< requeued: when it was made to ask for its type; 0: not yet
   /// The job as it will wait for GPUs of `to`: they are set aside for it until it does.
   slurm::JobRecord demand;

@@ -32,6 +32,9 @@ constexpr double kAskAgain_s = 5;
 /// It asks for the other type as well if its own type has seemed idle for this time and Slurm has
 /// not started it there, for example because a reservation is near.
 constexpr double kStarts_s = 30;
+/// A requeued job that has not started by then is a pending job like any other: nothing is set
+/// aside for it, and other jobs may move.
+constexpr double kRequeuedFor_s = 300;
 
 /// Whether the demand could start now on GPUs of `type`, beside all pending jobs.
 bool is_idle(GpuQueue& queue, const slurm::JobRecord& demand, const std::string& type) {
@@ -214,11 +217,14 @@ std::string TypeSwitcher::why(const ElasticJob& job, double) const {
 }
 
 void TypeSwitcher::step(double now) {
-  std::erase_if(called_off_, [&](const auto& each) { return !loop_.jobs.contains(each.first); });
+  std::erase_if(called_off_, [&](const auto& each) {
+    return static_cast<double>(loop_.snapshot.taken - each.second.at) >=
+           loop_.config.switch_interval_s;
+  });
   begin_one(now);
   for (auto it = loop_.moves.begin(); it != loop_.moves.end();)
     it = go_on(it->first, it->second, now) ? std::next(it) : loop_.moves.erase(it);
-  for (const auto& [id, job] : loop_.jobs)
+  for (auto& [id, job] : loop_.jobs)
     if (job.agent_words.last().has_left && !loop_.moves.contains(id))
       tell_to_stay(job, "slurmctld was started again meanwhile");
 }
@@ -265,6 +271,9 @@ bool TypeSwitcher::clear(ElasticJob& job, TypeMove& move, double now) {
   if (!job.agent.is_connected())
     return call_off(job.id, &job, move, "its swellrun is not connected");
   if (now > move.by) return call_off(job.id, &job, move, "its lent GPUs did not go back in time");
+  for (Companion& companion : job.companions)  // those that have begun since
+    if (!companion.is_leaving())
+      reclaimer_.reclaim(job, companion, now, "type", fmt::format("its job moves to {}", move.to));
   if (!job.companions.empty() || job.agent_words.last().state != control::JobState::active)
     return true;
   job.agent_words.ask_to_leave();
@@ -281,9 +290,10 @@ bool TypeSwitcher::clear(ElasticJob& job, TypeMove& move, double now) {
 bool TypeSwitcher::leave(JobId id, ElasticJob* job, TypeMove& move, double now) {
   if (job == nullptr) {
     const slurm::JobRecord* record = loop_.record_of(id);
-    if (record != nullptr && record->phase == slurm::JobPhase::completing) return true;
-    if (record == nullptr || record->state_text != "FAILED")
-      return call_off(id, job, move, "it has ended");
+    if (record != nullptr && record->phase == slurm::JobPhase::completing && now <= move.by)
+      return true;
+    if (record == nullptr || record->state_text != "FAILED" || record->start_time != move.started)
+      return call_off(id, job, move, "its run has ended");
     return requeue(id, job, move, now);
   }
   const control::Status& said = job->agent_words.last();
@@ -303,7 +313,7 @@ bool TypeSwitcher::requeue(JobId id, ElasticJob* job, TypeMove& move, double now
   if (const Result<void> done = loop_.slurm.requeue(id); !done)
     return call_off(id, job, move, done.error().message());
   move.phase = TypeMove::Phase::requeued;
-  move.by = now;
+  move.by = move.requeued_at = now;
   return true;
 }
 
@@ -315,6 +325,8 @@ bool TypeSwitcher::start(JobId id, TypeMove& move, double now) {
     return call_off(id, nullptr, move, "it has ended");
   if (record->phase == slurm::JobPhase::running && record->start_time != move.started) {
     const std::string type = type_held_by(*record);
+    if (type == move.from)
+      return call_off(id, nullptr, move, fmt::format("others took the {}", move.to));
     loop_.events.event("type-moved",
                        {{"job", id},
                         {"from", move.from},
@@ -325,12 +337,15 @@ bool TypeSwitcher::start(JobId id, TypeMove& move, double now) {
                                    duration_words(now - move.began)));
     return false;
   }
+  if (record->priority == 0 && record->phase == slurm::JobPhase::pending)
+    return call_off(id, nullptr, move, "it is held");
+  if (now >= move.requeued_at + kRequeuedFor_s)
+    return call_off(id, nullptr, move, "it has not started in time");
   if (record->phase != slurm::JobPhase::pending || now < move.by) return true;
   const std::string& asked = type_asked_by(*record);
   if (move.asked_at == 0) return ask_for(*record, move.to, move, now);
   const bool is_late = now >= move.asked_at + kStarts_s;
-  if (record->priority == 0 || (!is_late && record->waiting != slurm::Waiting::for_resources))
-    return true;
+  if (!is_late && record->waiting != slurm::Waiting::for_resources) return true;
   const std::string& other = asked == move.to ? move.from : move.to;
   GpuQueue queue(loop_.snapshot, false);
   for (const slurm::JobRecord* ahead : GpuQueue::in_order(loop_.snapshot)) {
@@ -383,9 +398,10 @@ bool TypeSwitcher::call_off(JobId id, ElasticJob* job, const TypeMove& move,
   return false;
 }
 
-void TypeSwitcher::tell_to_stay(const ElasticJob& job, const std::string& why) {
-  if (job.agent.is_connected())
-    loop_.sessions.send(job.agent.connection(), control::Requeue{0, true, why});
+void TypeSwitcher::tell_to_stay(ElasticJob& job, const std::string& why) {
+  if (!job.agent.is_connected()) return;
+  job.agent_words.ask_to_leave();  // what it said of the order before counts no more
+  loop_.sessions.send(job.agent.connection(), control::Requeue{0, true, why});
 }
 
 }  // namespace swell::controller

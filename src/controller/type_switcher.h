@@ -45,7 +45,7 @@ class TypeSwitcher {
   bool start(JobId id, TypeMove& move, double now);
   bool ask_for(const slurm::JobRecord& record, const std::string& type, TypeMove& move, double now);
   bool call_off(JobId id, ElasticJob* job, const TypeMove& move, const std::string& why);
-  void tell_to_stay(const ElasticJob& job, const std::string& why);
+  void tell_to_stay(ElasticJob& job, const std::string& why);
 
   LoopState& loop_;
   Reclaimer& reclaimer_;

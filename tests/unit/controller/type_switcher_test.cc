@@ -224,6 +224,44 @@ Test(type_switcher, what_others_took_meanwhile_sends_it_back_to_what_it_had) {
   cr_assert_neq(world.comment(30).find("chosen=back_on_a100"), std::string::npos);
 }
 
+// Its owner holds it, or has it wait for something else: no GPUs are set aside, and no other job
+// waits for it to move.
+Test(type_switcher, a_requeued_job_that_is_not_to_start_is_given_up) {
+  Running held;
+  held.leaves();
+  held.waits();
+  const std::size_t asked = held.slurm.typed.size();
+  held.slurm.find(30)->priority = 0;
+  held.step();
+  slurm::JobRecord& job = *held.slurm.find(30);
+  job.priority = 100;
+  job.waiting = slurm::Waiting::for_resources;
+  held.slurm.run(50, "node1", 8, "");
+  held.step(10);
+  cr_assert_eq(held.slurm.typed.size(), asked, "its move is over");
+  Running late;
+  late.leaves();
+  late.waits();
+  late.step(310);
+  const std::size_t by_then = late.slurm.typed.size();
+  late.step(100);
+  cr_assert_eq(late.slurm.typed.size(), by_then);
+}
+
+Test(type_switcher, a_later_run_that_fails_is_not_requeued) {
+  Running world;
+  world.trains();
+  world.step(3);
+  world.server.hangs_up(1);
+  world.step();
+  slurm::JobRecord& job = *world.slurm.find(30);
+  job.phase = slurm::JobPhase::ended;
+  job.state_text = "FAILED";
+  job.start_time += 30;
+  world.step();
+  cr_assert(world.slurm.requeued.empty());
+}
+
 // kill -9 of swellrun: the job fails, and its training has said nothing of its end.
 Test(type_switcher, a_job_that_fails_while_it_leaves_is_requeued_and_one_that_ends_is_not) {
   const auto requeued = [](const char* state, bool says_bye) {
