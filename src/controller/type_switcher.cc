@@ -36,6 +36,9 @@ constexpr double kStarts_s = 30;
 /// aside for it, and other jobs may move.
 constexpr double kRequeuedFor_s = 300;
 
+/// Limit of jobs that are looked at in one round: for each, the whole queue is placed anew.
+constexpr int kLookedAt = 8;
+
 /// Whether the demand could start now on GPUs of `type`, beside all pending jobs.
 bool is_idle(GpuQueue& queue, const slurm::JobRecord& demand, const std::string& type) {
   const auto start_s = queue.start_of(demand, type);
@@ -231,12 +234,15 @@ void TypeSwitcher::step(double now) {
 
 void TypeSwitcher::begin_one(double now) {
   if (!loop_.moves.empty() || loop_.config.type_interval_s <= 0 || now < due_) return;
-  due_ = now + loop_.config.type_interval_s;
+  int looked_at = 0;
   for (auto& [id, job] : loop_.jobs) {
-    if (!job.spec.switches_type) continue;
-    auto move = propose(job);
-    if (move) return begin(job, *std::move(move), now);
+    if (!job.spec.switches_type || id <= looked_up_to_) continue;
+    if (++looked_at > kLookedAt) return;
+    looked_up_to_ = id;
+    if (auto move = propose(job)) return begin(job, *std::move(move), now);
   }
+  looked_up_to_ = 0;
+  due_ = now + loop_.config.type_interval_s;
 }
 
 void TypeSwitcher::begin(ElasticJob& job, TypeMove move, double now) {

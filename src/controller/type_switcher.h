@@ -50,6 +50,7 @@ class TypeSwitcher {
   LoopState& loop_;
   Reclaimer& reclaimer_;
   double due_ = 0;                         ///< when a job to move is looked for again
+  JobId looked_up_to_ = 0;                 ///< the jobs up to this id were looked at since
   std::map<JobId, CalledOff> called_off_;  ///< the last move of each job that was called off
 };
 
