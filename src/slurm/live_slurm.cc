@@ -157,7 +157,7 @@ class LiveSlurm final : public SlurmApi {
   }
 
   Result<void> requeue(JobId job) override {
-    if (slurm_requeue(job, 0) == SLURM_SUCCESS) return {};
+    if (requeue_job(job) == SLURM_SUCCESS) return {};
     return failure("slurm_requeue").while_doing(fmt::format("requeueing job {}", job));
   }
 

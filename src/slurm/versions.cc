@@ -26,6 +26,8 @@ int kill_job(JobId job, std::uint16_t signal) noexcept {
   return slurm_kill_job(whole(job), signal, 0);
 }
 
+int requeue_job(JobId job) noexcept { return slurm_requeue(whole(job), 0); }
+
 int load_job(JobId job, job_info_msg_t** message) noexcept {
   return slurm_load_job(message, whole(job), SHOW_ALL | SHOW_DETAIL);
 }
@@ -41,6 +43,8 @@ void free_conf(slurm_conf_t* conf) noexcept { slurm_free_conf(conf); }
 #else
 
 int kill_job(JobId job, std::uint16_t signal) noexcept { return slurm_kill_job(job, signal, 0); }
+
+int requeue_job(JobId job) noexcept { return slurm_requeue(job, 0); }
 
 int load_job(JobId job, job_info_msg_t** message) noexcept {
   return slurm_load_job(message, job, SHOW_ALL | SHOW_DETAIL);

@@ -31,6 +31,9 @@ void set_job_id(Record& record, JobId job) noexcept {
 /// Calls slurm_kill_job(), from 26.05 on with a slurm_step_id_t. Returns its result.
 int kill_job(JobId job, std::uint16_t signal) noexcept;
 
+/// Calls slurm_requeue(), likewise.
+int requeue_job(JobId job) noexcept;
+
 /// Calls slurm_load_job(), likewise.
 int load_job(JobId job, job_info_msg_t** message) noexcept;
 
