@@ -237,7 +237,7 @@ in_flexible_reservation() {
   scontrol create reservation reservationname=flex starttime=now duration=60 nodes=node2 flags=flex,ignore_jobs users=root &&
     scontrol update partitionname=train MaxTime=UNLIMITED && lends_nothing || return
   for each in 1 2 3; do submit --elastic=max=12,grace=5 --gres=gpu:1 -w node1 && within 20 in_state "$job" RUNNING || return; done
-  swell drain --undo && within 60 nothing_idle && rigid --reservation=flex -N 2 --gres=gpu:4 && within 20 in_state "$rigid_job" RUNNING && goes_on "$job" ||
+  swell drain --undo && within 60 nothing_idle && rigid --reservation=flex -N 2 --gres=gpu:4 && within 60 in_state "$rigid_job" RUNNING && goes_on "$job" ||
     { squeue --all -o '%i %j %T %N %b %r' && grep -c '"companion-preempted"' "$events"; return 1; }
 }
 nothing_idle() { ! sinfo -h -p train -t idle,mix -o %T | grep -v reserved; }
