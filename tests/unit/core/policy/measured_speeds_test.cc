@@ -87,8 +87,8 @@ Test(measured_speeds, nearly_equal_speeds_give_equal_coefficients) {
     return *corrected(world.coefficients, world.model, *world.view.machines,
                       {{data_parallel(4), factor * world.predicted(data_parallel(4))}});
   };
-  cr_assert(with(0.6) == with(0.601));
-  cr_assert_not(with(0.6) == with(0.65));
+  cr_assert(with(0.605) == with(0.61));
+  cr_assert_not(with(0.605) == with(0.65));
 }
 
 Test(measured_speeds, speeds_that_say_nothing_change_nothing) {

@@ -185,6 +185,6 @@ Test(swell_replan, a_plan_that_was_slower_than_predicted_is_not_chosen_again) {
            perf::shape_of(decisions.plans[0].layout) == perf::shape_of(first);
   };
   cr_assert(chosen_again(1));
-  cr_assert(chosen_again(1.5));
+  cr_assert(chosen_again(1.1));
   cr_assert_not(chosen_again(0.4));
 }
