@@ -217,7 +217,7 @@ class Elastic:
         if hasattr(self._saved_optimizer(), "register_step_pre_hook"):
             me = weakref.ref(self)
             self._saved_optimizer().register_step_pre_hook(lambda *_: one._optimizer_steps() if (one := me()) is not None else None)
-        for each in (each for each in self._state.values() if isinstance(each, torch.optim.Optimizer)):
+        for each in (getattr(each, "optimizer", each) for each in self._state.values() if isinstance(each, torch.optim.Optimizer)):      # within Accelerate's
             each.register_step_post_hook(lambda other, *_, me=weakref.ref(self): one._other_steps(other) if (one := me()) is not None else None)
         self._beside = Beside([model, optimizer, *self._state.values()], optimizer) if _request.under_swellrun() and self.rank == 0 else None
         self._outputs = Outputs(model) if self._beside is not None else None       # until the first loss is looked at
