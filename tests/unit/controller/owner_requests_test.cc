@@ -22,7 +22,9 @@ struct Asked {
   controller::ClusterViews views{loop, nullptr, policy::Preemption::as_reclaimed};
   controller::TypeMover types{loop};
   controller::HistoryRequests history{loop};
-  controller::OwnerRequests requests{loop, views, types, history};
+  controller::Reclaimer reclaimer{loop};
+  controller::TypeSwitcher switcher{loop, reclaimer};
+  controller::OwnerRequests requests{loop, views, types, switcher, history};
   controller::ElasticJob& job = loop.jobs[100];
 
   Asked() {
