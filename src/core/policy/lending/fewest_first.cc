@@ -19,8 +19,7 @@ Decisions FewestFirst::decide(const ClusterView& view) const {
   placement.close();
   Decisions decisions;
   decisions.grants = lend_worker_by_worker(placement, jobs, options_.min_growth);
-  decisions.reclaims = placement.reclaims();
-  if (view.order_wanted) decisions.reclaim_order = placement.reclaim_order(loss);
+  write_reclaims(placement, loss, decisions);
   return decisions;
 }
 

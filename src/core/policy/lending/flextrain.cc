@@ -46,8 +46,7 @@ class Decision {
     write_shrunk(placement_, tables_, decisions, &belief_);
     if (!waits_for_gpus()) lend(decisions);
     reschedule(decisions);
-    decisions.reclaims = placement_.reclaims();
-    if (view_.order_wanted) decisions.reclaim_order = placement_.reclaim_order(loss_of);
+    write_reclaims(placement_, loss_of, decisions);
     return decisions;
   }
 

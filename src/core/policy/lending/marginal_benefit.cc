@@ -63,8 +63,7 @@ class Decision {
     expansions.write(decisions);
     write_shrunk(placement_, grown_, decisions);
     lend_more(std::move(others), owed, decisions);
-    decisions.reclaims = placement_.reclaims();
-    if (view_.order_wanted) decisions.reclaim_order = placement_.reclaim_order(loss_of);
+    write_reclaims(placement_, loss_of, decisions);
     searched = {expansions.max_evaluated(), expansions.ran_out()};
     return decisions;
   }

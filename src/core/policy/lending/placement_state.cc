@@ -53,10 +53,6 @@ void PlacementState::serve_queue(int depth, const Loss& loss, Nodes nodes,
   }
 }
 
-int PlacementState::kept_gpus() const noexcept {
-  return std::accumulate(kept_.begin(), kept_.end(), 0);
-}
-
 /// Serves all parts of a job at the queue position of its first, each on nodes that no other part
 /// has; or none, where not all of them fit: then the job cannot start.
 void PlacementState::make_room_for_parts(JobId job, Nodes nodes) {
@@ -279,33 +275,11 @@ void PlacementState::reclaim(Lent& lent, JobId needed_by, Reclaim::Why why) {
 
 void PlacementState::reclaim(const ElasticJobView& job, const CompanionView& companion,
                              Reclaim::Why why) {
-  for (Lent& lent : lent_)
-    if (lent.job == &job && lent.companion == &companion && !lent.reclaimed) reclaim(lent, 0, why);
-}
-
-std::vector<JobId> PlacementState::reclaim_order(const Loss& loss) {
-  std::vector<JobId> order;
-  // Ties go to the lowest node, as for a pending job that any of them would suit.
-  using Entry = std::tuple<double, NodeIndex, std::size_t>;  // loss, node, index into lent_
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  for (std::size_t i = 0; i < lent_.size(); ++i) {
-    if (lent_[i].reclaimed) order.push_back(lent_[i].companion->id);
-    else queue.emplace(loss(*lent_[i].job, *lent_[i].companion), lent_[i].companion->node, i);
-  }
-  while (!queue.empty()) {
-    const auto [was, node, index] = queue.top();
-    queue.pop();
+  if (companion.node < 0) return;
+  for (const std::size_t index : lent_on_[at(companion.node)]) {
     Lent& lent = lent_[index];
-    // The loss has risen since companions of the same job were reclaimed.
-    if (const double now = loss(*lent.job, *lent.companion); now > was) {
-      queue.emplace(now, node, index);
-      continue;
-    }
-    lent.reclaimed = true;
-    total_[lent.job->id] -= lent.companion->held.gpus;
-    order.push_back(lent.companion->id);
+    if (lent.job == &job && lent.companion == &companion && !lent.reclaimed) reclaim(lent, 0, why);
   }
-  return order;
 }
 
 /// Resources that a leaving companion returns, added to `free_`; none if they were added before.
@@ -357,5 +331,38 @@ bool PlacementState::may_use(const ElasticJobView& job, NodeIndex node,
 }
 
 bool PlacementState::shrinks(const ElasticJobView& job) const { return shrunk_.contains(job.id); }
+
+void write_reclaims(PlacementState& placement, const PlacementState::Loss& loss,
+                    Decisions& decisions) {
+  decisions.reclaims = placement.reclaims();
+  if (!placement.view().order_wanted) return;
+  std::vector<std::pair<const ElasticJobView*, const CompanionView*>> lent;
+  // Ties go to the lowest node, as for a pending job that any of them would suit.
+  using Entry = std::tuple<double, NodeIndex, std::size_t>;  // loss, node, index into lent
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  std::vector<JobId>& order = decisions.reclaim_order;
+  for (const ElasticJobView& job : placement.view().jobs)
+    for (const CompanionView& companion : job.companions) {
+      if (companion.node < 0) continue;
+      if (companion.leaving || placement.is_reclaimed(companion.id)) {
+        order.push_back(companion.id);
+      } else {
+        queue.emplace(loss(job, companion), companion.node, lent.size());
+        lent.emplace_back(&job, &companion);
+      }
+    }
+  while (!queue.empty()) {
+    const auto [was, node, index] = queue.top();
+    queue.pop();
+    const auto [job, companion] = lent[index];
+    // The loss has risen since companions of the same job were reclaimed.
+    if (const double now = loss(*job, *companion); now > was) {
+      queue.emplace(now, node, index);
+      continue;
+    }
+    placement.reclaim(*job, *companion, Reclaim::Why::another_job);
+    order.push_back(companion->id);
+  }
+}
 
 }  // namespace swell::policy

@@ -72,12 +72,7 @@ class PlacementState {
   bool shrinks(const ElasticJobView& job) const;
   bool is_reclaimed(JobId companion) const { return reclaimed_.contains(companion); }
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
-  /// Returns every companion on a known node in the order of reclaims if all were needed;
-  /// companions that already leave come first. Consumes the placement state: nothing may be lent
-  /// afterwards.
-  std::vector<JobId> reclaim_order(const Loss& loss);
-  /// Number of GPUs kept for pending jobs, those reclaimed for them included: in all, on one node.
-  int kept_gpus() const noexcept;
+  /// Number of GPUs of the node kept for pending jobs, those reclaimed for them included.
   int kept_gpus(NodeIndex node) const { return kept_[static_cast<std::size_t>(node)]; }
   const ClusterView& view() const noexcept { return *view_; }
 
@@ -141,6 +136,12 @@ class PlacementState {
   /// GPUs lent by this decision.
   std::map<NodeIndex, std::map<const ElasticJobView*, int>> borrowers_;
 };
+
+/// Writes the reclaims; and, if ClusterView::order_wanted, the order in which every companion on a
+/// known node would be reclaimed if all were needed: companions that already leave come first.
+/// Consumes the placement state: nothing may be lent afterwards.
+void write_reclaims(PlacementState& placement, const PlacementState::Loss& loss,
+                    Decisions& decisions);
 
 /// A further try for a pending job that fits neither on idle nor on lent GPUs. The controller has
 /// none.

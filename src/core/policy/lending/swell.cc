@@ -75,8 +75,7 @@ class Decision {
     });
     for (const Grant& grant : lend_worker_by_worker(placement_, others, options_.min_growth))
       decisions.grants.push_back(grant);
-    decisions.reclaims = placement_.reclaims();
-    if (view_.order_wanted) decisions.reclaim_order = placement_.reclaim_order(loss_of);
+    write_reclaims(placement_, loss_of, decisions);
     return decisions;
   }
 
