@@ -274,7 +274,7 @@ void Decider::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, c
   grow.expires_s = static_cast<int>(std::ceil(loop_.config.grant_expiry_s));
   grow.plan = plan.json;
   grow.reason = plan.reason;
-  grow.devices_apart = view.machines != nullptr && view.machines->devices_apart();
+  grow.devices_apart = view.machines != nullptr && view.machines->interconnect().devices_apart;
   for (const policy::Grant& each : grants) {
     const policy::NodeView& node = view.nodes[static_cast<std::size_t>(each.node)];
     LiveGrant live;

@@ -38,7 +38,7 @@ Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record
 plan::Allocations allocations_of(const ElasticJob& job, const slurm::JobRecord& record,
                                  const cluster::Cluster& machines) {
   plan::Allocations allocations;
-  if (!machines.devices_apart()) return allocations;
+  if (!machines.interconnect().devices_apart) return allocations;
   for (const slurm::GpuAllocation& each : record.gpus)
     if (const auto node = machines.find_node(each.node)) allocations.add(*node, mask_of(each.gpus));
   for (const Companion& companion : job.companions)

@@ -41,7 +41,7 @@ Result<void> check_possible(const perf::Profile& profile, const cluster::Cluster
   for (const perf::GroupObservation& seen : profile.groups) {
     const plan::Stage& stage = profile.plan.stages[static_cast<std::size_t>(seen.stage)];
     const plan::TpGroup& group = stage.groups[static_cast<std::size_t>(seen.group)];
-    const cluster::GpuType& type = machines.type(*machines.find_type(group.gpu_type));
+    const cluster::GpuType& type = machines.type(*cluster::find_type(machines, group.gpu_type));
     const auto impossible = [&](const char* what, double value, double least,
                                 const std::string& why) {
       return Error(fmt::format(

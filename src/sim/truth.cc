@@ -21,7 +21,7 @@ constexpr double kSlowFactor = 1.1;
 
 bool nodes_alike(const cluster::Cluster& cluster) {
   const cluster::Node& first = cluster.node(0);
-  return cluster.is_regular() &&
+  return cluster.interconnect().is_regular() &&
          std::all_of(cluster.nodes().begin(), cluster.nodes().end(),
                      [&](const cluster::Node& node) {
                        return node.gpus == first.gpus &&

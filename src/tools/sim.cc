@@ -79,7 +79,7 @@ Result<cluster::Cluster> read_cluster(const Options& options) {
   std::vector<cluster::Node> nodes = made->nodes();
   for (cluster::Node& node : nodes) node.network_bytes_per_s = network_of(options.bandwidth);
   return cluster::Cluster::make(made->name(), made->types(), std::move(nodes),
-                                made->cross_rack_factor());
+                                made->interconnect());
 }
 
 Result<sim::Mix> read_mix(const std::string& text) {

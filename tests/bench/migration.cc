@@ -151,7 +151,7 @@ int main() {
   for (int i = 0; i < 130; ++i)
     nodes.push_back({"n" + std::to_string(i), i / 16, std::vector<int>(kGpus, 0), 5e10});
   const auto cluster =
-      cluster::Cluster::make("bench", {*cluster::find_gpu_type("h100")}, std::move(nodes), 0.5)
+      cluster::Cluster::make("bench", {*cluster::find_gpu_type("h100")}, std::move(nodes), {0.5})
           .value();
   const struct {
     const char* name;

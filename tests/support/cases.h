@@ -107,7 +107,7 @@ class CaseGenerator {
         for (std::size_t g = gpus.size() / 2; g < gpus.size(); ++g) gpus[g] = 1 - type;
       list.push_back({"n" + std::to_string(n + 1), n / 2, gpus, network});
     }
-    return Cluster::make("generated", types, list, one_of({0.5, 1.0})).value();
+    return Cluster::make("generated", types, list, {one_of({0.5, 1.0})}).value();
   }
   std::mt19937 random_;
 };

@@ -28,7 +28,7 @@ inline cluster::Cluster host_cluster(int nodes, int devices, double cross_rack =
     made.push_back({"n" + std::to_string(i), i % 2,
                     std::vector<int>(static_cast<std::size_t>(devices), 0), 5e10});
   return cluster::Cluster::make("hosts", {*cluster::find_gpu_type("h100")}, std::move(made),
-                                cross_rack)
+                                {cross_rack})
       .value();
 }
 

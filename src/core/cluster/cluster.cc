@@ -60,50 +60,10 @@ int with_link(std::vector<GpuType>& types, int type, double link) {
   return static_cast<int>(types.size()) - 1;
 }
 
-}  // namespace
-
-Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
-                              double cross_rack_factor,
-                              std::map<std::pair<int, int>, double> measured) {
-  Cluster made;
-  if (nodes.empty()) return Error("the cluster has no nodes; at least 1 is needed");
-  if (!(cross_rack_factor > 0 && cross_rack_factor <= 1))
-    return Error(fmt::format("the cross-rack factor is {:g}; it must be above 0 and at most 1",
-                             cross_rack_factor));
-  for (const GpuType& type : types)
-    if (auto good = check_type(type); !good) return good.error();
-  const std::size_t described = types.size();
-  for (Node& node : nodes) {
-    if (auto good = check_node(node, described); !good) return good.error();
-    if (node.link_bytes_per_s > 0)
-      for (int& type : node.gpus) type = with_link(types, type, node.link_bytes_per_s);
-    if (!made.node_by_name_.emplace(node.name, static_cast<int>(made.slowest_link_.size())).second)
-      return Error(fmt::format("node {} is listed twice", node.name));
-    double slowest = types[static_cast<std::size_t>(node.gpus[0])].link_bytes_per_s;
-    for (int type : node.gpus)
-      slowest = std::min(slowest, types[static_cast<std::size_t>(type)].link_bytes_per_s);
-    made.slowest_link_.push_back(slowest);
-    made.gpu_count_ += static_cast<int>(node.gpus.size());
-  }
-  for (const auto& [pair, bandwidth] : measured) {
-    const int count = static_cast<int>(nodes.size());
-    if (pair.first < 0 || pair.second < 0 || pair.first >= count || pair.second >= count ||
-        pair.first == pair.second)
-      return Error("a measured bandwidth must be between two different nodes of the cluster");
-    if (!(bandwidth > 0)) return Error("a measured bandwidth must be above 0");
-    made.measured_[std::minmax(pair.first, pair.second)] = bandwidth;
-  }
-  made.name_ = std::move(name);
-  made.types_ = std::move(types);
-  made.nodes_ = std::move(nodes);
-  made.cross_rack_factor_ = cross_rack_factor;
-  return made;
-}
-
-Result<Cluster> Cluster::with_classes(DistanceClasses classes) && {
-  if (classes.groups.size() != nodes_.size())
+Result<void> check_classes(const DistanceClasses& classes, std::size_t nodes) {
+  if (classes.groups.size() != nodes)
     return Error(fmt::format("distance classes of {}; the cluster has {}",
-                             count_of(classes.groups.size(), "node"), nodes_.size()));
+                             count_of(classes.groups.size(), "node"), nodes));
   const std::size_t levels = classes.groups[0].size();
   for (const std::vector<int>& groups : classes.groups)
     if (groups.size() != levels)
@@ -121,13 +81,55 @@ Result<Cluster> Cluster::with_classes(DistanceClasses classes) && {
       return Error(
           fmt::format("the measured bandwidth of distance class {} must be above 0", i + 1));
   }
-  classes_ = std::move(classes);
-  return std::move(*this);
+  return {};
 }
 
-Cluster Cluster::with_devices_apart(bool apart) && {
-  devices_apart_ = apart;
-  return std::move(*this);
+}  // namespace
+
+double network_reach(const Node& node, int gpus) noexcept {
+  const int all = static_cast<int>(node.gpus.size());
+  const int cards = node.network_cards > 0 ? std::min(node.network_cards, all) : all;
+  if (gpus >= cards) return node.network_bytes_per_s;
+  return node.network_bytes_per_s * (static_cast<double>(gpus) / cards);
+}
+
+Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
+                              Interconnect interconnect) {
+  Cluster made;
+  if (nodes.empty()) return Error("the cluster has no nodes; at least 1 is needed");
+  if (const double factor = interconnect.cross_rack_factor; !(factor > 0 && factor <= 1))
+    return Error(
+        fmt::format("the cross-rack factor is {:g}; it must be above 0 and at most 1", factor));
+  for (const GpuType& type : types)
+    if (auto good = check_type(type); !good) return good.error();
+  const std::size_t described = types.size();
+  for (Node& node : nodes) {
+    if (auto good = check_node(node, described); !good) return good.error();
+    if (node.link_bytes_per_s > 0)
+      for (int& type : node.gpus) type = with_link(types, type, node.link_bytes_per_s);
+    if (!made.node_by_name_.emplace(node.name, static_cast<int>(made.slowest_link_.size())).second)
+      return Error(fmt::format("node {} is listed twice", node.name));
+    double slowest = types[static_cast<std::size_t>(node.gpus[0])].link_bytes_per_s;
+    for (int type : node.gpus)
+      slowest = std::min(slowest, types[static_cast<std::size_t>(type)].link_bytes_per_s);
+    made.slowest_link_.push_back(slowest);
+    made.gpu_count_ += static_cast<int>(node.gpus.size());
+  }
+  for (const auto& [pair, bandwidth] : std::exchange(interconnect.measured, {})) {
+    const int count = static_cast<int>(nodes.size());
+    if (pair.first < 0 || pair.second < 0 || pair.first >= count || pair.second >= count ||
+        pair.first == pair.second)
+      return Error("a measured bandwidth must be between two different nodes of the cluster");
+    if (!(bandwidth > 0)) return Error("a measured bandwidth must be above 0");
+    interconnect.measured[std::minmax(pair.first, pair.second)] = bandwidth;
+  }
+  if (!interconnect.classes.groups.empty() || !interconnect.classes.share.empty())
+    if (auto good = check_classes(interconnect.classes, nodes.size()); !good) return good.error();
+  made.name_ = std::move(name);
+  made.types_ = std::move(types);
+  made.nodes_ = std::move(nodes);
+  made.interconnect_ = std::move(interconnect);
+  return made;
 }
 
 std::optional<int> Cluster::find_node(std::string_view name) const {
@@ -136,9 +138,9 @@ std::optional<int> Cluster::find_node(std::string_view name) const {
   return found->second;
 }
 
-std::optional<int> Cluster::find_type(std::string_view name) const {
-  for (std::size_t i = 0; i < types_.size(); ++i)
-    if (types_[i].name == name) return static_cast<int>(i);
+std::optional<int> find_type(const Cluster& cluster, std::string_view name) {
+  for (std::size_t i = 0; i < cluster.types().size(); ++i)
+    if (cluster.types()[i].name == name) return static_cast<int>(i);
   return std::nullopt;
 }
 
@@ -146,20 +148,21 @@ std::optional<int> Cluster::find_type(std::string_view name) const {
 /// `all_cards`: both ends use all their cards.
 double Cluster::between(int a, int b, double network, bool all_cards) const noexcept {
   if (a == b) return network;
-  if (!measured_.empty()) {
-    const auto found = measured_.find(std::minmax(a, b));
-    if (found != measured_.end())
-      return all_cards ? found->second : std::min(found->second, network);
+  const auto& pairs = interconnect_.measured;
+  const DistanceClasses& classes = interconnect_.classes;
+  if (!pairs.empty()) {
+    const auto found = pairs.find(std::minmax(a, b));
+    if (found != pairs.end()) return all_cards ? found->second : std::min(found->second, network);
   }
-  if (!classes_.share.empty()) {
-    const std::vector<int>& mine = classes_.groups[static_cast<std::size_t>(a)];
-    const std::vector<int>& theirs = classes_.groups[static_cast<std::size_t>(b)];
+  if (!classes.share.empty()) {
+    const std::vector<int>& mine = classes.groups[static_cast<std::size_t>(a)];
+    const std::vector<int>& theirs = classes.groups[static_cast<std::size_t>(b)];
     std::size_t level = 0;
     while (level < mine.size() && (mine[level] < 0 || mine[level] != theirs[level])) ++level;
-    const double measured = classes_.measured_bytes_per_s[level];
-    return measured > 0 ? std::min(measured, network) : network * classes_.share[level];
+    const double measured = classes.measured_bytes_per_s[level];
+    return measured > 0 ? std::min(measured, network) : network * classes.share[level];
   }
-  return node(a).rack == node(b).rack ? network : network * cross_rack_factor_;
+  return node(a).rack == node(b).rack ? network : network * interconnect_.cross_rack_factor;
 }
 
 double Cluster::node_bandwidth(int a, int b) const noexcept {
@@ -170,7 +173,8 @@ double Cluster::node_bandwidth(int a, int b) const noexcept {
 double Cluster::network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept {
   const bool all = gpus_a >= static_cast<int>(node(a).gpus.size()) &&
                    gpus_b >= static_cast<int>(node(b).gpus.size());
-  return between(a, b, std::min(network_reach(a, gpus_a), network_reach(b, gpus_b)), all);
+  return between(a, b, std::min(network_reach(node(a), gpus_a), network_reach(node(b), gpus_b)),
+                 all);
 }
 
 double Cluster::effective_bandwidth(GpuRef a, GpuRef b) const noexcept {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -52,6 +51,26 @@ struct DistanceClasses {
   friend bool operator==(const DistanceClasses&, const DistanceClasses&) = default;
 };
 
+/// Bandwidth between nodes and between allocations, beyond the network cards of each node.
+struct Interconnect {
+  double cross_rack_factor = 1.0;  ///< share that remains between racks, above 0, at most 1
+  /// Calibrated bandwidths between two nodes, in bytes a second. They override all others.
+  std::map<std::pair<int, int>, double> measured{};
+  /// Used instead of racks and their factor unless empty. There must be a list of groups for each
+  /// node, all of one length (the number of levels), and one share and one measured figure for each
+  /// level plus one. A measured figure is capped by both nodes' own network.
+  DistanceClasses classes{};
+  /// Whether two allocations of one job on a node reach each other's GPUs only over the network,
+  /// since Slurm constrains devices (ConstrainDevices=yes). No TP group then spans both.
+  bool devices_apart = false;
+  /// Returns whether bandwidth depends only on node and rack.
+  bool is_regular() const noexcept { return measured.empty() && classes.share.empty(); }
+};
+
+/// Returns the bytes a second that `gpus` GPUs of a node can together send to the network. Each
+/// uses one card if there are enough cards.
+double network_reach(const Node& node, int gpus) noexcept;
+
 /// Nodes, their GPUs, and the bandwidth between them. Made from JSON, a preset, or the nodes'
 /// published descriptions; read by the performance model, the planner and the judge. Immutable,
 /// hence safe to share between threads.
@@ -59,24 +78,9 @@ class Cluster {
  public:
   /// Checks the arguments and makes a cluster. The error names the fault: no nodes, an unknown
   /// type, a bandwidth of 0, ... If a node's link differs from its GPUs' type, it gets a variant of
-  /// the type with that link: another index, the same name. `cross_rack_factor`: share of the
-  /// network bandwidth that remains between racks, above 0, at most 1. `measured`: calibrated
-  /// bandwidths between two nodes, in bytes a second, which override all others.
+  /// the type with that link: another index, the same name.
   static Result<Cluster> make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
-                              double cross_rack_factor = 1.0,
-                              std::map<std::pair<int, int>, double> measured = {});
-
-  /// Returns this cluster with bandwidths between nodes by distance, instead of by rack and
-  /// cross-rack factor. `classes` must have a list of groups for each node, all of one length (the
-  /// number of levels), and one share and one measured figure for each level plus one. A measured
-  /// figure is capped by both nodes' own network.
-  Result<Cluster> with_classes(DistanceClasses classes) &&;
-
-  /// Returns this cluster with devices_apart() set to `apart`.
-  Cluster with_devices_apart(bool apart) &&;
-  /// Returns whether two allocations of one job on a node reach each other's GPUs only over the
-  /// network, since Slurm constrains devices (ConstrainDevices=yes). No TP group then spans both.
-  bool devices_apart() const noexcept { return devices_apart_; }
+                              Interconnect interconnect = {});
 
   /// Reads the JSON form of docs/planner.md. `name` is used if the text has no name.
   static Result<Cluster> from_json(const Json& json);
@@ -91,23 +95,13 @@ class Cluster {
     return node(gpu.node).gpus[static_cast<std::size_t>(gpu.index)];
   }
   std::optional<int> find_node(std::string_view name) const;
-  std::optional<int> find_type(std::string_view name) const;
   int gpu_count() const noexcept { return gpu_count_; }
-  double cross_rack_factor() const noexcept { return cross_rack_factor_; }
+  const Interconnect& interconnect() const noexcept { return interconnect_; }
 
   /// Returns the bytes a second in one direction between two nodes, Suika's k_bw: the measured
   /// figure if there is one; else all their network cards together, times the cross-rack factor if
   /// they are in two racks. For a == b: the slowest link of the node's GPUs.
   double node_bandwidth(int a, int b) const noexcept;
-  /// Returns the bytes a second that `gpus` GPUs of a node can together send to the network. Each
-  /// uses one card if there are enough cards.
-  double network_reach(int index, int gpus) const noexcept {
-    const Node& from = node(index);
-    const int all = static_cast<int>(from.gpus.size());
-    const int cards = from.network_cards > 0 ? std::min(from.network_cards, all) : all;
-    if (gpus >= cards) return from.network_bytes_per_s;
-    return from.network_bytes_per_s * (static_cast<double>(gpus) / cards);
-  }
   /// Returns the bytes a second between two nodes when only `gpus_a` and `gpus_b` of their GPUs
   /// send. Equals node_bandwidth() if all GPUs send. For a == b: the bandwidth between two
   /// allocations of the node that do not share devices, through its network cards.
@@ -115,9 +109,6 @@ class Cluster {
   /// Returns the bytes a second between two different GPUs, Suika's EffectiveBandwidth: their
   /// node's link, or one network card of each if they are on two nodes or in two allocations.
   double effective_bandwidth(GpuRef a, GpuRef b) const noexcept;
-  /// Returns whether bandwidth depends only on node and rack: there are no measured figures and no
-  /// distance classes.
-  bool is_regular() const noexcept { return measured_.empty() && classes_.share.empty(); }
 
  private:
   Cluster() = default;
@@ -127,11 +118,11 @@ class Cluster {
   std::vector<Node> nodes_;
   std::vector<double> slowest_link_;  ///< slowest GPU link of each node
   std::map<std::string, int, std::less<>> node_by_name_;
-  std::map<std::pair<int, int>, double> measured_;
-  DistanceClasses classes_;  ///< unused if `share` is empty
-  double cross_rack_factor_ = 1.0;
-  bool devices_apart_ = false;
+  Interconnect interconnect_;
   int gpu_count_ = 0;
 };
+
+/// Returns the index of the first type of that name.
+std::optional<int> find_type(const Cluster& cluster, std::string_view name);
 
 }  // namespace swell::cluster

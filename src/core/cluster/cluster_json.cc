@@ -139,13 +139,12 @@ Result<Cluster> Cluster::from_json(const Json& json) {
     if (!node) return node.error();
     nodes.push_back(*std::move(node));
   }
-  double factor = 1.0;
+  Interconnect interconnect;
   if (json.has("cross_rack_factor")) {
     auto given = json.number_at("cross_rack_factor", 0, 1);
     if (!given) return given.error();
-    factor = *given;
+    interconnect.cross_rack_factor = *given;
   }
-  std::map<std::pair<int, int>, double> measured;
   for (const Json& item : json.at("measured").items()) {
     int ends[2] = {-1, -1};
     for (std::size_t side = 0; side < 2; ++side) {
@@ -157,29 +156,28 @@ Result<Cluster> Cluster::from_json(const Json& json) {
     }
     auto bandwidth = item.number_at("gbytes_per_s", 0, kMaxRate);
     if (!bandwidth) return bandwidth.error().while_doing("\"measured\"");
-    measured[{ends[0], ends[1]}] = *bandwidth * GB;
+    interconnect.measured[{ends[0], ends[1]}] = *bandwidth * GB;
   }
-  bool apart = false;
   if (json.has("devices_apart")) {
     const auto given = json.bool_at("devices_apart");
     if (!given) return given.error();
-    apart = *given;
+    interconnect.devices_apart = *given;
   }
-  auto made =
-      make(std::move(name), std::move(types), std::move(nodes), factor, std::move(measured));
-  if (made) made = std::move(*made).with_devices_apart(apart);
-  if (!made || !json.has("distance_classes")) return made;
-  auto classes = read_classes(json);
-  if (!classes) return classes.error();
-  return std::move(*made).with_classes(*std::move(classes));
+  if (json.has("distance_classes")) {
+    auto classes = read_classes(json);
+    if (!classes) return classes.error();
+    interconnect.classes = *std::move(classes);
+  }
+  return make(std::move(name), std::move(types), std::move(nodes), std::move(interconnect));
 }
 
 Json Cluster::to_json() const {
+  const DistanceClasses& distances = interconnect_.classes;
   Json types = Json::array();
   for (std::size_t i = 0; i < types_.size(); ++i) {
     const GpuType& type = types_[i];
     // A variant: its node's link_gbytes_per_s describes it.
-    if (*find_type(type.name) != static_cast<int>(i)) continue;
+    if (*find_type(*this, type.name) != static_cast<int>(i)) continue;
     types.append(Json::object({{"name", type.name},
                                {"fp32_tflops", type.fp32_tflops},
                                {"fp16_tflops", type.fp16_tflops},
@@ -205,28 +203,28 @@ Json Cluster::to_json() const {
                                  {"gpus", gpus}});
     if (node.network_cards > 0) written.set("network_cards", node.network_cards);
     if (node.link_bytes_per_s > 0) written.set("link_gbytes_per_s", node.link_bytes_per_s / GB);
-    if (!classes_.share.empty())
-      written.set("groups", Json::array_of(classes_.groups[nodes.size()]));
+    if (!distances.share.empty())
+      written.set("groups", Json::array_of(distances.groups[nodes.size()]));
     nodes.append(written);
   }
   Json measured = Json::array();
-  for (const auto& [pair, bandwidth] : measured_)
+  for (const auto& [pair, bandwidth] : interconnect_.measured)
     measured.append(
         Json::object({{"between", Json::array({node(pair.first).name, node(pair.second).name})},
                       {"gbytes_per_s", bandwidth / GB}}));
   Json json = Json::object({{"name", name_},
                             {"types", types},
                             {"nodes", nodes},
-                            {"cross_rack_factor", cross_rack_factor_},
+                            {"cross_rack_factor", interconnect_.cross_rack_factor},
                             {"measured", measured}});
-  if (!classes_.share.empty()) {
+  if (!distances.share.empty()) {
     Json classes = Json::array();
-    for (std::size_t i = 0; i < classes_.share.size(); ++i)
-      classes.append(Json::object(
-          {{"share", classes_.share[i]}, {"gbytes_per_s", classes_.measured_bytes_per_s[i] / GB}}));
+    for (std::size_t i = 0; i < distances.share.size(); ++i)
+      classes.append(Json::object({{"share", distances.share[i]},
+                                   {"gbytes_per_s", distances.measured_bytes_per_s[i] / GB}}));
     json.set("distance_classes", classes);
   }
-  if (devices_apart_) json.set("devices_apart", true);
+  if (interconnect_.devices_apart) json.set("devices_apart", true);
   return json;
 }
 

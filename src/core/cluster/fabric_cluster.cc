@@ -102,19 +102,17 @@ Result<Cluster> Fabric::make_cluster(std::string name, const std::vector<GpuType
     classes.measured_bytes_per_s.push_back(figures != nullptr ? figures->bytes_per_s : 0);
     measured |= figures != nullptr;
   }
-  std::map<std::pair<int, int>, double> pairs;
+  Interconnect interconnect{.cross_rack_factor = levels_ == 0 ? 1.0 : assumed_share(2),
+                            .devices_apart = devices_apart_};
   for (const auto& [names, rate] : calibration_.pairs) {
     const int a = find(names.first), b = find(names.second);
     if (a < 0 || b < 0 || a == b) continue;
     const int left = index_of[static_cast<std::size_t>(a)],
               right = index_of[static_cast<std::size_t>(b)];
-    if (left >= 0 && right >= 0) pairs[{left, right}] = rate;
+    if (left >= 0 && right >= 0) interconnect.measured[{left, right}] = rate;
   }
-  auto made = Cluster::make(std::move(name), table.take(), std::move(nodes),
-                            levels_ == 0 ? 1.0 : assumed_share(2), std::move(pairs));
-  if (made) made = std::move(*made).with_devices_apart(devices_apart_);
-  if (!made || (levels_ <= 1 && !measured)) return made;
-  return std::move(*made).with_classes(std::move(classes));
+  if (levels_ > 1 || measured) interconnect.classes = std::move(classes);
+  return Cluster::make(std::move(name), table.take(), std::move(nodes), std::move(interconnect));
 }
 
 }  // namespace swell::cluster

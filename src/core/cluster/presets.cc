@@ -43,7 +43,7 @@ Cluster uniform_cluster(std::string name, const GpuType& type, int nodes, int gp
                     std::vector<int>(static_cast<std::size_t>(gpus_per_node), 0),
                     network_bytes_per_s});
   }
-  return Cluster::make(std::move(name), {type}, std::move(list), cross_rack_factor).value();
+  return Cluster::make(std::move(name), {type}, std::move(list), {cross_rack_factor}).value();
 }
 
 Result<Cluster> preset(std::string_view name) {
@@ -79,7 +79,7 @@ Result<Cluster> preset(std::string_view name) {
   std::string plain(name);
   std::replace(plain.begin(), plain.end(), ':', '-');
   return Cluster::make(std::move(plain), std::move(types), std::move(nodes),
-                       several_racks ? 0.5 : 1.0);
+                       {several_racks ? 0.5 : 1.0});
 }
 
 }  // namespace swell::cluster

@@ -121,7 +121,7 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
     if (group.local_batch < 1)
       return Error(
           fmt::format("{}: its local batch is {}; at least 1 is needed", where, group.local_batch));
-    if (!cluster.find_type(group.gpu_type))
+    if (!find_type(cluster, group.gpu_type))
       return Error(fmt::format("{}: GPU type \"{}\" is not in cluster {}", where, group.gpu_type,
                                cluster.name()));
     if (auto good = check_signs(seen, stage.layers < 1); !good)

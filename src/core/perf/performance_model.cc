@@ -31,8 +31,8 @@ NodeShare share_of(const cluster::Cluster& cluster, const plan::StageLayout& sta
   return share;
 }
 
-/// Returns the bandwidth of the slowest pair of groups if Cluster::is_regular(). Takes linear time
-/// if the groups are ordered by node and allocation.
+/// Returns the bandwidth of the slowest pair of groups if Interconnect::is_regular(). Takes linear
+/// time if the groups are ordered by node and allocation.
 double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
   const plan::GroupLayout& first = stage.groups[0];
   const int first_rack = cluster.node(first.node).rack;
@@ -48,12 +48,13 @@ double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayou
       share.add(cluster, stage.groups[j]);
     if (!by_node) share = share_of(cluster, stage, one);
     if (share.groups > 1) link = std::min(link, stage.tp * share.link);
-    network = std::min(network, cluster.network_reach(one.node, share.groups * stage.tp));
+    network = std::min(network, network_reach(cluster.node(one.node), share.groups * stage.tp));
     several_nodes |= !plan::together(one, first);
     several_racks |= cluster.node(one.node).rack != first_rack;
   }
   if (!several_nodes) return link;
-  return std::min(link, several_racks ? network * cluster.cross_rack_factor() : network);
+  return std::min(link,
+                  several_racks ? network * cluster.interconnect().cross_rack_factor : network);
 }
 
 double pairwise_bandwidth(const cluster::Cluster& cluster,
@@ -85,8 +86,8 @@ double pairwise_bandwidth(const cluster::Cluster& cluster,
 }  // namespace
 
 double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const noexcept {
-  double bandwidth = cluster_.is_regular() ? regular_bandwidth(cluster_, stage)
-                                           : pairwise_bandwidth(cluster_, stage);
+  double bandwidth = cluster_.interconnect().is_regular() ? regular_bandwidth(cluster_, stage)
+                                                          : pairwise_bandwidth(cluster_, stage);
   if (model_.cp > 1)  // rings also go through each group
     for (const plan::GroupLayout& group : stage.groups)
       bandwidth = std::min(bandwidth, stage.tp * cluster_.type(group.type).link_bytes_per_s);

@@ -10,7 +10,7 @@
 namespace swell::plan {
 
 /// GPUs of each of a job's allocations, for nodes where a program cannot open the GPUs of another
-/// allocation (Cluster::devices_apart()). An allocation's number on a node is its index in the
+/// allocation (Interconnect::devices_apart). An allocation's number on a node is its index in the
 /// order of add() calls for that node. Without allocations, all GPUs of a node have part 0.
 class Allocations {
  public:

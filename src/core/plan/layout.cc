@@ -23,7 +23,7 @@ Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
       const auto node = cluster.find_node(group.node);
       if (!node)
         return Error(fmt::format("node \"{}\" is not in cluster {}", group.node, cluster.name()));
-      const auto type = cluster.find_type(group.gpu_type);
+      const auto type = find_type(cluster, group.gpu_type);
       if (!type)
         return Error(
             fmt::format("GPU type \"{}\" is not in cluster {}", group.gpu_type, cluster.name()));

@@ -5,7 +5,7 @@ namespace swell::policy {
 
 plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Cluster* machines) {
   plan::Allocations allocations;
-  if (machines == nullptr || !machines->devices_apart()) return allocations;
+  if (machines == nullptr || !machines->interconnect().devices_apart) return allocations;
   for (std::size_t i = 0; i < job.basic_nodes.size() && i < job.basic_gpu_masks.size(); ++i)
     allocations.add(job.basic_nodes[i], job.basic_gpu_masks[i]);
   for (const CompanionView& companion : job.companions)

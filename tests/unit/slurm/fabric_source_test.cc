@@ -154,7 +154,9 @@ Test(fabric_source, devices_are_apart_where_the_cgroup_plugin_constrains_them) {
 
   FabricFiles files;
   FabricSource source([&] { return Result<FabricFiles>(files); });
-  cr_assert_not(source.update(four_nodes(), 1000)->fabric.to_cluster("c")->devices_apart());
+  cr_assert_not(
+      source.update(four_nodes(), 1000)->fabric.to_cluster("c")->interconnect().devices_apart);
   files.devices_apart = true;
-  cr_assert(source.update(four_nodes(), 1100)->fabric.to_cluster("c")->devices_apart());
+  cr_assert(
+      source.update(four_nodes(), 1100)->fabric.to_cluster("c")->interconnect().devices_apart);
 }

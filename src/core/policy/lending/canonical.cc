@@ -119,19 +119,19 @@ void Canonical::write_key(const Training& training) {
   for (const cluster::GpuRef gpu : free_) write(gpu.node, gpu.index, gpu.part);
   for (const cluster::GpuType& type : all_.types())
     write(type.memory_bytes, type.link_bytes_per_s, type.link_saturation_bytes, type.bf16_tflops);
-  write(all_.cross_rack_factor());
+  write(all_.interconnect().cross_rack_factor);
   for (std::size_t a = 0; a < maps_.size(); ++a) {
     const cluster::Node& node = all_.node(maps_[a].node);
     write(maps_[a].rack, node.network_bytes_per_s, node.network_cards);
     for (int gpu : maps_[a].gpus) write(node.gpus[static_cast<std::size_t>(gpu)]);
-    if (!all_.is_regular())
+    if (!all_.interconnect().is_regular())
       for (std::size_t b = 0; b < a; ++b) write(all_.node_bandwidth(maps_[a].node, maps_[b].node));
   }
 }
 
 cluster::Cluster Canonical::machines() const {
   std::vector<cluster::Node> nodes;
-  std::map<std::pair<int, int>, double> measured;
+  cluster::Interconnect interconnect{all_.interconnect().cross_rack_factor};
   for (std::size_t a = 0; a < maps_.size(); ++a) {
     const cluster::Node& node = all_.node(maps_[a].node);
     cluster::Node renumbered{"n" + std::to_string(a + 1),
@@ -142,13 +142,12 @@ cluster::Cluster Canonical::machines() const {
     for (int gpu : maps_[a].gpus)
       renumbered.gpus.push_back(node.gpus[static_cast<std::size_t>(gpu)]);
     nodes.push_back(std::move(renumbered));
-    if (!all_.is_regular())
+    if (!all_.interconnect().is_regular())
       for (std::size_t b = 0; b < a; ++b)
-        measured[{static_cast<int>(b), static_cast<int>(a)}] =
+        interconnect.measured[{static_cast<int>(b), static_cast<int>(a)}] =
             all_.node_bandwidth(maps_[b].node, maps_[a].node);
   }
-  return cluster::Cluster::make("part", all_.types(), std::move(nodes), all_.cross_rack_factor(),
-                                std::move(measured))
+  return cluster::Cluster::make("part", all_.types(), std::move(nodes), std::move(interconnect))
       .value();
 }
 

@@ -18,7 +18,7 @@ Node node(const char* name, int rack, std::vector<int> gpus, double network = 1e
 std::vector<GpuType> two_types() { return {*find_gpu_type("h100"), *find_gpu_type("a40")}; }
 
 std::string refused(std::vector<Node> nodes, double factor = 1) {
-  const auto made = Cluster::make("c", two_types(), std::move(nodes), factor);
+  const auto made = Cluster::make("c", two_types(), std::move(nodes), {factor});
   cr_assert_not(made.ok());
   return made.error().message();
 }
@@ -84,7 +84,7 @@ Test(cluster, bandwidth_is_the_link_within_a_node_and_the_network_between) {
   const Cluster c =
       Cluster::make(
           "c", two_types(),
-          {node("a", 0, {0, 0, 1}, 2e11), node("b", 0, {0}, 1e11), node("d", 1, {0}, 2e11)}, 0.5)
+          {node("a", 0, {0, 0, 1}, 2e11), node("b", 0, {0}, 1e11), node("d", 1, {0}, 2e11)}, {0.5})
           .value();
   cr_assert_eq(c.effective_bandwidth({0, 0}, {0, 1}), 450e9);
   cr_assert_eq(c.effective_bandwidth({0, 0}, {0, 2}), 32e9, "the slower of the two GPUs' links");
@@ -98,7 +98,7 @@ Test(cluster, one_gpu_has_one_card_of_its_node) {
   const Cluster c =
       Cluster::make("c", two_types(),
                     {node("a", 0, {0, 0, 0, 0}, 4e11), node("b", 1, {0, 0, 0, 0}, 4e11), shared},
-                    0.5)
+                    {0.5})
           .value();
   cr_assert_eq(c.effective_bandwidth({0, 0}, {2, 3}), 1e11, "a card of four");
   cr_assert_eq(c.effective_bandwidth({0, 0}, {1, 0}), 0.5e11, "and half of it across racks");
@@ -111,7 +111,7 @@ Test(cluster, one_gpu_has_one_card_of_its_node) {
 Test(cluster, a_nodes_own_link_makes_a_variant_of_its_type) {
   Node pcie = node("b", 0, {0, 0});
   pcie.link_bytes_per_s = 55e9;
-  const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0, 0}), pcie}, 1).value();
+  const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0, 0}), pcie}).value();
   cr_assert_eq(c.effective_bandwidth({0, 0}, {0, 1}), 450e9);
   cr_assert_eq(c.effective_bandwidth({1, 0}, {1, 1}), 55e9);
   cr_assert_eq(c.type(c.type_of({1, 0})).name, c.type(c.type_of({0, 0})).name);
@@ -121,17 +121,17 @@ Test(cluster, a_nodes_own_link_makes_a_variant_of_its_type) {
 }
 
 Test(cluster, a_measured_bandwidth_overrides_the_description) {
-  const Cluster c =
-      Cluster::make("c", two_types(), {node("a", 0, {0}), node("b", 0, {0})}, 1, {{{1, 0}, 7e9}})
-          .value();
+  const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0}), node("b", 0, {0})},
+                                  {.measured = {{{1, 0}, 7e9}}})
+                        .value();
   cr_assert_eq(c.node_bandwidth(0, 1), 7e9);
   cr_assert_eq(c.node_bandwidth(1, 0), 7e9);
-  cr_assert_not(c.is_regular());
+  cr_assert_not(c.interconnect().is_regular());
 }
 
 Test(cluster, json_round_trips) {
   const Cluster made = Cluster::make("c", two_types(), {node("a", 0, {0, 0, 1}), node("b", 3, {1})},
-                                     0.25, {{{0, 1}, 5e9}})
+                                     {0.25, {{{0, 1}, 5e9}}})
                            .value();
   const auto read = Cluster::from_json(made.to_json());
   cr_assert(read.ok());

@@ -110,13 +110,13 @@ Test(fabric, the_planner_gets_the_same_figures) {
   const Fabric fabric = Fabric::make(nodes, SlurmTopology::parse(kTree).value(), calibration);
   const Cluster cluster = fabric.to_cluster("c").value();
   cr_assert_eq(cluster.nodes().size(), 6u, "no GPUs on login");
-  cr_assert_not(cluster.is_regular());
+  cr_assert_not(cluster.interconnect().is_regular());
   for (int a = 0; a < 6; ++a)
     for (int b = 0; b < 6; ++b)
       cr_assert_eq(cluster.node_bandwidth(a, b), fabric.bandwidth(a, b).bytes_per_s, "%d %d: %g %g",
                    a, b, cluster.node_bandwidth(a, b), fabric.bandwidth(a, b).bytes_per_s);
   cr_assert_eq(Cluster::from_json(cluster.to_json())->to_json().dump(), cluster.to_json().dump());
-  cr_assert(Fabric::make(test::dgx_nodes(2, 2)).to_cluster("c")->is_regular(),
+  cr_assert(Fabric::make(test::dgx_nodes(2, 2)).to_cluster("c")->interconnect().is_regular(),
             "racks alone keep the planner's fast way");
 }
 
@@ -129,9 +129,9 @@ Test(fabric, the_planner_gets_the_links_and_cards_that_a_node_publishes) {
   const Cluster cluster = Fabric::make(nodes).to_cluster("c").value();
   cr_assert_eq(cluster.effective_bandwidth({0, 0}, {0, 1}), 450e9);
   cr_assert_eq(cluster.effective_bandwidth({1, 0}, {1, 1}), 55e9);
-  cr_assert_eq(cluster.network_reach(0, 1), 50e9, "one of eight cards");
-  cr_assert_eq(cluster.network_reach(1, 1), 50e9, "one of two");
-  cr_assert_eq(cluster.network_reach(1, 8), 100e9);
+  cr_assert_eq(network_reach(cluster.node(0), 1), 50e9, "one of eight cards");
+  cr_assert_eq(network_reach(cluster.node(1), 1), 50e9, "one of two");
+  cr_assert_eq(network_reach(cluster.node(1), 8), 100e9);
 }
 
 Test(fabric, a_type_without_figures_is_named) {

@@ -131,7 +131,7 @@ Test(performance_model, the_gradient_ring_runs_at_its_slowest_pair) {
   const Cluster racks =
       Cluster::make("c", {h100},
                     {{"a", 0, {0, 0, 0, 0}, 2e10}, {"b", 0, {0, 0}, 1e10}, {"d", 1, {0, 0}, 3e10}},
-                    0.5)
+                    {0.5})
           .value();
   const PerformanceModel perf(model, racks, k);
   const auto bandwidth = [&](const PerformanceModel& p, std::vector<int> nodes) {
@@ -144,7 +144,8 @@ Test(performance_model, the_gradient_ring_runs_at_its_slowest_pair) {
   cr_assert_eq(bandwidth(perf, {0, 1}), 5e9, "one card of four, one of two");
   cr_assert_eq(bandwidth(perf, {0, 0, 0, 0, 2, 2}), 1e10, "across racks: half of 20 GB/s");
   cr_assert_eq(bandwidth(perf, {0, 0, 0, 0, 1, 1, 2, 2}), 0.5e10);
-  const Cluster measured = Cluster::make("c", {h100}, racks.nodes(), 0.5, {{{0, 1}, 3e9}}).value();
+  const Cluster measured =
+      Cluster::make("c", {h100}, racks.nodes(), {0.5, {{{0, 1}, 3e9}}}).value();
   cr_assert_eq(bandwidth(PerformanceModel(model, measured, k), {0, 0, 0, 0, 1, 1, 2, 2}), 3e9);
 }
 
@@ -199,8 +200,8 @@ Test(performance_model, a_measured_pair_elsewhere_changes_no_stage) {
       for (int g = 0; g < 8; ++g) node.gpus.push_back(below(4) == 0 ? below(3) : type);
       nodes.push_back(node);
     }
-    const Cluster regular = Cluster::make("c", types, nodes, 0.5).value();
-    const Cluster pairwise = Cluster::make("c", types, nodes, 0.5, {{{4, 5}, 1e9}}).value();
+    const Cluster regular = Cluster::make("c", types, nodes, {0.5}).value();
+    const Cluster pairwise = Cluster::make("c", types, nodes, {0.5, {{{4, 5}, 1e9}}}).value();
     plan::StageLayout stage{1, 1 << below(3), {}};
     for (int n = 0; n < 4; ++n)
       for (int g = 0; g + stage.tp <= 8; g += stage.tp)

@@ -34,7 +34,7 @@ Test(affinity, nearer_gpus_come_first_then_rack_node_and_index) {
   const Cluster c =
       Cluster::make(
           "c", {h100},
-          {{"far", 1, {0, 0}, 1e11}, {"own", 0, {0, 0, 0}, 1e11}, {"near", 0, {0, 0}, 1e11}}, 0.5)
+          {{"far", 1, {0, 0}, 1e11}, {"own", 0, {0, 0, 0}, 1e11}, {"near", 0, {0, 0}, 1e11}}, {0.5})
           .value();
   plan::Layout current{1, {}};
   support::add_stage(current, 1, 1, 1, 1, 1);

@@ -70,7 +70,7 @@ Test(canonical, a_rack_border_makes_another_problem_whatever_the_racks_are_calle
   for (const int rack : {0, 0, 7, 7})
     nodes.push_back({"n" + std::to_string(nodes.size()), rack, std::vector<int>(8, 0), 400e9});
   const auto machines =
-      cluster::Cluster::make("racks", {*cluster::find_gpu_type("h100")}, nodes, 0.5).value();
+      cluster::Cluster::make("racks", {*cluster::find_gpu_type("h100")}, nodes, {0.5}).value();
   const std::string inside = key_of(two_gpus(0), {{1, 0}}, machines);
   cr_assert(inside == key_of(two_gpus(2), {{3, 0}}, machines));
   cr_assert(inside != key_of(two_gpus(0), {{2, 0}}, machines));

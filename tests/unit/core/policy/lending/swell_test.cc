@@ -400,7 +400,9 @@ Test(swell, gpus_lent_on_the_jobs_own_node_are_planned_as_another_allocation) {
     ClusterView view = idle_cluster(1);
     know_machines(view, 8e9);
     view.machines = std::make_shared<const cluster::Cluster>(
-        cluster::Cluster(*view.machines).with_devices_apart(apart));
+        cluster::Cluster::make("apart", view.machines->types(), view.machines->nodes(),
+                               {.devices_apart = apart})
+            .value());
     ElasticJobView& job = add_job(view, 1, 0, 2);
     profile(job, small_model(), light_coefficients());
     const Decisions decisions = decide(view);
