@@ -60,7 +60,7 @@ class Writer {
     if (!value.empty()) member(key, value, most);
   }
   void member(const char* key, const std::vector<int>& value, int, int) {
-    json_.set(key, Json::array_of(value));
+    json_.set(key, array_of(value));
   }
   void optional(const char* key, const std::vector<int>& value, int min, int max) {
     if (!value.empty()) member(key, value, min, max);
@@ -72,15 +72,13 @@ class Writer {
   }
   void document(const char* key, const Json& value) { json_.set(key, value); }
   void optional_document(const char* key, const Json& value) {
-    if (value.is_object()) json_.set(key, value);
+    if (is_object(value)) json_.set(key, value);
   }
   void optional(const char* key, const bool& value) {
     if (value) json_.set(key, value);
   }
   void member(const char* key, const JobState& value) { json_.set(key, to_text(value)); }
-  void member(const char* key, const std::vector<JobId>& value) {
-    json_.set(key, Json::array_of(value));
-  }
+  void member(const char* key, const std::vector<JobId>& value) { json_.set(key, array_of(value)); }
   void member(const char* key, const std::vector<std::pair<std::string, std::string>>& value) {
     Json object = Json::object();
     for (const auto& [name, text] : value) object.set(name.c_str(), text);
@@ -136,7 +134,7 @@ class Reader {
     const Json array = list(key);
     for (const Json& item : array.items()) {
       const json_int_t number = json_integer_value(item.get());
-      if (!item.is_integer() || number < min || number > max ||
+      if (!is_integer(item) || number < min || number > max ||
           (!value.empty() && number <= value.back()))
         return fail(Error(fmt::format("\"{}\" holds {}; it must hold rising numbers of {} to {}",
                                       key, item.dump(), min, max)));
@@ -146,7 +144,7 @@ class Reader {
   /// A plan or a profile; its user parses and checks the content.
   void document(const char* key, Json& value) {
     Json read = json_.at(key);
-    if (!read.is_object()) return fail(Error(fmt::format("\"{}\" must be an object", key)));
+    if (!is_object(read)) return fail(Error(fmt::format("\"{}\" must be an object", key)));
     if (const std::size_t size = read.dump().size(); size > kMaxDocument)
       return fail(
           Error(fmt::format("\"{}\" has {} bytes; at most {} are read", key, size, kMaxDocument)));
@@ -170,7 +168,7 @@ class Reader {
     const Json array = list(key);
     for (const Json& item : array.items()) {
       const json_int_t id = json_integer_value(item.get());
-      if (!item.is_integer() || id < 1 || id > std::numeric_limits<JobId>::max())
+      if (!is_integer(item) || id < 1 || id > std::numeric_limits<JobId>::max())
         return fail(Error(
             fmt::format("\"{}\" holds {}; job ids are whole numbers above 0", key, item.dump())));
       value.push_back(static_cast<JobId>(id));
@@ -178,10 +176,10 @@ class Reader {
   }
   void member(const char* key, std::vector<std::pair<std::string, std::string>>& value) {
     const Json object = json_.at(key);
-    if (!object.is_object() || object.size() > kMaxItems)
+    if (!is_object(object) || object.size() > kMaxItems)
       return fail(Error(fmt::format("\"{}\" must be an object of strings", key)));
-    for (const auto& [name, text] : object.members()) {
-      if (!text.is_string())
+    for (const auto& [name, text] : swell::members(object)) {
+      if (!is_string(text))
         return fail(Error(fmt::format("\"{}\": \"{}\" must be a string", key, name)));
       value.emplace_back(name, json_string_value(text.get()));
     }
@@ -199,7 +197,7 @@ class Reader {
  private:
   Json list(const char* key) {
     Json array = json_.at(key);
-    if (array.is_array() && array.size() <= kMaxItems) return array;
+    if (is_array(array) && array.size() <= kMaxItems) return array;
     fail(Error(fmt::format("\"{}\" must be a list of at most {} items", key, kMaxItems)));
     return Json::array();
   }
@@ -460,7 +458,7 @@ Json to_json(const Message& message) {
 }
 
 Result<Message> message_from(const Json& json) {
-  if (!json.is_object()) return Error("a message must be a JSON object");
+  if (!is_object(json)) return Error("a message must be a JSON object");
   const Result<std::string> type = json.string_at("type");
   if (!type) return type.error();
   return read_as(*type, json);

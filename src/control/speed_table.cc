@@ -93,9 +93,9 @@ Result<SpeedTable> SpeedTable::from_json(std::string_view text) {
         "it has times of units, as swell profile writes them; make speeds of them with swell plan "
         "--model MODEL --cluster CLUSTER --table FILE --grid --json");
   const Json all = json->at("rows");
-  if (!all.is_array() || all.size() == 0 || all.size() > kMaxRows)
+  if (!is_array(all) || all.size() == 0 || all.size() > kMaxRows)
     return Error(fmt::format("it has {}; 1 to {} are read: write it with swell plan --grid --json",
-                             all.is_array() ? count_of(all.size(), "row") : "no list \"rows\"",
+                             is_array(all) ? count_of(all.size(), "row") : "no list \"rows\"",
                              kMaxRows));
   SpeedTable table;
   const auto model = json->string_at("model");

@@ -318,7 +318,7 @@ void AgentMessages::handle(ElasticJob& job, const control::Status& status, doubl
   if (before.no_growth != kept.no_growth)
     loop_.events.event("no-growth", {{"job", job.id}, {"reason", kept.no_growth}});
   if (before.sizes != status.sizes)
-    loop_.events.event("program-sizes", {{"job", job.id}, {"gpus", Json::array_of(status.sizes)}});
+    loop_.events.event("program-sizes", {{"job", job.id}, {"gpus", array_of(status.sizes)}});
   if (before.switched != status.switched)
     loop_.events.event("live-switch", {{"job", job.id}, {"how", status.switched}});
   if (before.plan_refused != status.plan_refused && !status.plan_refused.empty()) {
@@ -398,8 +398,8 @@ void AgentMessages::handle(ElasticJob& job, const control::Switched& switched, d
   pause.quiesce_s = seconds_in(parts, "quiesce_s");
   pause.move_s = seconds_in(parts, "move_s");
   pause.commit_s = seconds_in(parts, "commit_s");
-  if (const Json bytes = parts.at("bytes"); bytes.is_object()) {
-    for (const auto& [path, count] : bytes.members())
+  if (const Json bytes = parts.at("bytes"); is_object(bytes)) {
+    for (const auto& [path, count] : members(bytes))
       pause.bytes_moved = saturating_sum(pause.bytes_moved, number_in(bytes, path.c_str()));
     pause.bytes_by_path = bytes.dump();
   }

@@ -254,7 +254,7 @@ Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
 }
 
 void Decider::run_instead(ElasticJob& job, const Planned& plan, double now) {
-  if (!job.agent.is_connected() || !plan.json.is_object()) return;
+  if (!job.agent.is_connected() || !is_object(plan.json)) return;
   const double wait_s = std::max(loop_.config.growth_interval_s, kMinReplanInterval_s);
   job.replans.decided(job.companions, now, wait_s);
   job.offers.replan(now, wait_s);
@@ -319,7 +319,7 @@ void Decider::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, c
     grow.offers.push_back(offer);
     loop_.book.add(std::move(live));
   }
-  if (plan.json.is_object()) loop_.events.event("plan", {{"job", job.id}, {"plan", plan.json}});
+  if (is_object(plan.json)) loop_.events.event("plan", {{"job", job.id}, {"plan", plan.json}});
   parts_.state.save();  // before anybody can act on the grants
   // A job that gets no more than it wanted waits for the offer alone: it may grow beyond that as
   // soon as one that was submitted for all of it.

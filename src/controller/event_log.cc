@@ -122,7 +122,7 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
   for (const auto& [key, value] : members) line.set(key, shortened_json(value));
   if (listener_) listener_(name, line);
   if (path_.empty()) return;
-  const std::string text = line.dump_ascii() + "\n";
+  const std::string text = ascii_text(line) + "\n";
   // Opened for each line, so that logrotate needs no signal; one write() keeps lines whole.
   struct stat file {};
   if (::lstat(path_.c_str(), &file) == 0 && S_ISREG(file.st_mode) &&

@@ -43,7 +43,7 @@ Json event_in(sqlite3_stmt* row) {
   for (int i = 0; i < 8; ++i) set_number(one, kParts[i], row, 16 + i);
   set_document(one, "bytes_by_path", row, 24);
   set_document(one, "table", row, 25);
-  if (const Json table = one.at("table"); table.is_object()) {
+  if (const Json table = one.at("table"); is_object(table)) {
     one.set("table", table.at("rows"));
     if (table.has("source")) one.set("source", table.at("source"));
   }

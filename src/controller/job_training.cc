@@ -364,7 +364,7 @@ Json JobTraining::to_json() const {
 }
 
 Result<JobTraining> JobTraining::from_json(const Json& json) {
-  if (!json.is_object() || !json.at("adopted").is_object())
+  if (!is_object(json) || !is_object(json.at("adopted")))
     return Error("\"adopted\" must be a profile");
   JobTraining made;
   made.adopted_ = json.at("adopted");

@@ -50,7 +50,7 @@ class JobTraining {
                           const plan::Allocations& allocations = {}) const;
 
   /// Whether any report was taken.
-  bool is_known() const noexcept { return adopted_.is_object(); }
+  bool is_known() const noexcept { return is_object(adopted_); }
   /// The training as a policy's view has it; null where it is not known, or no plan over these GPUs
   /// can be found. The same object as long as nothing changed.
   std::shared_ptr<const policy::Training> seen(

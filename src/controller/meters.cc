@@ -68,7 +68,7 @@ Json Histogram::to_json() const {
   long all = 0;
   for (const long count : counts_) counts.append(all += count);
   return Json::object(
-      {{"bounds", Json::array_of(bounds_)}, {"counts", counts}, {"sum", sum_}, {"count", all}});
+      {{"bounds", array_of(bounds_)}, {"counts", counts}, {"sum", sum_}, {"count", all}});
 }
 
 Meters::Meters()

@@ -168,9 +168,9 @@ Json NodeHealth::to_json() const {
 }
 
 Result<NodeHealth> NodeHealth::from_json(const Json& json) {
-  if (!json.is_object() || json.size() > kMaxNodes) return Error("it must be an object of nodes");
+  if (!is_object(json) || json.size() > kMaxNodes) return Error("it must be an object of nodes");
   NodeHealth health;
-  for (const auto& [name, member] : json.members()) {
+  for (const auto& [name, member] : members(json)) {
     Node& node = health.nodes_[name];
     const auto until = member.integer_at("until", 0, kMaxTime);
     if (!until) return until.error().while_doing(name);
@@ -181,10 +181,10 @@ Result<NodeHealth> NodeHealth::from_json(const Json& json) {
       node.by_one = static_cast<uid_t>(*uid);
     }
     const Json users = member.at("until_for"), failures = member.at("failures");
-    if (!users.is_object() || users.size() > kMaxUsers || !failures.is_array() ||
+    if (!is_object(users) || users.size() > kMaxUsers || !is_array(failures) ||
         failures.size() > kMaxFailures)
       return Error(fmt::format("{}: \"until_for\" must be an object, \"failures\" a list", name));
-    for (const auto& [text, value] : users.members()) {
+    for (const auto& [text, value] : members(users)) {
       const auto uid = read_number<uid_t>(text);
       const auto time = users.integer_at(text.c_str(), 0, kMaxTime);
       if (!uid || !time)

@@ -70,8 +70,8 @@ void Controller::heard(const std::string& kind, const Json& line) {
   }
   const Json companion = line.at("companion");
   event.companion = static_cast<JobId>(number_in(companion, "id"));
-  event.node = text_in(companion.is_object() ? companion : line, "node");
-  event.gpus = static_cast<int>(number_in(companion.is_object() ? companion : line, "gpus"));
+  event.node = text_in(is_object(companion) ? companion : line, "node");
+  event.gpus = static_cast<int>(number_in(is_object(companion) ? companion : line, "gpus"));
   event.reason = text_in(line, "reason");
   if (kind == "grant-refused") event.reason = text_in(line, "kind") + ": " + event.reason;
   // Slurm's records show it again after a restart.
@@ -79,7 +79,7 @@ void Controller::heard(const std::string& kind, const Json& line) {
   Json rest = Json::object();
   static const std::set<std::string_view> kOwnColumn = {"time", "event", "job",    "companion",
                                                         "node", "gpus",  "reason", "grant"};
-  for (const auto& [key, value] : line.members())
+  for (const auto& [key, value] : members(line))
     if (!kOwnColumn.contains(key)) rest.set(key.c_str(), value);
   if (rest.size() > 0) event.details = rest.dump();
   loop_.history->add(std::move(event));

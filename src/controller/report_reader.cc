@@ -61,7 +61,7 @@ bool ReportReader::take_report(ElasticJob& job, double now) {
 
 void ReportReader::take_sheet(ElasticJob& job, const Json& model, double now) {
   job.description.forget_model();
-  if (!model.is_object()) return;
+  if (!is_object(model)) return;
   auto sheet = ModelSheet::read(model);
   if (sheet) {
     job.description.describe(std::move(*sheet), now);

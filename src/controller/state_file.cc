@@ -46,7 +46,7 @@ constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 /// Version 1 kept the parent's id alone.
 Result<IssuedGrant> parent_alone(const Json& json) {
   const json_int_t id = json_integer_value(json.get());
-  if (!json.is_integer() || id < 1 || id > kMaxJobId)
+  if (!is_integer(json) || id < 1 || id > kMaxJobId)
     return Error(fmt::format("{} is not a job id", json.dump()));
   IssuedGrant grant;
   grant.parent = static_cast<control::JobId>(id);
@@ -54,7 +54,7 @@ Result<IssuedGrant> parent_alone(const Json& json) {
 }
 
 Result<IssuedGrant> grant_from(const Json& json) {
-  if (!json.is_object()) return Error("it must be an object");
+  if (!is_object(json)) return Error("it must be an object");
   IssuedGrant grant;
   std::optional<Error> problem;
   auto number = [&](const char* key, auto& into, std::int64_t min, std::int64_t max) {
@@ -83,7 +83,7 @@ Result<IssuedGrant> grant_from(const Json& json) {
 Json to_json(const SavedJob& job) {
   Json json =
       Json::object({{"started", job.started}, {"paused", job.paused}, {"max", job.own_max}});
-  if (!job.owners_plan.empty()) json.set("owners_plan", Json::array_of(job.owners_plan));
+  if (!job.owners_plan.empty()) json.set("owners_plan", array_of(job.owners_plan));
   if (!job.pauses.empty()) json.set("pauses", job.pauses.to_json());
   if (job.training.is_known()) json.set("training", job.training.to_json());
   return json;
@@ -117,7 +117,7 @@ Result<std::vector<control::JobId>> companions_from(const Json& json) {
   std::vector<control::JobId> companions;
   for (const Json& companion : json.items()) {
     const json_int_t id = json_integer_value(companion.get());
-    if (!companion.is_integer() || id < 1 || id > kMaxJobId)
+    if (!is_integer(companion) || id < 1 || id > kMaxJobId)
       return Error(fmt::format("{} is not a job id", companion.dump()));
     companions.push_back(static_cast<control::JobId>(id));
   }
@@ -134,7 +134,7 @@ void take(const Json& json, const char* key, const std::string& where, Read read
 }
 
 Result<SavedJob> job_from(const Json& json, const std::string& where, Dropped& dropped) {
-  if (!json.is_object()) return Error("it must be an object");
+  if (!is_object(json)) return Error("it must be an object");
   const auto started = json.integer_at("started", 0, std::numeric_limits<std::int64_t>::max());
   if (!started) return started.error();
   SavedJob job;
@@ -172,7 +172,7 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
                                   {"submissions", state.submissions.to_json()},
                                   {"pauses", state.pauses.to_json()}});
   const std::string fresh = path + ".new";
-  if (Result<void> written = write_synced(fresh, json.dump_pretty(kAllDigits)); !written)
+  if (Result<void> written = write_synced(fresh, pretty_text(json, kAllDigits)); !written)
     return written;
   if (std::rename(fresh.c_str(), path.c_str()) != 0) return failure(path);
   return {};
@@ -192,8 +192,8 @@ Result<SavedState> load_state(const std::string& path, std::vector<std::string>*
   if (!version) return version.error().while_doing(path);
   SavedState state;
   const Json issued = json->at("issued");
-  if (!issued.is_object()) return Error("\"issued\" must be an object").while_doing(path);
-  for (const auto& [nonce, member] : issued.members()) {
+  if (!is_object(issued)) return Error("\"issued\" must be an object").while_doing(path);
+  for (const auto& [nonce, member] : members(issued)) {
     const Result<IssuedGrant> grant = *version == 1 ? parent_alone(member) : grant_from(member);
     if (!grant) return grant.error().while_doing(fmt::format("{}: grant {}", path, nonce));
     state.issued[nonce] = *grant;
@@ -201,8 +201,8 @@ Result<SavedState> load_state(const std::string& path, std::vector<std::string>*
   if (*version < 3) return state;
   Dropped left_out;
   const Json jobs = json->at("jobs");
-  if (!jobs.is_object()) left_out.add("jobs", Error("\"jobs\" must be an object"));
-  for (const auto& [name, member] : jobs.members()) {
+  if (!is_object(jobs)) left_out.add("jobs", Error("\"jobs\" must be an object"));
+  for (const auto& [name, member] : members(jobs)) {
     const std::string where = fmt::format("job {}: ", name);
     const auto id = read_number<control::JobId>(name);
     auto job = id ? job_from(member, where, left_out)

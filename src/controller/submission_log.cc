@@ -82,15 +82,15 @@ Json SubmissionLog::to_json() const {
 }
 
 Result<SubmissionLog> SubmissionLog::from_json(const Json& json) {
-  if (!json.is_array() || json.size() > policy::kMaxSubmissions)
+  if (!is_array(json) || json.size() > policy::kMaxSubmissions)
     return Error(fmt::format("it must be a list of at most {}",
                              count_of(policy::kMaxSubmissions, "submission")));
   SubmissionLog log;
   for (const Json& one : json.items()) {
-    const std::vector<Json> parts = one.is_array() ? one.items() : std::vector<Json>{};
+    const std::vector<Json> parts = is_array(one) ? one.items() : std::vector<Json>{};
     const auto is_number = [&](std::size_t i, std::int64_t min, std::int64_t max) {
       const json_int_t value = json_integer_value(parts[i].get());
-      return parts[i].is_integer() && value >= min && value <= max;
+      return is_integer(parts[i]) && value >= min && value <= max;
     };
     if (parts.size() != 3 || !is_number(0, 1, std::numeric_limits<control::JobId>::max()) ||
         !is_number(1, 0, kMaxTime) || !is_number(2, 1, std::numeric_limits<int>::max()))

@@ -36,8 +36,8 @@ json_t* string_of(std::string_view text) {
 Error wrong(const char* key, const Json& found, std::string_view wanted) {
   if (found.get() == nullptr)
     return Error(fmt::format("\"{}\" is missing; it must be {}", key, wanted));
-  std::string shown = found.dump_ascii();
-  if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
+  std::string shown = ascii_text(found);
+  if (shown.size() > 60) shown.replace(57, shown.npos, "...");
   return Error(fmt::format("\"{}\" is {}; it must be {}", key, shown, wanted));
 }
 
@@ -46,13 +46,13 @@ Error wrong(const char* key, const Json& found, std::string_view wanted) {
 Json::Json(std::string_view text) : value_(string_of(text)) {}
 
 Json Json::object(std::initializer_list<std::pair<const char*, Json>> members) {
-  Json result = adopt(json_object());
+  Json result(json_object());
   for (const auto& [key, value] : members) result.set(key, value);
   return result;
 }
 
 Json Json::array(std::initializer_list<Json> items) {
-  Json result = adopt(json_array());
+  Json result(json_array());
   for (const Json& item : items) result.append(item);
   return result;
 }
@@ -67,20 +67,20 @@ Result<Json> Json::parse(std::string_view text, std::size_t max_bytes) {
       json_loadb(text.data(), text.size(), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
   if (value == nullptr)
     return Error(fmt::format("line {}, column {}: {}", problem.line, problem.column, problem.text));
-  return adopt(value);
+  return Json(value);
 }
 
 std::string Json::dump() const { return written(value_, JSON_COMPACT); }
-std::string Json::dump_ascii() const { return written_in_ascii(value_, JSON_COMPACT); }
-std::string Json::dump_pretty(int digits) const {
-  return written_in_ascii(value_, JSON_INDENT(2), digits) + "\n";
+std::string ascii_text(const Json& json) { return written_in_ascii(json.get(), JSON_COMPACT); }
+std::string pretty_text(const Json& json, int digits) {
+  return written_in_ascii(json.get(), JSON_INDENT(2), digits) + "\n";
 }
 
-std::vector<std::pair<std::string, Json>> Json::members() const {
+std::vector<std::pair<std::string, Json>> members(const Json& object) {
   std::vector<std::pair<std::string, Json>> result;
   const char* key;
   json_t* value;
-  json_object_foreach(value_, key, value) result.emplace_back(key, share(value));
+  json_object_foreach(object.get(), key, value) result.emplace_back(key, Json(json_incref(value)));
   return result;
 }
 
@@ -88,7 +88,7 @@ std::vector<Json> Json::items() const {
   std::vector<Json> result;
   std::size_t index;
   json_t* value;
-  json_array_foreach(value_, index, value) result.push_back(share(value));
+  json_array_foreach(value_, index, value) result.emplace_back(json_incref(value));
   return result;
 }
 
@@ -110,13 +110,13 @@ Json& Json::append(Json value) {
 
 Result<std::string> Json::string_at(const char* key) const {
   Json found = at(key);
-  if (!found.is_string()) return wrong(key, found, "a string");
+  if (!is_string(found)) return wrong(key, found, "a string");
   return std::string(json_string_value(found.get()), json_string_length(found.get()));
 }
 
 Result<std::int64_t> Json::integer_at(const char* key, std::int64_t min, std::int64_t max) const {
   Json found = at(key);
-  if (found.is_integer()) {
+  if (is_integer(found)) {
     std::int64_t value = json_integer_value(found.get());
     if (value >= min && value <= max) return value;
   }
@@ -125,7 +125,7 @@ Result<std::int64_t> Json::integer_at(const char* key, std::int64_t min, std::in
 
 Result<double> Json::number_at(const char* key, double min, double max) const {
   Json found = at(key);
-  if (found.is_number()) {
+  if (is_number(found)) {
     double value = json_number_value(found.get());
     if (std::isfinite(value) && value >= min && value <= max) return value;
   }
@@ -134,7 +134,7 @@ Result<double> Json::number_at(const char* key, double min, double max) const {
 
 Result<bool> Json::bool_at(const char* key) const {
   Json found = at(key);
-  if (!found.is_bool()) return wrong(key, found, "true or false");
+  if (!json_is_boolean(found.get())) return wrong(key, found, "true or false");
   return static_cast<bool>(json_is_true(found.get()));
 }
 

@@ -20,18 +20,10 @@ class Json {
  public:
   Json() noexcept = default;
   /// Takes over one reference.
-  static Json adopt(json_t* value) noexcept { return Json(value); }
-  /// Adds a reference.
-  static Json share(json_t* value) noexcept { return Json(json_incref(value)); }
+  explicit Json(json_t* value) noexcept : value_(value) {}
 
   static Json object(std::initializer_list<std::pair<const char*, Json>> members = {});
   static Json array(std::initializer_list<Json> items = {});
-  template <typename Range>
-  static Json array_of(const Range& items) {
-    Json result = array();
-    for (const auto& item : items) result.append(Json(item));
-    return result;
-  }
   /// A string; bytes that are not UTF-8, which JSON has no form for, become \xNN (valid_utf8()).
   Json(const char* text) : Json(std::string_view(text)) {}
   Json(const std::string& text) : Json(std::string_view(text)) {}
@@ -60,29 +52,19 @@ class Json {
 
   /// The value on one line, keys in the order in which they were set.
   std::string dump() const;
-  /// The value indented, for people and for files they may open. ASCII: all else is escaped, so
-  /// that no string commands a terminal. `digits`: of numbers; 17 read back as the same number.
-  std::string dump_pretty(int digits = kDigits) const;
-  /// The same on one line.
-  std::string dump_ascii() const;
-
   json_t* get() const noexcept { return value_; }
-  bool is_object() const noexcept { return json_is_object(value_); }
-  bool is_array() const noexcept { return json_is_array(value_); }
-  bool is_string() const noexcept { return json_is_string(value_); }
-  bool is_integer() const noexcept { return json_is_integer(value_); }
-  bool is_number() const noexcept { return json_is_number(value_); }
-  bool is_bool() const noexcept { return json_is_boolean(value_); }
-
   bool has(const char* key) const noexcept { return json_object_get(value_, key) != nullptr; }
   /// The member `key`; an empty Json where there is none.
-  Json at(const char* key) const noexcept { return share(json_object_get(value_, key)); }
-  /// The item at `index`; an empty Json past the end.
-  Json at(std::size_t index) const noexcept { return share(json_array_get(value_, index)); }
-  std::size_t size() const noexcept {
-    return is_array() ? json_array_size(value_) : json_object_size(value_);
+  Json at(const char* key) const noexcept {
+    return Json(json_incref(json_object_get(value_, key)));
   }
-  std::vector<std::pair<std::string, Json>> members() const;
+  /// The item at `index`; an empty Json past the end.
+  Json at(std::size_t index) const noexcept {
+    return Json(json_incref(json_array_get(value_, index)));
+  }
+  std::size_t size() const noexcept {
+    return json_is_array(value_) ? json_array_size(value_) : json_object_size(value_);
+  }
   std::vector<Json> items() const;
 
   Json& set(const char* key, Json value);
@@ -95,8 +77,29 @@ class Json {
   Result<bool> bool_at(const char* key) const;
 
  private:
-  explicit Json(json_t* value) noexcept : value_(value) {}
   json_t* value_ = nullptr;
 };
+
+inline bool is_object(const Json& json) noexcept { return json_is_object(json.get()); }
+inline bool is_array(const Json& json) noexcept { return json_is_array(json.get()); }
+inline bool is_string(const Json& json) noexcept { return json_is_string(json.get()); }
+inline bool is_integer(const Json& json) noexcept { return json_is_integer(json.get()); }
+inline bool is_number(const Json& json) noexcept { return json_is_number(json.get()); }
+
+/// Returns the members of an object with their keys; none of another value.
+std::vector<std::pair<std::string, Json>> members(const Json& object);
+
+template <typename Range>
+Json array_of(const Range& items) {
+  Json result = Json::array();
+  for (const auto& item : items) result.append(Json(item));
+  return result;
+}
+
+/// Returns the value indented, for people and for files they may open. ASCII: all else is escaped,
+/// so that no string commands a terminal. `digits`: of numbers; 17 read back as the same number.
+std::string pretty_text(const Json& json, int digits = Json::kDigits);
+/// Returns the same on one line, without an end of line.
+std::string ascii_text(const Json& json);
 
 }  // namespace swell

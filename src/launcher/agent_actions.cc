@@ -142,8 +142,8 @@ void Agent::carry_out(const action::Note& note) {
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   Json line = Json::object(
       {{"time", std::floor(time * 1000) / 1000}, {"event", note.event}, {"job", setup_.hello.job}});
-  for (const auto& [key, value] : note.details.members()) line.set(key.c_str(), value);
-  events_ << line.dump_ascii() << '\n' << std::flush;
+  for (const auto& [key, value] : members(note.details)) line.set(key.c_str(), value);
+  events_ << ascii_text(line) << '\n' << std::flush;
 }
 
 void Agent::carry_out(const action::Finish& finish) {

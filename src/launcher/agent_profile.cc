@@ -49,7 +49,7 @@ void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) 
   tell_profile(generation, **profile);
   const std::string& file = setup_.options.profile_file;
   if (file.empty()) return;
-  if (const auto written = profiler::write_file(file, (*profile)->dump_pretty() + "\n"); !written)
+  if (const auto written = profiler::write_file(file, pretty_text(**profile) + "\n"); !written)
     say("profile: " + written.error().message());
 }
 

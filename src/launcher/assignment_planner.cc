@@ -15,7 +15,7 @@ bool AssignmentPlanner::set_program_sizes(std::vector<int> sizes) {
 std::string AssignmentPlanner::want(const Json& json) {
   wanted_.reset();
   refused_.clear();
-  if (!json.is_object()) return {};
+  if (!is_object(json)) return {};
   auto plan = plan::Plan::from_json(json);
   if (!plan) return plan.error().message();
   wanted_ = std::move(*plan);

@@ -75,7 +75,7 @@ void take_over(plan::Plan& plan, const std::string& decided, bool says_chunks) {
 
 std::optional<Json> bounded_profile(const Json& profile, std::size_t max_bytes) {
   Json kept = Json::object();
-  for (const auto& [key, value] : profile.members())
+  for (const auto& [key, value] : members(profile))
     if (key != "generation" && key != "step_s" && key != "nccl") kept.set(key.c_str(), value);
   if (kept.dump().size() <= max_bytes) return kept;
   const auto plan = plan::Plan::from_json(profile.at("plan"));
@@ -96,7 +96,7 @@ std::optional<Json> bounded_profile(const Json& profile, std::size_t max_bytes) 
   Json without_nodes = Json::array();
   for (const Json& group : groups.items()) {
     Json one = Json::object({});
-    for (const auto& [key, value] : group.members())
+    for (const auto& [key, value] : members(group))
       if (key != "nodes") one.set(key.c_str(), value);
     without_nodes.append(one);
   }

@@ -204,7 +204,7 @@ void say_before(const Agent::Setup& setup, const Job& job, const Json& model) {
     say(fmt::format(
         "the job has fewer CPUs than its {}: they share them; ask for more with sbatch --cpus-per-gpu=N",
         count_of(setup.basic.workers, "worker")));
-  if (model.is_object() && !setup.hello.model.is_object())
+  if (is_object(model) && !is_object(setup.hello.model))
     say("--model is not used: without --elastic=mode=live no program reports what it does, and "
         "nobody could check it");
   for (const std::string& option : setup.options.left_out)

@@ -18,25 +18,25 @@ constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
 
 /// A number, or {"set": true, "number": N} of newer versions of sacct.
 std::optional<double> number_of(const Json& json) {
-  if (json.is_object()) {
+  if (is_object(json)) {
     const auto is_set = json.bool_at("set");
     if (is_set && !*is_set) return std::nullopt;
     return number_of(json.at("number"));
   }
-  if (!json.is_number()) return std::nullopt;
+  if (!is_number(json)) return std::nullopt;
   return json_number_value(json.get());
 }
 
 std::string text_of(const Json& json) {
-  if (json.is_string()) return json_string_value(json.get());
+  if (is_string(json)) return json_string_value(json.get());
   const auto number = number_of(json);
   return number ? fmt::format("{:.0f}", *number) : std::string();
 }
 
 /// The state: a word, or a list that begins with it.
 std::string state_of(const Json& state) {
-  const Json current = state.is_object() ? state.at("current") : state;
-  return text_of(current.is_array() ? current.at(std::size_t{0}) : current);
+  const Json current = is_object(state) ? state.at("current") : state;
+  return text_of(is_array(current) ? current.at(std::size_t{0}) : current);
 }
 
 /// GPUs of a list of TRES, which may count those of each type once more.
@@ -96,8 +96,8 @@ Result<TraceRow> of_philly(const Json& job) {
 Result<TraceFile> trace_from_json(std::string_view text) {
   const auto json = Json::parse(text, kMaxBytes);
   if (!json) return json.error();
-  const bool is_sacct = json->is_object() && json->at("jobs").is_array();
-  if (!is_sacct && !json->is_array())
+  const bool is_sacct = is_object(*json) && is_array(json->at("jobs"));
+  if (!is_sacct && !is_array(*json))
     return Error(
         "it is neither what sacct --json prints (an object with \"jobs\") nor a list of jobs");
   TraceRows rows;

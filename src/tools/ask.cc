@@ -49,7 +49,7 @@ int ask(const Options& options) {
   } else {
     message.schedule = options.schedule;
   }
-  if (message.what == "replan" && !message.plan.is_object() && message.schedule.empty())
+  if (message.what == "replan" && !is_object(message.plan) && message.schedule.empty())
     return fail(Error("replan needs --plan FILE or --schedule NAME"));
   const Result<control::Answer> answer = ask_controller(message);
   if (!answer) return fail(answer.error());
@@ -62,9 +62,9 @@ int ask(const Options& options) {
     for (const std::string& line : changes) say("{}\n", line);
     return 0;
   }
-  Json json = answer->details.is_object() ? answer->details : Json::object({{"job", message.job}});
+  Json json = is_object(answer->details) ? answer->details : Json::object({{"job", message.job}});
   json.set("text", answer->text);
-  if (message.what == "why") json.set("last_changes", Json::array_of(changes));
+  if (message.what == "why") json.set("last_changes", array_of(changes));
   write_json(json);
   return 0;
 }

@@ -23,8 +23,8 @@ std::map<std::string, std::string> troubles_of_controller() {
   control::Ask ask;
   ask.what = "metrics";
   const Result<control::Answer> answer = ask_controller(ask);
-  if (!answer || !answer->details.is_object()) return troubles;
-  for (const auto& [of, sentence] : answer->details.at("troubles").members())
+  if (!answer || !is_object(answer->details)) return troubles;
+  for (const auto& [of, sentence] : members(answer->details.at("troubles")))
     if (const char* text = json_string_value(sentence.get())) troubles[of] = text;
   return troubles;
 }

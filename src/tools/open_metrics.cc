@@ -13,8 +13,8 @@ std::string text_in(const Json& json, const char* key) {
 }
 
 std::string number_of(const Json& number) {
-  return number.is_integer() ? fmt::format("{}", json_integer_value(number.get()))
-                             : fmt::format("{}", json_number_value(number.get()));
+  return is_integer(number) ? fmt::format("{}", json_integer_value(number.get()))
+                            : fmt::format("{}", json_number_value(number.get()));
 }
 
 std::string escaped(const std::string& text, bool quotes) {
@@ -30,7 +30,7 @@ std::string escaped(const std::string& text, bool quotes) {
 /// {a="b",le="1"}; empty without labels.
 std::string labels_of(const Json& labels, const std::string& bound = {}) {
   std::string text;
-  for (const auto& [name, value] : labels.members())
+  for (const auto& [name, value] : members(labels))
     text += fmt::format("{}{}=\"{}\"", text.empty() ? "" : ",", name,
                         escaped(json_string_value(value.get()), true));
   if (!bound.empty()) text += fmt::format("{}le=\"{}\"", text.empty() ? "" : ",", bound);

@@ -22,8 +22,8 @@ void put(std::string_view text, std::FILE* to) {
 }  // namespace
 
 void write_text(std::string_view text, std::FILE* to) { put(control::printable_lines(text), to); }
-void write_json(const Json& json) { put(json.dump_pretty(), stdout); }
-void write_json_line(const Json& json) { put(json.dump_ascii() + "\n", stdout); }
+void write_json(const Json& json) { put(pretty_text(json), stdout); }
+void write_json_line(const Json& json) { put(ascii_text(json) + "\n", stdout); }
 
 void complain(std::string_view sentence) {
   put("swell: " + control::printable(sentence, std::string_view::npos) + "\n", stderr);

@@ -228,7 +228,7 @@ Json scheduled_json(const planner::ScheduledPlan& one, const perf::PerformanceMo
        {"chunks", one.layout.chunks()},
        {"samples_per_s", perf.model().global_batch / one.found.prediction.seconds},
        {"best_named", one.found.best_named},
-       {"peak_bytes", Json::array_of(one.found.prediction.peak_bytes)},
+       {"peak_bytes", array_of(one.found.prediction.peak_bytes)},
        {"plan", plan::name_all(one.layout, perf.cluster(), perf.model()).to_json()}});
 }
 
@@ -267,7 +267,7 @@ void print_json(const planner::ScaleTable& table, const planner::NamedTable& nam
                             {"evaluated", table.evaluated},
                             {"took_ms", took_ms}});
   const Json written = named.to_json();
-  for (const auto& [key, value] : written.members()) line.set(key.c_str(), value);
+  for (const auto& [key, value] : members(written)) line.set(key.c_str(), value);
   std::vector<Json> rows = line.at("rows").items();
   for (std::size_t i = 0; i < scheduled.size(); ++i)
     if (scheduled[i]) rows[i].set("scheduled", scheduled_json(*scheduled[i], perf));

@@ -91,7 +91,7 @@ void print_json(const planner::GridTable& table, const perf::PerformanceModel& p
     if (request.cells) {
       std::vector<Json> cells;
       for (const planner::CellPlans& cell : row.cells) cells.push_back(cell_json(cell, perf));
-      json.set("cells", Json::array_of(cells));
+      json.set("cells", array_of(cells));
     }
     rows.push_back(std::move(json));
   }
@@ -100,7 +100,7 @@ void print_json(const planner::GridTable& table, const perf::PerformanceModel& p
                                 {"source", planner::name_of(request.source)},
                                 {"samples_per_step", perf.model().global_batch},
                                 {"complete", table.complete},
-                                {"rows", Json::array_of(rows)}}));
+                                {"rows", array_of(rows)}}));
 }
 
 void print_cells(const planner::GridTable& table, const perf::PerformanceModel& perf) {

@@ -102,7 +102,7 @@ Result<Look> look() {
   control::Ask ask;
   ask.what = "metrics";
   if (const auto answer = ask_controller(ask)) seen.metrics = answer->details;
-  if (seen.metrics.is_object()) name_users(seen.metrics);
+  if (is_object(seen.metrics)) name_users(seen.metrics);
   return seen;
 }
 

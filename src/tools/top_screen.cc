@@ -38,7 +38,7 @@ double total_of(const Json& metrics, const std::string& name, const std::string&
   for (const Json& family : metrics.at("families").items()) {
     if (const auto its = family.string_at("name"); !its || *its != name) continue;
     for (const Json& sample : family.at("samples").items()) {
-      const auto labels = sample.at("labels").members();
+      const auto labels = members(sample.at("labels"));
       const bool fits =
           label.empty() || (!labels.empty() && label == json_string_value(labels[0].second.get()));
       if (const auto value = sample.number_at("value", 0, 1e18); value && fits) sum += *value;
@@ -48,7 +48,7 @@ double total_of(const Json& metrics, const std::string& name, const std::string&
 }
 
 std::string counters_of(const Json& metrics) {
-  if (!metrics.is_object()) return "the controller does not answer";
+  if (!is_object(metrics)) return "the controller does not answer";
   const double held = total_of(metrics, "swell_gpu_seconds"),
                wasted = total_of(metrics, "swell_wasted_gpu_seconds");
   return fmt::format(
@@ -119,7 +119,7 @@ std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const
       "Swell: {}: {} asked for (#), {} lent (+), {} idle (.); {}, {} waiting\n{}\n{}\n{}\n{}",
       count_of(use.all, "GPU"), use.busy - use.lent, use.lent, use.idle(),
       count_of(rows.size(), "elastic job"), count_of(use.waiting_jobs, "job"), bar(use, width),
-      counters_of(metrics), metrics.is_object() ? withheld_of(metrics) : "", table.text()));
+      counters_of(metrics), is_object(metrics) ? withheld_of(metrics) : "", table.text()));
   std::string text;
   std::size_t shown = 0;
   for (std::string line; shown < height && std::getline(lines, line); ++shown)
@@ -134,7 +134,7 @@ Json top_json(const GpuUse& use, const std::vector<JobRow>& rows, const Json& me
                                  {"lent", use.lent},
                                  {"idle", use.idle()}}));
   json.set("waiting_jobs", use.waiting_jobs);
-  if (metrics.is_object()) json.set("metrics", metrics);
+  if (is_object(metrics)) json.set("metrics", metrics);
   return json;
 }
 

@@ -336,7 +336,7 @@ int calibrate(const Options& options) {
   if (measured.empty()) return fail(Error("nothing could be measured; no file was written"));
   for (const auto& [distance, all] : measured)
     made.classes.push_back(topo::summarize(distance, all));
-  if (auto written = write_file(options.output, made.to_json().dump_pretty()); !written)
+  if (auto written = write_file(options.output, pretty_text(made.to_json())); !written)
     return fail(written.error());
   for (const cluster::MeasuredClass& each : made.classes)
     say("distance {}: {:.3g} GB/s, spread {:.0f} %, latency {:.3g} us, {} pairs\n", each.distance,

@@ -24,7 +24,7 @@ int run(const Options& options) {
   if (!text) return fail(text.error());
   const auto table = predict::collective_table(*text, options.net);
   if (!table) return fail(table.error().while_doing(options.file));
-  if (auto written = write_file(options.output, table->to_json().dump_ascii() + "\n"); !written)
+  if (auto written = write_file(options.output, ascii_text(table->to_json()) + "\n"); !written)
     return fail(written.error());
   if (options.output == "-") return 0;
   struct Summary {

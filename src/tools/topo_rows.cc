@@ -172,7 +172,7 @@ Json cluster_json(const Fabric& fabric, const std::vector<std::string>& notes) {
   return Json::object({{"levels", fabric.levels()},
                        {"classes", classes},
                        {"nodes", nodes},
-                       {"notes", Json::array_of(notes)}});
+                       {"notes", array_of(notes)}});
 }
 
 }  // namespace swell::tools

@@ -137,14 +137,14 @@ Json to_json(const Machine& machine, const NodeDescription& node) {
                                {"guid", fmt::format("{:016x}", port.guid)},
                                {"pci", port.pci},
                                {"numa", port.numa},
-                               {"nearest_gpus", Json::array_of(port.nearest_gpus)}}));
+                               {"nearest_gpus", array_of(port.nearest_gpus)}}));
   return Json::object({{"node", machine.name},
                        {"leaf", node.leaf},
                        {"gpus", gpus},
                        {"links", links},
                        {"ports", ports},
                        {"published", node.to_json()},
-                       {"notes", Json::array_of(machine.notes)}});
+                       {"notes", array_of(machine.notes)}});
 }
 
 std::string gres_conf(const Machine& machine, const NodeDescription& node) {

@@ -80,12 +80,12 @@ int main() {
   for (const topo::NvLink& link : machine.nvlinks)
     links.push_back(Json::object({{"a", link.a}, {"b", link.b}, {"gb_s", link.bytes_per_s / 1e9}}));
   const Values values = read_values();
-  std::printf("%s\n", Json::object({{"gpus", Json::array_of(gpus)},
-                                    {"nvlinks", Json::array_of(links)},
-                                    {"compute_modes", Json::array_of(values.compute_modes)},
-                                    {"links", Json::array_of(values.links)},
-                                    {"notes", Json::array_of(std::vector<Json>(
-                                                  machine.notes.begin(), machine.notes.end()))}})
+  std::printf("%s\n", Json::object({{"gpus", array_of(gpus)},
+                                    {"nvlinks", array_of(links)},
+                                    {"compute_modes", array_of(values.compute_modes)},
+                                    {"links", array_of(values.links)},
+                                    {"notes", array_of(std::vector<Json>(machine.notes.begin(),
+                                                                         machine.notes.end()))}})
                           .dump()
                           .c_str());
   return 0;

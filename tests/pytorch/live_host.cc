@@ -76,7 +76,7 @@ class Host {
       keepers_.push_back(std::move(*made));
     }
     for (const auto& keeper : keepers_) sockets.push_back(keeper->unix_socket());
-    return Json::object({{"sockets", Json::array_of(sockets)}});
+    return Json::object({{"sockets", array_of(sockets)}});
   }
 
   Json begin(std::uint64_t generation, std::size_t ranks) {
@@ -186,10 +186,10 @@ class Host {
   Json lasted() const {
     std::vector<Json> phases;
     for (std::size_t i = 0; i + 1 < began_.size(); ++i)
-      phases.push_back(Json::array_of(std::vector<Json>{
+      phases.push_back(array_of(std::vector<Json>{
           began_[i].first,
           std::chrono::duration<double>(began_[i + 1].second - began_[i].second).count()}));
-    return Json::array_of(phases);
+    return array_of(phases);
   }
   static Json why(const std::string& text) { return Json::object({{"why", text}}); }
   runtime::Coordinator coordinator(std::chrono::seconds limit) {

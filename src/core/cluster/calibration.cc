@@ -80,7 +80,7 @@ Json Calibration::to_json() const {
 }
 
 Result<Calibration> Calibration::from_json(const Json& json) {
-  if (!json.is_object()) return Error("a calibration is a JSON object");
+  if (!is_object(json)) return Error("a calibration is a JSON object");
   if (auto version = json.integer_at("version", 1, 1); !version) return version.error();
   Calibration made;
   if (json.has("date")) {
@@ -104,8 +104,7 @@ Result<Calibration> Calibration::from_json(const Json& json) {
             [](const auto& a, const auto& b) { return a.distance < b.distance; });
   for (const Json& item : json.at("pairs").items()) {
     const Json a = item.at("between").at(std::size_t{0}), b = item.at("between").at(std::size_t{1});
-    if (!a.is_string() || !b.is_string())
-      return Error("\"pairs\": \"between\" must name two nodes");
+    if (!is_string(a) || !is_string(b)) return Error("\"pairs\": \"between\" must name two nodes");
     auto rate = item.number_at("gbytes_per_s", 1e-9, kMaxRate);
     if (!rate) return rate.error().while_doing("\"pairs\"");
     made.pairs[std::minmax<std::string>(json_string_value(a.get()), json_string_value(b.get()))] =

@@ -100,7 +100,7 @@ Result<DistanceClasses> read_classes(const Json& json) {
     std::vector<int>& groups = classes.groups.emplace_back();
     for (const Json& group : item.at("groups").items()) {
       const auto value = json_integer_value(group.get());
-      if (!group.is_integer() || value < -1 || value > 1 << 20)
+      if (!is_integer(group) || value < -1 || value > 1 << 20)
         return Error(
             fmt::format("\"groups\" of a node must be whole numbers from -1 to {}", 1 << 20));
       groups.push_back(static_cast<int>(value));
@@ -120,7 +120,7 @@ Result<DistanceClasses> read_classes(const Json& json) {
 }  // namespace
 
 Result<Cluster> Cluster::from_json(const Json& json) {
-  if (!json.is_object()) return Error("a cluster is a JSON object");
+  if (!is_object(json)) return Error("a cluster is a JSON object");
   std::string name = "cluster";
   if (json.has("name")) {
     auto given = json.string_at("name");
@@ -149,7 +149,7 @@ Result<Cluster> Cluster::from_json(const Json& json) {
     int ends[2] = {-1, -1};
     for (std::size_t side = 0; side < 2; ++side) {
       const Json end = item.at("between").at(side);
-      for (std::size_t n = 0; end.is_string() && n < nodes.size(); ++n)
+      for (std::size_t n = 0; is_string(end) && n < nodes.size(); ++n)
         if (nodes[n].name == json_string_value(end.get())) ends[side] = static_cast<int>(n);
       if (ends[side] < 0)
         return Error("\"measured\": \"between\" must name two nodes of the cluster");
@@ -203,8 +203,7 @@ Json Cluster::to_json() const {
                                  {"gpus", gpus}});
     if (node.network_cards > 0) written.set("network_cards", node.network_cards);
     if (node.link_bytes_per_s > 0) written.set("link_gbytes_per_s", node.link_bytes_per_s / GB);
-    if (!distances.share.empty())
-      written.set("groups", Json::array_of(distances.groups[nodes.size()]));
+    if (!distances.share.empty()) written.set("groups", array_of(distances.groups[nodes.size()]));
     nodes.append(written);
   }
   Json measured = Json::array();

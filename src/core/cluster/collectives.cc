@@ -203,7 +203,7 @@ Result<CollectiveSeries> read_series(const Json& json) {
   }
   for (const Json& item : json.at("sizes").items()) {
     const Json bytes = item.at(std::size_t{0}), seconds = item.at(std::size_t{1});
-    if (item.size() != 2 || !bytes.is_number() || !seconds.is_number())
+    if (item.size() != 2 || !is_number(bytes) || !is_number(seconds))
       return Error("\"sizes\" must be a list of [bytes, seconds]");
     made.sizes.push_back({json_number_value(bytes.get()), json_number_value(seconds.get())});
   }
@@ -213,9 +213,9 @@ Result<CollectiveSeries> read_series(const Json& json) {
 }  // namespace
 
 Result<CollectiveTable> CollectiveTable::from_json(const Json& json) {
-  if (!json.is_object()) return Error("a communication table is a JSON object");
+  if (!is_object(json)) return Error("a communication table is a JSON object");
   if (auto version = json.integer_at("version", 1, 1); !version) return version.error();
-  if (!json.at("series").is_array()) return Error("\"series\" must be a list");
+  if (!is_array(json.at("series"))) return Error("\"series\" must be a list");
   std::vector<CollectiveSeries> series;
   for (const Json& item : json.at("series").items()) {
     auto one = read_series(item);

@@ -66,7 +66,7 @@ int index_in(std::vector<T>& list, const T& value) {
 class Items {
  public:
   Items(Json list, std::string what) : list_(std::move(list)), what_(std::move(what)) {
-    if (!list_.is_array()) fail("it must be a list");
+    if (!is_array(list_)) fail("it must be a list");
   }
   bool at_end() const { return next_ >= list_.size(); }
   bool good() const { return !problem_.has_value(); }
@@ -75,20 +75,20 @@ class Items {
   int whole(long min, long max) {
     const Json item = any();
     const long long value = json_integer_value(item.get());
-    if (!item.is_integer() || value < min || value > max)
+    if (!is_integer(item) || value < min || value > max)
       fail(fmt::format("item {} must be a whole number from {} to {}", next_, min, max));
     return good() ? static_cast<int>(value) : 0;
   }
   double number() {
     const Json item = any();
     const double value = json_number_value(item.get());
-    if (!item.is_number() || !(value >= 0 && value <= kMaxRate))
+    if (!is_number(item) || !(value >= 0 && value <= kMaxRate))
       fail(fmt::format("item {} must be a number from 0 to {:g}", next_, kMaxRate));
     return good() ? value : 0;
   }
   std::string text() {
     const Json item = any();
-    if (!item.is_string() || json_string_length(item.get()) > kMaxText) {
+    if (!is_string(item) || json_string_length(item.get()) > kMaxText) {
       fail(fmt::format("item {} must be text of at most {} characters", next_, kMaxText));
       return {};
     }
@@ -130,7 +130,7 @@ Result<void> read_gpus(const Json& json, NodeDescription& node) {
   auto types = read_names(json, "t");
   if (!types) return types.error();
   if (!json.has("g")) return {};
-  if (!json.at("g").is_array() || json.at("g").size() > kMaxGpusPerNode)
+  if (!is_array(json.at("g")) || json.at("g").size() > kMaxGpusPerNode)
     return Error(
         fmt::format("\"g\" must be a list of at most {}", count_of(kMaxGpusPerNode, "GPU")));
   for (const Json& each : json.at("g").items()) {
@@ -172,7 +172,7 @@ Result<void> read_ports(const Json& json, NodeDescription& node) {
   auto prefixes = read_names(json, "s");
   if (!prefixes) return prefixes.error();
   if (!json.has("h")) return {};
-  if (!json.at("h").is_array() || json.at("h").size() > kMaxPorts)
+  if (!is_array(json.at("h")) || json.at("h").size() > kMaxPorts)
     return Error(fmt::format("\"h\" must be a list of at most {}", count_of(kMaxPorts, "port")));
   Items subnets(json.has("s") ? json.at("s") : Json::array(), "subnets");
   std::vector<std::uint64_t> subnet;
@@ -213,7 +213,7 @@ Json NodeDescription::to_json() const {
     for (const GpuDescription& gpu : gpus)
       list.append(Json::array(
           {gpu.type.empty() ? -1 : index_in(types, gpu.type), gpu.numa, without_domain(gpu.pci)}));
-    json.set("t", Json::array_of(types));
+    json.set("t", array_of(types));
     json.set("g", list);
     if (gpus.size() > 1) {
       Json all = Json::array({letter(usual_link.kind), rate(usual_link.bytes_per_s / kGB)});
@@ -226,19 +226,18 @@ Json NodeDescription::to_json() const {
     std::vector<std::string> subnets;
     Json list = Json::array();
     for (const PortDescription& port : ports)
-      list.append(
-          Json::array({port.device, port.port, letter(port.layer), rate(port.bytes_per_s / kGbit),
-                       port.subnet_prefix == 0 ? -1 : index_in(subnets, hex(port.subnet_prefix)),
-                       hex(port.guid), port.numa, without_domain(port.pci),
-                       Json::array_of(port.nearest_gpus)}));
-    json.set("s", Json::array_of(subnets));
+      list.append(Json::array(
+          {port.device, port.port, letter(port.layer), rate(port.bytes_per_s / kGbit),
+           port.subnet_prefix == 0 ? -1 : index_in(subnets, hex(port.subnet_prefix)),
+           hex(port.guid), port.numa, without_domain(port.pci), array_of(port.nearest_gpus)}));
+    json.set("s", array_of(subnets));
     json.set("h", list);
   }
   return json;
 }
 
 Result<NodeDescription> NodeDescription::from_json(const Json& json) {
-  if (!json.is_object()) return Error("a node's description is a JSON object");
+  if (!is_object(json)) return Error("a node's description is a JSON object");
   if (auto version = json.integer_at("v", kVersion, kVersion); !version) return version.error();
   NodeDescription node;
   if (json.has("leaf")) {
@@ -256,7 +255,7 @@ Result<NodeDescription> NodeDescription::from_json(const Json& json) {
 Result<std::optional<NodeDescription>> read_extra(std::string_view extra) {
   if (extra.empty()) return std::optional<NodeDescription>{};
   const auto json = Json::parse(extra, kMaxExtra);
-  if (!json || !json->is_object() || !json->has("swell")) {
+  if (!json || !is_object(*json) || !json->has("swell")) {
     // Another tool's text is not an error; our own text cut short is one.
     if (!json && extra.find("\"swell\":{\"v\"") != extra.npos)
       return json.error().while_doing("Extra");
@@ -271,7 +270,7 @@ Result<std::string> write_extra(std::string_view extra, const NodeDescription& d
   if (extra.find_first_not_of(" \t\n") == extra.npos)
     return Json::object({{"swell", description.to_json()}}).dump();
   auto json = Json::parse(extra, kMaxExtra);
-  if (!json || !json->is_object())
+  if (!json || !is_object(*json))
     return Error(fmt::format(
         "Extra is \"{}\", which is not a JSON object, and is left as it is; empty it, or make it one, to have the topology published",
         extra.size() > 40 ? std::string(extra.substr(0, 37)) + "..." : std::string(extra)));

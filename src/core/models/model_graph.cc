@@ -42,8 +42,8 @@ std::string listed(const char* const (&words)[N]) {
 
 Result<void> read_split(const Json& json, Operator& made) {
   const Json split = json.at("split");
-  if (!split.is_object()) return Error("\"split\" must be an object of dimensions and extents");
-  for (const auto& [name, value] : split.members()) {
+  if (!is_object(split)) return Error("\"split\" must be an object of dimensions and extents");
+  for (const auto& [name, value] : members(split)) {
     const int along = index_of(kDimensions, name);
     if (along < 0)
       return Error(fmt::format("\"split\" names the dimension \"{}\"; it must be one of {}", name,
@@ -69,7 +69,7 @@ Result<std::string> read_name(const Json& json) {
 }
 
 Result<Operator> read_operator(const Json& json, int count) {
-  if (!json.is_object()) return Error("an operator must be a JSON object");
+  if (!is_object(json)) return Error("an operator must be a JSON object");
   Operator made;
   auto name = read_name(json);
   if (!name) return name.error();
@@ -97,14 +97,14 @@ Result<Operator> read_operator(const Json& json, int count) {
     *size.value = *value;
   }
   const Json inputs = json.at("inputs");
-  if (!inputs.is_array() || inputs.size() > kMostInputs)
+  if (!is_array(inputs) || inputs.size() > kMostInputs)
     return Error(
         fmt::format("\"inputs\" must be a list of at most {}", count_of(kMostInputs, "operator")));
   for (const Json& input : inputs.items()) {
-    const json_int_t from = input.is_integer() ? json_integer_value(input.get()) : -1;
+    const json_int_t from = is_integer(input) ? json_integer_value(input.get()) : -1;
     if (from < 0 || from >= count)
       return Error(fmt::format("\"inputs\" has {}; operators are numbered from 0 to {}",
-                               input.dump_ascii(), count - 1));
+                               ascii_text(input), count - 1));
     made.inputs.push_back(static_cast<int>(from));
   }
   if (auto good = read_split(json, made); !good) return good.error();
@@ -144,7 +144,7 @@ Result<void> check_order(const std::vector<Operator>& operators) {
 
 Result<void> read_repeats(const Json& json, Graph& graph) {
   const Json repeats = json.at("repeats");
-  if (!repeats.is_array()) return Error("\"repeats\" must be a list");
+  if (!is_array(repeats)) return Error("\"repeats\" must be a list");
   const int count = static_cast<int>(graph.operators.size());
   std::int64_t expanded = count;
   int free = 0;
@@ -257,7 +257,7 @@ double Graph::forward_flop() const noexcept {
 bool is_graph(const Json& json) noexcept { return json.has("swell_graph"); }
 
 Result<Graph> graph_from_json(const Json& json) {
-  if (!json.is_object()) return Error("a graph is a JSON object");
+  if (!is_object(json)) return Error("a graph is a JSON object");
   const auto version = json.integer_at("swell_graph", 0, kMostExtent);
   if (!version) return version.error();
   if (*version != kGraphVersion)
@@ -278,7 +278,7 @@ Result<Graph> graph_from_json(const Json& json) {
   if (!bytes) return bytes.error();
   graph.parameter_bytes = *bytes;
   const Json operators = json.at("operators");
-  if (!operators.is_array() || operators.size() < 1 ||
+  if (!is_array(operators) || operators.size() < 1 ||
       operators.size() > static_cast<std::size_t>(kMostOperators))
     return Error(fmt::format("\"operators\" must be a list of 1 to {}", kMostOperators));
   const int count = static_cast<int>(operators.size());

@@ -129,10 +129,10 @@ void read_huggingface(Reader& in, Model& model) {
 Json text_part(const Json& json) {
   for (const char* key : {"text_config", "llm_config", "language_config"}) {
     const Json part = json.at(key);
-    if (!part.is_object()) continue;
+    if (!is_object(part)) continue;
     Json whole = Json::object();
-    for (const auto& [name, value] : json.members()) whole.set(name.c_str(), value);
-    for (const auto& [name, value] : part.members()) whole.set(name.c_str(), value);
+    for (const auto& [name, value] : members(json)) whole.set(name.c_str(), value);
+    for (const auto& [name, value] : members(part)) whole.set(name.c_str(), value);
     return whole;
   }
   return json;
@@ -149,7 +149,7 @@ bool is_huggingface(const Json& json) {
 }  // namespace
 
 Result<Model> model_from_json(const Json& whole) {
-  if (!whole.is_object()) return Error("a model is a JSON object");
+  if (!is_object(whole)) return Error("a model is a JSON object");
   if (whole.has("swell_graph"))
     return Error(
         "this is a graph of operators, which only swell plan --model reads; give the model's config.json here");

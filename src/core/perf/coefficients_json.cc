@@ -43,7 +43,7 @@ Json extras_json(const StageExtras& extras) {
 }  // namespace
 
 Result<Coefficients> coefficients_from_json(const Json& json, const cluster::Cluster& cluster) {
-  if (!json.is_object()) return Error("coefficients are a JSON object");
+  if (!is_object(json)) return Error("coefficients are a JSON object");
   Coefficients made;
   const Json types = json.at("types");
   for (const cluster::GpuType& type : cluster.types()) {

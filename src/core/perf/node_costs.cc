@@ -57,7 +57,7 @@ struct Read {
 };
 
 Result<Read> read_unit(const Json& json, const models::Model& model) {
-  if (!json.is_object()) return Error("a unit must be a JSON object");
+  if (!is_object(json)) return Error("a unit must be a JSON object");
   Read made;
   const auto name = json.string_at("unit");
   if (!name) return name.error();
@@ -93,7 +93,7 @@ Result<Read> read_unit(const Json& json, const models::Model& model) {
 
 Result<std::vector<NodeCosts::Shard>> NodeCosts::read_units(const Json& units,
                                                             const models::Model& model) {
-  if (!units.is_array() || units.size() > kMostUnits)
+  if (!is_array(units) || units.size() > kMostUnits)
     return Error(
         fmt::format("\"units\" must be a list of at most {}", count_of(kMostUnits, "unit")));
   struct Sum {
@@ -135,7 +135,7 @@ Result<std::vector<NodeCosts::Shard>> NodeCosts::read_units(const Json& units,
 
 Result<NodeCosts> NodeCosts::from_json(const Json& json, const models::Model& model,
                                        const cluster::Cluster& cluster) {
-  if (!json.is_object()) return Error("a table of units must be a JSON object");
+  if (!is_object(json)) return Error("a table of units must be a JSON object");
   const auto version = json.integer_at("swell_table", 0, 1 << 30);
   if (!version) return version.error();
   if (*version != kVersion)
@@ -159,7 +159,7 @@ Result<NodeCosts> NodeCosts::from_json(const Json& json, const models::Model& mo
         "the table is of samples of {0}, and those of {1} have {2}; plan with --sequence {3}, or measure with --sequence {2} again",
         count_of(*sequence, "token"), model.name, model.sequence, *sequence));
   const Json devices = json.at("devices");
-  if (!devices.is_array() || devices.size() > kMostDevices)
+  if (!is_array(devices) || devices.size() > kMostDevices)
     return Error(
         fmt::format("\"devices\" must be a list of at most {}", count_of(kMostDevices, "device")));
   NodeCosts costs;

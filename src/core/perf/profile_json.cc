@@ -79,7 +79,7 @@ Result<NodeObservation> read_node(const Json& json) {
 }
 
 Result<void> read_nodes(const Json& json, std::vector<NodeObservation>& nodes) {
-  if (!json.is_array() || json.size() > kMaxNodes)
+  if (!is_array(json) || json.size() > kMaxNodes)
     return Error(fmt::format("\"nodes\" must be a list of at most {}", kMaxNodes));
   for (const Json& item : json.items()) {
     auto node = read_node(item);
@@ -162,7 +162,7 @@ Json to_json(const Profile& profile) {
 }
 
 Result<Profile> profile_from_json(const Json& json, const cluster::Cluster& cluster) {
-  if (!json.is_object()) return Error("a profile is a JSON object");
+  if (!is_object(json)) return Error("a profile is a JSON object");
   Profile made;
   auto plan = plan::Plan::from_json(json.at("plan"));
   if (!plan) return plan.error().while_doing("\"plan\"");
@@ -170,7 +170,7 @@ Result<Profile> profile_from_json(const Json& json, const cluster::Cluster& clus
   if (auto named = name_types(made.plan, cluster); !named)
     return named.error().while_doing("\"plan\"");
   const Json groups = json.at("groups");
-  if (!groups.is_array() || groups.size() > kMaxGroups)
+  if (!is_array(groups) || groups.size() > kMaxGroups)
     return Error(fmt::format("\"groups\" must be a list of at most {} observations", kMaxGroups));
   for (const Json& item : groups.items()) {
     auto seen = read_group(item);

@@ -43,10 +43,10 @@ Result<std::vector<std::string>> read_nodes(const Json& json) {
     return std::vector{*std::move(node)};
   }
   const Json nodes = json.at("nodes");
-  if (!nodes.is_array() || nodes.size() == 0) return Error("\"nodes\" must be a list of names");
+  if (!is_array(nodes) || nodes.size() == 0) return Error("\"nodes\" must be a list of names");
   std::vector<std::string> names;
   for (const Json& name : nodes.items()) {
-    if (!name.is_string())
+    if (!is_string(name))
       return Error(fmt::format("\"nodes\" holds {}; it must hold names", name.dump()));
     names.emplace_back(json_string_value(name.get()));
   }
@@ -61,12 +61,12 @@ Result<TpGroup> read_group(const Json& json) {
   auto batch = json.integer_at("local_batch", 0, kMaxCount);
   if (!batch) return batch.error();
   const Json gpus = json.at("gpus");
-  if (!gpus.is_array()) return Error("\"gpus\" must be a list of GPU indexes");
+  if (!is_array(gpus)) return Error("\"gpus\" must be a list of GPU indexes");
   if (gpus.size() > cluster::kMaxGpusPerNode)
     return Error(fmt::format("\"gpus\" lists {}; a node has at most {}",
                              count_of(gpus.size(), "GPU"), cluster::kMaxGpusPerNode));
   for (const Json& gpu : gpus.items()) {
-    if (!gpu.is_integer() || json_integer_value(gpu.get()) < 0 ||
+    if (!is_integer(gpu) || json_integer_value(gpu.get()) < 0 ||
         json_integer_value(gpu.get()) >= cluster::kMaxGpusPerNode)
       return Error(fmt::format("\"gpus\" holds {}; a GPU index is from 0 to {}", gpu.dump(),
                                cluster::kMaxGpusPerNode - 1));
@@ -85,15 +85,15 @@ Error too_many_groups() {
 /// The column may have at most `most` numbers in total.
 Result<std::vector<int>> read_column(const Json& json, const char* key, int max, std::size_t most) {
   const Json column = json.at(key);
-  if (!column.is_array()) return Error(fmt::format("\"{}\" must be a list of numbers", key));
+  if (!is_array(column)) return Error(fmt::format("\"{}\" must be a list of numbers", key));
   std::vector<int> values;
   for (const Json& item : column.items()) {
-    const bool pair = item.is_array() && item.size() == 2;
+    const bool pair = is_array(item) && item.size() == 2;
     const Json number = pair ? item.at(std::size_t{0}) : item;
     const Json times = pair ? item.at(std::size_t{1}) : Json(1);
     const json_int_t value = json_integer_value(number.get());
     const json_int_t count = json_integer_value(times.get());
-    if (!number.is_integer() || !times.is_integer() || value < 0 || value > max || count < 1)
+    if (!is_integer(number) || !is_integer(times) || value < 0 || value > max || count < 1)
       return Error(
           fmt::format("\"{}\" holds {}; it must hold numbers from 0 to {}, or [NUMBER, TIMES]", key,
                       item.dump(), max));
@@ -108,21 +108,21 @@ Result<std::vector<int>> read_column(const Json& json, const char* key, int max,
 /// and its last M bytes.
 Result<std::vector<std::string>> read_names(const Json& json, const char* key) {
   const Json list = json.at(key);
-  if (!list.is_array() || list.size() == 0)
+  if (!is_array(list) || list.size() == 0)
     return Error(fmt::format("\"{}\" must be a list of names", key));
   std::vector<std::string> names;
   for (const Json& item : list.items()) {
     const std::string_view before = names.empty() ? std::string_view() : names.back();
-    const bool parts = item.is_array() && item.size() == 3;
+    const bool parts = is_array(item) && item.size() == 3;
     const Json text = parts ? item.at(std::size_t{1}) : item;
     const auto shared = [&](std::size_t at) {
-      return parts && item.at(at).is_integer() ? json_integer_value(item.at(at).get())
-             : parts                           ? -1
-                                               : 0;
+      return parts && is_integer(item.at(at)) ? json_integer_value(item.at(at).get())
+             : parts                          ? -1
+                                              : 0;
     };
     const json_int_t first = shared(0), last = shared(2);
     const auto most = static_cast<json_int_t>(before.size());
-    if (!text.is_string() || first < 0 || last < 0 || first > most || last > most - first)
+    if (!is_string(text) || first < 0 || last < 0 || first > most || last > most - first)
       return Error(
           fmt::format("\"{}\" holds {}; it must hold names, or [FIRST BYTES OF THE LAST "
                       "NAME, TEXT, LAST BYTES OF IT]",
@@ -219,7 +219,7 @@ bool has_equal_degrees(const Stage& stage, int width) {
 Json item(const TpGroup& group, const char* key, Json nodes) {
   return Json::object({{key, std::move(nodes)},
                        {"gpu_type", group.gpu_type},
-                       {"gpus", Json::array_of(group.gpus)},
+                       {"gpus", array_of(group.gpus)},
                        {"local_batch", group.local_batch}});
 }
 
@@ -279,8 +279,7 @@ Json column(const std::vector<int>& values) {
 
 Json runs(const std::vector<TpGroup>& groups) {
   Json list = Json::array();
-  for (const Run& run : runs_of(groups))
-    list.append(item(run.all, "nodes", Json::array_of(run.nodes)));
+  for (const Run& run : runs_of(groups)) list.append(item(run.all, "nodes", array_of(run.nodes)));
   return list;
 }
 
@@ -324,7 +323,7 @@ Json plan_json(const Plan& plan, Json (*write)(const std::vector<TpGroup>&)) {
     const bool is_plain = stage.groups.empty() || !has_equal_degrees(stage, stage.tp * plan.cp);
     const Json groups = (is_plain ? written_out : write)(stage.groups);
     Json written = Json::object({{"layers", stage.layers}, {"tp", stage.tp}, {"groups", groups}});
-    if (!stage.chunks.empty()) written.set("chunks", Json::array_of(stage.chunks));
+    if (!stage.chunks.empty()) written.set("chunks", array_of(stage.chunks));
     list.append(written);
   }
   Json json = Json::object({{"micro_batches", plan.micro_batches}, {"stages", list}});
@@ -335,10 +334,10 @@ Json plan_json(const Plan& plan, Json (*write)(const std::vector<TpGroup>&)) {
 }
 
 Result<void> read_chunks(const Json& json, std::vector<int>& chunks) {
-  if (!json.is_array() || json.size() == 0 || json.size() > kMaxChunks)
+  if (!is_array(json) || json.size() == 0 || json.size() > kMaxChunks)
     return Error(fmt::format("\"chunks\" must be a list of 1 to {} numbers of units", kMaxChunks));
   for (const Json& item : json.items()) {
-    if (!item.is_integer() || json_integer_value(item.get()) < 0 ||
+    if (!is_integer(item) || json_integer_value(item.get()) < 0 ||
         json_integer_value(item.get()) > kMaxUnits)
       return Error(fmt::format("\"chunks\" holds {}; a number of units is from 0 to {}",
                                item.dump(), kMaxUnits));
@@ -384,7 +383,7 @@ Result<Stage> read_stage(const Json& json, int cp, std::size_t room) {
   if (json.has("chunks"))
     if (auto read = read_chunks(json.at("chunks"), stage.chunks); !read) return read.error();
   const Json groups = json.at("groups");
-  if (!groups.is_array()) return Error("\"groups\" must be a list of TP groups");
+  if (!is_array(groups)) return Error("\"groups\" must be a list of TP groups");
   for (const Json& item : groups.items()) {
     if (stage.groups.size() >= room) return too_many_groups();
     if (auto read = read_groups(item, width, room - stage.groups.size(), stage.groups); !read)
@@ -506,7 +505,7 @@ Result<void> Plan::check_schedule() const {
 }
 
 Result<Plan> Plan::from_json(const Json& json) {
-  if (!json.is_object()) return Error("a plan is a JSON object");
+  if (!is_object(json)) return Error("a plan is a JSON object");
   Plan plan;
   auto micro_batches = json.integer_at("micro_batches", 1, kMaxCount);
   if (!micro_batches) return micro_batches.error();
@@ -519,7 +518,7 @@ Result<Plan> Plan::from_json(const Json& json) {
     *degree = static_cast<int>(*read);
   }
   const Json stages = json.at("stages");
-  if (!stages.is_array()) return Error("\"stages\" must be a list of stages");
+  if (!is_array(stages)) return Error("\"stages\" must be a list of stages");
   std::size_t room = kMaxGroups;
   for (const Json& item : stages.items()) {
     auto stage = read_stage(item, plan.cp, room);

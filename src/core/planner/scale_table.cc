@@ -46,7 +46,7 @@ Result<std::vector<double>> read_peaks(const Json& json) {
   if (all.size() > kMaxStages)
     return Error(fmt::format("\"peak_bytes\" is of {}; at most {} are read",
                              count_of(all.size(), "stage"), kMaxStages));
-  for (const Json& one : all.is_array() ? all.items() : std::vector{all}) {
+  for (const Json& one : is_array(all) ? all.items() : std::vector{all}) {
     auto peak = figure(one, "peak_bytes");
     if (!peak) return peak.error();
     peaks.push_back(*peak);
@@ -56,7 +56,7 @@ Result<std::vector<double>> read_peaks(const Json& json) {
 
 /// Reads the members that follow from the plan, or stand alone in rows without a whole plan.
 Result<void> read_plan(const Json& json, NamedRow& row) {
-  if (const Json whole = json.at("plan"); whole.is_object()) {
+  if (const Json whole = json.at("plan"); is_object(whole)) {
     auto plan = plan::Plan::from_json(whole);
     if (!plan) return plan.error().while_doing("\"plan\"");
     if (plan->gpu_count() > row.gpus)
@@ -189,11 +189,11 @@ Json NamedTable::rows_json() const {
     if (row.plan) one.set("gpus_used", row.plan->gpu_count());
     one.set("samples_per_s", row.throughput).set("modelled_samples_per_s", row.modelled);
     one.set("speedup", speedup(i)).set("modelled_speedup", modelled_speedup(i));
-    if (row.plan) one.set("peak_bytes", Json::array_of(row.peak_bytes));
+    if (row.plan) one.set("peak_bytes", array_of(row.peak_bytes));
     else one.set("peak_bytes", row.max_peak_bytes());
     if (!row.why.empty()) one.set("why", row.why);
     one.set("plan", row.plan ? row.plan->to_json() : Json(row.summary));
-    one.set("gpu_types", Json::array_of(row.gpu_types));
+    one.set("gpu_types", array_of(row.gpu_types));
     if (!row.schedule.empty()) one.set("schedule", row.schedule);
     if (row.omitted != RowRule::none) one.set("omitted", name_of(row.omitted));
     all.append(std::move(one));
@@ -209,7 +209,7 @@ Json NamedTable::to_json() const {
 
 Result<NamedTable> NamedTable::from_json(const Json& json) {
   NamedTable table;
-  if (!json.is_array()) {
+  if (!is_array(json)) {
     auto version = json.integer_at("version", 1, 1 << 20);
     if (!version) return version.error().while_doing("the scale table");
     if (*version > kVersion)
@@ -230,11 +230,11 @@ Result<NamedTable> NamedTable::from_json(const Json& json) {
                         *name));
     }
   }
-  const Json rows = json.is_array() ? json : json.at("rows");
-  if (!rows.is_array() || rows.size() == 0 || rows.size() > kMaxRows)
+  const Json rows = is_array(json) ? json : json.at("rows");
+  if (!is_array(rows) || rows.size() == 0 || rows.size() > kMaxRows)
     return Error(
         fmt::format("the scale table has {}; 1 to {} are read: make it anew with swell plan",
-                    rows.is_array() ? count_of(rows.size(), "row") : "no list \"rows\"", kMaxRows));
+                    is_array(rows) ? count_of(rows.size(), "row") : "no list \"rows\"", kMaxRows));
   for (const Json& each : rows.items()) {
     auto row = read_row(each);
     const std::string place = fmt::format("row {} of the scale table", table.rows.size() + 1);

@@ -104,7 +104,7 @@ Json Pauses::to_json() const {
 }
 
 Result<Pauses> Pauses::from_json(const Json& json) {
-  if (!json.is_object()) return Error("it must be an object");
+  if (!is_object(json)) return Error("it must be an object");
   Pauses pauses;
   const auto start = json.number_at("start_s", 0, kMost_s);
   if (!start) return start.error();
@@ -150,7 +150,7 @@ Json ClusterPauses::to_json() const {
 }
 
 Result<ClusterPauses> ClusterPauses::from_json(const Json& json) {
-  if (!json.is_array()) return Error("it must be a list");
+  if (!is_array(json)) return Error("it must be a list");
   ClusterPauses pauses;
   for (const Json& item : json.items()) {
     const auto owner = item.integer_at("owner", std::numeric_limits<std::int64_t>::min(),

@@ -49,7 +49,7 @@ Json findings_json(const Findings& findings) {
     checks.append(Json::object({{"check", each.check},
                                 {"result", word(each.level)},
                                 {"what", each.what},
-                                {"fix", Json::array_of(each.fix)}}));
+                                {"fix", array_of(each.fix)}}));
   return Json::object({{"faults", count(findings, Level::fault)},
                        {"warnings", count(findings, Level::warn)},
                        {"checks", checks}});

@@ -222,7 +222,7 @@ Test(data_sheets, a_site_may_lend_nothing_without_a_profile) {
       "%s", world.job().decision.why().c_str());
   for (const auto& [connection, message] : world.server.sent)
     if (const auto* grow = std::get_if<control::Grow>(&message))
-      cr_assert(grow->plan.is_object(), "only the described one");
+      cr_assert(is_object(grow->plan), "only the described one");
 }
 
 Test(data_sheets, any_word_of_an_agent_is_one_harmless_word_of_admincomment) {

@@ -54,7 +54,7 @@ Test(false_reports, a_job_whose_profile_is_refused_is_lent_nothing_until_it_repo
                                            world.job().reports.refused()));
   world.report({.gpus = kEight});
   cr_assert(world.grown());
-  cr_assert(world.server.last<control::Grow>()->plan.is_object());
+  cr_assert(is_object(world.server.last<control::Grow>()->plan));
   cr_assert_eq(world.job().decision.by(), std::string("planned"));
 }
 
@@ -179,7 +179,7 @@ Test(false_reports, a_profile_that_was_taken_before_still_counts) {
   cr_assert_eq(world.grown_times(), 0u);
   world.ask("resume");
   cr_assert(world.grown());
-  cr_assert(world.server.last<control::Grow>()->plan.is_object());
+  cr_assert(is_object(world.server.last<control::Grow>()->plan));
   world.take_offers(20);
   world.pass(60);
   cr_assert_eq(world.shrunk_times(), 0u);

@@ -13,7 +13,7 @@ double value_of(const Json& metrics, const std::string& name, const std::string&
   for (const Json& family : metrics.at("families").items()) {
     if (family.string_at("name").value() != name) continue;
     for (const Json& sample : family.at("samples").items()) {
-      const auto labels = sample.at("labels").members();
+      const auto labels = members(sample.at("labels"));
       if (label.empty() || label == json_string_value(labels.at(0).second.get()))
         return sample.number_at("value", 0, 1e12).value();
     }

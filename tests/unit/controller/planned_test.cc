@@ -56,7 +56,7 @@ Test(planned, a_job_without_a_profile_is_lent_after_the_wait) {
   Live world;
   world.step(11);
   cr_assert(world.grown());
-  cr_assert_not(world.server.last<control::Grow>()->plan.is_object());
+  cr_assert_not(is_object(world.server.last<control::Grow>()->plan));
   cr_assert_eq(world.job().decision.by(), std::string("worker by worker"));
   cr_assert_eq(world.job().decision.why(), std::string("its program has reported no profile"));
 }
@@ -107,7 +107,7 @@ Test(planned, a_profile_outlives_slurmctld) {
   cr_assert(world.job().training.is_known());
   world.hello(1);
   cr_assert(world.grown());
-  cr_assert(world.server.last<control::Grow>()->plan.is_object());
+  cr_assert(is_object(world.server.last<control::Grow>()->plan));
 }
 
 Test(planned, a_requeued_jobs_profile_is_forgotten) {
@@ -360,7 +360,7 @@ struct Uneven : Live {
     reported.more_of_last = more_of_last;
     step(11);
     cr_assert(grown());
-    cr_assert_not(server.last<control::Grow>()->plan.is_object());
+    cr_assert_not(is_object(server.last<control::Grow>()->plan));
     take_offers(20);
     runs(1);
     report(reported);

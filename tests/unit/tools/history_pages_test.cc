@@ -16,11 +16,10 @@ Json event(int id, const char* kind) {
 }
 
 control::Answer answer(std::vector<Json> events, bool more) {
-  return {{},
-          Json::object({{"job", 10},
-                        {"jobs", Json::array()},
-                        {"events", Json::array_of(events)},
-                        {"more", more}})};
+  return {
+      {},
+      Json::object(
+          {{"job", 10}, {"jobs", Json::array()}, {"events", array_of(events)}, {"more", more}})};
 }
 
 }  // namespace

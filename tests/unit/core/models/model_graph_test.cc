@@ -106,7 +106,7 @@ Test(model_graph, bad_graphs_are_refused_by_name_and_value) {
   version.set("swell_graph", 2);
   cr_assert(has(why_not(version), "version 2"), "%s", why_not(version).c_str());
   Json missing = Json::object();
-  for (const auto& [key, value] : sample().members())
+  for (const auto& [key, value] : members(sample()))
     if (key != "sequence") missing.set(key.c_str(), value);
   cr_assert(has(why_not(missing), "sequence"));
   const struct {
@@ -145,7 +145,7 @@ Test(model_graph, a_size_that_lacks_is_named) {
        {"flop", "read_bytes", "write_bytes", "weight_bytes", "parameters", "shared_parameters",
         "kept_split_bytes", "kept_whole_bytes", "inputs", "split", "kind", "name"}) {
     Json json = sample(), less = Json::object();
-    for (const auto& [name, value] : json.at("operators").at(std::size_t{1}).members())
+    for (const auto& [name, value] : members(json.at("operators").at(std::size_t{1})))
       if (name != key) less.set(name.c_str(), value);
     Json operators = Json::array();
     for (std::size_t i = 0; i < 4; ++i)

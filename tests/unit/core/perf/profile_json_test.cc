@@ -87,7 +87,7 @@ Test(profile_json, wrong_nodes_are_named) {
   };
   const auto with = [](const std::vector<Json>& nodes) {
     Json json = example();
-    json.at("groups").at(std::size_t{1}).set("nodes", Json::array_of(nodes));
+    json.at("groups").at(std::size_t{1}).set("nodes", array_of(nodes));
     return json;
   };
   const Json good = node("forward", 0, 8, 0.01, 0.001);
