@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,6 +29,7 @@ class AgentWords {
   void hear(control::Status status, double now, double step_s) {
     last_ = std::move(status);
     steps_.heard(now, last_.steps, last_.total_steps, step_s);
+    if (last_.steps > 0 && !first_step_) first_step_ = last_.steps;
     if (last_.state == control::JobState::active && !trains_since_) trains_since_ = now;
   }
   /// Notes that Requeue was sent: what it said before is not its answer.
@@ -48,6 +51,10 @@ class AgentWords {
     return last_.state == control::JobState::allocated || last_.state == control::JobState::active;
   }
   const StepsLeft& steps() const noexcept { return steps_; }
+  /// Steps of its program that were seen: a training that is resumed made others before.
+  std::int64_t steps_here() const noexcept {
+    return first_step_ ? std::max<std::int64_t>(1, last_.steps - *first_step_ + 1) : 0;
+  }
   /// When its program was first said to run.
   std::optional<double> trains_since() const noexcept { return trains_since_; }
   std::optional<double> start_taken() const noexcept { return start_taken_; }
@@ -56,6 +63,7 @@ class AgentWords {
   control::Status last_;
   int gpus_per_worker_ = 1;
   StepsLeft steps_;
+  std::optional<std::int64_t> first_step_;
   std::optional<double> trains_since_, start_taken_;
 };
 

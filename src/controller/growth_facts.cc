@@ -24,9 +24,11 @@ policy::GrowthFacts growth_facts(const ElasticJob& job, const slurm::JobRecord& 
       job.training.is_known() || seen.training != nullptr || !policy::policy_plans(config.policy);
   facts.is_profile_refused = job.is_distrusted();
   facts.lends_without_profile = config.lends_without_profile;
-  // The profile of a live job comes soon, if at all, and GPUs that are lent by it are lent right.
-  facts.awaits_profile = view.machines != nullptr && job.spec.mode == control::Mode::live &&
-                         view.now_s - job.agent.since() < config.profile_wait_s;
+  facts.awaits_profile =
+      view.machines != nullptr && job.spec.mode == control::Mode::live &&
+      job.reports.refused().empty() &&
+      policy::profile_wait_left(view.now_s - job.agent.since(), job.agent_words.steps_here(),
+                                config.profile_wait_s) > 0;
   facts.is_owed_some = job.basic_gpus + job.companions.lent_gpus() < job.wanted_gpus;
   facts.now_s = view.now_s;
   facts.stays_until_s = job.offers.times().stays_until;

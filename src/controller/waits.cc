@@ -53,6 +53,20 @@ std::string by_back_off(const ElasticJob& job, double now) {
       "it was changed a short while ago, and is not grown for {} more (GrowthInterval)", left);
 }
 
+std::string by_profile_wait(const ElasticJob& job, const Config& config, double now) {
+  const std::int64_t steps = job.agent_words.steps_here();
+  const std::string made =
+      steps == 0 ? "has made no step yet"
+      : steps < policy::kProfileSteps
+          ? fmt::format("has made {} of {} steps", steps, policy::kProfileSteps)
+          : "may still report a profile";
+  return fmt::format(
+      "its program {}, after which it is lent GPUs by its profile; it waits for {} more at most "
+      "(ProfileWait)",
+      made,
+      seconds(policy::profile_wait_left(now - job.agent.since(), steps, config.profile_wait_s)));
+}
+
 /// Returns the sentence of a hold, for the job's owner. REQUIRES: not `none`.
 std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
                      const ElasticJob& job, const Waiting& waiting) {
@@ -72,9 +86,7 @@ std::string sentence(policy::GrowthHold hold, const policy::GrowthFacts& facts,
     case GrowthHold::profile_refused: return "its profile is not used: " + job.reports.refused();
     case GrowthHold::profile_needed:
       return "no profile of its program is known (LendWithoutProfile=no)";
-    case GrowthHold::profile_awaited:
-      return fmt::format("its program may report a profile first, for {} more (ProfileWait)",
-                         seconds(job.agent.since() + waiting.config.profile_wait_s - now));
+    case GrowthHold::profile_awaited: return by_profile_wait(job, waiting.config, now);
     case GrowthHold::stays:
       return fmt::format("it stays as it is for {} more (stay={})",
                          seconds(job.offers.times().stays_until - now), job.spec.stay_s);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "core/policy/growth_hold.h"
 #include "sim/explain.h"
 
 namespace swell::sim {
@@ -135,8 +136,11 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   if (as == Slurmctld::none ? setup.policy->simulation_traits().lends_at_start
                             : as == Slurmctld::as_it_starts || job.wanted_gpus > job.type.gpus)
     to_decide = true;
-  if (as == Slurmctld::after_profile_wait)
-    plan_event(now_s + setup.clocks->profile_wait_s, Event::Kind::trusted);
+  if (as == Slurmctld::after_profile_wait) {
+    job.measured.awaited_until_s =
+        now_s + policy::whole_profile_wait(1 / job.progress.rate(), setup.clocks->profile_wait_s);
+    plan_event(job.measured.awaited_until_s, Event::Kind::trusted);
+  }
 }
 
 bool State::awaits_table(const Job& job) const noexcept {

@@ -60,8 +60,9 @@ struct PlanChange {
 struct Measurements {
   std::shared_ptr<const perf::Coefficients> coefficients;  ///< its profile; null: none is there
   double profiled_s = 0;                                   ///< time at which its profile is ready
-  int max_gpus = 0;     ///< largest number of GPUs that it trained on
-  policy::Trust trust;  ///< what its lent GPUs brought, as the controller judges it
+  double awaited_until_s = 0;  ///< when slurmctld waits no longer for it
+  int max_gpus = 0;            ///< largest number of GPUs that it trained on
+  policy::Trust trust;         ///< what its lent GPUs brought, as the controller judges it
   std::vector<policy::MeasuredSpeed> speeds;
   std::shared_ptr<const perf::Coefficients> corrected;  ///< the profile's, by these speeds
   bool basic_known = false;                             ///< its speed on its basic plan

@@ -45,7 +45,7 @@ double remaining_samples(const State& state, const Job& job) {
 bool awaits_profile(const State& state, const Job& job) {
   return state.setup.slurmctld() == policy::SimulationTraits::Slurmctld::after_profile_wait &&
          job.phase == Phase::running && !job.measured.coefficients &&
-         state.now_s < job.times.started_s + state.setup.clocks->profile_wait_s;
+         state.now_s < job.measured.awaited_until_s;
 }
 
 /// Whether slurmctld would decide for the job without a plan.
@@ -98,7 +98,7 @@ policy::GrowthFacts growth_facts(const State& state, const Job& job) {
   facts.can_be_planned = job.measured.coefficients != nullptr;
   facts.lends_without_profile = is_decided_by_slurmctld;
   facts.awaits_profile = state.setup.slurmctld() == Slurmctld::after_profile_wait &&
-                         state.now_s < job.times.started_s + state.setup.clocks->profile_wait_s;
+                         state.now_s < job.measured.awaited_until_s;
   // GPUs owed to a job do not depend on its profile.
   facts.is_owed_some = is_decided_by_slurmctld && job.type.gpus + job.lent_gpus() < job.wanted_gpus;
   facts.now_s = state.now_s;

@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/policy/growth_hold.h"
 
+#include <algorithm>
+
 namespace swell::policy {
+
+double profile_wait_left(double age_s, std::int64_t steps, double profile_wait_s) noexcept {
+  const double waits = steps == 0 ? kFirstStepWaits : steps < kProfileSteps ? kProfileWaits : 1;
+  return std::max(0.0, waits * profile_wait_s - age_s);
+}
+
+double whole_profile_wait(double step_s, double profile_wait_s) noexcept {
+  if (step_s > kFirstStepWaits * profile_wait_s) return kFirstStepWaits * profile_wait_s;
+  return std::clamp(kProfileSteps * step_s, profile_wait_s, kProfileWaits * profile_wait_s);
+}
 
 GrowthHold profile_hold(const GrowthFacts& facts) noexcept {
   if (facts.can_be_planned) return GrowthHold::none;

@@ -44,6 +44,20 @@ struct GrowthFacts {
   bool is_settled = true;
 };
 
+/// Steps after which a program that measures itself has reported: the profiler compares three
+/// windows of five, behind the first steps (docs/profiler.md).
+inline constexpr int kProfileSteps = 20;
+/// The waits for a first step, and for kProfileSteps of them, in times of ProfileWait.
+inline constexpr double kFirstStepWaits = 12, kProfileWaits = 60;
+
+/// Returns for how many seconds at most the first profile of a live job is still awaited, whose
+/// swellrun connected `age_s` seconds ago and whose program has made `steps` steps since; 0: for
+/// none. `profile_wait_s`: ProfileWait, the least wait; 0: no profile is awaited. GPUs that a job
+/// is lent before its profile are lent blindly, and steps of a large model take seconds.
+double profile_wait_left(double age_s, std::int64_t steps, double profile_wait_s) noexcept;
+/// Returns for how long that is in all, for a program whose steps take `step_s` seconds each.
+double whole_profile_wait(double step_s, double profile_wait_s) noexcept;
+
 /// Returns why a job is lent no more than its user asked for, for want of a profile:
 /// profile_refused, profile_needed, profile_awaited, or none.
 GrowthHold profile_hold(const GrowthFacts& facts) noexcept;

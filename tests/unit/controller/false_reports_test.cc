@@ -130,7 +130,7 @@ Test(false_reports, is_lent_what_its_user_asked_for_all_the_same) {
 Test(false_reports, gives_earlier_lent_gpus_back_after_a_while) {
   for (const bool fixes : {false, true}) {
     Liar world;
-    world.step(11);
+    world.step(121);
     cr_assert(world.grown());
     world.take_offers(20);
     world.refused();
@@ -157,7 +157,7 @@ Test(false_reports, keeps_what_its_user_asked_for_when_lent_gpus_go_back) {
   cr_assert_eq(world.grown_times(), 1u);
   world.World::take_offers(2, 20);
   cr_assert_eq(world.controller->jobs().at(11).companions.lent_gpus(), 2);
-  world.step(20);
+  world.step(120);
   cr_assert_eq(world.grown_times(), 2u, "ProfileWait is over");
   world.World::take_offers(2, 30);
   Reported reported = kFalse;
@@ -222,7 +222,7 @@ Test(false_reports, reports_that_cannot_be_judged_do_not_count_against_the_job) 
   Liar world;
   world.slurm.find(10)->gpus[0].gpus.indices.clear();  // Slurm does not say which they are
   world.refused({.gpus = kEight});
-  world.step(11);
+  world.step(121);
   cr_assert(world.grown());
   cr_assert(world.job().decision.why().starts_with("its profile is not used: Slurm does not say"),
             "%s", world.job().decision.why().c_str());

@@ -52,9 +52,39 @@ Test(planned, a_plan_over_a_thousand_gpus_reaches_its_agent) {
   cr_assert_leq(grow->plan.dump().size(), control::kMaxDocument);
 }
 
+// Its steps take 6 s each, and the training was resumed at step 500.
+Test(planned, a_program_with_slow_steps_is_lent_nothing_before_it_can_have_a_profile) {
+  Live world;
+  control::Status status;
+  status.state = control::JobState::active;
+  for (int step = 0; step < 19; ++step) {
+    status.steps = 500 + step;
+    world.server.says(1, status);
+    world.step(6);
+  }
+  world.step(100);
+  cr_assert_null(world.server.last<control::Grow>(), "it has made 19 steps here");
+  ++status.steps;
+  world.server.says(1, status);
+  world.step(6);
+  cr_assert(world.grown());
+}
+
+Test(planned, a_program_that_stops_in_its_first_steps_is_waited_for_ten_minutes) {
+  Live world;
+  control::Status status;
+  status.state = control::JobState::active;
+  status.steps = 3;
+  world.server.says(1, status);
+  world.step(590);
+  cr_assert_null(world.server.last<control::Grow>());
+  world.step(15);
+  cr_assert(world.grown());
+}
+
 Test(planned, a_job_without_a_profile_is_lent_after_the_wait) {
   Live world;
-  world.step(11);
+  world.step(121);
   cr_assert(world.grown());
   cr_assert_not(is_object(world.server.last<control::Grow>()->plan));
   cr_assert_eq(world.job().decision.by(), std::string("worker by worker"));
@@ -168,7 +198,7 @@ Test(planned, rows_that_the_policy_leaves_out_are_named_with_the_rule) {
 Test(planned, gpus_lent_before_a_profile_without_gain_go_back_and_the_owner_reads_why) {
   const std::string why = "by its profile it is no faster with them";
   Live world;
-  world.step(11);
+  world.step(121);
   cr_assert(world.grown());
   world.take_offers(20);
   Reported one_layer{.gpus = kEight, .layers = 1};
@@ -218,7 +248,7 @@ Test(planned, a_job_waits_for_the_offer_alone_where_it_is_lent_no_more_than_it_w
     return world.controller->jobs().at(job).offers.times().grows_after - world.now;
   };
   cr_assert_lt(waits_s(11), 16, "GrantExpiry");
-  world.step(11);
+  world.step(121);
   cr_assert_gt(waits_s(10), 400, "GrowthInterval");
 }
 
@@ -358,7 +388,7 @@ struct Uneven : Live {
   explicit Uneven(int more_of_last = 15) {
     reported.samples = 32;
     reported.more_of_last = more_of_last;
-    step(11);
+    step(121);
     cr_assert(grown());
     cr_assert_not(is_object(server.last<control::Grow>()->plan));
     take_offers(20);
@@ -383,7 +413,7 @@ struct Uneven : Live {
     return server.count<control::Replan>() - before;
   }
   bool told() {
-    step(11);
+    step(121);
     return until([this] { return server.last<control::Replan>() != nullptr; });
   }
 };

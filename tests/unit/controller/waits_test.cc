@@ -47,6 +47,13 @@ struct Waiter : World {
     server.says(1, status);
     step();
   }
+  void steps(std::int64_t made) {
+    control::Status status;
+    status.state = control::JobState::active;
+    status.steps = made;
+    server.says(1, status);
+    step();
+  }
   void ask(const char* what, int number = 0) {
     control::Ask ask;
     ask.job = 10;
@@ -219,11 +226,28 @@ const Case kCases[] = {
      },
      "no GPU that it could use is idle"},
     {"ProfileWait", [](Waiter& w) { w.start("max=8,mode=live"); },
-     "its program may report a profile first, for 9 s more (ProfileWait)"},
+     "its program has made no step yet, after which it is lent GPUs by its profile; it waits for 119 s "
+     "more at most (ProfileWait)"},
+    {"ProfileWait, in the first steps",
+     [](Waiter& w) {
+       w.start("max=8,mode=live");
+       w.steps(100);
+       w.steps(118);
+     },
+     "its program has made 19 of 20 steps, after which it is lent GPUs by its profile; it waits for "
+     "597 s more at most (ProfileWait)"},
+    {"ProfileWait, after fast steps",
+     [](Waiter& w) {
+       w.start("max=8,mode=live");
+       w.steps(1);
+       w.steps(40);
+     },
+     "its program may still report a profile, after which it is lent GPUs by its profile; it waits "
+     "for 7 s more at most (ProfileWait)"},
     {"the end of ProfileWait",
      [](Waiter& w) {
        w.alone("max=8,mode=live");
-       w.step(9);
+       w.step(119);
      },
      "no GPU that it could use is idle"},
     // Causes that pass by themselves.

@@ -49,6 +49,25 @@ bool is_of_profile(GrowthHold hold) {
 
 }  // namespace
 
+Test(growth_hold, a_profile_is_awaited_by_steps_and_not_for_ever) {
+  cr_assert_float_eq(profile_wait_left(30, 0, 10), 90, 1e-9);
+  cr_assert_float_eq(profile_wait_left(30, 19, 10), 570, 1e-9);
+  cr_assert_float_eq(profile_wait_left(5, 20, 10), 5, 1e-9);
+  for (const std::int64_t steps : {0, 1, 19, 20}) {
+    cr_assert_eq(profile_wait_left(600, steps, 10), 0);
+    cr_assert_eq(profile_wait_left(0, steps, 0), 0, "ProfileWait=0 awaits none");
+  }
+}
+
+// A program of equal steps is waited for just as long as whole_profile_wait() says.
+Test(growth_hold, the_whole_wait_is_that_of_equal_steps) {
+  for (const double step_s : {0.01, 0.4, 0.6, 3.0, 29.0, 31.0, 119.0, 121.0, 700.0}) {
+    double now = 0;
+    while (profile_wait_left(now, static_cast<std::int64_t>(now / step_s), 10) > 0) now += 0.005;
+    cr_assert_float_eq(whole_profile_wait(step_s, 10), now, 0.02, "steps of %g s", step_s);
+  }
+}
+
 Test(growth_hold, each_fact_alone_holds_a_job_back) {
   cr_assert(growth_hold(free_job()) == GrowthHold::none);
   for (const Hold& each : holds()) {
