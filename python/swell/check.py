@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from swell._counted import counted
 from swell._deepspeed import INSTEAD
+from swell._printable import Parser, printable, printable_lines
 from swell._workers import Workers, python
 
 __all__ = ["Finding", "find_places", "main"]
@@ -490,7 +491,7 @@ def _notes(trial: _Trial, places: Places) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if the script is elastic, 1 if not, 2 if it cannot be run, or ran out of time before it could be told."""
-    parser = argparse.ArgumentParser(prog="python -m swell.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m swell.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=3, help="optimizer steps before it is asked to leave (%(default)s)")
     parser.add_argument("--patience", type=float, default=120, metavar="S", help="seconds for each phase (%(default)s)")
     parser.add_argument("script", help="as after `python`; it should train long enough to be asked: some hundred steps")
@@ -500,7 +501,7 @@ def main(arguments: list[str] | None = None) -> int:
         with tokenize.open(options.script) as file:     # in the encoding that it names, as Python reads it
             places = find_places(file.read())
     except (OSError, SyntaxError) as error:
-        print(f"swell.check: {options.script}: {error}; give the training script itself", file=sys.stderr)
+        print(f"swell.check: {printable(options.script)}: {printable(error)}; give the training script itself", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="swell-check-", ignore_cleanup_errors=True) as folder:
         trial = _Trial(options.script, options.arguments, folder, options.patience, options.steps)
@@ -516,15 +517,15 @@ def main(arguments: list[str] | None = None) -> int:
     shown: set[str] = set()
     for finding in findings:
         lines = finding.lines(finding.fix not in shown)
-        print(lines)
+        print(printable_lines(lines))
         if finding.fix in lines:
             shown.add(finding.fix)
     for note in notes:
-        print(note)
+        print(printable_lines(note))
     if is_untold:
-        print(f"whether {options.script} is elastic could not be told")
+        print(f"whether {printable(options.script)} is elastic could not be told")
         return 2
-    print(f"{options.script} is {'elastic' if is_elastic else 'not elastic yet'}")
+    print(f"{printable(options.script)} is {'elastic' if is_elastic else 'not elastic yet'}")
     return 0 if is_elastic else 1
 
 

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch.fx import Interpreter, Node
 
+from swell._printable import Parser, printable
+
 __all__ = ["VERSION", "export", "graph_of", "main", "transformers_model"]
 
 VERSION = 1
@@ -352,7 +354,7 @@ def _positive(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m swell.graph", description="Export a model's operators and their costs for swell plan --model.")
+    parser = Parser(prog="python -m swell.graph", description="Export a model's operators and their costs for swell plan --model.")
     parser.add_argument("model", metavar="MODEL", help="a folder with a transformers config.json, or module:function, which returns "
                         f"(model, inputs of {SAMPLES} samples)")
     parser.add_argument("--sequence", type=_positive, default=0, help="tokens of one sample (default: 1024, or the model's own limit if smaller)")
@@ -388,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.replace(options.output + ".new", options.output)
     except Exception as problem:    # one sentence, whatever torch or the user's function raised
         first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-        print(f"swell.graph: cannot export {options.model}: {first}", file=sys.stderr)
+        print(f"swell.graph: cannot export {printable(options.model)}: {printable(first)}", file=sys.stderr)
         return 1
     return 0
 

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from swell._counted import counted
+from swell._printable import Parser, printable
 from swell.engine import alone
 from swell.engine.plan import Plan
 from swell.engine.skeleton import Skeleton
@@ -194,7 +195,7 @@ class _Kept:
             _write(path, {"key": key, "result": result})
         except OSError as error:
             if self._says:
-                print(f"swell.profile: results are not kept: {error}", file=sys.stderr)
+                print(f"swell.profile: results are not kept: {printable(error)}", file=sys.stderr)
             self._says = False
 
 
@@ -272,7 +273,7 @@ def _seconds(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m swell.profile", description="Measure on one device what the parts of a model take in plans over many.")
+    parser = Parser(prog="python -m swell.profile", description="Measure on one device what the parts of a model take in plans over many.")
     parser.add_argument("model", metavar="MODEL", help="a transformers config.json, or a folder with one")
     parser.add_argument("--grid", metavar="FILE", help="run what the plans of this file need, which swell plan --grid --json wrote")
     parser.add_argument("--plan", metavar="FILE", help="run what this plan needs, a JSON file")
@@ -356,13 +357,13 @@ def _profile(given: argparse.Namespace) -> int:
     write(len(results) == len(runs))
     if len(results) < len(runs):
         print(f"time was up before {len(runs) - len(results)} of {len(runs)} runs (--time {given.time:g}); the same command goes on from here")
-    print(f"{out}: {measured} measured, {len(results) - measured} known")
+    print(f"{printable(out)}: {measured} measured, {len(results) - measured} known")
     return 0
 
 
 def _line(result: Mapping[str, Any]) -> str:
     if "why" in result:
-        return f"does not fit: {result['why']}"
+        return f"does not fit: {printable(result['why'])}"
     return (f"forward {result['forward_s'] * 1e3:.3f} ms, backward {result['backward_s'] * 1e3:.3f} ms, optimizer {result['optimizer_s'] * 1e3:.3f} ms, "
             f"keeps {result['kept_bytes'] / 2**20:.1f} MiB, peak {result['peak_bytes'] / 2**20:.1f} MiB")
 
@@ -373,7 +374,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _profile(given)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as problem:      # one sentence, whatever torch or transformers raised
         first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-        print(f"swell.profile: cannot profile {given.model}: {first}", file=sys.stderr)
+        print(f"swell.profile: cannot profile {printable(given.model)}: {printable(first)}", file=sys.stderr)
         return 1
 
 
