@@ -242,6 +242,20 @@ bad_swell_conf() {
 }
 check 'a bad swell.conf turns elasticity off, names the fault, and leaves slurmctld up' bad_swell_conf
 
+# Refusals by the SPANK plugin, and, if the option comes by the environment, by the job_submit plugin.
+words_of_options() {
+  local each
+  for each in $'max=\e[31m' $'\e]0;title\a=4' $'types=h100\x9b2J' $'deadline=\e[1m' $'steps=5\nsbatch: all is well' $'table=/tmp/\xe2\x80\xaetxt' $'sizes=1\r\x7f'; do
+    ! sbatch --elastic="$each" --gres=gpu:1 --wrap true > said 2>&1 && grep -av '^sbatch: error: Invalid' said | head -n 1 > ours && is_printable ours || return
+    ! SWELL_ELASTIC=$each sbatch --gres=gpu:1 --wrap true > said 2>&1 && is_printable said || return
+  done
+}
+# Slurm itself repeats the value of an option that a plugin refuses.
+is_printable() {
+  grep -a -e '--elastic: ' "$1" && ! LC_ALL=C grep -aP '[\x00-\x1f\x7f-\xff]' "$1" && ! grep '^sbatch: all is well' "$1" || { cat -v said; return 1; }
+}
+check 'words of --elastic command no terminal where they are refused' words_of_options
+
 no_swell_conf() {
   mv "$SWELL_CLUSTER_DIR/etc/swell.conf" away.conf
   "$cluster" restart-ctld && rigid --gres=gpu:1 && within 20 in_state "$rigid_job" RUNNING

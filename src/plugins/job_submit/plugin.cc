@@ -17,6 +17,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+using swell::control::printable;
 using swell::plugins::guarded;
 
 extern "C" {
@@ -50,12 +51,12 @@ EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcep
     if (admission) {
       swell::job_submit::apply(*admission, *job);
       if (!admission->notice.empty() && message != nullptr)
-        *message = swell::job_submit::slurm_text(admission->notice);
+        *message =
+            swell::job_submit::slurm_text(swell::control::printable_lines(admission->notice));
       return SLURM_SUCCESS;
     }
-    const std::string& reason = admission.error().message();
-    slurm_info("swell: refusing a submission of uid %u: %s", uid,
-               swell::control::printable(reason).c_str());
+    const std::string reason = printable(admission.error().message());
+    slurm_info("swell: refusing a submission of uid %u: %s", uid, reason.c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(reason);
     // Slurm appends its own text for the code after ours, so the code must fit the request.
     if (!request.elastic) return static_cast<int>(ESLURM_ACCESS_DENIED);
@@ -73,9 +74,9 @@ EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid, char** message) 
         swell::job_submit::write_admin_comment(*comment, *job);
       return SLURM_SUCCESS;
     }
-    slurm_info("swell: refusing a change by uid %u: %s", uid,
-               swell::control::printable(allowed.error().message()).c_str());
-    if (message != nullptr) *message = swell::job_submit::slurm_text(allowed.error().message());
+    const std::string reason = printable(allowed.error().message());
+    slurm_info("swell: refusing a change by uid %u: %s", uid, reason.c_str());
+    if (message != nullptr) *message = swell::job_submit::slurm_text(reason);
     return static_cast<int>(ESLURM_ACCESS_DENIED);
   });
 }

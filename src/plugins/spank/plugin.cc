@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "control/elastic_spec.h"
+#include "control/printable.h"
 #include "plugins/guarded.h"
 #include "plugins/spank/publisher.h"
 #include "plugins/spank/speeds.h"
@@ -21,6 +22,7 @@ extern "C" {
 
 namespace {
 
+using swell::control::printable;
 using swell::plugins::guarded;
 
 /// Returns the option's value, in the form that the server reads; nothing: --elastic was not given.
@@ -42,14 +44,14 @@ int read_option(int, const char* value, int) noexcept {
         value == nullptr || std::string_view(value) == "(null)" ? "" : value;
     const auto spec = swell::control::ElasticSpec::parse(text);
     if (!spec) {
-      slurm_error("%s", spec.error().message().c_str());
+      slurm_error("%s", printable(spec.error().message()).c_str());
       return ESPANK_BAD_ARG;
     }
     speeds().clear();
     if (!spec->table.empty()) {
       const auto read = swell::spank::read_speeds(SWELL_BINDIR "/swell", spec->table);
       if (!read) {
-        slurm_error("%s", read.error().message().c_str());
+        slurm_error("%s", printable(read.error().message()).c_str());
         return ESPANK_BAD_ARG;
       }
       speeds() = *read;
