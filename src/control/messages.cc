@@ -215,6 +215,7 @@ class Reader {
 
 constexpr int kMany = kMaxGpus, kMaxLast = 1000;
 constexpr std::int64_t kMuch_mib = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxOrder = std::numeric_limits<std::int64_t>::max();
 
 template <typename V>
 void describe(V& v, Hello& m) {
@@ -258,6 +259,7 @@ void describe(V& v, Status& m) {
   v.optional("start_s", m.start_s, 0.0, 1e9);
   v.optional("lost_generation", m.lost_generation, 0, kMany);
   v.optional("lost_s", m.lost_s, 0.0, 1e9);
+  v.optional("requeue_order", m.requeue_order, std::int64_t{0}, kMaxOrder);
   v.optional("has_left", m.has_left);
   v.optional("not_requeued", m.not_requeued);
   v.optional("steps", m.steps, std::int64_t{0}, kMostSteps);
@@ -329,6 +331,7 @@ void describe(V& v, Replan& m) {
 }
 template <typename V>
 void describe(V& v, Requeue& m) {
+  v.optional("order", m.order, std::int64_t{0}, kMaxOrder);
   v.member("wait_s", m.wait_s, 0, kMany);
   v.optional("called_off", m.called_off);
   v.member("reason", m.reason);

@@ -91,7 +91,8 @@ struct Status {
   int lost_generation =
       0;  ///< the change that led to this generation cost `lost_s` of training; 0: not known
   double lost_s = 0;
-  bool has_left = false;     ///< the workers have left for Requeue: it waits to be ended
+  std::int64_t requeue_order = 0;  ///< of the last Requeue, which the next two answer; 0: none yet
+  bool has_left = false;           ///< the workers have left for Requeue: it waits to be ended
   std::string not_requeued;  ///< why the last Requeue was not followed, for people; empty: it is
   std::int64_t steps = 0;    ///< that the training has made; 0: not known
   std::int64_t total_steps = 0;  ///< those at its end; 0: not known
@@ -189,7 +190,8 @@ struct Replan {
 /// that the job has.
 struct Requeue {
   static constexpr const char* type = "requeue";
-  int wait_s = 0;  ///< counted from the time when the workers have left
+  std::int64_t order = 0;  ///< one for each order to a job, and that order's if it is called off
+  int wait_s = 0;          ///< counted from the time when the workers have left
   bool called_off = false;
   std::string reason;  ///< for people
 };

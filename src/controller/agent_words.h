@@ -12,7 +12,7 @@
 
 namespace swell::controller {
 
-/// The last messages of a job's agent. Only AgentMessages writes it, but for ask_to_leave().
+/// The last messages of a job's agent. Only AgentMessages writes it, but for ask_to_stay().
 class AgentWords {
  public:
   AgentWords() { last_.lost_generation = -1; }
@@ -32,11 +32,8 @@ class AgentWords {
     if (last_.steps > 0 && !first_step_) first_step_ = last_.steps;
     if (last_.state == control::JobState::active && !trains_since_) trains_since_ = now;
   }
-  /// Notes that Requeue was sent: what it said before is not its answer.
-  void ask_to_leave() noexcept {
-    last_.has_left = false;
-    last_.not_requeued.clear();
-  }
+  /// Notes that a Requeue was called off, which is said once.
+  void ask_to_stay() noexcept { last_.has_left = false; }
   /// Notes that its program has ended.
   void end() noexcept { last_.state = control::JobState::allocated; }
   /// Notes that the time of its program's start was taken over.

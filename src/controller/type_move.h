@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <ctime>
 #include <map>
 #include <string>
@@ -25,6 +26,7 @@ struct TypeMove {
   double began = 0;         ///< these two on the controller's clock
   double by = 0;            ///< when this phase is given up; requeued: when it is looked at again
   double requeued_at = 0;   ///< requeued: since when
+  std::int64_t order = 0;   ///< leaving: that of its Requeue
   double asked_at = 0;      ///< requeued: when it was made to ask for its type; 0: not yet
   /// The job as it will wait for GPUs of `to`: they are set aside for it until it does.
   slurm::JobRecord demand;

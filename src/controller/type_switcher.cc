@@ -229,7 +229,8 @@ void TypeSwitcher::step(double now) {
     it = go_on(it->first, it->second, now) ? std::next(it) : loop_.moves.erase(it);
   for (auto& [id, job] : loop_.jobs)
     if (job.agent_words.last().has_left && !loop_.moves.contains(id))
-      tell_to_stay(job, "slurmctld was started again meanwhile");
+      tell_to_stay(job, job.agent_words.last().requeue_order,
+                   "slurmctld was started again meanwhile");
 }
 
 void TypeSwitcher::begin_one(double now) {
@@ -282,10 +283,12 @@ bool TypeSwitcher::clear(ElasticJob& job, TypeMove& move, double now) {
       reclaimer_.reclaim(job, companion, now, "type", fmt::format("its job moves to {}", move.to));
   if (!job.companions.empty() || job.agent_words.last().state != control::JobState::active)
     return true;
-  job.agent_words.ask_to_leave();
-  loop_.sessions.send(
-      job.agent.connection(),
-      control::Requeue{kRequeuedBy_s, false, fmt::format("the job moves to {}", move.to)});
+  // Greater than those of an earlier slurmctld.
+  last_order_ = std::max<std::int64_t>(last_order_ + 1, loop_.snapshot.taken);
+  move.order = last_order_;
+  loop_.sessions.send(job.agent.connection(),
+                      control::Requeue{move.order, kRequeuedBy_s, false,
+                                       fmt::format("the job moves to {}", move.to)});
   move.phase = TypeMove::Phase::leaving;
   move.by = now + job.spec.grace_s + kMoveSlack_s;
   return true;
@@ -303,13 +306,14 @@ bool TypeSwitcher::leave(JobId id, ElasticJob* job, TypeMove& move, double now) 
     return requeue(id, job, move, now);
   }
   const control::Status& said = job->agent_words.last();
-  if (said.has_left) {
+  const bool is_answer = said.requeue_order == move.order;
+  if (is_answer && said.has_left) {
     GpuQueue queue(loop_.snapshot, true, id);
     if (!is_idle(queue, move.demand, move.to))
       return call_off(id, job, move, fmt::format("the {} are needed by others", move.to));
     return requeue(id, job, move, now);
   }
-  if (!said.not_requeued.empty()) return call_off(id, job, move, said.not_requeued);
+  if (is_answer && !said.not_requeued.empty()) return call_off(id, job, move, said.not_requeued);
   if (now > move.by) return call_off(id, job, move, "its workers did not leave in time");
   return true;
 }
@@ -399,15 +403,15 @@ bool TypeSwitcher::call_off(JobId id, ElasticJob* job, const TypeMove& move,
       "type-move-called-off", {{"job", id}, {"from", move.from}, {"to", move.to}, {"reason", why}},
       fmt::format("job {} does not move from {} to {}: {}", id, move.from, move.to, why));
   if (job != nullptr && move.phase == TypeMove::Phase::leaving && job->agent.is_connected())
-    tell_to_stay(*job, why);
+    tell_to_stay(*job, move.order, why);
   loop_.decision.ask();
   return false;
 }
 
-void TypeSwitcher::tell_to_stay(ElasticJob& job, const std::string& why) {
+void TypeSwitcher::tell_to_stay(ElasticJob& job, std::int64_t order, const std::string& why) {
   if (!job.agent.is_connected()) return;
-  job.agent_words.ask_to_leave();  // what it said of the order before counts no more
-  loop_.sessions.send(job.agent.connection(), control::Requeue{0, true, why});
+  job.agent_words.ask_to_stay();
+  loop_.sessions.send(job.agent.connection(), control::Requeue{order, 0, true, why});
 }
 
 }  // namespace swell::controller

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <ctime>
 #include <map>
 #include <string>
@@ -45,10 +46,11 @@ class TypeSwitcher {
   bool start(JobId id, TypeMove& move, double now);
   bool ask_for(const slurm::JobRecord& record, const std::string& type, TypeMove& move, double now);
   bool call_off(JobId id, ElasticJob* job, const TypeMove& move, const std::string& why);
-  void tell_to_stay(ElasticJob& job, const std::string& why);
+  void tell_to_stay(ElasticJob& job, std::int64_t order, const std::string& why);
 
   LoopState& loop_;
   Reclaimer& reclaimer_;
+  std::int64_t last_order_ = 0;            ///< of a Requeue; never less than the time in seconds
   double due_ = 0;                         ///< when a job to move is looked for again
   JobId looked_up_to_ = 0;                 ///< the jobs up to this id were looked at since
   std::map<JobId, CalledOff> called_off_;  ///< the last move of each job that was called off

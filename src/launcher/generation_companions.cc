@@ -230,6 +230,7 @@ control::Status GenerationMachine::status() const {
   status.sizes = planner_.program_sizes();
   status.plan_refused = planner_.refused();
   status.start_s = pace_.start_s();
+  status.requeue_order = requeue_.order;
   status.has_left = is<Gathering>() && in<Gathering>()->requeued_by.has_value();
   status.not_requeued = not_requeued_;
   return status;

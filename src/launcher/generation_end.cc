@@ -81,20 +81,36 @@ std::string GenerationMachine::why_not_requeue() const {
   return {};
 }
 
+/// Workers that leave, or have left, for an earlier order do so for this one.
 void GenerationMachine::on(double now, const control::Requeue& order) {
-  if (order.called_off) return stay(now, order.reason);
-  not_requeued_ = why_not_requeue();
-  if (!not_requeued_.empty()) return out_.add(action::Tell{status()});
+  if (order.called_off) {
+    if (order.order == requeue_.order) stay(now, order.reason);
+    return;
+  }
+  requeue_ = order;
+  const Gathering* left = in<Gathering>();
+  const bool have_left = left != nullptr && left->requeued_by;
+  const Restart* restart = in<Restart>();
+  const bool leave = restart != nullptr && restart->what().purpose == Purpose::requeue;
+  not_requeued_ = have_left || leave ? "" : why_not_requeue();
+  if (have_left) return wait_for_requeue(now);
+  if (leave || !not_requeued_.empty()) return out_.add(action::Tell{status()});
   out_.say(fmt::format("{}: the workers save and leave", order.reason));
-  requeue_wait_s_ = order.wait_s;
   begin_restart(now, Purpose::requeue, now + settings_.restart_timeout_s);
   advance(now);
+}
+
+/// REQUIRES: the phase is Gathering.
+void GenerationMachine::wait_for_requeue(double now) {
+  in<Gathering>()->requeued_by = now + requeue_.wait_s;
+  in<Gathering>()->by = now + requeue_.wait_s + settings_.warm_timeout_s;
+  out_.add(action::Tell{status()});
 }
 
 /// The job is not requeued: workers that have left are started again. Those that are leaving are
 /// started again when they have.
 void GenerationMachine::stay(double now, const std::string& why) {
-  requeue_wait_s_ = 0;
+  requeue_.wait_s = 0;
   if (Gathering* left = in<Gathering>(); left != nullptr && left->requeued_by) {
     left->requeued_by.reset();
     left->by = now + settings_.warm_timeout_s;

@@ -84,13 +84,11 @@ void GenerationMachine::advance(double now) {
     code_ = 0;  // of the generation before
     if (settings_.leave_code && run_.all_ended_well()) return finish();
     for (const JobId job : run_.companions.jobs()) release_if_left(job);
-    const bool waits = restart->what().purpose == Purpose::requeue && requeue_wait_s_ > 0;
+    const bool waits = restart->what().purpose == Purpose::requeue && requeue_.wait_s > 0;
     phase_ = Gathering{now + settings_.warm_timeout_s, restart->what()};
     if (waits) {
-      in<Gathering>()->requeued_by = now + requeue_wait_s_;
-      in<Gathering>()->by = now + requeue_wait_s_ + settings_.warm_timeout_s;
       out_.note("left-for-requeue");
-      out_.add(action::Tell{status()});
+      wait_for_requeue(now);
     }
   }
   if (is<Gathering>() && !in<Gathering>()->requeued_by) {

@@ -289,6 +289,7 @@ class GenerationMachine {
   void leave_before_end(double now, const std::string& why, bool asks);
   void leave_and_return(double now, bool asks);
   std::string why_not_requeue() const;
+  void wait_for_requeue(double now);
   void stay(double now, const std::string& why);
   // generation_companions.cc
   void reclaim(double now, HeldCompanion& companion, const std::string& reason);
@@ -328,8 +329,8 @@ class GenerationMachine {
   AssignmentPlanner planner_;
   std::optional<control::Replan> ordered_;  ///< by the owner; waits until nothing else changes
   Phase phase_ = Gathering{};
-  double requeue_wait_s_ = 0;
-  std::string not_requeued_;  ///< why the last order was not followed; empty: it was
+  control::Requeue requeue_;  ///< the last order; without a wait it was called off
+  std::string not_requeued_;  ///< why it was not followed; empty: it was
   LeaveRequest leaving_;
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;

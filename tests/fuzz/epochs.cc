@@ -77,7 +77,8 @@ void World::step() {
     case 6: deliver_something(choices_.next()); break;
     case 7:
     case 8:
-      if (!switches_.empty()) go_on_switching();
+      if (what >= 128) order_requeue();
+      else if (!switches_.empty()) go_on_switching();
       break;
     case 9:
     case 10: {
@@ -137,6 +138,23 @@ void World::step() {
   }
   carry_out();
   tick();
+}
+
+/// A later order, the same one again, one of before, or any; to leave, or to stay.
+void World::order_requeue() {
+  const int kind = choices_.next();
+  control::Requeue order;
+  order.order = (kind & 3) == 0   ? last_order_ + 1
+                : (kind & 3) == 3 ? kind
+                                  : last_order_ - (kind & 1);
+  order.called_off = (kind & 4) != 0;
+  order.wait_s = choices_.below(64);
+  order.reason = "the job moves";
+  if (!order.called_off) last_order_ = order.order;
+  if (trace_)
+    std::fprintf(stderr, "%8.2f requeue order %d%s\n", now_, static_cast<int>(order.order),
+                 order.called_off ? " is called off" : "");
+  handle(order);
 }
 
 void World::come_to_an_end() {

@@ -269,6 +269,16 @@ void World::act(const action::BeginLive& begin) {
   });
 }
 
+void World::act(const action::Tell& tell) {
+  const auto* status = std::get_if<control::Status>(&tell.message);
+  if (status == nullptr) return;
+  require(status->requeue_order == last_order_, "a status answers the last order");
+  if (!status->has_left) return;
+  require(status->not_requeued.empty(), "an order is followed or refused");
+  for (const auto& [id, shim] : shims_)
+    require(!shim.is_there || shim.programs.empty(), "nobody trains who has left for a requeue");
+}
+
 void World::act(const action::SwitchLive& order) {
   Switch one{order.generation, training_, order.from, order.to};
   one.goes_on_at = now_ + kAge_s;

@@ -131,7 +131,7 @@ class World {
   void act(const action::Allocate& allocate);
   void act(const action::Release& release);
   void act(const action::Finish& finish);
-  void act(const action::Tell&) {}
+  void act(const action::Tell& tell);
   void act(const action::Say& say) {
     if (trace_) std::fprintf(stderr, "%8.2f   says: %s\n", now_, say.line.c_str());
   }
@@ -154,6 +154,7 @@ class World {
   void abort_switch(const Error& why);
   void pause(const Switch& one, bool is_paused);
   // Slurm
+  void order_requeue();
   std::vector<JobId> held() const;
   void signal_companion(JobId job, int signal, bool notice_first, int code);
   void take_away(JobId job);
@@ -171,7 +172,8 @@ class World {
   std::multimap<double, News> timeline_;
   std::deque<Switch> switches_;  ///< the first one is in progress
   JobId next_job_ = kJob + 1;
-  int training_ = -1;  ///< the generation that is training
+  std::int64_t last_order_ = 0;  ///< of the last Requeue that was not called off
+  int training_ = -1;            ///< the generation that is training
   std::optional<int> code_;
 };
 

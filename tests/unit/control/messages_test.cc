@@ -111,7 +111,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       grow,
       Shrink{{12}, 30, "needed by job 17", *document},
       Replan{*document, "its owner wants it"},
-      Requeue{60, true, "the job moves to h100"},
+      Requeue{7, 60, true, "the job moves to h100"},
       Ask{12, 2, "replan", 0, *document, 6, true, std::string(16 * 1024, 'F')},
       Answer{"done", Json()},
       takes_one,

@@ -30,9 +30,13 @@ struct Running : test::World {
     hello(1, 30, 4);
     says(control::JobState::active);
   }
-  void says(control::JobState state, bool has_left = false, const std::string& not_requeued = "") {
+  /// `order`: of the Requeue that it answers; 0: of the last one.
+  void says(control::JobState state, bool has_left = false, const std::string& not_requeued = "",
+            std::int64_t order = 0) {
+    const auto* last = server.last<control::Requeue>();
     control::Status status;
     status.state = state;
+    status.requeue_order = order != 0 || last == nullptr ? order : last->order;
     status.workers = 4;
     status.has_left = has_left;
     status.not_requeued = not_requeued;
@@ -209,6 +213,40 @@ Test(type_switcher, what_slurm_or_the_program_does_not_allow_is_said) {
   refuses.step(3);
   refuses.says(control::JobState::active, false, "its program does not handle USR1");
   says_why(refuses, "ago: its program does not handle USR1");
+}
+
+// The agent has not read the order yet, or repeats what it said of the one before.
+Test(type_switcher, an_answer_to_an_earlier_order_is_not_one_to_this) {
+  Running world;
+  world.trains();
+  world.step(3);
+  const std::int64_t earlier = world.server.last<control::Requeue>()->order;
+  world.says(control::JobState::active, false, "its workers did not leave");
+  says_why(world, "ago: its workers did not leave");
+  world.slurm.now.taken += 3600;
+  world.step(3);
+  cr_assert_gt(world.server.last<control::Requeue>()->order, earlier);
+  world.says(control::JobState::active, false, "its workers did not leave", earlier);
+  says_why(world, "it moves from a100 to h100, and its workers save and leave");
+  world.says(control::JobState::switching, true, "", earlier);
+  cr_assert(world.slurm.requeued.empty());
+  world.says(control::JobState::switching, true);
+  cr_assert(world.slurm.requeued == std::vector<JobId>{30});
+}
+
+// In the same second.
+Test(type_switcher, each_order_has_its_own_number) {
+  Running world;
+  world.config.switch_interval_s = 0;
+  world.restart();
+  world.trains();
+  world.step(3);
+  const std::int64_t earlier = world.server.last<control::Requeue>()->order;
+  world.says(control::JobState::active, false, "its workers did not leave");
+  world.step(3);
+  world.step(3);
+  cr_assert_eq(world.server.count<control::Requeue>(), 3u, "order, called off, order");
+  cr_assert_eq(world.server.last<control::Requeue>()->order, earlier + 1);
 }
 
 Test(type_switcher, what_others_took_meanwhile_sends_it_back_to_what_it_had) {

@@ -8,8 +8,9 @@ using namespace generation_run;
 
 namespace {
 
-void order(Run& run, bool called_off = false, const char* why = "the job moves to h100") {
-  run.handle(control::Requeue{60, called_off, why});
+void order(Run& run, bool called_off = false, const char* why = "the job moves to h100",
+           std::int64_t id = 1) {
+  run.handle(control::Requeue{id, 60, called_off, why});
 }
 control::Status last_status(const Run& run) {
   control::Status last;
@@ -82,6 +83,33 @@ Test(requeue, workers_that_do_not_leave_train_on) {
   cr_assert_eq(run.state(), JobState::active);
   order(run);
   cr_assert_eq(last_status(run).not_requeued, std::string(), "a later order starts anew");
+}
+
+Test(requeue, a_later_order_takes_the_place_of_an_earlier_one) {
+  for (const bool has_left : {false, true}) {
+    Run run;
+    order(run);
+    if (has_left) run.leave(0, 2);
+    run.now += 30;
+    order(run, false, "the job moves to h100", 2);
+    cr_assert_eq(last_status(run).requeue_order, 2);
+    cr_assert_eq(last_status(run).not_requeued, std::string());
+    order(run, true, "the h100 are needed by others", 1);
+    if (!has_left) run.leave(0, 2);
+    cr_assert(last_status(run).has_left, "the one that was called off is over");
+    run.tick(run.now + 59);
+    cr_assert_eq(run.starts, 1);
+    order(run, true, "the h100 are needed by others", 2);
+    cr_assert_eq(run.starts, 2);
+  }
+}
+
+Test(requeue, a_refusal_names_its_order) {
+  Run lent;
+  lent.grown();
+  order(lent, false, "the job moves to h100", 8);
+  cr_assert_eq(last_status(lent).requeue_order, 8);
+  cr_assert_neq(last_status(lent).not_requeued, std::string());
 }
 
 Test(requeue, an_error_while_leaving_is_one_of_the_program) {
