@@ -227,7 +227,21 @@ shorter_than_the_job() {
 }
 reservation_is_said() { swell why "$job" | grep 'on node3 goes back .*: reservation repair begins on its node'; }
 check 'a companion ends before a reservation of its node and within MaxTime, and swell why names the reservation' shorter_than_the_job
-
 clear_queue
+scontrol delete reservation=repair > /dev/null 2>&1 # no job without a time limit may start on its node before
+
+# Policies do not see where such a job may start: Slurm preempts companions for it, and starts it in its next round of backfill, seconds later.
+in_flexible_reservation() {
+  local each
+  scontrol create reservation reservationname=flex starttime=now duration=60 nodes=node2 flags=flex,ignore_jobs users=root &&
+    scontrol update partitionname=train MaxTime=UNLIMITED && lends_nothing || return
+  for each in 1 2 3; do submit --elastic=max=12,grace=5 --gres=gpu:1 -w node1 && within 20 in_state "$job" RUNNING || return; done
+  swell drain --undo && within 60 nothing_idle && rigid --reservation=flex -N 2 --gres=gpu:4 && within 20 in_state "$rigid_job" RUNNING && goes_on "$job" ||
+    { squeue --all -o '%i %j %T %N %b %r' && grep -c '"companion-preempted"' "$events"; return 1; }
+}
+nothing_idle() { ! sinfo -h -p train -t idle,mix -o %T | grep -v reserved; }
+check 'a job in a reservation with FLEX starts outside of it, too, where GPUs are lent' in_flexible_reservation
+clear_queue
+scontrol delete reservation=flex > /dev/null 2>&1
 
 finish_tests
