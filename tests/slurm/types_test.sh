@@ -12,7 +12,7 @@ within 20 ready || exit 1
 cat > "$work/gpt.json" << 'EOJ'
 {"model": "gpt", "samples_per_step": 10, "source": "one-device", "rows": [
  {"type": "h100", "gpus": 4, "samples_per_s": 20}, {"type": "a100", "gpus": 4, "samples_per_s": 10},
- {"type": "h100", "gpus": 2, "samples_per_s": 11}, {"type": "a100", "gpus": 2, "samples_per_s": 5.5}]}
+ {"type": "h100", "gpus": 2, "samples_per_s": 18}, {"type": "a100", "gpus": 2, "samples_per_s": 5.5}]}
 EOJ
 table=types=h100/a100,table=$work/gpt.json
 
@@ -145,18 +145,34 @@ at_phase() {
   { [[ $1 != leaving ]] || : > "$work/$job/slow_leave"; } && scancel "$long" && within 20 "in_$1" && "${@:2}" && rm -f "$work/$job/slow_leave" || return
   within 120 in_state "$job" RUNNING && within 60 goes_on "$job" && within 30 trains_once && settled
 }
-trains_once() { # no worker of an earlier run is alive
+trains_once() { (($(live_workers) == 4)); } # no worker of an earlier run is alive
+live_workers() {
   local file pid live=0
   for file in "$work/$job"/start.*; do
     read -r pid _ < "$file"
     ! kill -0 "$pid" 2> /dev/null || live=$((live + 1))
   done
-  ((live == 4))
+  printf '%s\n' "$live"
 }
 kills_ctld() { "$cluster" kill-ctld -KILL && "$cluster" restart-ctld && within 20 ready; }
 kills_swellrun() { kill -9 "$(cat "$work/$job/swellrun.pid")"; }
 ! changes_types || check 'kill -9 of slurmctld while the workers leave leaves one run of the job' at_phase leaving kills_ctld
 ! changes_types || check 'kill -9 of swellrun while its workers leave leaves the requeued run' at_phase leaving kills_swellrun
+
+# The job has two of the four GPUs of its node, and is lent the others. slurmctld dies before they are back.
+killed_before_lent_are_back() {
+  rigid --gres=gpu:h100:4 --time=30:00:00 && long=$rigid_job && within 20 in_state "$long" RUNNING &&
+    submit_saying 'starts on a100' --requeue --open-mode=append --elastic="$switches,steps=36000,grace=30,max=4" --gres=gpu:2 --time=20:00:00 &&
+    within 60 grown "$job" 4 && touch mark && within 20 is_saved || return
+  : > "$work/$job/slow_leave" && scancel "$long" && within 20 why_says "$job" 'and its lent GPUs go back first' && kills_ctld && rm "$work/$job/slow_leave" || return
+  # It moves now, or stays with what it has.
+  within 60 in_state "$job" RUNNING && within 90 has_all_that_it_is_lent && goes_on "$job" && settled
+}
+has_all_that_it_is_lent() {
+  local total
+  total=$((2 + $(lent "$job"))) && grown "$job" "$total" && (($(live_workers) == total))
+}
+! changes_types || check 'kill -9 of slurmctld before lent GPUs are back leaves one run of the job' killed_before_lent_are_back
 
 cannot_be_requeued() {
   refused 'switch=requeue needs a job that Slurm may requeue; leave --no-requeue out' --no-requeue --elastic="$switches" --gres=gpu:4 &&
