@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import socket
@@ -271,15 +272,19 @@ def _has_changed(before: Mapping[str, Any]) -> bool:
 
 
 def factors(things: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Returns what functions of the script's give for schedules among these, which no state_dict() has, at some steps. A function that fails is left out."""
-    found, open_ = dict[str, list[Any]](), list(things.values())
-    for each in open_:
+    """Returns what functions of the script's give for schedules among these, which no state_dict() has, at some steps. A function that fails is left out.
+
+    Schedules of one kind are told apart by their names.
+    """
+    found, open_ = list[tuple[str, str, list[Any]]](), list(things.items())
+    for name, each in open_:
         if isinstance(each, LRScheduler):
-            open_ += getattr(each, "_schedulers", ())
+            open_ += ((f"{name}[{at}]", part) for at, part in enumerate(getattr(each, "_schedulers", ())))
         with suppress(Exception):
             if values := [float(f"{function(step):.6g}") for function in getattr(each, "lr_lambdas", ()) if isinstance(function, (types.FunctionType, functools.partial)) for step in _STEPS]:
-                found[f"factors of {type(each).__name__} at steps {_STEPS[0]} to {_STEPS[-1]}"] = values
-    return found
+                found.append((type(each).__name__, name, values))
+    kinds = collections.Counter(kind for kind, _, _ in found)
+    return {f"factors of {kind}{f' {name}' if kinds[kind] > 1 else ''} at steps {_STEPS[0]} to {_STEPS[-1]}": values for kind, name, values in found}
 
 
 def options_of(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

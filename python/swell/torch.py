@@ -186,8 +186,7 @@ class Elastic:
         self._looked_beside = 0     # after so many steps
         self._looked_at_loss = 0    # of the step that this start begins with
         self._lost = ""     # what each start would make anew, as the first worker sees it
-        states = {name if name in ("scheduler", "scaler") else f"state[{name!r}]": thing for name, thing in self._state.items() if not name.startswith("swell.")}
-        self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **states}), "told": self._told()}
+        self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **self._given()}), "told": self._told()}
         self._averaged = average_what_is_trained(model)
         self._unkept = why_not_kept(self._wrapped, self._saved_optimizer())     # so that no save succeeds
         self._bar = self._unkept or self._why_no_growth()
@@ -748,7 +747,15 @@ class Elastic:
 
     def _told(self) -> dict[str, Any]:
         """Returns the options that a start may change, by name; one line says a change."""
-        return {"max_grad_norm": plain(self.max_grad_norm), **_identity.factors(self._state)}
+        return {"max_grad_norm": plain(self.max_grad_norm), **_identity.factors(self._schedules())}
+
+    def _given(self) -> dict[str, Any]:
+        """Returns what the script has given beside the model and the optimizer, as messages call it."""
+        return {name if name in ("scheduler", "scaler") else f"state[{name!r}]": thing for name, thing in self._state.items() if not name.startswith("swell.")}
+
+    def _schedules(self) -> dict[str, Any]:
+        """Returns what has the schedules among them."""
+        return self._given()
 
     def _has_static_graph(self) -> bool:
         """Whether DistributedDataParallel takes the graph for the same in each pass, on this number of workers or on more."""

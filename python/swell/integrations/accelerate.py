@@ -175,6 +175,11 @@ class AccelerateElastic(Elastic):
         is_prepared = any(getattr(each, "_orig_mod", each) is self._wrapped for each in self.accelerator._models)
         return "" if is_prepared else "give AccelerateElastic the model that accelerator.prepare() returns"
 
+    def _schedules(self) -> dict[str, Any]:
+        given = self._state["swell.given"]
+        prepared = given._schedules() if isinstance(given, _Given) else []
+        return {**super()._schedules(), **{f"prepared schedule {at}": schedule for at, schedule in enumerate(prepared)}}
+
     def _told(self) -> dict[str, Any]:
         return {**super()._told(), "mixed_precision": self.accelerator.mixed_precision}
 

@@ -267,7 +267,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         # Callbacks may change how many batches are accumulated.
         self._told = {name: plain(value) for name, value in (("gradient_clip_val", trainer.gradient_clip_val), ("gradient_clip_algorithm", getattr(trainer.gradient_clip_algorithm, "value", None)),
                                                              ("accumulate_grad_batches", trainer.accumulate_grad_batches), ("precision", trainer.precision))}
-        self._told.update(_identity.factors({str(at): config.scheduler for at, config in enumerate(trainer.lr_scheduler_configs)}))
+        self._told.update(_identity.factors({f"of scheduler {at}": config.scheduler for at, config in enumerate(trainer.lr_scheduler_configs)}))
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.

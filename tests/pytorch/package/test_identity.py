@@ -471,6 +471,26 @@ def test_other_hyperparameters_than_those_of_the_run_so_far_are_said_once(tmp_pa
     assert not said(6, schedule=True, lr=0.5, betas=(0.5, 0.9)) and not said(7, schedule=True), "the run's own again"
 
 
+@pytest.mark.parametrize("changed", [0, 1])
+@pytest.mark.parametrize("kind", ["given beside", "in turn", "at once"])
+@apart
+def test_each_of_several_schedules_of_one_kind_that_another_start_makes_otherwise_is_said(kind, changed, tmp_path, capfd):
+    rates = torch.optim.lr_scheduler
+
+    def said(steps, *factors):
+        model = torch.nn.Linear(4, 1)
+        optimizer, other = (torch.optim.AdamW(model.parameters(), lr=0.01) for _ in range(2))
+        each = [rates.LambdaLR(of, lambda step, factor=factor: 1 / (1 + factor * step)) for of, factor in zip((optimizer, other if kind == "given beside" else optimizer), factors)]
+        options = {"given beside": lambda: {"scheduler": each[0], "state": {"rates": each[1]}}, "in turn": lambda: {"scheduler": rates.SequentialLR(optimizer, each, [9])},
+                   "at once": lambda: {"scheduler": rates.ChainedScheduler(each)}}[kind]()
+        loop(tmp_path / "c", steps, model=model, optimizer=optimizer, **options)
+        return capfd.readouterr().err
+    assert "gives other" not in said(2, 1, 3) and "gives other" not in said(3, 1, 3)
+    name = {"given beside": ("scheduler", "state['rates']"), "in turn": ("scheduler[0]", "scheduler[1]"), "at once": ("scheduler[0]", "scheduler[1]")}[kind]
+    found = said(4, *((5, 3), (1, 5))[changed])
+    assert f"other hyperparameters than the run so far: factors of LambdaLR {name[changed]} at steps 1 to 100000=[0.166667," in found and name[1 - changed] not in found, found
+
+
 @apart
 def test_left_out_or_changed_arguments_of_a_start_are_refused_in_one_sentence(tmp_path):
     parts = {"schedule": True, "scaler": torch.amp.GradScaler("cpu"), "state": {"box": Box(1)}}
