@@ -9,7 +9,7 @@ import collections
 import os
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _FRAMES = 12
 _CHANGES = ("append", "appendleft", "add", "extend", "update", "insert", "pop", "popleft", "copy_", "add_", "mul_", "lerp_", "fill_")
 _SHOWS = ("print", "log", "info", "debug", "warning", "write", "writerow", "set_postfix", "set_postfix_str", "set_description", "add_scalar", "add_scalars", "log_metrics", "log_metric", "save", "dump", "flush", "append")
+_LEAVES = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+_QUIET = ("record_function", "range", "annotate", "profile", "timer", "Timer", "span", "open", "tqdm", "trange", "suppress", "catch_warnings", "closing")      # contexts that change no training
 _VALUES = (int, float, complex, torch.Tensor, list, dict, set, tuple, collections.deque)
 
 
@@ -59,6 +61,8 @@ class _Uses(ast.NodeVisitor):
         name = text_of(node)
         if isinstance(node.ctx, ast.Load):
             self._reads(name)
+        elif isinstance(node.ctx, ast.Del):
+            self.bound.discard(name)
         elif name:
             self._changes(name)
             self.bound.add(name)
@@ -86,23 +90,53 @@ class _Uses(ast.NodeVisitor):
         self._reads(text_of(node.target))
         self.visit(node.target)
 
-    def visit_For(self, node: ast.For) -> None:
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def _loops(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
         self.visit(node.target)
         for each in [*node.body, *node.orelse]:
             self.visit(each)
 
-    def visit_If(self, node: ast.If) -> None:
-        """A name is bound after it if both branches bind it."""
-        self.visit(node.test)
+    visit_For = visit_AsyncFor = _loops
+
+    def _branches(self, *branches: list[ast.stmt], are_all: bool = True) -> None:
+        """A name is bound after these if each that goes on binds it. are_all: one of them is run."""
         was, found = set(self.bound), list[set[str]]()
-        for branch in (node.body, node.orelse):
+        for branch in branches:
             self.bound = set(was)
             for each in branch:
                 self.visit(each)
-            if not (branch and isinstance(branch[-1], (ast.Continue, ast.Break, ast.Return, ast.Raise))):
+            if not (branch and isinstance(branch[-1], _LEAVES)):
                 found.append(self.bound)
-        self.bound = set.intersection(*found) if found else was
+        self.bound = set.intersection(*found, *([] if are_all else [was])) if found else was
+
+    def visit_If(self, node: ast.If) -> None:
+        self.visit(node.test)
+        self._branches(node.body, node.orelse)
+
+    def _tries(self, node: Any) -> None:
+        """A handler may begin before the body has bound anything."""
+        self._branches([*node.body, *node.orelse], *([ast.Expr(each.type), *each.body] if each.type is not None else each.body for each in node.handlers))
+        for each in node.finalbody:
+            self.visit(each)
+
+    visit_Try = visit_TryStar = _tries
+
+    def visit_Match(self, node: ast.Match) -> None:
+        self.visit(node.subject)
+        was, found = set(self.bound), list[set[str]]()
+        for case in node.cases:
+            self.bound = was | _captured(case.pattern)
+            for each in [*([case.guard] if case.guard is not None else []), *case.body]:
+                self.visit(each)
+            if not isinstance(case.body[-1], _LEAVES):
+                found.append(self.bound)
+        last = node.cases[-1]
+        is_whole = last.guard is None and isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
+        self.bound = set.intersection(*found, *([] if is_whole else [was])) if found else was
 
     def visit_Call(self, node: ast.Call) -> None:
         for each in [*node.args, *(option.value for option in node.keywords)]:
@@ -124,10 +158,41 @@ class _Uses(ast.NodeVisitor):
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehends
 
-    def _passes(self, node: Any) -> None:
-        """A function that the body makes runs later."""
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        was, self.bound = self.bound, self.bound | _parameters(node.args)
+        self.visit(node.body)
+        self.bound = was
 
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = _passes
+    def _makes(self, node: Any) -> None:
+        """A function that the body makes reads and changes what is outside of it when it is called; its own names are made anew then."""
+        inner, own = _Uses(), _own_names(node)
+        inner.bound = self.bound | own
+        for each in node.body:
+            inner.visit(each)
+        self.read |= inner.read
+        for name in inner.changed:
+            if name.partition(".")[0] not in own:
+                self._changes(name)
+        self.bound.add(node.name)
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _makes
+
+
+def _parameters(given: ast.arguments) -> set[str]:
+    return {each.arg for each in ast.walk(given) if isinstance(each, ast.arg)}
+
+
+def _captured(pattern: ast.pattern) -> set[str]:
+    """Returns the names that a pattern of match binds."""
+    return {name for each in ast.walk(pattern) if isinstance(name := getattr(each, "rest", None) if isinstance(each, ast.MatchMapping) else getattr(each, "name", None), str)}
+
+
+def _own_names(made: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> set[str]:
+    """Returns the names that a function or a class has for itself."""
+    parts = [each for part in made.body for each in ast.walk(part)]
+    outer = {name for each in parts if isinstance(each, (ast.Global, ast.Nonlocal)) for name in each.names}
+    found = {each.id for each in parts if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    return (found | (set() if isinstance(made, ast.ClassDef) else _parameters(made.args))) - outer
 
 
 def loop_of(frame: types.FrameType) -> ast.For | None:
@@ -184,7 +249,54 @@ def _where(node: ast.AST, frame: types.FrameType) -> str:
 
 
 def _names_in(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    """Returns the names in a node that are of its surroundings: not those that a function or a comprehension has for itself."""
+    if isinstance(node, ast.Name):
+        return {node.id}
+    found = set[str]().union(*map(_names_in, ast.iter_child_nodes(node)))
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        own = set[str]().union(*(_names_in(each.target) for each in node.generators))
+        return (found - own) | _names_in(node.generators[0].iter)
+    if isinstance(node, ast.ClassDef):
+        return found - _own_names(node)
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        own = _parameters(node.args) if isinstance(node, ast.Lambda) else _own_names(node)
+        return (found - own).union(*(_names_in(each) for each in (*node.args.defaults, *node.args.kw_defaults) if each is not None))
+    return found
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.expr]:
+    """Returns the expressions of a statement itself, and not those of statements within it."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.expr):
+            yield each
+        elif not isinstance(each, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield from _expressions(each)
+
+
+def _bodies(node: ast.AST) -> Iterator[ast.stmt]:
+    """Returns the statements within one, in their order: those of handlers and cases, too."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.stmt):
+            yield each
+        elif isinstance(each, (ast.ExceptHandler, ast.match_case)):
+            yield from _bodies(each)
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    """Returns what an assignment of any kind binds; nothing where it is another statement."""
+    if isinstance(node, (ast.Assign, ast.Delete)):
+        return node.targets
+    return [node.target] if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) else []
+
+
+def _loads(node: ast.AST) -> collections.Counter[str]:
+    """Returns how often each name is read in a node."""
+    return collections.Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+
+
+def _changes_part(targets: Iterable[ast.expr]) -> bool:
+    """Whether a part of something is bound, as an attribute, and not a name."""
+    return any(isinstance(each, (ast.Subscript, ast.Attribute)) and not isinstance(each.ctx, ast.Load) for target in targets for each in ast.walk(target))
 
 
 class _Counted:
@@ -192,7 +304,8 @@ class _Counted:
 
     def __init__(self, number: str, loop: ast.For) -> None:
         self._numbers = {number}
-        self._reads = collections.Counter(each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+        self._reads = _loads(loop)
+        self._is_made = False       # within a function that the loop makes
 
     def in_body(self, body: Iterable[ast.stmt]) -> ast.AST | None:
         """Returns the first statement by which the number changes the training; None: it is only shown."""
@@ -202,41 +315,93 @@ class _Counted:
         return node is not None and not self._numbers.isdisjoint(_names_in(node))
 
     def _in(self, node: ast.stmt) -> ast.AST | None:
-        if isinstance(node, (ast.If, ast.While)):
-            if self._depends(node.test) and any(self._has_effect(each, node) for each in [*node.body, *node.orelse]):
+        for part in _expressions(node):     # of the statement itself: what it binds within them, and steps that are taken there
+            for each in ast.walk(part):
+                if isinstance(each, ast.NamedExpr) and self._depends(each.value):
+                    self._numbers.add(each.target.id)
+            if any(map(self._steps, ast.walk(part))):
                 return node
-            if any(self._steps(each) for each in ast.walk(node.test)):
-                return node
-            return self.in_body([*node.body, *node.orelse])
-        if isinstance(node, (ast.With, ast.For, ast.Try)):
-            return self.in_body([*node.body, *getattr(node, "orelse", ())])
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and self._depends(node.value):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(each, (ast.Subscript, ast.Attribute)) for each in targets):
-                return node
-            self._numbers |= {name for each in targets for name in _names_in(each)}
-        if any(self._steps(each) for each in ast.walk(node)) or isinstance(node, ast.Expr) and self._depends(node) and not _is_shown(node):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return self._in_made(node)
+        if isinstance(node, (ast.Assert, ast.Raise)):
+            return node if self._depends(getattr(node, "test", None)) else None
+        if self._decides(node) and any(self._has_effect(each, node) for each in _bodies(node)):
             return node
-        return None
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and self._depends(node.value) or isinstance(node, ast.Delete):
+            if _changes_part(each for each in _targets(node) if not isinstance(node, ast.Delete) or self._depends(each)):
+                return node
+            if not isinstance(node, ast.Delete):
+                self._numbers |= {name for each in _targets(node) for name in _names_in(each)}
+        if isinstance(node, ast.Expr) and self._depends(node) and not _is_shown(node) and not (self._is_made and isinstance(node.value, (ast.Yield, ast.YieldFrom))):
+            return node
+        return self.in_body(_bodies(node))
+
+    def _in_made(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST | None:
+        """In a function or class that the loop makes: it reads the number when it is called, and its own names hide those outside."""
+        if not self._depends(node):
+            return None
+        was, was_made, own = set(self._numbers), self._is_made, _own_names(node)
+        self._numbers, self._is_made = self._numbers - own, not isinstance(node, ast.ClassDef)
+        if not isinstance(node, ast.ClassDef):
+            given = [*node.args.posonlyargs, *node.args.args]
+            pairs = [*zip(reversed(given), reversed(node.args.defaults)), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
+            self._numbers |= {name.arg for name, value in pairs if value is not None and not was.isdisjoint(_names_in(value))}
+        found = self.in_body(node.body)
+        gives = isinstance(node, ast.ClassDef) or any(getattr(each, "value", None) is not None for each in ast.walk(node) if isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)))
+        self._numbers, self._is_made = was | (self._numbers - own) | ({node.name} if gives else set()), was_made
+        return found
+
+    def _decides(self, node: ast.stmt) -> bool:
+        """Whether the number decides which statements within one are run, how often, or within which context. Names that it binds depend on the number then."""
+        if isinstance(node, (ast.If, ast.While)):
+            return self._depends(node.test)
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            if is_one := self._depends(node.iter):
+                self._numbers |= _names_in(node.target)
+            return is_one
+        if isinstance(node, ast.Match):
+            if is_one := self._depends(node.subject):
+                self._numbers |= set[str]().union(*(_captured(case.pattern) for case in node.cases))
+            return is_one or any(self._depends(case.guard) or self._depends(case.pattern) for case in node.cases)
+        if not isinstance(node, (ast.With, ast.AsyncWith)):
+            return False
+        mine = [item for item in node.items if self._depends(item.context_expr)]
+        self._numbers |= {name for item in mine if item.optional_vars is not None for name in _names_in(item.optional_vars)}
+        return any(not (isinstance(item.context_expr, ast.Call) and text_of(item.context_expr.func).rpartition(".")[2] in _QUIET) for item in mine)
 
     def _steps(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("step", "backward") and any(map(self._depends, node.args))
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("step", "backward") and \
+            any(map(self._depends, [*node.args, *(option.value for option in node.keywords)]))
 
-    def _has_effect(self, node: ast.AST, within: ast.AST) -> bool:
-        """Whether a statement under a condition changes more than what is shown."""
-        if isinstance(node, (ast.Break, ast.Continue, ast.Return)):
+    def _has_effect(self, node: ast.AST, within: ast.AST, *, leaves: bool = True) -> bool:
+        """Whether a statement under a condition changes more than what is shown. leaves: break and continue leave the loop over batches, or are of one that the condition is of."""
+        if isinstance(node, (ast.Break, ast.Continue)):
+            return leaves
+        if isinstance(node, (ast.Return, ast.Raise)):
+            return isinstance(node, ast.Raise) or not self._is_made
+        inner = _loads(within)
+
+        def is_used(name: str) -> bool:
+            return self._reads[name] > inner[name]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return is_used(node.name)       # it is not run here
+        bound = [*_targets(node), *(each.target for part in _expressions(node) for each in ast.walk(part) if isinstance(each, ast.NamedExpr))]
+        if any(isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load) for each in bound for part in ast.walk(each)) or any(is_used(name) for each in bound for name in _names_in(each)):
             return True
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            inner = collections.Counter(each.id for each in ast.walk(within) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
-            return any(isinstance(each, ast.Attribute) or self._reads[name] > inner[name] for each in targets for name in _names_in(each))
         if isinstance(node, ast.Expr):
-            return isinstance(node.value, ast.Call) and not _is_shown(node)
-        return any(self._has_effect(each, within) for each in ast.iter_child_nodes(node) if isinstance(each, (ast.stmt, ast.withitem, ast.ExceptHandler)))
+            made = _awaited(node.value)
+            return isinstance(made, ast.Call) and not _is_shown(node) or isinstance(made, (ast.Yield, ast.YieldFrom)) and not self._is_made
+        is_loop = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        return any(self._has_effect(each, within, leaves=leaves and not is_loop) for each in _bodies(node))
+
+
+def _awaited(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Await) else node
 
 
 def _is_shown(node: ast.Expr) -> bool:
-    name = text_of(node.value.func).rpartition(".")[2] if isinstance(node.value, ast.Call) else ""
+    made = _awaited(node.value)
+    name = text_of(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
     return name in _SHOWS
 
 

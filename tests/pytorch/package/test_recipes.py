@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Scripts with recipes that research code shares: the same training however they are resized, or one line says what is not."""
 
+import asyncio
 import os
+import textwrap
 
 import pytest
 
 from forked import Run, deviation
+from swell import _carried
 from test_odd import SAME, end, is_same, is_the_same_training
 
 for framework in ("transformers", "lightning", "accelerate"):      # once, for all workers
@@ -46,6 +49,67 @@ def test_values_that_each_start_begins_anew_are_said(name, says, runs):
     for _ in range(2):
         run.start(1).leave_well()
     assert run.said_by(0).count("swell: " + says) == 1 and says not in run.said_by(1), run.said_by(0)
+
+
+# Statements by which the number of a batch changes the training, or is only shown: a body of each kind of statement, and its line that is named (0: none).
+COUNTED = [
+    ("if i > 9:\n    weight = 0\nloss = f(x) * weight", 1), ("if i > 9:\n    weight = 0\n    print(weight)", 0), ("if i > 9:\n    for p in ps:\n        break", 0), ("if i > 9:\n    break", 1),
+    ("while i > n:\n    n += 1\n    model.grow()", 1), ("while i > n:\n    print(i)", 0),
+    ("for _ in range(i):\n    model.grow()", 1), ("for at in range(i):\n    print(at)", 0), ("for at in range(i):\n    print(at)\nloss = f(x) * at\nelastic.step(loss)", 4),
+    ("try:\n    y = f(x)\nexcept ValueError:\n    model.skip(i)", 4), ("try:\n    y = f(x)\nexcept ValueError as error:\n    print(i, error)", 0), ("try:\n    y = f(x)\nexcept* ValueError:\n    model.skip(i)", 4),
+    ("try:\n    y = f(x)\nfinally:\n    model.rate = i", 4), ("try:\n    y = f(x)\nexcept KeyError:\n    pass\nelse:\n    model.rate = i", 6), ("if i > 9:\n    try:\n        pass\n    except KeyError:\n        model.grow()", 1),
+    ("with autocast(enabled=i > 9):\n    model.grow()", 1), ("with record_function(f'step {i}'):\n    model.grow()", 0), ("with open(name) as file:\n    file.write(i)", 0), ("with scope(i) as rate:\n    y = x\nelastic.step(rate)", 3),
+    ("with scope(y):\n    model.rate = i", 2), ("match i % 4:\n    case 0:\n        model.grow()\n    case _:\n        pass", 1), ("match i % 4:\n    case 0:\n        print(i)", 0),
+    ("match x:\n    case [] if i > 9:\n        model.grow()", 1), ("match i:\n    case 1 | 2 as at:\n        print(at)\nelastic.step(at)", 4), ("match x:\n    case []:\n        model.rate = i", 3),
+    ("if (n := i % 7) > 8:\n    print(n)\nelastic.step(n)", 3), ("print(n := i)\nmodel.rate = n", 2), ("if (n := i % 7):\n    print(n)", 0), ("if i > 9:\n    print(n := 2)\nloss = f(n)", 1),
+    ("weights = [j for j in w if j < i]\nelastic.step(weights)", 2), ("model.rates = [i for i in w]", 0), ("model.rates = {j: i for j in w}", 1), ("model.rates = sum(j * i for j in w)", 1),
+    ("def closure():\n    return f(x) * i\nelastic.step(closure())", 3), ("def closure():\n    model.rate = i", 2), ("def show():\n    print(i)\nshow()", 0), ("def at(i):\n    model.rate = i", 0), ("def at(n=i):\n    model.rate = n", 2),
+    ("def show():\n    if i > 9:\n        return 'late'\n    return ''\nprint(show())", 0), ("def set_():\n    nonlocal rate\n    rate = i\nset_()\nelastic.step(rate)", 5), ("rate = lambda i: i\nelastic.step(rate)", 0),
+    ("rate = lambda n=i: n\nelastic.step(rate())", 2), ("async def closure():\n    model.rate = i", 2), ("class Rates:\n    rate = i\nelastic.step(Rates.rate)", 3), ("if i > 9:\n    def closure():\n        return 1\nelastic.step(closure())", 1),
+    ("assert i < 9", 1), ("if i > 9:\n    raise ValueError(x)", 1), ("del ps[i]", 1), ("del i", 0), ("n: int = i\nelastic.step(n)", 2), ("n += i\nelastic.step(n)", 2), ("a, model.rate = x, i", 1), ("rates[0] = i", 1), ("if i > 9:\n    a, model.rate = x, y", 1),
+    ("if i > 9:\n    del ps[0]\nloss = f(ps)", 1), ("yield i", 1), ("global n\nn = i\nelastic.step(n)", 3), ("import sys\npass\nprint(i)", 0), ("elastic.step(loss=i)", 1), ("y = elastic.step(i)", 1), ("return elastic.step(i)", 1)]
+IN_A_COROUTINE = [("await model.grow(i)", 1), ("await log(i)", 0), ("async for _ in stream(i):\n    model.grow()", 1), ("async for y in stream(x):\n    model.rate = i", 2), ("async with scope(i):\n    model.grow()", 1),
+                  ("async with scope(x):\n    model.rate = i", 2), ("if i > 9:\n    await log(x)", 0), ("if i > 9:\n    await model.grow()", 1)]
+
+
+@pytest.mark.parametrize("body, named", COUNTED + IN_A_COROUTINE)
+def test_a_number_of_batches_is_followed_through_each_kind_of_statement(body, named, tmp_path, monkeypatch, capfd):
+    def batches():
+        _carried.say_what_counts()
+        yield from ()
+    monkeypatch.setattr(_carried, "_HERE", os.path.dirname(__file__) + os.sep)       # batches() is not the script
+    is_async = (body, named) in IN_A_COROUTINE
+    text = f"{'async ' if is_async else ''}def run(batches):\n    rate = 0\n    for i, (x, y) in enumerate(batches):\n{textwrap.indent(body, ' ' * 8)}\n"
+    (tmp_path / "script.py").write_text(text)
+    found = {}
+    exec(compile(text, tmp_path / "script.py", "exec"), found)
+    run = found["run"](batches())
+    if is_async:
+        asyncio.run(run)
+    else:
+        list(run or ())
+    said = capfd.readouterr().err
+    assert said.count(f"and changes the training (line {named + 3} of script.py)") == bool(named) and (named or not said), said
+
+
+@pytest.mark.parametrize("body, carried", [
+    ("n = n + 1", ["n"]), ("n = i\nm = n", []), ("print(n := n + 1)", ["n"]), ("print(n := i)\nm = n", []), ("try:\n    n = i\nexcept KeyError:\n    n = 2\nm = n", []), ("try:\n    m = i\nexcept KeyError:\n    n = n + 1", ["n"]),
+    ("try:\n    m = i\nfinally:\n    n = n + 1", ["n"]), ("match i:\n    case 0:\n        n = 1\n    case _:\n        n = 2\nm = n", []), ("match i:\n    case 0:\n        n = 1\nm = n", ["n"]), ("match i:\n    case n:\n        m = n", []),
+    ("with scope(i) as n:\n    m = n", []), ("with scope(n):\n    n = i", ["n"]), ("def step():\n    nonlocal n\n    n += 1\nstep()", ["n"]), ("def step():\n    n = 1\n    n += 1\nstep()", []), ("def step():\n    held.append(i)\nstep()", ["held"]),
+    ("m = [n for n in held]\nn = 2", []), ("m = lambda n: n\nn = 2", []), ("m = lambda: n\nn = 2", ["n"]), ("del n\nn = i", []), ("while n < i:\n    n += 1", ["n"]), ("for m in held:\n    n = n + m", ["n"])])
+def test_what_a_loop_carries_is_followed_through_each_kind_of_statement(body, carried, tmp_path, monkeypatch):
+    names = []
+
+    def batches():
+        yield from range(0)
+        names.extend(_carried.carried_names(()))
+    monkeypatch.setattr(_carried, "_HERE", os.path.dirname(__file__) + os.sep)
+    text = f"def run(batches):\n    n, m, held = 0, 0, []\n    for i in batches:\n{textwrap.indent(body, ' ' * 8)}\n"
+    (tmp_path / "script.py").write_text(text)
+    found = {}
+    exec(compile(text, tmp_path / "script.py", "exec"), found)
+    found["run"](batches())
+    assert names == carried
 
 
 @pytest.mark.parametrize("name, of", [("warms_up_by_workers", "[0.833333, 0.5, 0.1,"), ("decays_by_workers", "[0.5, 0.933013, 0.25,"), ("lightning_decays_by_workers", "[0.875, 0.625, 0.1,")])
