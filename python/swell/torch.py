@@ -32,6 +32,7 @@ from swell._dropout import Draws, is_compiled
 from swell._divided import Divided
 from swell._drawn import DrawnLoader
 from swell._generators import generators, is_same, of_rank, restore_generators, seed_generators
+from swell._loaded import Loaded
 from swell._meshes import Place, by_mesh, place_of
 from swell._noise import Noise
 from swell._plain import plain
@@ -185,6 +186,7 @@ class Elastic:
         self._save_fails = ""       # why the newest save failed
         self._looked_beside = 0     # after so many steps
         self._looked_at_loss = 0    # of the step that this start begins with
+        self._puts = False      # whether the script puts other values in the place of loaded ones before its loop
         self._lost = ""     # what each start would make anew, as the first worker sees it
         self._alike: dict[str, Any] = {"global_batch": global_batch, "kinds": _identity.kinds({"optimizer": self._saved_optimizer(), **self._given()}), "told": self._told()}
         self._averaged = average_what_is_trained(model)
@@ -232,7 +234,7 @@ class Elastic:
             self._look_at_trained()
             if self._live is not None:
                 self._live.follow()
-        self._loaded: Any = self._versions()    # until the loop begins
+        self._loaded: Loaded | None = Loaded(model, self._saved_optimizer(), keeps=self._puts and self._live is not None)       # until the loop begins
 
     # ---- what is looked at before anything is lent
 
@@ -873,7 +875,7 @@ class Elastic:
 
     def _rest(self, with_state: bool = True) -> dict[str, Any]:
         """Returns the state that is neither the model's nor the optimizer's."""
-        rest: dict[str, Any] = {"steps": self.steps, "data": self._data, "global_batch": self.global_batch, "loops": self._replayed.count(), "world": self.world}
+        rest: dict[str, Any] = {"steps": self.steps, "data": self._data, "global_batch": self.global_batch, "loops": self._replayed.count(), "world": self.world, "puts": self._puts}
         if with_state:
             rest["state"] = {name: thing.state_dict() for name, thing in self._state.items()}
         return rest
@@ -883,6 +885,7 @@ class Elastic:
         self.steps, self._data, self._scheduled, self._partial = rest["steps"], rest["data"], None, None
         self.samples = rest["data"]["samples"] if rest["data"] else 0
         self._replayed.restore(rest.get("loops", 0))
+        self._puts = rest.get("puts", False)
         self._came_from = rest.get("world", 0), [copy.deepcopy(group["lr"]) for group in self.optimizer.param_groups]
         for name, thing in self._state.items():
             if name in rest.get("state", ()):
@@ -910,30 +913,32 @@ class Elastic:
         dist.gather_object(mine, each if self.rank == 0 else None, group=group, group_dst=0)
         return each
 
-    def _versions(self) -> Any:
-        return self._saved_optimizer().state, [parameter._version for parameter in self.model.parameters()]
-
     def _keep_loaded(self) -> None:
-        """Load weights and moments again where the script has put others in their place since this start loaded them: each start would do so."""
+        """Have the weights and moments of this start again where the script has put others in their place: each start would do so."""
         loaded, self._loaded = self._loaded, None
-        if loaded is None or not self.steps:
+        if loaded is None:
             return
-        state, versions = self._versions()
-        are_others = torch.tensor([int(state is not loaded[0] or versions != loaded[1])], device="cpu")
+        are_others = torch.tensor([int(loaded.are_others())], device="cpu")
         if self._checkpoints.group is not None:
             dist.all_reduce(are_others, op=dist.ReduceOp.MAX, group=self._checkpoints.group)
         if not are_others.item():
             return
+        if not self.steps:      # with which the run begins
+            self._puts = True
+            return
         why = f"the script has put other weights, or other values of the optimizer, in the place of those of step {self.steps} since Elastic() has loaded them: load and initialize before Elastic()"
         if self._live is not None:
-            raise RuntimeError(why)
+            if not loaded.put_back():
+                raise RuntimeError(why)
         if self.rank == 0:
             print(f"swell: {why}; those of step {self.steps} are loaded again", file=sys.stderr, flush=True)
-        options = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
-        self._load()
-        if state is loaded[0]:      # options that the script has set stay
-            for group, given in zip(self.optimizer.param_groups, options):
-                group.update(given)
+        if self._live is None:
+            options = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
+            self._load()
+            if not loaded.is_reloaded:      # options that the script has set stay
+                for group, given in zip(self.optimizer.param_groups, options):
+                    group.update(given)
+        self._puts = True
 
     def _load(self) -> None:
         rest = self._checkpoints.load(**self._alike)

@@ -389,6 +389,29 @@ def initializes_late(moments):
     finish(model)
 
 
+def initializes_late_by_data(moments):
+    """As older scripts do, past autograd."""
+    model, optimizer, _ = parts_of()
+    elastic = elastic_of(model, optimizer)
+    draws = torch.Generator().manual_seed(1)
+    for each in model.parameters():
+        each.data.normal_(0, 0.2, generator=draws)
+    train(moments, model, elastic)
+    finish(model)
+
+
+def writes_the_same(moments):
+    """Loads what is there, and has all workers take the first one's values."""
+    model, optimizer, _ = parts_of()
+    elastic = elastic_of(model, optimizer)
+    model.load_state_dict(copy.deepcopy(model.state_dict()))
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for each in model.parameters():
+        dist.broadcast(each.data, 0)
+    train(moments, model, elastic)
+    finish(model)
+
+
 def loads_its_optimizer(moments):
     model, optimizer, _ = parts_of()
     elastic = elastic_of(model, optimizer)

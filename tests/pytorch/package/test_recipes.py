@@ -7,14 +7,15 @@ import textwrap
 
 import pytest
 
-from forked import Run, deviation
-from swell import _carried
+from forked import LiveRun, Run, deviation
+from native import needs_live_host
+from swell import _carried, _loaded
 from test_odd import SAME, end, is_same, is_the_same_training
 
 for framework in ("transformers", "lightning", "accelerate"):      # once, for all workers
     pytest.importorskip(f"swell.integrations.{framework}")
 
-THE_SAME = ["one_cycle_by_loader", "prints_by_number", "ends_by_the_clock", "centers_and_keeps", "shows_means", "plays_two", "loads_its_own_before", "trains_in_phases", "seeds_readers", "prefers", "adapts_by_hand",
+THE_SAME = ["one_cycle_by_loader", "prints_by_number", "ends_by_the_clock", "centers_and_keeps", "shows_means", "plays_two", "loads_its_own_before", "trains_in_phases", "seeds_readers", "prefers", "adapts_by_hand", "writes_the_same",
             "shards_in_half", "shards_and_offloads"]
 AGAIN = "swell: the script has put other weights, or other values of the optimizer, in the place of those of step 2 since Elastic() has loaded them"
 BESIDE = "changed as it trains, and no checkpoint holds it, so that each start begins it anew: give Elastic state="
@@ -32,10 +33,34 @@ def test_a_callback_whose_state_is_saved_is_not_said(runs):
     assert "changed as it trains" not in run.said_by(0)
 
 
-@pytest.mark.parametrize("name", ["loads_its_own", "initializes_late", "loads_its_optimizer"])
+@pytest.mark.parametrize("name", ["loads_its_own", "initializes_late", "initializes_late_by_data", "loads_its_optimizer"])
 def test_values_that_a_script_puts_in_the_place_of_loaded_ones_are_loaded_again(name, runs):
     run = is_the_same_training(runs, name, 14, [1, 9], [1, 3, 1], job="recipes")
     assert "loaded again" not in run.said_by(0) and run.said_by(1).count(AGAIN) == 1
+
+
+@needs_live_host
+@pytest.mark.parametrize("name, says", [("initializes_late", 2), ("initializes_late_by_data", 2), ("loads_its_own", 2), ("loads_its_optimizer", 2), ("writes_the_same", 0)])
+def test_values_that_a_script_puts_in_the_place_of_those_taken_over_live_are_put_back(name, says, runs, monkeypatch):
+    monkeypatch.setattr(_loaded, "_SMALL", 0 if name.startswith("initializes") else 1 << 20)        # where each start does so, they are copied whatever their size
+    alone = runs(Run, "alone", "recipes", name, steps=24).fast().start(1).leave_well()
+    run = runs(LiveRun, "live", "recipes", name, steps=24).start(1).reach(3)
+    said = []
+    for world in (2, 1):
+        assert run.switch(world)["committed"]
+        run.reach(run.step() + 3)
+        said.append(run.said())
+    run.fast().leave_well()
+    assert sum(each.count("those of step") == 2 and "are loaded again" in each for each in said) == says and "lent nothing" not in "".join(said), said
+    assert run.worlds() == [1, 2, 1] and deviation(run.curve(), alone.curve()) < SAME and is_same(end(run), end(alone)), (end(run), end(alone))
+
+
+@needs_live_host
+def test_values_that_cannot_be_put_back_end_a_live_training_with_a_sentence(runs, monkeypatch):
+    monkeypatch.setattr(_loaded, "_SMALL", 0)
+    run = runs(LiveRun, "live", "recipes", "loads_its_own", steps=24).start(1).reach(3)
+    run.switch(2, wait=False)
+    run.until(lambda: "since Elastic() has loaded them: load and initialize before Elastic()" in run.said(), "the sentence")
 
 
 @pytest.mark.parametrize("name, says", [
