@@ -117,6 +117,10 @@ class _Finder:
         if name in _SHAPED:
             self.follow(operand, scope, True)
             return
+        if name == "grad" and node.args and isinstance(summed := node.args[0], ast.Call) and isinstance(summed.func, ast.Attribute) and summed.func.attr == "sum":
+            for part in (summed.func.value, *node.args[1:]):     # the slope of a sum over samples has each sample's own
+                self.follow(part, scope, True)
+            return
         over = _is_over_all(node, name, is_method=operand is owner)
         if over and operand is not None and not (isinstance(operand, (ast.GeneratorExp, ast.ListComp, ast.List, ast.Tuple)) or owner is None):
             if within and _depends(operand, scope, set()):

@@ -29,11 +29,20 @@ _FROM, _LOOKS = (1, 16, 256, 4096, 65536), 4        # steps from which on so man
 _MOVES = 3          # towards the weights that make it certain
 _NEAR, _TOWARDS = 0.95, 0.1     # cosines by which an average in half precision is known
 _FOLLOWED, _FOLLOWS, _RENEWALS = 8, 2000, 6     # things that do not move at each step: so many, for so many steps, and looks for one that is made anew
+_GIVE = "give Elastic state={\"average\": average}, a module or what has state_dict() and load_state_dict()"
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType)
 
 
+def _parts_of(thing: Any) -> list[Any]:
+    """Returns what a thing holds, as far as Python's collector follows it; a module's, what its state_dict() has: not what it keeps in a list."""
+    if not isinstance(thing, torch.nn.Module) or type(thing).state_dict is not torch.nn.Module.state_dict or type(thing).get_extra_state is not torch.nn.Module.get_extra_state:
+        return gc.get_referents(thing)
+    own = (buffer for name, buffer in thing._buffers.items() if name not in thing._non_persistent_buffers_set)
+    return [*thing._parameters.values(), *own, *thing._modules.values()]
+
+
 def _held_by(things: Iterable[Any], but: Iterable[Any] = ()) -> dict[int, Any]:
-    """Returns by its id() what things hold, themselves and through others, as far as Python's collector follows them, and not through `but`."""
+    """Returns by its id() what things hold, themselves and through others, and not through `but`."""
     found, open_ = {id(each): each for each in but}, list(things)
     while open_ and len(found) < _MOST:
         thing = open_.pop()
@@ -42,7 +51,7 @@ def _held_by(things: Iterable[Any], but: Iterable[Any] = ()) -> dict[int, Any]:
         found[id(thing)] = thing
         if isinstance(thing, torch.Tensor):
             continue        # not what computed it
-        open_ += gc.get_referents(thing)
+        open_ += _parts_of(thing)
     return found
 
 
@@ -64,8 +73,8 @@ def _is_lacking(other: Any, kept: list[Any]) -> bool:
 class _Seen:
     """One thing that no checkpoint holds, and how far it had come. is_part: of the optimizer that is kept."""
 
-    def __init__(self, thing: Any, held: Mapping[int, Any], is_part: bool = False) -> None:
-        self._thing, self._changes, self._is_part = weakref.ref(thing), 0, is_part
+    def __init__(self, thing: Any, held: Mapping[int, Any], is_part: bool = False, remedy: str = "") -> None:
+        self._thing, self._changes, self._is_part, self._remedy = weakref.ref(thing), 0, is_part, remedy
         self._trains = [parameter for group in thing.param_groups for parameter in group["params"] if id(parameter) not in held] if isinstance(thing, torch.optim.Optimizer) else []
         self._was = self._now(thing)
 
@@ -104,7 +113,7 @@ class _Seen:
             does, remedy = f"the script updates an average of weights, {kind}, as it trains", "give Elastic state={\"average\": average}"
         else:
             does, remedy = f"the script steps a schedule of its own, {kind}, as it trains", "give Elastic scheduler=schedule, or state={\"schedule\": schedule} where the script steps it"
-        return f"{does}, which no checkpoint holds, and each start would make anew: {remedy}"
+        return f"{does}, which no checkpoint holds, and each start would make anew: {self._remedy or remedy}"
 
 
 class _Followed:
@@ -141,8 +150,8 @@ class _Averages:
     followed for a while.
     """
 
-    def __init__(self, kept: list[Any]) -> None:
-        self._kept, self._calls = kept, 0
+    def __init__(self, kept: list[Any], remedy: str) -> None:
+        self._kept, self._remedy, self._calls = kept, remedy, 0
         self._followed: list[_Followed] = []
         self._follows, self._renewals = 0, 0
         self._seen: list[tuple[str, torch.Tensor, int]] = []    # at the look before: kind, values, and how often in a row they had moved so
@@ -177,10 +186,8 @@ class _Averages:
             self._follows, self._renewals = 0, 0
         return ""
 
-    @staticmethod
-    def _found(kind: str) -> str:
-        return (f"the script keeps an average of the weights of its own, {kind}, as it trains, which no checkpoint holds, and each start would make anew: give Elastic "
-                "state={\"average\": average}, a module or what has state_dict() and load_state_dict()")
+    def _found(self, kind: str) -> str:
+        return f"the script keeps an average of the weights of its own, {kind}, as it trains, which no checkpoint holds, and each start would make anew: {self._remedy or _GIVE}"
 
     def note_copies(self) -> None:
         """Note the weights as Elastic() begins, and the objects that have their shapes by then. A copy that the script makes later is one of other weights in each start."""
@@ -405,12 +412,12 @@ class Beside:
     """Finds what the script changes beside what is kept.
 
     kept: the model, its optimizer, and all else that checkpoints hold. A schedule that is made later than this may begin where the training goes on, and is left
-    alone.
+    alone. remedy: what a framework's script does; empty: what one with Elastic does.
     """
 
-    def __init__(self, kept: Iterable[Any], optimizer: Any) -> None:
+    def __init__(self, kept: Iterable[Any], optimizer: Any, remedy: str = "") -> None:
         self._kept, self._seen, self._has_looked, self._has_failed = list(kept), list[_Seen](), False, False
-        self._averages = _Averages(self._kept)
+        self._remedy, self._averages = remedy, _Averages(self._kept, remedy)
         self._has_schedule = hasattr(optimizer.step, "_wrapped_by_lr_sched")
         self._own: Any = None
         with suppress(Exception):       # as why()
@@ -441,9 +448,9 @@ class Beside:
         if not self._has_schedule or any(isinstance(each, LRScheduler) and id(each) in held for each in found):
             found = [each for each in found if not isinstance(each, LRScheduler) or isinstance(each, ReduceLROnPlateau)]
         lost = (each for each in found if id(each) not in held)
-        self._seen = [_Seen(each, held) for each in lost if (id(each.optimizer) in held if isinstance(each, LRScheduler) else
+        self._seen = [_Seen(each, held, remedy=self._remedy) for each in lost if (id(each.optimizer) in held if isinstance(each, LRScheduler) else
                                                              not isinstance(each, _BaseDataLoaderIter) or self._own is not None and each is not self._own)]
-        self._seen += [_Seen(each, held, is_part=True) for each in found if isinstance(each, torch.optim.Optimizer) and id(each) in held and _is_lacking(each, self._kept)]
+        self._seen += [_Seen(each, held, is_part=True, remedy=self._remedy) for each in found if isinstance(each, torch.optim.Optimizer) and id(each) in held and _is_lacking(each, self._kept)]
         return ""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import Dataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 __all__ = ["carried_names", "loop_of", "say_what_counts", "say_what_sets_data", "script_frame", "text_of", "used_in_losses"]
 
@@ -23,7 +24,7 @@ _CHANGES = ("append", "appendleft", "add", "extend", "update", "insert", "pop", 
 _SHOWS = ("print", "log", "info", "debug", "warning", "write", "writerow", "set_postfix", "set_postfix_str", "set_description", "add_scalar", "add_scalars", "log_metrics", "log_metric", "save", "dump", "flush", "append")
 _LEAVES = (ast.Continue, ast.Break, ast.Return, ast.Raise)
 _QUIET = ("record_function", "range", "annotate", "profile", "timer", "Timer", "span", "open", "tqdm", "trange", "suppress", "catch_warnings", "closing")      # contexts that change no training
-_VALUES = (int, float, complex, torch.Tensor, list, dict, set, tuple, collections.deque)
+_VALUES = (int, float, complex, torch.Tensor, list, dict, set, tuple, collections.deque, Iterator)
 
 
 def text_of(node: ast.AST) -> str:
@@ -142,6 +143,9 @@ class _Uses(ast.NodeVisitor):
         for each in [*node.args, *(option.value for option in node.keywords)]:
             self.visit(each)
         self.visit(node.func)
+        if text_of(node.func) == "next" and node.args and (name := text_of(node.args[0])):
+            self._reads(name)
+            self._changes(name)
         if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES and (name := text_of(node.func.value)):
             self._reads(name)
             self._changes(name)
@@ -240,7 +244,7 @@ def carried_names(kept: Iterable[Any]) -> list[str]:
     for each in loop.body:
         uses.visit(each)
     held = {id(each) for each in kept}
-    return [name for name in uses.changed if name in uses.read and isinstance(value := _value(frame, name), _VALUES) and (isinstance(value, (int, float)) or id(value) not in held)
+    return [name for name in uses.changed if name in uses.read and isinstance(value := _value(frame, name), _VALUES) and not isinstance(value, _BaseDataLoaderIter) and (isinstance(value, (int, float)) or id(value) not in held)
             and not any(id(_value(frame, name.rpartition(".")[0])) == each for each in held if "." in name)]
 
 
@@ -252,6 +256,8 @@ def _names_in(node: ast.AST) -> set[str]:
     """Returns the names in a node that are of its surroundings: not those that a function or a comprehension has for itself."""
     if isinstance(node, ast.Name):
         return {node.id}
+    if isinstance(node, ast.Attribute) and (name := text_of(node)):
+        return {name} | _names_in(node.value)
     found = set[str]().union(*map(_names_in, ast.iter_child_nodes(node)))
     if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         own = set[str]().union(*(_names_in(each.target) for each in node.generators))
@@ -405,9 +411,11 @@ def _is_shown(node: ast.Expr) -> bool:
     return name in _SHOWS
 
 
-def _enumerated(loop: ast.For) -> str:
-    """Returns the name of the number that enumerate() gives to each batch, also where another call shows its progress; empty: there is none."""
+def _number_of(loop: ast.For, frame: types.FrameType) -> str:
+    """Returns the name of the number that enumerate() gives to each batch, or of that which a bar like tqdm's shows; empty: there is none."""
     call: ast.AST = loop.iter
+    if isinstance(call, ast.Name) and hasattr(bar := _value(frame, call.id), "set_postfix") and isinstance(getattr(bar, "n", None), int):
+        return f"{call.id}.n"
     while isinstance(call, ast.Call) and text_of(call.func) != "enumerate" and call.args:
         call = call.args[0]
     if not (isinstance(call, ast.Call) and text_of(call.func) == "enumerate" and isinstance(loop.target, ast.Tuple)):
@@ -419,11 +427,11 @@ def say_what_counts() -> None:
     """Say once by which line the number of a batch since this start changes the training. Called by the generator of the batches."""
     frame = script_frame()
     loop = loop_of(frame) if frame is not None else None
-    number = _enumerated(loop) if loop is not None else ""
+    number = _number_of(loop, frame) if loop is not None and frame is not None else ""
     if frame is None or loop is None or not number:
         return
     if (node := _Counted(number, loop).in_body(loop.body)) is not None:
-        print(f"swell: {number} of enumerate() counts the passes that this worker has made since this start, and changes the training {_where(node, frame)}: take elastic.steps, the optimizer steps since the run "
+        print(f"swell: {number}{'' if '.' in number else ' of enumerate()'} counts the passes that this worker has made since this start, and changes the training {_where(node, frame)}: take elastic.steps, the optimizer steps since the run "
               "began, in its place", file=sys.stderr, flush=True)
 
 

@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from swell import _request
 from swell._dropout import draws_by_sample
 
-__all__ = ["balance_of_experts", "depends_on_workers", "draws_masks", "fails_on_one_sample", "kept_buffers", "say_what_changes", "say_what_depends", "says_what_depends", "why_no_mean"]
+__all__ = ["balance_of_experts", "depends_on_workers", "draws_masks", "fails_on_one_sample", "function_of", "kept_buffers", "say_what_changes", "say_what_depends", "says_what_depends", "why_no_mean"]
 
 _NAMED = 3
 _LARGEST = 1 << 24      # values of a buffer that is looked at
@@ -79,11 +79,17 @@ def fails_on_one_sample(model: torch.nn.Module, *, trains: bool = False) -> bool
     return any(isinstance(module, torch.nn.BatchNorm1d) and (trains or module.training) for module in model.modules())
 
 
-def why_no_mean(loss: torch.Tensor, samples: int) -> str:
-    """Returns why the loss of a pass over so many samples is not a mean over these, as the function that made it says; empty: nothing is known to speak against it."""
-    made: Any = loss.grad_fn
+def function_of(value: torch.Tensor) -> Any:
+    """Returns the function that has made a value, behind those that pass it on; None: it has no gradient."""
+    made: Any = value.grad_fn
     while made is not None and made.name().rpartition(".")[2] in _PASSED_ON and len(made.next_functions) == 1:
         made = made.next_functions[0][0]
+    return made
+
+
+def why_no_mean(loss: torch.Tensor, samples: int) -> str:
+    """Returns why the loss of a pass over so many samples is not a mean over these, as the function that made it says; empty: nothing is known to speak against it."""
+    made = function_of(loss)
     name = "" if made is None else made.name().removesuffix("Backward0")
     if getattr(made, "_saved_reduction", None) == _SUM:
         return f"the loss is a sum over a pass ({name}), which depends on how many samples a worker has: divide it by their number"

@@ -37,6 +37,7 @@ from swell._meshes import Place, by_mesh, place_of
 from swell._noise import Noise
 from swell._plain import plain
 from swell._profile import Profile
+from swell._rates import say_rates_by_workers, say_scaled_rates
 from swell._replayed import Replayed
 from swell._rounded import multiply_gradients, powers_of_two, say_what_is_rounded
 from swell._share import fails_on_one_sample, kept_buffers, say_what_changes, say_what_depends, says_what_depends, why_no_mean
@@ -106,7 +107,6 @@ def _check_steps(optimizer: Any, scheduler: Any) -> None:
             raise TypeError(f"{name}= is a {type(thing).__name__}, whose step() wants {' and '.join(wants)}, and Elastic calls it without: {remedy}")
 
 
-_ABOUT = 0.1        # part by which a schedule may have changed a rate from one step to the next
 _OF_OPTIMIZER = -1      # in the place of a worker's number
 _loops: list[weakref.ref[Elastic]] = []     # the one whose batches() have begun last
 
@@ -491,6 +491,7 @@ class Elastic:
             say_what_is_across(self)
         kept = [*self._state.values(), *(value for each in self._state.values() for value in getattr(each, "__dict__", {}).values())]
         say_what_counts()
+        say_rates_by_workers()
         say_what_sets_data()
         self._changing.add(used_in_losses(), [self, self.model, self.optimizer, *kept])
         if names := carried_names(kept):
@@ -630,17 +631,10 @@ class Elastic:
                                    "Elastic(scaler=...), which scales, unscales, steps and updates")
 
     def _say_scaled_rates(self) -> None:
-        """Say once where a start's first step has rates that differ from those before as the numbers of workers do, or their roots."""
+        """Before a start's first step."""
         came_from, self._came_from = self._came_from, None
-        if came_from is None or not came_from[0] or self.rank:
-            return
-        workers = self.world / came_from[0]
-        for was, group in zip(came_from[1], self.optimizer.param_groups):
-            now = group["lr"]
-            if workers != 1 and was and any(abs(now / was / factor - 1) < _ABOUT for factor in (workers, workers ** 0.5)):
-                print(f"swell: the script sets the learning rate by the number of workers: {float(was):g} with {came_from[0]}, {float(now):g} with {self.world}: take a rate for the global batch, which no resize "
-                      "changes", file=sys.stderr, flush=True)
-                return
+        if came_from is not None and came_from[0] and not self.rank:
+            say_scaled_rates(came_from[1], came_from[0], [group["lr"] for group in self.optimizer.param_groups], self.world)
 
     def _step_as_others(self) -> bool:
         """As _step_optimizer(). Random numbers that an optimizer or its hooks draw, as noise of gradients, are by seed and step: each worker draws the same, at any number of workers.

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import sys
@@ -13,7 +12,6 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.fabric.loggers import csv_logs
 from lightning.fabric.plugins.io import torch_io
 from lightning.pytorch.callbacks import BatchSizeFinder, GradientAccumulationScheduler, LearningRateFinder, StochasticWeightAveraging, WeightAveraging
 from lightning.pytorch.loggers import CSVLogger
@@ -28,11 +26,13 @@ from swell._across import say_what_is_across_in
 from swell._agreement import gather
 from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
+from swell._beside import Beside
 from swell._changing import Changing
 from swell._deepspeed import INSTEAD
 from swell._kept_types import keep_types
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
+from swell._rates import say_rates_in, say_scaled_rates
 from swell._room import make_room, save_beside
 from swell._rounded import say_what_is_rounded
 from swell._share import fails_on_one_sample, say_what_depends, why_no_mean
@@ -45,13 +45,16 @@ from swell._generators import generators, of_rank, restore_generators
 from swell._noise import Noise
 from swell.integrations import _metrics
 from swell.integrations._leaving import Departure
+from swell.integrations._logged import Logged
 from swell.integrations._pending import Pending
+from swell.integrations._rows import keep_rows, take_columns, trim
 from swell.integrations._unsaved import why_averages_are_lost
 
 __all__ = ["LightningElastic"]
 
 _NAME = re.compile(r"step-(\d{9})\.ckpt")
 _UNFINISHED = ".unfinished"
+_GIVE = "make it a part of the module (self.teacher = teacher, frozen by requires_grad_(False)), or give what on_save_checkpoint() saves"
 
 
 class LightningElastic(pl.Callback):  # type: ignore[misc]
@@ -90,7 +93,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._generators: dict[str, Any] | None = None      # those to go on with
         self._is_handed_over = False
         self._last_step = -1        # of max_steps
-        _keep_rows()
+        keep_rows()
         _watch_saves(self)
         self._is_due = False        # a validation that workers were asked to leave in is to be made
         self._has_stopped = False       # a callback has ended training before its last step
@@ -101,6 +104,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._pending: Pending | None = None        # gradients of a module that optimizes by hand
         self._changing: Changing | None = None
         self._looks_at_losses = self._is_first = False      # _is_first: within the first batch
+        self._logs: Logged | None = None        # of the first batch
+        self._beside: Beside | None = None      # what changes and no checkpoint holds
+        self._came_from: tuple[int, list[float]] | None = None      # workers and rates with which the run came here, until the first step
 
     # ---- what a script asks
 
@@ -208,12 +214,13 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             each.on_fit_start = lambda *_: None     # until on_fit_start() here
         if not any(isinstance(each, _Validations) for each in trainer.callbacks):
             at = trainer.callbacks.index(self) + 1      # each at its place in the script's order
-            trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure, self._look_at_loss)]
+            trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure, self._look_at_loss, self._look_at_rates)]
         set_up = trainer.strategy.setup
         trainer.strategy.setup = lambda trainer: self._sets_up(set_up, trainer, pl_module)
         self._watch_losses(trainer, pl_module)
         unsaved = [each for each in trainer.callbacks if not is_overridden("state_dict", each, parent=pl.Callback)]
-        self._changing = Changing({"the module": pl_module, **{f"callback {at}": each for at, each in enumerate(unsaved, 1)}})
+        self._changing = Changing({"the module": pl_module, **{f"callback {at}": each for at, each in enumerate(unsaved, 1)}}, remedy=_GIVE)
+        self._changing.add({}, [pl_module])
         load = trainer.strategy.load_checkpoint
         trainer.strategy.load_checkpoint = lambda *arguments, **options: decoded(load(*arguments, **options))
 
@@ -249,6 +256,12 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if why:
             self._departure.hold(why)
             self._looks_at_losses = False
+
+    def _look_at_rates(self, trainer: Any) -> None:
+        """Before a start's first step."""
+        came_from, self._came_from = self._came_from, None
+        if came_from is not None:
+            say_scaled_rates(came_from[1], came_from[0], [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups], trainer.world_size)
 
     def _forget_outputs(self) -> None:
         self._is_first, self._losses = False, 0
@@ -387,10 +400,20 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._trims = trainer.is_global_zero
         for logger in trainer.loggers:
             if isinstance(logger, CSVLogger) and trainer.is_global_zero:
-                _take_columns(logger.experiment)
+                take_columns(logger.experiment)
         if why := _identity.why_not_the_models(pl_module, trainer.optimizers):
             self._departure.bar(why)
-        unsaved = [each for each in trainer.callbacks if not any(is_overridden(name, each, parent=pl.Callback) for name in ("state_dict", "on_save_checkpoint"))]
+        saved, unsaved = list[Any](), list[Any]()
+        for each in trainer.callbacks:
+            (saved if any(is_overridden(name, each, parent=pl.Callback) for name in ("state_dict", "on_save_checkpoint")) else unsaved).append(each)
+        if _request.under_swellrun() and trainer.is_global_zero and not is_overridden("on_save_checkpoint", pl_module, parent=pl.LightningModule):
+            kept = [pl_module, *trainer.optimizers, *trainer.strategy._lightning_optimizers, *(config.scheduler for config in trainer.lr_scheduler_configs), *(each for each in saved if each is not self)]
+            self._beside = Beside(kept, trainer.optimizers[0], _GIVE) if trainer.optimizers else None
+        if trainer.is_global_zero:
+            say_rates_in([pl_module, *trainer.callbacks])
+            rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
+            self._logs = Logged(pl_module, rates)
+            self._came_from = (self._loaded["world"], rates) if self._loaded.get("world") else None
         if why := why_averages_are_lost(unsaved, pl_module, (), "return its state in the callback's state_dict(), or use Lightning's WeightAveraging"):
             self._departure.bar(why)
         try:
@@ -457,13 +480,13 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def state_dict(self) -> dict[str, Any]:
         if self._sampler is None:
             return {}
-        return {**self._sampler.state_dict(), "validation_due": self._validates is not None, "stopped": self._has_stopped}
+        return {**self._sampler.state_dict(), "validation_due": self._validates is not None, "stopped": self._has_stopped, "world": _request.place().world}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keeps the state of a checkpoint, or of the workers before: the loader may be made later."""
         if not state_dict:
             return
-        names = ("validation_due", "generators", "identity", "metrics", "stopped")
+        names = ("validation_due", "generators", "identity", "metrics", "stopped", "world")
         self._loaded = {**{name: state_dict[name] for name in names if name in state_dict},
                         "data": {name: value for name, value in state_dict.items() if name not in names}}
         self._is_due = bool(state_dict.get("validation_due"))
@@ -483,6 +506,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._forget_outputs()
         if self._changing is not None:
             self._changing.stepped()
+        if self._logs is not None:
+            self._logs.close()
+            self._logs = None
         self._sampler.advance()
         self._accumulating = self._pending.after_batch() if self._pending is not None else trainer.fit_loop._should_accumulate()      # checkpoints do not have gradients
 
@@ -498,11 +524,14 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if self._trims:     # Lightning numbers rows by this count, which is right from here on. It is not the count of steps if a module optimizes by hand.
             self._trims = False
             for logger in (each for each in trainer.loggers if isinstance(each, CSVLogger)):
-                _trim(logger.experiment, trainer.fit_loop.epoch_loop._batches_that_stepped)
+                trim(logger.experiment, trainer.fit_loop.epoch_loop._batches_that_stepped)
         self._restore_generators()
         # Here and not at a batch's end: by now it counts as done, and has been logged.
         if self._accumulating:
             return
+        if self._beside is not None and trainer.global_step and (why := self._beside.why()):
+            self._departure.hold(why)
+            self._beside = None
         _request.made_step(trainer.global_step, self._total(trainer))
         self._passes_boundary(trainer)
         leave = self._departure.agreed()
@@ -715,8 +744,8 @@ class _Validations(pl.Callback):  # type: ignore[misc]
 class _Times(pl.Callback):  # type: ignore[misc]
     """Gives the profiler the parts of a step."""
 
-    def __init__(self, departure: Departure, look_at_loss: Callable[[Any], None]) -> None:
-        self._departure, self._look_at_loss, self._is_barred = departure, look_at_loss, False
+    def __init__(self, departure: Departure, look_at_loss: Callable[[Any], None], look_at_rates: Callable[[Any], None]) -> None:
+        self._departure, self._look_at_loss, self._look_at_rates, self._is_barred = departure, look_at_loss, look_at_rates, False
 
     def _look_at_gradients(self, trainer: Any, pl_module: Any) -> None:
         """One worker alone is not wrapped by DistributedDataParallel, which over more would end the training for a parameter without a gradient."""
@@ -741,6 +770,7 @@ class _Times(pl.Callback):  # type: ignore[misc]
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         # Within the optimizer's step(), which has called forward and backward passes first.
+        self._look_at_rates(trainer)
         if isinstance(trainer.strategy, SingleDeviceStrategy):
             self._look_at_gradients(trainer, pl_module)
         if self._departure.profile is not None:
@@ -758,46 +788,6 @@ def _with_its_own_weights(trainer: Any) -> Iterator[None]:
     finally:        # a save that fails ends no training
         for each in reversed(swapped):
             each._swap_models(trainer.lightning_module)
-
-
-def _keep_rows() -> None:
-    """Lightning's CSV logger deletes the rows that it finds in its version's folder: those of the starts before, which are kept."""
-    check = csv_logs._ExperimentWriter._check_log_dir_exists
-    if hasattr(check, "swell_keeps"):
-        return
-
-    def keep(writer: Any) -> None:
-        if not os.path.isfile(writer.metrics_file_path):
-            check(writer)
-    setattr(keep, "swell_keeps", True)
-    csv_logs._ExperimentWriter._check_log_dir_exists = keep
-
-
-def _take_columns(writer: Any) -> None:
-    """Tell a CSV logger the columns of the file that it continues."""
-    if os.path.isfile(writer.metrics_file_path):
-        with open(writer.metrics_file_path, newline="") as file:
-            writer.metrics_keys = next(csv.reader(file), [])
-
-
-def _trim(writer: Any, steps: int) -> None:
-    """The rows of steps that are to be trained again, as after a kill, are no longer in a CSV logger's file."""
-    if not os.path.isfile(writer.metrics_file_path):
-        return
-    with open(writer.metrics_file_path, newline="") as file:
-        reader = csv.DictReader(file)
-        rows, writer.metrics_keys = [row for row in reader if int(row["step"]) < steps], list(reader.fieldnames or [])
-    new = writer.metrics_file_path + ".new"
-    try:
-        with open(new, "w", newline="") as file:
-            table = csv.DictWriter(file, fieldnames=writer.metrics_keys)
-            table.writeheader()
-            table.writerows(rows)
-        os.replace(new, writer.metrics_file_path)
-    except OSError as error:        # on a full disk: rows stand there twice then, which ends no training
-        print(f"swell: {writer.metrics_file_path} keeps rows of steps that are trained again: {error.strerror or error}", file=sys.stderr, flush=True)
-        with suppress(OSError):
-            os.unlink(new)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from swell._kept_types import keep_types
 from swell._lock import run_name
 from swell._noise import Noise
 from swell._plain import plain
+from swell._rates import say_rates_in
 from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream, packed, unpacked
 from swell._written import check_written
@@ -110,7 +111,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._departure.listen(global_batch, lambda workers: not needs_two or self._has_two_each(workers))
         self._sampler: _EpochSampler | None = None      # of data with a length
         self._passes, self._changing = Passes(trainer, self._departure.hold), Changing(
-            {"the model": trainer.model, "the Trainer": trainer, **{f"callback {at}": each for at, each in enumerate(unsaved_callbacks(trainer.callback_handler), 1) if each not in self._given.values()}})
+            {"the model": trainer.model, "the Trainer": trainer, **{f"callback {at}": each for at, each in enumerate(unsaved_callbacks(trainer.callback_handler), 1) if each not in self._given.values()}},
+            remedy="make it a part of the model, or give SwellCallback.attach(trainer, state={\"name\": it})")
         self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look, self._passes)
         self._leaving = False
         self._due: set[str] = set()         # put off by workers that left: "evaluation", "save"
@@ -258,6 +260,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         before = self._resumed
         if state.is_world_process_zero:
             self.folder.remove_unfinished()
+            say_rates_in([self.trainer, *self.trainer.callback_handler.callbacks])
         self._due = {name for name in ("evaluation", "save") if before.get(f"{name}_due")}
         self._whole, self._between = before.get("whole"), before.get("between_step")
         self._is_over = bool(state.global_step) and (state.global_step >= state.max_steps or

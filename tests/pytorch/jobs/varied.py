@@ -3,8 +3,10 @@
 
 import collections
 import copy
+import itertools
 import sys
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -406,6 +408,214 @@ def lightning_counts_by_itself(moments):
             self.mean = 0.9 * self.mean + 0.1 * float(loss)
             return loss / (1 + self.mean)
     odd.lightning(moments, module=Module)
+
+
+def of_lightning(moments, *, logs=lambda module, loss, x: None, hooks=None, **more):
+    """A module that logs what is given, with other methods."""
+    class Module(odd.lightning_module()):
+        def training_step(self, batch, _index):
+            loss = F.mse_loss(self.net(batch[0]), batch[1])
+            logs(self, loss, batch[0])
+            return loss
+    for name, each in (hooks or {}).items():
+        setattr(Module, name, each)
+    odd.lightning(moments, module=Module, **more)
+
+
+def lightning_logs_of_samples(moments):
+    """Extremes and sums of samples, which every number of workers has alike."""
+    def logs(module, loss, x):
+        each = module.net(x)
+        for by, value in (("max", each.max()), ("min", each.amin()), ("sum", each.sum())):
+            module.log(by, value, reduce_fx=by, sync_dist=True, on_step=False, on_epoch=True)
+        module.log("count", torch.tensor(len(x)), reduce_fx=torch.sum, sync_dist=True, on_step=True, on_epoch=True)
+        module.log_dict({"loss": loss}, sync_dist=True, on_step=True, on_epoch=True)
+        module.log("rate", module.optimizers().param_groups[0]["lr"])
+    of_lightning(moments, logs=logs)
+
+
+def lightning_logs_of_workers(moments):
+    def logs(module, loss, x):
+        module.log("alone", loss)
+        module.log_dict({"all": loss}, sync_dist=True)
+        module.log("worst", loss, reduce_fx="max", sync_dist=True, on_epoch=True)
+        module.log("total", loss, reduce_fx=sum, sync_dist=True, on_epoch=True)
+    of_lightning(moments, logs=logs)
+
+
+def follow(teacher, net):
+    for one, other in zip(teacher.parameters(), net.parameters()):
+        one.data.mul_(0.9).add_(other.data, alpha=0.1)
+
+
+def lightning_hides_a_teacher(moments, where="list", follows=True, part=2):
+    """It follows a part of the student. where: it stands."""
+    class Holds:
+        def __init__(self, module):
+            self.module = module
+    held = []
+
+    def teacher(module):
+        if not held:
+            held.append(copy.deepcopy(module.net[:part]))
+            draws = torch.Generator().manual_seed(2)
+            for each in held[0].parameters():
+                each.data.uniform_(-0.5, 0.5, generator=draws)
+            if where == "list":
+                module.teachers = [held[0]]
+            elif where == "object":
+                module.ema = Holds(held[0])
+        return module.teachers[0] if where == "list" else module.ema.module if where == "object" else held[0]
+
+    def step(module, batch, _index):
+        with torch.no_grad():
+            target = teacher(module)(batch[0])
+        return F.mse_loss(module.net(batch[0]), batch[1]) + F.mse_loss(module.net[:part](batch[0]), target)
+
+    def batch_end(module, *_):
+        if follows:
+            follow(teacher(module), module.net[:part])
+    of_lightning(moments, hooks={"training_step": step, "on_train_batch_end": batch_end})
+
+
+def lightning_hides_a_teacher_in_an_object(moments):
+    lightning_hides_a_teacher(moments, "object")
+
+
+def lightning_hides_a_teacher_in_a_closure(moments):
+    lightning_hides_a_teacher(moments, "closure")
+
+
+def lightning_hides_a_fixed_teacher(moments):
+    lightning_hides_a_teacher(moments, follows=False)
+
+
+def lightning_scales_its_rate(moments):
+    def batch_start(module, *_):
+        scale = module.trainer.world_size
+        for group in module.optimizers().param_groups:
+            group["lr"] = 0.05 * scale
+    of_lightning(moments, hooks={"on_train_batch_start": batch_start})
+
+
+def lightning_warms_its_rate_up(moments):
+    def batch_start(module, *_):
+        for group in module.optimizers().param_groups:
+            group["lr"] = 0.05 * min(1, (module.trainer.global_step + 1) / 5)
+    of_lightning(moments, hooks={"on_train_batch_start": batch_start})
+
+
+def lightning_decays_by_epochs(moments):
+    """A number of the module's class, which is another one from the end of the first epoch on."""
+    def step(module, batch, _index):
+        return F.mse_loss(module.net(batch[0]), batch[1]) * module.weight
+    of_lightning(moments, hooks={"training_step": step, "weight": 1.0, "on_train_epoch_end": falls})
+
+
+def falls(module):
+    module.weight *= 0.7
+
+
+def with_a_function(moments, loss, after=lambda value: None, inner=None, read=lambda batches: batches):
+    """loss: of the model and a batch. after: called with the loss of each step."""
+    model, optimizer, _ = parts_of(inner)
+    elastic = elastic_of(model, optimizer)
+    for x, y in read(elastic.batches(rows(98), steps=common.steps())):
+        if elastic.step(loss(model, x, y)):
+            after(elastic.mean_loss())
+            logs(moments, elastic)
+    finish(model)
+
+
+def remembers_in_a_function(moments):
+    seen = []
+
+    def loss(model, x, y):
+        seen.append((x[0], y[0]))
+        return F.mse_loss(model(x), y) + F.mse_loss(model(seen[0][0]), seen[0][1])
+    with_a_function(moments, loss)
+
+
+WEIGHTS = numpy.ones(2)
+
+
+def weighs_by_an_array(moments):
+    def after(value):
+        WEIGHTS[0] *= 0.98
+    with_a_function(moments, lambda model, x, y: F.mse_loss(model(x), y) * float(WEIGHTS[0]), after)
+
+
+class Weighs:
+    def __init__(self):
+        self.weights = numpy.ones(2)
+
+
+def weighs_by_an_object(moments):
+    weighs = Weighs()
+
+    def loss(model, x, y):
+        return F.mse_loss(model(x), y) * float(weighs.weights[0])
+
+    def after(value):
+        weighs.weights[0] *= 1 + 0.1 * value
+    with_a_function(moments, loss, after)
+
+
+class Centred(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = network()
+        self.register_buffer("mean", torch.zeros(1), persistent=False)
+
+    def forward(self, x):
+        return self.net(x) - self.mean
+
+
+def centres_by_a_buffer(moments):
+    """Which no state_dict() has."""
+    inner = Centred()
+    with_a_function(moments, lambda model, x, y: F.mse_loss(model(x), y), lambda value: inner.mean.mul_(0.9).add_(0.1 * value), inner)
+
+
+def counts_by_a_bar(moments):
+    import tqdm
+    model, optimizer, _ = parts_of()
+    elastic = elastic_of(model, optimizer)
+    bar = tqdm.tqdm(elastic.batches(rows(98), steps=common.steps()), mininterval=60)
+    print(file=sys.stderr, flush=True)
+    for x, y in bar:
+        bar.set_postfix_str(f"{bar.n}", refresh=False)
+        if elastic.step(F.mse_loss(model(x), y) * (1 + 0.1 * bar.n)):
+            logs(moments, elastic)
+    finish(model)
+
+
+def cycles_beside(moments):
+    """A few samples of another kind go round beside the batches."""
+    model, optimizer, _ = parts_of()
+    elastic = elastic_of(model, optimizer)
+    others = itertools.cycle(list(rows(7, 5)))
+    for x, y in elastic.batches(rows(98), steps=common.steps()):
+        one, its = next(others)
+        if elastic.step(F.mse_loss(model(x), y) + F.mse_loss(model(one), its)):
+            logs(moments, elastic)
+    finish(model)
+
+
+def follows_a_part(moments, state=None):
+    """BYOL's: a target network follows a part of the model, and takes part in the loss."""
+    model, optimizer, _ = parts_of()
+    target = copy.deepcopy(model.module[:2]).requires_grad_(False)
+    elastic = elastic_of(model, optimizer, state={"target": target} if state else {})
+    for x, y in elastic.batches(rows(98), steps=common.steps()):
+        if elastic.step(F.mse_loss(model(x), y) + F.mse_loss(model.module[:2](x), target(x))):
+            follow(target, model.module[:2])
+            logs(moments, elastic)
+    finish(model)
+
+
+def follows_a_part_and_keeps_it(moments):
+    follows_a_part(moments, True)
 
 
 def main(arguments):

@@ -151,6 +151,7 @@ def test_rates_by_the_number_of_workers_are_said(runs):
         run.start(world).leave_well()
     said = "swell: the script sets the learning rate by the number of workers: 0.005 with 1, 0.015 with 3"
     assert [run.said_by(start).count(said) for start in range(3)] == [0, 1, 0]
+    assert [run.said_by(start).count("swell: the script sets the learning rate by the number of workers as it trains (line ") for start in range(3)] == [1, 0, 0]
 
 
 @pytest.mark.parametrize("name, kind", [("prefers_its_first_weights", "a Acts"), ("keeps_its_best", "a dict")])
