@@ -23,8 +23,37 @@ enum NvLink : unsigned {
   kNvLink3_0,
   kNvLink3_1,
   kNvLink4_0,
-  kNvLink5_0
+  kNvLink5_0,
+  kNvLink6_0
 };
+constexpr unsigned kMaxLinks = 36;
+
+/// A value that is asked for by its number.
+struct FieldValue {
+  unsigned field, scope;  ///< scope: for kLinkSpeed, which link
+  long long timestamp, latency_us;
+  int type, status;
+  union {
+    double real;
+    unsigned number;
+    unsigned long long large;
+  } value;
+};
+constexpr unsigned kLinkSpeed = 164;  ///< in 10^6 bytes a second
+constexpr int kUnsignedInt = 1, kUnsignedLong = 2, kUnsignedLongLong = 3;  ///< values of `type`
+
+/// The NVLink fabric of a GPU, by version 2 of its struct.
+struct FabricInfo {
+  unsigned version = kVersion;
+  unsigned char cluster[16] = {};  ///< zeros where the fabric ends with the node
+  int status = 0;
+  unsigned clique = 0;
+  unsigned char state = 0;
+  unsigned health = 0;
+  static constexpr unsigned kVersion = 36 | 2u << 24;
+};
+static_assert(sizeof(FabricInfo) == 36);
+constexpr unsigned char kFabricCompleted = 3;
 
 using Init = int();
 using DeviceGetCount = int(unsigned*);
@@ -34,6 +63,8 @@ using DeviceGetName = int(Device, char*, unsigned);
 using DeviceGetNvLinkState = int(Device, unsigned, int*);
 using DeviceGetNvLinkVersion = int(Device, unsigned, unsigned*);
 using DeviceGetNvLinkRemotePciInfo = int(Device, unsigned, PciInfo*);
+using DeviceGetFieldValues = int(Device, int, FieldValue*);
+using DeviceGetFabricInfo = int(Device, FabricInfo*);
 using DeviceGetComputeMode = int(Device, int*);
 using DeviceGetMinorNumber = int(Device, unsigned*);
 

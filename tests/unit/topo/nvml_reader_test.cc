@@ -63,13 +63,55 @@ Test(nvml_reader, by_a_switch_each_gpu_is_reached_with_all_links) {
   cr_assert_eq(machine.nvlinks[0].bytes_per_s, 18 * 50e9);
 }
 
-Test(nvml_reader, an_unknown_version_is_said_with_what_is_assumed) {
-  const Machine machine = read("0,0", "0-1:9:2");
+Test(nvml_reader, links_of_an_unknown_version_have_the_speed_that_the_driver_states) {
+  setenv("STAND_IN_NVLINK_MBPS", "53125", 1);
+  const Machine machine = read("0,0", "0-1:8:36");
+  cr_assert_eq(machine.nvlinks.at(0).bytes_per_s, 36 * 53.125e9);
+  cr_assert_eq(machine.notes.size(), 1);
+  cr_assert_eq(machine.notes[0],
+               std::string("NVIDIA's driver gives NVLink version 8, which Swell does not know: the "
+                           "driver's 53 GB/s a link are used; measure with swell topo calibrate"));
+}
+
+Test(nvml_reader, links_of_which_nobody_knows_the_speed_are_said_and_not_guessed) {
+  for (const char* speed : {"", "0", "2000000"}) {
+    setenv("STAND_IN_NVLINK_MBPS", speed, 1);
+    const Machine machine = read("0,0", "0-1:9:2");
+    cr_assert(machine.nvlinks.empty());
+    cr_assert_eq(machine.notes.size(), 1);
+    cr_assert_eq(machine.notes[0],
+                 std::string("NVIDIA's driver gives NVLink version 9, which Swell does not know: "
+                             "the driver states no speed, and these links are not counted; measure "
+                             "with swell topo calibrate"));
+  }
+}
+
+Test(nvml_reader, a_known_version_counts_whatever_line_rate_the_driver_states) {
+  setenv("STAND_IN_NVLINK_MBPS", "26562", 1);
+  cr_assert_eq(read("0,0", "0-1:6:18").nvlinks.at(0).bytes_per_s, 18 * 25e9);
+}
+
+Test(nvml_reader, active_links_that_lead_nowhere_are_said) {
+  const Machine machine = read("0,0", "0-1:6:2,0-64:6:1,1-64:6:2");
   cr_assert_eq(machine.nvlinks.at(0).bytes_per_s, 2 * 25e9);
   cr_assert_eq(machine.notes.size(), 1);
   cr_assert_eq(machine.notes[0],
-               std::string("NVIDIA's driver gives NVLink version 9, which Swell does not know: 25 "
-                           "GB/s a link are assumed; measure with swell topo calibrate"));
+               std::string("NVIDIA's driver does not say where 3 active NVLinks lead: not counted; "
+                           "measure with swell topo calibrate"));
+}
+
+Test(nvml_reader, a_fabric_that_may_reach_other_nodes_is_said) {
+  setenv("STAND_IN_FABRIC", "7:2", 1);
+  Machine machine = read("0,0", "0-8:7:18,1-8:7:18");
+  cr_assert_eq(machine.nvlinks.at(0).bytes_per_s, 18 * 50e9);
+  cr_assert_eq(machine.notes.size(), 1);
+  cr_assert_eq(machine.notes[0],
+               std::string("the GPUs are in NVLink fabric 00000000000000000000000000000007, clique "
+                           "2, which may reach other nodes: between nodes Swell counts on the "
+                           "network alone"));
+  setenv("STAND_IN_FABRIC", "0:1", 1);
+  machine = read("0,0", "0-8:7:18,1-8:7:18");
+  cr_assert(machine.notes.empty(), "an HGX H100, whose fabric ends with the node");
 }
 
 Test(nvml_reader, gpus_that_take_one_program_at_a_time_are_said) {

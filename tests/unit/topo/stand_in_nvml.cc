@@ -2,7 +2,10 @@
 // Stands in for NVIDIA's management library: STAND_IN_COMPUTE_MODES="0,3" are two GPUs in these
 // compute modes; -1 is one that may not be opened. STAND_IN_MINORS="1,0" are their device numbers,
 // STAND_IN_SECONDS the time that initialization takes. STAND_IN_NVLINKS="0-1:6:18,1-2:9:1" has 18
-// links of version 6 from GPU 0 to what has GPU 1's PCI address, and so on; each is seen from both.
+// links of version 6 from GPU 0 to what has GPU 1's PCI address, and so on; each is seen from both;
+// what leads to 64 or above leads nowhere that the driver knows. STAND_IN_NVLINK_MBPS is the speed
+// that it states of each link; STAND_IN_FABRIC="7:2" has the GPUs in clique 2 of an NVLink fabric
+// whose UUID ends with 07.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +27,7 @@ struct nvmlDevice_st {
 
 namespace {
 
-constexpr int kInvalidArgument = 2;
+constexpr int kInvalidArgument = 2, kNotSupported = 3;
 swell::nvml::nvmlDevice_st devices[64];
 unsigned count = 0;
 
@@ -117,8 +120,35 @@ EXPORT int nvmlDeviceGetNvLinkVersion(swell::nvml::Device device, unsigned link,
   return swell::nvml::kSuccess;
 }
 
+EXPORT int nvmlDeviceGetFieldValues(swell::nvml::Device device, int number,
+                                    swell::nvml::FieldValue* values) {
+  const char* speed = std::getenv("STAND_IN_NVLINK_MBPS");
+  for (auto* each = values; each != values + number; ++each) {
+    each->status = each->field == swell::nvml::kLinkSpeed && speed != nullptr &&
+                           each->scope < links_of(device->index).size()
+                       ? swell::nvml::kSuccess
+                       : kNotSupported;
+    each->type = swell::nvml::kUnsignedInt;
+    if (each->status == swell::nvml::kSuccess)
+      each->value.number = static_cast<unsigned>(std::atoi(speed));
+  }
+  return swell::nvml::kSuccess;
+}
+
+EXPORT int nvmlDeviceGetGpuFabricInfoV(swell::nvml::Device, swell::nvml::FabricInfo* info) {
+  if (info->version != swell::nvml::FabricInfo::kVersion) return kInvalidArgument;
+  unsigned last = 0, clique = 0;
+  const char* set = std::getenv("STAND_IN_FABRIC");
+  if (set == nullptr || std::sscanf(set, "%u:%u", &last, &clique) != 2) return kNotSupported;
+  info->cluster[15] = static_cast<unsigned char>(last);
+  info->clique = clique;
+  info->state = swell::nvml::kFabricCompleted;
+  return swell::nvml::kSuccess;
+}
+
 EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(swell::nvml::Device device, unsigned link,
                                                swell::nvml::PciInfo* pci) {
+  if (links_of(device->index).at(link).other >= 64) return kNotSupported;
   fill(*pci, links_of(device->index).at(link).other);
   return swell::nvml::kSuccess;
 }
