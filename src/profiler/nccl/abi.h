@@ -91,7 +91,13 @@ using Logger = void (*)(int level, unsigned long flags, const char* file, int li
                         const char* format, ...);
 using Profiler3 = Profiler<Event3, void**, int*>;
 using Profiler4 = Profiler<Event4, void**, int*, const char*, std::uint64_t, int, int, int, Logger>;
-/// Also for versions 6 and 7.
+/// Also for version 6.
 using Profiler5 = Profiler<Event5, void**, std::uint64_t, int*, const char*, int, int, int, Logger>;
+/// Releases of NCCL differ in whether version 7 ends with a function that gives a hook for kernels,
+/// which may be absent.
+struct Profiler7 {
+  Profiler5 all;
+  const void* absent[4] = {};
+};
 
 }  // namespace swell::profiler::nccl

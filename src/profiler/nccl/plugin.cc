@@ -106,7 +106,8 @@ constexpr const char* kName = "swell";
 
 SWELL_EXPORT Profiler3 ncclProfiler_v3;
 SWELL_EXPORT Profiler4 ncclProfiler_v4;
-SWELL_EXPORT Profiler5 ncclProfiler_v5, ncclProfiler_v6, ncclProfiler_v7;
+SWELL_EXPORT Profiler5 ncclProfiler_v5, ncclProfiler_v6;
+SWELL_EXPORT Profiler7 ncclProfiler_v7;
 SWELL_EXPORT Sampling swell_nccl_profiler_v1;
 
 const Profiler3 ncclProfiler_v3{kName, &init3,         &start<Event3, false>,
@@ -116,5 +117,5 @@ const Profiler4 ncclProfiler_v4{kName, &init4,        &start<Event4, true>,
 const Profiler5 ncclProfiler_v5{kName, &init5,        &start<Event5, true>,
                                 &stop, &record_state, &finalize};
 const Profiler5 ncclProfiler_v6 = ncclProfiler_v5;
-const Profiler5 ncclProfiler_v7 = ncclProfiler_v5;
+const Profiler7 ncclProfiler_v7{ncclProfiler_v5};
 const Sampling swell_nccl_profiler_v1{&set_sampling, &totals, &sampled, &clear};

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <cstring>
 #include <dlfcn.h>
+#include <link.h>
 #include <string>
 #include <thread>
 #include <vector>
@@ -131,6 +132,20 @@ class Nccl {
 };
 
 }  // namespace
+
+// NCCL has two headers of version 7, one of which ends with an optional function more.
+Test(nccl_profiler, functions_that_a_version_may_have_beside_the_five_are_absent) {
+  void* const library = dlopen(SWELL_NCCL_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  auto** const table = static_cast<void**>(dlsym(library, "ncclProfiler_v7"));
+  cr_assert_not_null(table);
+  Dl_info info;
+  const ElfW(Sym)* symbol = nullptr;
+  cr_assert_neq(dladdr1(table, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)),
+                        RTLD_DL_SYMENT),
+                0);
+  cr_assert_geq(symbol->st_size, 8 * sizeof(void*), "what comes after it is read");
+  for (const int place : {6, 7}) cr_assert_null(table[place]);
+}
 
 Test(nccl_profiler, every_version_asks_for_kernels_only_while_they_are_sampled) {
   for (const Layout& layout : kLayouts) {
