@@ -547,16 +547,17 @@ Result<void> Slab::map() {
   auto good = device_->check(current.code(), "using its context");
   if (good.ok())
     good = device_->check(cuda.reserve(&address_, bytes_, 0, 0, 0), "taking addresses", bytes_);
-  if (good.ok()) {
-    // Page tables need memory, too.
-    const int code = cuda.map(address_, bytes_, 0, handle_, 0);
+  // Page tables need memory, too; the driver makes them in one of these calls.
+  const auto check = [&](int code, const char* what) -> Result<void> {
     if (code == cuda::kOutOfMemory) return device_->no_room(bytes_);
-    good = device_->check(code, "mapping memory", bytes_);
+    return device_->check(code, what, bytes_);
+  };
+  if (good.ok()) {
+    good = check(cuda.map(address_, bytes_, 0, handle_, 0), "mapping memory");
     is_mapped_ = good.ok();
   }
   if (good.ok())
-    good = device_->check(cuda.set_access(address_, bytes_, &access, 1), "getting access to memory",
-                          bytes_);
+    good = check(cuda.set_access(address_, bytes_, &access, 1), "getting access to memory");
   return good;
 }
 

@@ -179,11 +179,13 @@ Test(device_memory, is_shared_where_the_driver_takes_none_for_network_cards_alth
 
 Test(device_memory, says_that_a_gpu_has_no_room_for_page_tables) {
   const auto gpu = device();
-  setenv("STAND_IN_NO_PAGES", "1", 1);
-  const auto slab = Slab::create(gpu, kUnit);
-  cr_assert_not(slab.ok());
-  cr_assert(slab.error().shortage().has_value(), "%s", slab.error().message().c_str());
-  cr_assert_eq(slab.error().shortage()->needed_bytes, kUnit);
+  for (const char* call : {"map", "access"}) {
+    setenv("STAND_IN_NO_PAGES", call, 1);
+    const auto slab = Slab::create(gpu, kUnit);
+    cr_assert_not(slab.ok());
+    cr_assert(slab.error().shortage().has_value(), "%s", slab.error().message().c_str());
+    cr_assert_eq(slab.error().shortage()->needed_bytes, kUnit);
+  }
 }
 
 // The driver may read host memory until the stream is done.

@@ -8,7 +8,8 @@
 // another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be shared; STAND_IN_NO_EXPORT: it
 // can, the driver says, but it does not do it; STAND_IN_NO_RDMA: none can be taken for network
 // cards; STAND_IN_RDMA_FAILS: it can, the driver says, but it does not do it; STAND_IN_NO_PAGES:
-// there is no memory for page tables; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS:
+// there is no memory for page tables, which is found by cuMemMap(), or by cuMemSetAccess() where it
+// is "access"; STAND_IN_NO_KERNELS: no module loads; STAND_IN_NO_ROWS:
 // matrices are not copied; STAND_IN_NO_HANDLES: no allocation is named for other processes;
 // STAND_IN_HANGS: a file, and as long as that is there, who takes memory hangs, and makes a file of
 // its name with ".now".
@@ -169,6 +170,11 @@ bool is_prohibited() {
   if (!captures || capture_mode == 2) return false;
   is_spoiled = true;
   return true;
+}
+
+bool lacks_pages(const std::string& in_call) {
+  const char* set = std::getenv("STAND_IN_NO_PAGES");
+  return set != nullptr && in_call == set;
 }
 
 void* at(unsigned long long address) { return reinterpret_cast<void*>(address); }
@@ -669,7 +675,7 @@ int cuMemMap(unsigned long long address, std::size_t bytes, std::size_t offset,
   Allocation* one = known(handle);
   if (one == nullptr || offset != 0 || bytes > one->bytes || bytes % kGranularity != 0)
     return kInvalid;
-  if (std::getenv("STAND_IN_NO_PAGES") != nullptr) return kNoMemory;
+  if (lacks_pages("map")) return kNoMemory;
   // No access yet; cuMemSetAccess() knows of what GPU it is by the file.
   if (mmap(at(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, one->fd, 0) == MAP_FAILED)
     return kInvalid;
@@ -701,6 +707,7 @@ int cuMemRetainAllocationHandle(unsigned long long* handle, void* address) {
 int cuMemSetAccess(unsigned long long address, std::size_t bytes, const Access* access,
                    std::size_t count) {
   if (count != 1 || access->flags != 3) return kInvalid;
+  if (lacks_pages("access")) return kNoMemory;
   if (std::getenv("STAND_IN_NO_PEER") != nullptr) {
     std::lock_guard lock(mutex);
     for (const Allocation* one : allocations)
