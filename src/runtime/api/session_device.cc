@@ -49,14 +49,13 @@ Result<void> Session::tell_device() {
 /// cannot map it, or the shim is of an earlier version, the memory is copied through this program.
 Result<void> Session::tell_own() {
   if (!device_->has_own()) return {};
-  const auto shares = device_->own_shares();
-  if (!shares) return {};
-  for (const OwnShare& share : *shares) {
+  // Without an answer the memory that was told of is mapped, and the rest is copied.
+  const auto all = device_->each_own_share([&](const OwnShare& share) -> Result<void> {
     const auto told = ask_shim(Op::own_share, write(share), within(std::chrono::seconds(10)),
                                share.fd != nullptr ? share.fd->get() : -1);
-    if (!told) return is_lost_ ? Result<void>(told.error()) : Result<void>();
-  }
-  return {};
+    return told ? Result<void>() : told.error();
+  });
+  return is_lost_ ? all : Result<void>();
 }
 
 /// Receives the answer to a question. Until it comes, the shim may give tasks for the GPU.

@@ -32,23 +32,23 @@ Result<void> DeviceState::add_own(DeviceAddress at, std::uint64_t bytes) {
   return {};
 }
 
-Result<std::vector<OwnShare>> DeviceState::own_shares() const {
+Result<void> DeviceState::each_own_share(
+    const std::function<Result<void>(const OwnShare&)>& use) const {
   auto tensors = own_;
   std::sort(tensors.begin(), tensors.end());
-  std::vector<OwnShare> shares;
+  std::size_t count = 0;
+  DeviceAddress end = 0;  // of the allocation that was used last
   for (const auto& [first, bytes] : tensors)
-    for (DeviceAddress at = first; at < first + bytes;) {
-      if (shares.empty() || !shares.back().has(at)) {
-        if (shares.size() == OwnShare::kMost)
-          return Error(fmt::format("it stands in more than {} pieces", OwnShare::kMost));
-        auto share = device_->share_own(at);
-        if (!share) return share.error();
-        if (!share->has(at)) return Error("the driver names another allocation");
-        shares.push_back(std::move(*share));
-      }
-      at = shares.back().address + shares.back().bytes;
+    for (DeviceAddress at = std::max(first, end); at < first + bytes; at = end) {
+      if (++count > OwnShare::kMost)
+        return Error(fmt::format("it stands in more than {} pieces", OwnShare::kMost));
+      const auto share = device_->share_own(at);
+      if (!share) return share.error();
+      if (!share->has(at)) return Error("the driver names another allocation");
+      if (auto good = use(*share); !good) return good;
+      end = share->address + share->bytes;
     }
-  return shares;
+  return {};
 }
 
 void DeviceState::stage_in(std::span<std::byte> staging) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -44,9 +45,11 @@ class DeviceState {
   /// lives; if that fails, copies through it take longer. REQUIRES: the arena outlives this object.
   void stage_in(std::span<std::byte> staging);
   bool has_own() const noexcept { return !own_.empty(); }
-  /// Returns how other processes map the program's own memory, in order of addresses. The error is
-  /// one sentence: a range cannot be mapped, or there are more than OwnShare::kMost pieces.
-  Result<std::vector<OwnShare>> own_shares() const;
+  /// Calls `use` with how other processes map each allocation that has the program's own memory, in
+  /// order of addresses. One descriptor is open at a time: expandable segments may have more pieces
+  /// than the program may have files. Ends with the first error, also of `use`: one sentence, such
+  /// as that a range cannot be mapped, or that there are more than OwnShare::kMost pieces.
+  Result<void> each_own_share(const std::function<Result<void>(const OwnShare&)>& use) const;
   /// Frees all memory, or unmaps it if other processes share it.
   void drop();
   /// Returns the address on the GPU. Returns an error if the place is neither in a slab that is

@@ -21,8 +21,8 @@ struct OwnShare {
   std::shared_ptr<const Descriptor> fd;
 
   static constexpr std::size_t kHandleBytes = 64;
-  /// Maximum number in a program.
-  static constexpr std::size_t kMost = 4096;
+  /// Maximum number in a program: PyTorch's pieces have 20 MiB, and a GPU may have 300 GB.
+  static constexpr std::size_t kMost = 16384;
   bool has(std::uint64_t at) const noexcept { return at >= address && at - address < bytes; }
 };
 

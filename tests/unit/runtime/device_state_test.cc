@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <dlfcn.h>
 #include <string>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <vector>
 
 #include "runtime/wire/messages.h"
@@ -130,6 +132,31 @@ Test(device_state, only_registered_own_memory_is_read_and_written) {
   cr_assert_eq(program.asks(Do::copy, {at(1024), place(1, 8), 1}), "");
   cr_assert_eq(program.asks(Do::to_host, {place(1, 8), 1, 1}), "");
   cr_assert_eq(static_cast<int>(program.arena.data()[1]), 7);
+}
+
+// As of PyTorch's expandable segments, which have 20 MiB each.
+Test(device_state, more_pieces_are_shared_than_the_program_may_have_files) {
+  constexpr int kPieces = 64;
+  const auto gpu = Device::open(0, SWELL_STAND_IN_CUDA).value();
+  const auto state = DeviceState::open(0, SWELL_STAND_IN_CUDA).value();
+  std::vector<Slab> pieces;
+  while (pieces.size() < kPieces) {
+    pieces.push_back(Slab::create(gpu, kUnit).value());
+    cr_assert(state->add_own(pieces.back().address(), kUnit).ok());
+  }
+  const int next = dup(STDERR_FILENO);
+  close(next);
+  rlimit files{};
+  cr_assert_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = static_cast<rlim_t>(next) + 8;
+  cr_assert_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+  int shared = 0;
+  const auto good = state->each_own_share([&](const OwnShare& share) -> Result<void> {
+    shared += share.fd != nullptr && share.bytes == kUnit ? 1 : 0;
+    return {};
+  });
+  cr_assert(good.ok(), "%s", good.ok() ? "" : good.error().message().c_str());
+  cr_assert_eq(shared, kPieces);
 }
 
 Test(device_state, a_place_outside_of_the_arena_is_refused_with_one_sentence) {
