@@ -8,6 +8,7 @@
 #include <chrono>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
+#include <functional>
 #include <random>
 #include <sys/socket.h>
 #include <thread>
@@ -32,14 +33,20 @@ std::uint64_t count_of(const char* what) {
   return reinterpret_cast<unsigned long long (*)()>(dlsym(library, what))();
 }
 
-/// Waits until the driver has copied that many bytes; false: 10 s have passed.
-bool copies(std::uint64_t bytes) {
+/// Returns whether `is_so` becomes true within 10 s.
+template <typename Condition>
+bool comes(const Condition& is_so) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (count_of("stand_in_copied") < bytes) {
+  while (!is_so()) {
     if (std::chrono::steady_clock::now() > until) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
+}
+
+/// Waits until the driver has copied that many bytes; false: 10 s have passed.
+bool copies(std::uint64_t bytes) {
+  return comes([=] { return count_of("stand_in_copied") >= bytes; });
 }
 
 /// A program with a slab, number 1, which serves in a thread; and its shim's hand.
@@ -53,7 +60,7 @@ class Program {
     state_->stage_in({arena_->data() + kStaging, DeviceProxy::kStaging});
     thread_ = std::thread([this] {
       while (const auto message = channel_.receive()) {
-        ++tasks_;
+        if (const int task = tasks_++; before_task) before_task(task);
         if (!state_->serve(channel_, *message, *arena_)) break;
       }
     });
@@ -66,6 +73,7 @@ class Program {
     thread_.join();
   }
   int tasks() const { return tasks_; }
+  std::function<void(int)> before_task;  ///< called with the number of each task, from 0
 
  private:
   std::shared_ptr<const Arena> arena_ =
@@ -111,9 +119,16 @@ Test(device_proxy, the_next_piece_is_copied_while_one_is_used) {
   Program program(kCount + kMiB);
   Values in{random_bytes(kCount)}, out;
   const Run run{0, DevicePlace::of(1, 0), kCount};
+  // A copy is not made before the next piece is given, or before the last one is used.
+  std::atomic<int> used = 0, early = 0;
+  program.before_task = [&](int task) {
+    const int needed = task < 3 ? std::min(task + 2, 3) : task;
+    if (!comes([&] { return used >= needed; })) ++early;
+  };
   cr_assert(program.proxy
                 .write({&run, 1},
                        [&](std::span<std::byte> piece) {
+                         ++used;
                          cr_assert(copies(in.at), "the piece before is copied meanwhile");
                          return in.give(piece);
                        })
@@ -122,6 +137,7 @@ Test(device_proxy, the_next_piece_is_copied_while_one_is_used) {
   cr_assert(program.proxy
                 .read({&run, 1},
                       [&](std::span<const std::byte> piece) {
+                        ++used;
                         const std::uint64_t next = out.bytes.size() + piece.size();
                         cr_assert(copies(kCount + std::min(next + 1, kCount)),
                                   "so is the next one");
@@ -132,6 +148,7 @@ Test(device_proxy, the_next_piece_is_copied_while_one_is_used) {
   const std::vector<std::size_t> pieces{DeviceProxy::kBuffer, DeviceProxy::kBuffer, kMiB};
   cr_assert(in.pieces == pieces && out.pieces == pieces);
   cr_assert_eq(program.tasks(), 6);
+  cr_assert_eq(early, 0, "no piece waits for the copy of another");
   cr_assert_eq(count_of("stand_in_copied_staged"), 0, "the buffers are registered");
 }
 
