@@ -353,7 +353,8 @@ def _check_same(before: Mapping[str, Any], data: Mapping[str, Any] | None, train
         if name == "content":
             if old and old != value and _request.place().rank == 0:     # a script may train over several datasets, one after the other
                 print(f"swell: a few samples of the dataset are not those of the run so far (digest {value}, it was {old}): where the script does not train over several, "
-                      "give the same data, or another directory", file=sys.stderr, flush=True)
+                      "give the same data, or another directory. Data that the script draws at random is the same if it is made before Elastic(), or from a generator with a seed",
+                      file=sys.stderr, flush=True)
             continue
         if name != "samples" and old != value:
             raise ValueError(f"the checkpoint's data has {name} {old}, here it is {value}: samples would be lost or repeated; give the same, "

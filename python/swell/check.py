@@ -104,6 +104,10 @@ class Places:
     wrap: int = 0       # after DistributedDataParallel, fully_shard or prepare
     optimizer: int = 0  # where an optimizer is made
     loop: int = 0       # the training loop
+    around: int = 0     # the outermost statement with that loop, in the block in which the newest optimizer is made; 0: it is in another block
+    reads: str = ""     # what the loop has of each batch, as it is written: "x, y"
+    dataset: str = ""   # what the loop's loader reads, as it is written
+    loss: str = ""      # whose backward() is called, as it is written
     step: int = 0       # the optimizer's step, or backward
     trainer: int = 0    # transformers' or Lightning's Trainer
     train: int = 0      # trainer.train() or trainer.fit()
@@ -216,6 +220,41 @@ def _name_variables(tree: ast.AST, places: Places) -> None:
             places.variables.setdefault("model", names[:1])
 
 
+def _differentiated(node: ast.AST) -> str:
+    """The loss that a call of backward() is for, as it is written, within a GradScaler too; empty: it is not a name."""
+    if _called(node) != "backward" or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return ""
+    of: ast.AST = node.args[0] if node.args else node.func.value
+    if _called(of) == "scale" and isinstance(of, ast.Call) and of.args:
+        of = of.args[0]
+    return ast.unparse(of) if isinstance(of, (ast.Name, ast.Attribute)) else ""
+
+
+def _read_loop(tree: ast.Module, places: Places) -> None:
+    """Where the training loop stands, and the script's own names of what it reads."""
+    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While)) and any(_called(inner) == "backward" for inner in ast.walk(node))]
+    if not loops:
+        return
+    loop = loops[-1]        # the innermost one that trains: found last
+    places.loop = loop.lineno
+    places.loss = next((loss for node in ast.walk(loop) if (loss := _differentiated(node))), "")
+    for node in ast.walk(tree):
+        blocks = [value for _, value in ast.iter_fields(node) if isinstance(value, list) and value and isinstance(value[0], ast.stmt)]
+        for block in blocks:
+            if any(isinstance(one, (ast.Assign, ast.AnnAssign)) and one.end_lineno == places.optimizer for one in block):
+                places.around = next((one.lineno for one in block if one.lineno > places.optimizer and loop in ast.walk(one)), 0)
+    if not isinstance(loop, ast.For):
+        return
+    target, source = loop.target, loop.iter
+    if _called(source) == "enumerate" and isinstance(source, ast.Call) and source.args and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        target, source = target.elts[1], source.args[0]
+    if isinstance(source, ast.Name):
+        source = next((node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and source.id in _targets(node)), source)
+    if _called(source).endswith("DataLoader") and isinstance(source, ast.Call) and source.args:
+        places.reads = ast.unparse(target).strip("()")
+        places.dataset = ast.unparse(source.args[0])
+
+
 def find_places(source: str) -> Places:
     """Where in a script's text things belong."""
     places = Places()
@@ -256,8 +295,7 @@ def find_places(source: str) -> Places:
             places.train = getattr(node, "lineno", 0) if name == "fit" or not getattr(node, "args") else places.train
         elif name in ("step", "backward"):
             places.step = max(places.step, line) if name == "step" else places.step or line
-        if isinstance(node, (ast.For, ast.While)) and any(_called(inner) == "backward" for inner in ast.walk(node)):
-            places.loop = node.lineno   # the innermost one that trains: found last
+    _read_loop(tree, places)
     if places.framework == "transformers" and not places.trainer:
         places.framework = "torch"
     return places
@@ -286,9 +324,11 @@ def _how(places: Places) -> dict[str, str]:
     model, own = places.model(), places.variable("elastic")
     optimizer = places.optimizer_of(model)
     name = f"AccelerateElastic({places.variable('accelerator')}, " if places.framework == "accelerate" else "Elastic("
-    made = after(max(places.wrap, places.optimizer), f"{own} = {name}{model}, {optimizer}, directory=\"checkpoints\", global_batch=...)")
-    loop = (f"line {places.loop}: " if places.loop else "") + f"for batch in {own}.batches(dataset, epochs=...):"
-    step = (f"line {places.step}: " if places.step else "") + f"{own}.step(loss) in place of backward and {optimizer}.step"
+    # Before the loop rather than after the optimizer: a dataset that draws its samples from the global generators is then the same at each start.
+    belongs = f"before line {places.around}: " if places.around > places.wrap else after(max(places.wrap, places.optimizer), "")
+    made = f"{belongs}{own} = {name}{model}, {optimizer}, directory=\"checkpoints\", global_batch=...)"
+    loop = (f"line {places.loop}: " if places.loop else "") + f"for {places.reads or 'batch'} in {own}.batches({places.dataset or 'dataset'}, epochs=...):"
+    step = (f"line {places.step}: " if places.step else "") + f"{own}.step({places.loss or 'loss'}) in place of backward and {optimizer}.step"
     wrap = (f"before line {places.optimizer}: " if places.optimizer else "") + \
         ("" if places.has_group else "torch.distributed.init_process_group(), and ") + \
         f"{model} = DistributedDataParallel({model}), which averages gradients over the workers, unless another module does so"

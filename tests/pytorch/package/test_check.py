@@ -78,7 +78,7 @@ def test_a_Trainer_keeps_its_global_batch_over_fewer_workers_than_the_jobs_own(t
 
 def test_a_plain_script_lacks_the_handler_and_the_line_is_named(tmp_path):
     code, said = check(tmp_path, write(tmp_path, PLAIN))
-    assert code == 1 and "NO   1." in said and "after line 5: elastic = Elastic(model, optimizer" in said, said
+    assert code == 1 and "NO   1." in said and "before line 6: elastic = Elastic(model, optimizer" in said, said
     assert "line 6: for batch in elastic.batches(dataset" in said and "line 8: elastic.step(loss)" in said, "all that is missing, at the first run"
 
 
@@ -114,9 +114,28 @@ GAN = """\
     """
 
 
+LOADED = """\
+    import torch
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    net = DDP(torch.nn.Linear(2, 1))
+    opt = torch.optim.AdamW(net.parameters())
+    rows = torch.utils.data.TensorDataset(torch.randn(8, 2), torch.randn(8, 1))
+    loader = torch.utils.data.DataLoader(rows, batch_size=4)
+    for epoch in range(3):
+        for a, b in loader:
+            err = (net(a) - b).square().mean()
+            err.backward()
+            opt.step()
+    """
+
+
 @pytest.mark.parametrize("text, said", [
     (GAN, ["AccelerateElastic(acc, G, og, ", "elastic takes one optimizer: give it one with the parameters of og and od as groups"]),
-    (PLAIN.replace("model", "net").replace("optimizer =", "opt ="), ["after line 5: elastic = Elastic(net, opt, "]),
+    (PLAIN.replace("model", "net").replace("optimizer =", "opt ="), ["before line 6: elastic = Elastic(net, opt, "]),
+    (LOADED, ["before line 7: elastic = Elastic(net, opt, ", "line 8: for a, b in elastic.batches(rows, epochs=...):", "line 11: elastic.step(err) in place of"]),
+    (LOADED.replace("in loader", "in enumerate(loader)").replace("for a, b", "for i, (a, b)").replace("err.backward()", "scaler.scale(err).backward()"),
+     ["line 8: for a, b in elastic.batches(rows, epochs=...):", "elastic.step(err) in place of"]),
+    (LOADED.replace("for epoch in range(3):", "def train():"), ["before line 7: elastic = Elastic(net, opt, ", "line 8: for a, b in elastic.batches(rows"]),
     (PLAIN + "elastic = Elastic(model, optimizer)\n", ["line 6: for batch in elastic.batches(dataset, epochs=...):"]),
     ("net = torch.nn.Linear(4, 4)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\nopt.step()\n",
      ["before line 2: torch.distributed.init_process_group(), and net = DistributedDataParallel(net)", "after line 2: elastic = Elastic(net, opt, "]),
