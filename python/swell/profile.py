@@ -15,6 +15,7 @@ import os
 import platform
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -24,7 +25,7 @@ import torch
 
 from swell._counted import counted
 from swell._printable import Parser, printable
-from swell.engine import alone
+from swell.engine import alone, tensor_parallel
 from swell.engine.plan import Plan
 from swell.engine.skeleton import Skeleton
 
@@ -300,9 +301,34 @@ def _longest_sample(config: Any) -> int:
     return min([1024, *(value for key in ("max_position_embeddings", "n_positions") if isinstance(value := getattr(config, key, None), int) and value > 0)])
 
 
-def _profile(given: argparse.Namespace) -> int:
+def _config_of(folder: str) -> Any:
+    """The config of a causal language model, as swell plan --model reads it: of the text part of a model that has others, and with a byte order mark too."""
     from transformers import AutoConfig
 
+    with open(os.path.join(folder, "config.json"), encoding="utf-8-sig") as file:
+        text = file.read()
+    with tempfile.TemporaryDirectory() as copied:       # transformers reads no byte order mark
+        with open(os.path.join(copied, "config.json"), "w", encoding="utf-8") as file:
+            file.write(text)
+        config = AutoConfig.from_pretrained(copied, local_files_only=True)
+    for name in ("text_config", "llm_config", "language_config"):
+        if isinstance(getattr(config, name, None), dict):
+            raise ValueError(f"a model_type of \"{config.model_type}\" has no \"{name}\" to transformers; give that part's own members as the config.json")
+    return config.get_text_config(decoder=True)
+
+
+def _divisible(shares: list[Share], skeleton: Skeleton) -> list[Share]:
+    """Those of degrees by which the model's heads can be divided. swell plan takes the others from these."""
+    for tp in sorted({share.tp for share in shares}):
+        try:
+            tensor_parallel.check(skeleton.family, skeleton.config, tp)
+        except ValueError as error:
+            print(f"TP {tp} is left out, and plans that have it take what was measured of the others: {str(error).partition(';')[0]}")
+            shares = [share for share in shares if share.tp != tp]
+    return shares
+
+
+def _profile(given: argparse.Namespace) -> int:
     end = time.monotonic() + given.time
     if os.path.basename(given.model) == "config.json" and os.path.isfile(given.model):      # as swell plan --model takes it
         given.model = os.path.dirname(os.path.abspath(given.model))
@@ -310,7 +336,7 @@ def _profile(given: argparse.Namespace) -> int:
         raise ValueError(f"\"{given.model}\" is neither a config.json nor a folder with one, as save_pretrained() writes; other models cannot be profiled yet")
     device, device_name, software = _device_of(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     gpu_type = given.type or _type_of(device_name, device.type)
-    config = AutoConfig.from_pretrained(given.model, local_files_only=True)
+    config = _config_of(given.model)
     options = alone.Options(given.sequence or _longest_sample(config), _DTYPES[given.dtype], _DTYPES[given.autocast] if given.autocast else None,
                             given.recompute, given.compile, given.split, _OPTIMIZERS[given.optimizer])
     skeleton = Skeleton(config, given.description, options.dtype, given.mtp_heads)
@@ -319,9 +345,12 @@ def _profile(given: argparse.Namespace) -> int:
     model = {"name": os.path.basename(os.path.abspath(given.model)), "identity": _identity_of(config, given.description), "layers": skeleton.layers,
              "hidden": int(config.hidden_size), "vocabulary": int(config.vocab_size), "mtp_heads": given.mtp_heads}
     files = [path for path in (given.grid, given.plan) if path]
-    shares = shares_of(plan.with_mtp(given.mtp_heads) for path in files for plan in _plans_in(path, gpu_type, skeleton.layers, given.mtp_heads)) if files else \
-        [Share(unit, samples, tp) for tp in given.tp for samples in given.samples
-         for unit in ["layer", *(["module"] if given.mtp_heads else []), "head", "embedding"]]
+    if files:
+        plans = (plan.with_mtp(given.mtp_heads) for path in files for plan in _plans_in(path, gpu_type, skeleton.layers, given.mtp_heads))
+        shares = _divisible(shares_of(plans), skeleton)
+    else:
+        shares = [Share(unit, samples, tp) for tp in given.tp for samples in given.samples
+                  for unit in ["layer", *(["module"] if given.mtp_heads else []), "head", "embedding"]]
     kinds = _layer_kinds(skeleton)
     runs = list(dict.fromkeys(run for share in shares for run in _runs_of(share, kinds, skeleton.layers)))
     cache = given.cache or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "swell", "profile")

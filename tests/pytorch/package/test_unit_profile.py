@@ -106,6 +106,26 @@ def test_a_config_json_stands_for_its_folder(model, measured):
     assert json.loads(out.read_text()) == first, "with the folder's name"
 
 
+def test_reads_a_config_with_a_byte_order_mark_and_the_text_part_of_a_model_with_others(tmp_path, measured, capsys):
+    text = config().to_dict()
+    for name, said in {"marked": text, "nested": {"model_type": "gemma3", "text_config": {**text, "model_type": "gemma3_text", "head_dim": 8},
+                                                  "vision_config": {"hidden_size": 16, "num_hidden_layers": 27}}}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(said), encoding="utf-8-sig")
+        table = run(tmp_path / name)
+        assert table["model"]["layers"] == LAYERS and table["model"]["hidden"] == 32 and ("layer", 1, 1) in units(table)
+    (tmp_path / "nested" / "config.json").write_text(json.dumps({"model_type": "llama", "text_config": text}))
+    assert profile.main([str(tmp_path / "nested")]) == 1
+    assert "a model_type of \"llama\" has no \"text_config\"" in capsys.readouterr().err
+
+
+def test_a_degree_that_does_not_divide_the_heads_is_left_out_of_a_grid(model, measured, capsys):
+    grid = model.parent / "grid.json"
+    grid.write_text(json.dumps({"rows": [{"type": "cpu", "plan": Plan.symmetric(LAYERS, 8, 2, tp=tp).to_json()} for tp in (2, 4)]}))
+    assert {tp for _, _, tp in units(run(model, "--grid", grid))} == {2}
+    assert "TP 4 is left out" in (said := capsys.readouterr().out) and "num_key_value_heads=2 does not divide over a tensor parallel degree of 4" in said
+
+
 def test_takes_no_result_of_other_software_options_or_device(model, measured):
     for change in ({"software": {"torch": "1.0"}}, {"options": {"recompute": True}}, {"device": "another one"}):
         run(model)
