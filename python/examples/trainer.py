@@ -204,7 +204,7 @@ _told_startup = False
 
 
 def _startup_seconds():
-    """Seconds since exec, the first time this is asked; None later and where there is no /proc."""
+    """Returns the seconds since the process started, for the first call; None for later ones, and without /proc."""
     global _told_startup
     if _told_startup:
         return None

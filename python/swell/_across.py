@@ -163,7 +163,7 @@ class _Finder:
 
 
 def _is_over_all(node: ast.Call, name: str, *, is_method: bool) -> bool:
-    """Whether a call takes something over the first dimension of what it is given, or over all."""
+    """Returns whether a call reduces its argument over the first dimension, or over all dimensions."""
     if name not in _OVER_ALL + _ALONG:
         return False
     others = node.args if is_method else node.args[1:]
@@ -180,7 +180,7 @@ def _is_over_all(node: ast.Call, name: str, *, is_method: bool) -> bool:
 
 
 def _depends(node: ast.AST, scope: _Scope, seen: set[tuple[str, int]]) -> bool:
-    """Whether an expression is made of the samples of a pass."""
+    """Returns whether the value of an expression depends on the samples of a pass."""
     if isinstance(node, (ast.Name, ast.Attribute)) and (name := text_of(node)):
         if (name, id(scope)) in seen:
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dropout whose masks no number of workers changes: drawn by seed, step, sample in the global batch, module and the call's number in it."""
+"""Dropout masks that do not depend on the number of workers: drawn by seed, step, sample in the global batch, module and number of the module's call."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from swell._identity import bare
 
 __all__ = ["Draws", "draws_by_sample", "is_compiled"]
 
-_SMALL = 1 << 16    # values of a sample up to which masks are computed for several samples at once; with more each sample's is drawn by a generator
-_AT_ONCE = {"cpu": 1 << 16}     # values computed at once, which take 24 bytes each meanwhile
-_MOST_AT_ONCE = 1 << 22     # of a GPU
+_SMALL = 1 << 16    # maximum values of a sample for masks of several samples at once; for more, a generator draws the mask of each sample
+_AT_ONCE = {"cpu": 1 << 16}     # values computed at once; each takes 24 bytes
+_MOST_AT_ONCE = 1 << 22     # on a GPU
 _LOW = 0xFFFFFFFF
 _OTHERS = ", so that another number of workers draws other masks"
 
 
 class Draws:
-    """The masks of a model's nn.Dropout and its kin, whose classes become such as ask this for them.
+    """Draws the masks of a model's nn.Dropout modules, whose classes are replaced by those that ask this object for masks.
 
-    A module that is called outside of a pass, within torch.compile() or a CUDA graph's capture, or with a tensor whose rows are not, or may
-    not be, the pass's samples draws as ever.
+    torch draws the mask of a module that is called outside of a pass, within torch.compile() or a CUDA graph's capture, or with a tensor whose
+    rows are not, or may not be, the samples of the pass.
     """
 
-    now: Draws | None = None        # that of the pass under way
+    now: Draws | None = None        # the object whose pass runs
 
     def __init__(self, model: nn.Module, seed: int, *, must: bool = False) -> None:
-        """must: whether to raise where a recomputed call's mask is not known, rather than draw it as ever."""
+        """must: raise if the mask of a recomputed call is not known, instead of drawing one by torch."""
         self._seed, self._step, self._samples, self._must = seed, 0, range(0), must
-        self._calls: dict[str, int] = {}    # of this pass, by module
-        self.numbers = 0    # that this pass took from torch's generator, each by number_from()
-        self._drawn: dict[tuple[str, int], tuple[range, int]] = {}      # masks of this step: by module and the seed that torch's generator gave the call, the call's samples and its number
+        self._calls: dict[str, int] = {}    # calls of each module in this pass
+        self.numbers = 0    # how many numbers this pass took from torch's generator by number_from()
+        self._drawn: dict[tuple[str, int], tuple[range, int]] = {}      # calls of this step: samples and number of each, by module and the number that torch's generator gave
         self._has_said = False
         self._generators: dict[torch.device, torch.Generator] = {}
         for name, module in model.named_modules():
             if type(module) in _KINDS:
                 module.__class__ = _KINDS[type(module)]
-                vars(module).update(swell_name=bare(f"{name}.").removesuffix("."))      # the same however the model is wrapped
+                vars(module).update(swell_name=bare(f"{name}.").removesuffix("."))      # without the prefixes of wrappers
 
     def begin(self, step: int, samples: range) -> None:
-        """A pass over these samples of the global batch of a step."""
+        """Begins a pass over these samples of the global batch of a step."""
         if step != self._step:
             self._drawn.clear()     # passes of one step may be recomputed by one backward pass
         self._step, self._samples = step, samples
@@ -55,12 +55,12 @@ class Draws:
         Draws.now = self
 
     def end(self) -> None:
-        """Ends the pass: later calls belong to none."""
+        """Ends the pass. torch draws the masks of calls after it."""
         if Draws.now is self:
             Draws.now = None
 
     def kept(self, module: Any, value: torch.Tensor, by_channel: bool) -> torch.Tensor | None:
-        """Returns a mask; None: which of its rows are which samples' is not known."""
+        """Returns the mask of a call; None if it is not known which rows of the tensor belong to which samples."""
         shape = value.shape[:2] + (1,) * (value.dim() - 2) if by_channel else value.shape
         if torch._C._current_graph_task_id() < 0:
             if not self._has_rows_of(self._samples, module, value):
@@ -75,7 +75,7 @@ class Draws:
                 return torch.empty(shape, dtype=torch.bool, device=value.device).bernoulli_(1 - module.p)
             call = again
             if not self._has_rows_of(call[0], module, value):
-                torch.set_rng_state(before)     # the call that is recomputed drew from there
+                torch.set_rng_state(before)     # as when the call that is recomputed drew its mask
                 return None
         samples, number = call
         count = len(samples)
@@ -91,7 +91,7 @@ class Draws:
         else:
             generator = self._generators.setdefault(value.device, torch.Generator(value.device))
             for row, sample in enumerate(samples):
-                generator.manual_seed(_number(f"{key} {sample}"))      # of which the CPU's takes 32 bits
+                generator.manual_seed(_number(f"{key} {sample}"))      # a generator of the CPU uses only 32 bits of a seed
                 kept[row].bernoulli_(1 - module.p, generator=generator)
         return kept.view(shape)
 
@@ -107,20 +107,20 @@ class Draws:
 
     @staticmethod
     def number_from(generator: torch.Generator) -> int:
-        """Takes a number from a generator of the CPU's."""
+        """Draws a number from a generator of the CPU."""
         return int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator))
 
     @property
     def has_said(self) -> bool:
-        """Whether masks that are drawn as ever were named."""
+        """Returns whether say() has named a module whose masks torch draws."""
         return self._has_said
 
     def _key(self, module: Any) -> tuple[str, int]:
-        """The module, and a number of torch's generator, which stands where it stood when a part of a pass is recomputed."""
+        """Returns the module's name and a number of torch's generator: equal for a call and for its recomputation, for which the generator's state is restored."""
         return module.swell_name, self.number_from(torch.default_generator)
 
     def _called(self, module: Any) -> tuple[range, int]:
-        """The samples of this call, and which of the module's calls in the pass it is."""
+        """Returns the samples of this call, and its number among the calls of the module in this pass."""
         key = self._key(module)
         self.numbers += 1
         number = self._calls[key[0]] = self._calls.get(key[0], -1) + 1
@@ -128,7 +128,7 @@ class Draws:
         return self._samples, number
 
     def _recomputed(self, module: Any) -> tuple[range, int] | None:
-        """Those of the call that this one recomputes; None: not known."""
+        """Returns samples and number of the call that this call recomputes; None if they are not known."""
         key = self._key(module)
         if key in self._drawn:
             return self._drawn[key]
@@ -141,7 +141,7 @@ class Draws:
         return None
 
     def say(self, module: Any, why: str) -> None:
-        """Say once why masks are drawn as ever."""
+        """Prints, once, why torch draws the masks of a module."""
         if not self._has_said:
             self._has_said = True
             print(f"swell: {module.swell_name} ({type(module).__name__}): {why}; losses differ within their noise", file=sys.stderr, flush=True)
@@ -152,7 +152,7 @@ def _number(text: str) -> int:
 
 
 def _mix(number: torch.Tensor) -> torch.Tensor:
-    """Murmur3's last step, in place."""
+    """Applies the last step of Murmur3, in place."""
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         number ^= number >> shift
         number *= factor
@@ -162,7 +162,7 @@ def _mix(number: torch.Tensor) -> torch.Tensor:
 
 
 def _drawn(module: Any, value: torch.Tensor, plain: Any, dim: int) -> torch.Tensor:
-    """Returns what forward() does. dim: of a batch where whole channels are dropped; 0: each value is dropped by itself."""
+    """Returns the result of forward(). dim: dimensions of a batch if whole channels are dropped; 0: each value is dropped by itself."""
     kept = _kept(module, value, dim)
     if kept is None:
         return plain(value, module.p, module.training, module.inplace)      # type: ignore[no-any-return]
@@ -170,7 +170,7 @@ def _drawn(module: Any, value: torch.Tensor, plain: Any, dim: int) -> torch.Tens
 
 
 def _kept(module: Any, value: torch.Tensor, dim: int) -> torch.Tensor | None:
-    """Returns the mask of a call; None: it is to be drawn as ever."""
+    """Returns the mask of a call; None if torch is to draw it."""
     draws = Draws.now
     if not module.training or not 0 < module.p < 1 or torch.compiler.is_compiling() or draws is None:
         return None
@@ -185,7 +185,7 @@ def _kept(module: Any, value: torch.Tensor, dim: int) -> torch.Tensor | None:
 
 
 class _Plain:
-    """Is pickled, copied and, by torch.fx, traced as torch's."""
+    """Makes a module pickled, copied and, by torch.fx, traced as the class of torch."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         state = {name: value for name, value in vars(self).items() if name != "swell_name"}
@@ -224,14 +224,14 @@ _KINDS: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.Dropou
 _PLAIN: dict[type, type[nn.Module]] = {ours: torchs for torchs, ours in _KINDS.items()}
 for _torchs, _ours in _KINDS.items():
     _ours.__module__ = _torchs.__module__
-_KINDS |= {kind: kind for kind in _KINDS.values()}      # of an Elastic before
+_KINDS |= {kind: kind for kind in _KINDS.values()}      # modules whose class an earlier Elastic has replaced
 
 
 def draws_by_sample(module: nn.Module) -> bool:
-    """Whether a module's masks are those of a Draws."""
+    """Returns whether the masks of a module are drawn by Draws."""
     return type(module) in _KINDS.values()
 
 
 def is_compiled(model: nn.Module) -> bool:
-    """Whether torch.compile() has a part of a model."""
+    """Returns whether torch.compile() has compiled a part of a model."""
     return any(hasattr(each, "_orig_mod") or getattr(each, "_compiled_call_impl", None) is not None for each in model.modules())

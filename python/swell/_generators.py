@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The random number generators of this process, as they stand at a moment."""
+"""The states of the random number generators of this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["generators", "is_same", "of_rank", "restore_generators", "seed_gener
 
 
 def generators() -> dict[str, Any]:
-    """Returns the states of torch's, Python's and numpy's generators, and of the present GPU's, in types that weights_only reads."""
+    """Returns the states of the generators of torch, Python, numpy and the current GPU, in types that torch.load(weights_only=True) reads."""
     version, words, gauss = random.getstate()
     found: dict[str, Any] = {"torch": torch.get_rng_state(), "python": (version, torch.tensor(words, device="cpu"), gauss)}     # one thing, not 625
     if "numpy" in sys.modules:
@@ -28,7 +28,7 @@ def generators() -> dict[str, Any]:
 
 
 def restore_generators(found: dict[str, Any]) -> None:
-    """The generators stand where they stood when generators() was called; not numpy's where it has another bit generator now."""
+    """Sets the states that generators() returned; not that of numpy if it has another bit generator now."""
     torch.set_rng_state(found["torch"])
     version, words, gauss = found["python"]
     random.setstate((version, tuple(torch.as_tensor(words).tolist()), gauss))       # a list in older checkpoints
@@ -46,7 +46,7 @@ def restore_generators(found: dict[str, Any]) -> None:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two states of generators are the same."""
+    """Returns whether two states of generators are equal."""
     if type(one).__module__ == "numpy":
         return bool((one == other).all())
     if isinstance(one, torch.Tensor):
@@ -59,7 +59,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def seeded_numpy() -> Any:
-    """Returns numpy.random where it is imported and can be seeded; None: also where the script has given it another bit generator."""
+    """Returns numpy.random if it is imported and can be seeded; None otherwise, and if the script has set another bit generator."""
     if "numpy" not in sys.modules:
         return None
     numpy: Any = sys.modules["numpy"].random
@@ -69,12 +69,12 @@ def seeded_numpy() -> Any:
 
 
 def of_rank(each: Sequence[dict[str, Any]], rank: int) -> dict[str, Any] | None:
-    """Returns which of the generators() of the workers before a worker goes on with: those of the same rank; None: it is a new one."""
+    """Returns the states with which a worker continues: those of the earlier worker of the same rank; None: it is a new worker."""
     return each[rank] if rank < len(each) else None
 
 
 def seed_generators(seed: int, step: int, rank: int) -> None:
-    """Seed those of a worker that has none to go on with: by what it is, and not as the first workers' at the beginning."""
+    """Seeds the generators of a new worker, by seed, step and rank, so that they differ from those of all earlier workers."""
     number = int.from_bytes(hashlib.blake2b(f"{seed} {step} {rank}".encode(), digest_size=4).digest(), "little")
     torch.manual_seed(number)
     random.seed(number)

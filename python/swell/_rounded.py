@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Passes that compute in half precision: what rounding makes of their gradients depends on which samples are in a pass."""
+"""Passes in half precision: the rounding errors of their gradients depend on which samples are in a pass."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from swell._share import says_what_depends
 __all__ = ["multiply_gradients", "powers_of_two", "say_half", "say_what_is_rounded"]
 
 _HALVES = (torch.bfloat16, torch.float16)
-_MOST = 20_000      # functions that are looked at
-_said: list[bool] = []      # of this process
+_MOST = 20_000      # functions of a graph that are searched
+_said: list[bool] = []      # not empty: this process has printed the line
 
 
 def powers_of_two(count: int) -> tuple[int, float]:
-    """Returns the largest power of two up to a count, and what that lacks as a factor. A product with the first rounds nothing in any precision."""
+    """Returns the largest power of two up to a count, and the count divided by it. A product with a power of two is exact in any precision."""
     scale = 1 << (count.bit_length() - 1)
     return scale, count / scale
 
 
 def multiply_gradients(parameters: Iterable[torch.nn.Parameter], factor: float) -> None:
-    """Multiply gradients that are whole already, in their own precision."""
+    """Multiplies complete gradients by a factor, in their own precision."""
     if factor == 1:
         return
     groups = dict[Any, list[torch.Tensor]]()
@@ -41,7 +41,7 @@ def multiply_gradients(parameters: Iterable[torch.nn.Parameter], factor: float) 
 
 
 def say_what_is_rounded(loss: torch.Tensor, remedy: str = "") -> None:
-    """Say once in a job, of the first loss of its first start, that the pass has computed in half precision. remedy: how passes are kept alike."""
+    """Prints once in a job, after the first loss of its first start, that passes compute in half precision, if they do. remedy: how passes can be kept equal."""
     if not _said and says_what_depends():
         _said.append(True)
         if found := _half_within(loss):
@@ -49,7 +49,7 @@ def say_what_is_rounded(loss: torch.Tensor, remedy: str = "") -> None:
 
 
 def say_half(of: torch.dtype) -> None:
-    """Say the same where it is known without a loss. of: the type that passes compute in."""
+    """Prints the line of say_what_is_rounded() if the type `of`, in which passes compute, is a half precision."""
     if not _said and of in _HALVES and says_what_depends():
         _said.append(True)
         _say(of, "")
@@ -62,7 +62,7 @@ def _say(of: torch.dtype, remedy: str) -> None:
 
 
 def _half_within(loss: torch.Tensor) -> torch.dtype | None:
-    """Returns the half precision that a function behind a loss computes in; None: none does."""
+    """Returns the half precision of a function in the graph of a loss; None if all functions compute in other types."""
     open_: list[Any] = [loss.grad_fn]
     seen = set(open_)
     while open_ and len(seen) < _MOST:

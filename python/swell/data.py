@@ -41,10 +41,10 @@ class Piece:
 
 
 def pieces(batch: int, world: int, rank: int, micro_batch: int) -> list[Piece]:
-    """The passes of one worker over a global batch; as many on every worker.
+    """Returns the passes of one worker over a global batch; every worker has equally many.
 
-    batch, micro_batch: samples, of all workers and at most of one pass. Together the counted samples
-    of all workers are the batch, each once.
+    batch: samples of all workers. micro_batch: maximum samples of one pass. The counted samples of all
+    workers together are the batch, each once.
     """
     if batch < 1 or micro_batch < 1:
         raise ValueError(f"a batch of {counted(batch, 'sample')} in passes of {micro_batch}: both must be 1 or more")

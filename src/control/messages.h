@@ -72,8 +72,8 @@ struct Released {
   static constexpr const char* type = "released";
   JobId companion = 0;
   std::string reason;
-  bool failed = false;   ///< its workers ended or never started: the node may be at fault
-  bool started = false;  ///< where it failed: a worker had started there
+  bool failed = false;   ///< its workers ended or never started, perhaps because of the node
+  bool started = false;  ///< if it failed: whether a worker had started there
 };
 
 /// Sent whenever the state or the generation changes, and as a heartbeat.
@@ -83,10 +83,10 @@ struct Status {
   int generation = 0;
   int workers = 0;           ///< workers that run, or are being started
   double stopped_s = 0;      ///< how long the last reconfiguration stopped the training
-  std::string switched;      ///< how the last live switch went, for people; empty: there was none
+  std::string switched;      ///< result of the last live switch, for people; empty: none yet
   std::string no_growth;     ///< why the job takes no GPUs now, for people; empty: it does
-  std::vector<int> sizes;    ///< GPUs in all that the program can run on, rising; empty: any
-  std::string plan_refused;  ///< why the plan that was asked for last is not run; empty: it is
+  std::vector<int> sizes;    ///< numbers of GPUs that the program can run on, rising; empty: any
+  std::string plan_refused;  ///< why the last requested plan was refused; empty: it was not
   double start_s = 0;  ///< from the last start of all programs to their first step; 0: not known
   int lost_generation =
       0;  ///< the change that led to this generation cost `lost_s` of training; 0: not known

@@ -17,16 +17,18 @@ class AgentMessages {
                 OwnerRequests& requests)
       : loop_(loop), reclaimer_(reclaimer), reports_(reports), requests_(requests) {}
 
-  /// Handles what has come since the last call, but for hellos and what came behind them.
+  /// Handles the messages that have arrived since the last call. Leaves hellos, and later messages
+  /// of the same connections, to answer_hellos().
   void take(double now);
-  /// Handles hellos, and what came behind them. REQUIRES: the job table shows what Slurm's records
-  /// show now.
+  /// Handles hellos, and later messages of the same connections. REQUIRES: the job table was
+  /// brought in line with Slurm's records in this round.
   void answer_hellos(double now);
-  /// Gives up grants whose companions began and ended between two looks at Slurm's records, as
-  /// where their steps cannot be launched. Otherwise their GPUs would count as taken until the
-  /// grants expire. Where Slurm does not answer, it is asked again in the next round.
+  /// Withdraws grants whose companions began and ended between two reads of Slurm's records, for
+  /// example because their steps could not be launched. Otherwise their GPUs would count as taken
+  /// until the grants expire. If Slurm does not answer, the next round asks again.
   void settle_unseen(double now);
-  /// Refuses what the connection said, and ends it; a job that it spoke for has no agent any more.
+  /// Refuses a message of the connection, and closes the connection. A job whose agent used it has
+  /// no agent any more.
   void refuse(control::ConnectionId connection, const std::string& reason, double now);
 
  private:

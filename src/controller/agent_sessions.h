@@ -39,7 +39,7 @@ class AgentSessions {
   void send(control::ConnectionId connection, control::Message message) {
     server_.send(connection, std::move(message));
   }
-  /// The peer has closed it.
+  /// Forgets a connection that its peer has closed.
   void forget(control::ConnectionId connection) { jobs_.erase(connection); }
   /// Says why the connection is of no use, and closes it.
   void refuse(control::ConnectionId connection, const std::string& reason) {

@@ -119,7 +119,7 @@ void Controller::tell_the_alone() {
     if (job.agent.is_told_missing() || job.agent.is_connected() || job.agent.since() > 0 ||
         job.suspended_since)
       continue;
-    // Whether a job that began before the controller had a swellrun is not known.
+    // For a job that began before this controller, it is not known whether it has run swellrun.
     if (job.started < changes_.first_look() ||
         static_cast<double>(loop_.snapshot.taken - job.started) < kAlone_s)
       continue;

@@ -44,7 +44,7 @@ struct ElasticJob {
   LendingRecord lending;
   AgentLink agent;
   AgentWords agent_words;
-  std::optional<double> suspended_since;  ///< Slurm has stopped it
+  std::optional<double> suspended_since;  ///< since when Slurm has the job suspended
 
   JobTraining training;
   DeadlineWatch deadline;

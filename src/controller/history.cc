@@ -18,18 +18,20 @@ namespace swell::controller {
 
 namespace {
 
-/// As other background threads in slurmctld: it gives way to slurmctld's own.
+/// Niceness of the thread, as of other background threads in slurmctld, so that slurmctld's own
+/// threads go first.
 constexpr int kNiceness = 10;
-/// Records that wait for the disk, or for another process that has the file, and their size.
+/// Maximum number of records that wait for the disk, or for another process that uses the file, and
+/// their maximum size.
 constexpr std::size_t kMaxWaiting = 50'000;
 constexpr std::size_t kMaxWaitingBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxQuestions = 64;
-/// Bytes of one answer: with the rest it fits one frame.
+/// Maximum bytes of one answer, so that the whole message fits one frame.
 constexpr std::size_t kMaxAnswer = 24'000;
-/// How often old jobs are looked for.
+/// Seconds between two searches for old jobs.
 constexpr double kForgetEvery_s = 3600;
 constexpr double kDay_s = 86'400;
-// Reasons for which records wait.
+// Reasons why records wait.
 constexpr const char* kOthersHaveIt =
     "others have the history's file: what happens meanwhile waits";
 constexpr const char* kCannotBeWritten =

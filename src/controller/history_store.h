@@ -52,10 +52,10 @@ class HistoryStore {
   /// until there are at most `in_all`: whole runs that have ended first.
   Result<void> keep_within(std::int64_t of_user, std::int64_t in_all);
 
-  /// {"jobs": [...], "events": [...], "more": bool} of one job, oldest first: events whose id is
-  /// above `after`, as many as fit `max_bytes`. `uid`: only of jobs of this user. `with_profiles`:
-  /// with each profile as it was reported; one that does not fit is told by its size alone. The
-  /// error is a sentence for the requester.
+  /// Returns {"jobs": [...], "events": [...], "more": bool} of one job, oldest first: as many
+  /// events with an id above `after` as fit `max_bytes`. `uid`: only of jobs of this user.
+  /// `with_profiles`: with each profile as it was reported; of one that does not fit, only its
+  /// size. The error is a sentence for the requester.
   Result<Json> of_job(control::JobId job, std::optional<uid_t> uid, std::int64_t after,
                       std::size_t max_bytes, bool with_profiles = false) const;
   /// As of_job(), of the last `count` times that the job's GPUs changed (history::kGpuChanges), or

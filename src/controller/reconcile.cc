@@ -180,8 +180,8 @@ class Reconciler {
     return only;
   }
 
-  /// Reads host lists of pending jobs as far as one node is concerned: equal ones once, and no more
-  /// names in all than kMaxNames.
+  /// Reads the host lists of pending jobs to find one node in them. Reads equal lists once, and at
+  /// most kMaxNames names in total.
   class ListsOf {
    public:
     explicit ListsOf(const std::string& node) : node_(node) {}

@@ -497,8 +497,8 @@ class Builder {
   std::vector<const slurm::NodeRecord*> records_;
   std::optional<NodeLists> lists_;  ///< from add_nodes() on
   std::unordered_map<std::string, int> partition_index_;
-  std::vector<std::pair<std::time_t, policy::NodeSet>> reserved_;  ///< from when on
-  std::vector<const slurm::PartitionRecord*> partitions_;          ///< by their index in the view
+  std::vector<std::pair<std::time_t, policy::NodeSet>> reserved_;  ///< from this time on
+  std::vector<const slurm::PartitionRecord*> partitions_;          ///< by the index in the view
   /// Nodes in use by jobs other than companions, by how these share them; whether any of these
   /// jobs closes its nodes to others.
   std::map<policy::Sharing, policy::NodeSet> in_use_;

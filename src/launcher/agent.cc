@@ -160,11 +160,11 @@ Agent::Agent(Setup setup, GenerationMachine::Settings settings,
       step_reports_(setup_.options.steps.value_or(0)) {}
 
 Result<std::unique_ptr<Agent>> Agent::start(Setup setup, AgentParts parts) {
-  // A program that may be started again, on more workers or the same, is given it again.
+  // Standard input is kept, since a program that is started again gets it again from the beginning.
   setup.input = std::make_shared<const InputPlan>(
       setup.elastic || setup.options.recover_s > 0 ? plan_input(setup.options.input, STDIN_FILENO)
                                                    : InputPlan());
-  // srun has it, too, where this cannot begin.
+  // srun reads the same input if the agent cannot start.
   if (setup.input->spooled) setup.input->spooled->become_standard_input();
   GenerationMachine::Settings settings = settings_for(setup);
   std::unique_ptr<Agent> agent(

@@ -19,14 +19,15 @@ struct HeldCompanion {
   JobId job = 0;
   std::vector<WorkerNode> nodes;
   double up_by = 0;
-  double grown_by = kNever;                          ///< for training to run there
-  bool started = false;                              ///< one of its shims has been there
-  bool up = false;                                   ///< all its shims have been there
-  std::optional<double> waits_until = std::nullopt;  ///< where up: for others that are not
-  double joins_by = 0;  ///< where up: when it is given back if it has not been able to join
+  double grown_by = kNever;  ///< deadline for training to run there
+  bool started = false;      ///< one of its shims has connected
+  bool up = false;           ///< all its shims have connected
+  std::optional<double> waits_until =
+      std::nullopt;     ///< if up: deadline of its wait for other companions
+  double joins_by = 0;  ///< if up: when it is given back unless it has joined
   bool reclaimed = false;
-  double leave_by = 0;      ///< where reclaimed: for its workers
-  bool failed = false;      ///< as Released has it
+  double leave_by = 0;      ///< if reclaimed: deadline for its workers to leave
+  bool failed = false;      ///< Released::failed
   bool ends_early = false;  ///< Slurm has sent its programs a signal at which they end
   std::string reason;
 };
@@ -56,10 +57,10 @@ class HeldCompanions {
   /// Returns the basic nodes, then those of companions that are up and do not go back.
   std::vector<WorkerNode> usable() const;
 
-  /// Holds the companion no longer; Slurm has not ended it yet.
+  /// Removes the companion from held(). Slurm has not ended it yet.
   void release(JobId job);
   bool is_releasing(JobId job) const { return releasing_.contains(job); }
-  /// Returns the companion that Slurm has ended; nullopt: it was not being released.
+  /// Removes and returns a companion that Slurm has ended; nullopt: it was not being released.
   std::optional<HeldCompanion> released(JobId job);
 
  private:

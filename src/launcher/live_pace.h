@@ -7,57 +7,59 @@
 
 namespace swell::launcher {
 
-/// Measures how long a run's programs take to start, and predicts from what was measured how long
-/// its next live switch takes: the start of the programs, in which nearly all of it is spent, and
-/// the move of the state; and how long its workers need to leave by a restart. Pure; seconds. The
-/// longest of the last three of each list counts: a busy host is not quicker the next time.
+/// Measures how long a run's programs take to start, its live switches take to move the state, and
+/// its workers take to leave for a restart. Predicts from these how long the next live switch
+/// takes; nearly all of that is the start of the programs. Pure; seconds. The longest of the last
+/// three measurements of each kind counts, since a busy host is not quicker the next time.
 class LivePace {
  public:
-  /// All programs start anew at `now`.
+  /// Notes that all programs are started again at `now`.
   void starts(double now) {
     since_ = now;
     is_ready_ = false;
   }
-  /// All of them are as ready as a growth needs: they are about to make their first step.
+  /// Notes that all programs are ready for a growth: they are about to make their first step.
   void ready(double now) {
     if (since_ && !std::exchange(is_ready_, true)) start_s_ = now - *since_;
   }
-  /// They have made a step. The first one counts, where steps are known.
+  /// Notes a step of the programs. If steps are known, a start ends with the first one.
   void stepped(double now) {
     if (since_) start_s_ = now - *std::exchange(since_, std::nullopt);
   }
-  /// Their steps say nothing of a start any more: a switch begins.
+  /// Notes that a switch begins: the next steps do not end a start.
   void switches() { since_.reset(); }
   /// Returns the time from the last start to the first step; 0: not known yet.
   double start_s() const noexcept { return start_s_; }
 
-  /// Takes the time that a generation's programs needed to start and begin with the runtime,
-  /// without a switch. stays: they may keep their processes in a switch to workers that are
-  /// training.
+  /// Notes the time that a generation's programs needed to start and to connect to the runtime,
+  /// without a switch. `stays`: they may keep their processes in a switch to workers that already
+  /// train.
   void began(double seconds, bool stays = true) {
     first_start_s_ = seconds;
     stays_ = stays;
   }
-  /// The programs of a switch were ready after that time, or were not although they had it.
-  /// to_running: all of its workers were training before, so that they may have kept their
+  /// Notes that the programs of a switch were ready after `seconds`, or were not ready by then.
+  /// `to_running`: all workers of the switch trained before it, so that they may have kept their
   /// processes.
   void started(double seconds, bool to_running) {
     remember(to_running ? starts_of_running_s_ : starts_s_, seconds);
     leaves_since_ = 0;
   }
-  /// From then on the switch took that time until it was committed.
+  /// Notes the time of a switch from when its programs were ready to its commit.
   void moved(double seconds) { remember(moves_s_, seconds); }
-  /// All workers had left by themselves that long after they were asked to. After some leaves
-  /// without a switch, its times are forgotten: one that was slow once must not be the last.
+  /// Notes the time in which all workers left after they had been asked to. Forgets the times of
+  /// switches after several leaves without a switch: otherwise one slow switch would prevent all
+  /// later ones.
   void left(double seconds);
 
-  /// Returns what the next switch to workers that are training is expected to take. None: none was
-  /// measured, and either no start was, or the programs keep their processes: how long new ones
-  /// took to start does not count then.
+  /// Returns the expected time of the next switch to workers that already train. Returns nullopt if
+  /// no switch was measured, unless a start was measured and the programs do not keep their
+  /// processes.
   std::optional<double> expected_s() const;
-  /// Returns how much longer that is than leaving. None: one of them is not known yet. Programs
-  /// that keep no process start anew, as long as they did before; those that say when they have
-  /// been asked to leave (`listen`) are taken to need `kLeave_s` until a leave was measured.
+  /// Returns by how much expected_s() exceeds the time to leave; nullopt: one of them is not known
+  /// yet. Programs that do not keep their processes are assumed to start as slowly as before. Those
+  /// that report when they have been asked to leave (`listen`) are assumed to need `kLeave_s` until
+  /// a leave was measured.
   std::optional<double> longer_than_leaving_s(bool listen) const;
   static constexpr double kLeave_s = 3;
 
@@ -67,7 +69,7 @@ class LivePace {
   std::optional<double> since_;
   bool is_ready_ = false;
   double start_s_ = 0;
-  int leaves_since_ = 0;  ///< the last switch
+  int leaves_since_ = 0;  ///< leaves since the last switch
   bool stays_ = true;
   std::optional<double> first_start_s_;
   std::deque<double> starts_s_, starts_of_running_s_, moves_s_, leaves_s_;

@@ -23,8 +23,8 @@ std::string gpus_misfit(int gpus, const std::string& on_node, bool sees_any,
 /// do not.
 std::string mig_note(int workers, const std::string& visible, const std::string& node);
 
-/// Why a worker of `workers` on `node` cannot be told from the others by its SLURM_LOCALID, for
-/// people; empty: it can. `local`: null where it has none.
+/// Returns why SLURM_LOCALID does not tell a worker of `workers` on `node` from the others, as text
+/// for people; empty: it does. `local`: null if the worker has none.
 std::string local_id_misfit(int workers, const char* local, const std::string& node);
 
 /// The same, where two workers of a node have one SLURM_LOCALID.

@@ -12,42 +12,43 @@
 /// in.
 namespace swell::launcher {
 
-/// swellrun's own SLURM_* variables: the job as its script sees it. Without those that describe one
-/// task, one step or one node, which the worker's own Slurm knows, and those that describe the run,
-/// which run_environment() gives.
-/// Leaves out what does not fit a message, and what is not UTF-8; `left_out` gets its names.
+/// Returns swellrun's own SLURM_* variables, which describe the job as its script sees it. Those of
+/// one task, step or node are left out, since the worker's own step sets them, and those of the
+/// run, which run_environment() returns. Also leaves out variables that do not fit a message or are
+/// not UTF-8; their names are added to `left_out`.
 Environment job_environment(const char* const* environment, std::size_t max_bytes,
                             std::vector<std::string>& left_out);
 
-/// Whether a SLURM_* variable that Slurm gave to the worker's own task says something of that task,
-/// its devices or its node. The others say what the allocation of this one worker is, and do not
-/// reach the program.
+/// Returns whether a SLURM_* variable of the worker's own task describes that task, its devices or
+/// its node. The others describe the allocation of this one worker, and are not passed to the
+/// program.
 bool is_of_the_task(std::string_view variable);
 
 /// Facts that are the same for all workers of one generation.
 struct RunFacts {
   JobId job = 0;
-  std::vector<WorkerNode> nodes;  ///< at least those that have seats
+  std::vector<WorkerNode> nodes;  ///< at least those with ranks of this generation
   std::string master_address;
   int master_port = 0;
   std::optional<JobId> step;  ///< SLURM_STEP_ID of rank 0
   int gpus_per_worker = 1;
   bool tells_gpus = false;  ///< the job's own environment has SLURM_GPUS
-  /// A program opens the GPUs of its own allocation alone: NCCL takes two allocations on one node
-  /// for two hosts, and does not try what is between the GPUs of one.
+  /// A program can open only the GPUs of its own allocation. NCCL is then told that two allocations
+  /// on one node are two hosts, so that it does not try direct links between their GPUs.
   bool devices_apart = false;
   int restarts = 0, max_restarts = 0;  ///< after losses and failures, as torchrun counts
 };
 
-/// torchrun's environment of one seat, and what Slurm would say if the whole run were one step.
-/// Groups stand for nodes. OMP_NUM_THREADS and TORCH_NCCL_ASYNC_ERROR_HANDLING as torchrun's are
-/// there only where this process's own environment has none.
+/// Returns the environment of the rank of `seat`: torchrun's variables, and those that Slurm would
+/// set if the whole run were one step, with groups in place of nodes. OMP_NUM_THREADS and
+/// TORCH_NCCL_ASYNC_ERROR_HANDLING get torchrun's values only if this process's own environment
+/// does not have them.
 Environment run_environment(const RankAssignment& assignment, const Seat& seat,
                             const RunFacts& facts);
 
-/// "node[1-3],login": as Slurm writes names, in their order.
+/// Returns the names as Slurm writes them, in their order: "node[1-3],login".
 std::string host_list(const std::vector<std::string>& names);
-/// "2(x3),4": as Slurm writes counts a node.
+/// Returns counts for each node as Slurm writes them: "2(x3),4".
 std::string counts_text(const std::vector<int>& counts);
 
 }  // namespace swell::launcher

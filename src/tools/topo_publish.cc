@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Time within which the end of the watched pipe means nothing: a slurmd that becomes a daemon may
-/// close what it had open.
+/// An end of the watched pipe within this time is ignored, since a slurmd that becomes a daemon may
+/// close its descriptors.
 constexpr auto kTooSoon = std::chrono::seconds(3);
 constexpr double kLongestPause_s = 30;
 

@@ -469,7 +469,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             progress.is_last_batch = False
             validation.restarting = False
             validation._restart_stage = RestartStage.RESTARTED_MID_EVALUATION
-            loop._should_check_val_fx = lambda *_: True     # until it is made
+            loop._should_check_val_fx = lambda *_: True     # so that the validation that was interrupted runs
 
     def _numbers(self, trainer: Any) -> dict[str, Any]:
         """Returns the values that every start of this run must share."""
@@ -816,7 +816,7 @@ def _watch_saves(elastic: LightningElastic) -> None:
 
 
 def _let_go(trainer: Any) -> None:
-    """Workers leave: loggers write what they have, and neither they nor callbacks take it for a training that has failed."""
+    """Prepares loggers and callbacks for the end of this process: loggers write what they hold, and none of them treats it as a failed training."""
     for logger in trainer.loggers:
         try:
             logger.save()

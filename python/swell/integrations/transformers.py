@@ -115,11 +115,11 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             remedy="make it a part of the model, or give SwellCallback.attach(trainer, state={\"name\": it})")
         self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look, self._passes)
         self._leaving = False
-        self._due: set[str] = set()         # put off by workers that left: "evaluation", "save"
-        self._resumed: dict[str, Any] = {}  # what the checkpoint that training goes on from says beside the Trainer's state
-        self._path: str | None = None       # of that checkpoint
-        self._whole: int | None = None      # step of the newest whole checkpoint; the same on all workers, as a folder may not be
-        self._between: int | None = None    # step of one that the Trainer itself would not have saved
+        self._due: set[str] = set()         # actions that the workers before postponed when they left: "evaluation", "save"
+        self._resumed: dict[str, Any] = {}  # values of the loaded checkpoint that are not in the Trainer's state
+        self._path: str | None = None       # path of that checkpoint
+        self._whole: int | None = None      # step of the newest complete checkpoint; equal on all workers, even if their folders differ
+        self._between: int | None = None    # step of a checkpoint that the Trainer itself would not have saved
         self._is_over = False
         self._evaluating: Moment | None = None
         self._call: tuple[Any, Any] = (None, None)      # trial and ignored keys of train()

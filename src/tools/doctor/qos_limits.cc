@@ -76,8 +76,8 @@ std::optional<Held> held(const std::string& limit, const Qos& qos, const Associa
   return std::nullopt;
 }
 
-/// The loosest value that holds under all other QOS of a user; nothing where one of them has no
-/// limit.
+/// Returns the largest value of the limit among all other QOS of a user; nullopt if one of them
+/// does not have this limit.
 std::optional<Held> loosest(const std::string& limit, const Qos& qos, const Association& user,
                             const Accounting& accounting) {
   std::optional<Held> result;

@@ -13,7 +13,7 @@ namespace {
 // Exponent by which ratios of fairness are summed: the worst one decides, and where it cannot be
 // bettered the next ones do.
 constexpr double kWorstFirst = 8;
-// Time left, on what its user asked for, of a job of which it is not known.
+// Assumed time left of a job on the GPUs that its user asked for, if it is not known.
 constexpr double kUnknownLeft_s = 3600;
 
 /// The table's row of at most `gpus` GPUs; null where there is none.

@@ -16,8 +16,8 @@ class Program {
  public:
   Program(const FairProgram& program, bool sum)
       : program_(program), sum_(sum), lp_(glp_create_prob(), glp_delete_prob) {
-    // GLPK's columns and rows count from 1. Rows: a type each, then for each job its time and its
-    // rate less the least one, which is column 1.
+    // GLPK counts columns and rows from 1. Column 1 is the smallest rate. Rows: one for each type,
+    // then two for each job: its time, and its rate less column 1.
     const int types = static_cast<int>(program.capacity.size()),
               jobs = static_cast<int>(program.jobs.size());
     glp_set_obj_dir(lp_.get(), GLP_MAX);

@@ -14,12 +14,12 @@
 
 namespace swell::policy {
 
-/// Scale table of a job by its GPUs of one type, packed on as few nodes as possible: only numbers
-/// of GPUs with which it is faster than with any smaller number. Rubick's resource sensitivity
-/// curve; Sia's and ElasticFlow's throughput by allocation where only DP may change. Micro-batches
-/// are at the same global batch as many as in the user's plan; fewer and larger ones where a
-/// micro-batch has fewer samples than there are replicas; more and smaller ones where these do not
-/// fit memory.
+/// Scale table of a job on GPUs of one type, packed on as few nodes as possible. It has only
+/// numbers of GPUs with which the job is faster than with any smaller number. Rubick calls it
+/// resource sensitivity curve; Sia and ElasticFlow use it as throughput by allocation, where only
+/// DP may change. The global batch is that of the user's plan, and so is the number of
+/// micro-batches, unless a micro-batch has fewer samples than there are replicas (then there are
+/// fewer, larger ones) or does not fit memory (then there are more, smaller ones).
 using Curve = std::vector<planner::SymmetricRow>;
 
 /// Numbers of GPUs that a curve has.

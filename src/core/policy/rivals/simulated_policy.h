@@ -54,7 +54,7 @@ struct Migration {
 /// Decisions with what only the simulator carries out.
 struct SimulatedDecisions : Decisions {
   std::vector<Migration> migrations;
-  /// Simulated time of a search with a fixed budget, whatever it took here.
+  /// Simulated time of a search with a fixed budget, whatever time it took on this machine.
   double search_s = 0;
 };
 

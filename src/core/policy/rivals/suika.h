@@ -14,13 +14,13 @@ class Suika final : public SimulatedPolicy {
  public:
   /// Speed of the search for plans.
   struct Search {
-    double limit_s = 0;            ///< beyond which the search for one plan fails
-    double evaluations_per_s = 0;  ///< plans that it evaluates a second; 0: takes no time
+    double limit_s = 0;            ///< time limit of the search for one plan
+    double evaluations_per_s = 0;  ///< plans evaluated in a second; 0: the search takes no time
   };
   Suika() : Suika(MarginalBenefit::Options{}) {}
   explicit Suika(const MarginalBenefit::Options& options);
-  /// A rival that is made of it, with planners of its own and clocks of its own: slurmctld's do not
-  /// hold.
+  /// Makes a rival of `policy`, which has its own planners and its own time limits in place of
+  /// slurmctld's.
   Suika(std::unique_ptr<const MarginalBenefit> policy, Search search) noexcept;
   Decisions decide(const ClusterView& view) const override { return simulate(view); }
   SimulatedDecisions simulate(const ClusterView& view) const override;
