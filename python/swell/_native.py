@@ -407,6 +407,28 @@ class Session:
         """Whether a program of another generation begins beside this one, which takes its memory before this one stops. True once for each."""
         return hasattr(self._library, "swell_make_room") and self._library.swell_make_room(self._session) == 1
 
+    @property
+    def profiler(self) -> Profiler:
+        """Returns what measures this rank's steps."""
+        return Profiler(self)
+
+    def close(self) -> None:
+        """End the session; its memory is unmapped. Twice, or in a process that was forked from its own, does nothing.
+
+        Work that was launched on a GPU is not waited for: torch.cuda.synchronize() before, where tensors are there.
+        """
+        session, self._session = getattr(self, "_session", None), None
+        self._with_gpu_tensors.discard(self)
+        if session is not None and self._getpid() == self._process:
+            self._library.swell_close(session)
+
+
+class Profiler:
+    """Measures the steps of a session's rank, and reports its profile."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
     def set_role(self, *, layers: int, local_batch: int, stage: int = 0, group: int = 0, activation: torch.dtype | str | None = None,
                  activation_shape: Sequence[int] = (), whole_activations: float | None = None, last_activation_bytes: float | None = None,
                  tied_embedding: bool = False, chunks: Sequence[int] = ()) -> None:
@@ -434,7 +456,7 @@ class Session:
         if 0 < len(chunks) <= _structs.MAX_CHUNKS:
             role.field_mask |= _structs.ROLE_CHUNKS
             role.chunk_count, role.chunks = len(chunks), (ctypes.c_int * len(chunks))(*chunks)
-        self._check(self._library.swell_set_role(self._session, ctypes.byref(role)))
+        self._session._check(self._session._library.swell_set_role(self._session._session, ctypes.byref(role)))
 
     def begin_region(self, kind: Region, *, micro_batch: int | None = None, layers: tuple[int, int] | None = None,
                      stream: int | None = None, allocated_bytes: int | None = None) -> int:
@@ -443,7 +465,7 @@ class Session:
         layers: the first one and how many. stream: a CUstream; else the host's clock is taken.
         """
         region = _structs.Region()
-        if kind is Region.WEIGHTS and self._library.swell_api_version() < _WEIGHTS_VERSION:
+        if kind is Region.WEIGHTS and self._session._library.swell_api_version() < _WEIGHTS_VERSION:
             kind = Region.BACKWARD      # a part of it, as earlier versions count both
         region.kind = kind
         if micro_batch is not None:
@@ -458,36 +480,26 @@ class Session:
         if allocated_bytes is not None:
             region.field_mask |= _structs.REGION_MEMORY
             region.allocated_bytes = allocated_bytes
-        number: int = self._library.swell_region_begin(self._session, ctypes.byref(region))
+        number: int = self._session._library.swell_region_begin(self._session._session, ctypes.byref(region))
         return number
 
     def end_region(self, number: int, allocated_bytes: int = 0) -> int:
         """Close a region; any thread. 0 or a negative errno; a number that is negative is left alone."""
         if number < 0:
             return number
-        code: int = self._library.swell_region_end(self._session, number, allocated_bytes)
+        code: int = self._session._library.swell_region_end(self._session._session, number, allocated_bytes)
         return code
 
     def memory(self, peak_bytes: int) -> None:
         """Say the most device memory that was ever allocated."""
-        self._check(self._library.swell_memory(self._session, peak_bytes))
+        self._session._check(self._session._library.swell_memory(self._session._session, peak_bytes))
 
     def profile(self) -> Times | None:
         """Returns the profiler's times; None before a role and five whole steps."""
         times = _structs.Times()
-        code = self._library.swell_profile(self._session, ctypes.byref(times))
+        code = self._session._library.swell_profile(self._session._session, ctypes.byref(times))
         if code == -errno.EAGAIN:
             return None
-        self._check(code)
+        self._session._check(code)
         values = {name: getattr(times, name) for name, *_ in _structs.Times._fields_}
         return Times(**{**values, "stable": bool(times.stable)})
-
-    def close(self) -> None:
-        """End the session; its memory is unmapped. Twice, or in a process that was forked from its own, does nothing.
-
-        Work that was launched on a GPU is not waited for: torch.cuda.synchronize() before, where tensors are there.
-        """
-        session, self._session = getattr(self, "_session", None), None
-        self._with_gpu_tensors.discard(self)
-        if session is not None and self._getpid() == self._process:
-            self._library.swell_close(session)

@@ -60,12 +60,12 @@ class Profile:
     def begin(self, kind: Region, allocated_bytes: int | None = None) -> int:
         """A region's number, for end(). allocated_bytes: of the device's memory, where that was read."""
         is_pass = kind in (Region.FORWARD, Region.BACKWARD)
-        return self.session.begin_region(kind, micro_batch=self.micro_batch if is_pass else None, layers=(0, _LAYERS) if is_pass else None,
-                                         stream=self._stream(), allocated_bytes=allocated_bytes)
+        return self.session.profiler.begin_region(kind, micro_batch=self.micro_batch if is_pass else None, layers=(0, _LAYERS) if is_pass else None,
+                                                  stream=self._stream(), allocated_bytes=allocated_bytes)
 
     def end(self, number: int, allocated_bytes: int = 0) -> None:
         """Close a region."""
-        self.session.end_region(number, allocated_bytes)
+        self.session.profiler.end_region(number, allocated_bytes)
 
     # ---- forward
 
@@ -175,16 +175,16 @@ class Profile:
             return
         self._has_role = True
         if self._measures:
-            self.session.memory(torch.cuda.max_memory_allocated() + self.session.gpu_bytes)
+            self.session.profiler.memory(torch.cuda.max_memory_allocated() + self.session.gpu_bytes)
         batch = max(1, round(samples))
         dtype, shape = self._seen or ("float32", (1,))
         whole = None
         try:
             if self._kept_bytes is not None:    # 0 would say that it is not known
                 whole = max(1, self._kept_bytes) / (batch * math.prod(shape) * _structs.dtype_of(dtype)[1])
-            self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=whole)
+            self.session.profiler.set_role(group=self.rank, layers=_LAYERS, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=whole)
         except (NativeError, TypeError):
-            self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch)     # a profile, but no coefficients
+            self.session.profiler.set_role(group=self.rank, layers=_LAYERS, local_batch=batch)     # a profile, but no coefficients
 
     def _measure(self) -> None:
         """From here on the device's peak is that of the observed step, without that of a plan before."""

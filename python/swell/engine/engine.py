@@ -542,21 +542,21 @@ class Engine:
         activation = length * self.config.hidden_size * torch.empty(0, dtype=self.dtype).element_size()
         whole = watched.kept_bytes / (samples * len(watched.stage.layers) * activation) if watched is not None else 0.0
         self._whole = None
-        self._session.memory(peak_bytes)
+        self._session.profiler.memory(peak_bytes)
         last = 12.0 * length * self.config.vocab_size if self._share.last else None     # probabilities, their gradient, the logits'
         self.observed_role = {"peak_bytes": peak_bytes, "whole": whole, "last_activation_bytes": last}
         units = [part.units for part in self.plan.parts[self.place.stage]]
         if len(units) == 1 and not self._mtp_heads and not self.plan.schedule and self._schedule not in ("1f1b", "interleaved"):
             units = []      # the planner would take its memory for that of 1F1B, and replace its schedule by interleaved
-        self._session.set_role(stage=self.place.stage, group=self.place.group, layers=self.plan.stages[self.place.stage].layers,
-                               local_batch=len(self.plan.samples(self.place.stage, self.place.group)), activation=self.dtype,
-                               activation_shape=(length, self.config.hidden_size), whole_activations=whole, last_activation_bytes=last,
-                               tied_embedding=bool(self._share.skeleton.tied), chunks=units)
+        self._session.profiler.set_role(stage=self.place.stage, group=self.place.group, layers=self.plan.stages[self.place.stage].layers,
+                                        local_batch=len(self.plan.samples(self.place.stage, self.place.group)), activation=self.dtype,
+                                        activation_shape=(length, self.config.hidden_size), whole_activations=whole, last_activation_bytes=last,
+                                        tied_embedding=bool(self._share.skeleton.tied), chunks=units)
         return losses
 
     def profile(self) -> _native.Times | None:
         """Returns the times of the parts of a step on this worker; None before the times of five steps are known, or where none are taken."""
-        return self._session.profile() if self._session is not None else None
+        return self._session.profiler.profile() if self._session is not None else None
 
     def evaluate(self, batch: GlobalBatch) -> float:
         """The loss of a global batch, without dropout and gradients; the same on every worker."""

@@ -160,9 +160,9 @@ class NativeRegions(Regions):
         reads = self._device.type == "cuda" and passes and micro_batch == 0
         # The layers of a pass let the solver find the host's time to launch one layer.
         layers = self._layers[chunk] if passes else None
-        number = self._session.begin_region(kind, micro_batch=micro_batch, layers=layers, stream=self._stream(),
-                                            allocated_bytes=torch.cuda.memory_allocated(self._device) if reads else None)
+        number = self._session.profiler.begin_region(kind, micro_batch=micro_batch, layers=layers, stream=self._stream(),
+                                                     allocated_bytes=torch.cuda.memory_allocated(self._device) if reads else None)
         try:
             yield
         finally:
-            self._session.end_region(number, torch.cuda.memory_allocated(self._device) if reads else 0)
+            self._session.profiler.end_region(number, torch.cuda.memory_allocated(self._device) if reads else 0)

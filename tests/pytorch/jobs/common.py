@@ -129,7 +129,7 @@ def write_profile(session):
     """Writes the profiler's times of the first worker's steps to `profile`."""
     if int(os.environ.get("RANK", 0)) == 0:
         with open(path("profile"), "w") as file:
-            json.dump(session.profile()._asdict(), file)
+            json.dump(session.profiler.profile()._asdict(), file)
 
 
 def regression():

@@ -93,18 +93,18 @@ def test_errors_are_sentences_with_an_errno(session):
 
 def test_regions_become_a_profile(session):
     session.adopt()
-    session.set_role(layers=4, local_batch=2, activation=torch.float32, activation_shape=(8, 16))
-    assert session.profile() is None
-    session.set_role(layers=4, local_batch=2, chunks=(3, 2))
+    session.profiler.set_role(layers=4, local_batch=2, activation=torch.float32, activation_shape=(8, 16))
+    assert session.profiler.profile() is None
+    session.profiler.set_role(layers=4, local_batch=2, chunks=(3, 2))
     with pytest.raises(NativeError, match="a chunk has -1 units"):
-        session.set_role(layers=4, local_batch=2, chunks=(6, -1))
-    session.set_role(layers=4, local_batch=2, chunks=(0,) * 300)    # more than can be said: not said
+        session.profiler.set_role(layers=4, local_batch=2, chunks=(6, -1))
+    session.profiler.set_role(layers=4, local_batch=2, chunks=(0,) * 300)    # more than can be said: not said
 
     def region(kind, number):
-        opened = session.begin_region(kind, micro_batch=number)
+        opened = session.profiler.begin_region(kind, micro_batch=number)
         assert opened >= 0
         sum(range(20000))
-        assert session.end_region(opened) == 0
+        assert session.profiler.end_region(opened) == 0
     for step in range(1, 8):
         region(Region.FORWARD, 0)
         other = threading.Thread(target=region, args=(Region.BACKWARD, 0))      # autograd's thread on a GPU
@@ -112,14 +112,14 @@ def test_regions_become_a_profile(session):
         other.join()
         region(Region.OPTIMIZER, None)
         assert session.step(step) is Action.GO_ON
-    seen = session.profile()
+    seen = session.profiler.profile()
     assert seen is not None and seen.micro_batches == 1
     assert 0 < seen.forward_s < seen.step_s and 0 < seen.backward_s and 0 < seen.optimizer_s
 
 
 def test_a_region_that_cannot_open_raises_nothing(session):
-    assert session.begin_region(Region.FORWARD) == -errno.EAGAIN
-    assert session.end_region(-errno.EAGAIN) == -errno.EAGAIN
+    assert session.profiler.begin_region(Region.FORWARD) == -errno.EAGAIN
+    assert session.profiler.end_region(-errno.EAGAIN) == -errno.EAGAIN
 
 
 @pytest.mark.parametrize("address", [None, 4096])
