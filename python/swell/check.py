@@ -447,6 +447,12 @@ def _try_without_torch(trial: _Trial, findings: list[Finding]) -> None:
     resume.seen = "not looked at, as torch.optim was not imported: start it again, and see that it goes on after its last step"
 
 
+def _started(launchers: Sequence[tuple[int, str]]) -> str:
+    """The advice on lines that start workers; empty: there are none."""
+    said = [f"line {line}: {name} starts workers, as swellrun does: every worker would be a training by itself\n       " for line, name in launchers]
+    return "".join([*said, "check and run the program that it starts: python -m swell.check SCRIPT; swellrun python SCRIPT"]) if said else ""
+
+
 def _try(trial: _Trial, how: dict[str, str], launchers: Sequence[tuple[int, str]] = ()) -> list[Finding]:
     """The four findings."""
     unknown = "not seen, as what comes before is missing"
@@ -460,13 +466,13 @@ def _try(trial: _Trial, how: dict[str, str], launchers: Sequence[tuple[int, str]
     if not trial.trains(trial.steps):
         if seen := trial.below():
             signal.good, signal.seen = False, seen
-            signal.fix = "".join(f"line {line}: {name} starts workers, as swellrun does: every worker would be a training by itself\n       " for line, name in launchers)
-            signal.fix += "check and run the program that it starts: python -m swell.check SCRIPT; swellrun python SCRIPT"
+            signal.fix = _started(launchers) or "check and run the program that it starts: python -m swell.check SCRIPT; swellrun python SCRIPT"
             return findings
         if not trial.has_torch() and not trial.progress()[0] and trial.workers.running() and workers.handle_signal():
             _try_without_torch(trial, findings)
             return findings
-        signal.untold(*trial.why_not(trial.steps))
+        seen, fix = trial.why_not(trial.steps)
+        signal.untold(seen, (not trial.progress()[0] and _started(launchers)) or fix)
         return findings
     trial.notes = [line.removeprefix("swell: ") for line in workers.said(0).splitlines() if line.startswith("swell: ") and " number of workers" in line]
     signal.good = workers.handle_signal()
@@ -540,7 +546,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with tokenize.open(options.script) as file:     # in the encoding that it names, as Python reads it
             places = find_places(file.read())
-    except (OSError, SyntaxError) as error:
+    except (SyntaxError, UnicodeDecodeError) as error:
+        at = getattr(error, "lineno", None)
+        is_of_text = isinstance(error, UnicodeDecodeError) or "encoding" in str(error)
+        print(f"swell.check: {printable(options.script)}: " + ("it is not in UTF-8, and names no other encoding; save it in UTF-8, or write \"# -*- coding: latin-1 -*-\" (the encoding "
+              "that it has) into its first line" if is_of_text else f"line {at}: {printable(error.args[0])}; Python cannot run it: correct it, or give the training script itself"),
+              file=sys.stderr)
+        return 2
+    except OSError as error:
         print(f"swell.check: {printable(options.script)}: {printable(error)}; give the training script itself", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="swell-check-", ignore_cleanup_errors=True) as folder:

@@ -215,6 +215,20 @@ def test_a_launcher_within_the_script_is_seen_and_its_line_is_named(tmp_path):
     assert not _lives(tmp_path / "pid"), "what the script started is ended with it"
 
 
+def test_a_launcher_that_fails_is_named_with_its_line_too(tmp_path):
+    code, said = check(tmp_path, write(tmp_path, "import subprocess\nsubprocess.run(['/no/such/torchrun', 'train.py'])\n"))
+    assert code == 2 and "No such file or directory: '/no/such/torchrun'" in said, said
+    assert "line 2: torchrun starts workers" in said and "swellrun python SCRIPT" in said and "make it run with" not in said, said
+
+
+@pytest.mark.parametrize("text, named", [(b"name = '\xe9'\n", "it is not in UTF-8"), (b"\n" * 9 + b"name = '\xe9'\n", "it is not in UTF-8"),
+                                         (b"print 'a'\n", "line 1: Missing parentheses")])
+def test_a_script_that_Python_cannot_read_is_refused_in_one_sentence(tmp_path, text, named):
+    (tmp_path / "train.py").write_bytes(text)
+    code, said = check(tmp_path, tmp_path / "train.py")
+    assert code == 2 and named in said and len(said.splitlines()) == 1, said
+
+
 def _lives(path):
     """Whether the process whose number a file has runs; one that has ended and is not reaped does not."""
     try:
