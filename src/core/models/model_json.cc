@@ -41,6 +41,18 @@ class Reader {
     if (!value) fail(value.error());
     return value ? *value : otherwise;
   }
+  /// Notes that `what` of `key` has to divide `whole` of `whole_key`.
+  void divides(const char* key, int what, const char* whole_key, int whole) {
+    if (what > 0 && whole > 0 && whole % what != 0)
+      fail(Error(fmt::format("\"{}\" is {}; it must divide \"{}\", which is {}", key, what,
+                             whole_key, whole)));
+  }
+  /// Returns the first of `keys` that is there; the first one where none is.
+  const char* found(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys)
+      if (json_.has(key)) return key;
+    return *keys.begin();
+  }
   const std::optional<Error>& problem() const { return problem_; }
 
  private:
@@ -102,6 +114,10 @@ void read_huggingface(Reader& in, Model& model) {
   model.head_dim = in.or_else({"head_dim"}, family == "qwen3" || family == "qwen3_moe" ? 128 : 0);
   // DeepSeek's head_dim is only the rotary part of a head.
   if (in.or_else({"qk_rope_head_dim"}, 0) > 0) model.head_dim = 0;
+  const char* heads = in.found({"num_attention_heads", "n_head"});
+  in.divides("num_key_value_heads", model.kv_heads, heads, model.heads);
+  if (model.head_dim == 0)
+    in.divides(heads, model.heads, in.found({"hidden_size", "n_embd"}), model.hidden);
   if (model.heads > 0 && model.hidden % model.heads == 0 &&
       model.head_dim == model.hidden / model.heads)
     model.head_dim = 0;

@@ -264,7 +264,12 @@ Test(models, an_error_names_the_files_own_key) {
        "\"intermediate_size\" is 0"},
       {R"({"num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,"vocab_size":9,
           "num_key_value_heads":0})",
-       "\"num_key_value_heads\" is 0"}};
+       "\"num_key_value_heads\" is 0"},
+      {R"({"num_hidden_layers":2,"hidden_size":12,"num_attention_heads":6,"vocab_size":9,
+          "num_key_value_heads":5})",
+       "\"num_key_value_heads\" is 5; it must divide \"num_attention_heads\", which is 6"},
+      {R"({"n_layer":2,"n_embd":768,"n_head":10,"vocab_size":9})",
+       "\"n_head\" is 10; it must divide \"n_embd\", which is 768"}};
   for (const auto& [config, words] : none)
     cr_assert_neq(said(config).find(words), std::string::npos, "%s: %s", config,
                   said(config).c_str());
