@@ -10,6 +10,8 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/lower.h"
 #include "core/number.h"
@@ -279,6 +281,22 @@ Result<TraceFile> read_all(const Delimited& table, const Result<Rows>& reader) {
   return std::move(rows).finish();
 }
 
+/// Refuses a file that is compressed, or is in UTF-16 as spreadsheets save it.
+Result<void> check_is_text(std::string_view bytes) {
+  using namespace std::string_view_literals;
+  for (const auto& [begin, program] :
+       {std::pair("\x1f\x8b"sv, "gunzip"sv), std::pair("BZh"sv, "bunzip2"sv),
+        std::pair("\xfd"
+                  "7zXZ"sv,
+                  "unxz"sv),
+        std::pair("\x28\xb5\x2f\xfd"sv, "unzstd"sv), std::pair("PK\x03\x04"sv, "unzip"sv)})
+    if (bytes.starts_with(begin))
+      return Error(fmt::format("it is compressed; unpack it first, by {}", program));
+  if (bytes.find('\0') != std::string_view::npos)
+    return Error("it is not text in UTF-8: it has bytes of 0; save it as CSV in UTF-8");
+  return {};
+}
+
 }  // namespace
 
 bool is_unknown(std::string_view text) {
@@ -340,7 +358,8 @@ Result<void> TraceRows::add(const TraceRow& row, const std::string& where) {
 Result<TraceFile> TraceRows::finish() && {
   if (file_.jobs.empty())
     return Error(file_.left_out.empty()
-                     ? "it has no job"
+                     ? "it has no job below its column names; print those of more days, or "
+                       "give another file"
                      : "no job of it can be simulated: " + file_.left_out_text());
   std::stable_sort(file_.jobs.begin(), file_.jobs.end(),
                    [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });
@@ -370,6 +389,7 @@ Result<TraceFile> trace_from_csv(std::string_view text, const JobFilter& filter)
 }
 
 Result<TraceFile> trace_from_text(std::string_view text, const JobFilter& filter) {
+  if (auto good = check_is_text(text); !good) return good.error();
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json =

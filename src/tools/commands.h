@@ -3,11 +3,22 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 
 namespace swell::tools {
 
 /// Action of a subcommand, run once its options are read; returns the program's exit status.
 using Action = std::function<int()>;
+
+/// Refuses numbers that are not above 0. The words of CLI::PositiveNumber have the largest double.
+inline CLI::Validator above_zero() {
+  return {[](const std::string& text) {
+            double value = 0;
+            const bool is_above = CLI::detail::lexical_cast(text, value) && value > 0;
+            return is_above ? std::string() : text + " is not above 0; give a number above 0";
+          },
+          "above 0", "above 0"};
+}
 
 /// Functions that each add one subcommand to the `swell` program; each has a file of its own.
 Action add_doctor(CLI::App& app);

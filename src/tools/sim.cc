@@ -30,9 +30,9 @@ namespace {
 struct Options {
   std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib",
               base = "fifo", mix = "3:1:1";
-  std::string decision_time = "measured", remaining = "unknown", profiles = "before",
-              profile_detail = "full", backfill = "on", clocks = "on", redeployment = "live",
-              rivals_redeployment = "suika", json, csv, speeds, report, gpu_type;
+  std::string decision_time, remaining = "unknown", profiles = "before", profile_detail = "full",
+                             backfill = "on", clocks = "on", redeployment = "live",
+                             rivals_redeployment = "suika", json, csv, speeds, report, gpu_type;
   std::vector<std::string> policies, settings;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 0, aggressiveness = -1,
@@ -152,7 +152,9 @@ Result<sim::Experiment> read_experiment(const Options& options, const Site* site
   made.policies = options.policies;
   made.base = options.base;
   made.backfill = options.backfill == "on";
-  made.fixed_decision_time = options.decision_time == "fixed";
+  // A page is the same each time that it is made; comparisons of policies pay for their searches.
+  made.fixed_decision_time =
+      options.decision_time == "fixed" || (options.decision_time.empty() && site != nullptr);
   made.remaining_known = options.remaining == "known" ? 1 : options.remaining == "half" ? 0.5 : 0;
   made.profiles = options.profiles == "before"  ? sim::Profiles::before
                   : options.profiles == "alone" ? sim::Profiles::alone
@@ -448,9 +450,9 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--hours", options->hours,
                   "Only what is submitted in the first hours (made-up jobs: 8)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   sub->add_option("--cap-hours", options->cap_hours, "Cut longer jobs of the trace to this")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   sub->add_option("--intensity", options->intensity, "Divides submission intervals")
       ->check(CLI::Range(0.01, 100.0))
       ->capture_default_str();
@@ -520,15 +522,16 @@ Action add_sim(CLI::App& app) {
           ->excludes(site);
   sub->add_option("--trace-gpus", options->trace_gpus,
                   "GPUs of the cluster that the trace is from, for --sample")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->needs(sample)
       ->capture_default_str();
   sub->add_option("--failures", options->failures, "Failures of each node a day")
       ->check(CLI::Range(0.0, 100.0));
-  sub->add_option("--decision-time", options->decision_time,
-                  "As long as each decision took here, or always 0.5 s: repeatable")
-      ->check(CLI::IsMember({"measured", "fixed"}))
-      ->capture_default_str();
+  sub->add_option(
+         "--decision-time", options->decision_time,
+         "As long as each decision took here, or always 0.5 s: repeatable (default: fixed for "
+         "a page by account, else measured)")
+      ->check(CLI::IsMember({"measured", "fixed"}));
   sub->add_option("--remaining", options->remaining,
                   "Whether jobs say how much they have left to do, or half of them do")
       ->check(CLI::IsMember({"known", "half", "unknown"}))
@@ -581,7 +584,7 @@ Action add_sim(CLI::App& app) {
          "Seconds for which a job without a profile is not grown: ProfileWait of swell.conf")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
-  sub->add_option("--jobs", options->jobs, "At most so many jobs")->check(CLI::PositiveNumber);
+  sub->add_option("--jobs", options->jobs, "At most so many jobs")->check(above_zero());
   sub->add_option("--threads", options->threads, "Simulations at a time (default: one a core)")
       ->check(CLI::Range(1, 1024));
   sub->add_flag(

@@ -196,13 +196,16 @@ std::string site_page(const Site& site, const sim::Experiment& experiment,
       line_of("{} {}, on {} of {} ({}).\n", count_of(results.jobs, "GPU job"), site.which,
               count_of(cluster.gpu_count(), "GPU"), count_of(cluster.nodes().size(), "node"),
               fmt::format("{}", fmt::join(types, ", ")));
-  if (!site.trace.left_out.empty()) page += line_of("Left out: {}.\n", site.trace.left_out_text());
+  if (!site.trace.left_out.empty())
+    page += line_of("Left out{}: {}.\n",
+                    experiment.workload.hours > 0 ? " of the whole trace, not only of --hours" : "",
+                    site.trace.left_out_text());
   if (results.without_plan > 0)
     page += line_of("Left out: {} on whose number of GPUs no model of the mix has a plan.\n",
                     results.without_plan);
   page += line_of(
-      "Assumed: {:.0f} % of the jobs are elastic (--rigid-share), each trains a model of Suika's "
-      "Table 1 on its own GPUs (--mix), as long as it took.\n",
+      "Assumed: {:.0f} % of the jobs are elastic (--rigid-share), each trains a "
+      "published model (swell-sim(1), --mix) on its own GPUs, as long as it took.\n",
       100 * (1 - experiment.workload.rigid_share));
   for (std::size_t i = 0; i < results.policies.size(); ++i) {
     if (results.policies[i] == "fifo") continue;
@@ -211,10 +214,13 @@ std::string site_page(const Site& site, const sim::Experiment& experiment,
     const double used_without = results.fifo.front().used_gpu_s /
                                 (results.fifo.front().makespan_s * results.fifo.front().gpus);
     page += line_of(
-        "\nPolicy {}: GPUs in use {:.0f} % instead of {:.0f} %; {:.0f} GPU-hours lent; {} "
+        "\nPolicy {}{}: GPUs in use {:.0f} % instead of {:.0f} %; {:.0f} GPU-hours lent; {} "
         "resizes.\n",
-        results.policies[i], 100 * metrics.gpu_utilization.mean, 100 * used_without,
-        with.lent_gpu_s / 3600, with.reconfigurations);
+        results.policies[i],
+        results.policies[i] == "fewest-first" ? ", which lends first to jobs with the fewest GPUs"
+                                              : "",
+        100 * metrics.gpu_utilization.mean, 100 * used_without, with.lent_gpu_s / 3600,
+        with.reconfigurations);
     if (used_without >= kFull)
       page += line_of(
           "Without Swell jobs have {:.0f} % of the GPUs already, so there is little to lend. Where "

@@ -94,14 +94,14 @@ check 'a site'"'"'s jobs are read alike from sacct -P, CSV with quotes, semicolo
 
 # Without --policy a trace ends with the page that --site prints.
 page_of() { # FORM OPTION...
-  "$swell" sim --cluster 16x8:h100 --trace "$work/month.$1" --decision-time fixed "${@:2}" > "$work/page.$1" 2> "$work/warned" && [[ ! -s $work/warned ]] || { cat "$work/warned"; return 1; }
+  "$swell" sim --cluster 16x8:h100 --trace "$work/month.$1" "${@:2}" > "$work/page.$1" 2> "$work/warned" && [[ ! -s $work/warned ]] || { cat "$work/warned"; return 1; }
 }
 pages() {
   local form
   for form in bars csv semicolons json; do
     page_of "$form" --hours 24 && cmp <(sed 1d "$work/page.bars") <(sed 1d "$work/page.$form") || return 1
     grep -q "^1209 GPU jobs of $work/month.$form, on 128 GPUs of 16 nodes (h100)" "$work/page.$form" &&
-      grep -q '^Left out: 5000 ask for no GPU, 5000 did not run, 5000 wait or run still' "$work/page.$form" || { cat "$work/page.$form"; return 1; }
+      grep -q '^Left out of the whole trace, not only of --hours: 5000 ask for no GPU, 5000 did not run, 5000 wait or run still' "$work/page.$form" || { cat "$work/page.$form"; return 1; }
   done
 }
 check 'swell sim --trace makes one page of what sacct printed in each form' pages
@@ -111,7 +111,7 @@ month_of_jobs() {
   spent=$({ time page_of json 1>&2; } 2>&1) || { printf '%s\n' "$spent"; return 1; }
   printf '# the page of a month of 50,000 jobs took %s s of processors\n' "$spent"
   for form in research nlp all; do grep -qE "^$form +[0-9]{5} +[0-9]+ +[0-9]+ .*[0-9.]+x" "$work/page.json" || { cat "$work/page.json"; return 1; }; done
-  grep -q '^35000 GPU jobs' "$work/page.json" && ((${spent%.*} < 60))
+  grep -q '^Left out: 5000 ask for no GPU' "$work/page.json" && grep -q '^35000 GPU jobs' "$work/page.json" && ((${spent%.*} < 60))
 }
 check 'the page of a month of 50,000 jobs is there in a minute' month_of_jobs
 
@@ -144,7 +144,8 @@ wrong_input() {
   printf 'submit_s,num_gpus\n1,2\n' > "$work/bad.csv"
   refused 'no column "duration_s"' --trace "$work/bad.csv" && refused 'No such file' --trace "$work/none" &&
     refused nosuch --policy nosuch && refused 'S:M:L' --mix 3:1 && refused 'NODESxGPUS:TYPE' --cluster 8x8:h99 &&
-    refused 'No such file' --json "$work/none/json"
+    refused 'No such file' --json "$work/none/json" && refused '--hours: 0 is not above 0; give a number above 0' --hours 0 || return
+  printf 'submit_s,num_gpus,duration_s\n1,2,3\n' | gzip > "$work/packed.csv" && refused 'it is compressed; unpack it first, by gunzip' --trace "$work/packed.csv"
 }
 check 'wrong input is one error that names it' wrong_input
 

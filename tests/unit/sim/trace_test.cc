@@ -209,6 +209,23 @@ Test(trace, errors_name_line_column_and_value) {
   cr_assert_not(trace_from_csv("").ok());
 }
 
+Test(trace, files_that_are_no_text_or_have_no_job_are_told_what_to_do) {
+  using namespace std::string_literals;
+  const auto said = [](const std::string& text) { return trace_from_text(text).error().message(); };
+  for (const auto& [bytes, program] :
+       {std::pair("\x1f\x8b\x08\x08"s, "gunzip"), std::pair("BZh91AY"s, "bunzip2"),
+        std::pair("\xfd"
+                  "7zXZ\0"s,
+                  "unxz"),
+        std::pair("\x28\xb5\x2f\xfd\x04"s, "unzstd"), std::pair("PK\x03\x04\x14"s, "unzip")})
+    cr_expect_eq(said(bytes), "it is compressed; unpack it first, by "s + program);
+  cr_expect_eq(said("\xff\xfeJ\0o\0b\0"s),
+               "it is not text in UTF-8: it has bytes of 0; save it as CSV in UTF-8"s);
+  cr_expect_eq(said("JobID|Account|Submit|ElapsedRaw|AllocTRES|State\n"),
+               "it has no job below its column names; print those of more days, or give another "
+               "file"s);
+}
+
 Test(trace, companions_and_older_jobs_of_a_site_are_left_out_and_counted) {
   const char* text =
       "JobIDRaw|Account|QOS|Partition|Submit|ElapsedRaw|AllocTRES|State\n"
