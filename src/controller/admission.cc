@@ -129,7 +129,7 @@ Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionP
 
 /// Checks what table= sent along, and the deadline against it.
 Result<void> check_table(const control::ElasticSpec& spec, const SubmitRequest& request,
-                         int basic_gpus) {
+                         int basic_gpus, const std::set<std::string>& gpu_types) {
   if (spec.table.empty()) return {};
   if (!request.speeds)
     return Error(fmt::format(
@@ -141,7 +141,7 @@ Result<void> check_table(const control::ElasticSpec& spec, const SubmitRequest& 
   for (const std::string* list : {&request.tres_per_job, &request.tres_per_node,
                                   &request.tres_per_task, &request.tres_per_socket})
     if (type.empty()) type = slurm_text::sum_gpus(*list).type;
-  return check_deadline(spec, *table, type, basic_gpus, request.submitted);
+  return check_deadline(spec, *table, type, basic_gpus, request.submitted, gpu_types);
 }
 
 }  // namespace
@@ -196,7 +196,7 @@ Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& pl
 }
 
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
-                        double now, bool lowers) {
+                        double now, bool lowers, const std::set<std::string>& gpu_types) {
   if (claims_to_be_companion(request, place)) return admit_companion(request, place, book, now);
   if (const Result<void> has_grant = check_has_grant(request, book); !has_grant)
     return has_grant.error();
@@ -221,7 +221,8 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
         "--elastic: a heterogeneous job cannot be elastic; submit its parts as jobs of their own");
   const int basic = basic_gpus_of(request);
   if (const Result<void> fits = spec->check_basic(basic); !fits) return fits.error();
-  if (const Result<void> good = check_table(*spec, request, basic); !good) return good.error();
+  if (const Result<void> good = check_table(*spec, request, basic, gpu_types); !good)
+    return good.error();
   const bool is_lowered = lowers && spec->min_gpus && *spec->min_gpus < basic;
   if (is_lowered) {
     auto lowered = lower(request, basic, *spec->min_gpus);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <ctime>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -74,9 +75,11 @@ struct ChangeRequest {
 /// Validates a submission: `--elastic` jobs get their spec recorded; companions are admitted on a
 /// live grant, exactly as offered; everything else passes unchanged. The error is for the user.
 /// `place` is kept for companions, also where `book` has no grants as elasticity is off. `lowers`:
-/// jobs that consent to fewer GPUs (min= of --elastic) are submitted for these.
+/// jobs that consent to fewer GPUs (min= of --elastic) are submitted for these. `gpu_types`: those
+/// that the cluster has; none: not known.
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
-                        double now, bool lowers = false);
+                        double now, bool lowers = false,
+                        const std::set<std::string>& gpu_types = {});
 
 /// Refuses switch=requeue for a job that Slurm cannot requeue. `by_default`: JobRequeue of the
 /// site.

@@ -79,7 +79,8 @@ class Host final : public control::BackgroundThread {
     // A QOS or partition that swell.conf has named only since this controller started is reserved
     // for companions, too.
     if (kept.named_in(request.qos, request.partition) && !grant_in(request.comment)) place = kept;
-    Result<Admission> admission = controller::admit(request, place, book_, now_s(), on_ && lowers_);
+    Result<Admission> admission =
+        controller::admit(request, place, book_, now_s(), on_ && lowers_, advice_.gpu_types());
     if (admission && request.elastic && !admission->is_companion) {
       if (const Result<void> can = check_requeue(request, requeues_); !can) return can.error();
       {

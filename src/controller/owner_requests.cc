@@ -175,7 +175,10 @@ Result<control::Answer> OwnerRequests::replan(ElasticJob& job, const control::As
   if (!job.agent.is_connected()) return Error("its swellrun is not connected");
   const control::Status& said = job.agent_words.last();
   if (!job.agent_words.is_settled())
-    return Error(fmt::format("it is {} just now; ask again", to_text(said.state)));
+    return Error(fmt::format(
+        "GPUs are being lent to it or go back now (STATE {} of swell jobs), and its plan changes "
+        "only when all of them train; run the command again once STATE is ACTIVE or ALLOCATED",
+        to_text(said.state)));
   auto plan = wanted_plan(job.training, ask);
   if (!plan) return plan.error();
   const Result<JobGpus> gpus = views_.gpus_of(job);

@@ -2,7 +2,9 @@
 #include "controller/report_reader.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fmt/format.h>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,12 @@ bool holds_all(const ElasticJob& job, const std::vector<JobId>& companions) {
     return std::any_of(job.companions.begin(), job.companions.end(),
                        [&](const Companion& each) { return each.id == id && !each.is_leaving(); });
   });
+}
+
+/// A reason as it is whatever was measured.
+std::string without_figures(std::string reason) {
+  std::erase_if(reason, [](unsigned char c) { return std::isdigit(c) || c == '.' || c == '-'; });
+  return reason;
 }
 
 }  // namespace
@@ -53,7 +61,9 @@ bool ReportReader::take_report(ElasticJob& job, double now) {
   }
   // A report that nobody could judge, or that is incomplete, is not held against the job.
   const std::string& why = taken.error().message();
+  const bool is_said = without_figures(why) == without_figures(job.reports.refused());
   job.reports.refuse(why, gpus.ok() && !job.training.is_incomplete(), now);
+  if (is_said) return false;  // a program reports every few seconds, with other figures each time
   loop_.events.event("profile-refused", {{"job", job.id}, {"reason", why}},
                      fmt::format("job {}: its profile is not used: {}", job.id, why));
   return false;

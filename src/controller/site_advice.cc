@@ -53,6 +53,14 @@ int SiteAdvice::max_grace_s() {
   return facts_.max_grace_s;
 }
 
+std::set<std::string> SiteAdvice::gpu_types() {
+  Lock lock(mutex_);
+  std::set<std::string> types;
+  for (const auto& [type, count] : facts_.gpus_by_type)
+    if (!type.empty()) types.insert(type);
+  return types;
+}
+
 void SiteAdvice::set_draining(bool draining) {
   Lock lock(mutex_);
   facts_.draining = draining;

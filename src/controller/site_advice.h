@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/mutex.h"
@@ -27,6 +28,9 @@ class SiteAdvice {
 
   /// Returns the longest grace that a job is given, by the last learn(); 0: not known.
   int max_grace_s();
+
+  /// Returns the GPU types that the cluster has, by the last learn(); none: not known.
+  std::set<std::string> gpu_types();
 
   /// A line for each thing that the owner of this elastic submission should hear; empty: none, or
   /// its specification is wrong, which others say.

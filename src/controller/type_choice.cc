@@ -178,10 +178,13 @@ void choose_type(const SubmitRequest& request, Admission& admission, GpuQueue& q
 }
 
 Result<void> check_deadline(const control::ElasticSpec& spec, const control::SpeedTable& table,
-                            const std::string& type, int basic_gpus, std::time_t now) {
+                            const std::string& type, int basic_gpus, std::time_t now,
+                            const std::set<std::string>& gpu_types) {
   if (!spec.deadline || spec.steps == 0) return {};
   std::vector<std::string> types = spec.types;
   if (!type.empty()) types.push_back(type);
+  if (!gpu_types.empty())
+    std::erase_if(types, [&](const std::string& each) { return !gpu_types.contains(each); });
   const int max = spec.max_total(basic_gpus, true);
   const control::SpeedTable::Row* row = table.fastest(types, max);
   if (row == nullptr) return {};  // nothing is known of what it may have

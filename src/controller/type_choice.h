@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,9 +49,11 @@ bool pays_to_move(const TypeChoice& choice) noexcept;
 void choose_type(const SubmitRequest& request, Admission& admission, GpuQueue& queue);
 
 /// Refuses a deadline that not even the fastest row of `table` keeps which the job may have, with
-/// the earliest possible end. Nothing is checked without a deadline, steps or a table.
+/// the earliest possible end. Nothing is checked without a deadline, steps or a table. `gpu_types`:
+/// those that the cluster has; none: not known.
 Result<void> check_deadline(const control::ElasticSpec& spec, const control::SpeedTable& table,
-                            const std::string& type, int basic_gpus, std::time_t now);
+                            const std::string& type, int basic_gpus, std::time_t now,
+                            const std::set<std::string>& gpu_types);
 
 /// "4.4 h", "12 min", "40 s".
 std::string duration_words(double seconds);

@@ -70,6 +70,22 @@ Test(false_reports, one_that_explains_too_little_counts_as_none_not_as_false) {
   cr_assert(world.job().is_distrusted(), "it fixes no false one");
 }
 
+Test(false_reports, one_that_differs_from_the_last_by_its_figures_alone_is_said_once) {
+  Liar world;
+  const auto said = [&] {
+    return std::count_if(world.said.begin(), world.said.end(), [](const std::string& line) {
+      return has(line, "job 10: its profile is not used");
+    });
+  };
+  for (const double factor : {10.0, 12.0, 11.0, 10.0})
+    world.refused({.gpus = kEight, .step_factor = factor});
+  cr_assert_eq(said(), 1);
+  world.refused();
+  cr_assert_eq(said(), 2, "another reason");
+  world.refused({.gpus = kEight, .step_factor = 10});
+  cr_assert_eq(said(), 3, "the first one again, after another");
+}
+
 // A report that was on its way when another job took some of the GPUs that it is of.
 Test(false_reports, one_of_gpus_that_go_back_is_not_held_against_the_job) {
   for (const bool names_them : {true, false}) {

@@ -317,4 +317,14 @@ Test(type_choice, a_deadline_that_no_speed_keeps_is_refused_with_the_earliest_en
   cr_assert_neq(refused("max=4,steps=20000,deadline=2h,table=m.json"), std::string(),
                 "four take 2.8 h");
   cr_assert_eq(refused("max=8,deadline=1h,table=m.json"), std::string(), "its steps are not known");
+  const auto on = [&](const std::set<std::string>& types) {
+    const auto admission = admit(
+        submission("gres:gpu:a100:4", "max=4,types=h100,steps=20000,deadline=4h,table=m.json"),
+        {"expansion", ""}, book, 0, false, types);
+    return admission ? std::string() : admission.error().message();
+  };
+  cr_assert_eq(on({}), std::string(), "4 h100 take 2.8 h, where types are not known");
+  cr_assert_eq(on({"a100", "h100"}), std::string());
+  cr_assert_neq(on({"a100"}).find("cannot be kept: 4 a100 take"), std::string::npos,
+                "a type that no node has keeps none: %s", on({"a100"}).c_str());
 }
