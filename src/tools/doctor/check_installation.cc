@@ -117,15 +117,25 @@ Finding check_swell_conf(const Site& site) {
                                        config.expansion_qos));
 }
 
+/// The one line of PluginDir that each fault of it names: the folder by which Swell's scheduler has
+/// the name of Slurm's, that of its plugins where one of them is missing, and what there is.
+/// `under_stock_name`: false where the site wants the scheduler's own name, sched/swell.
+std::string whole_plugin_dir(const Site& site, bool under_stock_name) {
+  const std::string& found = site.shadow.path;
+  const std::string shadow =
+      found.empty() ? SWELL_PKGLIBDIR "/shadow" : found.substr(0, found.rfind('/'));
+  const bool lacks_plugins =
+      std::any_of(site.slurmctld_plugins.begin(), site.slurmctld_plugins.end(),
+                  [](const PluginFile& each) { return each.path.empty(); });
+  std::string rest = without(site.slurmctld->plugin_dir, shadow);
+  if (lacks_plugins) rest = SWELL_PLUGINDIR ":" + without(rest, SWELL_PLUGINDIR);
+  return fmt::format("in slurm.conf: PluginDir={}{}   # these folders must be on every host",
+                     under_stock_name ? shadow + ":" : "", rest);
+}
+
 /// Lines that load Swell's scheduler under the name of Slurm's, which heterogeneous jobs need.
 std::vector<std::string> under_stock_name(const Site& site) {
-  const std::string& found = site.shadow.path;
-  const std::string folder =
-      found.empty() ? SWELL_PKGLIBDIR "/shadow" : found.substr(0, found.rfind('/'));
-  return {"in slurm.conf: SchedulerType=sched/backfill",
-          fmt::format("in slurm.conf: PluginDir={}:{}   # the folder must be on every host", folder,
-                      without(site.slurmctld->plugin_dir, folder)),
-          kRestart};
+  return {"in slurm.conf: SchedulerType=sched/backfill", whole_plugin_dir(site, true), kRestart};
 }
 
 Finding check_scheduler(const Site& site) {
@@ -246,17 +256,16 @@ Finding check_plugin(const Site& site, const PluginFile& plugin) {
                  {fmt::format("chmod a+r {}   # and a+x on the folders above it",
                               plugin.unreadable.substr(0, plugin.unreadable.rfind(':')))});
   if (plugin.path.empty()) {
-    const std::string what =
-        fmt::format("it is in no folder of PluginDir ({})", site.slurmctld->plugin_dir);
+    const std::string& running_dir = site.slurmctld->plugin_dir;
+    const std::string what = fmt::format("it is in no folder of PluginDir ({})", running_dir);
     if (!site.on_controller())
       return warning(plugin.name, what + "; only the controller host needs it",
                      {"swell doctor   # on the controller host"});
-    return fault(
-        plugin.name, what,
-        {fmt::format(
-             "in slurm.conf: PluginDir=FOLDER:{}   # FOLDER: where Swell's plugins were installed",
-             site.slurmctld->plugin_dir),
-         kRestart});
+    return fault(plugin.name, what,
+                 {without(running_dir, SWELL_PLUGINDIR) == running_dir
+                      ? whole_plugin_dir(site, site.slurmctld->scheduler_type != "sched/swell")
+                      : fmt::format("make install   # in Swell's source, on {}", site.host),
+                  kRestart});
   }
   if (!plugin.version)
     return fault(plugin.name, fmt::format("{}: {}", plugin.path, plugin.version.error().message()),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Each property of a site broken once: the right check says so, and says how it is fixed.
 #include <criterion/criterion.h>
+#include <set>
+#include <string>
 
 #include "unit/tools/doctor_case.h"
 
@@ -224,6 +226,21 @@ Test(doctor, faults_with_which_slurmctld_would_not_start) {
   cr_assert_eq(faults(site), 1);
   site.host = "n1";  // which does not have slurmctld's plugins
   cr_assert_eq(faults(site), 1, "only that swell is not in it");
+}
+
+Test(doctor, all_faults_of_plugin_dir_name_one_line) {
+  Site site = healthy_site();
+  site.slurmctld->plugin_dir = "/stock";
+  site.under_stock_name = false;
+  for (PluginFile& plugin : site.slurmctld_plugins) plugin.path.clear();
+  std::set<std::string> lines;
+  for (const Finding& finding : examine(site))
+    for (const std::string& fix : finding.fix)
+      if (fix.find("PluginDir=") != std::string::npos) lines.insert(fix);
+  cr_assert_eq(lines.size(), 1u);
+  cr_assert_eq(lines.begin()->find("FOLDER"), std::string::npos, "it can be pasted: %s",
+               lines.begin()->c_str());
+  cr_assert_neq(lines.begin()->find(":/stock "), std::string::npos, "%s", lines.begin()->c_str());
 }
 
 Test(doctor, no_restart_is_asked_for_that_slurmctld_would_not_survive) {
