@@ -10,6 +10,7 @@
 
 #include "launcher/command.h"
 #include "launcher/companion_check.h"
+#include "launcher/node_look.h"
 #include "launcher/slurm_env.h"
 #include "launcher/switch_network.h"
 
@@ -44,10 +45,10 @@ bool CompanionRequests::take(const ProcessRunner::Ended& ended) {
       const std::size_t offer = salloc->second;
       request.sallocs.erase(salloc);
       goes_on = salloc_ended(request, offer, ended);
-    } else if (const auto show = request.shows.find(ended.pid); show != request.shows.end()) {
-      const std::size_t offer = show->second;
-      request.shows.erase(show);
-      goes_on = show_ended(request, offer, ended);
+    } else if (const auto found = request.looks.find(ended.pid); found != request.looks.end()) {
+      const Look look = found->second;
+      request.looks.erase(found);
+      goes_on = look_ended(request, look, ended);
     } else if (request.node_shows.erase(ended.pid) > 0) {
       descriptions_.merge(read_descriptions(ended.output));
     } else {
@@ -73,31 +74,49 @@ bool CompanionRequests::salloc_ended(Request& request, std::size_t offer,
   }
   result.job = job;
   // Which GPUs they are, is only known now.
-  const auto pid = runner_.start({"scontrol", "-d", "show", "job", std::to_string(job)},
-                                 outside_environment(environ), {.capture = true});
-  if (pid) request.shows[*pid] = offer;
+  return begin_look(request, {offer, LookBy::details});
+}
+
+bool CompanionRequests::begin_look(Request& request, const Look& look) {
+  const JobId job = request.results[look.offer].job;
+  Command command = {"scontrol", "show", "job", std::to_string(job)};
+  if (look.by == LookBy::details) command.insert(command.begin() + 1, "-d");
+  if (look.by == LookBy::step) command = node_look_command(job, 1);
+  const auto pid = runner_.start(command, outside_environment(environ), {.capture = true});
+  if (pid) request.looks[*pid] = look;
   return pid.ok();
 }
 
-bool CompanionRequests::show_ended(Request& request, std::size_t offer,
+bool CompanionRequests::look_ended(Request& request, const Look& look,
                                    const ProcessRunner::Ended& ended) {
-  Granted& result = request.results[offer];
-  const control::Offer& offered = request.offers[offer];
-  if (const Result<void> good = check_companion(ended.output, result.job, settings_.job, offered);
-      !good) {
-    give_up(shown_name(ended.output, result.job, offered.name), result, good.error().message());
-    return false;
-  }
-  if (const auto shares = read_job(ended.output, result.job, {{"JobName", offered.name}});
-      shares && shares->size() == 1) {
+  Granted& result = request.results[look.offer];
+  const control::Offer& offered = request.offers[look.offer];
+  if (look.by == LookBy::details && ended.exit.status() != 0)
+    return begin_look(request, {look.offer, LookBy::summary});
+  if (look.by != LookBy::step)
+    if (const Result<void> good = check_companion(ended.output, result.job, settings_.job, offered);
+        !good) {
+      give_up(shown_name(ended.output, result.job, offered.name), result, good.error().message());
+      return false;
+    }
+  const auto shares = look.by == LookBy::step
+                          ? read_node_look(ended.output, 1, "")
+                          : read_job(ended.output, result.job, {{"JobName", offered.name}});
+  if (shares && shares->size() == 1) {
     WorkerNode node;
     node.name = shares->front().node;
     node.cpus = shares->front().cpus;
     node.gpus = shares->front().gpus;
     node.gpu_list = shares->front().gpu_list;
     result.nodes.push_back(std::move(node));
+  } else if (look.by != LookBy::step && begin_look(request, {look.offer, LookBy::step})) {
+    return true;
   }
-  // And which cards they are near to.
+  return describe_node(request, offered);
+}
+
+/// Asks which cards the companion's GPUs are near to, where that is needed.
+bool CompanionRequests::describe_node(Request& request, const control::Offer& offered) {
   if (!settings_.wants_ports || descriptions_.contains(offered.node)) return false;
   const auto pid = runner_.start({"scontrol", "show", "node", offered.node},
                                  outside_environment(environ), {.capture = true});
@@ -131,7 +150,7 @@ void CompanionRequests::expire(double now) {
     if (request.open == 0 || now < request.expires) continue;
     request.expires = now + 5;
     for (const pid_t pid : request.node_shows) runner_.signal(pid, SIGKILL);
-    for (const auto& [pid, offer] : request.shows) runner_.signal(pid, SIGKILL);
+    for (const auto& [pid, look] : request.looks) runner_.signal(pid, SIGKILL);
     for (auto each = request.sallocs.begin(); each != request.sallocs.end();) {
       const auto [pid, offer] = *each;
       const JobId granted = granted_job(runner_.output_so_far(pid));

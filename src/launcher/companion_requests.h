@@ -50,20 +50,30 @@ class CompanionRequests {
   static constexpr double kProlog_s = 300;
 
  private:
+  /// How Slurm is asked for what it has granted. `scontrol -d` tells everything, but may fail for
+  /// users: then `scontrol` says whether the companion is right, and a step which GPUs it has.
+  enum class LookBy { details, summary, step };
+  struct Look {
+    std::size_t offer = 0;
+    LookBy by = LookBy::details;
+  };
   /// One Grow that is being tried.
   struct Request {
     std::vector<control::Offer> offers;
     std::vector<Granted> results;
     std::size_t open = 0;
     double expires = 0;
-    std::map<pid_t, std::size_t> sallocs, shows;  ///< by the offer they are for
+    std::map<pid_t, std::size_t> sallocs;  ///< by the offer they are for
+    std::map<pid_t, Look> looks;
     std::set<pid_t> node_shows;
     bool is_slow = false;         ///< its node still runs the Prolog
     std::set<std::size_t> moved;  ///< offers that became slow requests of their own
   };
   /// Each returns whether another process goes on for the offer.
   bool salloc_ended(Request& request, std::size_t offer, const ProcessRunner::Ended& ended);
-  bool show_ended(Request& request, std::size_t offer, const ProcessRunner::Ended& ended);
+  bool look_ended(Request& request, const Look& look, const ProcessRunner::Ended& ended);
+  bool begin_look(Request& request, const Look& look);
+  bool describe_node(Request& request, const control::Offer& offered);
   void finish(std::size_t index);
   void cancel_unused(const std::string& name, JobId companion);
   void give_up(const std::string& name, Granted& result, std::string why);

@@ -220,9 +220,10 @@ std::vector<std::string> job_facts_command(control::JobId job) {
   return {"squeue",
           "--all",
           "-h",
+          "--noconvert",  // else 1024 nodes are "1K"
           fmt::format("--jobs={}", job),
           "-O",
-          "JobID:16,JobArrayID:64,UserID:16,tres-per-job:512,tres-per-node:512,"
+          "JobID:16,JobArrayID:64,UserID:16,NumNodes:16,tres-per-job:512,tres-per-node:512,"
           "tres-per-socket:512,tres-per-task:512"};
 }
 
@@ -230,12 +231,13 @@ std::optional<JobFacts> read_job_facts(std::string_view text, control::JobId job
   std::optional<JobFacts> facts;
   each_line(text, [&](std::string_view line) {
     std::istringstream words{std::string(line)};
-    std::string id, shown, user;
-    if (!(words >> id >> shown >> user) || facts || id != std::to_string(job)) return;
+    std::string id, shown, user, nodes;
+    if (!(words >> id >> shown >> user >> nodes) || facts || id != std::to_string(job)) return;
     const auto owner = read_whole<uid_t>(user);
     if (!owner) return;
     // A job of several parts, whose ids have a '+', is asked for by its number.
-    facts = JobFacts{shown.find('_') != std::string::npos ? shown : id, *owner, ""};
+    facts = JobFacts{shown.find('_') != std::string::npos ? shown : id, *owner,
+                     read_whole<std::size_t>(nodes).value_or(0), ""};
     for (const char* key : {"TresPerJob=", "TresPerNode=", "TresPerSocket=", "TresPerTask="})
       if (std::string value;
           words >> value && facts->wanted_gpus.empty() && value.find("gpu") != std::string::npos)

@@ -43,6 +43,7 @@ struct NodeShare {
 struct JobFacts {
   std::string id;  ///< as commands take it: "30", "29_1" for a task of an array
   uid_t owner = 0;
+  std::size_t nodes = 0;    ///< 0: not known
   std::string wanted_gpus;  ///< as Slurm writes it: "TresPerNode=gres:gpu:2"; empty: none
 };
 /// Prints a line for the job; for the first id of a job array, one for each of its tasks.

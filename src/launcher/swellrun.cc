@@ -22,6 +22,7 @@
 #include "launcher/interface.h"
 #include "launcher/model_file.h"
 #include "launcher/no_growth_report.h"
+#include "launcher/node_look.h"
 #include "launcher/other_launcher.h"
 #include "launcher/standard_files.h"
 #include "launcher/switch_network.h"
@@ -40,14 +41,14 @@ std::string env(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// Returns the output of a Slurm command. Runs it again where it failed: slurmctld may have died
-/// before it answered.
-Result<std::string> answer_of(const std::vector<std::string>& command) {
+/// Returns the output of a Slurm command. Runs it again where it failed, `max_asks` times in all:
+/// slurmctld may have died before it answered.
+Result<std::string> answer_of(const std::vector<std::string>& command, int max_asks = kAsks) {
   const auto began = std::chrono::steady_clock::now();
   const std::chrono::duration<double> pause(kAskAgain_s), limit(kScontrolSeconds);
   for (int asks = 1;; ++asks) {
     auto text = Children::output_of(command, outside_environment(environ), kScontrolSeconds);
-    if (text || asks == kAsks || std::chrono::steady_clock::now() - began > limit) return text;
+    if (text || asks == max_asks || std::chrono::steady_clock::now() - began > limit) return text;
     std::this_thread::sleep_for(pause);
   }
 }
@@ -93,8 +94,9 @@ Result<std::string> user_text(const std::string& id, const char* field) {
   return text;
 }
 
-Result<std::vector<NodeShare>> shares_of(JobId job, const std::string& id) {
-  const auto text = answer_of({"scontrol", "-d", "show", "job", id});
+/// The job's shares of its nodes as scontrol shows them. `id` as in JobFacts.
+Result<std::vector<NodeShare>> shown_shares(JobId job, const std::string& id, int max_asks) {
+  const auto text = answer_of({"scontrol", "-d", "show", "job", id}, max_asks);
   if (!text) return text.error();
   const auto name = user_text(id, "%j");
   if (!name) return name.error();
@@ -102,6 +104,16 @@ Result<std::vector<NodeShare>> shares_of(JobId job, const std::string& id) {
   if (text->find(" WCKey=") != std::string::npos)
     if (const auto key = user_text(id, "%w")) known.emplace_back("WCKey", *key);
   return read_job(*text, job, known);
+}
+
+/// The job's shares of its nodes: as scontrol shows them, else as a step on them sees them.
+Result<std::vector<NodeShare>> shares_of(JobId job, const JobFacts& facts) {
+  if (auto shown = shown_shares(job, facts.id, 1)) return shown;
+  auto looked = Children::output_of(node_look_command(job, facts.nodes),
+                                    outside_environment(environ), kScontrolSeconds);
+  if (looked)
+    if (auto seen = read_node_look(*looked, facts.nodes, facts.wanted_gpus)) return seen;
+  return shown_shares(job, facts.id, kAsks);
 }
 
 /// The error says why swellrun cannot run workers on it.
@@ -115,7 +127,7 @@ Result<Job> look_up(const SlurmConfig& config, JobId id) {
   job.facts = *facts;
   if (facts->owner != geteuid() && geteuid() != 0)
     return Error(fmt::format("job {} belongs to another user", id));
-  auto shares = shares_of(id, facts->id);
+  auto shares = shares_of(id, *facts);
   if (!shares) return shares.error();
   job.shares = std::move(*shares);
   const bool has_gpus = std::any_of(job.shares.begin(), job.shares.end(),

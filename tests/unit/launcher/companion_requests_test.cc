@@ -87,6 +87,36 @@ Test(companion_requests, a_grant_is_looked_at_and_has_the_gpus_that_slurm_gave) 
   cr_assert_not(trial.requests.deadline().has_value());
 }
 
+Test(companion_requests, where_scontrol_fails_on_details_a_step_tells_the_gpus) {
+  Trial trial;
+  trial.begin({offer("swell-5")});
+  const pid_t details = trial.grant(100, "7");
+  cr_assert(trial.requests.take(FakeRunner::ended(details, 139)));
+  cr_assert(trial.runner.last().command ==
+            (std::vector<std::string>{"scontrol", "show", "job", "7"}));
+  std::string summary = shown("7", offer("swell-5"));
+  const auto detail = summary.find("     Nodes=");
+  summary.erase(detail, summary.find('\n', detail) + 1 - detail);
+  cr_assert(trial.requests.take(FakeRunner::ended(trial.runner.last().pid, 0, summary)));
+  cr_assert_eq(trial.runner.last().command.front(), "srun");
+  cr_assert(trial.done.empty());
+  cr_assert(trial.requests.take(
+      FakeRunner::ended(trial.runner.last().pid, 0, "swell-node 0 node2 2,3,5,6 8\n")));
+  const Granted& result = trial.done.at(0).at(0);
+  cr_assert_eq(result.job, 7u);
+  cr_assert_eq(result.nodes.at(0).gpu_list, "2,3,5,6");
+  cr_assert_eq(result.nodes[0].workers, 4);
+}
+
+Test(companion_requests, where_scontrol_tells_nothing_the_companion_is_cancelled) {
+  Trial trial;
+  trial.begin({offer("swell-5")});
+  cr_assert(trial.requests.take(FakeRunner::ended(trial.grant(100, "7"), 139)));
+  cr_assert(trial.requests.take(FakeRunner::ended(trial.runner.last().pid, 1, "scontrol: error")));
+  cr_assert_eq(trial.runner.last().command.front(), "scancel");
+  cr_assert_eq(trial.done.at(0).at(0).job, 0u);
+}
+
 Test(companion_requests, all_offers_of_a_grow_are_answered_together) {
   Trial trial;
   trial.begin({offer("swell-5"), offer("swell-6", "node3")});

@@ -125,12 +125,13 @@ Test(slurm_env, a_name_that_changed_meanwhile_hides_no_node) {
 
 Test(slurm_env, facts_of_a_job_come_from_a_line_without_its_user_s_texts) {
   const char* lines =
-      "29              29_3                1000   N/A   gres:gpu:2   N/A   N/A  \n"
-      "30              29_1                1000   N/A   gres/shard:4   N/A   cpu=2,gres/gpu=1 \n"
-      "31              31                  0      N/A   gres:shard:4   N/A   N/A\n"
-      "32              32+0                1001   gres:gpu:8 N/A N/A N/A\n";
+      "29              29_3                1000   2   N/A   gres:gpu:2   N/A   N/A  \n"
+      "30              29_1                1000   2   N/A   gres/shard:4   N/A   cpu=2,gres/gpu=1 \n"
+      "31              31                  0   2      N/A   gres:shard:4   N/A   N/A\n"
+      "32              32+0                1001   2   gres:gpu:8 N/A N/A N/A\n";
   cr_assert_eq(read_job_facts(lines, 29)->id, std::string("29_3"));
   cr_assert_eq(read_job_facts(lines, 29)->owner, 1000u);
+  cr_assert_eq(read_job_facts(lines, 29)->nodes, 2u);
   cr_assert_eq(read_job_facts(lines, 29)->wanted_gpus, std::string("TresPerNode=gres:gpu:2"));
   cr_assert_eq(read_job_facts(lines, 30)->wanted_gpus, std::string("TresPerTask=cpu=2,gres/gpu=1"));
   cr_assert_eq(read_job_facts(lines, 31)->wanted_gpus, std::string());
