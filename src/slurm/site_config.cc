@@ -104,6 +104,7 @@ Result<SiteConfig> load_site_config() {
   const PreemptMode mode = mode_of(conf->preempt_mode);
   config.preempt_off = mode == PreemptMode::off;
   config.preempt_cancels = mode == PreemptMode::cancel || mode == PreemptMode::requeue;
+  config.hides_nodes = (conf->private_data & PRIVATE_DATA_NODES) != 0;
   config.devices_apart = constrains_devices(*conf);
   return config;
 }

@@ -27,6 +27,7 @@ struct SiteConfig {
   /// PreemptMode ends jobs (CANCEL, or REQUEUE if a job can be requeued).
   bool preempt_cancels = false;
   bool preempt_off = false;
+  bool hides_nodes = false;    ///< PrivateData: users do not see nodes
   bool devices_apart = false;  ///< result of devices_apart() of fabric_source.h
 };
 Result<SiteConfig> load_site_config();

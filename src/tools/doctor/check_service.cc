@@ -129,6 +129,15 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
                             site.swell_conf->expansion_partition, max)}));
 }
 
+/// Tells what programs of users cannot read, and so do without.
+Finding check_private_data() {
+  return warning(
+      "PrivateData",
+      "users do not see nodes: swellrun does not read what nodes publish of their networks, so that live "
+      "switches take any network card, and swell topo and swell plan of users know no nodes; all else works",
+      {"in slurm.conf: take nodes out of PrivateData", "scontrol reconfigure"});
+}
+
 /// Tells which GPUs of a node a job and what it is lent there share.
 Finding check_devices(const slurm::SiteConfig& config) {
   return good(
@@ -215,6 +224,7 @@ void check_service(const Site& site, Findings& findings) {
   findings.push_back(check_preempt_signal(site));
   check_grace_of_jobs(site, findings);
   findings.push_back(check_devices(site.config));
+  if (site.config.hides_nodes) findings.push_back(check_private_data());
   if (!site.one_program_gpus.empty()) findings.push_back(check_compute_mode(site.one_program_gpus));
   if (site.swell_conf) findings.push_back(check_lending_limits(*site.swell_conf));
 }

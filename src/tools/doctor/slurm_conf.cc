@@ -66,6 +66,8 @@ slurm::SiteConfig with_file(slurm::SiteConfig config, const SlurmConf& file,
   const std::string modes = mode != nullptr ? *mode : "off";
   config.preempt_off = has_word(modes, {"off"});
   config.preempt_cancels = has_word(modes, {"cancel", "requeue"});
+  const std::string* hidden = file.find("PrivateData");
+  config.hides_nodes = hidden != nullptr && has_word(*hidden, {"nodes", "all"});
   if (const std::string* task = file.find("TaskPlugin")) {
     std::ifstream cgroup(path.substr(0, path.rfind('/') + 1) + "cgroup.conf");
     const std::string text(std::istreambuf_iterator<char>(cgroup), {});

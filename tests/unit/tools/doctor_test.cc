@@ -398,6 +398,8 @@ Test(doctor, faults_of_partitions_and_services) {
        "scontrol ping"},
       {"InactiveLimit", Level::warn, [](Site& s) { s.slurmctld->inactive_limit_s = 600; }, "600 s",
        "in slurm.conf: InactiveLimit=0"},
+      {"PrivateData", Level::warn, [](Site& s) { s.config.hides_nodes = true; },
+       "users do not see nodes", "in slurm.conf: take nodes out of PrivateData"},
       {"preemption signal", Level::warn,
        [](Site& s) { s.slurmctld->slurmctld_parameters = "enable_configless"; }, "SIGTERM",
        "in slurm.conf: SlurmctldParameters=enable_configless,preempt_send_user_signal"},
