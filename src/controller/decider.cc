@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>
+#include <numeric>
 #include <utility>
 
 #include "controller/companion_time.h"
 #include "controller/explanations.h"
 #include "controller/gpu_masks.h"
 #include "controller/held_gpus.h"
+#include "controller/partition_limits.h"
 #include "controller/quotas.h"
 #include "core/count_of.h"
 #include "core/perf/performance_model.h"
@@ -201,14 +203,15 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
   // Each job was given the whole room under a limit that it shares with others.
   Quotas quotas(loop_.config, loop_.snapshot, loop_.jobs, loop_.book.outstanding());
   for (auto& [id, grants] : by_job) {
+    if (!fit_to_partition(id, grants, view)) plans.erase(id);
     if (const auto job = loop_.jobs.find(id);
         job != loop_.jobs.end() &&
         grants.size() > static_cast<std::size_t>(job->second.limits.companion_slots())) {
       // The plan was for all of them; the next one follows once the job has reported.
       grants.resize(static_cast<std::size_t>(job->second.limits.companion_slots()));
       plans.erase(id);
-      if (grants.empty()) continue;
     }
+    if (grants.empty()) continue;
     int gpus = 0;
     for (const policy::Grant& each : grants) gpus += each.lent.gpus;
     if (!quotas.take(id, gpus)) loop_.decision.ask();
@@ -219,6 +222,27 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
     if (seen.may_replan && !shrinks.contains(seen.id) && !by_job.contains(seen.id))
       if (const auto plan = plans.find(seen.id); plan != plans.end())
         run_instead(loop_.jobs.at(seen.id), plan->second, now);
+}
+
+/// Cuts the grants of one job to what its partition's limits let companions have. Returns whether a
+/// plan for them still holds: not for fewer GPUs, nor for companions that cannot open each other's.
+bool Decider::fit_to_partition(JobId id, std::vector<policy::Grant>& grants,
+                               const policy::ClusterView& view) const {
+  const slurm::JobRecord* record = loop_.record_of(id);
+  const auto seen = std::find_if(view.jobs.begin(), view.jobs.end(),
+                                 [&](const auto& each) { return each.id == id; });
+  if (record == nullptr || seen == view.jobs.end() || seen->per_worker.gpus < 1) return true;
+  const PartitionLimits limits(loop_.snapshot, companion_partition(*record, loop_.config));
+  if (!limits.any()) return true;
+  std::vector<policy::Grant> fit = limits.cut(grants, seen->per_worker, view);
+  if (fit == grants) return true;
+  const auto gpus_in = [](const std::vector<policy::Grant>& all) {
+    return std::accumulate(all.begin(), all.end(), 0,
+                           [](int sum, const policy::Grant& each) { return sum + each.lent.gpus; });
+  };
+  const bool has_all = gpus_in(fit) == gpus_in(grants);
+  grants = std::move(fit);
+  return has_all && (view.machines == nullptr || !view.machines->devices_apart());
 }
 
 Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,

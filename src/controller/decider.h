@@ -59,6 +59,8 @@ class Decider {
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
   void watch_deadlines(const std::vector<policy::DeadlineState>& states,
                        const policy::ClusterView& view);
+  bool fit_to_partition(JobId id, std::vector<policy::Grant>& grants,
+                        const policy::ClusterView& view) const;
   Planned plan_for(ElasticJob& job, const plan::Layout& layout, const policy::ClusterView& view);
   void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const Planned& plan,
              const policy::ClusterView& view, double now);

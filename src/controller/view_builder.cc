@@ -14,6 +14,7 @@
 #include "controller/growth_facts.h"
 #include "controller/machines.h"
 #include "controller/node_lists.h"
+#include "controller/partition_limits.h"
 #include "controller/quotas.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/registry.h"
@@ -295,6 +296,7 @@ class Builder {
     view.per_worker.memory_mib = saturating_product(record.memory_mib, per_worker) / gpus;
     view.excluded_nodes = lists_->not_lent_to(record);
     exclude_too_short(job, record, view.excluded_nodes);
+    exclude_limited(record, view);
     view.sharing = sharing_of_companions(record);
     view.closed_nodes = closed_to(view.sharing);
     if (!view.sharing.is_free())
@@ -363,6 +365,16 @@ class Builder {
     for (const auto& [start, nodes] : reserved_)
       if (static_cast<double>(start - now) < least_s && (end.at == 0 || start < end.at))
         excluded |= nodes;
+  }
+
+  /// Excludes nodes on which limits of the partition let no companion run.
+  void exclude_limited(const slurm::JobRecord& record, policy::ElasticJobView& view) const {
+    const PartitionLimits limits(snapshot_, companion_partition(record, config_));
+    if (!limits.any()) return;
+    for (const NodeIndex node : view_.partitions[static_cast<std::size_t>(view.partition)])
+      if (!limits.why_none_on(view_.nodes[static_cast<std::size_t>(node)].name, view.per_worker)
+               .empty())
+        view.excluded_nodes.insert(node);
   }
 
   std::shared_ptr<const policy::Training> training_of(const ElasticJob& job,

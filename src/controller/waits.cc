@@ -13,6 +13,7 @@
 #include "controller/companion_time.h"
 #include "controller/constraint.h"
 #include "controller/growth_facts.h"
+#include "controller/partition_limits.h"
 #include "controller/quotas.h"
 #include "core/count_of.h"
 #include "core/policy/lending/expansions.h"
@@ -207,6 +208,27 @@ std::string where_it_ends_soon(const ElasticJob& job, const slurm::JobRecord& re
       first, and_others(nodes), limit, seconds(least_s));
 }
 
+/// Returns a sentence about nodes with idle GPUs on which a limit of the partition lets no
+/// companion run; empty: there are none.
+std::string where_limits_forbid(const slurm::JobRecord& record, const policy::ElasticJobView& seen,
+                                const Waiting& waiting) {
+  const PartitionLimits limits(waiting.snapshot, companion_partition(record, waiting.config));
+  if (!limits.any()) return {};
+  std::string first, limit;
+  std::size_t nodes = 0;
+  for (const policy::NodeIndex index :
+       waiting.view.partitions[static_cast<std::size_t>(seen.partition)]) {
+    const policy::NodeView& node = waiting.view.nodes[static_cast<std::size_t>(index)];
+    if (node.free.gpus < 1) continue;
+    std::string why = limits.why_none_on(node.name, seen.per_worker);
+    if (why.empty() || nodes++ > 0) continue;
+    first = node.name;
+    limit = std::move(why);
+  }
+  if (nodes == 0) return {};
+  return fmt::format("idle GPUs on {}{} cannot be lent to it: {}", first, and_others(nodes), limit);
+}
+
 /// Returns a sentence about nodes with idle GPUs on which Slurm runs no companion of the job
 /// because jobs of other users run there; empty: there are none.
 std::string where_it_may_not_share(const policy::ElasticJobView& seen, const Waiting& waiting) {
@@ -364,7 +386,8 @@ std::string waits_for(const ElasticJob& job, const Waiting& waiting) {
   if (why.empty()) return why;
   for (const std::string& more :
        {on_mixed_nodes(*record, *seen, waiting), where_it_ends_soon(job, *record, *seen, waiting),
-        where_it_may_not_share(*seen, waiting), where_companions_failed(job, *seen, waiting)})
+        where_limits_forbid(*record, *seen, waiting), where_it_may_not_share(*seen, waiting),
+        where_companions_failed(job, *seen, waiting)})
     if (!more.empty()) why += "; " + more;
   return why;
 }

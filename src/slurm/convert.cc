@@ -276,6 +276,11 @@ NodeRecord convert(node_info_t& info) {
   return node;
 }
 
+MemoryLimit memory_limit(std::uint64_t value) {
+  if (value == NO_VAL64 || value == INFINITE64) return {};
+  return {static_cast<std::int64_t>(value & ~MEM_PER_CPU), (value & MEM_PER_CPU) != 0};
+}
+
 PartitionRecord convert(const partition_info_t& info) {
   PartitionRecord partition;
   partition.name = text(info.name);
@@ -287,6 +292,9 @@ PartitionRecord convert(const partition_info_t& info) {
   partition.sole_user = (info.flags & PART_FLAG_EXCLUSIVE_USER) != 0;
   partition.max_time_min = minutes(info.max_time);
   partition.qos = text(info.qos_char);
+  partition.min_nodes = bounded(info.min_nodes, 1);
+  partition.max_cpus_per_node = bounded(info.max_cpus_per_node, 0);
+  partition.max_memory = memory_limit(info.max_mem_per_cpu);
   return partition;
 }
 

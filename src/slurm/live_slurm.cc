@@ -205,6 +205,7 @@ class LiveSlurm final : public SlurmApi {
       const LoadedConf loaded(conf);
       last_.labelled_nodes =
           labelled_nodes_by(text(conf->mcs_plugin), text(conf->mcs_plugin_params));
+      last_.max_memory = memory_limit(conf->max_mem_per_cpu);
     }
     if (auto times = load_qos_max_times()) last_.qos_max_time_min = *std::move(times);
   }

@@ -101,6 +101,12 @@ struct NodeRecord {
   bool registered = true;  ///< since slurmctld started; true if Slurm manages the node's power
 };
 
+/// MaxMemPerNode of a job, or MaxMemPerCPU.
+struct MemoryLimit {
+  std::int64_t mib = 0;  ///< 0: unlimited
+  bool per_cpu = false;
+};
+
 struct PartitionRecord {
   std::string name;
   std::vector<std::string> nodes;
@@ -111,6 +117,9 @@ struct PartitionRecord {
   bool sole_user = false;          ///< ExclusiveUser: a node has jobs of one user at a time
   std::uint32_t max_time_min = 0;  ///< MaxTime; 0: unlimited
   std::string qos;                 ///< QOS of the partition, with limits for all jobs in it
+  int min_nodes = 1;               ///< MinNodes of a job
+  int max_cpus_per_node = 0;       ///< of all its jobs there; 0: unlimited
+  MemoryLimit max_memory;          ///< unlimited: that of the whole site
 };
 
 /// A reservation of whole nodes or of parts of them.
@@ -131,6 +140,7 @@ struct Snapshot {
   std::vector<PartitionRecord> partitions;
   std::vector<ReservationRecord> reservations;
   LabelledNodes labelled_nodes = LabelledNodes::of_none;
+  MemoryLimit max_memory;  ///< in partitions without a limit of their own
   std::map<std::string, std::uint32_t> qos_max_time_min;  ///< MaxWall of those QOS that have one
   /// left_between() the previous snapshot and this one. Because nodes are loaded before jobs, their
   /// records may still count the resources of these jobs as used.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Sites that are set up otherwise: records that users may not see (PrivateData). The jobs are those of an ordinary user.
+# Sites that are set up otherwise: records that users may not see (PrivateData), limits of partitions. The jobs are those of an ordinary user.
 # shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -30,5 +30,35 @@ grows_where() { # PrivateData
 for each in nodes jobs,partitions accounts,events,reservations,usage,users,cloud jobs,nodes,partitions,reservations,usage,users,accounts; do
   check "where users may not see $each, a job has its ranks, grows and gives back" grows_where "$each"
 done
+restart_with PrivateData=none
+clear_queue
+
+# A job of 1 GPU, 16 CPUs and 16000 MiB a worker.
+refusals() { grep -c '"grant-refused"' "$events"; }
+limits_are() { scontrol update partitionname=train MaxMemPerNode=0 MaxCPUsPerNode=UNLIMITED MinNodes=1 && scontrol update partitionname=train "$1"; }
+keeps_to() { # LIMIT LENT: so much is lent, nothing of it is refused
+  local before
+  before=$(refusals)
+  limits_are "$1" && submit --elastic=max=12,grace=5 --gres=gpu:1 -w node1 && within 60 grown "$job" $((1 + $2)) && goes_on "$job" && [[ $(refusals) == "$before" ]] && return
+  swell why "$job"
+  grep grant-refused "$events" | tail -n 3
+  return 1
+}
+names() { swell why "$job" > said; cat said && grep -F "$1" said; }
+# lends_nothing_by LIMIT WORDS: set while the job runs, it keeps it from growing, without an offer; unset it grows.
+lends_nothing_by() {
+  local before
+  before=$(refusals)
+  limits_are "$3" && lends_nothing && submit --elastic=max=12,grace=5 --gres=gpu:1 "${@:4}" && within 30 in_state "$job" RUNNING && limits_are "$1" && swell drain --undo &&
+    within 30 names "$2" && is_lent "$job" 0 && [[ $(refusals) == "$before" ]]
+}
+check 'companions keep to MaxMemPerNode of their partition: several smaller ones are lent' keeps_to MaxMemPerNode=40000 11
+clear_queue
+check 'they keep to MaxCPUsPerNode' keeps_to MaxCPUsPerNode=48 8
+clear_queue
+check 'MaxMemPerNode below a worker lends nothing, and swell why names it' lends_nothing_by MaxMemPerNode=9000 'MaxMemPerNode=9000 of partition train is below the 16000 MiB of a worker' MinNodes=1 -w node1
+clear_queue
+limits_are MinNodes=1
+clear_queue
 
 finish_tests
