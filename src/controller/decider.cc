@@ -242,7 +242,7 @@ bool Decider::fit_to_partition(JobId id, std::vector<policy::Grant>& grants,
   };
   const bool has_all = gpus_in(fit) == gpus_in(grants);
   grants = std::move(fit);
-  return has_all && (view.machines == nullptr || !view.machines->devices_apart());
+  return has_all && (view.machines == nullptr || !view.machines->interconnect().devices_apart);
 }
 
 Decider::Planned Decider::plan_for(ElasticJob& job, const plan::Layout& layout,
