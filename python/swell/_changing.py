@@ -52,7 +52,7 @@ def _mark(value: Any) -> Any:
     if isinstance(value, (int, float)):
         return value
     if isinstance(value, torch.Tensor):
-        return None if value.grad_fn is not None else (value.data_ptr() if type(value) is torch.Tensor else 0, value._version)     # with one it is made in a pass
+        return None if value.grad_fn is not None or value.is_inference() else (value.data_ptr() if type(value) is torch.Tensor else 0, value._version)     # with one it is made in a pass
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray) and value.dtype.kind in "biuf":
         return value.shape, tuple(value.reshape(-1)[:_LOOKED_AT].tolist())
@@ -92,7 +92,7 @@ def _reached(owners: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             open_.extend((f"{name}[{key!r}]", each, True, False) for key, each in thing.items())
         elif isinstance(thing, (types.FunctionType, types.MethodType)):
             function: Any = getattr(thing, "__func__", thing)
-            if _is_file_of_a_library(function.__code__.co_filename):
+            if not isinstance(function, types.FunctionType) or _is_file_of_a_library(function.__code__.co_filename):     # one in C has no code
                 continue
             of = f" of {function.__name__}()" if not is_part else ""
             for key, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
@@ -138,6 +138,12 @@ class Changing:
         if not self._is_open:
             return
         self._steps += 1
+        try:
+            self._look()
+        except Exception:       # of a thing of the script's that may not be read: training goes on
+            self._is_open = False
+
+    def _look(self) -> None:
         if self._steps == _FROM:
             self._find()
             self._was = dict(self._marks())

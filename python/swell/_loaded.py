@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -13,22 +14,23 @@ __all__ = ["Loaded"]
 
 _SMALL = 1 << 28        # bytes that are copied in any case, in a tenth of a second
 _LOOKED_AT = 64         # values of each tensor beside the sum of all
+_SUMMED = 1 << 22       # values that are added at once
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Loaded:
     """The values as they are now.
 
-    keeps: they can be put back without a checkpoint, for which they are copied to the host. Else only if they are few.
+    is_live: they are to be put back without a checkpoint, for which they are copied to the host if they are few, or `keeps`.
     """
 
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, keeps: bool) -> None:
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, is_live: bool, keeps: bool) -> None:
         self._model, self._optimizer, self._state = model, optimizer, optimizer.state
         self._digests = self._digests_now()
         self._groups = [{name: copy.deepcopy(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
         tensors = list(self._tensors())
-        self._copies = [each.detach().to("cpu", copy=True) for each in tensors] if keeps or sum(each.numel() * each.itemsize for each in tensors) <= _SMALL else None
-        self._values = {parameter: {key: value for key, value in kept.items() if not isinstance(value, torch.Tensor)} for parameter, kept in optimizer.state.items()}
+        self._copies = [each.detach().to("cpu", copy=True) for each in tensors] if is_live and (keeps or sum(each.numel() * each.itemsize for each in tensors) <= _SMALL) else None
+        self._values = {parameter: {key: value for key, value in kept.items() if not isinstance(value, torch.Tensor)} for parameter, kept in optimizer.state.items() if isinstance(kept, Mapping)}
 
     @property
     def is_reloaded(self) -> bool:
@@ -48,8 +50,11 @@ class Loaded:
             state.clear()
             state.update(self._state)
             groups = self._groups
+        theirs = list(self._tensors())
+        if [each.shape for each in theirs] != [each.shape for each in self._copies]:
+            return False
         with torch.no_grad():
-            for there, copied in zip(self._tensors(), self._copies, strict=True):
+            for there, copied in zip(theirs, self._copies, strict=True):
                 there.copy_(copied)
         for parameter, values in self._values.items():
             state[parameter].update(values)
@@ -61,7 +66,7 @@ class Loaded:
         """The values by their places, those of each worker's shard alone."""
         buffers = [buffer for module in self._model.modules() for name, buffer in module.named_buffers(recurse=False) if name not in module._non_persistent_buffers_set]
         kept = [value for parameters in self._optimizer.param_groups for parameter in parameters["params"]
-                for _, value in sorted(self._optimizer.state.get(parameter, {}).items()) if isinstance(value, torch.Tensor)]
+                for _, value in sorted(self._optimizer.state.get(parameter, {}).items(), key=lambda item: str(item[0])) if isinstance(value, torch.Tensor)]
         for each in (*self._model.parameters(), *buffers, *kept):
             yield getattr(each, "_local_tensor", each)
 
@@ -70,15 +75,25 @@ class Loaded:
 
 
 def _digest(tensor: torch.Tensor) -> Any:
-    """Returns what other values have otherwise: the sum of their bits, and some of them. Takes no memory beside the tensor's.
+    """Returns what other values have otherwise: the sum of their bits, and some of them. Takes little memory beside a dense tensor's.
 
     A version does not tell: what is written through `.data` has another's.
     """
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type == "meta":
-        return tensor._version
+    if tensor.layout is torch.strided and not tensor.is_quantized and tensor.device.type != "meta":
+        with suppress(RuntimeError, NotImplementedError, TypeError):        # a kind of tensor that shows no bits
+            return _digest_of_bits(tensor.resolve_conj().resolve_neg())
+    return None if tensor.is_inference() else tensor._version
+
+
+def _digest_of_bits(tensor: torch.Tensor) -> Any:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
-    bits = tensor.view(_INTEGERS[tensor.itemsize])
-    step = max(1, tensor.numel() // _LOOKED_AT)
-    some = torch.take(bits, torch.arange(0, tensor.numel(), step, device=bits.device)).tolist() if tensor.numel() else []
-    return tuple(tensor.shape), int(bits.sum(dtype=torch.int64).item()), some
+    # In the order of memory, in which a dense tensor needs no copy to be one list.
+    strides: tuple[int, ...] = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda at: -strides[at])
+    bits = tensor.permute(order).reshape(-1).view(_INTEGERS[tensor.itemsize])
+    some = bits[::max(1, bits.numel() // _LOOKED_AT)].tolist()
+    total = torch.zeros((), dtype=torch.int64, device=bits.device)
+    for part in torch.split(bits, _SUMMED):        # each is widened to 64 bits for its sum
+        total += part.sum(dtype=torch.int64)
+    return tuple(tensor.shape), int(total.item()), some

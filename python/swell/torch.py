@@ -234,7 +234,7 @@ class Elastic:
             self._look_at_trained()
             if self._live is not None:
                 self._live.follow()
-        self._loaded: Loaded | None = Loaded(model, self._saved_optimizer(), keeps=self._puts and self._live is not None)       # until the loop begins
+        self._loaded: Loaded | None = Loaded(model, self._saved_optimizer(), is_live=self._live is not None, keeps=self._puts)       # until the loop begins
 
     # ---- what is looked at before anything is lent
 
