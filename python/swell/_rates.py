@@ -44,6 +44,11 @@ def _bound(tree: ast.AST) -> list[tuple[list[ast.expr], ast.expr]]:
     return found
 
 
+def _makes_an_object(value: ast.expr) -> bool:
+    """Whether a call of a class gives the value, whose other attributes say nothing of the number of workers."""
+    return isinstance(value, ast.Call) and text_of(value.func).rpartition(".")[2][:1].isupper()
+
+
 def _line_of(trees: Sequence[ast.AST]) -> ast.AST | None:
     """Returns the first statement of these that sets a rate by the number of workers; None: none is known."""
     names = set[str]()
@@ -53,8 +58,8 @@ def _line_of(trees: Sequence[ast.AST]) -> ast.AST | None:
                    if isinstance(each, (ast.Name, ast.Attribute)) or isinstance(each, ast.Constant) and isinstance(each.value, str))
     bound = [each for tree in trees for each in _bound(tree)]
     for _ in range(3):      # a name may come of another
-        names |= {text_of(part) for targets, value in bound if depends(value) for target in targets for part in ast.walk(target) if isinstance(part, (ast.Name, ast.Attribute)) and text_of(part) not in ("", "self")
-                  and not isinstance(target, ast.Subscript)}
+        names |= {text_of(part) for targets, value in bound if depends(value) and not _makes_an_object(value) for target in targets for part in ast.walk(target)
+                  if isinstance(part, (ast.Name, ast.Attribute)) and isinstance(part.ctx, ast.Store) and text_of(part) and not isinstance(target, ast.Subscript)}
     return next((target for targets, value in bound for target in targets if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value in _RATES and depends(value)), None)
 
 

@@ -251,7 +251,7 @@ def _read_loop(tree: ast.Module, places: Places) -> None:
     if isinstance(source, ast.Name):
         source = next((node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and source.id in _targets(node)), source)
     if _called(source).endswith("DataLoader") and isinstance(source, ast.Call) and source.args:
-        places.reads = ast.unparse(target).strip("()")
+        places.reads = ", ".join(map(ast.unparse, target.elts)) if isinstance(target, (ast.Tuple, ast.List)) else ast.unparse(target)
         places.dataset = ast.unparse(source.args[0])
 
 
