@@ -183,8 +183,12 @@ Result<void> check_deadline(const control::ElasticSpec& spec, const control::Spe
   if (!spec.deadline || spec.steps == 0) return {};
   std::vector<std::string> types = spec.types;
   if (!type.empty()) types.push_back(type);
-  if (!gpu_types.empty())
+  if (types.empty()) {
+    types.assign(gpu_types.begin(), gpu_types.end());
+  } else if (!gpu_types.empty()) {
     std::erase_if(types, [&](const std::string& each) { return !gpu_types.contains(each); });
+    if (types.empty()) return {};  // Slurm refuses the job
+  }
   const int max = spec.max_total(basic_gpus, true);
   const control::SpeedTable::Row* row = table.fastest(types, max);
   if (row == nullptr) return {};  // nothing is known of what it may have
