@@ -52,7 +52,7 @@ Command node_look_command(control::JobId job, std::size_t nodes) {
   return {"srun", "--quiet", "--overlap", fmt::format("--jobid={}", job),
           fmt::format("--nodes={}", nodes), fmt::format("--ntasks={}", nodes),
           "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0", "--mpi=none", "--input=none",
-          "--chdir=/", "--kill-on-bad-exit=1", "sh", "-c",
+          "--chdir=/", "--kill-on-bad-exit=1", "/bin/sh", "-c",
           // Slurm 22.05 has the job's CPUs under the second name.
           fmt::format("echo \"{} $SLURM_NODEID $SLURMD_NODENAME ${{SLURM_STEP_GPUS:-none}} "
                       "${{SLURM_JOB_CPUS_PER_NODE:-$SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0}}\"",

@@ -109,10 +109,12 @@ Result<std::vector<NodeShare>> shown_shares(JobId job, const std::string& id, in
 /// The job's shares of its nodes: as scontrol shows them, else as a step on them sees them.
 Result<std::vector<NodeShare>> shares_of(JobId job, const JobFacts& facts) {
   if (auto shown = shown_shares(job, facts.id, 1)) return shown;
-  auto looked = Children::output_of(node_look_command(job, facts.nodes),
-                                    outside_environment(environ), kScontrolSeconds);
-  if (looked)
-    if (auto seen = read_node_look(*looked, facts.nodes, facts.wanted_gpus)) return seen;
+  if (facts.nodes > 0 && facts.owner == geteuid()) {
+    auto looked = Children::output_of(node_look_command(job, facts.nodes),
+                                      outside_environment(environ), kScontrolSeconds);
+    if (looked)
+      if (auto seen = read_node_look(*looked, facts.nodes, facts.wanted_gpus)) return seen;
+  }
   return shown_shares(job, facts.id, kAsks);
 }
 
