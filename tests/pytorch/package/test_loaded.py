@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a start has loaded is compared with what stands there later, whatever kinds of values a script has."""
+"""Compares the values that a start has loaded with those that stand there later, whatever kinds of values a script has."""
 
 from __future__ import annotations
 
