@@ -13,7 +13,7 @@ cd "$top" || exit 1
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-read -r -a libraries <<< "$(pkg-config --cflags jansson fmt libxxhash libsodium)"
+read -r -a libraries <<< "$(pkg-config --cflags jansson fmt libxxhash)"
 # The folders are those of an installation; what they are does not matter here.
 flags=(-std=c++20 -Wno-everything -Wthread-safety -Werror=thread-safety "-I$top/src" "${libraries[@]}"
   '-DSWELL_LIBDIR=""' '-DSWELL_LIBEXECDIR=""' '-DSWELL_PLUGINDIR=""')

@@ -46,7 +46,7 @@ with _native.Session() as session:
     session.tensor("w", torch.float32).fill_(2)
     assert session.step(1) is _native.Action.GO_ON
 with open("/proc/self/maps") as maps:
-    found = {line.split()[-1] for line in maps if any(name in line for name in ("libswell", "libfmt", "libsodium", "libxxhash"))}
+    found = {line.split()[-1] for line in maps if "libswell" in line or "libfmt" in line or "libxxhash" in line}
 assert found and all("swell/lib/" in path for path in found), found
 print(*sorted(found))
 EOP

@@ -17,7 +17,7 @@
 #include <sys/un.h>
 #include <thread>
 
-#include "runtime/wire/hmac.h"
+#include "runtime/wire/sha256.h"
 
 namespace swell::runtime {
 

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/wire/hmac.h"
+#include "runtime/wire/sha256.h"
 
 using namespace swell::runtime;
 
@@ -84,7 +84,12 @@ Test(extents, never_overlap_and_join_again) {
   cr_assert_not(extents.take(1).has_value());
 }
 
-Test(hmac, is_that_of_the_standard) {
+Test(sha256, is_what_the_standards_say) {
+  cr_assert_eq(hex(sha256("abc")),
+               "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  cr_assert_eq(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  cr_assert_eq(hex(sha256(std::string(1'000'000, 'a'))),
+               "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   cr_assert_eq(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
                "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
   cr_assert_eq(hex(hmac_sha256(std::string(131, '\xaa'),
