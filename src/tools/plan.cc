@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell plan: the scale table of one job.
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
 #include <thread>
-#include <unistd.h>
 
 #include "control/input_file.h"
 #include "core/cluster/presets.h"
@@ -95,10 +92,6 @@ Result<Planned> read_model(const Options& options, const cluster::Cluster& clust
     }
   } else {
     auto found = models::find_model(options.model);
-    const bool is_path = options.model.find('/') != std::string::npos ||
-                         options.model.ends_with(".json");  // not gpt2-1.4b
-    if (!found && is_path && access(options.model.c_str(), F_OK) != 0)
-      return Error(std::strerror(errno)).while_doing(options.model);
     if (!found) return found.error();
     entry = *found;
   }
@@ -113,14 +106,10 @@ Result<Planned> read_model(const Options& options, const cluster::Cluster& clust
   if (auto good = models::check(entry.model); !good) return good.error();
   if (auto good = models::check_planned_for(entry.model); !good)
     return good.error().while_doing("model " + entry.model.name);
-  int fitting = std::min(entry.micro_batches, entry.model.global_batch);
-  while (entry.model.global_batch % fitting != 0) --fitting;
-  if (options.micro_batches > 0 && fitting != entry.micro_batches)
-    return Error(
-        fmt::format("--micro-batches {} does not divide the global batch of {}; give a number "
-                    "that does, such as {}",
-                    entry.micro_batches, entry.model.global_batch, fitting));
-  entry.micro_batches = fitting;
+  if (entry.model.global_batch % entry.micro_batches != 0)
+    return Error(fmt::format("{} do not divide the global batch of {}",
+                             count_of(entry.micro_batches, "micro-batch"),
+                             entry.model.global_batch));
   return planned;
 }
 
@@ -447,10 +436,6 @@ int run(const Options& options) {
     print_json(table, named, scheduled, perf, options, took.count());
   } else {
     print_table(named, options, table.complete);
-    const auto free = static_cast<int>(problem.free.size());
-    if (options.solver == "incremental" && options.free_gpus < 0 && free > current->gpu_count())
-      say("more rows, up to all {} of the cluster: --free {}\n",
-          count_of(free + current->gpu_count(), "GPU"), free);
     if (source == planner::ScaleSource::data_sheets && !planned->graph)
       say_launches(perf, *current, coefficients, entry->model, *cluster);
     if (!scheduled.empty()) print_scheduled(scheduled, table, perf, options);
@@ -550,15 +535,15 @@ Action add_plan(CLI::App& app) {
       ->excludes("--coefficients")
       ->excludes("--profile");
   sub->add_option("--micro-batches", options->micro_batches, "Micro-batches of one iteration")
-      ->check(above_zero());
+      ->check(CLI::PositiveNumber);
   sub->add_option("--global-batch", options->global_batch, "Samples of one iteration")
-      ->check(above_zero());
+      ->check(CLI::PositiveNumber);
   sub->add_option("--sequence", options->sequence,
                   "Tokens of one sample (default: the longest that the model takes)")
       ->check(CLI::Range(1, 1 << 24));
   sub->add_option("--time-limit,--time", options->seconds,
                   "Seconds after which the best so far is taken")
-      ->check(above_zero())
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   sub->add_flag("--json", options->json, "One line of JSON");
   sub->callback([sub, options] {

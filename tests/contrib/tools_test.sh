@@ -71,26 +71,6 @@ wrong_words_are_refused() {
     refuses 'swell: drain: ' swell drain --timeout x && refuses 'swell: jobs: ' swell jobs --no-such-option &&
     refuses 'write "swell jobs [JOBID]..."' swell jobs --no-such-option
 }
-a_batch_is_divided() {
-  swell plan --model gpt2-1.3b --cluster 1x4-h100 --global-batch 7 > said 2>&1 || { cat said; return 1; }
-  ! swell plan --model gpt2-1.3b --cluster 1x4-h100 --global-batch 6 --micro-batches 4 > said 2>&1 &&
-    grep -qF -- '--micro-batches 4 does not divide the global batch of 6; give a number that does, such as 3' said || { cat said; return 1; }
-}
-rows_of_the_whole_cluster() {
-  printf '{"name":"one","layers":4,"hidden":1024,"heads":8,"sequence":512,"global_batch":64}' > one.json
-  swell plan --model one.json --cluster 1x4-h100 > said && grep -qx 'more rows, up to all 4 GPUs of the cluster: --free 3' said || { cat said; return 1; }
-  swell plan --model one.json --cluster 1x4-h100 --free 3 > said && grep -q '^ *4 ' said && ! grep 'more rows' said
-}
-check 'a table that ends before the cluster does says how to have the other rows' rows_of_the_whole_cluster
-a_missing_model_file_is_said() {
-  local name
-  for name in none/config.json config.json ./none; do
-    ! swell plan --model "$name" --cluster 1x4-h100 > said 2>&1 && grep -qxF "swell: $name: No such file or directory" said || { cat said; return 1; }
-  done
-  ! swell plan --model gpt2-1.4b --cluster 1x4-h100 > said 2>&1 && grep -qF 'there is no model "gpt2-1.4b" in the catalogue' said
-}
-check 'a model whose name is that of a file which is not there is said to be missing' a_missing_model_file_is_said
-check 'a global batch is divided into as many micro-batches as divide it, and a number that does not is refused with one that does' a_batch_is_divided
 check 'a command line without its words, or with wrong ones, is refused with its form' wrong_words_are_refused
 
 readers=('swell plan --cluster 1x8-h100 --model' 'swell plan --model gpt2-1.3b --cluster' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan'
