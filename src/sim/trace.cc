@@ -283,13 +283,12 @@ Result<TraceFile> read_all(const Delimited& table, const Result<Rows>& reader) {
 
 /// Refuses a file that is compressed, or is in UTF-16 as spreadsheets save it.
 Result<void> check_is_text(std::string_view bytes) {
-  using namespace std::string_view_literals;
-  for (const auto& [begin, program] :
-       {std::pair("\x1f\x8b"sv, "gunzip"sv), std::pair("BZh"sv, "bunzip2"sv),
-        std::pair("\xfd"
-                  "7zXZ"sv,
-                  "unxz"sv),
-        std::pair("\x28\xb5\x2f\xfd"sv, "unzstd"sv), std::pair("PK\x03\x04"sv, "unzip"sv)})
+  constexpr std::pair<std::string_view, const char*> kBegins[] = {{"\x1f\x8b", "gunzip"},
+                                                                  {"BZh", "bunzip2"},
+                                                                  {"\xfd\x37zXZ", "unxz"},
+                                                                  {"\x28\xb5\x2f\xfd", "unzstd"},
+                                                                  {"PK\x03\x04", "unzip"}};
+  for (const auto& [begin, program] : kBegins)
     if (bytes.starts_with(begin))
       return Error(fmt::format("it is compressed; unpack it first, by {}", program));
   if (bytes.find('\0') != std::string_view::npos)

@@ -439,7 +439,7 @@ def lightning_logs_of_workers(moments):
         module.log("alone", loss)
         module.log_dict({"all": loss}, sync_dist=True)
         module.log("worst", loss, reduce_fx="max", sync_dist=True, on_epoch=True)
-        module.log("total", loss, reduce_fx=sum, sync_dist=True, on_epoch=True)
+        module.log("total", loss, reduce_fx="sum", sync_dist=True, on_epoch=True)
     of_lightning(moments, logs=logs)
 
 

@@ -347,7 +347,7 @@ def test_votes_and_requests_go_over_a_group_of_their_own_on_the_host(tmp_path):
     for x, y in elastic.batches(torch.utils.data.TensorDataset(torch.ones(24, 2), torch.ones(24, 1)), steps=4):
         if not elastic.skip(elastic.steps == 2):
             elastic.step(torch.nn.functional.mse_loss(model(x), y))
-    assert len(seen) >= 7 and set(seen) == {("cpu", (2,), "gloo", False)}, set(seen)
+    assert len(seen) >= 7 and set(seen) == {("cpu", (1,), "gloo", False), ("cpu", (2,), "gloo", False)}, set(seen)
 
 
 def test_what_workers_tell_each_other_is_on_the_host_whatever_the_default_device_is():
