@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+#include "core/policy/growth_hold.h"
 #include "unit/controller/fakes.h"
 #include "unit/controller/reports.h"
 
@@ -229,7 +230,7 @@ Test(view_builder, a_job_that_awaits_its_profile_grows_up_to_what_its_user_wante
   job.wanted_gpus = 4;
   cr_assert(job_at(101).may_grow);
   cr_assert_eq(job_at(101).max_gpus, 4);
-  const double later = 101 + config.profile_wait_s;
+  const double later = 101 + policy::kFirstStepWaits * config.profile_wait_s;
   cr_assert(job_at(later).may_grow);
   cr_assert_eq(job_at(later).max_gpus, 16, "it awaits no profile any more");
   Companion companion;
