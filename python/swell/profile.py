@@ -66,7 +66,7 @@ def shares_of(plans: Iterable[Plan]) -> list[Share]:
     """Returns the distinct loads that the workers of plans have to run."""
     found = set()
     for plan in plans:
-        for stage, parts in zip(plan.stages, plan.parts, strict=True):
+        for stage, parts in zip(plan.stages, plan.contents.parts, strict=True):
             units = {name for part in parts for name, has in (("embedding", part.embedding), ("layer", part.layers), ("head", part.head or part.heads),
                                                               ("module", part.modules)) if has}
             found |= {Share(unit, group.local_batch, stage.tp) for group in stage.groups for unit in units}

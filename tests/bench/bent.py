@@ -93,14 +93,14 @@ class Bent(paced.Paced):
         return None if kind == "tp" else super()._stated(kind, size, chunk)     # passes in the table include their all-reduces
 
     def _layers(self, chunk):
-        return len(self._plan.parts[self._place.stage][chunk].layers)
+        return len(self._plan.contents.parts[self._place.stage][chunk].layers)
 
     def _device_s(self, kind, chunk):
         tp = self._plan.stages[self._place.stage].tp
         head = seconds(HEAD, tp, self._samples) * _HEAD_PARTS[kind] if kind in _HEAD_PARTS else 0.0
         if kind not in _LAYER_PARTS:
             return head
-        has_head = self._plan.parts[self._place.stage][chunk].head
+        has_head = self._plan.contents.parts[self._place.stage][chunk].head
         return self._layers(chunk) * seconds(LAYER, tp, self._samples) * _LAYER_PARTS[kind] + (head if has_head else 0.0)
 
     @staticmethod
@@ -114,7 +114,7 @@ class BentEngine(Engine):
     slow = 1.0
 
     def _timed(self):
-        stages = self.plan.parts[self.place.stage]
+        stages = self.plan.contents.parts[self.place.stage]
         driver = Driver() if self._session is not None else None
         inner = _OnStream(self._session, self.device, [part.layers for part in stages]) if driver else Regions()
         device = paced.device_of(paced.parse(os.environ["SWELL_PACED"]), self.plan, self.place)

@@ -80,7 +80,7 @@ def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sam
     Random draws of samples depend on seed and sample alone, alike on all stages that read it. A thread reads the next batch meanwhile, unless samples
     draw: then no other thread may.
     """
-    mine, size, last, copies = plan.samples(place.stage, place.group), plan.micro_batch_samples, bool(plan.heads_of(place.stage)), Copies(device)
+    mine, size, last, copies = plan.stages[place.stage].samples(place.group), plan.micro_batch_samples, bool(plan.contents.heads_of(place.stage)), Copies(device)
     drawn = None if is_stored(dataset) else DrawnSamples(dataset, sampler.seed)
     look: Callable[[Sequence[Numbered]], list[Any]] | None = None if drawn is None else drawn.read
 
@@ -106,7 +106,7 @@ def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sam
 
 def streamed(stream: Stream, plan: Plan, place: Place, device: torch.device, *, group: dist.ProcessGroup | None, epochs: int | None) -> Iterator[Batch]:
     """Global batches of a stream from its position on; whoever trains on one says so to the stream. group: all workers, on the CPU."""
-    mine, size, last, is_compared = plan.samples(place.stage, place.group), plan.micro_batch_samples, bool(plan.heads_of(place.stage)), False
+    mine, size, last, is_compared = plan.stages[place.stage].samples(place.group), plan.micro_batch_samples, bool(plan.contents.heads_of(place.stage)), False
     copies = Copies(device)
     while epochs is None or stream.epoch < epochs:
         if not stream.pull():

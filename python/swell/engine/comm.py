@@ -27,9 +27,9 @@ class Piece:
 
 def _overlaps(plan: Plan, place: Place, stage: int) -> list[tuple[int, int, int]]:
     """Groups of another stage that compute some of this worker's samples: group, begin, end in its own."""
-    mine, found = plan.samples(place.stage, place.group), []
+    mine, found = plan.stages[place.stage].samples(place.group), []
     for group in range(len(plan.stages[stage].groups)):
-        theirs = plan.samples(stage, group)
+        theirs = plan.stages[stage].samples(group)
         begin, end = max(mine.start, theirs.start), min(mine.stop, theirs.stop)
         if begin < end:
             found.append((group, begin - mine.start, end - mine.start))
@@ -52,9 +52,9 @@ def targets(plan: Plan, place: Place, stage: int) -> list[Piece]:
 
 def tied_peers(plan: Plan, place: Place) -> tuple[list[int], int]:
     """Returns the ranks that a worker at one end of the model sends its gradient of a tied matrix to, and the one it receives from."""
-    other_end = plan.head_stage if place.stage == plan.embedding_stage else plan.embedding_stage
-    other = [one.rank for one in plan.places() if one.stage == other_end]
-    mine = [one.rank for one in plan.places() if one.stage == place.stage]
+    other_end = plan.contents.head_stage if place.stage == plan.contents.embedding_stage else plan.contents.embedding_stage
+    other = [one.rank for one in plan.places if one.stage == other_end]
+    mine = [one.rank for one in plan.places if one.stage == place.stage]
     at = mine.index(place.rank)
     return other[at::len(mine)], other[at % len(other)]
 
@@ -72,7 +72,7 @@ def _messages(plan: Plan, place: Place, tied: bool) -> list[tuple[int, int, int]
         if 0 <= other <= last and stage != other:
             found |= {(around, piece.rank, rank) for piece in sources(plan, place, other)}
             found |= {(around + 1, rank, piece.rank) for piece in targets(plan, place, other)}
-    begins, ends = place.stage == plan.embedding_stage, place.stage == plan.head_stage
+    begins, ends = place.stage == plan.contents.embedding_stage, place.stage == plan.contents.head_stage
     if tied and begins != ends:
         receivers, sender = tied_peers(plan, place)
         found |= {(int(ends), rank, receiver) for receiver in receivers} | {(int(begins), sender, rank)}
@@ -115,7 +115,7 @@ class Links:
         self.shared: dict[tuple[int, ...], dist.ProcessGroup] = {}
         for stages in sorted(set(shared)):
             if len(stages) > 1:
-                made = dist.new_group([one.rank for one in plan.places() if one.stage in stages])
+                made = dist.new_group([one.rank for one in plan.places if one.stage in stages])
                 if place.stage in stages:
                     self.shared[stages] = made
         self.host = dist.new_group(backend="gloo") if plan.world > 1 else None

@@ -37,6 +37,7 @@ from swell.engine.checkpoint import Checkpoints
 from swell.engine.comm import Links
 from swell.engine.executor import Executor, MicroBatch, Regions
 from swell.engine.loss import LateLoss
+from swell.engine.own_plans import given_plan
 from swell.engine.plan import Plan
 from swell.engine.skeleton import Skeleton
 from swell.engine.standing import Standing
@@ -217,7 +218,7 @@ class Engine:
             return given.plan_for(self._given, *shape)
         text = os.environ.get("SWELL_PLAN") if decided is None else decided
         try:
-            plan = Plan.given(*shape, text, None if self._initial is None else given.initial_for(
+            plan = given_plan(*shape, text, None if self._initial is None else given.initial_for(
                 self._initial, *shape, first=decided is None and _request.place().generation == 0))
         except ValueError:
             if text or before is None:
@@ -326,7 +327,7 @@ class Engine:
 
     def _timed(self) -> Regions:
         """Returns the recorder that takes, or states, the times of a step's parts."""
-        regions = live.NativeRegions(self._session, self.device, [part.layers for part in self.plan.parts[self.place.stage]]) if self._session is not None else Regions()
+        regions = live.NativeRegions(self._session, self.device, [part.layers for part in self.plan.contents.parts[self.place.stage]]) if self._session is not None else Regions()
         if not os.environ.get("SWELL_PACED"):
             return regions
         if self.device.type != "cpu":
@@ -339,7 +340,7 @@ class Engine:
 
     def _work(self) -> paced.Work:
         layers_flops, head_flops = logs.forward_flops_of_a_token(self._share.skeleton, self._length)
-        parts, layers = self.plan.parts[self.place.stage], self.plan.stages[self.place.stage].layers
+        parts, layers = self.plan.contents.parts[self.place.stage], self.plan.stages[self.place.stage].layers
         return paced.Work(layers_flops * self._length * layers / self._share.skeleton.layers, head_flops * self._length / self._share.vocabulary_parts if self._share.last else 0.0,
                           self._state.bytes, self._recompute, tuple(len(part.layers) / max(layers, 1) for part in parts),
                           next((number for number, part in enumerate(parts) if part.head), 0))
@@ -545,11 +546,11 @@ class Engine:
         self._session.profiler.memory(peak_bytes)
         last = 12.0 * length * self.config.vocab_size if self._share.last else None     # probabilities, their gradient, the logits'
         self.observed_role = {"peak_bytes": peak_bytes, "whole": whole, "last_activation_bytes": last}
-        units = [part.units for part in self.plan.parts[self.place.stage]]
+        units = [part.units for part in self.plan.contents.parts[self.place.stage]]
         if len(units) == 1 and not self._mtp_heads and not self.plan.schedule and self._schedule not in ("1f1b", "interleaved"):
             units = []      # the planner would take its memory for that of 1F1B, and replace its schedule by interleaved
         self._session.profiler.set_role(stage=self.place.stage, group=self.place.group, layers=self.plan.stages[self.place.stage].layers,
-                                        local_batch=len(self.plan.samples(self.place.stage, self.place.group)), activation=self.dtype,
+                                        local_batch=len(self.plan.stages[self.place.stage].samples(self.place.group)), activation=self.dtype,
                                         activation_shape=(length, self.config.hidden_size), whole_activations=whole, last_activation_bytes=last,
                                         tied_embedding=bool(self._share.skeleton.tied), chunks=units)
         return losses
@@ -606,7 +607,7 @@ class Engine:
             for name, tensor in batch.items():
                 if tensor.shape[0] != self.global_batch:
                     raise ValueError(f"{name} has {counted(tensor.shape[0], 'sample')}; a global batch has {self.global_batch}")
-            size, mine, found = self.plan.micro_batch_samples, self.plan.samples(self.place.stage, self.place.group), []
+            size, mine, found = self.plan.micro_batch_samples, self.plan.stages[self.place.stage].samples(self.place.group), []
             for number in range(self.plan.micro_batches):
                 part = {name: tensor[number * size + mine.start:number * size + mine.stop].to(self.device) for name, tensor in batch.items()}
                 labels = part.pop("labels")
@@ -634,7 +635,7 @@ class Engine:
         if self.autocast is not None:
             stack.enter_context(torch.autocast(self.device.type, self.autocast))
         if self._dropout is not None and self._dropout.training:
-            mine = self.plan.samples(self.place.stage, self.place.group)
+            mine = self.plan.stages[self.place.stage].samples(self.place.group)
             first = micro_batch * self.plan.micro_batch_samples
             stack.enter_context(self._dropout.at(self.steps, range(first + mine.start, first + mine.stop)))
         return stack

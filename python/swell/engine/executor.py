@@ -111,7 +111,7 @@ class Executor:
         self._share, self._plan, self._links, self._passes = share, plan, links, list(schedule[place.stage])
         self._width, self._wire, self._device, self._regions, self._around = width, wire, device, regions, around
         self._at, self._mtp_weight = place.stage, mtp_weight
-        filled = [chunk * plan.pp + stage for stage, parts in enumerate(plan.parts) for chunk, part in enumerate(parts) if not part.is_empty]
+        filled = [chunk * plan.pp + stage for stage, parts in enumerate(plan.contents.parts) for chunk, part in enumerate(parts) if not part.is_empty]
         self._begin, self._end = min(filled), max(filled)
         self._splits = any(one.weights for one in self._passes)
         self._put_off = {chunk: PutOff(its.models, recompute) for chunk, its in enumerate(share.chunks) if its is not None} if self._splits else {}

@@ -23,9 +23,9 @@ def gathered(skeleton: Skeleton, plan: Plan, place: Place, held: Mapping[str, to
         if name.startswith("mtp."):     # transformers has no place for them
             continue
         layer = skeleton.parameters[name].layer
-        stage = next((number for number in range(plan.pp) if layer is not None and layer in plan.layers(number)), None)
+        stage = next((number for number in range(plan.pp) if layer is not None and layer in plan.contents.layers(number)), None)
         if stage is None:
-            stage = plan.embedding_stage if any(name.startswith(path + ".") for path in skeleton.input_paths) else plan.head_stage
+            stage = plan.contents.embedding_stage if any(name.startswith(path + ".") for path in skeleton.input_paths) else plan.contents.head_stage
         tp, one = plan.stages[stage].tp, skeleton.held(name, skeleton.by_vocabulary(plan, stage))
         if place.rank == 0:
             whole[name] = torch.empty(one.shape, dtype=one.dtype)

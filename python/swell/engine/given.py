@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from swell._counted import counted
+from swell.engine.own_plans import own_sizes
 from swell.engine.plan import Plan
 
 __all__ = ["GivenPlan", "check_arguments", "check_plan", "check_plans", "initial_for", "optimizer_of", "plan_for", "scheduler_of", "sizes"]
@@ -97,9 +98,9 @@ def initial_for(given: Plan | str | Callable[[int], Plan | str], layers: int, gl
 def sizes(given: GivenPlan, layers: int, global_batch: int, micro_batch: int, most: int, fits: Callable[[int, int, int], bool] = lambda *_: True, *,
           mtp_heads: int = 0, keeps: Callable[[Plan], bool] = lambda _: True) -> list[int]:
     """Returns the numbers of workers, up to `most`, for which a program has a plan: the one that it always runs, what it makes of the number, or
-    Plan.own(). fits: whether the program's schedule is for so many stages, chunks and micro-batches. keeps: whether a plan that is made of the number may be run."""
+    own_plan(). fits: whether the program's schedule is for so many stages, chunks and micro-batches. keeps: whether a plan that is made of the number may be run."""
     if given is None:
-        return Plan.own_sizes(layers, global_batch, micro_batch, most, fits)
+        return own_sizes(layers, global_batch, micro_batch, most, fits)
     if isinstance(given, Plan):
         return [given.world]
     if isinstance(given, str) and given.lstrip().startswith("{"):

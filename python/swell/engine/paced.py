@@ -116,7 +116,7 @@ class Paced(Regions):
     def __init__(self, inner: Regions, device: Device, plan: Plan, place: Place, work: Callable[[], Work]) -> None:
         self._inner, self.device, self._plan, self._place, self._work = inner, device, plan, place, work
         self._known: Work | None = None
-        self._samples = len(plan.samples(place.stage, place.group))
+        self._samples = len(plan.stages[place.stage].samples(place.group))
         self._within = 0.0          # stated seconds of tensor parallel sums within the present pass
         self.late_s = 0.0           # by which the true computation of parts took longer than stated
         nodes = {group.node for group in plan.stages[place.stage].groups}
@@ -184,7 +184,7 @@ class Paced(Regions):
 
     def arrival(self, rank: int, size: int) -> float:
         """When a message that is sent now is whole at another rank, by the clock of the machine that all workers share."""
-        there = next(place for place in self._plan.places() if place.rank == rank)
+        there = next(place for place in self._plan.places if place.rank == rank)
         other = self._plan.stages[there.stage].groups[there.group]
         own = self._plan.stages[self._place.stage].groups[self._place.group]
         return time.monotonic() + size / (self.device.link if own.node == other.node else self.device.network)

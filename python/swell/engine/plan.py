@@ -4,39 +4,18 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 from swell._counted import counted
+from swell.engine.contents import Contents
 
-__all__ = ["Group", "Part", "Place", "Plan", "Stage"]
+__all__ = ["Group", "Place", "Plan", "Stage"]
 
 _MAX_GPUS = 1_000_000   # of a table
 MAX_CHUNKS = 1024       # of a stage, as in src/core/schedule
-
-
-def _spread(whole: int, parts: int) -> list[int]:
-    """Divides `whole` into `parts` numbers that differ by at most 1, the larger ones first."""
-    return [whole // parts + (part < whole % parts) for part in range(parts)]
-
-
-@cache
-def _divisors(number: int) -> list[int]:
-    return [one for one in range(1, number + 1) if number % one == 0]
-
-
-def _cut(layers: int, global_batch: int, micro_batch: int, world: int) -> tuple[list[int], int] | None:
-    """Data parallel degrees by stage and samples of a micro-batch, see Plan.own(); None where there are none."""
-    for pp in range(1, min(layers, world) + 1):
-        degrees = _spread(world, pp)
-        busiest = {samples: global_batch // samples * -(-samples // degrees[-1]) for samples in _divisors(global_batch)
-                   if degrees[0] <= samples <= degrees[-1] * micro_batch}
-        if busiest:
-            return degrees, min(busiest, key=lambda one: (busiest[one], -one))
-    return None
 
 
 @dataclass(frozen=True)
@@ -64,27 +43,10 @@ class Stage:
     groups: tuple[Group, ...]
     chunks: tuple[int, ...] = ()
 
-
-@dataclass(frozen=True)
-class Part:
-    """The units of the model in a chunk. layers: by their number in the model. modules, heads: of MTP heads, by their number; each has a module, and a head
-    with its loss behind it. A chunk without any unit passes on what it gets (a No-Op)."""
-
-    embedding: bool
-    layers: range
-    head: bool
-    modules: range = range(0)
-    heads: range = range(0)
-
-    @property
-    def units(self) -> int:
-        """How many units it has."""
-        return self.embedding + len(self.layers) + self.head + len(self.modules) + len(self.heads)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no unit."""
-        return not self.units
+    def samples(self, group: int) -> range:
+        """Samples of each micro-batch that a group computes."""
+        begin = sum(one.local_batch for one in self.groups[:group])
+        return range(begin, begin + self.groups[group].local_batch)
 
 
 @dataclass(frozen=True)
@@ -266,41 +228,6 @@ class Plan:
             for group in range(dp))) for stage in range(pp))
         return Plan(global_batch // (micro_batch * dp), stages)
 
-    @staticmethod
-    def own(layers: int, global_batch: int, micro_batch: int, world: int) -> Plan:
-        """Makes the plan of a program where none was decided: as few stages as the number of workers allows, with the least to compute for the
-        busiest worker. Where the workers do not divide the samples, groups have local batches, and stages degrees, that differ by one.
-
-        micro_batch: the largest local batch. Raises ValueError where no such plan is there.
-        """
-        cut = _cut(layers, global_batch, micro_batch, world)
-        if cut is None:
-            raise ValueError(f"global_batch={global_batch} in passes of at most micro_batch={counted(micro_batch, 'sample')} cannot be divided over "
-                             f"{counted(world, 'worker')} with {counted(layers, 'layer')}; give another micro_batch or number of workers")
-        degrees, samples = cut
-        gpus = iter(range(world))
-        return Plan(global_batch // samples, tuple(
-            Stage(depth, 1, tuple(Group("localhost", "any", (next(gpus),), local) for local in _spread(samples, degree)))
-            for depth, degree in zip(_spread(layers, len(degrees)), degrees, strict=True)))
-
-    @staticmethod
-    def given(layers: int, global_batch: int, micro_batch: int, world: int, decided: str | None = None, initial: Plan | None = None) -> Plan:
-        """Returns the plan decided for this job, or SWELL_PLAN; without either, the initial plan, else own()."""
-        text = os.environ.get("SWELL_PLAN") if decided is None else decided
-        if text:
-            return Plan.parse(text)
-        return initial if initial is not None else Plan.own(layers, global_batch, micro_batch, world)
-
-    @staticmethod
-    def own_sizes(layers: int, global_batch: int, micro_batch: int, most: int, fits: Callable[[int, int, int], bool]) -> list[int]:
-        """Numbers of workers, up to `most`, for which there is an own() plan. fits: whether a schedule is for its stages, chunks and micro-batches."""
-        found = []
-        for world in range(1, min(most, layers * global_batch) + 1):
-            cut = _cut(layers, global_batch, micro_batch, world)
-            if cut is not None and fits(len(cut[0]), 1, global_batch // cut[1]):
-                found.append(world)
-        return found
-
     def to_json(self) -> dict[str, Any]:
         """As the core reads it."""
         return {"micro_batches": self.micro_batches, "stages": [
@@ -324,48 +251,17 @@ class Plan:
         return max((len(stage.chunks) for stage in self.stages), default=0) or 1
 
     @cached_property
-    def parts(self) -> tuple[tuple[Part, ...], ...]:
-        """Returns the contents of each stage's chunks. REQUIRES: check()."""
-        layers = sum(stage.layers for stage in self.stages)
+    def contents(self) -> Contents:
+        """The contents of each stage's chunks. REQUIRES: check()."""
         counts = [list(stage.chunks) or [stage.layers + (number == 0) + (number == self.pp - 1)] for number, stage in enumerate(self.stages)]
-        found: list[list[Part]] = [[] for _ in self.stages]
-        at = 0
-        for chunk in range(self.chunks):
-            for its, parts in zip(counts, found, strict=True):
-                end = at + its[chunk]
-                begin_layer, end_layer = (min(max(unit - 1, 0), layers) for unit in (at, end))
-                modules, heads = (range(max(0, at - first + 1) // 2, max(0, end - first + 1) // 2) for first in (layers + 2, layers + 3))
-                parts.append(Part(at == 0 < end, range(begin_layer, end_layer), at <= layers + 1 < end, modules, heads))
-                at = end
-        return tuple(map(tuple, found))
-
-    @cached_property
-    def embedding_stage(self) -> int:
-        """The stage that has the embedding."""
-        return next(stage for stage, parts in enumerate(self.parts) if any(one.embedding for one in parts))
-
-    @cached_property
-    def head_stage(self) -> int:
-        """The stage that has the head and the loss."""
-        return next(stage for stage, parts in enumerate(self.parts) if any(one.head for one in parts))
-
-    def heads_of(self, stage: int) -> list[int]:
-        """The losses of a stage: 0 is the model's own, 1 that of the first MTP head."""
-        return [0] * any(part.head for part in self.parts[stage]) + [1 + number for part in self.parts[stage] for number in part.heads]
-
-    def stage_of(self, kind: str, number: int) -> int:
-        """The stage of a unit: "embedding", "head" (0: the model's own) or "module"."""
-        if kind == "embedding":
-            return self.embedding_stage
-        return next(stage for stage in range(self.pp) if (
-            number in self.heads_of(stage) if kind == "head" else any(number in part.modules for part in self.parts[stage])))
+        return Contents.of_chunks(counts, sum(stage.layers for stage in self.stages))
 
     def with_mtp(self, heads: int) -> Plan:
         """The plan with all MTP heads behind the model's own, unless its chunks have them. REQUIRES: check()."""
         layers, units = sum(stage.layers for stage in self.stages), sum(sum(stage.chunks) for stage in self.stages)
         if not heads or units == layers + 2 + 2 * heads:
             return self
-        counts = [[part.units + (2 * heads if part.head else 0) for part in parts] for parts in self.parts]
+        counts = [[part.units + (2 * heads if part.head else 0) for part in parts] for parts in self.contents.parts]
         return replace(self, stages=tuple(replace(stage, chunks=tuple(its)) for stage, its in zip(self.stages, counts, strict=True)))
 
     @property
@@ -427,7 +323,7 @@ class Plan:
         if units not in (layers + 2, most):
             raise ValueError(f"the chunks have {counted(units, 'unit')}; embedding, {counted(layers, 'layer')} and head are {layers + 2}, so give that many, or {layers} for the "
                              f"layers alone{f'; {most} with MTP heads' if mtp_heads else ''}")
-        for number, (stage, parts) in enumerate(zip(self.stages, self.parts, strict=True)):
+        for number, (stage, parts) in enumerate(zip(self.stages, self.contents.parts, strict=True)):
             held = sum(len(part.layers) for part in parts)
             if held != stage.layers:
                 raise ValueError(f"stage {number} has {counted(stage.layers, 'layer')}, its chunks hold {held}; let \"layers\" count those of the chunks")
@@ -437,26 +333,8 @@ class Plan:
         before = sum(one.tp * len(one.groups) for one in self.stages[:stage])
         return before + group * self.stages[stage].tp + shard
 
-    def places(self) -> Iterator[Place]:
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
         """All places, in the order of their ranks."""
-        for stage, one in enumerate(self.stages):
-            for group in range(len(one.groups)):
-                for shard in range(one.tp):
-                    yield Place(self.rank(stage, group, shard), stage, group, shard)
-
-    def place(self, rank: int) -> Place:
-        """The place of a rank."""
-        for place in self.places():
-            if place.rank == rank:
-                return place
-        raise ValueError(f"rank {rank} has no place in a plan of {self.world}")
-
-    def layers(self, stage: int) -> list[int]:
-        """Layers of a stage, by their number in the model."""
-        return [number for part in self.parts[stage] for number in part.layers]
-
-    def samples(self, stage: int, group: int) -> range:
-        """Samples of each micro-batch that a group computes."""
-        groups = self.stages[stage].groups
-        begin = sum(one.local_batch for one in groups[:group])
-        return range(begin, begin + groups[group].local_batch)
+        every = ((stage, group, shard) for stage, one in enumerate(self.stages) for group in range(len(one.groups)) for shard in range(one.tp))
+        return tuple(Place(rank, *at) for rank, at in enumerate(every))

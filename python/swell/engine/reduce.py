@@ -101,7 +101,7 @@ def add_shared(share: Share, plan: Plan, place: Place, links: Links) -> None:
         assert trained is not None
         total: torch.Tensor | None = None
         for use, unit in share.skeleton.shared[owner]:
-            stage = plan.stage_of(*unit)
+            stage = plan.contents.stage_of(*unit)
             its = parameters[use].grad if stage == place.stage else None
             part = its.clone() if its is not None else torch.empty_like(trained)
             if len(stages) > 1:
@@ -127,7 +127,7 @@ class Totals:
         """
         plan, place = self._plan, self._place
         heads = range(1 + (self._skeleton.mtp_heads if mtp else 0))
-        groups = [len(plan.stages[plan.stage_of("head", head)].groups) for head in heads]
+        groups = [len(plan.stages[plan.contents.stage_of("head", head)].groups) for head in heads]
         count = len(self._index) if gradients is not None else 0
         numbers = torch.zeros(count + plan.micro_batches * sum(groups), dtype=torch.float64, device=self._device)
         if gradients is not None and place.group == 0:
@@ -135,7 +135,7 @@ class Totals:
         if losses and place.shard == 0:
             mine = iter(torch.stack(list(losses)).double().view(-1, plan.micro_batches))
             for head, part in zip(heads, torch.split(numbers[count:], [plan.micro_batches * one for one in groups]), strict=True):
-                if head in plan.heads_of(place.stage):
+                if head in plan.contents.heads_of(place.stage):
                     part.view(plan.micro_batches, groups[head])[:, place.group] = next(mine)
         if plan.world > 1:
             dist.all_reduce(numbers)

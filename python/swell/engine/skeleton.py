@@ -112,12 +112,12 @@ class Skeleton:
     def of_others(self, plan: Plan, stage: int) -> set[str]:
         """Shared matrices of which another stage speaks, in norms and checkpoints."""
         if self.shared:
-            return {owner for owner, uses in self.shared.items() if plan.stage_of(*uses[0][1]) != stage}
-        return set(self.tied.values()) if stage != plan.embedding_stage else set()
+            return {owner for owner, uses in self.shared.items() if plan.contents.stage_of(*uses[0][1]) != stage}
+        return set(self.tied.values()) if stage != plan.contents.embedding_stage else set()
 
     def stages_of_shared(self, plan: Plan) -> dict[str, tuple[int, ...]]:
         """The stages that use each shared matrix, with MTP heads."""
-        return {owner: tuple(sorted({plan.stage_of(*unit) for _, unit in uses})) for owner, uses in self.shared.items()}
+        return {owner: tuple(sorted({plan.contents.stage_of(*unit) for _, unit in uses})) for owner, uses in self.shared.items()}
 
     def by_vocabulary(self, plan: Plan, stage: int) -> frozenset[str]:
         """The paths of embedding and output projection where the shards of a stage divide them by vocabulary.
@@ -125,7 +125,7 @@ class Skeleton:
         A tied matrix is divided where both of its ends have the same degree: they exchange gradients shard by shard. Nothing is with MTP heads, whose stages
         share the matrices.
         """
-        tp, ends = plan.stages[stage].tp, {plan.stages[one].tp for one in (plan.embedding_stage, plan.head_stage)}
+        tp, ends = plan.stages[stage].tp, {plan.stages[one].tp for one in (plan.contents.embedding_stage, plan.contents.head_stage)}
         fits = frozenset(path for path, rows in self._rows.items() if rows % tp == 0)
         if tp == 1 or not self.family.tp or self.mtp_heads or (self.tied and (len(ends) > 1 or len(fits) < 2)):
             return frozenset()

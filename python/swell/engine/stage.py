@@ -17,8 +17,9 @@ import torch
 from torch import nn
 
 from swell.engine import tensor_parallel
+from swell.engine.contents import Part
 from swell.engine.layout import Parameter
-from swell.engine.plan import Part, Place, Plan
+from swell.engine.plan import Place, Plan
 from swell.engine.skeleton import Skeleton
 
 __all__ = ["Chunk", "MtpStage", "Share", "StageModel"]
@@ -299,7 +300,7 @@ class Share:
     """
 
     def __init__(self, skeleton: Skeleton, plan: Plan, place: Place, shards: tensor_parallel.Shards | None) -> None:
-        self.skeleton, self.tp, parts = skeleton, plan.stages[place.stage].tp, plan.parts[place.stage]
+        self.skeleton, self.tp, parts = skeleton, plan.stages[place.stage].tp, plan.contents.parts[place.stage]
         unused, by_vocabulary = [skeleton], skeleton.by_vocabulary(plan, place.stage)
 
         def own_modules() -> Skeleton:
@@ -311,7 +312,7 @@ class Share:
                        for number in sorted({*part.modules, *part.heads})]
             self.chunks.append(Chunk(models) if models else None)
         self.first, self.last = any(part.embedding for part in parts), any(part.head for part in parts)
-        self.predicts = bool(plan.heads_of(place.stage))
+        self.predicts = bool(plan.contents.heads_of(place.stage))
         self.own: dict[str, Parameter] = {}
         for one in self.models():
             self.own.update(one.own)

@@ -26,7 +26,7 @@ class Standing:
 
     def __init__(self, skeleton: Skeleton, plan: Plan, rank: int, *, seed: int, device: torch.device, recompute: bool,
                  timed: Callable[[int], AbstractContextManager[Any]], shards: type[Shards] = Shards) -> None:
-        self.skeleton, self.plan, self.place = skeleton, plan, plan.place(rank)
+        self.skeleton, self.plan, self.place = skeleton, plan, plan.places[rank]
         tp = plan.stages[self.place.stage].tp
         self.shards = shards(None, self.place.shard, tp, timed) if tp > 1 else None
         drops = layers.drops(skeleton.model, skeleton.config)

@@ -14,6 +14,7 @@ from swell._plain import decoded
 from swell.checkpoint import complete_steps
 from swell.engine import given as plans
 from swell.engine.checkpoint import REST
+from swell.engine.own_plans import given_plan
 from swell.engine.plan import Group, Plan, Stage
 
 __all__ = ["begun", "check", "is_exact", "of", "plan_for", "saved", "sizes", "why_alone"]
@@ -52,7 +53,7 @@ def begun(given: plans.GivenPlan, initial: plans.GivenPlan, layers: int, global_
     try:
         if given is not None:
             return of(plans.plan_for(given, *shape))
-        return of(Plan.given(*shape, "", None if initial is None else plans.initial_for(initial, *shape, first=True)))
+        return of(given_plan(*shape, "", None if initial is None else plans.initial_for(initial, *shape, first=True)))
     except (ValueError, LookupError):
         return None
 

@@ -105,7 +105,7 @@ class Degrees:
         plan.check(sum(stage.layers for stage in plan.stages), plan.global_batch, plan.world)
         if plan.schedule and plan.schedule not in ("1f1b", "interleaved"):
             raise ValueError(f"the plan has the schedule {plan.schedule!r}; Megatron-Core has 1f1b, and interleaved with chunks")
-        virtual = [plan.parts[stage][chunk] for chunk in range(plan.chunks) for stage in range(plan.pp)]
+        virtual = [plan.contents.parts[stage][chunk] for chunk in range(plan.chunks) for stage in range(plan.pp)]
         if not virtual[0].embedding or not virtual[-1].head:
             raise ValueError(f"the plan ({plan.summary()}) has the embedding or the head elsewhere than on its first and last chunk; give it there")
         layers = tuple(len(part.layers) for part in virtual)

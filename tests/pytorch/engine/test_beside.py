@@ -58,7 +58,7 @@ def test_sums_beside_the_passes_are_bitwise_those_after_them(family, order, tmp_
                 assert losses == also, name
                 different = [one for one, tensor in tensors.items() if not torch.equal(tensor, found[one])]
                 assert not different, f"{name}: {different}"
-                has_replicas = len(plan.stages[plan.place(rank).stage].groups) > 1
+                has_replicas = len(plan.stages[plan.places[rank].stage].groups) > 1
                 assert any(early) == has_replicas, f"{name}: rank {rank}: a sum began before its chunk's last pass was over: {early}"
 
 

@@ -87,7 +87,7 @@ class Tokens(torch.utils.data.Dataset):
 def test_the_number_of_a_step_stands_where_the_optimizer_reads_it(options, place):
     plan = models.PLANS["one worker"]
     share = Standing(Skeleton(config("llama")), plan, 0, seed=0, device=torch.device("cpu"), recompute=False, timed=None).share
-    requests = list(state.wanted(share, plan.place(0), lambda parameters: torch.optim.AdamW(parameters, **options)))
+    requests = list(state.wanted(share, plan.places[0], lambda parameters: torch.optim.AdamW(parameters, **options)))
     tensors, _ = arena.Ordinary().take(requests, torch.device("meta"))      # in place of a GPU
     assert {tensors[one.name].device.type for one in requests if one.kind == "step"} == {place}
     assert {tensors[one.name].device.type for one in requests if one.kind != "step"} == {"meta"}
@@ -403,7 +403,7 @@ class Masked(Tokens):
 
 def drawn(plan, seed, rank=0):
     """The samples of two epochs as one of a plan's workers reads them."""
-    place, dataset, device = plan.place(rank), Masked(), torch.device("cpu")
+    place, dataset, device = plan.places[rank], Masked(), torch.device("cpu")
     made = batches.batches(dataset, plan, place, device, sampler=ElasticSampler(dataset, models.BATCH, seed=seed, drop_last=True, rank=0, world=1), epochs=2)
     found = []
     for batch in made:
@@ -469,7 +469,7 @@ def test_batches_are_copied_to_a_gpu_from_pinned_memory_on_a_stream_of_their_own
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     monkeypatch.setattr(torch.Tensor, "to", to)
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, its: used.append((tensor, its)))
-    place = WHOLE.place(0)
+    place = WHOLE.places[0]
     copied, alone = (list(batches.batches(Tokens(), WHOLE, place, device, sampler=ElasticSampler(Tokens(), models.BATCH, drop_last=True, rank=0, world=1),
                                           epochs=1)) for device in (gpu, torch.device("cpu")))
     assert len(copied) == len(alone) > 1

@@ -228,6 +228,6 @@ def test_a_plan_of_layers_alone_keeps_its_schedule_with_mtp_heads() -> None:
 
 def test_a_plan_of_layers_alone_has_all_mtp_heads_behind_the_models_own() -> None:
     plan = Plan.symmetric(4, 12, 2, pp=2).with_mtp(2)
-    assert [stage.chunks for stage in plan.stages] == [(3,), (7,)] and plan.heads_of(1) == [0, 1, 2] and plan.parts[1][0].modules == range(2)
+    assert [stage.chunks for stage in plan.stages] == [(3,), (7,)] and plan.contents.heads_of(1) == [0, 1, 2] and plan.contents.parts[1][0].modules == range(2)
     plan.check(4, 12, 2, 2)
     assert plan.with_mtp(2) == plan and Plan.from_json(plan.to_json()) == plan

@@ -59,10 +59,10 @@ def test_an_entry_that_says_nothing_is_refused_with_its_words(text):
 def test_a_worker_is_of_the_type_that_its_plan_or_its_node_says():
     devices = parse("a:0.1tflops,b:0.2tflops,c:0.3tflops@n3")
     plan = Plan(1, (Stage(1, 1, tuple(Group("n1", kind, (gpu,), 1) for gpu, kind in enumerate(("b", "", "a")))),))
-    assert [device_of(devices, plan, place, "n1").name for place in plan.places()] == ["b", "a", "a"]
-    assert [device_of(devices, plan, place, "n3").name for place in plan.places()] == ["b", "c", "a"]
+    assert [device_of(devices, plan, place, "n1").name for place in plan.places] == ["b", "a", "a"]
+    assert [device_of(devices, plan, place, "n3").name for place in plan.places] == ["b", "c", "a"]
     with pytest.raises(ValueError, match="no accelerator for node n1"):
-        device_of(devices[2:], plan, plan.place(1), "n1")
+        device_of(devices[2:], plan, plan.places[1], "n1")
 
 
 def test_parts_take_what_is_stated_and_the_result_is_the_same(tmp_path):

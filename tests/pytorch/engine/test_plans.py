@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from swell.engine import Engine, Plan, given
+from swell.engine.own_plans import own_plan
 
 OWN_FOR = (3, 5, 7)     # with twelve samples, one or two a pass: uneven groups, and stages
 
@@ -20,7 +21,7 @@ def sgd(parameters):
 
 def loss(rank, world):
     engine = Engine(models.CONFIGS["gpt2"](), sgd, global_batch=models.BATCH, micro_batch=2)
-    assert engine.plan == Plan.own(models.LAYERS, models.BATCH, 2, world)
+    assert engine.plan == own_plan(models.LAYERS, models.BATCH, 2, world)
     return [engine.step(models.batch(seed=number)) for number in range(2)]
 
 
@@ -28,7 +29,7 @@ def loss(rank, world):
 def test_a_program_s_own_plan_fits_or_is_refused_with_what_to_change(world):
     for micro_batch in (1, 2, 12):
         try:
-            plan = Plan.own(models.LAYERS, models.BATCH, micro_batch, world)
+            plan = own_plan(models.LAYERS, models.BATCH, micro_batch, world)
         except ValueError as error:
             assert "give another micro_batch or number of workers" in str(error)
             continue
@@ -37,7 +38,7 @@ def test_a_program_s_own_plan_fits_or_is_refused_with_what_to_change(world):
 
 
 def test_equal_shares_stay_what_they_were():
-    assert Plan.own(4, 12, 2, 3) == Plan.symmetric(4, 12, 2, dp=3) and Plan.own(4, 16, 4, 2) == Plan.symmetric(4, 16, 4, dp=2)
+    assert own_plan(4, 12, 2, 3) == Plan.symmetric(4, 12, 2, dp=3) and own_plan(4, 16, 4, 2) == Plan.symmetric(4, 16, 4, dp=2)
 
 
 def test_workers_that_do_not_divide_the_samples_train_too(tmp_path):
@@ -109,11 +110,11 @@ def test_a_plan_with_context_or_expert_parallelism_is_refused() -> None:
 def test_chunks_are_units_or_layers_alone() -> None:
     plan = models.plan(3, (1, 1, [4], 1, 0), (3, 1, [4], 1, 2))
     assert [stage.chunks for stage in plan.stages] == [(2, 0), (1, 3)], "the embedding is with the first chunk, the head with the last one"
-    assert [[(part.embedding, list(part.layers), part.head) for part in parts] for parts in plan.parts] == [
+    assert [[(part.embedding, list(part.layers), part.head) for part in parts] for parts in plan.contents.parts] == [
         [(True, [0], False), (False, [], False)], [(False, [1], False), (False, [2, 3], True)]]
-    assert plan.layers(1) == [1, 2, 3] and plan.summary() == "1L in 2+0 dp1 tp1 | 3L in 1+3 dp1 tp1"
+    assert plan.contents.layers(1) == [1, 2, 3] and plan.summary() == "1L in 2+0 dp1 tp1 | 3L in 1+3 dp1 tp1"
     for one in (plan, *models.CHUNKS.values(), *models.PLANS.values()):
         one.check(models.LAYERS, models.BATCH, one.world)
         assert Plan.from_json(one.to_json()) == one
-        assert sorted(layer for stage in range(one.pp) for layer in one.layers(stage)) == list(range(models.LAYERS))
+        assert sorted(layer for stage in range(one.pp) for layer in one.contents.layers(stage)) == list(range(models.LAYERS))
     assert "chunks" not in models.PLANS["pp2"].to_json()["stages"][0]

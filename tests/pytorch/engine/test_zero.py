@@ -41,8 +41,8 @@ def test_losses_and_weights_are_those_without_and_moments_are_divided(family, tm
             assert max(abs(a / b - 1) for a, b in zip(losses, also, strict=True)) < 1e-6, name
             assert all(torch.allclose(found[one], tensor, rtol=1e-5, atol=1e-6) for one, tensor in weights.items()), name
             assert all(torch.equal(tensor, divided[other][1][one]) for other in range(plan.world) for one, tensor in found.items()
-                       if plan.place(other).stage == plan.place(rank).stage and plan.place(other).shard == plan.place(rank).shard), f"{name}: replicas differ"
-            replicas = len(plan.stages[plan.place(rank).stage].groups)
+                       if plan.places[other].stage == plan.places[rank].stage and plan.places[other].shard == plan.places[rank].shard), f"{name}: replicas differ"
+            replicas = len(plan.stages[plan.places[rank].stage].groups)
             assert fewer < 1.1 * moments / replicas, f"{name}: rank {rank} keeps {fewer} of {moments} moments"
 
 
