@@ -17,7 +17,11 @@ using control::Message;
 namespace {
 
 constexpr auto kConnectTime = 3s;
-constexpr auto kAnswerTime = 5s;
+/// Longer where there is one host alone: after a restart of slurmctld a round of the controller
+/// with 1,000 agents takes seconds, and an agent that connects again meanwhile only makes it
+/// longer.
+constexpr auto kAnswerTime = 5s, kOnlyAnswerTime = 20s;
+constexpr auto kStopLookTime = 500ms;  ///< how long the end of the program may wait for the link
 constexpr double kMinBackoffSeconds = 1;
 /// With a quarter more at random, and kConnectTime for a primary that is gone, less than
 /// AgentTimeout is by default: a controller that comes back gives no lent GPUs up for an agent that
@@ -27,8 +31,10 @@ constexpr double kMaxBackoffSeconds = 8;
 }  // namespace
 
 Greeting greet(const ControllerAddress& address, const control::Hello& hello,
-               const std::function<void(const Error&)>& dropped, const Connect& connect) {
+               const std::function<void(const Error&)>& dropped, const Connect& connect,
+               const std::function<bool()>& stopped) {
   Greeting greeting;
+  const auto patience = address.hosts.size() == 1 ? kOnlyAnswerTime : kAnswerTime;
   for (const std::string& host : address.hosts) {
     const auto failed = [&](const Error& error) {
       greeting.reason +=
@@ -50,7 +56,10 @@ Greeting greet(const ControllerAddress& address, const control::Hello& hello,
       failed(sent.error());
       continue;
     }
-    const auto answer = (*client)->receive(kAnswerTime);
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    auto answer = (*client)->receive(kStopLookTime);
+    while (answer && !*answer && !stopped() && std::chrono::steady_clock::now() < deadline)
+      answer = (*client)->receive(kStopLookTime);
     if (!answer) {
       failed(answer.error());
     } else if (!*answer) {
@@ -205,7 +214,11 @@ void ControllerLink::connect() {
         if (std::exchange(told_dropped_, true)) return;
         tell("left out what the controller says: " + error.message());
       },
-      connect_);
+      connect_,
+      [this] {
+        const Lock stop_lock(mutex_);
+        return stop_;
+      });
   if (!greeting.client) {
     if (reasons_.insert(greeting.reason).second)
       tell(greeting.reason +

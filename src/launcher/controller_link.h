@@ -38,10 +38,11 @@ struct Greeting {
   bool refused = false;
   std::string reason;
 };
-/// Tries the hosts one by one; blocks for a few seconds at most where nobody answers. The reason is
-/// a sentence for people. `dropped`: as of Client::Options.
+/// Tries the hosts one by one, each for 5 s, or for 20 s where there is one alone, until `stopped`
+/// returns true. The reason is a sentence for people. `dropped`: as of Client::Options.
 Greeting greet(const ControllerAddress& address, const control::Hello& hello,
-               const std::function<void(const Error&)>& dropped, const Connect& connect);
+               const std::function<void(const Error&)>& dropped, const Connect& connect,
+               const std::function<bool()>& stopped);
 
 /// Keeps the connection to the controller on a thread of its own, so that neither a controller nor
 /// a munged that does not answer ever delays the training. Connects at once, and again in growing

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/controller_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <criterion/criterion.h>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace swell::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// A controller that answers a Hello after `answers_after`; nothing: never.
+class SlowClient final : public control::Client {
+ public:
+  explicit SlowClient(std::optional<Clock::duration> answers_after)
+      : answers_at_(answers_after ? Clock::now() + *answers_after : Clock::time_point::max()) {}
+  int fd() const override { return -1; }
+  std::string local_address() const override { return "127.0.0.1"; }
+  Result<void> send(const control::Message&) override { return {}; }
+  Result<std::optional<control::Message>> receive(std::chrono::milliseconds timeout) override {
+    std::this_thread::sleep_until(std::min(answers_at_, Clock::now() + timeout));
+    if (Clock::now() < answers_at_) return std::optional<control::Message>();
+    return std::optional<control::Message>(control::Welcome{});
+  }
+  bool is_crowded_out() override { return false; }
+
+ private:
+  const Clock::time_point answers_at_;
+};
+
+struct Greeted {
+  Greeting greeting;
+  std::vector<std::string> hosts;  ///< that were tried
+  std::chrono::duration<double> took{0};
+};
+
+/// `answers_after`: of each host.
+Greeted greeted(std::vector<std::string> hosts,
+                std::vector<std::optional<Clock::duration>> answers_after, bool stopped = false) {
+  Greeted found;
+  const auto begin = Clock::now();
+  ControllerAddress address;
+  address.hosts = std::move(hosts);
+  found.greeting = greet(
+      address, {}, [](const Error&) {},
+      [&](const control::Client::Options& options, std::chrono::milliseconds) {
+        found.hosts.push_back(options.host);
+        return Result<std::unique_ptr<control::Client>>(
+            std::make_unique<SlowClient>(answers_after[found.hosts.size() - 1]));
+      },
+      [stopped] { return stopped; });
+  found.took = Clock::now() - begin;
+  return found;
+}
+
+Test(controller_link, a_host_alone_may_answer_late, .timeout = 60) {
+  cr_assert(greeted({"head"}, {6s}).greeting.client, "a round may take longer than 5 s");
+}
+
+Test(controller_link, a_host_that_does_not_answer_makes_way_for_the_next, .timeout = 60) {
+  const Greeted found = greeted({"head", "backup"}, {std::nullopt, 0s});
+  cr_assert(found.greeting.client && found.hosts.size() == 2 && found.hosts[1] == "backup");
+  cr_assert_lt(found.took.count(), 15, "took %f s", found.took.count());
+}
+
+Test(controller_link, the_end_of_the_program_does_not_wait_for_an_answer, .timeout = 60) {
+  const Greeted found = greeted({"head"}, {std::nullopt}, true);
+  cr_assert_not(found.greeting.client);
+  cr_assert_lt(found.took.count(), 4, "took %f s", found.took.count());
+}
+
+}  // namespace
+}  // namespace swell::launcher
