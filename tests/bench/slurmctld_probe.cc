@@ -5,6 +5,9 @@
 //   slurmctld_probe fill NODES FIRST RUNNING PENDING
 //       creates allocations that hold GPUs, from node FIRST + 1 on, cyclically, and jobs that
 //       cannot start
+//   slurmctld_probe elastic FIRST COUNT NODES
+//       creates COUNT elastic allocations of one GPU of the user who calls it, from node FIRST + 1
+//       on, cyclically
 //   slurmctld_probe load SECONDS [FOLDER]
 //       sends the same mix of requests for every scheduler; with FOLDER, appends each request's
 //       time in us to FOLDER/KIND, and sdiag's cycles to FOLDER/{main,backfill}_cycle
@@ -45,10 +48,17 @@ using Clock = std::chrono::steady_clock;
 /// A job of this benchmark. Its texts must outlive it.
 struct Job : swell::bench::Request {
   std::string node, script = "#!/bin/sh\nsleep 1\n", output = "/dev/null",
-                    path = "PATH=/usr/bin:/bin";
+                    path = "PATH=/usr/bin:/bin", elastic;
   char* environment[2] = {};
 
   using Request::Request;
+  /// As sbatch passes --elastic where the SPANK plugin is not loaded.
+  void be_elastic() {
+    elastic = "SWELL_ELASTIC=mode=live,consistency=relaxed";
+    environment[0] = elastic.data();
+    description.environment = environment;
+    description.env_size = 1;
+  }
   void allocate_on(const std::string& wanted) {
     node = wanted;
     description.req_nodes = node.data();
@@ -79,6 +89,14 @@ void fill(int nodes, int first, int running, int pending) {
     Job("pending", std::min(sizes[i % std::size(sizes)], nodes), 8,
         static_cast<unsigned>(30 + 37 * i % 690))
         .submit();
+}
+
+void allocate_elastic(int first, int count, int nodes) {
+  for (int i = first; i < first + count; ++i) {
+    Job job("elastic", 1, 1, 1440);
+    job.be_elastic();
+    job.allocate_on("node" + std::to_string(i % nodes + 1));
+  }
 }
 
 /// Times of requests, by kind.
@@ -208,11 +226,13 @@ int main(int argc, char** argv) {
   slurm_init(nullptr);
   if (command == "fill" && argc == 6)
     fill(std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]));
+  else if (command == "elastic" && argc == 5)
+    allocate_elastic(std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]));
   else if (command == "load" && argc >= 3) load(std::atof(argv[2]), argc > 3 ? argv[3] : "");
   else {
     std::fprintf(
         stderr,
-        "usage: slurmctld_probe fill NODES FIRST RUNNING PENDING | load SECONDS [FOLDER]\n");
+        "usage: slurmctld_probe fill NODES FIRST RUNNING PENDING | elastic FIRST COUNT NODES | load SECONDS [FOLDER]\n");
     return 2;
   }
   return 0;
