@@ -38,7 +38,7 @@ class ByteWriter {
     for (; value >= 0x80; value >>= 7) put(static_cast<std::uint8_t>(value | 0x80));
     return put(static_cast<std::uint8_t>(value));
   }
-  /// Appends a number that may be negative, likewise.
+  /// Appends a number that may be negative, in the same form.
   ByteWriter& signed_short(std::int64_t value) {
     return unsigned_short(static_cast<std::uint64_t>(value) << 1 ^
                           static_cast<std::uint64_t>(value >> 63));
@@ -90,8 +90,8 @@ class ByteReader {
     rest_.remove_prefix(size);
     return value;
   }
-  /// Reads the length of a list whose items take at least `item_bytes` each; it is never more than
-  /// the message can hold.
+  /// Reads the length of a list whose items take at least `item_bytes` each. Fails and returns 0 if
+  /// the message cannot hold that many.
   std::uint32_t count(std::size_t item_bytes) {
     const auto size = get<std::uint32_t>();
     if (size <= rest_.size() / item_bytes) return size;

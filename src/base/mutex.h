@@ -6,8 +6,8 @@
 #include <mutex>
 
 /// \file
-/// A mutex whose use clang checks (-Wthread-safety; tests/contrib/locks_test.sh): members that it
-/// guards say so, as do functions that need it. Other compilers read nothing of this.
+/// A mutex whose use clang checks (-Wthread-safety; tests/contrib/locks_test.sh): annotations mark
+/// the members that it guards and the functions that need it. Other compilers ignore them.
 
 #if defined(__clang__)
 #define SWELL_THREAD_SAFETY(attribute) __attribute__((attribute))
@@ -38,7 +38,7 @@ class SWELL_THREAD_SAFETY(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-/// Holds a mutex while it exists; may let it go and take it again meanwhile.
+/// Holds a mutex while it exists; may release the mutex and lock it again meanwhile.
 class SWELL_THREAD_SAFETY(scoped_lockable) Lock {
  public:
   explicit Lock(Mutex& mutex) SWELL_THREAD_SAFETY(acquire_capability(mutex))
@@ -55,7 +55,7 @@ class SWELL_THREAD_SAFETY(scoped_lockable) Lock {
 };
 
 /// std::condition_variable for a Lock. A predicate is called while the mutex is held: a lambda that
-/// reads what it guards says SWELL_REQUIRES(mutex).
+/// reads guarded members is marked SWELL_REQUIRES(mutex).
 class Condition {
  public:
   void notify_one() noexcept { changed_.notify_one(); }

@@ -6,8 +6,8 @@
 
 namespace swell {
 
-/// Blocks all signals of this thread while an object exists. Threads that it starts meanwhile take
-/// none for their whole life.
+/// Blocks all signals of this thread while an object exists. Threads that it starts meanwhile block
+/// them for their whole life.
 class NoSignals {
  public:
   NoSignals() {
