@@ -17,9 +17,9 @@
 
 namespace swell::control {
 
-/// First pause before a loop that failed is begun again; each is twice the one before.
+/// Pause before a failed loop is run again for the first time; each further one is twice as long.
 inline constexpr std::chrono::milliseconds kFirstLoopPause{1000};
-/// Longest such pause. A loop that ran for longer before it failed has the first one again.
+/// Maximum pause. After a loop that ran for longer than this, the first pause applies again.
 inline constexpr std::chrono::seconds kMaxLoopPause{60};
 
 /// A plugin's own thread inside slurmctld. The thread owns a reference to this object, since stop()
@@ -38,7 +38,7 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
     std::thread([self = shared_from_this()] { self->run(); }).detach();
   }
 
-  /// @return whether the thread has ended within `patience`.
+  /// Tells the thread to stop. Returns whether it has ended within `patience`.
   bool stop(std::chrono::milliseconds patience) {
     Lock lock(mutex_);
     stopping_ = true;
@@ -82,7 +82,7 @@ class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    // On Linux this is per thread.
+    // On Linux this sets the priority of this thread only.
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
     Clock::duration rest = first_pause_;
     do {

@@ -129,7 +129,7 @@ class LiveClient final : public Client {
     return {};
   }
 
-  /// Returns nothing when the time is over.
+  /// Returns the next frame; nothing when the time is over.
   Result<std::optional<std::string>> next_frame(Clock::time_point deadline) {
     for (;;) {
       Result<std::optional<std::string>> frame = reader_.next();

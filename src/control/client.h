@@ -22,7 +22,7 @@ class Client {
     std::string host;
     std::uint16_t port = 0;
     std::string munge_socket;          ///< empty: munge's default
-    std::function<bool(uid_t)> trust;  ///< users that the server may run as; empty: none
+    std::function<bool(uid_t)> trust;  ///< whether the server may run as a user; empty: never
     std::size_t max_frame_bytes = 64 * 1024;
     /// Called with the reason when a message in a good frame cannot be read; the message is
     /// dropped. Empty: such a message ends the connection.

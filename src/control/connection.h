@@ -14,7 +14,7 @@ namespace swell::control {
 using Clock = std::chrono::steady_clock;
 
 /// State of one connection in the server's loop. Munge decodes at most one of its frames at a time,
-/// and nothing is read meanwhile: a peer that floods fills its own socket.
+/// and nothing is read meanwhile, so that a flood only fills the peer's own socket.
 struct Connection {
   Connection(ConnectionId number, Descriptor socket, const std::string& nonce,
              std::size_t max_frame_bytes)
@@ -35,18 +35,18 @@ struct Connection {
 
   uid_t uid = static_cast<uid_t>(-1);
   bool authenticated = false;
-  bool opening = false;     ///< munge decodes a frame of it
+  bool opening = false;     ///< munge is decoding one of its frames
   bool waits = false;       ///< its party has used up its CPU time; nothing is read meanwhile
   double counted_s = 0;     ///< CPU time counted in advance for the frame that munge decodes
-  std::size_t sealing = 0;  ///< messages that munge encodes
+  std::size_t sealing = 0;  ///< messages that munge is encoding
   std::size_t sealing_bytes = 0;
   bool input_ended = false;
   bool output_broken = false;
   bool shut = false;    ///< all has been written, and the peer knows that nothing follows
-  bool silent = false;  ///< no closed event, as the caller closed it
+  bool silent = false;  ///< gives no closed event, since the caller closed it
   std::optional<Clock::time_point> close_by;
 
-  std::uint64_t take_number = 0;  ///< which take() its untaken events wait for
+  std::uint64_t take_number = 0;  ///< the take() after which `untaken` counts its events
   int untaken = 0;
 
   /// Reads what has arrived, once. Returns false if the peer will send nothing more.

@@ -10,7 +10,7 @@
 
 namespace swell::control {
 
-/// The time by which a training shall be done: `deadline=` of --elastic.
+/// The time by which a training should be done: `deadline=` of --elastic.
 struct Deadline {
   std::int64_t after_s = 0;  ///< seconds after the submission; 0: `at` is set
   std::time_t at = 0;        ///< Unix time

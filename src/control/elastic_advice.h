@@ -20,8 +20,8 @@ struct SiteFacts {
   std::optional<int>
       grace_s;            ///< GraceTime that Slurm gives a preempted companion; nothing: not known
   bool draining = false;  ///< nothing is lent for now
-  bool keeps_deadlines = true;    ///< whether Policy and Objective do
-  bool changes_gpu_types = true;  ///< whether Slurm lets waiting jobs change theirs
+  bool keeps_deadlines = true;    ///< whether the site's Policy and Objective keep deadlines
+  bool changes_gpu_types = true;  ///< whether Slurm lets pending jobs change their GPU type
 };
 
 /// Returns advice on a valid spec that will not have the effect that its user expects: one sentence

@@ -20,7 +20,7 @@ enum class Mode { live, restart };
 /// and swellrun read.
 struct ElasticSpec {
   /// `max=16`: at most 16 GPUs in all; `max=4x`: at most four times the basic demand. At most one
-  /// of them is set; neither: as many as pay.
+  /// of them is set; neither: as many GPUs as bring a gain.
   std::optional<int> max_gpus;
   std::optional<double> max_factor;
   /// `min=4`: the job may start and run with 4 GPUs, although it asks for more.
@@ -60,26 +60,26 @@ struct ElasticSpec {
 
   /// A job's `min` is at least its basic demand divided by this.
   static constexpr int kMaxLowering = 8;
-  /// Returns how many of the `wanted` GPUs that it was submitted for a job with `basic_gpus` may
-  /// be owed: at most kMaxLowering * basic_gpus, since users can change a job with scontrol after
-  /// its submission.
+  /// Returns the maximum number of GPUs that may be owed to a job with `basic_gpus`, of the
+  /// `wanted` GPUs in its submission: at most kMaxLowering * basic_gpus, since users can change a
+  /// job with scontrol after its submission.
   static int owed_at_most(int wanted, int basic_gpus) noexcept;
 
   /// Stands for "no limit" on the number of GPUs.
   static constexpr int kNoLimit = 1'000'000;
 
   bool has_max() const noexcept { return max_gpus || max_factor; }
-  /// Returns the max number of GPUs that the job may have in all, for a basic demand of
-  /// `basic_gpus`. Without `max=` that is kNoLimit where the job is `planned` (its profile or data
-  /// sheets say how many pay), else policy::kUnplannedFactor times the basic demand.
+  /// Returns the maximum total of the job's GPUs for a basic demand of `basic_gpus`. Without `max=`
+  /// it is kNoLimit if the job is `planned` (its profile or data sheets say how many bring a gain),
+  /// else policy::kUnplannedFactor times the basic demand.
   int max_total(int basic_gpus, bool planned) const;
 
-  /// Returns the totals that `sizes` or `step` allows, in rising order; empty: any. Totals of a
-  /// step end at `limit`; the basic demand is always among them.
+  /// Returns the totals that `sizes` or `step` allows, in rising order; empty: any. Totals by
+  /// `step` end at `limit`; the basic demand is always among them.
   std::vector<int> totals(int basic_gpus, int limit) const;
 
-  /// Checks the spec against the basic demand. Errors: no GPUs, `max` below it, `sizes` without it,
-  /// `min` above it or far below, or not a number of steps away.
+  /// Returns an error if the spec does not suit the basic demand: no GPUs, `max` below it, `sizes`
+  /// without it, or `min` above it, far below it, not a number of steps away or not in `sizes`.
   Result<void> check_basic(int basic_gpus) const;
 
   friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;

@@ -29,8 +29,8 @@ class FrameReader {
   std::string bytes_;
 };
 
-/// Last frame to a connection that is closed to make room for another before it has sent a good
-/// message. Clear text: the peer may connect again.
+/// Last frame sent on a connection that is closed, before it has sent a good message, to make room
+/// for another. Clear text: the peer may connect again.
 constexpr std::string_view kCrowdedOut = "crowded-out";
 
 enum class Side { client, server };
@@ -51,7 +51,7 @@ class Seal {
   /// Returns the message in a credential's payload as JSON. An error means that the protection has
   /// failed: nothing more from this connection can be trusted.
   Result<Json> open(std::string_view payload);
-  /// As open(), and parses the message. The error says what is wrong with it.
+  /// Does the same as open(), and parses the message. The error names the fault in the message.
   Result<Message> unwrap(std::string_view payload);
 
  private:

@@ -8,7 +8,7 @@
 
 namespace swell::control {
 
-/// Largest file named by a user that is read.
+/// Maximum size in bytes of a file that a user names.
 constexpr std::size_t kMaxInput = std::size_t{256} << 20;
 
 /// Returns the content of a regular file of at most `max_bytes`. Refuses FIFOs, devices, sockets
@@ -19,8 +19,8 @@ Result<std::string> read_regular(const std::string& path, std::size_t max_bytes 
 /// else the path itself.
 std::string model_file_at(const std::string& path);
 
-/// Returns the error that read_regular() would return, or that the file is empty, for files that a
-/// library reads.
+/// Returns an error unless the path is a readable regular file that is not empty: for files that a
+/// library will read.
 Result<void> check_regular(const std::string& path);
 
 }  // namespace swell::control

@@ -9,8 +9,8 @@
 
 namespace swell::control {
 
-/// Passes lines on, 20 at once and one a second on average, so that a hostile peer cannot fill a
-/// disk. Says how many lines it left out. Not thread-safe.
+/// Passes lines to a log, at most 20 at once and one a second on average, so that a hostile peer
+/// cannot fill a disk. Says how many lines it left out. Not thread-safe.
 class LogLimit {
  public:
   using Clock = std::chrono::steady_clock;

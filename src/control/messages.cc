@@ -23,7 +23,7 @@ constexpr const char* kStateNames[] = {"ALLOCATED", "WARMING",  "READY",   "SWIT
 constexpr std::size_t kMaxItems = 4096;
 constexpr std::size_t kMaxText = 4096;
 
-// One `describe` a type lists its members once; a Writer or a Reader walks the list.
+// Each type has one describe(), which lists its members; a Writer or a Reader walks the list.
 
 /// Returns at most `most` bytes of the text, in whole characters.
 std::string cut(const std::string& text, std::size_t most) {
@@ -106,7 +106,7 @@ class Reader {
   void member(const char* key, int& value, int min, int max) {
     keep(value, json_.integer_at(key, min, max));
   }
-  /// An agent of the version before names it `former`: jobs run on while Swell is upgraded.
+  /// Agents of the previous version use the key `former`: jobs run on while Swell is upgraded.
   void renamed(const char* key, const char* former, int& value, int min, int max) {
     member(json_.has(key) ? key : former, value, min, max);
   }
@@ -141,7 +141,7 @@ class Reader {
       value.push_back(static_cast<int>(number));
     }
   }
-  /// A plan or a profile; its user parses and checks the content.
+  /// Reads a plan or a profile as it is; its user parses and checks the content.
   void document(const char* key, Json& value) {
     Json read = json_.at(key);
     if (!is_object(read)) return fail(Error(fmt::format("\"{}\" must be an object", key)));

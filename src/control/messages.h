@@ -57,7 +57,7 @@ struct Hello {
 struct OfferResult {
   std::string nonce;
   JobId companion = 0;  ///< 0: refused
-  std::string reason;   ///< salloc's words where refused
+  std::string reason;   ///< if refused: salloc's words
 };
 
 /// Answer to Grow, once all its offers were tried.
@@ -91,11 +91,11 @@ struct Status {
   int lost_generation =
       0;  ///< the change that led to this generation cost `lost_s` of training; 0: not known
   double lost_s = 0;
-  std::int64_t requeue_order = 0;  ///< of the last Requeue, which the next two answer; 0: none yet
-  bool has_left = false;           ///< the workers have left for Requeue: it waits to be ended
-  std::string not_requeued;  ///< why the last Requeue was not followed, for people; empty: it is
-  std::int64_t steps = 0;    ///< that the training has made; 0: not known
-  std::int64_t total_steps = 0;  ///< those at its end; 0: not known
+  std::int64_t requeue_order = 0;  ///< order of the Requeue that the next two answer; 0: none yet
+  bool has_left = false;           ///< the workers have left for Requeue; the job waits to be ended
+  std::string not_requeued;      ///< why the last Requeue was not followed, for people; else empty
+  std::int64_t steps = 0;        ///< steps that the training has made; 0: not known
+  std::int64_t total_steps = 0;  ///< steps at the training's end; 0: not known
 };
 
 /// Measurements of the running generation, once all its ranks have reported, and again whenever
@@ -103,8 +103,8 @@ struct Status {
 struct Profile {
   static constexpr const char* type = "profile";
   int generation = 0;
-  std::vector<JobId> companions;  ///< those that it trains on
-  double step_s = 0;              ///< how long a step takes, as measured
+  std::vector<JobId> companions;  ///< companions that it trains on
+  double step_s = 0;              ///< seconds of one step, as measured
   Json profile;                   ///< core/perf/profile_json.h; at most kMaxDocument bytes
 };
 
@@ -112,8 +112,8 @@ struct Profile {
 struct Switched {
   static constexpr const char* type = "switched";
   std::string mode;    ///< "live" or "restart"
-  int generation = 0;  ///< from then on
-  int workers = 0;     ///< from then on
+  int generation = 0;  ///< the new generation
+  int workers = 0;     ///< the new number of workers
   double stopped_s = 0;
   /// Live: {"prepare_s","wait_s","quiesce_s","move_s","commit_s","bytes":{PATH: BYTES}}; the job
   /// trains during the first two.
@@ -148,7 +148,7 @@ struct Offer {
   std::string node;
   std::string partition;
   std::string account;   ///< empty: the default
-  std::string qos;       ///< of companions, for the agent's check; empty: any
+  std::string qos;       ///< QOS of companions, for the agent's check; empty: any
   std::string gpu_type;  ///< empty: GPUs without a type
   int gpus = 0;
   int workers = 0;
@@ -162,9 +162,9 @@ struct Offer {
 struct Grow {
   static constexpr const char* type = "grow";
   std::vector<Offer> offers;
-  int expires_s = 0;  ///< counted from the arrival
-  Json plan;  ///< what to run over all GPUs then (core/plan/plan.h); empty: the program says
-  std::string reason;          ///< what it is expected to bring, for people
+  int expires_s = 0;   ///< counted from the arrival
+  Json plan;           ///< plan for all GPUs then (core/plan/plan.h); empty: the program decides
+  std::string reason;  ///< the expected gain, for people
   bool devices_apart = false;  ///< a program can open only the GPUs of its own allocation
 };
 
@@ -175,7 +175,7 @@ struct Shrink {
   std::vector<JobId> companions;
   int deadline_s = 0;  ///< counted from the arrival
   std::string reason;  ///< for people: "needed by job 17", "preempted by Slurm"
-  Json plan;           ///< what to run over the GPUs that are left; empty: the program says
+  Json plan;           ///< plan for the GPUs that are left; empty: the program decides
 };
 
 /// Asks for another plan on the GPUs that the job has.
@@ -186,12 +186,12 @@ struct Replan {
 };
 
 /// Slurm is about to requeue the job: its workers save and leave, the agent says so in Status, and
-/// waits to be ended. Without that, or if it is called off, the program starts again on the GPUs
-/// that the job has.
+/// waits to be ended. If the job is not ended in time, or the requeue is called off, the program
+/// starts again on the GPUs that the job has.
 struct Requeue {
   static constexpr const char* type = "requeue";
-  std::int64_t order = 0;  ///< one for each order to a job, and that order's if it is called off
-  int wait_s = 0;          ///< counted from the time when the workers have left
+  std::int64_t order = 0;  ///< its number among the job's orders; called_off repeats the number
+  int wait_s = 0;          ///< how long to wait for the end once the workers have left
   bool called_off = false;
   std::string reason;  ///< for people
 };
@@ -205,12 +205,12 @@ struct Ask {
   int version = kProtocolVersion;
   std::string what;  ///< replan, pause, resume, max, why, history or metrics
   int number =
-      0;      ///< of max: GPUs; of history: the last event already known, which may exceed kMaxGpus
-  Json plan;  ///< of replan
-  /// For history, as is `profiles`; older controllers ignore both. Not 0: the answer has only so
-  /// many of the last changes of the job's GPUs.
+      0;  ///< for max: GPUs; for history: number of the last known event; it may exceed kMaxGpus
+  Json plan;  ///< for replan
+  /// For history, as is `profiles`; older controllers ignore both. If not 0, the answer has at most
+  /// this many of the last changes of the job's GPUs.
   int last = 0;
-  bool profiles = false;  ///< of history: returns each reported profile, too
+  bool profiles = false;  ///< for history: returns each reported profile, too
   /// For replan, in place of a plan: another schedule (Plan::schedule) for the plan that runs.
   std::string schedule{};
 };
@@ -219,7 +219,7 @@ struct Ask {
 struct Answer {
   static constexpr const char* type = "answer";
   std::string text;  ///< for people
-  Json details;      ///< for programs; empty: there is no more to say
+  Json details;      ///< for programs; empty: no details
 };
 
 // ---- worker (in a step) to agent
@@ -228,12 +228,12 @@ struct Answer {
 struct WorkerHello {
   static constexpr const char* type = "worker-hello";
   int generation = 0;
-  int group = 0;  ///< number of its pair of allocation and node: a node for torchrun
+  int group = 0;  ///< number of its pair of allocation and node, which is a node for torchrun
   int local_rank = 0;
   std::string host;
-  int port = 0;    ///< a free port there, for MASTER_PORT
+  int port = 0;    ///< a free port on this host, for MASTER_PORT
   JobId step = 0;  ///< SLURM_STEP_ID
-  /// build() of the worker's swellrun; empty: one too old to send it.
+  /// build() of the worker's swellrun; empty: it is too old to send this.
   std::string build;
   /// Live mode: why its GPUs take one program at a time (core/compute_mode.h); empty: they take
   /// more.
@@ -248,7 +248,7 @@ struct WorkerNotice {
   int signal = 0;  ///< what Slurm sent to the step: its allocation is about to end
 };
 
-/// The program now handles or blocks the restart signal: it may be asked to leave.
+/// The program now handles or blocks the restart signal, so it can be asked to leave.
 struct WorkerListens {
   static constexpr const char* type = "worker-listens";
   int generation = 0;  ///< of the program, as WorkerStart gave it
@@ -257,8 +257,8 @@ struct WorkerListens {
 /// Live mode: this worker's keeper listens for its program (docs/runtime.md).
 struct WorkerRuntime {
   static constexpr const char* type = "worker-runtime";
-  std::string socket;   ///< on its node
-  std::string address;  ///< "address:port" from other nodes
+  std::string socket;   ///< path on its node
+  std::string address;  ///< "address:port" for other nodes
   std::string problem;  ///< why there is no keeper; empty: there is one
 };
 
@@ -267,14 +267,14 @@ struct WorkerRuntime {
 struct WorkerProfile {
   static constexpr const char* type = "worker-profile";
   int generation = 0;   ///< of the program
-  std::string profile;  ///< a rank's, in hexadecimal digits
+  std::string profile;  ///< one rank's profile, in hexadecimal digits
 };
 
 /// The program has reported with how many workers it can run.
 struct WorkerSizes {
   static constexpr const char* type = "worker-sizes";
   std::vector<int> workers;  ///< rising; empty: any
-  std::string why;           ///< why it can run with no others, for people; empty: unknown
+  std::string why;           ///< why it cannot run with other numbers, for people; empty: unknown
 };
 
 /// Each worker of the program trains by itself: it is a launcher whose child process has a rank of
@@ -293,8 +293,8 @@ inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 struct WorkerSteps {
   static constexpr const char* type = "worker-steps";
   int generation = 0;      ///< of the program, as WorkerStart gave it
-  std::int64_t steps = 0;  ///< that it has made; rising
-  double age_s = 0;        ///< since it made the last one; 0: not known
+  std::int64_t steps = 0;  ///< steps that it has made; rising
+  double age_s = 0;        ///< seconds since its last step; 0: not known
   std::int64_t total = 0;  ///< steps at the training's end, as the program says; 0: not known
 };
 
@@ -302,7 +302,7 @@ struct WorkerSteps {
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
   int generation = 0;  ///< of the program, as WorkerStart gave it
-  int exit_code = 0;   ///< meaningful where signal is 0
+  int exit_code = 0;   ///< valid if signal is 0
   int signal = 0;
 };
 
@@ -313,8 +313,8 @@ struct WorkerStart {
   static constexpr const char* type = "worker-start";
   int generation = 0;      ///< a live switch starts the next one's program beside the running one
   int restart_signal = 0;  ///< held back until the program handles it; 0: none
-  std::string key;         ///< the job's, for its keepers; empty: no live mode
-  std::string ports;       ///< live mode: of its node's network, near its GPUs: "mlx5_0:1,mlx5_3:1"
+  std::string key;         ///< the job's key for its keepers; empty: no live mode
+  std::string ports;       ///< live mode: network ports near its GPUs: "mlx5_0:1,mlx5_3:1"
   std::vector<std::pair<std::string, std::string>> environment;
   bool none_is_new =
       false;  ///< each worker of this generation already runs a program of the generation before

@@ -26,7 +26,7 @@ struct Work {
   bool open = false;
   std::string data;
   std::optional<uid_t> reader;
-  Clock::time_point try_until{};  ///< where munged cannot be reached
+  Clock::time_point try_until{};  ///< until then, try again if munged cannot be reached
 };
 
 struct Outcome {

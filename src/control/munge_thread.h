@@ -26,10 +26,10 @@ class MungeThread {
   /// Result of one piece of work.
   struct Done {
     std::uint64_t ticket = 0;
-    bool opened = false;  ///< of open(); else of seal()
+    bool opened = false;  ///< whether it is of open(); if not, of seal()
     std::optional<Error> error;
     std::string data;                    ///< the payload, or the credential
-    uid_t uid = static_cast<uid_t>(-1);  ///< of open(): who made the credential
+    uid_t uid = static_cast<uid_t>(-1);  ///< of open(): user that made the credential
     double cpu_s = 0;                    ///< CPU time of the thread that it took
   };
 
@@ -39,13 +39,13 @@ class MungeThread {
   MungeThread(const MungeThread&) = delete;
   MungeThread& operator=(const MungeThread&) = delete;
 
-  /// Makes a credential that only `reader` can open; without a reader, everybody can.
+  /// Makes a credential that only `reader` can open; without a reader, every user can.
   void seal(std::uint64_t ticket, std::string payload, std::optional<uid_t> reader);
   /// Opens a credential. Replayed and expired ones give an error.
   void open(std::uint64_t ticket, std::string credential);
 
-  /// Sets for how long later work is tried again while munged cannot be reached; initially 0. All
-  /// work behind it waits, too, as it needs the same munged.
+  /// Sets for how long later work is tried again if munged cannot be reached; initially 0. Work
+  /// behind it waits, too, since it needs the same munged.
   void set_patience(std::chrono::seconds patience);
 
   /// Returns a descriptor that is readable while take() has something.

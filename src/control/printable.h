@@ -43,7 +43,7 @@ inline std::string printable(std::string_view text, std::size_t max_bytes = 2000
   return result;
 }
 
-/// As printable(), for a text of several lines that Swell has put together: keeps line feeds.
+/// Does the same for a text of several lines that Swell has put together: keeps line feeds.
 inline std::string printable_lines(std::string_view text) {
   std::string result;
   for (;;) {

@@ -59,7 +59,7 @@ class LiveServer final : public Server {
       has_more = !mailbox_.events.empty();
       ++mailbox_.take_number;
     }
-    // Connections may have been paused until now.
+    // Wake the loop: it may have paused connections until now.
     if (!events.empty()) mailbox_.wake.signal();
     if (has_more && wake_) wake_();
     return events;

@@ -21,10 +21,10 @@ using ConnectionId = std::uint64_t;
 /// and by an agent (its workers connect).
 ///
 /// Every frame is a munge credential that holds one message, the connection's nonce and a rising
-/// sequence number, so that nothing can be replayed or moved to another connection. Frames above
-/// the size cap, a missing first message, too many connections of one user: the peer is told why
-/// where that is possible, and closed. A later message in a good frame that cannot be read, such as
-/// a number out of bounds, is dropped, and the connection stays.
+/// sequence number, so that nothing can be replayed or moved to another connection. A peer that
+/// sends a frame above the size cap or no first message, or whose user has too many connections, is
+/// told why if possible, and its connection is closed. A later message in a good frame that cannot
+/// be read, such as a number out of bounds, is dropped, and the connection stays.
 ///
 /// Thread-safe. Destroying it closes every connection and joins its threads.
 class Server {
@@ -41,21 +41,21 @@ class Server {
     /// When full, a newcomer replaces the oldest connection of the address that has most.
     int max_unauthenticated = 256;
     int max_unauthenticated_per_address = 64;  ///< the oldest of the address is dropped
-    /// One take() gives no more events of one user; the others wait, and no more is read of that
+    /// Maximum events of one user in one take(). The others wait, and no more is read from that
     /// user's connections meanwhile. 0: no limit.
     int max_taken_of_user = 0;
     double first_message_s = 10;  ///< time a new connection has for its first good message
-    /// Shares of a core: of all peers without a good message together, and of each user's
-    /// connections; 0: no limit. Beyond it, connections wait in the kernel, and messages wait
-    /// unread.
+    /// CPU time as shares of a core: for all peers without a good message together, and for the
+    /// connections of each user; 0: no limit. Beyond its share, new connections wait in the kernel,
+    /// and messages wait unread.
     double strangers_share = 0.04;
     double user_share = 0;
-    double saved_up_s = 0.5;  ///< CPU time that gathers while little of a share is used
+    double saved_up_s = 0.5;  ///< limit of CPU time saved while a share is not used up
     std::function<void(const std::string&)>
         log;  ///< refusals and faults, one line each; rate-limited
 
     /// Lowers the limits on connections, so that the server takes at most half of the files that
-    /// slurmctld may open, and one user, or all strangers, half of these.
+    /// slurmctld may open, and one user, or all peers without a good message, half of these.
     void leave_files(std::uint64_t max_files);
   };
 
@@ -65,12 +65,12 @@ class Server {
     ConnectionId connection = 0;
     uid_t uid = static_cast<uid_t>(-1);
     std::string peer;  ///< address, for logs
-    Message message;   ///< where kind is message; of dropped, a Refused that says why
-    std::string type;  ///< of dropped: what the message says that it is
+    Message message;   ///< the message; if dropped, a Refused that says why
+    std::string type;  ///< if dropped: the type that the message names
   };
 
-  /// Starts to listen. Calls `wake` from another thread whenever take() has something new; it must
-  /// not block and must not call back into the server.
+  /// Starts to listen. Calls `wake` from another thread whenever take() has something new; `wake`
+  /// must not block and must not call back into the server.
   static Result<std::unique_ptr<Server>> start(Options options, std::function<void()> wake);
   virtual ~Server() = default;
 

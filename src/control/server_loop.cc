@@ -23,10 +23,10 @@ constexpr std::uint64_t kListenerId = 0, mailbox_id = 1, munge_id = 2;
 constexpr std::string_view kCredential = "MUNGE:";
 constexpr std::size_t kMaxUntaken = 65536;  // events of all connections
 constexpr int kMaxUntakenOfOne = 256;
-/// Limits of untaken events, by the size of their frames: of all users, and of one.
+/// Limits of the untaken events' total frame size: for all users, and for one user.
 constexpr std::size_t kMaxUntakenBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxUntakenBytesOfUser = std::size_t{4} << 20;
-constexpr std::size_t kQueueFrames = 16;  // of the largest size, that may wait for a slow reader
+constexpr std::size_t kQueueFrames = 16;  // frames of maximum size that may wait for a slow reader
 constexpr auto kCloseTime = std::chrono::seconds(2);
 /// Connections survive an absence of munged for this long.
 constexpr auto kMungeOutage = std::chrono::seconds(60);
@@ -61,8 +61,8 @@ ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Desc
   watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
   watch(epoll_.get(), EPOLL_CTL_ADD, mailbox_.wake.fd(), mailbox_id, EPOLLIN);
   watch(epoll_.get(), EPOLL_CTL_ADD, munge_->fd(), munge_id, EPOLLIN);
-  // Otherwise a host without munged (Slurm's own auth/slurm needs none) would be noticed only when
-  // the first job connects.
+  // Try munge at once. Otherwise a missing munged (Slurm's own auth/slurm needs none) would be
+  // noticed only when the first job connects.
   munge_->seal(munge_id, {}, std::nullopt);
   munge_->set_patience(kMungeOutage);
 }
@@ -72,11 +72,11 @@ void ServerLoop::run() noexcept {
   while (!mailbox_.stop) {
     try {
       turn();
-    } catch (...) {  // out of memory, or a callback's: this must not end slurmctld
+    } catch (...) {  // out of memory, or from a callback: this must not end slurmctld
       try {
         log_("a fault in the control server's loop; it goes on");
       } catch (...) {}
-      accept_again_ = Clock::now();  // it may have been in the middle of accepting
+      accept_again_ = Clock::now();  // the fault may have interrupted accepting
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
@@ -214,7 +214,7 @@ void ServerLoop::handle_munge() {
                false);
       else connection.out += framed(done.data);
     }
-    // Otherwise a user without CPU time left would get some with each new connection.
+    // Charge strangers if the user has no CPU time left: new connections must not bring any.
     const uid_t its = party_of(connection);
     const bool pays = its == before || party(its).share.wait_s(seconds(Clock::now())) <= 0;
     settle(connection);
@@ -443,7 +443,7 @@ void ServerLoop::settle(Connection& connection) {
     if (connection.output_broken || (connection.shut && connection.input_ended))
       return drop(connection);
     if (all_sent && !connection.shut) {
-      // Closing at once could destroy, by a reset, what the peer has not read yet.
+      // Closing at once could send a reset, which destroys what the peer has not read yet.
       shutdown(connection.fd.get(), SHUT_WR);
       connection.shut = true;
     }
@@ -453,7 +453,7 @@ void ServerLoop::settle(Connection& connection) {
   std::uint32_t events = 0;
   if (!connection.opening && !connection.input_ended && !paused) events |= EPOLLIN;
   if (!connection.out.empty()) events |= EPOLLOUT;
-  // Even an empty set reports a broken connection; ONESHOT keeps it from doing so again and again.
+  // epoll reports a broken connection even for an empty set; ONESHOT stops it from repeating this.
   if (events != 0)
     watch(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), connection.id, events | EPOLLONESHOT);
 }

@@ -39,7 +39,7 @@ struct Mailbox {
   std::deque<Order> orders SWELL_GUARDED_BY(mutex);
   std::vector<Posted> events SWELL_GUARDED_BY(mutex);  // under mutex
   std::size_t event_bytes SWELL_GUARDED_BY(mutex) = 0;
-  std::map<uid_t, Untaken> untaken_of SWELL_GUARDED_BY(mutex);  // the same by user
+  std::map<uid_t, Untaken> untaken_of SWELL_GUARDED_BY(mutex);  // events and bytes by user
   std::uint64_t take_number SWELL_GUARDED_BY(mutex) = 0;
 
   /// Adds an event to those that wait.
@@ -64,7 +64,7 @@ class ServerLoop {
 
  private:
   using Connections = std::unordered_map<ConnectionId, std::unique_ptr<Connection>>;
-  /// Peers that share CPU time: the connections of a user, or all without a good message.
+  /// Peers that share CPU time: the connections of one user, or all without a good message.
   struct Party {
     CpuShare share;
     std::deque<ConnectionId> waiting;  ///< connections whose next frame waits for CPU time
@@ -76,7 +76,7 @@ class ServerLoop {
     return connection.authenticated ? connection.uid : kStrangers;
   }
   Party& party(uid_t whose);
-  /// Counts the CPU time since the last lap, and that of munge's thread.
+  /// Charges a party with the CPU time since the last lap and with that of munge's thread.
   void count(uid_t whose, double at_munge_s = 0);
   /// Resumes connections whose party has CPU time again.
   void resume_waiting();
@@ -101,10 +101,10 @@ class ServerLoop {
   void make_room_for(const std::string& address);
   /// Drops the connection that has been closing for longest, even if its peer has not read why.
   void drop_oldest_closing();
-  /// Protects the place of a connection whose first frame munge decodes; at most half of all
-  /// places.
+  /// Protects the place of a connection whose first frame munge is decoding; protects at most half
+  /// of all places.
   void shelter(const Connection& connection);
-  /// `bytes`: of the frame that it came in.
+  /// `bytes`: size of the frame in which the event came.
   void post(Server::Event event, std::size_t bytes);
 
   const Server::Options options_;
@@ -117,7 +117,7 @@ class ServerLoop {
 
   Connections connections_;
   Places unauthenticated_;
-  /// Connections whose first frame munge decodes: they keep their places until it is read.
+  /// Connections whose first frame munge is decoding: they keep their places until it is read.
   std::set<ConnectionId> sheltered_;
   /// Connections that are closing, oldest first; some may be gone already.
   std::deque<std::pair<Clock::time_point, ConnectionId>> closing_;

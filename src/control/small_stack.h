@@ -13,10 +13,10 @@ namespace swell::control {
 inline constexpr std::size_t kStackBytes = std::size_t{2} << 20;
 
 /// While an object exists, new threads get stacks of kStackBytes if the process's default is
-/// larger. Reason: a backup slurmctld that takes over a second time joins the scheduling thread of
-/// its first time again as it ends (22.05, main_sched_fini()). That reads the thread's old stack,
-/// which libc caches while its cache is below 40 MB. With a few stacks of 8 MB the cache was full,
-/// the old stack was unmapped, and slurmctld crashed.
+/// larger. Reason: a backup slurmctld that took over twice joins, when it ends, the scheduling
+/// thread of its first takeover once more (22.05, main_sched_fini()). That reads the stack of the
+/// old thread, which libc caches while its cache is below 40 MB. A few stacks of 8 MB fill the
+/// cache: then the old stack is unmapped, and slurmctld crashes.
 class SmallStack {
  public:
   SmallStack() {
@@ -38,7 +38,7 @@ class SmallStack {
   }
 
  private:
-  static inline Mutex mutex_;  // one at a time: each restores what was before it
+  static inline Mutex mutex_;  // one object at a time: each restores the default that it found
   Lock lock_{mutex_};
   pthread_attr_t before_{};
   bool is_set_ = false;

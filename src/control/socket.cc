@@ -45,7 +45,7 @@ void set(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// Returns 0 or an errno.
+/// Connects before `deadline`. Returns 0 or an errno.
 int connected(int fd, const addrinfo& address, std::chrono::steady_clock::time_point deadline) {
   if (connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;

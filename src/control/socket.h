@@ -21,7 +21,7 @@ struct PortRange {
   std::uint16_t first = 0, last = 0;
 };
 
-/// As listen_on(), at a free port of the range; begins its search at any of them.
+/// Does the same at a free port of the range; the search starts at a random port.
 Result<Descriptor> listen_within(const std::string& address, PortRange range);
 
 /// Returns a connected, non-blocking, close-on-exec TCP socket. Tries all of the host's addresses.
@@ -32,7 +32,7 @@ Result<Descriptor> connect_to(const std::string& host, std::uint16_t port,
 /// host.
 Result<std::string> address_towards(const std::string& host);
 
-/// Sends small messages at once, and detects that the other host has vanished.
+/// Makes the socket send small messages at once and detect that the other host has vanished.
 void tune(int fd);
 
 std::uint16_t local_port(int fd);

@@ -23,7 +23,7 @@ struct SpeedTable {
     planner::ScaleSource source = planner::ScaleSource::unknown;
     friend bool operator==(const Row&, const Row&) = default;
   };
-  std::string model;            ///< its name, as one word of a tag
+  std::string model;            ///< the model's name, as one word of a tag
   double samples_per_step = 0;  ///< global batch
   std::vector<Row> rows;        ///< by type in the order of their names, then by rising GPUs
 
@@ -35,7 +35,7 @@ struct SpeedTable {
   /// Reads the JSON that `swell plan --grid --json` prints; rows without a plan are left out. The
   /// error is one sentence for the user.
   static Result<SpeedTable> from_json(std::string_view text);
-  /// As from_json(), from a file.
+  /// Does the same with the content of a file.
   static Result<SpeedTable> from_file(const std::string& path);
 
   /// Returns a model's name in the form of `model`.
@@ -47,8 +47,8 @@ struct SpeedTable {
   /// Reads what text() writes. The error names what is wrong.
   static Result<SpeedTable> parse(std::string_view text);
 
-  /// Returns the samples a second on `gpus` of `type`: interpolated between two rows, that of the
-  /// last row beyond it; nothing below the first row and for types without rows.
+  /// Returns the samples a second on `gpus` of `type`: interpolated between two rows; beyond the
+  /// last row, its speed. Returns nothing below the first row and for types without rows.
   std::optional<double> speed(std::string_view type, int gpus) const noexcept;
   /// Returns the source of the type's rows; unknown if there are none.
   planner::ScaleSource source_of(std::string_view type) const noexcept;

@@ -7,7 +7,7 @@
 
 namespace swell::control {
 
-/// Returns the parts of `text` between separators, empty ones included; one part of an empty text.
+/// Returns the parts of `text` between separators, empty ones too; an empty text has one part.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {

@@ -28,7 +28,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-/// Returns a description of the allowed values; nothing if the value is good.
+/// A description of the allowed values; nothing if the value is good.
 using Allowed = std::optional<std::string>;
 
 Allowed seconds(double& into, std::string_view value, double min, double max) {

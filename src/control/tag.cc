@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::string_view kOpening = "swell[";
 
-/// Stand for signs in a word: a real apostrophe would end a string of SQL or of a shell, what looks
-/// like KEY=VALUE may pass for a word of the tag in a site's scripts, and '_' stands for a blank.
-/// Older readers show them as they are.
+/// These stand for signs in a word: a real apostrophe would end a string of SQL or of a shell,
+/// KEY=VALUE may pass for a word of the tag in a site's scripts, and '_' stands for a blank. Older
+/// readers show them as they are.
 constexpr char kApostrophe = '^';
 constexpr char kEquals = '@';
 constexpr char kUnderscore = '~';
@@ -62,7 +62,7 @@ std::string Tag::put_into(std::string_view admin_comment) const {
 std::string Tag::remove_from(std::string_view admin_comment) {
   std::string rest(admin_comment);
   while (const auto span = span_of(rest)) rest.erase(span->first, span->second - span->first);
-  // Half a tag must not become a whole one by what is appended later.
+  // Remove half a tag, which text appended later could make a whole one.
   for (std::size_t at; (at = rest.find(kOpening)) != std::string::npos;)
     rest.erase(at, kOpening.size());
   return rest;

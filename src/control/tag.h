@@ -38,10 +38,10 @@ class Tag {
 /// Returns any sentence as one word of a tag, at most 200 characters: keeps letters, digits and a
 /// few signs, writes "'" as '^', '=' as '@' and '_' as '~', and replaces all else by '_'.
 std::string as_word(std::string_view sentence);
-/// Returns the sentence of which as_word() made this word; all that it replaced is a blank.
+/// Returns the sentence that as_word() encoded, with a blank for each character that it replaced.
 std::string as_sentence(std::string_view word);
 
-/// One companion in a parent's tag: `12:node2:0-7`.
+/// One companion in a parent's tag: `12:node2:8:0-7`.
 struct CompanionWord {
   std::uint32_t id = 0;
   std::string node;
