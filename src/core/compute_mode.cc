@@ -30,7 +30,7 @@ Function* find(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-/// Whether NVIDIA's MPS, through which programs share GPUs, runs on this node.
+/// Returns whether NVIDIA's MPS, through which programs share GPUs, runs on this node.
 bool has_mps() {
   const char* set = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
   const std::string folder = set != nullptr && *set != '\0' ? set : "/tmp/nvidia-mps";
@@ -59,7 +59,7 @@ OneProgramGpus one_program_gpus(std::string_view own) {
   for (unsigned i = 0; i < count && i < kMaxGpus; ++i) {
     nvml::Device device = nullptr;
     int mode = 0;
-    // The handle of a GPU that the job's cgroup excludes is refused.
+    // The driver refuses the handle of a GPU that the job's cgroup excludes.
     if (device_of(i, &device) != nvml::kSuccess) continue;
     unsigned minor = i;  // Slurm numbers GPUs by their device files
     if (minor_of != nullptr && minor_of(device, &minor) != nvml::kSuccess) minor = i;
@@ -80,7 +80,7 @@ OneProgramGpus one_program_gpus(std::string_view own) {
 }
 
 OneProgramGpus one_program_gpus_within(double limit_s, const std::string& own) {
-  // The thread may outlive this call: what it writes to is its own, too.
+  // The thread may outlive this call, so it owns the promise that it writes to.
   auto promise = std::make_shared<std::promise<OneProgramGpus>>();
   std::future<OneProgramGpus> found = promise->get_future();
   try {

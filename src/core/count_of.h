@@ -8,8 +8,8 @@
 
 namespace swell {
 
-/// "1 GPU", "2 GPUs", "1 micro-batch", "2 micro-batches": a number and what it counts, of which
-/// `one` is the singular.
+/// Returns a number with what it counts: "1 GPU", "2 GPUs", "1 micro-batch", "2 micro-batches".
+/// `one`: the singular.
 template <typename Number>
 requires std::is_arithmetic_v<Number> std::string count_of(Number number, std::string_view one) {
   const bool hisses = one.ends_with('s') || one.ends_with("ch");

@@ -7,22 +7,22 @@
 namespace swell {
 
 /// CPU time that the peers of a listener may take: a share of a core on average, so that the cost
-/// of a flood depends on this share and not on the speed of those who send it. Time that is not
-/// used gathers, up to a limit, as honest peers may all come at once. Times are seconds.
+/// of a flood depends on this share and not on the speed of the senders. Unused time accumulates up
+/// to a limit, since honest peers may all come at once. Times are in seconds.
 class CpuShare {
  public:
-  /// `share` of a core, 0: no limit; `most_s` CPU time gathers at most, and is there at first.
+  /// `share`: of a core; 0: no limit. `most_s`: limit of accumulated CPU time, and its first value.
   explicit CpuShare(double share, double most_s) noexcept
       : share_(share), most_s_(most_s), left_s_(most_s) {}
 
-  /// Counts time that was used; less than 0: time that was counted before and was not used.
+  /// Counts used CPU time. A negative `cpu_s` takes back counted time that was not used.
   void use(double cpu_s, double now_s) noexcept {
     refill(now_s);
     left_s_ = std::min(most_s_, left_s_ - cpu_s);
   }
 
-  /// Returns after how long work may go on; 0: at once. After a want it goes on only when there is
-  /// time for several pieces of work, so that a flood does not wake the thread for each of them.
+  /// Returns the seconds until work may go on; 0: at once. After a shortage, work goes on only when
+  /// there is time for several pieces, so that a flood does not wake the thread for each piece.
   double wait_s(double now_s) noexcept {
     if (share_ <= 0) return 0;
     refill(now_s);
@@ -32,7 +32,7 @@ class CpuShare {
     return is_used_up_ ? (enough_s - left_s_) / share_ : 0;
   }
 
-  /// Whether nothing of it is used: it may be forgotten.
+  /// Returns whether all of the time is unused, so that this object may be dropped.
   bool is_whole(double now_s) const noexcept {
     return share_ <= 0 || left_s_ + share_ * (now_s - last_s_.value_or(now_s)) >= most_s_;
   }

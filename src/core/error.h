@@ -8,23 +8,23 @@
 
 namespace swell {
 
-/// Memory that a GPU does not have.
+/// Memory that was needed on a GPU, and that was free there.
 struct Shortage {
   std::uint64_t needed_bytes = 0, free_bytes = 0;
 };
 
-/// Kind of a failure, for callers that act by it. The numbers go over the wire: append new ones.
+/// Kind of a failure, for callers that act on it. The numbers go over the wire: append new ones.
 enum class ErrorCode : std::uint8_t {
-  failed = 0,     ///< any other
+  failed = 0,     ///< any other failure
   no_memory = 1,  ///< a GPU lacks memory: shortage() says how much
   cancelled = 2,  ///< another party called the operation off
   not_found = 3,  ///< what was asked for does not exist
-  not_asked = 4,  ///< the question was not asked
+  not_asked = 4,  ///< the question was never asked, so there is no answer
 };
 
 /// Reason of an expected failure: one sentence that names what failed, which value it had, and what
-/// would be right. The same sentence reaches the log, the command line and the tests; callers that
-/// act differently for some failures look at code(), never at the sentence.
+/// to do. The same sentence reaches the log, the command line and the tests; callers that act
+/// differently for some failures look at code(), never at the sentence.
 class Error {
  public:
   explicit Error(std::string message, std::optional<Shortage> shortage = {})

@@ -6,17 +6,17 @@
 
 namespace swell {
 
-/// Does independent pieces of work, several at a time where it has threads for them. The core
-/// starts no thread by itself: its host passes one of these (helpers.h), or none.
+/// Does independent pieces of work, several at a time if it has threads for them. The core starts
+/// no threads itself: its host passes an Executor (helpers.h), or none.
 class Executor {
  public:
   virtual ~Executor() = default;
-  /// Calls `body` once with each number below `count`, on any thread, and returns when all are
-  /// done. Passes on one of their exceptions. Thread-safe; `body` may call run() itself.
+  /// Calls `body` once with each number below `count`, on any thread, and returns when all calls
+  /// have ended. Rethrows one of their exceptions. Thread-safe; `body` may call run() itself.
   virtual void run(std::size_t count, const std::function<void(std::size_t)>& body) = 0;
 };
 
-/// Executor without threads: one piece of work after the other.
+/// An executor without threads: does one piece of work after the other.
 class InOrder final : public Executor {
  public:
   void run(std::size_t count, const std::function<void(std::size_t)>& body) override {

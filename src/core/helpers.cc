@@ -45,7 +45,7 @@ void Helpers::help() {
   }
 }
 
-/// Does one piece, without the mutex. REQUIRES: a piece is left.
+/// Does one piece, with the mutex released meanwhile. REQUIRES: a piece is left.
 void Helpers::do_next(Work& work) {
   const std::size_t piece = work.next++;
   if (work.next == work.count) waiting_.remove(&work);

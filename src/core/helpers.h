@@ -11,13 +11,13 @@
 
 namespace swell {
 
-/// Threads that help the caller of run(), who works as well: with one helper two pieces are done at
-/// a time. They sleep while there is no work.
+/// Threads that help the caller of run(), which works as well: with one helper, two pieces are done
+/// at a time. The threads sleep while there is no work.
 class Helpers final : public Executor {
  public:
-  /// Starts one thread, which runs `body`, in the manner of its host.
+  /// Starts a thread that runs `body`. The host supplies it, to start threads in its own way.
   using StartThread = std::function<std::thread(std::function<void()> body)>;
-  /// Throws what `start` throws where there can be no more threads.
+  /// Throws what `start` throws if no more threads can be started.
   Helpers(int threads, const StartThread& start);
   /// REQUIRES: no run() is under way.
   ~Helpers() override;
@@ -30,7 +30,7 @@ class Helpers final : public Executor {
   struct Work {
     std::size_t next, count;
     const std::function<void(std::size_t)>* body;
-    int at_work = 0;  ///< threads that do a piece of it
+    int at_work = 0;  ///< threads that run a piece of it now
     std::exception_ptr problem;
   };
   void stop() noexcept;
@@ -39,7 +39,7 @@ class Helpers final : public Executor {
 
   Mutex mutex_;
   Condition more_, done_;
-  std::list<Work*> waiting_ SWELL_GUARDED_BY(mutex_);  ///< work of which a piece is left to begin
+  std::list<Work*> waiting_ SWELL_GUARDED_BY(mutex_);  ///< work with pieces not begun yet
   bool stops_ SWELL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

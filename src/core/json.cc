@@ -19,7 +19,7 @@ std::string written(json_t* value, std::size_t flags, int digits = Json::kDigits
   return result;
 }
 
-/// The same in printable ASCII: jansson leaves DEL as it is.
+/// Returns the value in printable ASCII. Escapes DEL, which jansson does not.
 std::string written_in_ascii(json_t* value, std::size_t flags, int digits = Json::kDigits) {
   std::string text = written(value, flags | JSON_ENSURE_ASCII, digits);
   for (std::size_t at = 0; (at = text.find('\x7f', at)) != std::string::npos;)
@@ -95,7 +95,7 @@ std::vector<Json> Json::items() const {
 Json& Json::set(const char* key, Json value) {
   json_t* taken = std::exchange(value.value_, nullptr);
   if (taken == nullptr) taken = json_null();
-  // A key that is not UTF-8 is refused, and takes the reference all the same.
+  // jansson refuses a key that is not UTF-8, but takes the reference all the same.
   if (json_object_set_new(value_, key, json_incref(taken)) != 0)
     json_object_set_new(value_, valid_utf8(key).c_str(), json_incref(taken));
   json_decref(taken);

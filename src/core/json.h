@@ -13,9 +13,9 @@
 
 namespace swell {
 
-/// A JSON value: jansson's, with its reference counted by C++. Copying shares the value, as
-/// jansson does; values that are written to are made by one owner, then only read.
-/// Not thread-safe while written to.
+/// A JSON value: owns a reference to a value of jansson. Copies share the value, as in
+/// jansson: one owner writes it, and from then on it is only read. Not thread-safe while it is
+/// written.
 class Json {
  public:
   Json() noexcept = default;
@@ -24,7 +24,7 @@ class Json {
 
   static Json object(std::initializer_list<std::pair<const char*, Json>> members = {});
   static Json array(std::initializer_list<Json> items = {});
-  /// A string; bytes that are not UTF-8, which JSON has no form for, become \xNN (valid_utf8()).
+  /// Makes a string. Bytes that are not UTF-8, which JSON cannot hold, become \xNN (valid_utf8()).
   Json(const char* text) : Json(std::string_view(text)) {}
   Json(const std::string& text) : Json(std::string_view(text)) {}
   Json(std::string_view text);
@@ -44,21 +44,21 @@ class Json {
   }
   ~Json() { json_decref(value_); }
 
-  /// Parses one JSON value; the error names line and column. Duplicate keys and trailing text are
-  /// refused; at most `max_bytes` are looked at.
+  /// Parses one JSON value; the error names line and column. Refuses duplicate keys, trailing text,
+  /// and text of more than `max_bytes`.
   static Result<Json> parse(std::string_view text, std::size_t max_bytes = std::size_t{64} << 20);
 
-  static constexpr int kDigits = 15;  ///< 0.1 is written as 0.1
+  static constexpr int kDigits = 15;  ///< digits of numbers, so that 0.1 is written as 0.1
 
-  /// The value on one line, keys in the order in which they were set.
+  /// Returns the value on one line, with keys in the order in which they were set.
   std::string dump() const;
   json_t* get() const noexcept { return value_; }
   bool has(const char* key) const noexcept { return json_object_get(value_, key) != nullptr; }
-  /// The member `key`; an empty Json where there is none.
+  /// Returns the member `key`; an empty Json if there is none.
   Json at(const char* key) const noexcept {
     return Json(json_incref(json_object_get(value_, key)));
   }
-  /// The item at `index`; an empty Json past the end.
+  /// Returns the item at `index`; an empty Json past the end.
   Json at(std::size_t index) const noexcept {
     return Json(json_incref(json_array_get(value_, index)));
   }
@@ -70,7 +70,7 @@ class Json {
   Json& set(const char* key, Json value);
   Json& append(Json value);
 
-  /// Typed reads of the member `key`; the errors name the key, what was found and what is wanted.
+  /// Read the member `key` as a type. The errors name the key, what was found and what is wanted.
   Result<std::string> string_at(const char* key) const;
   Result<std::int64_t> integer_at(const char* key, std::int64_t min, std::int64_t max) const;
   Result<double> number_at(const char* key, double min, double max) const;
@@ -86,7 +86,7 @@ inline bool is_string(const Json& json) noexcept { return json_is_string(json.ge
 inline bool is_integer(const Json& json) noexcept { return json_is_integer(json.get()); }
 inline bool is_number(const Json& json) noexcept { return json_is_number(json.get()); }
 
-/// Returns the members of an object with their keys; none of another value.
+/// Returns the members of an object with their keys; none for other values.
 std::vector<std::pair<std::string, Json>> members(const Json& object);
 
 template <typename Range>
@@ -96,8 +96,8 @@ Json array_of(const Range& items) {
   return result;
 }
 
-/// Returns the value indented, for people and for files they may open. ASCII: all else is escaped,
-/// so that no string commands a terminal. `digits`: of numbers; 17 read back as the same number.
+/// Returns the value indented, for people and their files. Escapes all but ASCII, so that no string
+/// can control a terminal. `digits`: digits of numbers; with 17, each reads back unchanged.
 std::string pretty_text(const Json& json, int digits = Json::kDigits);
 /// Returns the same on one line, without an end of line.
 std::string ascii_text(const Json& json);

@@ -9,11 +9,11 @@
 
 namespace swell {
 
-/// Number of letters to change, add or leave out between two names.
+/// Returns how many letters to change, add or remove to turn one name into the other.
 std::size_t letters_apart(std::string_view a, std::string_view b);
 
-/// The name that was probably meant by `word`: the nearest of `names`, of those that are no more
-/// than two letters away and share a letter with it; of equally near ones the first.
+/// Returns the name that `word` was probably meant to be: the nearest of those `names` that are at
+/// most two letters away and share a letter with it; the first of several equally near ones.
 std::optional<std::string> near_name(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace swell

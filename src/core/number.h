@@ -7,7 +7,7 @@
 
 namespace swell {
 
-/// `text` as a number, the whole of it and nothing else.
+/// Reads all of `text` as a number; returns nothing if it is not one.
 template <typename Number>
 std::optional<Number> read_number(std::string_view text) {
   Number value{};
@@ -16,7 +16,7 @@ std::optional<Number> read_number(std::string_view text) {
   return value;
 }
 
-/// `text` as a number of 0 or more, the whole of it and nothing else.
+/// Reads all of `text` as a number of at least 0; returns nothing if it is not one.
 template <typename Number>
 std::optional<Number> read_whole(std::string_view text) {
   const auto value = read_number<Number>(text);

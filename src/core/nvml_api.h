@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-// NVIDIA's management library as nvml.h declares it: Swell is built without the driver, and finds
-// the functions by name where libnvidia-ml.so.1 is installed. vendor_headers_test compares this
-// with nvml.h where that is present.
+// Declarations of NVIDIA's management library, as in nvml.h: Swell is built without the driver, and
+// finds the functions by name if libnvidia-ml.so.1 is installed. vendor_headers_test compares these
+// declarations with nvml.h if that is present.
 namespace swell::nvml {
 
 using Device = struct nvmlDevice_st*;
@@ -15,7 +15,7 @@ struct PciInfo {
 constexpr int kSuccess = 0;
 /// Values of nvmlComputeMode_t.
 constexpr int kProhibited = 2, kExclusiveProcess = 3;
-/// Values of nvmlNvlinkVersion_t, which numbers the versions in their order.
+/// Values of nvmlNvlinkVersion_t, where newer versions have larger numbers.
 enum NvLink : unsigned {
   kNvLink1_0 = 1,
   kNvLink2_0,
@@ -28,9 +28,9 @@ enum NvLink : unsigned {
 };
 constexpr unsigned kMaxLinks = 36;
 
-/// A value that is asked for by its number.
+/// A request for a value by the number of its field, and the answer.
 struct FieldValue {
-  unsigned field, scope;  ///< scope: for kLinkSpeed, which link
+  unsigned field, scope;  ///< scope: for kLinkSpeed, the link's number
   long long timestamp, latency_us;
   int type, status;
   union {
@@ -42,10 +42,10 @@ struct FieldValue {
 constexpr unsigned kLinkSpeed = 164;  ///< in 10^6 bytes a second
 constexpr int kUnsignedInt = 1, kUnsignedLong = 2, kUnsignedLongLong = 3;  ///< values of `type`
 
-/// The NVLink fabric of a GPU, by version 2 of its struct.
+/// The NVLink fabric of a GPU: version 2 of nvml's struct.
 struct FabricInfo {
   unsigned version = kVersion;
-  unsigned char cluster[16] = {};  ///< zeros where the fabric ends with the node
+  unsigned char cluster[16] = {};  ///< zeros if the fabric ends with the node
   int status = 0;
   unsigned clique = 0;
   unsigned char state = 0;

@@ -11,11 +11,11 @@
 
 namespace swell {
 
-/// Places for peers that have not yet shown who they are: few in all, and fewer for one address.
-/// A newcomer takes the place of the oldest one, so that silent peers lock nobody out.
+/// Places for peers that have not proved yet who they are: few in all, and fewer for one address. A
+/// newcomer takes the place of the oldest peer, so that silent peers lock nobody out.
 class Places {
  public:
-  /// Numbers of peers rise: the oldest peer has the smallest one.
+  /// Numbers of peers rise, so the oldest peer has the smallest one.
   using Id = std::uint64_t;
 
   /// Makes `all` places, at most `of_one_address` of them for one address. REQUIRES: both are at
@@ -24,7 +24,7 @@ class Places {
       : all_(all), of_one_address_(of_one_address) {}
 
   /// Returns the peer that must leave before another one of `address` may come: the oldest of this
-  /// address where it has all of its places, else the oldest of the address that has most of them.
+  /// address if it has all its places, else the oldest of the address with most places.
   std::optional<Id> in_the_way_of(const std::string& address) const {
     const auto own = by_address_.find(address);
     if (own != by_address_.end() && own->second.size() >= of_one_address_)

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-/// Arithmetic on counts that users choose: a result out of range is the largest value instead.
+/// Arithmetic on counts that users choose: a result out of range becomes the largest value.
 /// REQUIRES: both operands are at least 0.
 namespace swell {
 
@@ -18,7 +18,7 @@ constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) noexcept {
   return __builtin_add_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
 }
 
-/// `value` as an int; the largest int where it is larger.
+/// Returns `value` as an int; the largest int if it is larger.
 constexpr int saturated_int(std::int64_t value) noexcept {
   return value > std::numeric_limits<int>::max() ? std::numeric_limits<int>::max()
                                                  : static_cast<int>(value);

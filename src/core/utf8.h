@@ -8,7 +8,7 @@
 
 namespace swell {
 
-/// One character of a text, or one byte that belongs to none.
+/// One character of a text, or one byte that is not part of a character.
 struct Utf8Unit {
   char32_t point = 0;  ///< the code point, or the byte's value
   std::size_t bytes = 1;
@@ -35,7 +35,7 @@ inline Utf8Unit utf8_unit(std::string_view text, std::size_t at) noexcept {
   return {point, bytes, true};
 }
 
-/// `text` with each byte that is not UTF-8 written as the four characters \xNN.
+/// Returns `text` with each byte that is not UTF-8 written as the four characters \xNN.
 inline std::string valid_utf8(std::string_view text) {
   std::string result;
   result.reserve(text.size());

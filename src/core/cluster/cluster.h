@@ -29,7 +29,7 @@ struct Node {
   double link_bytes_per_s = 0;
 };
 
-/// One GPU by position, with the job's allocation that it belongs to if this matters
+/// Position of one GPU. `part` says which of the job's allocations it belongs to, if this matters
 /// (plan/allocations.h).
 struct GpuRef {
   int node = 0;   ///< index into Cluster::nodes
@@ -53,15 +53,15 @@ struct DistanceClasses {
 
 /// Bandwidth between nodes and between allocations, beyond the network cards of each node.
 struct Interconnect {
-  double cross_rack_factor = 1.0;  ///< share that remains between racks, above 0, at most 1
+  double cross_rack_factor = 1.0;  ///< share of bandwidth left between racks; above 0, at most 1
   /// Calibrated bandwidths between two nodes, in bytes a second. They override all others.
   std::map<std::pair<int, int>, double> measured{};
-  /// Used instead of racks and their factor unless empty. There must be a list of groups for each
-  /// node, all of one length (the number of levels), and one share and one measured figure for each
-  /// level plus one. A measured figure is capped by both nodes' own network.
+  /// Unless empty, replaces racks and their factor. `groups` has one list for each node, all of one
+  /// length (the number of levels); the other two lists have one entry more than there are levels.
+  /// A measured figure is capped by both nodes' own network.
   DistanceClasses classes{};
   /// Whether two allocations of one job on a node reach each other's GPUs only over the network,
-  /// since Slurm constrains devices (ConstrainDevices=yes). No TP group then spans both.
+  /// because Slurm constrains devices (ConstrainDevices=yes). No TP group then spans both.
   bool devices_apart = false;
   /// Returns whether bandwidth depends only on node and rack.
   bool is_regular() const noexcept { return measured.empty() && classes.share.empty(); }

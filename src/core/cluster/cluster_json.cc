@@ -19,8 +19,8 @@ Result<double> optional_number(const Json& json, const char* key, double otherwi
   return json.number_at(key, 0, kMaxRate);
 }
 
-/// Reads a GPU type. A name alone stands for the catalogue's entry; a figure given overrides the
-/// catalogue's.
+/// Reads a GPU type. A name alone selects the catalogue's entry; a figure that is given overrides
+/// the catalogue's figure.
 Result<GpuType> read_type(const Json& json) {
   auto name = json.string_at("name");
   if (!name) return name.error();
@@ -176,7 +176,7 @@ Json Cluster::to_json() const {
   Json types = Json::array();
   for (std::size_t i = 0; i < types_.size(); ++i) {
     const GpuType& type = types_[i];
-    // A variant: its node's link_gbytes_per_s describes it.
+    // Skip a variant: the link_gbytes_per_s of its node describes it.
     if (*find_type(*this, type.name) != static_cast<int>(i)) continue;
     types.append(Json::object({{"name", type.name},
                                {"fp32_tflops", type.fp32_tflops},

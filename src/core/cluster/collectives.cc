@@ -22,8 +22,8 @@ auto key(const CollectiveSeries& series) {
   return std::tie(series.type, series.what, series.shape);
 }
 
-/// Returns the steps of a ring, each of 1 / ranks of the buffer; a send is one step of the whole
-/// buffer.
+/// Returns the number of ring steps, each of 1 / ranks of the buffer. A send is one step of the
+/// whole buffer.
 double ring_steps(Collective what, int ranks) noexcept {
   switch (what) {
     case Collective::all_reduce: return 2.0 * (ranks - 1);
@@ -32,8 +32,8 @@ double ring_steps(Collective what, int ranks) noexcept {
   }
 }
 
-/// Returns the distance between two shapes, in doublings of ranks. Groups that share a network
-/// weigh half, since they divide it nearly evenly; groups on other nodes weigh little.
+/// Returns the distance between two shapes, in doublings of ranks. A doubling of the groups on a
+/// node counts half, since these share its network nearly evenly; of all groups, a tenth.
 double distance(const CollectiveShape& a, const CollectiveShape& b) noexcept {
   const auto factor = [](int x, int y) {
     return std::abs(std::log2(static_cast<double>(x) / static_cast<double>(y)));

@@ -65,11 +65,11 @@ class CollectiveTable {
   static Result<CollectiveTable> make(std::vector<CollectiveSeries> series);
 
   /// Returns the seconds of `what` among GPUs of `type`, with `bytes` in the whole buffer of a
-  /// rank; 0 for one rank. For a shape without measurements, takes the nearest shape: its time
-  /// divided by its ring steps (2(p - 1) for an all-reduce, p - 1 for the others), each of bytes /
-  /// p; groups that share a node's network divide it. A reduce-scatter or all-gather without any
-  /// series takes half of an all-reduce. Returns nothing if no measured shape stays within a node,
-  /// or spans nodes, as this one does.
+  /// rank; 0 for one rank. If the shape was not measured, scales the time of the nearest shape by
+  /// the number of ring steps (2(p - 1) for an all-reduce, p - 1 for the others), each of bytes /
+  /// p, and by the number of groups that share a node's network. A reduce-scatter or all-gather
+  /// without any series takes half of an all-reduce. Returns nothing if all measured shapes stay
+  /// within a node and this one does not, or the reverse.
   std::optional<double> seconds(std::string_view type, Collective what,
                                 const CollectiveShape& shape, double bytes) const noexcept;
 

@@ -78,7 +78,7 @@ void Fabric::place() {
       while (known && groups[at(group)].parent >= 0 &&
              groups[at(groups[at(group)].parent)].height <= level)
         group = groups[at(group)].parent;
-      // For a switch known only from a description, nothing above it is known.
+      // Nothing is known above a switch that only a description names.
       if (known || level == 1) path_[i * at(levels_) + at(level - 1)] = group;
     }
   }
@@ -161,8 +161,8 @@ Figure Fabric::network_between(int a, int b, double ports, bool published) const
           : calibration_.pairs.find(std::minmax(nodes_[at(a)].name, nodes_[at(b)].name));
   if (pair != calibration_.pairs.end()) return {pair->second, Source::measured};
   const int far = distance(a, b);
-  // A class is measured over some of its pairs only: a pair with slower ports does not reach that
-  // figure.
+  // The figure of a class comes from some of its pairs only. A pair with slower ports does not
+  // reach it.
   const MeasuredClass* measured = calibration_.find(far);
   if (measured != nullptr && !(published && ports < measured->bytes_per_s))
     return {measured->bytes_per_s, Source::measured};

@@ -44,9 +44,9 @@ inline constexpr const char* kUnknownGpu = "unknown";
 /// pairs; every query about two nodes takes constant time.
 class Fabric {
  public:
-  /// Builds the fabric; index i in all other functions is nodes[i]. If two nodes have one name,
-  /// find() returns the first. topology.conf gives the position of a node. A node that it does not
-  /// name is under the switch that the node publishes, which may be one of topology.conf's.
+  /// Builds the fabric; index i in all other functions is nodes[i]. If two nodes have the same
+  /// name, find() returns the first. topology.conf gives the position of a node. A node that it
+  /// does not name is under the switch that the node publishes, which topology.conf may also have.
   static Fabric make(std::vector<FabricNode> nodes, SlurmTopology topology = {},
                      Calibration calibration = {});
 
@@ -92,8 +92,8 @@ class Fabric {
   /// a type that is in neither.
   Result<Cluster> to_cluster(std::string name, const std::vector<GpuType>& types = {}) const;
   /// Returns the cluster of only the nodes `which`, for a policy's view: its node i is which[i]. A
-  /// node without GPUs has one of type kUnknownGpu, and GPUs of an undescribed type have this type:
-  /// no plan may use them.
+  /// node without GPUs gets one GPU of type kUnknownGpu, and GPUs of an undescribed type get this
+  /// type: no plan may use them.
   Result<Cluster> to_cluster_of(const std::vector<int>& which) const;
 
  private:
@@ -128,8 +128,8 @@ std::string distance_name(const Fabric& fabric, int distance);
 /// group.
 std::vector<std::vector<int>> groups_of(const Fabric& fabric, int level);
 
-/// Distance from any node to the nearest of a set of nodes, in constant time each: ranks all nodes
-/// of a cluster by their nearness to a job's nodes.
+/// Computes the distance from any node to the nearest one of a set, each in constant time: ranks
+/// all nodes of a cluster by their nearness to a job's nodes.
 class Nearness {
  public:
   Nearness(const Fabric& fabric, const std::vector<int>& nodes);

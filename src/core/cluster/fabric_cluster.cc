@@ -69,7 +69,7 @@ Result<Cluster> Fabric::make_cluster(std::string name, const std::vector<GpuType
     count = std::max(count, 1);
     Node made;
     made.name = from.name;
-    // A node that shares no known switch is in a rack of its own.
+    // A node without a known leaf group gets a rack of its own.
     made.rack = levels_ == 0       ? 0
                 : group(i, 1) >= 0 ? group(i, 1)
                                    : static_cast<int>(group_names_.size()) + i;

@@ -106,7 +106,7 @@ const GpuType* in_catalogue(std::string_view name) {
 /// A product whose variants differ in memory, and the catalogue's name of the smaller one.
 struct Variant {
   const char *product, *smaller;
-  int below_gb;  ///< smaller memory in the name means the smaller variant
+  int below_gb;  ///< fewer GB in the name mean the smaller variant
 };
 constexpr Variant kVariants[] = {{"a100", "a100-40g", 80}, {"v100", "v100-16g", 32}};
 

@@ -55,7 +55,7 @@ struct NodeDescription {
   std::vector<GpuDescription> gpus;  ///< by GPU index
   /// Link between any two GPUs that are not in `links`; its a and b are unused.
   GpuLink usual_link;
-  std::vector<GpuLink> links;  ///< pairs with another link, a below b
+  std::vector<GpuLink> links;  ///< links of the other pairs, with a < b
   std::vector<PortDescription> ports;
   std::string leaf;  ///< switch of its first port; empty: not known
 

@@ -46,7 +46,7 @@ std::string without_domain(const std::string& pci) {
 }
 std::string with_domain(std::string pci) { return colons_in(pci) == 1 ? "0000:" + pci : pci; }
 
-/// Writes a whole rate as an integer, as nearly all are; others with two decimals.
+/// Writes a whole rate as an integer (nearly all are whole), and others with two decimals.
 Json rate(double value) {
   if (value == static_cast<double>(static_cast<long>(value))) return static_cast<long>(value);
   return static_cast<double>(static_cast<long>(value * 100 + 0.5)) / 100;

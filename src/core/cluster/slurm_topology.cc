@@ -164,8 +164,8 @@ class Parser {
     return {};
   }
 
-  /// Makes a block of the next level from each run of consecutive blocks: of four with
-  /// BlockSizes=4,16.
+  /// Makes a block of the next level from each run of consecutive blocks; with BlockSizes=4,16, a
+  /// run has four blocks.
   Result<void> nest_blocks() {
     const std::size_t blocks = made_.groups.size();
     for (std::size_t level = 1, first = 0, count = blocks;

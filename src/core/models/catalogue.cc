@@ -13,7 +13,7 @@ struct Degrees {
   int pp, dp, tp;
 };
 
-/// Returns a GPT-2 or GPT-3: two MLP matrices of four times the hidden width, one vocabulary.
+/// Returns a GPT-2 or GPT-3: two MLP matrices of four times the hidden width, the same vocabulary.
 CatalogueEntry gpt(const char* source, const char* name, int layers, int hidden, int heads,
                    int sequence, int batch, Degrees degrees) {
   return {{name, layers, hidden, heads, heads, 4 * hidden, false, true, 51200, sequence, batch, {}},

@@ -18,9 +18,9 @@ struct CatalogueEntry {
   int micro_batches = 16;
 };
 
-/// Returns all models of Suika's Table 1, FlexTrain's Table 2 and Arena's Table 2, except its
-/// convolutional Wide-ResNet (swell plan takes its graph); and BERT, for which Arena publishes
-/// rows. docs/performance-model.md says how figures missing from a table are filled in.
+/// Returns all models of Suika's Table 1, FlexTrain's Table 2 and Arena's Table 2, except Arena's
+/// convolutional Wide-ResNet (swell plan reads its graph); and BERT, for which Arena publishes
+/// measured rows. docs/performance-model.md says how figures missing from a table are filled in.
 const std::vector<CatalogueEntry>& catalogue();
 
 /// Returns the model called `name`, ignoring case. The error lists the known names.

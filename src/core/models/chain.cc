@@ -11,7 +11,7 @@ constexpr double kHalf = 2;  // bytes of a number in half precision
 // Activations of a layer for each element of the hidden state, kept for the backward pass
 // (Korthikanti et al.): split over a TP group, and whole on every GPU.
 constexpr double kSplitElements = 12, kWholeElements = 5;
-// Elements that a layer reads and writes in addition to its products, also for each element of the
+// Elements that a layer reads and writes besides its matrix products, also for each element of the
 // hidden state.
 constexpr double kTrafficElements = 19;
 // Bytes of one logit in half and in full precision, and of its gradient.
@@ -75,7 +75,7 @@ Load Chain::load(int first, int end) const noexcept {
   load.embeddings = common(0, 1);
   load.layers = common(1, layers_ + 1);
   load.heads = common(layers_ + 1, layers_ + 2);
-  // Index behind the head: modules have even numbers.
+  // Count from behind the head: MTP modules have even indexes, MTP heads odd ones.
   const int behind = layers_ + 2;
   const int from = std::clamp(first - behind, 0, 2 * mtp_heads_);
   const int to = std::clamp(end - behind, from, 2 * mtp_heads_);

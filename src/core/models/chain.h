@@ -23,7 +23,7 @@ struct Unit {
   double split_bytes = 0;    ///< kept for the backward pass, divided by TP
   double whole_bytes = 0;    ///< kept for the backward pass, whole on every GPU
   /// Bytes sent between this unit and the next one if a stage ends here: the input of a later unit,
-  /// which is this unit's output or an earlier one that is passed along; 0 behind the last unit.
+  /// which is the output of this unit or of an earlier one; 0 for the last unit.
   double boundary_bytes = 0;
   int reads = -1;  ///< index of the earlier unit whose output it reads; -1: none
 };
@@ -77,7 +77,7 @@ class Chain {
   }
   /// Returns the number of parameters of `load`, counting shared matrices once.
   double parameters(const Load& load) const noexcept;
-  /// Returns the work, and below the parameters, of an MTP module in layers.
+  /// Return the work and the parameters of an MTP module, in layers.
   double module_work() const noexcept { return module_work_; }
   double module_parameters() const noexcept { return module_parameters_; }
 

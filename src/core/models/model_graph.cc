@@ -358,8 +358,8 @@ GraphChain chain_of(const Graph& graph, const OperatorLoad& load) {
     });
     return made;
   };
-  // Total load of all operators before each one, so that time does not grow with repeats times
-  // operators.
+  // Total load of all operators before each one. With these sums, time does not grow with the
+  // product of repeats and operators.
   std::vector<double> before(graph.operators.size() + 1, 0.0);
   for_each(graph, [&](int i, int times) {
     before[static_cast<std::size_t>(i) + 1] =

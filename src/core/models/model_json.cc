@@ -16,8 +16,8 @@ class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {}
 
-  /// Returns the value of the first of `keys` that is there. The error where none is names the last
-  /// one in a file with names as GPT-2's, and the first one in others.
+  /// Returns the value of the first of `keys` that is there. If none is, the error names the last
+  /// key in a file with GPT-2's names, and the first key in others.
   int need(std::initializer_list<const char*> keys, int least = 0) {
     for (const char* key : keys)
       if (json_.has(key)) return read(key, least);
@@ -41,13 +41,13 @@ class Reader {
     if (!value) fail(value.error());
     return value ? *value : otherwise;
   }
-  /// Notes that `what` of `key` has to divide `whole` of `whole_key`.
+  /// Records an error unless the value `what` of `key` divides the value `whole` of `whole_key`.
   void divides(const char* key, int what, const char* whole_key, int whole) {
     if (what > 0 && whole > 0 && whole % what != 0)
       fail(Error(fmt::format("\"{}\" is {}; it must divide \"{}\", which is {}", key, what,
                              whole_key, whole)));
   }
-  /// Returns the first of `keys` that is there; the first one where none is.
+  /// Returns the first of `keys` that the file has; the first one of all if it has none.
   const char* found(std::initializer_list<const char*> keys) const {
     for (const char* key : keys)
       if (json_.has(key)) return key;

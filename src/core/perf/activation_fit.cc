@@ -10,7 +10,7 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kUsualWhole = 6;  ///< C_np until it is computed: usually 5 to 7
+constexpr double kUsualWhole = 6;  ///< C_np until it is computed; usual values are 5 to 7
 constexpr int kRounds = 3;
 
 /// One group's activation peak as an equation: split * k_activ-p + whole * k_activ-np = bytes.
@@ -25,15 +25,15 @@ struct Kept {
   bool gradients = true;
 };
 
-/// Returns the peak under 1F1B. `load`: of the stage.
+/// Returns what a stage keeps at its peak under 1F1B. `load`: the stage's load.
 Kept kept_by(const plan::Layout& layout, int stage, const models::Load& load) {
   const double in_flight = std::min(layout.pp() - stage, layout.micro_batches);
   return {in_flight * (load.layers + load.modules), in_flight * load.heads,
           in_flight * load.modules, layout.micro_batches > layout.pp() - stage};
 }
 
-/// Returns the peak under `passes`, the plan's schedule. `chunks`: load of each chunk of the plan.
-/// `k`: gives the activations of layers and heads, which decide the time of the peak.
+/// Returns what a stage keeps at its peak under `passes`, the plan's schedule. `chunks`: load of
+/// each chunk. `k`: gives the activations of layers and heads, which decide when the peak is.
 Kept kept_by(const plan::Layout& layout, int stage, const schedule::Schedule& passes,
              const std::vector<models::Load>& chunks, const Coefficients& k) {
   const schedule::Kind frees =

@@ -12,7 +12,7 @@ namespace swell::perf {
 
 namespace {
 
-/// `heads_alone`: the stage may have no layers.
+/// Checks the signs of all values. `heads_alone`: the stage may have no layers.
 Result<void> check_signs(const GroupObservation& seen, bool heads_alone) {
   const struct {
     const char* name;
@@ -40,7 +40,7 @@ Result<void> check_signs(const GroupObservation& seen, bool heads_alone) {
   return {};
 }
 
-/// `cp`: the plan's CP degree.
+/// Checks that the values agree with each other. `cp`: the plan's CP degree.
 Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage, int cp) {
   if (stage.tp == 1 && seen.fwd_commu_s > 0)
     return Error(fmt::format("fwd_commu_s is {:g} although the TP degree is 1; it must be 0",

@@ -10,11 +10,11 @@ namespace swell::perf {
 
 namespace {
 
-/// Weights' part of a backward pass if it was not observed: holds for layers of matrix products
-/// only.
+/// Weight gradients' share of a backward pass if it was not observed; right only for layers of
+/// matrix products.
 constexpr double kWeightsShare = 0.5;
 
-/// Returns the smallest share among the stage's GPUs, for which delaying weights gains least.
+/// Returns the smallest share among the stage's GPUs: with it, delaying weights gains least.
 double weights_share(const PerformanceModel& perf, const plan::StageLayout& stage) {
   double least = 1;
   for (const plan::GroupLayout& group : stage.groups) {
@@ -72,7 +72,7 @@ schedule::Costs chunk_costs(const PerformanceModel& perf, const plan::Layout& la
     }
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
       auto& bytes = costs.chunks[i * chunks + chunk].bytes;
-      // Weight passes need the inputs of the layers, which are the kept activations.
+      // Weight passes free the activations, since they need them as inputs of the layers.
       bytes[static_cast<std::size_t>(schedule::Kind::weights)] = -bytes[0];
     }
     costs.static_bytes.push_back(held);

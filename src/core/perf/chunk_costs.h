@@ -9,8 +9,8 @@
 namespace swell::perf {
 
 /// Returns the costs of the passes of each chunk of `layout`, for schedule::evaluate(). A stage is
-/// as slow as its slowest group, and as full as its fullest. Weight gradients are half of a
-/// backward pass. Messages cost what `perf` says, which may ignore them.
+/// as slow as its slowest group, and as full as its fullest. Weight gradients take the observed
+/// share of a backward pass, or half. `perf` decides whether messages have a cost.
 schedule::Costs chunk_costs(const PerformanceModel& perf, const plan::Layout& layout);
 
 /// Does the same for chunks that hold `loads`, indexed by stage * chunks + chunk, in place of the

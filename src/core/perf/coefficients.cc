@@ -27,7 +27,7 @@ constexpr double kSplitActivations = 12;
 // Seconds to launch one layer's kernels, forward and backward.
 constexpr double kExpectedLaunch_s = 0.75e-3;
 
-/// Returns the time of output projection and loss in layers of comp_s. A job has one number for all
+/// Returns the time of output projection and loss, in units of comp_s. A job has one number for all
 /// types, so this is the maximum over the GPU types.
 double head_layers(const Coefficients& coefficients, const models::Model& model,
                    const cluster::Cluster& cluster) {

@@ -47,7 +47,7 @@ struct Coefficients {
   double activ_bytes = 0;               ///< k_activ: one activation of one sample
   double param_bytes = 0;               ///< k_param: gradients of one layer
   double param_optim_bytes = 0;  ///< k_param-optim: parameters and optimizer state of one layer
-  /// k_activ-p: kept for backward by one layer for one sample, split by TP.
+  /// k_activ-p: kept for the backward pass by one layer for one sample, split by TP.
   double activ_p_bytes = 0;
   double activ_np_bytes = 0;  ///< k_activ-np: kept in the same way, but whole on every GPU
   StageExtras first;
@@ -63,9 +63,9 @@ struct Coefficients {
   double state_part(int dp) const noexcept { return part(sharded_state, dp); }
   /// Returns the part of the gradients that each of `dp` replicas holds between two passes.
   double gradient_part(int dp) const noexcept { return part(sharded_gradients, dp); }
-  /// Returns the share of the parameters of which each replica steps a part, and gathers the
-  /// others' after the step (ZeRO-1). 0 with sharded gradients, whose synchronization includes
-  /// gathering.
+  /// Returns the share of the parameters that is updated in parts (ZeRO-1): each replica updates
+  /// one part, and gathers the other parts after the step. 0 with sharded gradients, whose
+  /// synchronization includes gathering.
   double stepped_share() const noexcept {
     const double moments = param_optim_bytes - param_bytes;
     if (sharded_gradients > 0 || moments <= 0) return 0;

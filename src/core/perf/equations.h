@@ -72,8 +72,8 @@ struct StageTimes {
   double dp_commu = 0;     ///< T_DP-commu: gradient synchronization without any overlap
   double commu_extra = 0;  ///< T_DP-commu-extra: the part that is not overlapped
   double optim = 0;        ///< T_DP-optim: optimizer step
-  /// Gathering of the parameters that each replica has stepped a part of (ZeRO-1). Nothing overlaps
-  /// it.
+  /// Gathering of the parameters, of which each replica has updated a part (ZeRO-1). It overlaps
+  /// with nothing.
   double gather = 0;
   double comp() const noexcept { return fwd + bwd; }
   double extra() const noexcept { return commu_extra + optim + gather; }

@@ -13,8 +13,8 @@ namespace swell::perf {
 /// change it. Different seeds give independent hashes.
 std::uint64_t shape_of(const plan::Layout& layout, std::uint64_t seed = 0) noexcept;
 
-/// Corrections of one job's predicted times by the plans that it ran. The time of a plan whose
-/// shape was measured is the measured one.
+/// Corrections of one job's predicted times, from the plans that it ran. The predicted time of a
+/// plan whose shape was measured is the measured time.
 struct MeasuredPlans {
   struct Plan {
     std::uint64_t shape = 0;

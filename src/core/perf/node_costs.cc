@@ -124,7 +124,7 @@ Result<std::vector<NodeCosts::Shard>> NodeCosts::read_units(const Json& units,
       return Error(fmt::format(
           "the layers with samples {} and tp {} are {}, and {} has {}; measure this model by swell.profile",
           samples, tp, sum.layers, model.name, model.layers));
-    // The measurement ran out of time before other kinds of layers.
+    // Skip an incomplete sum: the measurement ran out of time before other kinds of layers.
     if (is_layer && sum.layers < model.layers) continue;
     if (shards.empty() || shards.back().tp != tp) shards.push_back({tp, {}});
     shards.back().units[unit].push_back(

@@ -47,8 +47,8 @@ class NodeCosts {
                                      const cluster::Cluster& cluster);
 
   /// Returns the cost of a unit on one of `tp` GPUs: interpolated between two measured numbers of
-  /// samples; beyond the measured range, in proportion to the samples. Nothing if no such shard was
-  /// measured.
+  /// samples; beyond the measured range, in proportion to the samples. Returns nothing if the unit
+  /// was not measured at this TP degree.
   std::optional<NodeCost> of(NodeUnit unit, int type, int tp, int samples) const noexcept;
   /// Returns the cost of a chunk with `load`, including its pass; nothing if one of its units was
   /// not measured.

@@ -25,7 +25,7 @@ class MemoryModel {
  public:
   explicit MemoryModel(const PerformanceModel& model) noexcept : model_(model) {}
 
-  // `dp`: number of groups of the stage; it matters if they shard state.
+  // `dp`: number of groups of the stage; it matters only if they shard state.
 
   /// Returns the peak of a GPU in stage `i` of `pp`, whose group has `layers` layers and
   /// `local_batch` samples.

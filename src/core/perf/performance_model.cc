@@ -88,7 +88,7 @@ double pairwise_bandwidth(const cluster::Cluster& cluster,
 double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const noexcept {
   double bandwidth = cluster_.interconnect().is_regular() ? regular_bandwidth(cluster_, stage)
                                                           : pairwise_bandwidth(cluster_, stage);
-  if (model_.cp > 1)  // rings also go through each group
+  if (model_.cp > 1)  // gradient rings also go through each group
     for (const plan::GroupLayout& group : stage.groups)
       bandwidth = std::min(bandwidth, stage.tp * cluster_.type(group.type).link_bytes_per_s);
   return bandwidth;
@@ -145,13 +145,13 @@ double PerformanceModel::gather_s(const plan::StageLayout& stage,
   const double share = k.stepped_share();
   const int replicas = k.max_shards > 0 ? std::min(stage.dp(), k.max_shards) : stage.dp();
   if (share <= 0 || replicas <= 1) return 0;
-  // Half of what summing as many bytes takes.
+  // Gathering takes half the time of an all-reduce of as many bytes.
   return share * dp_commu(gradient_bytes(load), 1, replicas, stage_bandwidth(stage)) / 2;
 }
 
 namespace {
 
-/// Computes the parts of stages each time.
+/// Computes the times of layers anew each time.
 struct Direct {
   const PerformanceModel& model;
   PerformanceModel::Passes operator()(int type, int tp, int local_batch) const noexcept {
@@ -161,7 +161,7 @@ struct Direct {
     return dp_commu_extra(bwd, commu, overlap);
   }
 };
-/// Takes the parts of stages from a table.
+/// Takes the times of layers from a table.
 struct Remembered {
   PassTable& table;
   PerformanceModel::Passes operator()(int type, int tp, int local_batch) const {

@@ -85,8 +85,8 @@ class PerformanceModel {
   const Coefficients& coefficients() const noexcept { return coefficients_; }
 
  private:
-  /// Returns the seconds in which the replicas of a stage gather the parameters that each has
-  /// stepped a part of.
+  /// Returns the seconds in which the replicas of a stage gather the parameters, of which each has
+  /// updated a part.
   double gather_s(const plan::StageLayout& stage, const models::Load& load) const noexcept;
   models::Load load_of(const plan::StageLayout& stage, Position position) const noexcept {
     return chain_.stage(stage.layers, position.first, position.last);

@@ -24,8 +24,8 @@ struct Attainable {
 inline constexpr double kBackwardPasses = 2;
 
 /// Returns the seconds of work under a roofline: operations over the smaller of `peak_flop_per_s`
-/// and intensity times bandwidth (Arena, eq. 2), which is the larger of both limits. The form used
-/// here is also valid without operations.
+/// and intensity times bandwidth (Arena, eq. 2). This is the longer of computing and moving the
+/// bytes; written so, it is also valid without operations.
 inline double roofline_s(double flop, double bytes, double peak_flop_per_s,
                          double bytes_per_s) noexcept {
   const double compute = flop / peak_flop_per_s, memory = bytes / bytes_per_s;

@@ -16,9 +16,9 @@ enum class Sends { ignored, counted };
 
 /// Returns the seconds until the last group of stage `to` has the activations of one micro-batch
 /// from the groups of `from`. Each pair of groups sends the samples that both work on, all pairs at
-/// the same time. `activ_bytes`: of one sample's tokens on one of `cp` ranks; each rank sends its
-/// own, and between nodes they share the network cards of their group. The gradients in the other
-/// direction take as long.
+/// the same time. `activ_bytes`: activations of one sample on one of `cp` ranks. Each rank sends
+/// its own; between nodes the ranks share the network cards of their group. The gradients in the
+/// other direction take as long.
 double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes,
               const cluster::Cluster& cluster, int cp = 1) noexcept;
 

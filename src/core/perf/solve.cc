@@ -17,7 +17,7 @@ namespace swell::perf {
 
 namespace {
 
-// Larger exponents change times by less than a clock can measure.
+// Maximum exponent: larger ones change times by less than a clock can measure.
 constexpr double kMaxOverlap = 64;
 
 /// Least squares through the origin: value = slope * size.
@@ -183,7 +183,7 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
                      seen.head_fwd_s);
     } else {
       const double fwd = seen.fwd_s - seen.fwd_commu_s;
-      const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward all-reduces as often as forward
+      const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward has as many all-reduces
       fit.comp.add(tp_comp_fwd(1, group.local_batch, layers, stage.tp), fwd);
       fit.backward.add(fwd, bwd);
     }

@@ -27,8 +27,8 @@ constexpr std::size_t kMaxChunks = 1024;    ///< chunks of a stage
 constexpr int kMaxUnits = 2 * kMaxCount;
 /// Plans with more groups are written by runs of equal ones, or as tables.
 constexpr std::size_t kWrittenOut = 64;
-constexpr std::size_t kLeastShared = 6;  ///< minimum number of bytes to replace by two numbers
-constexpr long kLeastRun = 4;            ///< minimum number of equal numbers to replace by a pair
+constexpr std::size_t kLeastShared = 6;  ///< minimum of shared bytes that two numbers replace
+constexpr long kLeastRun = 4;            ///< minimum number of equal numbers that a pair replaces
 
 /// Equal groups in their order: on each of `nodes`, one for every `tp` GPUs.
 struct Run {
@@ -138,7 +138,7 @@ Result<std::vector<std::string>> read_names(const Json& json, const char* key) {
   return names;
 }
 
-/// Reads a table of groups: each column has one number for each group, but "gpus" has `tp`.
+/// Reads a table of groups. Each column has one number for each group; "gpus" has `tp` numbers.
 Result<void> read_table(const Json& json, int tp, std::size_t room, std::vector<TpGroup>& groups) {
   const auto names = read_names(json, "names"), types = read_names(json, "types");
   if (!names) return names.error();

@@ -78,7 +78,7 @@ class Evaluator {
   perf::MemoryModel memory_;
   int micro_batch_;
   bool keep_samples_;
-  int dp_step_;  ///< the DP degree of each stage is a multiple of it
+  int dp_step_;  ///< DP degrees of stages are multiples of this
   long evaluated_ = 0;
   inline static const Budget kNoLimit;
   const Budget* budget_ = &kNoLimit;

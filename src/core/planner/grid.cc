@@ -27,8 +27,8 @@ constexpr double kSame = 1e-9;
 // grows with the factorial of equal stages, which differ only in position.
 constexpr std::size_t kMostTies = 24;
 
-/// Returns the factor of each stage's GPUs besides a power of two: 1 unless CP or EP is not a power
-/// of two.
+/// Returns the number that, times a power of two, is a stage's number of GPUs: 1 unless CP or EP is
+/// not a power of two.
 int step_of(const models::Model& model) noexcept {
   const int step = std::lcm(model.cp, model.ep);
   return step >> std::countr_zero(static_cast<unsigned>(step));

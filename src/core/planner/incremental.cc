@@ -105,7 +105,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   const int max = options_.max_free > 0 ? options_.max_free : have;
   if (static_cast<int>(table.order.size()) > max) table.order.resize(static_cast<std::size_t>(max));
   // The paper derives w from the job's size. A job that can grow to more than four times its size
-  // uses a quarter of that size instead.
+  // uses a quarter of the size that it can reach.
   const int reached = have + static_cast<int>(table.order.size());
   const int size = std::max(have, reached / 4);
   const int group = options_.group > 0

@@ -38,7 +38,7 @@ int take_groups(plan::StageLayout& stage, Islands& islands, int tp, int max = 1 
 struct Degrees {
   std::vector<int> tp;  ///< rising; each is TP x CP, the GPUs of a group
   int max_dp = 1;       ///< limit: every group needs a sample of each micro-batch
-  int dp_step = 1;      ///< the DP degree is a multiple of it, so that EP divides DP x CP
+  int dp_step = 1;      ///< DP degrees are multiples of this, so that EP divides DP x CP
   bool divides(int dp) const noexcept { return dp % dp_step == 0; }
 };
 

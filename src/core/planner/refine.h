@@ -51,9 +51,9 @@ class KnownRounds {
 /// this can undo choices that step-by-step expansion cannot. The changes: a stage gets another TP
 /// degree or all idle GPUs, loses its groups on one node and type, is dropped, split, merged or
 /// swapped with another; groups move between stages; a layer moves. `deep`: if no change is better,
-/// refines the best of the worse ones for two more rounds. Not for exact consistency. `known`:
+/// refines the best of the worse changes for two more rounds. Not for exact consistency. `known`:
 /// cache of rounds of the same problem; it does not change the result. `executor`: refines the
-/// worse ones in parallel; null: one after the other, with the same result.
+/// worse changes in parallel; null: one after the other, with the same result.
 void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, KnownRounds& known,
             int rounds, bool deep = false, Executor* executor = nullptr);
 

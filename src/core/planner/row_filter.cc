@@ -10,7 +10,7 @@ namespace swell::planner {
 namespace {
 
 /// Returns 1 if the value rises from `before` to `now` by at least the share `level`, -1 if it
-/// falls so, 0 otherwise.
+/// falls by as much, 0 otherwise.
 int trend(double before, double now, double level) noexcept {
   if (now >= before * (1 + level)) return 1;
   return now <= before * (1 - level) ? -1 : 0;

@@ -54,7 +54,7 @@ Result<std::vector<double>> read_peaks(const Json& json) {
   return peaks;
 }
 
-/// Reads the members that follow from the plan, or stand alone in rows without a whole plan.
+/// Reads "plan" and the members that follow from it; in a row without a whole plan, reads each.
 Result<void> read_plan(const Json& json, NamedRow& row) {
   if (const Json whole = json.at("plan"); is_object(whole)) {
     auto plan = plan::Plan::from_json(whole);

@@ -59,7 +59,7 @@ void add_modelled(ScaleTable& table, const perf::PerformanceModel& perf);
 
 /// Source of a table's coefficients.
 enum class ScaleSource : std::uint8_t {
-  unknown,      ///< written by a Swell that did not record it
+  unknown,      ///< written by a Swell version that did not record the source
   running_job,  ///< the profile of the running job
   one_device,   ///< measurements of one device of a type (perf/node_costs.h)
   data_sheets,  ///< data sheets of the GPUs, and the model's shape
@@ -75,7 +75,7 @@ struct NamedRow : ScaleFigures {
   std::vector<std::string> gpu_types;  ///< types of the GPUs that the plan uses, without repeats
   std::string summary;                 ///< plan::Plan::summary()
   std::string schedule;                ///< plan::Plan::schedule
-  /// By stage; a row without `plan` has one: the fullest GPU's.
+  /// Peak by stage. A row without `plan` has one entry: the peak of the fullest GPU.
   std::vector<double> peak_bytes;
   std::string why;
   std::optional<plan::Plan> plan;  ///< empty in tables that must be short

@@ -33,7 +33,7 @@ constexpr double kLinkShare = 0.7;
 constexpr double kThroughStorage_bytes_per_s = 1.5e9;
 
 double through_storage_s(const StateMoves& moves) {
-  // Each is half of the way.
+  // The rates are for both directions; each of these two figures moves in one direction.
   const double bytes = (moves.max_had_bytes + moves.max_needed_bytes) / 2;
   return bytes / kThroughCpu_bytes_per_s + bytes / kThroughStorage_bytes_per_s;
 }

@@ -27,10 +27,10 @@ struct Cost {
   friend bool operator==(const Cost&, const Cost&) = default;
 };
 
-/// Seconds to start workers: processes, CUDA context, model build, NCCL communicators. Suika's Fig.
-/// 10 shows a large part of a checkpoint-resume redeployment without a figure. 25 s is the shortest
-/// restart in a report attributed to Sia's authors (25 to 250 s by model), not checked against
-/// their paper.
+/// Seconds to start workers: processes, CUDA context, model build, NCCL communicators. In Suika's
+/// Fig. 10 this is a large part of a checkpoint-resume redeployment, without a figure. 25 s is the
+/// shortest restart in a report attributed to Sia's authors (25 to 250 s by model), not checked
+/// against their paper.
 inline constexpr double kInitialize_s = 25;
 
 /// Returns the cost of moving a job from plan `from` to plan `to`: the time to move the bytes over

@@ -15,8 +15,8 @@ struct ChunkCost {
   std::array<double, kKinds> seconds{};
   /// By Kind: memory change in bytes (FlexTrain, D_n); forward passes add, the others free.
   std::array<double, kKinds> bytes{};
-  /// Seconds until the chunk behind has this chunk's activations, and the chunk in front its
-  /// gradients.
+  /// Seconds until the next chunk has this chunk's activations, and until the previous chunk has
+  /// its gradients.
   double send_forward_s = 0, send_backward_s = 0;
 };
 

@@ -56,7 +56,7 @@ class Player {
  private:
   struct Stage {
     Order order;  ///< forward and backward passes of the base
-    /// Position in `order` of each pass that another pass may overtake.
+    /// Position in `order` of each pass, if passes may overtake each other.
     std::vector<std::int32_t> rank;
     std::size_t at = 0;     ///< position in `order`, if the order is kept
     std::vector<int> done;  ///< number of passes by kind and chunk

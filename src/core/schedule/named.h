@@ -11,19 +11,19 @@ namespace swell::schedule {
 /// Returns all forward passes, then all backward passes (GPipe).
 Schedule gpipe(const Shape& shape);
 
-/// 1F1B: stage i first runs as many forward passes as there are stages behind it, then alternates
-/// between forward and backward passes. REQUIRES: shape.chunks is 1.
+/// Returns 1F1B: stage i first runs as many forward passes as there are stages behind it, then
+/// alternates between forward and backward passes. REQUIRES: shape.chunks is 1.
 Schedule one_forward_one_backward(const Shape& shape);
 
-/// Returns 1F1B over chunks, for any number of micro-batches. These pass in equal groups, with at
-/// least as many micro-batches as there are stages if possible: a smaller group would leave the
+/// Returns 1F1B over chunks, for any number of micro-batches. Micro-batches pass in equal groups,
+/// each with at least as many as there are stages if possible: a smaller group would leave the
 /// first stage waiting for the last one at each chunk. Takes the larger of m v + p - 1 and p v + m
-/// - 1 times one chunk, which is the minimum of all schedules (FlexTrain, eq. 5). Equals 1F1B with
-/// one chunk.
+/// - 1 times the seconds of one chunk, the minimum of all schedules (FlexTrain, eq. 5). Equals 1F1B
+/// with one chunk.
 Schedule interleaved(const Shape& shape);
 
-/// Returns the order of interleaved(), with weight passes while a stage would wait, as ZB-H1 has
-/// with one chunk. No stage keeps more activations than the first stage of interleaved() does.
+/// Returns the order of interleaved(), with weight passes while a stage would wait, as ZB-H1 does
+/// for one chunk. No stage keeps more activations than the first stage of interleaved() does.
 Schedule zero_bubble(const Shape& shape);
 
 /// Returns one micro-batch at a time (FlexTrain, Fig. 3): no stage ever keeps activations of two.

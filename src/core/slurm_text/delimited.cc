@@ -32,7 +32,7 @@ class Reader {
 
   bool done() const noexcept { return at_ >= text_.size(); }
 
-  /// False: the row's quotes are not closed.
+  /// Reads a row. Returns false if its quotes are not closed.
   bool read(Delimited::Row& row) {
     row = {line_, {}};
     for (bool more = true; more;) {
@@ -67,7 +67,7 @@ class Reader {
       } else {
         ++at_;
         trim(cell);
-        while (!done() && !ends_cell(text_[at_])) cell += text_[at_++];  // "4" GPUs
+        while (!done() && !ends_cell(text_[at_])) cell += text_[at_++];  // as in "4" GPUs
         trim(cell);
         return true;
       }

@@ -11,26 +11,26 @@
 
 namespace swell::slurm_text {
 
-/// A table of text as sites have it: CSV of any program, `sacct -P`. A heading, and rows of cells.
-/// The separator is the one of , ; | and TAB that the heading has most of. A byte order mark,
-/// blanks around cells and empty lines are dropped; lines end in LF, CR LF or CR. But in `sacct
-/// -P`, which quotes nothing, a cell may stand in double quotes.
+/// A table of text as sites have it, such as CSV or `sacct -P`: a heading, and rows of cells. The
+/// separator is the one of , ; | and TAB that occurs most in the heading. Drops a byte order mark,
+/// blanks around cells and empty lines; lines end in LF, CR LF or CR. A cell may be in double
+/// quotes unless the separator is |: `sacct -P` quotes nothing.
 class Delimited {
  public:
   struct Row {
-    std::size_t line = 0;  ///< of the file, from 1 on
+    std::size_t line = 0;  ///< line number in the file, from 1
     std::vector<std::string> cells;
-    /// The cell at `column`; empty where the row is shorter.
+    /// Returns the cell at `column`; empty if the row is shorter.
     std::string_view at(std::size_t column) const noexcept {
       return column < cells.size() ? std::string_view(cells[column]) : std::string_view();
     }
   };
 
-  /// The error names a line whose quotes are not closed, or says that there is no heading.
+  /// Returns an error for a line whose quotes are not closed, and if there is no heading.
   static Result<Delimited> parse(std::string_view text);
 
   const std::vector<std::string>& heading() const noexcept { return heading_.cells; }
-  /// Index of the column `name`, in any case.
+  /// Returns the index of the column `name`, ignoring case.
   std::optional<std::size_t> column(std::string_view name) const;
   const std::vector<Row>& rows() const noexcept { return rows_; }
 

@@ -6,8 +6,8 @@
 
 namespace swell::slurm_text {
 
-/// Seconds of "[days-]hours:minutes:seconds" or "minutes:seconds", as Slurm prints times; 0 for
-/// other text.
+/// Returns the seconds of "[days-]hours:minutes:seconds" or "minutes:seconds", as Slurm prints
+/// times; 0 for other text.
 std::int64_t seconds_of(std::string_view text);
 
 }  // namespace swell::slurm_text

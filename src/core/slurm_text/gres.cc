@@ -74,8 +74,8 @@ GpuRequest sum_gpus(std::string_view list) {
 
 namespace {
 
-/// Returns `list` with the text of its entry of GPUs, up to a parenthesis, replaced by
-/// `changed(text, gpus)`; nothing if it has none or several.
+/// Returns `list` with the text of its GPU entry, up to a parenthesis, replaced by `changed(text,
+/// gpus)`; nothing if it has no such entry, or several.
 template <typename Changed>
 std::optional<std::string> with_changed_gpus(std::string_view list, const Changed& changed) {
   std::string made;

@@ -16,9 +16,9 @@ std::string shown(std::string_view text) {
   return std::string(text.substr(0, 60)) + (text.size() > 60 ? "..." : "");
 }
 
-/// A number of a host may be wide (0000000000017) and large (20261129001).
+/// Returns whether `text` is a host's number: maybe wide (0000000000017) or large (20261129001).
 bool is_number(std::string_view text) {
-  constexpr std::size_t widest = 64, largest = 18;  // digits: that of a name, and that are counted
+  constexpr std::size_t widest = 64, largest = 18;  // maximum digits with and without leading zeros
   return !text.empty() && text.size() <= widest &&
          text.size() - std::min(text.find_first_not_of('0'), text.size()) <= largest &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -32,9 +32,9 @@ std::uint64_t number(std::string_view digits) {
 
 struct Range {
   std::uint64_t first = 0, last = 0;
-  std::size_t width = 0;  ///< digits of the first, at least
+  std::size_t width = 0;  ///< minimum number of digits, that of `first`
 };
-/// Reads "07" or "01-12"; nothing where it is none, or one that no cluster has the hosts for.
+/// Reads "07" or "01-12"; returns nothing for other text, and for ranges larger than any cluster.
 std::optional<Range> range_of(std::string_view text) {
   constexpr std::uint64_t most = 1'000'000'000;
   const std::size_t dash = text.find('-');
@@ -46,7 +46,7 @@ std::optional<Range> range_of(std::string_view text) {
   return range;
 }
 
-/// Expands the text between two brackets: "01-04,7". Widths are kept, as Slurm keeps them.
+/// Expands the text between two brackets, such as "01-04,7". Keeps widths, as Slurm does.
 Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_t max) {
   std::vector<std::string> result;
   while (true) {
@@ -64,7 +64,7 @@ Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_
   }
 }
 
-/// Expands one entry of the list: text and brackets in turn, of which every combination is a name.
+/// Expands one entry of the list: text and brackets in turn. Each combination is a name.
 Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_t max) {
   std::vector<std::string> names{""};
   while (!entry.empty()) {
@@ -88,7 +88,7 @@ Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_
   return names;
 }
 
-/// Visits the names of one entry with one pair of brackets. @return whether to go on.
+/// Visits the names of one entry with one pair of brackets. Returns whether to go on.
 Result<bool> visit_ranges(std::string_view before, std::string_view ranges, std::string_view after,
                           const std::function<bool(std::string_view)>& see) {
   std::string name(before);
@@ -112,7 +112,7 @@ Result<bool> visit_ranges(std::string_view before, std::string_view ranges, std:
   }
 }
 
-/// Splits a name into the number at its end, as text, and what stands before it.
+/// Splits a name into the text before the number at its end, and the number as text.
 std::pair<std::string, std::string> split(const std::string& name) {
   std::size_t begin = name.size();
   while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9')
@@ -181,7 +181,7 @@ Result<void> visit_hostlist(std::string_view text,
 }
 
 std::string fold_hostlist(const std::vector<std::string>& names) {
-  std::vector<std::pair<std::string, bool>> order;  // a whole name, or what stands before numbers
+  std::vector<std::pair<std::string, bool>> order;  // name or prefix; true: a prefix of numbers
   std::map<std::string, std::vector<std::string>> numbers;
   for (const std::string& name : names) {
     auto [prefix, digits] = split(name);

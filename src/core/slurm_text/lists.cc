@@ -34,7 +34,7 @@ struct Range {
   std::int64_t first = 0, last = -1;
 };
 
-/// "4-7" or "4"; empty for falling ranges and other text.
+/// Reads "4-7" or "4"; returns an empty range for falling ranges and other text.
 Range read_range(std::string_view text) {
   const std::size_t dash = text.find('-');
   const auto first = read_whole<std::int64_t>(text.substr(0, dash));
