@@ -18,8 +18,8 @@ enum class GrowthHold : std::uint8_t {
   preempted,        ///< Slurm preempts it, and ends it soon
   ends_soon,        ///< its time limit leaves less than LeastRemaining
   falls_short,      ///< lent GPUs bring less than its profile promised (policy/trust.h)
-  at_its_limit,     ///< its user's limits of jobs have no room for a companion
-  profile_refused,  ///< its profile was refused, so that nobody can plan for it
+  at_its_limit,     ///< its user's job limits have no room for a companion
+  profile_refused,  ///< its profile was refused, so it cannot be planned for
   profile_needed,   ///< the site lends nothing without a profile (LendWithoutProfile=no)
   profile_awaited,  ///< its first profile may still come (ProfileWait)
   stays,            ///< its owner's stay= is not over
@@ -36,34 +36,34 @@ struct GrowthFacts {
   double least_left_s = 0;                                  ///< LeastRemaining
   bool falls_short = false, is_at_its_limit = false;
   bool can_be_planned = false;      ///< a profile or a data sheet is known, or no policy plans
-  bool is_profile_refused = false;  ///< and no other is known
+  bool is_profile_refused = false;  ///< and no other profile is known
   bool lends_without_profile = true;
-  bool awaits_profile = false;  ///< one may still come
-  bool is_owed_some = false;    ///< has less than its user asked for: that needs no profile
+  bool awaits_profile = false;  ///< a profile may still come
+  bool is_owed_some = false;    ///< has fewer GPUs than its user asked for: these need no profile
   double now_s = 0, stays_until_s = 0, grows_after_s = 0;
   bool is_settled = true;
 };
 
-/// Steps after which a program that measures itself has reported: the profiler compares three
-/// windows of five, behind the first steps (docs/profiler.md).
+/// Steps after which a program that measures itself has surely reported: the profiler compares
+/// three windows of five, behind the first steps (docs/profiler.md).
 inline constexpr int kProfileSteps = 20;
-/// The waits for a first step, and for kProfileSteps of them, in times of ProfileWait.
+/// Maximum waits for a first step and for kProfileSteps of them, as multiples of ProfileWait.
 inline constexpr double kFirstStepWaits = 12, kProfileWaits = 60;
 
-/// Returns for how many seconds at most the first profile of a live job is still awaited, whose
-/// swellrun connected `age_s` seconds ago and whose program has made `steps` steps since; 0: for
-/// none. `profile_wait_s`: ProfileWait, the least wait; 0: no profile is awaited. GPUs that a job
-/// is lent before its profile are lent blindly, and steps of a large model take seconds.
+/// Returns for how many more seconds, at most, the first profile of a live job is awaited; 0: none.
+/// Its swellrun connected `age_s` seconds ago, and its program has made `steps` steps since.
+/// `profile_wait_s`: ProfileWait, the minimum wait; 0: no profile is awaited. GPUs lent before a
+/// profile are lent blindly, and steps of a large model take seconds, hence the long wait.
 double profile_wait_left(double age_s, std::int64_t steps, double profile_wait_s) noexcept;
-/// Returns for how long that is in all, for a program whose steps take `step_s` seconds each.
+/// Returns the whole of that wait for a program whose steps take `step_s` seconds each.
 double whole_profile_wait(double step_s, double profile_wait_s) noexcept;
 
 /// Returns why a job is lent no more than its user asked for, for want of a profile:
 /// profile_refused, profile_needed, profile_awaited, or none.
 GrowthHold profile_hold(const GrowthFacts& facts) noexcept;
 
-/// Returns why the job may not be lent more now. The only place of this rule: the controller's
-/// view, `swell why`, and the simulator read it.
+/// Returns why the job may not be lent more now. This rule is only here: the controller's view,
+/// `swell why`, and the simulator use it.
 GrowthHold growth_hold(const GrowthFacts& facts) noexcept;
 
 }  // namespace swell::policy

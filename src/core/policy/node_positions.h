@@ -15,7 +15,7 @@ struct NodePositions {
   std::shared_ptr<const cluster::Fabric> fabric;
   std::vector<int> index;  ///< by NodeIndex; -1: not in the fabric
 
-  /// Nearness of every node to `nodes`, which are NodeIndexes; null where no positions are known.
+  /// Returns the nearness of every node to `nodes` (NodeIndexes); null if no positions are known.
   std::unique_ptr<cluster::Nearness> near(const std::vector<int>& nodes) const {
     if (!fabric || fabric->levels() == 0) return nullptr;
     std::vector<int> positions;

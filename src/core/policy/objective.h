@@ -12,10 +12,10 @@ namespace swell::policy {
 
 /// Goal of lending (Arena, section 3.5), by which policies compare jobs.
 enum class Objective : std::uint8_t {
-  completion,  ///< the least mean completion time, after the deadlines
+  completion,  ///< minimum mean completion time, after deadlines are kept
   throughput,  ///< eq. 5: the sum of speeds, each in units of the job's own on its basic demand
-  deadlines,   ///< eq. 5 under eq. 6: the same after the deadlines
-  fairness     ///< eq. 7: the worst ratio to the speed on a fair share of the cluster is best
+  deadlines,   ///< eq. 5 under eq. 6: as throughput, after deadlines are kept
+  fairness     ///< eq. 7: maximum of the worst ratio to the speed on a fair share
 };
 
 /// Names for users, indexed by Objective.

@@ -24,22 +24,22 @@ struct Grant {
 struct Reclaim {
   JobId job = 0;
   JobId companion = 0;
-  JobId needed_by = 0;  ///< pending job that gets the GPUs; 0: none, the job's sizes changed
+  JobId needed_by = 0;  ///< pending job that gets the GPUs; 0: none, see `why`
   /// Reason if no pending job needs them.
   enum class Why : std::uint8_t {
-    another_job,    ///< another elastic job gains more by them
-    owed,           ///< another one is owed them: it consented to start with fewer
-    deadline,       ///< another one keeps its deadline with them
-    brings_little,  ///< they bring the job less than they must
+    another_job,    ///< another elastic job gains more with them
+    owed,           ///< another job is owed them: it consented to start with fewer
+    deadline,       ///< another job keeps its deadline with them
+    brings_little,  ///< they bring the job less than they should
     slows,          ///< by its profile the job is no faster with them
   } why = Why::another_job;
   friend bool operator==(const Reclaim&, const Reclaim&) = default;
 };
 
-/// Plan that a job shall run once its grants and reclaims are done; a job that may_replan needs
-/// neither. From a simulated policy that replaces the base scheduler it covers all GPUs of the job;
-/// without stages, the job goes back to the queue. For a job whose training is not known
-/// (`training` null): one stage without layers, with one group for each GPU.
+/// Plan that a job should run once its grants and reclaims are done; a job with may_replan may get
+/// one without either. From a simulated policy that replaces the base scheduler it covers all GPUs
+/// of the job; without stages, the job goes back to the queue. For a job whose training is not
+/// known (`training` null): one stage without layers, with one group for each GPU.
 struct NewPlan {
   JobId job = 0;
   plan::Layout layout;
@@ -67,17 +67,17 @@ struct Decisions {
   std::vector<Reclaim> reclaims;
   std::vector<NewPlan> plans;            ///< at most one a job
   std::vector<Unlikely> unlikely;        ///< reported to the jobs' owners
-  std::vector<DeadlineState> deadlines;  ///< likewise
+  std::vector<DeadlineState> deadlines;  ///< reported to the jobs' owners, too
   /// Every companion that holds GPUs of a known node, in the order in which the policy would
-  /// reclaim them; filled where ClusterView::order_wanted.
+  /// reclaim them; filled if ClusterView::order_wanted is set.
   std::vector<JobId> reclaim_order;
 };
 
 /// Decides which jobs are lent idle GPUs, and from which these are reclaimed. The controller's
-/// views have no ElasticJobView::training of jobs whose agent has reported no profile: for those
+/// views have no ElasticJobView::training for jobs whose agent has reported no profile: for those,
 /// `swell` and `marginal-benefit` decide as `fewest-first` does (policy_without_profiles()).
-/// Implementations are pure and thread-safe (a cache of pure results is no state): the live
-/// controller and the simulator run the same object, the latter inside a SimulatedPolicy
+/// Implementations are pure and thread-safe (they may cache pure results): the live controller and
+/// the simulator run the same object, the latter inside a SimulatedPolicy
 /// (rivals/simulated_policy.h).
 class Policy {
  public:

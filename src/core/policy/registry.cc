@@ -15,7 +15,7 @@ namespace {
 
 struct Entry {
   const char* name;
-  /// Policy that it decides like while no profiles are known; "": its own decisions.
+  /// Policy whose decisions it makes while no profiles are known; "": its own decisions.
   const char* without_profiles;
   bool reads_data_sheets, takes_objectives;
   Result<std::unique_ptr<Policy>> (*make)(const PolicyOptions&);

@@ -23,19 +23,19 @@ struct PolicyOptions {
   /// Exponent by which marginal-benefit policies discount jobs that are lent more than their share;
   /// 0: not at all.
   double fairness = 0.0;
-  /// Makes scale tables on several threads, for decisions that are the same; null: on the caller's.
+  /// Makes scale tables on several threads, with the same decisions; null: on the caller's thread.
   std::shared_ptr<Executor> executor;
-  /// Limit of each of its solves; null: none, so that equal views give equal decisions.
+  /// Limit of each call of a solver; null: none, so that equal views give equal decisions.
   std::function<planner::Budget()> budget;
-  /// For policies that lend only where idle GPUs are likely to stay idle.
+  /// For policies that lend only if idle GPUs are likely to stay idle.
   ArrivalFilter arrivals = {};
   /// Numbers among the policy's own Options, for simulations.
   Parameters parameters = {};
-  /// Used where policy_takes_objectives().
+  /// Used if policy_takes_objectives() is true for the policy.
   Objective objective = Objective::completion;
 };
 
-/// The parameters, with aggressiveness and fairness among them.
+/// Returns the parameters, with aggressiveness and fairness among them.
 Parameters with_benefits(const PolicyOptions& options);
 
 /// Makes the policy called `name`, if the controller may run it; the error lists the known names,
@@ -56,7 +56,7 @@ bool policy_reads_data_sheets(std::string_view name);
 bool policy_takes_objectives(std::string_view name);
 /// Returns a description of a policy for the controller's log: "swell, which plans for jobs with a
 /// profile, by data sheets where their model is known, and lends to others as fewest-first does".
-/// The name alone where profiles make no difference or there is no such policy.
+/// Returns only the name if profiles make no difference or there is no such policy.
 std::string policy_without_profiles(std::string_view name);
 
 }  // namespace swell::policy

@@ -18,17 +18,17 @@ struct Training {
   std::shared_ptr<const perf::Coefficients> coefficients;  ///< null until the profile is stable
   /// Where the coefficients come from.
   planner::ScaleSource source = planner::ScaleSource::running_job;
-  /// Whether its speeds were measured: no other job loses what it is lent for one whose speeds
-  /// follow from data sheets and from what its user says that it trains.
+  /// Returns whether its speeds were measured. Other jobs do not lose lent GPUs to a job whose
+  /// speeds come from data sheets and from what its user says that it trains.
   bool is_measured() const noexcept {
     return source == planner::ScaleSource::running_job ||
            source == planner::ScaleSource::one_device;
   }
-  /// The plan on the basic GPUs; of a pending job, the user's plan, on any GPUs.
+  /// The plan on the basic GPUs; for a pending job, the user's plan on any GPUs.
   plan::Layout basic;
   plan::Layout current;  ///< the plan that runs now; no stages while the job is pending
   planner::Consistency consistency = planner::Consistency::relaxed;
-  bool takes_chunks = false;  ///< Problem::takes_chunks
+  bool takes_chunks = false;  ///< see planner::Problem::takes_chunks
   int max_gpus_so_far = 0;    ///< largest number of GPUs that it has trained on
 };
 

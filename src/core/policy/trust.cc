@@ -8,9 +8,9 @@ namespace swell::policy {
 
 namespace {
 
-/// Smallest gain that counts: less is no promise if predicted, and no benefit if measured.
+/// Minimum gain that counts: less is not a promise if predicted, and not a benefit if measured.
 constexpr double kMinGain = 0.05;
-/// Duration of the first bar.
+/// Seconds for which a job is barred the first time.
 constexpr double kBarred_s = 600;
 constexpr int kMaxDoublings = 6;
 

@@ -25,7 +25,7 @@ class Trust {
   static constexpr double kTrial_s = 20;
 
   /// Records the speed-up in the job's last report; nothing: it has no lent GPUs, or was never
-  /// measured without. Programs report when their times are stable, and again when these have
+  /// measured without them. Programs report when their times are stable, and again when these have
   /// become stable at other values; a report holds until the next. `max_shortfall`: as
   /// kMaxShortfall.
   void heard(const std::optional<Speedup>& speedup, double now,

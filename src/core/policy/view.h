@@ -51,14 +51,14 @@ struct Resources {
   friend bool operator==(const Resources&, const Resources&) = default;
 };
 
-/// One node that jobs may start on (up, not drained, not reserved). `gpu_type` is empty where the
-/// site does not name its GPUs' type.
+/// One node that jobs may start on (up, not drained, not reserved). `gpu_type` is empty if the site
+/// does not name its GPUs' type.
 struct NodeView {
   std::string name;
   std::string gpu_type;
   Resources total;
   Resources free;
-  /// Mask of the idle GPUs; as many as free.gpus where indexes are known.
+  /// Mask of the idle GPUs; as many as free.gpus if indexes are known.
   plan::GpuMask free_gpus = 0;
   /// Whether a job is just leaving the node: its free resources are usable soon, not now.
   bool settling = false;
@@ -77,7 +77,7 @@ struct Sharing {
   friend auto operator<=>(const Sharing&, const Sharing&) = default;
 };
 
-/// Returns whether Slurm runs both on one node.
+/// Returns whether Slurm runs both jobs on one node.
 inline bool may_share(const Sharing& a, const Sharing& b) noexcept {
   return a.label == b.label && (a.owner == b.owner || (!a.sole_user && !b.sole_user));
 }
@@ -98,7 +98,7 @@ inline constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 /// A running elastic job. Times are on the clock of ClusterView::now_s.
 struct ElasticJobView {
   JobId id = 0;
-  std::int64_t owner = -1;  ///< uid of its user; below 0: not known, and nobody else's
+  std::int64_t owner = -1;  ///< uid of its user; below 0: not known, and no other job's
   int partition = 0;        ///< index into ClusterView::partitions
   int basic_gpus = 0;       ///< GPUs that the user asked for and that the job holds
   int max_gpus = 0;         ///< limit of all its GPUs, basic ones included
@@ -121,18 +121,18 @@ struct ElasticJobView {
   /// Whether it has made no step yet: then a change of plan loses only the time since the start.
   bool starting = false;
   int reconfigurations = 0;  ///< changes of plan so far
-  /// Expected cost of a change of plan, by the measured ones of the job, else of the
-  /// cluster's jobs; none: none was measured, and the model of `method` holds.
+  /// Expected cost of a change of plan, from measurements of the job, else of the cluster's jobs;
+  /// nothing: none was measured, and the model of `method` applies.
   std::optional<redeploy::Cost> measured_cost;
   redeploy::Method method = redeploy::Method::local_reuse;  ///< how it changes its plan
   std::vector<CompanionView> companions;
   std::vector<plan::GpuMask> basic_gpu_masks;  ///< mask of the GPUs on each of basic_nodes
   std::shared_ptr<const Training> training;    ///< null: its training is not known
   double remaining_samples = -1;               ///< until the training ends; below 0: not known
-  double deadline_s = kNoDeadline;             ///< time by which it shall end
-  /// GPUs in all that keep its deadline: owed to it after what jobs are owed that consented to
-  /// fewer, the least `left_s` first. 0: it has none, or no number keeps it. Set by the policies
-  /// that look at deadlines, as is `left_s`, its time left at its present speed.
+  double deadline_s = kNoDeadline;             ///< time by which it should end
+  /// Total of GPUs that keeps its deadline: owed to it after what jobs that consented to fewer are
+  /// owed, by rising `left_s`. 0: it has no deadline, or no number keeps it. Set by the policies
+  /// that consider deadlines, as is `left_s`, its time left at its present speed.
   int needed_gpus = 0;
   double left_s = 0;
   double submitted_s = 0;
@@ -153,8 +153,8 @@ struct ElasticJobView {
 /// of allocations apart; otherwise none.
 plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Cluster* machines);
 
-/// Returns the cost of going from the job's plan to plan `to`: as measured, where it was, else by
-/// the model. REQUIRES: its training is known.
+/// Returns the cost of going from the job's plan to plan `to`: the measured one if there is one,
+/// else the model's. REQUIRES: its training is known.
 redeploy::Cost cost_of_change(const ElasticJobView& job, const plan::Layout& to,
                               const cluster::Cluster& machines);
 
@@ -186,12 +186,12 @@ struct PendingDemand {
   std::vector<double> held_s;
 };
 
-/// Number of pending jobs, from the head of the queue, that policies look at. A live view has no
-/// more, but for the other parts of heterogeneous jobs among them, whatever users submit.
+/// Maximum number of pending jobs, from the head of the queue, that policies consider. A live view
+/// has no more, except for the other parts of heterogeneous jobs among them.
 inline constexpr int kQueueDepth = 1000;
 
-/// Order in which Slurm itself preempts companions, which all have one priority, for a waiting job.
-/// Slurm does so while reclaimed ones still leave: a policy that reclaims others loses both.
+/// Order in which Slurm itself preempts companions, which all have one priority, for a pending job.
+/// It preempts while reclaimed ones still leave: a policy that reclaims others then loses both.
 enum class Preemption {
   as_reclaimed,   ///< as in Decisions::reclaim_order, by the select plugin; or Slurm preempts none
   oldest_first,   ///< Slurm's own order
@@ -208,7 +208,7 @@ struct ClusterView {
   double now_s = 0;                  ///< time of the view, in seconds since any fixed moment
   /// Recent submissions, in order of time, at most kMaxSubmissions; null: none is known.
   std::shared_ptr<const std::vector<Submission>> submissions;
-  /// The nodes as planners take them, indexed as `nodes`; null where GPU types are not known.
+  /// The nodes as planners take them, indexed as `nodes`; null if GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;
   Preemption preemption = Preemption::as_reclaimed;
   bool order_wanted = false;  ///< whether Decisions::reclaim_order is read

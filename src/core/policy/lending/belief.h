@@ -24,8 +24,8 @@ class Belief {
   double basic(const ElasticJobView& job) const { return jobs_.at(job.id).basic; }
   /// Returns the samples a second under the plan that runs. REQUIRES: knows().
   double now(const ElasticJobView& job) const { return jobs_.at(job.id).now; }
-  /// Returns the tables to search for the job's plans: where predictions are far off, a search
-  /// among many plans would select errors rather than speed. REQUIRES: knows().
+  /// Returns the tables to search for the job's plans: if predictions are far off, a search among
+  /// many plans would select errors rather than speed. REQUIRES: knows().
   const ScaleTables& tables_of(const ElasticJobView& job) const { return *jobs_.at(job.id).tables; }
 
  private:

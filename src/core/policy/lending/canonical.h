@@ -17,15 +17,15 @@ namespace swell::policy {
 /// their node.
 class Canonical {
  public:
-  /// `free` in affinity order. `machines` outlives the object.
+  /// `free`: in affinity order. `machines` must outlive the object.
   Canonical(const Training& training, const plan::Layout& current,
             const std::vector<cluster::GpuRef>& free, const cluster::Cluster& machines);
 
-  /// Key of the problem: equal keys mean equal problems.
+  /// Returns the key of the problem: equal keys mean equal problems.
   const std::string& key() const noexcept { return key_; }
   const plan::Layout& current() const noexcept { return current_; }
   const std::vector<cluster::GpuRef>& free() const noexcept { return free_; }
-  /// Cluster of the nodes that the problem uses, renumbered.
+  /// Returns the cluster of the nodes that the problem uses, renumbered.
   cluster::Cluster machines() const;
 
   /// Translate the renumbered problem's nodes and GPUs back.

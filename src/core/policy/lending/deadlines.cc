@@ -13,11 +13,11 @@ namespace swell::policy {
 
 namespace {
 
-/// Part of the time left that is kept in reserve for pauses and for predictions that err.
+/// Part of the time left that is kept in reserve for pauses and for wrong predictions.
 constexpr double kReserve = 0.1;
 
-/// Exponents by which speed is assumed to grow with the GPUs: of a job that never had more GPUs,
-/// and the least one whatever was measured.
+/// Exponents by which speed is assumed to grow with the GPUs: for a job that never had more GPUs,
+/// and the minimum for every job.
 constexpr double kPower = 0.9, kLeastPower = 0.25;
 
 double power_of(const ElasticJobView& job, const Belief& belief, double total) {
@@ -93,7 +93,7 @@ class Reach {
     return found;
   }
 
-  /// Sets `gpus` of them aside for the job in all, idle ones first.
+  /// Sets GPUs aside for the job until it has `gpus` of them, idle ones first.
   void take(const ElasticJobView& job, int gpus) {
     for (const Source& source : sources_)
       if (source.aside == &job) gpus -= source.count;
@@ -127,12 +127,12 @@ class Reach {
 
   const ClusterView& view_;
   PlacementState placement_;
-  std::vector<Source> sources_;  ///< first one for each node, with what is idle there
+  std::vector<Source> sources_;  ///< first, one for each node with its idle GPUs
 };
 
-/// Samples a second to expect of the job with `gpus` of `free` more than it has; 0: no plan for
-/// them is faster, or none was found within `effort`. Beyond kStep more it is extrapolated by the
-/// power law up to there.
+/// Returns the samples a second expected of the job with `gpus` more GPUs of `free`; 0: no plan for
+/// them is faster, or none was found within `effort`. For more than kStep GPUs, extrapolates by the
+/// power law that holds up to there.
 double expected(const ElasticJobView& job, const std::vector<cluster::GpuRef>& free, int gpus,
                 const ClusterView& view, const Belief& belief, Effort& effort) {
   const Scaling scaling = belief.tables_of(job).of(*job.training, job.training->current, free,
@@ -152,7 +152,7 @@ double expected(const ElasticJobView& job, const std::vector<cluster::GpuRef>& f
   return speed;
 }
 
-/// The smallest allowed number of GPUs that is not below `gpus`; 0: there is none up to `reach`.
+/// Returns the smallest allowed number of GPUs of at least `gpus`; 0: none is within `reach`.
 int size_from(const ElasticJobView& job, double gpus, int reach) {
   const int max = std::min(job.max_gpus, reach);
   if (!(gpus <= max)) return 0;

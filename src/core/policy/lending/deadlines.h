@@ -6,13 +6,13 @@
 
 namespace swell::policy {
 
-/// Sets ElasticJobView::needed_gpus of the jobs of `view` that have a deadline, to the fewest GPUs
-/// that keep it: from then on these are owed to the job (owed.h). A job claims no more where no
-/// number within reach helps: one of GPUs that pending jobs leave (`queue_depth` of them) and that
-/// are not owed to others, with which its scale table has a plan that is nearly as fast as needed.
-/// It keeps what it has where that nearly suffices. The job that ends first claims first. Returns
-/// how each of the deadlines stands, in the order of the jobs; those of jobs that `belief` does not
-/// know, or that do not say how much is left, are unknown.
+/// Sets ElasticJobView::needed_gpus of the jobs of `view` that have a deadline to the fewest GPUs
+/// that keep it: from then on these are owed to the job (owed.h). Counts only GPUs that the first
+/// `queue_depth` pending jobs leave and that are not owed to others, and only numbers for which the
+/// scale table has a plan that is nearly as fast as needed. If there is no such number, a job
+/// claims no more, and keeps what it has if that nearly suffices. The job that ends first claims
+/// first. Returns the state of each deadline, in the order of the jobs; it is unknown for a job
+/// that `belief` does not know, that was not measured, or that does not say how much is left.
 std::vector<DeadlineState> claim_for_deadlines(ClusterView& view, const Belief& belief,
                                                int queue_depth);
 

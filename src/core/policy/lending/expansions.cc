@@ -24,7 +24,7 @@ plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
   return taken;
 }
 
-/// Number of whole workers that fit into `free`.
+/// Returns the number of whole workers that fit into `free`.
 int workers_in(const Resources& free, const Resources& worker) {
   int max = free.gpus / worker.gpus;
   if (worker.cpus > 0) max = std::min(max, free.cpus / worker.cpus);
@@ -75,7 +75,7 @@ Expansions::Expansions(PlacementState& placement, const ScaleTables& tables, Eff
   }
 }
 
-/// GPUs that the job could be lent, node by node.
+/// Returns the GPUs that the job could be lent, node by node.
 std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) const {
   std::vector<cluster::GpuRef> gpus;
   const plan::Allocations allocations = allocations_of(job, placement_.view());

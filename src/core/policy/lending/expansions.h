@@ -11,23 +11,23 @@
 
 namespace swell::policy {
 
-/// Marginal benefit, Suika's B, section 3.2.3: what GPUs of size `more` add to a job that has
-/// `have`, relative to what they would add with linear scaling. Sizes as of GpuSizes; `before`,
-/// `after`: samples a second.
+/// Returns the marginal benefit, Suika's B, section 3.2.3: what GPUs of size `more` add to a job
+/// that has `have`, relative to what they would add with linear scaling. Sizes are those of
+/// GpuSizes; `before`, `after`: samples a second.
 inline double marginal_benefit(double have, double more, double before, double after) {
   return have / more * (after - before) / before;
 }
 
-/// Benefit of going from size `have` to `all`, expressed as that of one doubling with the same
-/// scaling exponent: so one large step and the small steps that it is made of have equal benefit.
+/// Returns the benefit of going from size `have` to `all`, as the benefit of one doubling with the
+/// same scaling exponent: one large step and the small steps in it then have equal benefit.
 double benefit_of_a_doubling(double have, double all, double before, double after);
 
-/// A running job with a profile, as it would run after the grants decided so far. `job` is null for
-/// none.
+/// A running job with a profile, as it would run after the grants decided so far. `job` is null if
+/// there is no runner.
 struct Runner {
   const ElasticJobView* job = nullptr;
   plan::Layout layout;
-  int total = 0;                            ///< GPUs it holds, with those of this decision
+  int total = 0;                            ///< GPUs that it holds, with those of this decision
   double throughput = 0;                    ///< expected of `layout`
   std::map<NodeIndex, plan::GpuMask> lent;  ///< GPUs lent by this decision
   /// Sum over each node's lent GPUs of the benefit by which they are lent; empty: not recorded.
@@ -43,8 +43,8 @@ struct Expansion {
 };
 
 /// Offers of idle GPUs to profiled jobs: Suika's getBestRsAndThps() over what is left.
-/// Lending changes only the placement state and the runner; the decision is made of the final state
-/// (batch reconfiguration, Suika 3.2.3).
+/// Lending changes only the placement state and the runner; the decision is made from the final
+/// state (batch reconfiguration, Suika 3.2.3).
 class Expansions {
  public:
   /// `effort`: limits the tables that offers() makes; null: no limit. `belief`: gives each job's
@@ -53,32 +53,32 @@ class Expansions {
   Expansions(PlacementState& placement, const ScaleTables& tables, Effort* effort = nullptr,
              const Belief* belief = nullptr, const planner::RowFilter& filter = {});
 
-  /// Jobs that can grow and be planned for.
+  /// Returns the jobs that can grow and be planned for.
   std::vector<Runner>& runners() noexcept { return runners_; }
   const std::vector<Runner>& runners() const noexcept { return runners_; }
-  /// Whether the job has a profile and all its GPUs are known by index.
+  /// Returns whether the job has a profile and all its GPUs are known by index.
   static bool can_plan(const ElasticJobView& job, const ClusterView& view);
 
-  /// All prefixes of the GPUs in its scale table that the job may have, with at most `max` GPUs, in
-  /// the present placement state, but for rows that the filter removes. Its first row is what the
-  /// runner has, at the speed that is expected of it.
+  /// Returns all prefixes of the GPUs in the runner's scale table that the job may have, with at
+  /// most `max` GPUs, in the present placement state, without rows that the filter removes. The
+  /// first offer is what the runner has, at the speed that is expected of it.
   std::vector<Expansion> offers(const Runner& runner, int max, Care care = Care::quick);
-  /// Lends the GPUs of `offer`, and records `benefit` with them where it is not below 0. REQUIRES:
-  /// the offer was made after the last change.
+  /// Lends the GPUs of `offer`, and records `benefit` with them unless it is below 0. REQUIRES: the
+  /// offer was made after the last change.
   void lend(Runner& runner, const Expansion& offer, double benefit = -1);
-  /// Makes later offers name none of the node's lowest `gpus` idle GPUs: so many are lent without
-  /// being named, and are the first that Slurm takes. Leaves the placement state as it is.
+  /// Keeps the node's lowest `gpus` idle GPUs out of later offers: that many are lent without being
+  /// named, and Slurm takes the lowest first. Leaves the placement state as it is.
   void set_aside(NodeIndex node, int gpus);
   /// Makes later offers count what a companion holds as idle.
   void imagine_idle(const CompanionView& companion);
-  /// Number of calls of lend(): tells whether an offer is out of date.
+  /// Returns the number of calls of lend(), which tells whether an offer is out of date.
   long changes() const noexcept { return changes_; }
 
   /// Writes the grants and new plans of all runners.
   void write(Decisions& decisions) const;
-  /// Plans evaluated by the longest search for an offer.
+  /// Returns the number of plans evaluated by the longest search for an offer.
   long max_evaluated() const noexcept { return max_evaluated_; }
-  /// Whether a search for an offer ended before it was done.
+  /// Returns whether a search for an offer ended before it was done.
   bool ran_out() const noexcept { return ran_out_; }
 
  private:
@@ -118,7 +118,7 @@ struct Step {
   double after = 0;    ///< samples a second with it
   double benefit = 0;  ///< see benefit_of_a_doubling()
 };
-/// One step for each companion that stays; none where the job cannot be planned for. REQUIRES:
+/// Returns one step for each companion that stays; none if the job cannot be planned for. REQUIRES:
 /// `tables` reach the size to which the job has grown.
 std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
                         const ClusterView& view);

@@ -16,7 +16,7 @@ namespace swell::policy {
 
 namespace {
 
-/// Limit of plans evaluated in one decision; what it did not reach is planned in a later one.
+/// Limit of plans evaluated in one decision; a later decision makes the plans that are missing.
 constexpr long kMaxEvaluated = 400'000;
 
 /// State of one decision while it is made.
@@ -66,7 +66,7 @@ class Decision {
     return (is_owed(job, companion) ? kOwed : 0) - speedup;
   }
 
-  /// Whether the job's growth to `speedup` times its speed is likely to pay; records it if not.
+  /// Returns whether the job's growth to `speedup` times its speed likely pays; records it if not.
   bool likely_pays(const ElasticJobView& job, double speedup, double overhead_s,
                    Decisions& decisions) const {
     const double chance = chance_to_pay(counted_, filter_, speedup, overhead_s);

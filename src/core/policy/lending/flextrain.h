@@ -8,19 +8,19 @@
 
 namespace swell::policy {
 
-/// FlexTrain's scaling controller (section 5). Thread-safe; its only state are cached scale tables.
+/// FlexTrain's scaling controller (section 5). Thread-safe: caches only scale tables.
 /// - It lends nothing while any job that needs GPUs is pending.
 /// - The job with the fewest GPUs comes first, and gets the idle size of highest throughput in its
 ///   scale table, up to its maximum. Rows of the table are left out by the rules of section 4.4.4
 ///   (planner::RowFilter), by default by rule 3 alone.
-/// - It lends only where idle GPUs are likely to stay idle until the change of plan has paid
-///   (eq. 16): see ArrivalFilter.
+/// - It lends only if idle GPUs are likely to stay idle until the change of plan has paid (eq. 16):
+///   see ArrivalFilter.
 /// - A pending job that cannot start gets GPUs back from the jobs that gained most by them. Nothing
-///   is reclaimed where all lent GPUs would not suffice, and no companion beyond those needed; the
-///   job that keeps some runs its best plan on them (section 5.2).
-/// Not in the paper: a job without a profile is taken to scale linearly, and is lent GPUs worker by
-/// worker where that would pay; GPUs that are owed to jobs that consented to fewer (min=) are lent
-/// first, whoever is pending, since these are basic demand.
+///   is reclaimed if all lent GPUs would not suffice, and no companion beyond those needed; a job
+///   that keeps some runs its best plan on them (section 5.2).
+/// Not in the paper: a job without a profile is assumed to scale linearly, and is lent GPUs worker
+/// by worker if that would pay; GPUs owed to jobs that consented to fewer (min=) are lent first,
+/// even if jobs are pending, since these are basic demand.
 class FlexTrain final : public Policy {
  public:
   struct Options {

@@ -7,8 +7,8 @@
 
 namespace swell::policy {
 
-/// Sizes of sets of GPUs, Suika's ||R|| (section 3.2): their number or, where the cluster has
-/// several types, the sum of their TFLOPS. Refers to the view.
+/// Sizes of sets of GPUs, Suika's ||R|| (section 3.2): their number or, if the cluster has several
+/// types, the sum of their TFLOPS. Refers to the view.
 class GpuSizes {
  public:
   explicit GpuSizes(const ClusterView& view)
@@ -31,7 +31,7 @@ class GpuSizes {
       for (const plan::GroupLayout& group : stage.groups) sum += of(group.node, group.gpus);
     return sum;
   }
-  /// Size of one GPU of the node, on average.
+  /// Returns the mean size of the node's GPUs.
   double each_on(NodeIndex node) const {
     if (machines_ == nullptr) return 1;
     const auto gpus = static_cast<int>(machines_->node(node).gpus.size());

@@ -69,8 +69,8 @@ class Decision {
   }
 
  private:
-  /// Whether each companion carries the benefit by which it was lent (Suika 3.2.3: a history of all
-  /// scale-outs). Those that do not were lent before the job had a profile, or by another policy.
+  /// Returns whether each companion has the benefit with which it was lent (Suika 3.2.3: a history
+  /// of all scale-outs). Others were lent before the job had a profile, or by another policy.
   static bool all_recorded(const ElasticJobView& job) {
     return std::all_of(job.companions.begin(), job.companions.end(),
                        [](const CompanionView& companion) { return companion.benefit >= 0; });
@@ -86,8 +86,8 @@ class Decision {
     return owed;  // without a profile: lost before the profiled ones
   }
 
-  /// Threshold tau = U^lambda, where U is the share of all GPUs under basic demand, pending jobs
-  /// that are about to start included.
+  /// Returns the threshold tau = U^lambda, where U is the share of all GPUs under basic demand,
+  /// including pending jobs that are about to start.
   double threshold() const {
     const GpuSizes sizes(view_);
     double all = 0, basic = 0;
@@ -122,8 +122,8 @@ class Decision {
     }
   }
 
-  /// GPUs lent to the job over its basic demand, relative to the mean of all jobs; 0 where nothing
-  /// is lent.
+  /// Returns the GPUs lent to the job over its basic demand, relative to the mean of all jobs; 0 if
+  /// nothing is lent.
   double share(const Runner& runner) const {
     double basic = 0, lent = 0;
     for (const ElasticJobView& job : view_.jobs) {

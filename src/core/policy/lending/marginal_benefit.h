@@ -9,11 +9,11 @@
 namespace swell::policy {
 
 /// Lends idle GPUs where they help most: Suika, Algorithm 2. Serves basic demand first, for which
-/// it reclaims the companions of least recorded benefit; then reclaims what was lent by a benefit
-/// below tau; then lends to the best pair of a job and a prefix of its GPUs in affinity order,
-/// again and again. Jobs without a profile get what is left, as with fewest-first. GPUs owed to
-/// jobs that consent come before all lending, whatever its benefit; lent GPUs are reclaimed for
-/// jobs without a profile. Thread-safe: caches only pure results.
+/// it reclaims the companions of least recorded benefit; then reclaims what was lent with a benefit
+/// below tau; then repeatedly lends to the best pair of a job and a prefix of its GPUs in affinity
+/// order. Jobs without a profile get what is left, as with fewest-first. GPUs owed to jobs that
+/// consented to fewer come before all lending, whatever their benefit; if such a job has no
+/// profile, lent GPUs are reclaimed for it. Thread-safe: caches only pure results.
 class MarginalBenefit final : public Policy {
  public:
   struct Options {
@@ -44,13 +44,13 @@ class MarginalBenefit final : public Policy {
   MarginalBenefit(Options options, std::unique_ptr<const planner::Solver> growing,
                   std::unique_ptr<const planner::Solver> grown);
   Decisions decide(const ClusterView& view) const override;
-  /// Decides likewise, with a last resort for pending jobs that fit nowhere (null: there is none),
-  /// and says how far it searched.
+  /// Does the same with a last resort for pending jobs that fit nowhere (null: there is none), and
+  /// says how far it searched.
   Decisions decide(const ClusterView& view, LastResort* last_resort, Searched& searched) const;
 
  private:
   Options options_;
-  ScaleTables growing_;  ///< stop at twice the size of a job
+  ScaleTables growing_;  ///< tables that stop at twice the size of a job
   ScaleTables grown_;
 };
 

@@ -27,7 +27,7 @@ class Reclaiming {
     }
   }
 
-  /// REQUIRES: the job is owed more than it has.
+  /// Reclaims what the job is owed. REQUIRES: it is owed more than it has.
   void serve(const ElasticJobView& job) {
     const int owed = owed_beyond(job, placement_.total(job)).front().total;
     for (int total = placement_.total(job);;) {
@@ -95,7 +95,7 @@ class Reclaiming {
     return best;
   }
 
-  /// Takes room for as many workers as fit, `max` at most. @return how many.
+  /// Takes room for at most `max` workers. Returns for how many.
   static int take(Resources& placement, const Resources& worker, int max) {
     int taken = 0;
     for (; taken < max && placement.covers(worker); ++taken) placement -= worker;
@@ -106,7 +106,7 @@ class Reclaiming {
 
   PlacementState& placement_;
   const PlacementState::Loss& loss_;
-  std::vector<Resources> soon_;  ///< what is idle once all that leaves has left
+  std::vector<Resources> soon_;  ///< idle resources once all leaving companions have left
   std::vector<Lent> lent_;
 };
 

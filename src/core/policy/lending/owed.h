@@ -12,38 +12,38 @@
 /// GPUs that keep it.
 namespace swell::policy {
 
-/// Factor on the gain by GPUs that are owed to a job, and on the loss of them: more than the gains
-/// of any two jobs differ by.
+/// Factor on the gain from GPUs that are owed to a job, and on the loss of such GPUs: larger than
+/// the ratio of the gains of any two jobs.
 inline constexpr double kOwed = 1e12;
 
 /// Stands for the start of a job that is owed nothing, so that it comes after all jobs that are
 /// owed some.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Added to the time left of a job with a deadline, in place of its start: later than any start.
+/// Added to the time left of a job with a deadline, which ranks it after the start of any job.
 inline constexpr double kAfterStarts = 1e13;
 
-/// GPUs in all that the job is owed; 0: it is owed none beyond its own.
+/// Returns the total of GPUs that the job is owed; 0: it is owed none beyond its own.
 inline int owed_total(const ElasticJobView& job) {
   return std::max(job.wanted_gpus, job.needed_gpus);
 }
 
-/// Rank among the jobs that have fewer GPUs than they are owed, least first: the job's start where
-/// it wants more, else its time left, after all starts: least slack first keeps fewer deadlines
-/// (docs/notebook/policy-notes.md). kNever where it is owed nothing.
+/// Returns the rank among the jobs that have fewer GPUs than they are owed, least first: the job's
+/// start if it wants more, else its time left, after all starts. Least slack first would keep fewer
+/// deadlines (docs/notebook/policy-notes.md). Returns kNever if it is owed nothing.
 inline double owed_since(const ElasticJobView& job, int total) {
   if (total < job.wanted_gpus) return job.started_s;
   return total < job.needed_gpus ? kAfterStarts + job.left_s : kNever;
 }
 
-/// GPUs in all up to which a job is owed more at one rank.
+/// Total of GPUs up to which a job is owed more at one rank.
 struct Owed {
-  double since = kNever;  ///< as of owed_since()
+  double since = kNever;  ///< see owed_since()
   int total = 0;
 };
 
-/// Ranks at which a job with `total` GPUs is owed more, first to last: GPUs for its deadline come
-/// at the deadline's rank, though it has fewer than it wanted.
+/// Returns the ranks at which a job with `total` GPUs is owed more, first to last. GPUs for its
+/// deadline come at the deadline's rank, even if it has fewer than it wanted.
 inline std::vector<Owed> owed_beyond(const ElasticJobView& job, int total) {
   std::vector<Owed> ranks;
   for (const int bound : {job.wanted_gpus, job.needed_gpus})
@@ -54,20 +54,20 @@ inline std::vector<Owed> owed_beyond(const ElasticJobView& job, int total) {
   return ranks;
 }
 
-/// Why others lose GPUs for a job that owed_since() ranks at `since`.
+/// Returns why others lose GPUs for a job that owed_since() ranks at `since`.
 inline Reclaim::Why why_owed(double since) {
   if (since == kNever) return Reclaim::Why::another_job;
   return since < kAfterStarts / 2 ? Reclaim::Why::owed : Reclaim::Why::deadline;
 }
 
-/// Whether some of the companion's GPUs are among those that the job is owed, when companions count
-/// in the order in which it got them.
+/// Returns whether some of the companion's GPUs are among those that the job is owed, with
+/// companions counted in the order in which it got them.
 bool is_owed(const ElasticJobView& job, const CompanionView& companion);
 
-/// Reclaims for `jobs`, in the order of owed_since(), as much as they are owed by that rank beyond
-/// what is idle or leaves already: from the job that loses least by it, and nothing that is owed to
-/// that one. Nothing where it would not do for a size that the job may have. It is lent once it is
-/// idle. REQUIRES: PlacementState::close() has not run.
+/// Reclaims GPUs for `jobs`, in the order of owed_since(): what each is owed at its rank beyond
+/// what is idle or already leaves. Takes them from the job that loses least, never what that job is
+/// owed, and only if they suffice for a size that the owed job may have. They are lent once they
+/// are idle. REQUIRES: PlacementState::close() has not run.
 void reclaim_for_owed(PlacementState& placement, const std::vector<const ElasticJobView*>& jobs,
                       const PlacementState::Loss& loss);
 

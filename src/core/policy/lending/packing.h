@@ -14,12 +14,12 @@ struct Share {
   Resources taken;
 };
 
-/// Nodes and resources on which a pending job could start if each node had `available` (indexed as
-/// view.nodes), taking nodes in the order of `preference` (a permutation of the partition's nodes;
-/// empty: as listed). Follows what Slurm's select plugin would accept, without cores and sockets: a
-/// demand that fits here may still wait in Slurm, which costs an idle GPU; one that does not fit
-/// cannot start there. Leaves out `closed` nodes.
-/// @return nothing where it fits nowhere.
+/// Returns the nodes and resources on which a pending job could start if each node had
+/// `available` (indexed as view.nodes); nothing if it fits nowhere. Takes nodes in the order of
+/// `preference` (a permutation of the partition's nodes; empty: as listed). Leaves out `closed`
+/// nodes. Follows what Slurm's select plugin would accept, without cores and sockets: a demand
+/// that fits here may still wait in Slurm, which costs an idle GPU; one that does not fit cannot
+/// start there.
 std::optional<std::vector<Share>> place(const PendingDemand& demand, const ClusterView& view,
                                         const std::vector<Resources>& available,
                                         const std::vector<NodeIndex>& preference = {},

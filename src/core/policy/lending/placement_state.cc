@@ -53,8 +53,8 @@ void PlacementState::serve_queue(int depth, const Loss& loss, Nodes nodes,
   }
 }
 
-/// Serves all parts of a job at the queue position of its first, each on nodes that no other part
-/// has; or none, where not all of them fit: then the job cannot start.
+/// Serves all parts of a job at the queue position of its first part, each on nodes of its own;
+/// serves none if not all of them fit, since the job cannot start then.
 void PlacementState::make_room_for_parts(JobId job, Nodes nodes) {
   if (!served_in_parts_.insert(job).second) return;
   std::vector<PendingDemand> parts;
@@ -101,8 +101,8 @@ bool PlacementState::make_room(const PendingDemand& demand, Nodes nodes,
   if (!shares)
     shares = view_->preemption == Preemption::as_reclaimed ? place_on_lent(demand, nodes, closed)
                                                            : place_as_slurm(demand, closed);
-  // Last, clear nodes of companions beside which Slurm does not run it. Slurm leaves such nodes out
-  // before it considers preemption, so that it preempts nothing there.
+  // Last, clear nodes of companions beside which Slurm does not run the job. Slurm leaves such
+  // nodes out before it considers preemption, so that it preempts nothing there.
   if (!shares && !closed.empty())
     shares = place_on_lent(demand, nodes, closed_to(demand, [](std::size_t) { return false; }));
   if (!shares) return false;
@@ -165,7 +165,7 @@ std::optional<std::vector<Share>> PlacementState::place_as_slurm(const PendingDe
   };
   auto found = placed_without(order.size());
   if (!found) return found;
-  std::size_t too_few = 0, enough = order.size();  // make_room() has tried none
+  std::size_t too_few = 0, enough = order.size();  // make_room() has tried 0
   while (enough - too_few > 1) {
     const std::size_t middle = too_few + (enough - too_few) / 2;
     if (auto placed = placed_without(middle)) {
@@ -201,7 +201,7 @@ void PlacementState::keep(const std::vector<Share>& shares, const PendingDemand&
   }
 }
 
-/// `free_` as if all that is reclaimed so far had left.
+/// Returns `free_` as if all that is reclaimed so far had left.
 std::vector<Resources> PlacementState::with_leaving() const {
   std::vector<Resources> free = free_;
   for (std::size_t index = 0; index < lent_.size(); ++index)
@@ -231,8 +231,8 @@ std::vector<std::size_t> PlacementState::reclaimed_first(NodeIndex node) const {
                                                        : by_preemption(lent_on_[at(node)]);
 }
 
-/// Sum of losses by the reclaims that make `needed` idle on the node; infinite where that is not
-/// possible.
+/// Returns the sum of losses by the reclaims that make `needed` idle on the node; infinity if that
+/// is not possible.
 double PlacementState::loss_on(NodeIndex node, const Resources& needed) const {
   Resources idle = free_[at(node)];
   for (std::size_t index : lent_on_[at(node)])
@@ -282,7 +282,7 @@ void PlacementState::reclaim(const ElasticJobView& job, const CompanionView& com
   }
 }
 
-/// Resources that a leaving companion returns, added to `free_`; none if they were added before.
+/// Adds what a leaving companion returns to `free_`, and returns it; nothing the second time.
 Resources PlacementState::count_on(std::size_t index) {
   if (!counted_.insert(index).second) return Resources{};
   const CompanionView& companion = *lent_[index].companion;

@@ -18,11 +18,11 @@ class LastResort;
 /// what is reclaimed. Basic demand comes first; what is left may be lent. Refers to the view.
 class PlacementState {
  public:
-  /// Loss to the cluster, for each GPU, if a companion is reclaimed; companions of least loss are
-  /// reclaimed first, except for pending jobs where Slurm preempts others
+  /// Loss to the cluster, for each GPU, if a companion is reclaimed. Companions of least loss are
+  /// reclaimed first, except for pending jobs if Slurm preempts in an order of its own
   /// (ClusterView::preemption).
   using Loss = std::function<double(const ElasticJobView&, const CompanionView&)>;
-  /// Order of the nodes on which a pending job is placed where idle GPUs alone do not suffice.
+  /// Order of the nodes on which a pending job is placed if idle GPUs alone do not suffice.
   enum class Nodes {
     by_idle,
     by_loss,  ///< by the sum of the losses of what would be reclaimed there
@@ -31,8 +31,8 @@ class PlacementState {
   explicit PlacementState(const ClusterView& view);
 
   /// Keeps the resources on which the first `depth` pending jobs could start, in the queue's order,
-  /// and reclaims companions where these are needed. `last_resort` is asked about those that fit
-  /// nowhere. REQUIRES: called once, before anything is lent.
+  /// and reclaims companions if these are needed. Asks `last_resort` about jobs that fit nowhere.
+  /// REQUIRES: called once, before anything is lent.
   void serve_queue(int depth, const Loss& loss, Nodes nodes, LastResort* last_resort = nullptr);
   /// Reclaims a companion that no pending job needs. Its resources are lent only once they are
   /// idle.
@@ -41,8 +41,8 @@ class PlacementState {
   /// every reclaim() are done, lend() has not run.
   void close();
 
-  /// Whether `needed` may be lent to `job` on `node`: idle, not kept, not settling, of a GPU type
-  /// that the job accepts, and not beside a job with which it may not share the node.
+  /// Returns whether `needed` may be lent to `job` on `node`: idle, not kept, not settling, of a
+  /// GPU type that the job accepts, and not beside a job with which it may not share the node.
   bool may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const;
   /// Returns whether the job may be lent GPUs of the node at all, if they are idle; with
   /// `given_up`, once that companion has left.
@@ -59,20 +59,20 @@ class PlacementState {
   void undo(NodeIndex node, const Resources& lent) {
     free_[static_cast<std::size_t>(node)] += lent;
   }
-  /// Resources idle and not kept for a pending job; below 0 where more is kept than is idle.
+  /// Returns the resources idle and not kept for a pending job; below 0 if more are kept than idle.
   const Resources& free(NodeIndex node) const { return free_[static_cast<std::size_t>(node)]; }
   /// Returns free() of each node as if all leaving companions had left. REQUIRES: close() has not
   /// run.
   std::vector<Resources> with_leaving() const;
 
-  /// GPUs of a job, without those reclaimed.
+  /// Returns the number of GPUs of a job, without those reclaimed.
   int total(const ElasticJobView& job) const { return total_.at(job.id); }
-  /// Whether any companion of the job is reclaimed, by this decision or an earlier one: such a job
-  /// does not grow.
+  /// Returns whether any companion of the job is reclaimed, by this decision or an earlier one:
+  /// such a job does not grow.
   bool shrinks(const ElasticJobView& job) const;
   bool is_reclaimed(JobId companion) const { return reclaimed_.contains(companion); }
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
-  /// Number of GPUs of the node kept for pending jobs, those reclaimed for them included.
+  /// Returns the GPUs of the node kept for pending jobs, including those reclaimed for them.
   int kept_gpus(NodeIndex node) const { return kept_[static_cast<std::size_t>(node)]; }
   const ClusterView& view() const noexcept { return *view_; }
 
@@ -83,8 +83,8 @@ class PlacementState {
     const CompanionView* companion;
     bool reclaimed = false;
   };
-  /// Keeps room for `demand`, with reclaims where needed; `shares` receives it. @return whether
-  /// there is room.
+  /// Keeps room for `demand`, with reclaims if needed; `shares` receives it. Returns whether there
+  /// is room.
   bool make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share>& shares);
   void make_room_for_parts(JobId job, Nodes nodes);
   std::optional<std::vector<Share>> place_on_lent(const PendingDemand& demand, Nodes nodes,
@@ -103,7 +103,7 @@ class PlacementState {
   bool known_not_to_fit(const PendingDemand& demand) const;
   void keep(const std::vector<Share>& shares, const PendingDemand& demand);
   std::vector<std::size_t> by_loss(NodeIndex node) const;
-  /// Indexes into lent_ in the order in which Slurm preempts.
+  /// Returns `lent`, indexes into lent_, in the order in which Slurm preempts.
   std::vector<std::size_t> by_preemption(std::vector<std::size_t> lent) const;
   /// Returns indexes into lent_ of a node's companions in the order of reclaims for a pending job.
   std::vector<std::size_t> reclaimed_first(NodeIndex node) const;
@@ -116,7 +116,7 @@ class PlacementState {
   Resources count_on(std::size_t index);
 
   const ClusterView* view_;
-  const Loss* loss_ = nullptr;  ///< null but while the queue is served
+  const Loss* loss_ = nullptr;  ///< null except while the queue is served
   std::vector<Resources> free_;
   std::vector<Resources> soon_;  ///< `free_` as if every companion were reclaimed
   std::vector<Lent> lent_;
@@ -124,15 +124,15 @@ class PlacementState {
   std::map<JobId, int> total_;
   std::set<JobId> shrunk_, reclaimed_;
   std::set<JobId> served_in_parts_;  ///< jobs that make_room_for_parts() was called for
-  /// Leaving companions whose resources `free_` has already, as indexes into lent_; their nodes.
+  /// Leaving companions whose resources `free_` already has, as indexes into lent_; their nodes.
   std::set<std::size_t> counted_;
   std::set<NodeIndex> counted_nodes_;
   std::vector<const PendingDemand*> does_not_fit_;
   std::vector<Reclaim> reclaims_;
   std::vector<int> kept_;  ///< GPUs by node
   bool all_share_ = true;  ///< whether any two jobs may share a node
-  // While not all of them share:
-  std::map<NodeIndex, std::vector<Sharing>> kept_for_;  ///< of pending jobs
+  // Used only if some jobs may not share a node:
+  std::map<NodeIndex, std::vector<Sharing>> kept_for_;  ///< of pending jobs, by node kept for them
   /// GPUs lent by this decision.
   std::map<NodeIndex, std::map<const ElasticJobView*, int>> borrowers_;
 };

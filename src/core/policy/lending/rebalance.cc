@@ -97,9 +97,9 @@ Rebalance::Companions Rebalance::companions_below(double worth, const ElasticJob
   return found;
 }
 
-/// The companions of `pool` whose GPUs help the taker most beyond what idle GPUs do, less the
-/// loss of their jobs; none where that does not make up for the pauses. No companion that is owed
-/// is in the pool, so the gain of a job that is owed some outweighs every loss but its own pause.
+/// Returns the companions of `pool` whose GPUs help the taker most beyond idle ones, less the loss
+/// of their jobs; none if that does not make up for the pauses. No companion that is owed is in the
+/// pool, so the gain of a job that is owed some outweighs every loss but its own pause.
 Rebalance::Companions Rebalance::best_for(const Taker& to, const Companions& pool) const {
   const ElasticJobView& taker = *to.job;
   const double factor = to.owed_since == kNever ? 1 : kOwed;
@@ -149,8 +149,8 @@ double Rebalance::lost_with(const Companions& given) const {
   return lost;
 }
 
-/// Cost of the pauses of the taker, times `factor`, and of the jobs that lose companions, in the
-/// unit of gain(). Slow: called for the best offer alone.
+/// Returns the cost of the pauses of the taker, times `factor`, and of the jobs that lose
+/// companions, in the unit of gain(). Slow: called only for the best offer.
 double Rebalance::pauses(const ElasticJobView& taker, double factor, const Expansion& offer,
                          const Companions& given) const {
   const double taker_s = worth_.cost_of(taker, offer.scaling.layout(offer.row)).pause_s;

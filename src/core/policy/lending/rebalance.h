@@ -10,16 +10,16 @@
 
 namespace swell::policy {
 
-/// GPUs that one search for an offer considers, as planning time grows with their square; the next
-/// one goes on from there.
+/// Maximum number of GPUs that one search for an offer considers, since planning time grows with
+/// their square; the next search goes on from there.
 inline constexpr int kStep = 64;
 
 /// Moves companions from jobs that gain little by them to jobs that gain clearly more: a part of
-/// one decision of Swell's. Refers to what it is made of, which outlives it.
+/// one decision of Swell. Keeps references to its arguments, which must outlive it.
 class Rebalance {
  public:
-  /// `effort`: of the whole decision. `loss`: of a companion's job by one of its GPUs, in the unit
-  /// of Worth::gain().
+  /// `effort`: of the whole decision. `loss`: loss of a companion's job for each of its GPUs, in
+  /// the unit of Worth::gain().
   Rebalance(const ClusterView& view, const Swell::Options& options, const Belief& belief,
             const Worth& worth, const ScaleTables& tables, Effort& effort,
             PlacementState& placement, const PlacementState::Loss& loss) noexcept
@@ -32,14 +32,14 @@ class Rebalance {
         placement_(placement),
         loss_(loss) {}
 
-  /// Reclaims what is to go to another job, in the placement state. REQUIRES:
+  /// Reclaims in the placement state what should go to other jobs. REQUIRES:
   /// PlacementState::serve_queue() has run, PlacementState::close() has not.
   void run();
 
  private:
   using Companions = std::vector<std::pair<const ElasticJobView*, const CompanionView*>>;
 
-  /// A job for which others may lose companions: at most `max` GPUs, `worth` each.
+  /// A job for which others may lose companions: it may get `max` GPUs that are `worth` each.
   struct Taker {
     const ElasticJobView* job = nullptr;
     double worth = 0;
@@ -47,7 +47,7 @@ class Rebalance {
     int max = 0;
   };
 
-  /// A companion that another job may be lent the GPUs of; `loss`: of its job, by each.
+  /// A companion whose GPUs another job may be lent. `loss`: of its job, for each GPU.
   struct Lent {
     const ElasticJobView* job = nullptr;
     const CompanionView* companion = nullptr;

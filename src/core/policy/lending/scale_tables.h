@@ -23,7 +23,7 @@ class Scaling {
   std::size_t rows() const noexcept { return table_ ? table_->rows.size() : 0; }
   int gpus(std::size_t row) const noexcept { return table_->rows[row].gpus; }
   double throughput(std::size_t row) const noexcept { return table_->rows[row].throughput; }
-  /// By the layers alone, see planner::ScaleRow.
+  /// Returns the samples a second predicted from the layers alone, see planner::ScaleRow.
   double modelled(std::size_t row) const noexcept { return table_->rows[row].modelled; }
   plan::Layout layout(std::size_t row) const { return names_->original(table_->rows[row].layout); }
   planner::ScaleRow row(std::size_t row) const {
@@ -31,17 +31,17 @@ class Scaling {
     translated.layout = layout(row);
     return translated;
   }
-  /// planner::ScaleTable::again.
+  /// Returns planner::ScaleTable::again.
   std::optional<planner::ScaleRow> again() const {
     if (!table_ || !table_->again) return std::nullopt;
     planner::ScaleRow translated = *table_->again;
     translated.layout = names_->original(translated.layout);
     return translated;
   }
-  /// The `i`th GPU in the order of taking; row r has the first gpus(r) - gpus(0).
+  /// Returns the `i`th GPU in the order of taking; row r has the first gpus(r) - gpus(0) of them.
   cluster::GpuRef taken(std::size_t i) const { return names_->original(table_->order[i]); }
   bool complete() const noexcept { return !table_ || table_->complete; }
-  /// Whether the thorough solver made it.
+  /// Returns whether the thorough solver made the table.
   bool thorough() const noexcept { return thorough_; }
   long evaluated() const noexcept { return table_ ? table_->evaluated : 0; }
 
@@ -51,11 +51,11 @@ class Scaling {
   std::shared_ptr<const Canonical> names_;
 };
 
-/// Remaining budget of one decision for tables that no earlier one has made, in plans evaluated: a
-/// count and no time, so that equal views give equal decisions on any machine.
+/// Remaining budget of one decision for tables that no earlier decision made, as a number of plans
+/// evaluated. It is not a time, so that equal views give equal decisions on any machine.
 struct Effort {
-  long thorough = 0;  ///< once it is spent, the thorough solver makes none
-  long any = 0;       ///< once it is spent, none is made
+  long thorough = 0;  ///< once it is spent, the thorough solver makes no tables
+  long any = 0;       ///< once it is spent, no tables are made
   bool allows_thorough() const noexcept { return thorough > 0 && any > 0; }
 };
 
@@ -76,14 +76,14 @@ class ScaleTables {
     quick_ = std::move(quick);
   }
 
-  /// Scale table of a job that runs `current` and could have the first `max` of `free` in affinity
-  /// order. With `effort` the quick solver makes it, unless the thorough one is asked for or did
-  /// before; it has no row where all is spent. REQUIRES: `training` has a model and coefficients.
+  /// Returns the table of a job that runs `current` and could have the first `max` of `free` (in
+  /// affinity order). With `effort` the quick solver makes it, unless the thorough one is asked for
+  /// or has made it; no rows if all is spent. REQUIRES: `training` has model and coefficients.
   Scaling of(const Training& training, const plan::Layout& current,
              const std::vector<cluster::GpuRef>& free, std::size_t max,
              const cluster::Cluster& machines, Effort* effort = nullptr,
              Care care = Care::quick) const;
-  /// Samples a second of `layout`, predicted as in the tables.
+  /// Returns the samples a second of `layout`, predicted as in the tables.
   double throughput(const Training& training, const plan::Layout& layout,
                     const cluster::Cluster& machines) const {
     return perf::PerformanceModel(*training.model, machines, *training.coefficients, sends_)

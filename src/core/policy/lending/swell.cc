@@ -67,8 +67,8 @@ class Decision {
     lend(decisions, owed);
     replan(decisions);
     write_shrunk(placement_, tables_, decisions, &belief_);
-    // The placement state does not add what this decision lends to a job's total: later decisions
-    // lend more.
+    // A job's total in the placement state does not include what this decision lends: leave lending
+    // it more to later decisions.
     std::erase_if(others, [&](const ElasticJobView* job) {
       return std::any_of(owed.begin(), owed.end(),
                          [&](const Grant& grant) { return grant.job == job->id; });
@@ -99,17 +99,17 @@ class Decision {
     }
   }
 
-  /// Loss of the job by one GPU of the companion, in the unit of Worth::gain().
+  /// Returns the job's loss for each GPU of the companion, in the unit of Worth::gain().
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
-    if (!belief_.knows(job))  // before the profiled ones, as FewestFirst
+    if (!belief_.knows(job))  // lost before profiled jobs, as in FewestFirst
       return (is_owed(job, companion) ? kOwed : 0) - placement_.total(job);
     return worth_.loss(job, companion);
   }
 
   // ---- lending
 
-  /// Whether the job's change of plan brings more than its pause costs: FlexTrain, equation 14,
-  /// over horizon_s().
+  /// Returns whether the job's change of plan brings more than its pause costs: FlexTrain, equation
+  /// 14, over horizon_s().
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
     const double now = belief_.now(job), times = runner.throughput / now;
@@ -121,7 +121,7 @@ class Decision {
   }
 
   /// Lends, and starts over with fewer GPUs for a job whose change of plan is not worth its pause.
-  /// `unnamed` are taken out of the placement state already.
+  /// `unnamed`: grants that the placement state already includes.
   void lend(Decisions& decisions, const std::vector<Grant>& unnamed) {
     const PlacementState before = placement_;
     std::map<JobId, int> max;
@@ -176,7 +176,7 @@ class Decision {
           decisions.plans.push_back({job.id, std::move(runner->layout)});
   }
 
-  /// Gain by each GPU of the runner's best offer; if there is no offer yet, an upper bound.
+  /// Gain from each GPU of the runner's best offer; if there is no offer yet, an upper bound.
   struct Best {
     double owed_since = kNever;  ///< of a job that would get no more than it is owed
     double level = 0;            ///< Worth::level(), the lowest first
@@ -222,8 +222,8 @@ class Decision {
     return best;
   }
 
-  /// Upper bound of best_of(): one GPU more at no loss. So scale tables are made only for jobs
-  /// whose bound is the best while GPUs last.
+  /// Returns an upper bound of best_of(): one GPU more at no loss. With it, scale tables are made
+  /// only for jobs whose bound is the best while GPUs last.
   Best at_most(const Expansions& expansions, std::size_t index) const {
     const Runner& runner = expansions.runners()[index];
     const double one_more = runner.throughput * (1 + kBetterThanLinear / std::max(runner.total, 1));
@@ -244,7 +244,7 @@ class Decision {
       queue.pop();
       const bool best_now = best.offer && best.as_of == expansions.changes();
       if (best_now && !best.offer->scaling.thorough() && effort_.allows_thorough()) {
-        // It would be lent: better plans for it, which may make it wait for another job's.
+        // Search better plans for it before it is lent: another job's offer may then come first.
         if (auto next = best_of(expansions, best.runner, max, Care::thorough))
           queue.push(std::move(*next));
       } else if (best_now) {
@@ -303,7 +303,7 @@ std::unique_ptr<const planner::Solver> limited(std::unique_ptr<const planner::So
 }
 
 /// Compares some tens of plans for each number of GPUs, where as_far_as_asked() compares hundreds:
-/// symmetric ones, or of a job whose arithmetic has to stay as it is those alone.
+/// symmetric plans, or exact plans for a job whose arithmetic must stay the same.
 class AmongFew final : public planner::Solver {
  public:
   planner::ScaleTable solve(const planner::Problem& problem,

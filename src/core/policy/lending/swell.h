@@ -9,26 +9,26 @@
 
 namespace swell::policy {
 
-/// Swell's own policy: lends for the least mean completion time, or for another objective
-/// (objective.h). For the former it differs from marginal-benefit as follows, as measured in
-/// docs/notebook/policy-notes.md:
+/// Swell's own policy: lends for the minimum mean completion time, or for another objective
+/// (objective.h). For mean completion time it differs from marginal-benefit as follows (measured in
+/// docs/notebook/policy-notes.md):
 /// - jobs count equally, whatever their GPUs, and a further speed-up of a job counts less the more
 ///   it has;
 /// - a job that has trained for less time counts more, since half of all jobs are short;
 /// - a starting job is lent GPUs at once, by the data sheets, before its first step;
-/// - a companion that helps another job clearly more is reclaimed though no job waits for it;
+/// - a companion that helps another job clearly more is reclaimed even if no job is pending;
 /// - the number of micro-batches may fall, and sends between stages count (perf/sends.h);
-/// - speeds that were measured count in place of predicted ones, and where predictions are far off,
-///   few plans are compared (belief.h);
+/// - measured speeds count in place of predicted ones, and if predictions are far off, few plans
+///   are compared (belief.h);
 /// - a job is told a better plan for the GPUs that it has, lent ones among them;
 /// - a change of plan must make up for its pause within the time that the job is likely to run on;
-/// - what a job that consented to fewer GPUs wanted (ElasticJobView::wanted_gpus) is owed to it:
-///   where it is planned for, it gets that before anything else is lent, the first started first,
-///   takes it from what is lent to others, and loses it to pending jobs alone;
-/// - after that, a job with a deadline is owed the fewest GPUs that keep it (deadlines.h),
-/// likewise. There is no threshold: GPUs that no job uses better are lent whatever they bring.
-/// Thread-safe. Plans made in one decision are limited in number; what they did not reach is
-/// planned in later ones, so decisions depend on those before.
+/// - a job that consented to fewer GPUs is owed those that it wanted (ElasticJobView::wanted_gpus):
+///   if it can be planned for, it gets them before anything else is lent, in the order of starts,
+///   takes them from what is lent to others, and loses them only to pending jobs;
+/// - likewise, after that, a job with a deadline is owed the fewest GPUs that keep it (deadlines.h).
+/// There is no threshold: GPUs that no job uses better are lent whatever they bring.
+/// Thread-safe. The number of plans made in one decision is limited; those left are made in later
+/// decisions, so decisions depend on earlier ones.
 class Swell final : public Policy {
  public:
   struct Options {
@@ -36,9 +36,9 @@ class Swell final : public Policy {
     /// Weight of equality. 0: the sum of speed-ups counts; 1: the sum of their logarithms.
     double aversion = 0.5;
     double youth = 0.25;   ///< exponent by which weight falls with the time since the start
-    double shortness = 1;  ///< exponent by which it falls with the time left, where all say it
+    double shortness = 1;  ///< exponent by which it falls with the time left, if all report it
     double min_horizon_s = 120;  ///< shortest time within which a change of plan has to pay
-    double deadlines = 1;        ///< 0: deadlines are not looked at, whatever the objective
+    double deadlines = 1;        ///< 0: ignores deadlines, whatever the objective
     double margin = 2;           ///< gain over loss needed to move a companion to another job
     double min_speedup = 1.1;    ///< speed-up needed for a change of plan
     double level = 0, apart = 0, significant = 0;  ///< see planner::RowFilter
@@ -46,7 +46,7 @@ class Swell final : public Policy {
     int queue_depth = kQueueDepth;            ///< pending jobs considered, from the head
     double min_growth = 0.1;                  ///< for jobs without a profile; see FewestFirst
     std::shared_ptr<Executor> executor;       ///< see PolicyOptions
-    std::function<planner::Budget()> budget;  ///< likewise
+    std::function<planner::Budget()> budget;  ///< see PolicyOptions
     planner::RowFilter row_filter() const noexcept { return {level, apart, significant}; }
   };
   /// Parameters of `swell sim --set`.

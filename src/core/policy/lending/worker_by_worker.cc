@@ -60,7 +60,7 @@ class Lending {
     if (until_ == Until::max || since != kNever) steps_.push({since, total, target, &job});
   }
 
-  /// Lends the job `gpus` more, or changes nothing where that is not possible.
+  /// Lends the job `gpus` more, or changes nothing if that is not possible.
   bool grow(const ElasticJobView& job, int gpus) {
     if (gpus % job.per_worker.gpus != 0) return false;
     std::map<NodeIndex, int> step;
@@ -82,9 +82,9 @@ class Lending {
     return true;
   }
 
-  /// Best node for the job's next worker: one already lent from in this decision (one companion
-  /// rather than two), then the job's own nodes, then those nearest to them, then the node with the
-  /// most idle GPUs.
+  /// Returns the best node for the job's next worker: one already lent from in this decision (one
+  /// companion rather than two), then the job's own nodes, then those nearest to them, then the
+  /// node with the most idle GPUs.
   NodeIndex nearest(const ElasticJobView& job) {
     const std::map<NodeIndex, int>& mine = workers_[job.id];
     const cluster::Nearness* near = nearness(job);
@@ -106,7 +106,7 @@ class Lending {
     return best;
   }
 
-  /// Nearness of nodes to the job's own; null where no positions are known.
+  /// Returns the nearness of nodes to the job's own; null if no positions are known.
   const cluster::Nearness* nearness(const ElasticJobView& job) {
     const auto [found, is_new] = nearness_.try_emplace(job.id);
     if (is_new) found->second = placement_.view().positions.near(job.basic_nodes);

@@ -14,9 +14,9 @@ constexpr double kMinAge_s = 10;
 /// For fairness, speed is assumed to grow with this power of the GPUs.
 constexpr double kPower = 0.9;
 
-/// Aversion that stands for the smallest worst ratio where GPUs go from one job to another. A
-/// larger one follows the worst job more closely, and errors of what is predicted, too: jobs then
-/// take the same GPUs from each other. Idle GPUs go to the worst job first, see level().
+/// Aversion that stands for the objective of the best worst ratio when GPUs go from one job to
+/// another. A larger one follows the worst job more closely, but also errors of predictions: jobs
+/// then take the same GPUs from each other. Idle GPUs go to the worst job first, see level().
 constexpr double kFairAversion = 3;
 
 /// Floor for after_pause(): a job keeps this share of its speed, however long it pauses.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxNodes = 2000;
 constexpr double kGap = 1e-4;
-constexpr int kMaxRoundings = 50;  // each takes about as long as a few nodes
+constexpr int kMaxRoundings = 50;  // each takes about as long as a few nodes of the search
 
 struct Column {
   std::size_t job;

@@ -13,8 +13,8 @@ struct Choice {
   double cost = 0;
 };
 
-/// Integer program of Sia: at most one choice for each job, within the GPUs there are. Costs are
-/// powered utilities less the queueing penalty.
+/// Integer program of Sia: at most one choice for each job, within the capacity. Costs are powered
+/// utilities less the queueing penalty.
 struct AllocationProgram {
   std::vector<int> capacity;              ///< GPUs by type
   std::vector<std::vector<Choice>> jobs;  ///< choices by job

@@ -19,20 +19,20 @@ struct Configuration {
   double throughput = 0;
 };
 
-/// Plan of `job` on `gpus`, which are as many as `configuration` has. No stages where it does not
-/// fit there.
+/// Returns the plan of `job` on `gpus`, which are as many as `configuration` has; no stages if it
+/// does not fit there.
 plan::Layout plan_on(const Contender& job, const planner::Islands& gpus,
                      const Configuration& configuration, const ClusterView& view);
 
-/// Configurations of `job`, by type and rising GPUs: Sia's valid set (a power of two of GPUs within
-/// a node, or whole nodes), where the job's PP x TP cell divides it and more GPUs are faster; and
-/// the number of GPUs that the user asked for, which need not be in that set. A rigid job has that
-/// one alone.
+/// Returns the configurations of `job`, by type and rising GPUs: Sia's valid set (a power of two of
+/// GPUs within a node, or whole nodes) that the job's PP x TP cell divides and where more GPUs are
+/// faster; and the number of GPUs that the user asked for, which need not be in that set. A rigid
+/// job has only that one.
 std::vector<Configuration> configurations(const Contender& job, const ClusterView& view,
                                           const GpuPool& pool, CurveCache& curves);
 
-/// Configurations that one job shall get: the first, or, where there is no place for it, a smaller
-/// one. Without any, the job gets nothing.
+/// Configurations that one job may get: the first or, if there is no room for it, a smaller one.
+/// Without any, the job gets nothing.
 struct Request {
   const Contender* job = nullptr;
   std::vector<Configuration> choices;

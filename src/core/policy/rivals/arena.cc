@@ -72,8 +72,8 @@ class Step {
   bool changes_type() const noexcept { return options_.heterogeneous != 0; }
   bool changes_number() const noexcept { return options_.elastic != 0; }
 
-  /// LEventHandler(), lines 12 to 16. `may_take`: whether other jobs are scaled down for it, the
-  /// privilege of the blocked queue and of those before it.
+  /// LEventHandler(), lines 12 to 16. `may_take`: whether other jobs may be scaled down for it,
+  /// which only the blocked queue and those before it may demand.
   bool launch(std::size_t id, bool may_take) {
     if (jobs_.all()[id].job->rigid) return launch_rigid(id, may_take);
     std::optional<ArenaShare> target = first_target(id);
@@ -108,7 +108,7 @@ class Step {
     return false;
   }
 
-  /// Returns what the user asked for, or the nearest to it that the job may have.
+  /// Returns what the user asked for, or the nearest share that the job may have.
   std::optional<ArenaShare> first_target(std::size_t id) const {
     const ArenaJob& job = jobs_.all()[id];
     std::vector<int> types;
@@ -136,12 +136,12 @@ class Step {
     return smaller ? jobs_.shrink(one.job, one.share) : jobs_.place(one.job, one.share);
   }
 
-  /// GetOptimalScaleDown(): the change that costs least for each GPU by which `wanted` GPUs of
-  /// `type` for the job `id` are nearer to what is idle. `target`: what that job would start with.
+  /// GetOptimalScaleDown(): the change that costs least for each GPU that it contributes to the
+  /// `wanted` ones of `type` for the job `id`. `target`: what that job would start with.
   std::optional<Operation> optimal_scale_down(std::size_t id, const ArenaShare& target, int type,
                                               int wanted, bool may_take) const {
     const std::vector<int> idle = idle_by_type();
-    // Where enough is idle but no plan fits it, one GPU more is taken to help.
+    // If enough is idle but no plan fits there, take one more GPU.
     const int lacks = std::max(1, wanted - idle[static_cast<std::size_t>(type)]);
     std::optional<Operation> best;
     const auto consider = [&](std::size_t job, const ArenaShare& share, double from, int helps) {
@@ -232,7 +232,7 @@ class Step {
     return best;
   }
 
-  /// Whether a migration is due since the step before this one.
+  /// Returns whether a migration has come due since the step before this one.
   bool is_time_to_migrate() const {
     if (options_.migration_s <= 0) return false;
     const auto periods = [&](double at_s) { return std::floor(at_s / options_.migration_s); };

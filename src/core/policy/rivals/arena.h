@@ -8,11 +8,11 @@
 namespace swell::policy {
 
 /// Arena's scheduler (section 3.5, Algorithm 1). Jobs wait in P queues and are promoted as they
-/// wait. Each step launches them in the queues' order, and for that takes up to D changes: the job
-/// starts smaller or on another GPU type, or one that runs gives GPUs up or changes its type. Then
+/// wait. Each step launches them in the queues' order, with up to D changes for each: the job
+/// starts smaller or on another GPU type, or a running job gives up GPUs or changes its type. Then
 /// up to D changes let jobs grow on idle GPUs. Each change is the one by which the objective loses
 /// least or gains most for each GPU. A launched job runs until it ends. Sizes are powers of two and
-/// what its user asked for, all on one type; plans are the best symmetric ones. Moves by
+/// what the job's user asked for, all on one type; plans are the best symmetric ones. Moves by
 /// checkpoint. Decides nothing without ClusterView::machines. Thread-safe: caches only pure
 /// results.
 class Arena final : public SimulatedPolicy {
@@ -62,8 +62,8 @@ class Arena final : public SimulatedPolicy {
   mutable CurveCache curves_;
 };
 
-/// Queue of a job that has waited for `waited_s`, of `queues` queues: it starts in the last one,
-/// since no trace tells priorities, and rises by one every `promotion_s`. 1 is served first.
+/// Returns the queue of a job that has waited for `waited_s`: it starts in the last of `queues`, as
+/// traces have no priorities, and rises by one every `promotion_s`. 1 is served first.
 int queue_after(double waited_s, int queues, double promotion_s) noexcept;
 
 }  // namespace swell::policy

@@ -10,13 +10,13 @@ namespace swell::policy {
 
 namespace {
 
-// Exponent by which ratios of fairness are summed: the worst one decides, and where it cannot be
-// bettered the next ones do.
+// Exponent with which ratios of fairness are summed: the worst ratio decides, and if it cannot be
+// improved, the next ones.
 constexpr double kWorstFirst = 8;
 // Assumed time left of a job on the GPUs that its user asked for, if it is not known.
 constexpr double kUnknownLeft_s = 3600;
 
-/// The table's row of at most `gpus` GPUs; null where there is none.
+/// Returns the table's row of at most `gpus` GPUs; null if there is none.
 const planner::SymmetricRow* row_at(const Curve& curve, int gpus) noexcept {
   const planner::SymmetricRow* found = nullptr;
   for (const planner::SymmetricRow& row : curve)
@@ -59,7 +59,7 @@ ArenaJobs::ArenaJobs(const ClusterView& view, const std::vector<Contender>& jobs
         std::shared_ptr<const Curve> table;
         if (!options.plans)
           table = curves.get(job.training, view.machines, type, {1, 1}, max, Sizes::powers_of_two);
-        // Data parallelism alone fits no GPU: then the user's own degrees.
+        // If no plan with data parallelism alone fits memory, take the user's own degrees.
         if (table && table->empty())
           table = curves.get(job.training, view.machines, type, users_cell(*job.training), max,
                              Sizes::powers_of_two);
@@ -103,7 +103,7 @@ void ArenaJobs::set_needed(ArenaJob& job) const noexcept {
   if (!keeps_deadlines(options_.objective) || its.deadline_s == kNoDeadline ||
       its.remaining_samples < 0 || its.deadline_s <= now_s_)
     return;
-  // Eq. 6. A job that no share keeps in time runs as one without a deadline.
+  // Eq. 6. A job that is late with every share runs as one without a deadline.
   const double needed = its.remaining_samples / (its.deadline_s - now_s_);
   for (const auto& table : job.tables)
     if (!table->empty() && table->back().throughput >= needed) job.needed_throughput = needed;
@@ -144,7 +144,7 @@ std::optional<planner::Islands> ArenaJobs::find(const GpuPool& pool, const Arena
 
 plan::Layout ArenaJobs::plan_on(const ArenaJob& job, const planner::Islands& gpus,
                                 const ArenaShare& share) const {
-  // Jobs run with adaptive parallelism, whatever the scheduler knows of it.
+  // Jobs run with adaptive parallelism, even if the scheduler does not plan for it.
   plan::Layout layout;
   if (options_.plans) layout = job.model->on(gpus, share.degrees);
   return layout.stages.empty() ? job.model->best_on(gpus, {}) : layout;
@@ -262,7 +262,7 @@ bool ArenaJobs::gather(std::size_t id, int max, double min_gain) {
     const ArenaJob& job = jobs_[i];
     plan::Layout layout = job.model->best_on(gpus, {});
     if (layout.stages.empty()) return false;
-    // Tables know nothing of where the GPUs are: both plans are compared by the model.
+    // Tables ignore where the GPUs are, so the model compares both plans.
     const double was = job.model->throughput(job.layout), will = job.model->throughput(layout);
     if (i == id && will < was * (1 + min_gain)) return false;
     if (i != id && will < was * (1 - min_gain)) return false;

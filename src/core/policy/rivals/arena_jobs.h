@@ -26,21 +26,21 @@ struct ArenaJob {
   std::vector<std::shared_ptr<const Curve>> tables;  ///< by GPU type; none for rigid jobs
   /// Rows of the tables that the job may have and that keep its deadline, by rising GPUs.
   std::vector<std::vector<ArenaShare>> shares;
-  std::unique_ptr<JobModel> model;  ///< null where its training is not known
+  std::unique_ptr<JobModel> model;  ///< null if its training is not known
   double users_throughput = 0;   ///< samples a second of the user's plan on what the user asked for
   int users_type = -1;           ///< GPU type of that plan; -1: any
   double fair_throughput = 0;    ///< speed on an equal part of all GPUs of that type
   double needed_throughput = 0;  ///< below it the job misses its deadline; 0: any will do
   planner::Islands gpus;
   plan::Layout layout;
-  double throughput = 0;  ///< by the table, of what it has
+  double throughput = 0;  ///< of the GPUs that it has, by the table
   bool changed = false;
 
   bool launched() const noexcept { return !gpus.empty(); }
   bool scales() const noexcept { return job->movable && !job->rigid; }
   int type() const noexcept { return gpus.empty() ? -1 : gpus.front().type; }
   int count() const noexcept { return planner::count(gpus); }
-  /// `shares` of `type`; none for rigid jobs.
+  /// Returns `shares` of `type`; none for rigid jobs.
   const std::vector<ArenaShare>& rows(int type) const noexcept;
 };
 
@@ -60,19 +60,19 @@ class ArenaJobs {
   const GpuPool& pool() const noexcept { return pool_; }
   int types() const noexcept { return types_; }
 
-  /// Returns what the objective counts a job's speed as; differences of it compare changes.
+  /// Returns the value of a job's speed for the objective; differences of values compare changes.
   double worth(const ArenaJob& job, double throughput) const noexcept;
 
-  /// Gives the job GPUs for `share` in the place of those that it has, as near to these as
-  /// possible: the smallest idle block of one node, whole nodes, or else what is idle. False where
-  /// no plan fits what is idle, or it gains less than the share `min_gain` of its speed.
+  /// Gives the job GPUs for `share` in place of its own, as near to these as possible: the smallest
+  /// idle block of one node, whole nodes, or else what is idle. Returns false if no plan fits what
+  /// is idle, or if the job gains less than the share `min_gain` of its speed.
   bool place(std::size_t job, const ArenaShare& share, double min_gain = -1);
   /// Leaves the job `share` of the GPUs that it has, whole nodes first.
   bool shrink(std::size_t job, const ArenaShare& share);
   /// Starts a rigid job with what it asks for.
   bool start_rigid(std::size_t job, int type);
-  /// Moves jobs within their GPU types, at most `max` of them, so that one which is on more nodes
-  /// than it needs is on fewer and gains the share `min_gain` of its speed.
+  /// Moves at most `max` jobs within their GPU types, so that a job that is on more nodes than it
+  /// needs is on fewer and gains the share `min_gain` of its speed.
   void defragment(int max, double min_gain);
 
   std::size_t mark() const noexcept { return undo_.size(); }

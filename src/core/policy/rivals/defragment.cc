@@ -48,8 +48,8 @@ struct Defragmenter::Tenant {
   NodeIndex home = -1;  ///< where it is moved
 };
 
-/// The fewest GPUs' worth of movable jobs whose leaving makes `needed` available on the node; none
-/// where that is not possible.
+/// Returns movable jobs, with as few GPUs as possible, whose leaving makes `needed` available on
+/// the node; none if that is not possible.
 std::vector<Defragmenter::Tenant> Defragmenter::tenants_in_the_way(const PlacementState& state,
                                                                    NodeIndex node,
                                                                    const Resources& needed) {

@@ -9,9 +9,9 @@
 namespace swell::policy {
 
 /// De-fragmentation (Suika 3.2.3), for the first pending job of a decision that fits nowhere:
-/// clears nodes for it by moving jobs that lie on one node to other nodes. A job that has
+/// clears nodes for it by moving jobs that are on one node to other nodes. A job that has
 /// companions, or whose new place is lent, is moved by a later decision, once these are reclaimed.
-/// Changes nothing where that makes no room.
+/// Changes nothing if that makes no room.
 class Defragmenter final : public LastResort {
  public:
   void make_room(PlacementState& state, const PendingDemand& demand,

@@ -14,7 +14,7 @@ namespace swell::policy {
 /// Rubick's state of one job during a decision.
 struct ElasticShare {
   const Contender* job = nullptr;
-  std::vector<std::shared_ptr<const Curve>> curves;  ///< by GPU type; null where there is none
+  std::vector<std::shared_ptr<const Curve>> curves;  ///< by GPU type; null if there is none
   std::unique_ptr<JobModel> model;                   ///< null for rigid jobs
   double users_throughput = 0;  ///< samples a second of the user's plan on what the user asked for
   int users_type = -1;          ///< GPU type of that plan
@@ -26,10 +26,10 @@ struct ElasticShare {
 
   int type() const noexcept { return gpus.empty() ? -1 : gpus.front().type; }
   const Curve* curve(int type) const noexcept;
-  /// Smallest number of GPUs of `type` with which it is as fast as the user's plan; of the type of
-  /// that at most as many as the user asked for. 0: no number is.
+  /// Returns the smallest number of GPUs of `type` with which the job is as fast as the user's
+  /// plan; for that plan's type, at most what the user asked for. 0: there is no such number.
   int min_gpus(int type) const noexcept;
-  /// The next smaller point of its curve, not below min_gpus(); null where there is none.
+  /// Returns the next smaller point of its curve that is not below min_gpus(); null if none is.
   const planner::SymmetricRow* below() const noexcept;
 };
 
@@ -42,7 +42,7 @@ class ElasticShares {
   const GpuPool& pool() const noexcept { return pool_; }
 
   /// Starts a pending job with its minimum, or with what it asks for if it is rigid, on idle GPUs
-  /// of `type`. False where that is not possible.
+  /// of `type`. Returns false if that is not possible.
   bool start(std::size_t job, int type);
   /// Shrinks the job to below(), first on the nodes where it has the fewest GPUs.
   bool shrink(std::size_t job);
@@ -50,7 +50,7 @@ class ElasticShares {
   /// GPUs that are idle.
   bool grow(std::size_t job, const planner::SymmetricRow& target, double min_gain);
 
-  /// Position in the log of changes; undo() reverts all changes since then.
+  /// Returns the position in the log of changes; undo() reverts all changes since then.
   std::size_t mark() const noexcept { return undo_.size(); }
   void undo(std::size_t mark);
 
@@ -63,7 +63,7 @@ class ElasticShares {
     bool changed;
   };
   void set(std::size_t job, plan::Layout layout, double value);
-  /// Plan of the point's size on `gpus`, as close to the curve as they allow.
+  /// Returns a plan of the point's size on `gpus`, as close to the curve as they allow.
   plan::Layout plan_on(ElasticShare& share, const planner::Islands& gpus,
                        const planner::SymmetricRow& point);
 

@@ -21,8 +21,8 @@ struct Share {
   int gpus() const { return step < 0 ? 0 : now()->gpus; }
 };
 
-/// Configurations on the GPU type that the job runs on; for a pending job, on the type that gives
-/// most for each GPU and has room for the first step.
+/// Returns the configurations on the GPU type that the job runs on; for a pending job, on the type
+/// that gives most for each GPU and has room for the first step.
 std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Configuration>& all,
                                       const std::vector<int>& left) {
   std::vector<Configuration> best;
@@ -40,8 +40,8 @@ std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Co
   return best;
 }
 
-/// Its configurations by type: that which it runs on alone, else those that give most for each GPU
-/// first.
+/// Returns its configurations by type: only those of the type on which it runs; for a pending job,
+/// types that give most for each GPU first.
 std::vector<std::vector<Configuration>> ladders_for(const Contender& job,
                                                     const std::vector<Configuration>& all) {
   std::vector<std::vector<Configuration>> ladders;
@@ -56,8 +56,8 @@ std::vector<std::vector<Configuration>> ladders_for(const Contender& job,
   return ladders;
 }
 
-// Jobs that are refused for another's sake before each only speaks for itself: bounds the time of a
-// decision where most deadlines are too near.
+// Maximum number of jobs that are refused for the sake of others. Then only the job without a share
+// is refused: bounds the time of a decision with many deadlines that are too near.
 constexpr int kMaxRefusedForOthers = 50;
 
 /// Jobs with a deadline, and what is promised to them.
@@ -104,7 +104,7 @@ class Admission {
         ++i;
         continue;
       }
-      // Refuses the last one added of those that this one would come after.
+      // Refuse the job added last, of this one and those with earlier deadlines.
       auto newest = jobs.begin() + static_cast<std::ptrdiff_t>(i);
       if (for_others)
         newest = std::max_element(jobs.begin(), newest + 1);  // all are elements of asked_
@@ -189,7 +189,7 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
   for (const Share& share : shares)
     if (const Configuration* now = share.now())
       left[static_cast<std::size_t>(now->type)] -= now->gpus;
-  // The rest goes to everybody who got none: the least share, in the queue's order.
+  // The rest goes to each job that got none: the smallest share, in the queue's order.
   for (std::size_t i = 0; i < shares.size(); ++i) {
     Share& share = shares[i];
     if (share.step >= 0) continue;

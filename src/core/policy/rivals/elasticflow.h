@@ -7,13 +7,13 @@
 
 namespace swell::policy {
 
-/// ElasticFlow (Gu et al., ASPLOS 2023). A job with a deadline is admitted if a share can be
-/// promised to it by which it, and those admitted before, end in time: it gets the least such
-/// share. One that is not admitted runs like those without a deadline, its best-effort jobs: these
+/// ElasticFlow (Gu et al., ASPLOS 2023). A job with a deadline is admitted if it can be promised a
+/// share with which it and the jobs admitted before it end in time; it gets the smallest such
+/// share. A job that is not admitted runs like the best-effort jobs, which have no deadline: these
 /// get their smallest share while GPUs last, in the queue's order. The rest goes, share by share,
-/// to the job with the largest marginal return. Shares are powers of two in a node
-/// or whole nodes, placed like a buddy allocator's blocks; DP alone scales. Moves by checkpoint.
-/// Decides nothing without ClusterView::machines. Thread-safe: caches only pure results.
+/// to the job with the largest marginal return. Shares are powers of two in a node or whole nodes,
+/// placed like a buddy allocator's blocks; DP alone scales. Moves by checkpoint. Decides nothing
+/// without ClusterView::machines. Thread-safe: caches only pure results.
 class ElasticFlow final : public SimulatedPolicy {
  public:
   struct Options {

@@ -9,7 +9,7 @@ namespace swell::policy {
 
 namespace {
 
-// The part of the least rate that the second program may give up: the simplex is not exact.
+// Share of the minimum rate that the second program may give up: the simplex is not exact.
 constexpr double kSlack = 1e-6;
 
 class Program {

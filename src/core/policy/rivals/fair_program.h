@@ -18,10 +18,10 @@ struct FairProgram {
   std::vector<std::vector<FairChoice>> jobs;  ///< choices by job
 };
 
-/// Returns shares of time, by job and choice, that the GPUs of each type allow: those with the
-/// greatest least rate of all jobs, and among these with the greatest sum of rates; with `sum`
-/// those with the greatest sum alone. A job without a choice that fits has shares of 0. Solved by
-/// GLPK's simplex; all shares are 0 if it finds no solution.
+/// Returns shares of time, by job and choice, that the GPUs of each type allow: those that maximize
+/// the minimum rate of all jobs and then the sum of rates; with `sum`, only the sum. A job without
+/// a choice that fits has shares of 0. Solved by GLPK's simplex; all shares are 0 if it finds no
+/// solution.
 std::vector<std::vector<double>> fair_shares(const FairProgram& program, bool sum);
 
 }  // namespace swell::policy

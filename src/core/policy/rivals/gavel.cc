@@ -12,18 +12,18 @@ namespace swell::policy {
 
 namespace {
 
-constexpr double kNoShare = 1e-6;  // what the simplex leaves of a share of 0
+constexpr double kNoShare = 1e-6;  // a smaller share is 0 up to the simplex's error
 
 struct Entry {
   const Contender* job = nullptr;
-  std::vector<Configuration> configurations;  ///< at most one a type
+  std::vector<Configuration> configurations;  ///< at most one for each type
 };
 
 /// A pair of job and type, by how far it is below its share of time.
 struct Pair {
   std::size_t entry = 0;
   std::size_t choice = 0;
-  /// Share over the share of time so far; infinite where that is none yet.
+  /// Share due over the share of time so far; infinite if the job has had none yet.
   double priority = 0;
   double share = 0;
   double rate = 0;
@@ -32,7 +32,7 @@ struct Pair {
   }
 };
 
-/// The user's number of GPUs on each type, or the largest below it where that brings more.
+/// Returns for each type the best allowed configuration up to the user's number of GPUs.
 std::vector<Configuration> on_each_type(const Contender& job, const ClusterView& view,
                                         const GpuPool& pool, CurveCache& curves) {
   if (job.rigid) return configurations(job, view, pool, curves);
@@ -77,7 +77,7 @@ Decisions Gavel::decide(const ClusterView& view) const {
     for (const planner::Island& island : job.held)
       program.capacity[static_cast<std::size_t>(island.type)] += island.count();
     Entry entry{&job, on_each_type(job, view, pool, curves_)};
-    // Normalized by an equal part of each type, and for each of its GPUs.
+    // Normalize by the speed with an equal part of each type, and for each GPU asked for.
     double equal = 0;
     for (const Configuration& one : entry.configurations)
       equal += one.throughput * pool.all(one.type) / std::max(1, all);

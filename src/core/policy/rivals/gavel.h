@@ -16,7 +16,7 @@ class Gavel final : public SimulatedPolicy {
  public:
   struct Options {
     double round_s = 360;
-    /// 1: the program has the largest sum of normalized throughputs in the place of the fairest.
+    /// 1: the program maximizes the sum of normalized throughputs, not fairness.
     double sum = 0;
   };
   /// Parameters of `swell sim --set`.

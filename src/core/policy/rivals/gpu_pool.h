@@ -9,10 +9,10 @@
 
 namespace swell::policy {
 
-/// Free GPUs while a policy hands them out. A value: copy it to try something.
+/// Free GPUs while a policy hands them out. Copy the object to try something.
 class GpuPool {
  public:
-  /// The idle GPUs of `view`. REQUIRES: its `machines` is not null and outlives the pool.
+  /// Holds the idle GPUs of `view`. REQUIRES: its `machines` is not null and outlives the pool.
   explicit GpuPool(const ClusterView& view);
 
   /// Puts `gpus` back.
@@ -22,9 +22,9 @@ class GpuPool {
   bool has(const planner::Islands& gpus) const noexcept;
 
   int free(int type) const noexcept;
-  /// Number of GPUs of `type` on nodes that are up, free or not.
+  /// Returns the number of GPUs of `type` on nodes that are up, free or not.
   int all(int type) const noexcept;
-  /// Largest number of GPUs of `type` on one node; full_nodes(): how many nodes have that many.
+  /// Returns the maximum GPUs of `type` on one node; full_nodes(): how many nodes have that many.
   int per_node(int type) const noexcept;
   int full_nodes(int type) const noexcept;
 
@@ -41,7 +41,7 @@ class GpuPool {
   struct Slot {
     int node = 0;
     int type = 0;
-    plan::GpuMask all = 0;  ///< empty where the node is down
+    plan::GpuMask all = 0;  ///< empty if the node is down
     plan::GpuMask free = 0;
   };
   const std::vector<Slot>& slots() const noexcept { return slots_; }

@@ -16,8 +16,8 @@ namespace {
 // Metis checks the time once in many plans: 300,000 plans of LLaMA2-13B on 40 GPUs make 731 checks.
 constexpr double kTimeChecksPerPlan = 735.0 / 300'000;
 
-/// Whether a search is made for `gpus`: the other numbers would take as long and are hardly ever
-/// used.
+/// Returns whether a search is made for `gpus`: the other numbers would take as long and are hardly
+/// ever used.
 bool is_searched(int gpus) { return gpus <= 16 || (gpus <= 32 ? gpus % 2 == 0 : gpus % 4 == 0); }
 
 }  // namespace
@@ -47,7 +47,7 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
     planner::ScaleTable found = metis.solve(search, counted);
     table.evaluated = std::max(table.evaluated, found.evaluated);
     if (questions > max_time_checks_ || !found.complete) {
-      table.complete = false;  // more GPUs take longer still
+      table.complete = false;  // more GPUs would take even longer
       break;
     }
     planner::ScaleRow row = std::move(found.rows.back());

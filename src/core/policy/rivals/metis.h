@@ -20,7 +20,7 @@ class TimedMetis final : public planner::Solver {
   static constexpr double kPublished_per_s = 5000;
   static constexpr double kMeasured_per_s = 285000;
   /// `max_free`: as Incremental::Options. The table's `evaluated` is that of the longest search;
-  /// the table is not complete where a search ran out of its budget.
+  /// the table is not complete if a search ran out of its budget.
   explicit TimedMetis(int max_free, double plans_per_s = kPublished_per_s);
   planner::ScaleTable solve(const planner::Problem& problem,
                             const planner::Budget& budget) const override;

@@ -58,7 +58,7 @@ class Placing {
     if (job.nodes == 1) return near_itself(job, jobs_[i].held);
     if (job.gpus == job.nodes * pool_.per_node(job.type))
       return pool_.take_whole(job.type, job.nodes, jobs_[i].held);
-    // For a size that the user asked for: the same share of several nodes.
+    // A size that the user asked for has the same number of GPUs on each of several nodes.
     planner::Islands taken;
     GpuPool tried = pool_;
     for (int n = 0; n < job.nodes; ++n) {
@@ -71,8 +71,8 @@ class Placing {
     return taken;
   }
 
-  /// Takes GPUs on a node that the job is on, where they fit, so that state stays near; otherwise
-  /// on any node.
+  /// Takes GPUs on a node that the job is on, if they fit, so that state stays near; otherwise on
+  /// any node.
   std::optional<planner::Islands> near_itself(const Size& job, const planner::Islands& held) {
     for (const planner::Island& own : held) {
       GpuPool tried = pool_;
@@ -103,7 +103,7 @@ class Placing {
     return planner::Island{best->node, best->type, best->free ^ rest};
   }
 
-  /// Moves the smallest kept job off the node that needs the fewest GPUs more; false where none can
+  /// Moves the smallest kept job off the node that lacks the fewest GPUs. Returns false if none can
   /// be moved.
   bool make_room(std::size_t i) {
     const Size& job = size(i);
@@ -116,7 +116,7 @@ class Placing {
       int movable = 0;
       std::optional<std::size_t> smallest;
       for (std::size_t k : kept_) {
-        // Only smaller jobs are moved: they find a place where this one does not.
+        // Move only smaller jobs: they may find a place where this one does not.
         if (size(k).gpus >= job.gpus) continue;
         for (const planner::Island& island : placed_[k].gpus) {
           if (island.node != slot.node || island.type != slot.type) continue;

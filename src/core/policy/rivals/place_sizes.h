@@ -26,12 +26,12 @@ struct Placed {
   int size = -1;  ///< index into Sized::sizes; -1: no place
 };
 
-/// Finds GPUs for every job, by Sia's placement rules, which are those of ElasticFlow's buddy
-/// allocation too: a share of one node comes from one node; several nodes are whole ones; jobs that
+/// Finds GPUs for every job by Sia's placement rules, which are also those of ElasticFlow's buddy
+/// allocation: a share of one node comes from one node; several nodes are whole ones; jobs that
 /// keep their size stay where they are unless they must make room, the smallest first. If sizes
 /// within a node and the nodes' GPUs are powers of two, every job finds a place, unless jobs that
-/// cannot be moved are in the way; a job that finds none tries its next size.
-/// @return for each job its GPUs (none where there was no place) and the index of its size.
+/// cannot be moved are in the way; a job that finds none tries its next size. Returns for each job
+/// its GPUs (none if there was no place) and the index of its size.
 std::vector<Placed> place_sizes(const std::vector<Sized>& jobs, GpuPool pool);
 
 }  // namespace swell::policy

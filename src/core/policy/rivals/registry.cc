@@ -38,7 +38,7 @@ Made make(const PolicyOptions& given) {
   return make_from<P>({}, given);
 }
 
-/// `make_it`: makes the policy of MarginalBenefit's options.
+/// `make_it`: makes a policy from MarginalBenefit's options.
 template <typename Make>
 Made by_benefit(const PolicyOptions& given, Make make_it) {
   auto options =

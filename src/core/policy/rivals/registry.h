@@ -13,12 +13,12 @@
 namespace swell::policy {
 
 /// Makes the policy called `name` for a simulation: one of make_policy(), or a rival, which no
-/// controller can load. The error lists the names there are, or says what this build lacks ("sia"
-/// and "gavel" need GLPK).
+/// controller can load. The error lists the known names, or says what this build lacks ("sia" and
+/// "gavel" need GLPK).
 Result<std::unique_ptr<SimulatedPolicy>> make_simulated_policy(std::string_view name,
                                                                const PolicyOptions& options = {});
 
-/// Names that make_simulated_policy() knows in this build.
+/// Returns the names that make_simulated_policy() knows in this build.
 std::vector<std::string> simulated_policy_names();
 
 }  // namespace swell::policy

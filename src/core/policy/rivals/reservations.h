@@ -8,17 +8,17 @@
 
 namespace swell::policy {
 
-/// GPUs promised to jobs with deadlines from now on: ElasticFlow's minimum satisfactory shares. A
-/// value: copy it to try something.
+/// GPUs promised to jobs with deadlines from now on: ElasticFlow's minimum satisfactory shares.
+/// Copy the object to try something.
 class Reservations {
  public:
   /// `free`: GPUs by type that may be promised.
   Reservations(double now_s, std::vector<int> free) : segments_{{now_s, std::move(free)}} {}
 
-  /// Promises GPUs to a job until `samples` are done: at each time the largest step of `ladder`, up
-  /// to one that is as small as possible, that is not promised to others. `ladder`: rising, of one
-  /// type. Returns its step now, -1 where it starts later; nothing, with no promise made, where no
-  /// step ends before `deadline_s`.
+  /// Promises GPUs to a job until `samples` are done: at each time the largest step of `ladder`
+  /// that is not promised to others, up to a maximum that is as small as possible. `ladder`:
+  /// rising, of one type. Returns the job's step now, -1 if it starts later. Returns nothing and
+  /// promises nothing if no step ends before `deadline_s`.
   std::optional<int> promise(const std::vector<Configuration>& ladder, double samples,
                              double deadline_s);
 

@@ -30,7 +30,7 @@ class Rounding {
     if (const Choice* taken = now(job)) left_[static_cast<std::size_t>(taken->type)] -= taken->gpus;
   }
 
-  /// Makes the change that lowers the cost most for each further GPU; false where none lowers it.
+  /// Makes the change that lowers the cost most for each further GPU; returns false if none does.
   bool improve() {
     double best = 0;
     std::size_t who = 0;

@@ -58,7 +58,7 @@ class Scheduling {
         if (make_room_and_start(job, type)) break;
   }
 
-  /// Slope of the first part of the curve: the user's throughput over the GPUs that it takes.
+  /// Returns the slope of the curve's first part: the user's throughput over the GPUs it takes.
   static double first_slope(const ElasticShare& share) {
     if (share.job->rigid) return 1.0 / share.job->asked;
     int min = 0;
@@ -82,7 +82,7 @@ class Scheduling {
     return true;
   }
 
-  /// Slope downwards: value lost by each GPU that the job would lose.
+  /// Returns the slope downwards: value lost with each GPU that the job would lose.
   static double slope_down(const ElasticShare& share) {
     const planner::SymmetricRow* below = share.below();
     if (!below || !share.model) return kNoSlope;
@@ -110,7 +110,7 @@ class Scheduling {
     double slope = 0;
   };
 
-  /// The steepest growth that has not failed before, with at most `extra` GPUs more than are idle.
+  /// Returns the steepest growth that has not failed yet and takes at most `extra` busy GPUs.
   Growth steepest(int extra) {
     Growth best;
     for (std::size_t i = 0; i < shares_.all().size(); ++i) {

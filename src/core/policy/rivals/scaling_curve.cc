@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxKept = 4096;  // curves in the cache; some kilobytes each
 
-/// The first `gpus` GPUs of `type` in the order of nodes: what an empty cluster would give.
+/// Returns the first `gpus` GPUs of `type` in the order of nodes, as if the cluster were empty.
 planner::Islands packed(const cluster::Cluster& machines, int type, int gpus) {
   planner::Islands islands;
   for (int node = 0; node < static_cast<int>(machines.nodes().size()) && gpus > 0; ++node)

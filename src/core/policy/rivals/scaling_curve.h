@@ -36,15 +36,15 @@ class JobModel {
            std::shared_ptr<const cluster::Cluster> machines);
   JobModel(const JobModel&) = delete;
 
-  /// Curve over plans of `space` with equal local batches, on at most `max` GPUs of `type`. Only
-  /// plans that fit memory.
+  /// Returns the curve over plans of `space` with equal local batches, on at most `max` GPUs of
+  /// `type`. It has only plans that fit memory.
   Curve curve(int type, planner::SymmetricSpace space, int max, Sizes sizes = Sizes::any);
-  /// Plan of `degrees` on `gpus`; no stages where it does not fit.
+  /// Returns the plan of `degrees` on `gpus`; no stages if it does not fit.
   plan::Layout on(planner::Islands gpus, perf::Combination degrees);
-  /// The fastest plan of `space` on at most `gpus`, with the user's micro-batches; no stages where
-  /// none fits.
+  /// Returns the fastest plan of `space` on at most `gpus`, with the user's micro-batches; no
+  /// stages if none fits.
   plan::Layout best_on(const planner::Islands& gpus, planner::SymmetricSpace space);
-  /// Samples a second of `layout`; 0 for one without stages.
+  /// Returns the samples a second of `layout`; 0 for one without stages.
   double throughput(const plan::Layout& layout);
 
  private:
@@ -56,10 +56,10 @@ class JobModel {
   std::map<int, planner::Evaluator> evaluators_;  ///< by micro-batches
 };
 
-/// Space of plans with PP and TP as in the user's plan: Sia's "scaling by DP alone".
+/// Returns the space of plans with PP and TP as in the user's plan: Sia's "scaling by DP alone".
 planner::SymmetricSpace users_cell(const Training& training) noexcept;
 
-/// Cache of curves. A curve depends on its key alone, hence equal views still give equal decisions.
+/// Cache of curves. A curve depends only on its key, so equal views still give equal decisions.
 /// Thread-safe.
 class CurveCache {
  public:

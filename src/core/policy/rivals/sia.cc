@@ -39,8 +39,8 @@ void limit_growth(Entry& entry, int growth) {
   std::erase_if(entry.configurations, [&](const Configuration& one) { return one.gpus > max; });
 }
 
-/// Normalized throughputs, equation 1: over that of the slowest configuration, times the GPUs of
-/// that.
+/// Returns normalized throughputs, equation 1: over the throughput of the slowest configuration,
+/// times the GPUs of the latter.
 std::vector<double> normalized(const Entry& entry) {
   const auto slowest = std::min_element(
       entry.configurations.begin(), entry.configurations.end(),
@@ -86,7 +86,7 @@ Decisions Sia::decide(const ClusterView& view) const {
       const double discounted =
           std::max(kMinUtility, utility[k] * (static_cast<int>(k) == entry.current ? 1 : factor));
       const double powered = std::pow(discounted, options_.fairness);
-      // The sum is maximized where the exponent is above 0; the queueing penalty counts for jobs
+      // The sum is maximized if the exponent is above 0; the queueing penalty counts for jobs
       // without a choice.
       const double cost = (options_.fairness < 0 ? powered : -powered) - options_.queueing_penalty;
       choices.push_back({entry.configurations[k].type, entry.configurations[k].gpus, cost});

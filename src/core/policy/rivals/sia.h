@@ -45,8 +45,8 @@ class Sia final : public SimulatedPolicy {
   mutable CurveCache curves_;
 };
 
-/// Sia's restart factor: (T - N S) / (T + S) for a job of age T that restarted N times at S seconds
-/// each; 1 until it is S seconds old.
+/// Returns Sia's restart factor: (T - N S) / (T + S) for a job of age T that restarted N times at S
+/// seconds each; 1 until it is S seconds old.
 double restart_factor(double age_s, int restarts, double restart_s) noexcept;
 
 }  // namespace swell::policy

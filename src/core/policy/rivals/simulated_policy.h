@@ -12,11 +12,11 @@ namespace swell::policy {
 
 /// Scope of a policy's decisions.
 enum class Role {
-  /// Decides expansions alone; Slurm starts jobs. The controller runs those of policy_names().
+  /// Decides only expansions; Slurm starts jobs. The controller runs those of policy_names().
   lends,
   /// Decides which jobs run, and on which GPUs: rivals that only the simulator runs. The views have
-  /// one partition and no node lists; a running job has basic GPUs alone. Rigid jobs (no training
-  /// known, or allowed no other size) are started like any; running ones stay as they are.
+  /// one partition and no node lists; a running job has only basic GPUs. Rigid jobs (training not
+  /// known, or no other size allowed) are started like others; running ones stay as they are.
   replaces,
 };
 
@@ -24,8 +24,8 @@ enum class Role {
 struct SimulationTraits {
   Role role = Role::lends;
   double round_s = 0;  ///< time between decisions; 0: decides whenever something changed
-  /// Whether it decides for jobs that have just started (ElasticJobView::starting), where they are
-  /// shown to it. slurmctld shows those that are planned by data sheets (Training).
+  /// Whether it decides for jobs that have just started (ElasticJobView::starting), if it sees
+  /// them. slurmctld shows it those that are planned by data sheets (Training).
   bool lends_at_start = false;
   /// Whether predicted throughput counts sends between stages.
   perf::Sends sends = perf::Sends::ignored;
@@ -35,7 +35,7 @@ struct SimulationTraits {
   bool honours_consent = false;
   /// How slurmctld lends by a policy that it runs.
   enum class Slurmctld {
-    none,  ///< it does not: a job is lent GPUs once its profile is there, as often as it likes
+    none,  ///< it does not: a job with a profile may be lent GPUs at any time
     /// GrowthInterval and GrantExpiry hold, and jobs without a profile are lent GPUs without a
     /// plan.
     as_it_starts,
@@ -44,7 +44,7 @@ struct SimulationTraits {
 };
 
 /// Moves the basic allocation of a job without companions to idle GPUs, where it runs its basic
-/// plan: no Slurm can.
+/// plan. Slurm cannot do this.
 struct Migration {
   JobId job = 0;
   JobId needed_by = 0;  ///< pending job that gets the GPUs
@@ -58,11 +58,11 @@ struct SimulatedDecisions : Decisions {
   double search_s = 0;
 };
 
-/// A policy as the simulator runs it. slurmctld loads Policy alone.
+/// A policy as the simulator runs it. slurmctld loads only Policy.
 class SimulatedPolicy : public Policy {
  public:
   virtual SimulationTraits simulation_traits() const noexcept { return {}; }
-  /// Decides as decide() does, which is all that most policies have.
+  /// Decides like decide(); most policies have only that function.
   virtual SimulatedDecisions simulate(const ClusterView& view) const {
     return {decide(view), {}, 0};
   }
