@@ -25,7 +25,7 @@ namespace swell::policy {
 /// - a job that consented to fewer GPUs is owed those that it wanted (ElasticJobView::wanted_gpus):
 ///   if it can be planned for, it gets them before anything else is lent, in the order of starts,
 ///   takes them from what is lent to others, and loses them only to pending jobs;
-/// - likewise, after that, a job with a deadline is owed the fewest GPUs that keep it (deadlines.h).
+/// - then, likewise, a job with a deadline is owed the fewest GPUs that keep it (deadlines.h).
 /// There is no threshold: GPUs that no job uses better are lent whatever they bring.
 /// Thread-safe. The number of plans made in one decision is limited; those left are made in later
 /// decisions, so decisions depend on earlier ones.
