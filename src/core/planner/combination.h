@@ -19,8 +19,8 @@ Result<void> check_combination(const perf::Combination& degrees, const models::M
 /// each stage needs whole groups of CP GPUs, and EP must divide its DP x CP ranks.
 Result<void> check_gpus(int gpus, const models::Model& model);
 
-/// Marks the rows of `table` whose numbers of GPUs check_gpus() rejects as left out. The first row
-/// stays, since it is the running plan.
+/// Marks as left out the rows of `table` for which check_gpus() rejects the number of GPUs. The
+/// first row stays, since it is the running plan.
 void leave_out_indivisible(ScaleTable& table, const models::Model& model);
 
 }  // namespace swell::planner

@@ -28,8 +28,8 @@ using schedule::Shape;
 
 constexpr double kRounding = 1 + 1e-9;
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Number of best candidates of the first part whose order is changed. In a small pipeline, each is
-/// started several times.
+/// Number of the best candidates from the search's first part whose order is changed then. In a
+/// small pipeline, each is started several times.
 constexpr std::size_t kStarts = 4;
 constexpr std::size_t kSmallPasses = 400;
 constexpr std::size_t kTrialsOfSmall = 4;
@@ -37,7 +37,7 @@ constexpr std::size_t kTrialsOfSmall = 4;
 /// deep pipeline ends within a second. At least a few schedules are predicted.
 constexpr std::size_t kPassesOfPiece = 2'500'000;
 constexpr int kFewestChanges = 50;
-constexpr int kTriesOfChange = 10;  ///< most passes of a long run cannot move
+constexpr int kTriesOfChange = 10;  ///< tries for a change: most passes of a long run cannot move
 constexpr int kFarthestMove = 12;   ///< positions in an order
 
 struct Candidate {

@@ -40,7 +40,7 @@ class Solver {
   virtual ScaleTable solve(const Problem& problem, const Budget& budget) const = 0;
 };
 
-/// A solver that also limits each call of another one by a budget of its own.
+/// A solver that calls another one, and limits each call by a budget of its own, too.
 class Limited final : public Solver {
  public:
   Limited(std::unique_ptr<const Solver> solver, std::function<Budget()> budget)

@@ -17,8 +17,8 @@ namespace swell::policy {
 /// Values of parameters, by name.
 using Parameters = std::map<std::string, double>;
 
-/// A number among a policy's Options that a simulation may set: its name, its member, and its least
-/// and greatest sensible values.
+/// A number among a policy's Options that a simulation may set: its name, its member, and its
+/// minimum and maximum sensible values.
 template <typename Options>
 struct Parameter {
   const char* name;

@@ -158,7 +158,7 @@ plan::Allocations allocations_of(const ElasticJobView& job, const cluster::Clust
 redeploy::Cost cost_of_change(const ElasticJobView& job, const plan::Layout& to,
                               const cluster::Cluster& machines);
 
-/// Basic demand of a pending job. Jobs that could not start whatever is free (held, dependent,
+/// Basic demand of a pending job. Jobs that could not start even on idle nodes (held, dependent,
 /// waiting for their begin time, over a limit) are not in the view.
 struct PendingDemand {
   JobId id = 0;

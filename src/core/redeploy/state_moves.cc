@@ -15,9 +15,9 @@ namespace {
 
 using cluster::GpuRef;
 
-/// Units [first, end) of the model. `low` and `high` (0 to 1) are the part of each unit along the
-/// TP split, and within it along the split over replicas. If EP divides experts, the piece is
-/// either the experts from `from` to `to` (0 to 1) of each layer, or everything else.
+/// Units [first, end) of the model. `low` and `high` (0 to 1) bound the part of each unit: along
+/// the TP split, and within a TP shard along the split over replicas. If EP divides experts, the
+/// piece is either the experts from `from` to `to` (0 to 1) of each layer, or everything else.
 struct Piece {
   int first = 0, end = 0;
   double low = 0, high = 0;

@@ -28,7 +28,7 @@ struct Runner {
   const ElasticJobView* job = nullptr;
   plan::Layout layout;
   int total = 0;                            ///< GPUs that it holds, with those of this decision
-  double throughput = 0;                    ///< expected of `layout`
+  double throughput = 0;                    ///< expected with `layout`
   std::map<NodeIndex, plan::GpuMask> lent;  ///< GPUs lent by this decision
   /// Sum over each node's lent GPUs of the benefit by which they are lent; empty: not recorded.
   std::map<NodeIndex, double> benefit;

@@ -7,9 +7,9 @@
 namespace swell::policy {
 
 /// Lends idle GPUs to the elastic job that has the fewest, one worker at a time, until each has its
-/// maximum or nothing is idle; reclaims from the job that has the most when a pending job could
-/// start on idle and lent GPUs together. GPUs owed to jobs that consent come before other
-/// lending, and others' lent GPUs are reclaimed for them. Thread-safe: no state.
+/// maximum or nothing is idle; reclaims from the job that has the most if a pending job could start
+/// on idle and lent GPUs together. GPUs owed to jobs that consented to fewer come before other
+/// lending, and GPUs lent to others are reclaimed for them. Thread-safe: no state.
 class FewestFirst final : public Policy {
  public:
   struct Options {

@@ -83,7 +83,7 @@ std::vector<Rebalance::Lent> Rebalance::lent_companions() const {
   return found;
 }
 
-/// Returns the companions that the taker may use, and whose jobs lose at most `worth` by a GPU.
+/// Returns the companions that the taker may use and whose jobs lose at most `worth` for each GPU.
 Rebalance::Companions Rebalance::companions_below(double worth, const ElasticJobView& taker,
                                                   const std::vector<Lent>& lent,
                                                   const std::set<JobId>& shrunk) const {

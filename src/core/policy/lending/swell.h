@@ -12,8 +12,8 @@ namespace swell::policy {
 /// Swell's own policy: lends for the minimum mean completion time, or for another objective
 /// (objective.h). For mean completion time it differs from marginal-benefit as follows (measured in
 /// docs/notebook/policy-notes.md):
-/// - jobs count equally, whatever their GPUs, and a further speed-up of a job counts less the more
-///   it has;
+/// - jobs count equally, whatever their GPUs, and a further speed-up of a job counts less the
+///   larger its speed-up is;
 /// - a job that has trained for less time counts more, since half of all jobs are short;
 /// - a starting job is lent GPUs at once, by the data sheets, before its first step;
 /// - a companion that helps another job clearly more is reclaimed even if no job is pending;

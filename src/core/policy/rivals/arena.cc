@@ -215,7 +215,7 @@ class Step {
         const int idle = free[static_cast<std::size_t>(other)] + (other == type ? now : 0);
         for (const ArenaShare& row : job.rows(other)) {
           if (row.gpus > idle) break;
-          // One step each time: to the next size, or to about as many of another type.
+          // Take one step each time: the next size, or at most twice as many GPUs of another type.
           const bool is_step = other == type ? row.gpus > now : row.gpus <= 2 * now;
           if (!is_step || (!changes_number() && row.gpus != now) ||
               failed.contains({i, other, row.gpus}) ||

@@ -27,8 +27,8 @@ class Arena final : public SimulatedPolicy {
     double largest = 0;         ///< limit of a job's GPUs, or what it asks for if more; 0: none
     double round_s = 300;
     // Ablations of section 5.7: 0 leaves a component out.
-    double heterogeneous = 1;  ///< the type of a job's GPUs changes
-    double elastic = 1;        ///< their number changes
+    double heterogeneous = 1;  ///< whether the type of a job's GPUs may change
+    double elastic = 1;        ///< whether their number may change
     double planner = 1;        ///< 0: decides by the speed that data parallelism alone would give
     double pruning = 1;        ///< 0: each change waits for a search of all plans
   };

@@ -12,7 +12,7 @@
 
 namespace swell::policy {
 
-/// Allocation of GPUs of one type, by number: Arena's (n, m), with what the job's table says of it.
+/// Allocation of GPUs of one type: Arena's (n, m), with its figures from the job's table.
 struct ArenaShare {
   int type = -1;
   int gpus = 0;
