@@ -29,8 +29,8 @@ class FrameReader {
   std::string bytes_;
 };
 
-/// Last frame sent on a connection that is closed, before it has sent a good message, to make room
-/// for another. Clear text: the peer may connect again.
+/// Last frame sent on a connection that is closed to make room for another, since its peer has sent
+/// no good message yet. Clear text: the peer may connect again.
 constexpr std::string_view kCrowdedOut = "crowded-out";
 
 enum class Side { client, server };

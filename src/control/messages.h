@@ -245,13 +245,13 @@ struct WorkerHello {
 /// Slurm has sent the program of this worker a signal that concerns the whole job.
 struct WorkerNotice {
   static constexpr const char* type = "worker-notice";
-  int signal = 0;  ///< what Slurm sent to the step: its allocation is about to end
+  int signal = 0;  ///< signal that Slurm sent to the step: its allocation is about to end
 };
 
 /// The program now handles or blocks the restart signal, so it can be asked to leave.
 struct WorkerListens {
   static constexpr const char* type = "worker-listens";
-  int generation = 0;  ///< of the program, as WorkerStart gave it
+  int generation = 0;  ///< generation of the program, as WorkerStart gave it
 };
 
 /// Live mode: this worker's keeper listens for its program (docs/runtime.md).
@@ -266,7 +266,7 @@ struct WorkerRuntime {
 /// (docs/profiler.md).
 struct WorkerProfile {
   static constexpr const char* type = "worker-profile";
-  int generation = 0;   ///< of the program
+  int generation = 0;   ///< generation of the program
   std::string profile;  ///< one rank's profile, in hexadecimal digits
 };
 
@@ -281,7 +281,7 @@ struct WorkerSizes {
 /// its own, or it was started without its rank.
 struct WorkerLaunches {
   static constexpr const char* type = "worker-launches";
-  int generation = 0;  ///< of the program, as WorkerStart gave it
+  int generation = 0;  ///< generation of the program, as WorkerStart gave it
   std::string what;    ///< the process and its ranks, for people
   bool no_rank = false;
 };
@@ -292,7 +292,7 @@ inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 /// Progress of the program, if swellrun can see its steps; sent at most once a second.
 struct WorkerSteps {
   static constexpr const char* type = "worker-steps";
-  int generation = 0;      ///< of the program, as WorkerStart gave it
+  int generation = 0;      ///< generation of the program, as WorkerStart gave it
   std::int64_t steps = 0;  ///< steps that it has made; rising
   double age_s = 0;        ///< seconds since its last step; 0: not known
   std::int64_t total = 0;  ///< steps at the training's end, as the program says; 0: not known
@@ -301,7 +301,7 @@ struct WorkerSteps {
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
-  int generation = 0;  ///< of the program, as WorkerStart gave it
+  int generation = 0;  ///< generation of the program, as WorkerStart gave it
   int exit_code = 0;   ///< valid if signal is 0
   int signal = 0;
 };

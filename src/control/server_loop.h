@@ -37,7 +37,7 @@ struct Mailbox {
   };
   Mutex mutex;
   std::deque<Order> orders SWELL_GUARDED_BY(mutex);
-  std::vector<Posted> events SWELL_GUARDED_BY(mutex);  // under mutex
+  std::vector<Posted> events SWELL_GUARDED_BY(mutex);  // those that take() has not returned
   std::size_t event_bytes SWELL_GUARDED_BY(mutex) = 0;
   std::map<uid_t, Untaken> untaken_of SWELL_GUARDED_BY(mutex);  // events and bytes by user
   std::uint64_t take_number SWELL_GUARDED_BY(mutex) = 0;

@@ -21,7 +21,7 @@ namespace {
 constexpr int kMaxGpus = 1'000'000;
 constexpr std::size_t kMaxRows = 4096;
 constexpr double kMaxSpeed = 1e12;    // samples a second
-constexpr double kMaxSamples = 1e12;  // of a step
+constexpr double kMaxSamples = 1e12;  // samples of a step
 
 constexpr planner::ScaleSource kSources[] = {planner::ScaleSource::running_job,
                                              planner::ScaleSource::one_device,

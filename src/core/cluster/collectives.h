@@ -45,7 +45,7 @@ struct CollectiveSeries {
   std::vector<Size> sizes;  ///< by rising bytes, not empty
 
   /// Returns the seconds for `bytes`: linear between measured sizes; below the smallest, the
-  /// latency of the smallest; above the largest, by its bandwidth.
+  /// seconds of the smallest; above the largest, by its bandwidth.
   double seconds(double bytes) const noexcept;
 };
 

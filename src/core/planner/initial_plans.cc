@@ -35,8 +35,8 @@ class InitialPlans {
     keep(best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {}));
   }
 
-  /// Adds plans with one stage for each part, for every combination of TP degrees. `layout` holds
-  /// the stages so far.
+  /// Adds plans with one stage for each part, for every combination of TP degrees (`same_tp`: one
+  /// degree for all stages). `layout` holds the stages so far.
   void one_stage_each(const std::vector<Islands>& parts, plan::Layout layout, Islands idle,
                       bool same_tp) {
     if (layout.stages.size() == parts.size()) {
@@ -80,9 +80,9 @@ class InitialPlans {
     keep(std::move(best));
   }
 
-  /// Adds the best plans of stages with equal groups, whose number divides the micro-batch: each
-  /// stage within a node; then also stages over several nodes; or one stage over all nodes.
-  /// Remaining GPUs form further stages.
+  /// Adds the best plans of stages with equal groups, whose number divides the micro-batch: with
+  /// every stage within a node; with some stages over several nodes, too; with one stage over all
+  /// nodes. Remaining GPUs form further stages.
   void even_stages(Islands gpus) {
     fastest_first(gpus);
     const struct {
@@ -280,7 +280,7 @@ std::vector<Solution> initial_plans(Evaluator& evaluator, const Islands& gpus, i
   for (const Islands& subset : subsets) {
     starts.leave_out(rest_of(gpus, subset));
     starts.symmetric(subset);
-    // False: samples may be uneven.
+    // One stage with each TP degree: unlike in symmetric(), its samples may be uneven.
     starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);
     if (few) {
       starts.two_stages(subset);

@@ -53,7 +53,7 @@ struct Unlikely {
   double chance = 0;    ///< see chance_to_pay()
 };
 
-/// Prospect of a job's deadline.
+/// State of a job's deadline.
 struct DeadlineState {
   JobId job = 0;
   /// Slack: seconds between the job's end at its present speed and the deadline; nothing: its

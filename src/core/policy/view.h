@@ -110,7 +110,7 @@ struct ElasticJobView {
   Resources per_worker;                ///< needs of one worker; at least 1 GPU
   std::vector<NodeIndex> basic_nodes;  ///< nodes of its own allocation
   NodeSet excluded_nodes;  ///< nodes never to lend on: the user's --exclude and --constraint
-  Sharing sharing;         ///< of its companions
+  Sharing sharing;         ///< how its companions share nodes
   /// Nodes of jobs beside which Slurm does not run its companions; other companions do not count.
   NodeSet closed_nodes;
   bool may_grow = false;  ///< its agent is connected, wants more, and may have it now

@@ -113,7 +113,7 @@ class Decision {
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
     const double now = belief_.now(job), times = runner.throughput / now;
-    // One owed GPU among many brings less than min_speedup.
+    // A job that is owed GPUs is exempt: one GPU among many brings less than min_speedup.
     if (times < options_.min_speedup && placement_.total(job) >= owed_total(job)) return false;
     if (job.starting) return true;
     const redeploy::Cost cost = worth_.cost_of(job, runner.layout);
