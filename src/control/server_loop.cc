@@ -307,7 +307,8 @@ void ServerLoop::make_room_for(const std::string& address) {
   const std::string last = framed(kCrowdedOut);
   [[maybe_unused]] const auto sent =
       ::send(connection.fd.get(), last.data(), last.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  refuse(connection, "a newcomer took its place, as it had said nothing good yet", false);
+  refuse(connection, "a newer connection needs its place, and it has sent no good message yet",
+         false);
   settle(connection);
 }
 
@@ -353,7 +354,7 @@ void ServerLoop::next_frame(Connection& connection) {
   if (!frame) return refuse(connection, frame.error().message(), false);
   if (!*frame) return;
   if (!(*frame)->starts_with(kCredential))
-    return refuse(connection, "what it said is not a munge credential", false);
+    return refuse(connection, "the frame is not a munge credential", false);
   if (!connection.authenticated) shelter(connection);
   connection.opening = true;
   connection.counted_s = frame_s_;

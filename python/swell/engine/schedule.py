@@ -270,4 +270,4 @@ def _check_ends(schedule: Schedule, chunks: int) -> None:
             wanted = need(stage, passes[at[stage]])
             assert wanted is not None
             raise ValueError(f"the schedule deadlocks: stage {stage} waits at its operation {at[stage]}, {passes[at[stage]]}, for "
-                             f"{wanted[1]} on stage {wanted[0]}, which never comes; move that one forward")
+                             f"{wanted[1]} on stage {wanted[0]}, which never comes; move that operation forward")

@@ -67,8 +67,9 @@ Result<void> check_classes(const DistanceClasses& classes, std::size_t nodes) {
   const std::size_t levels = classes.groups[0].size();
   for (const std::vector<int>& groups : classes.groups)
     if (groups.size() != levels)
-      return Error(fmt::format("a node has groups of {} levels, another of {}; all need as many",
-                               levels, groups.size()));
+      return Error(fmt::format(
+          "one node has groups of {} levels, another of {}; give all nodes the same number", levels,
+          groups.size()));
   if (classes.share.size() != levels + 1 || classes.measured_bytes_per_s.size() != levels + 1)
     return Error(fmt::format("{} levels of groups need {} distance classes; {} are given", levels,
                              levels + 1, classes.share.size()));

@@ -144,7 +144,7 @@ class Parser {
           // If a tree names several parents, keep the first.
           if (child.parent != static_cast<int>(i))
             made_.notes.push_back(
-                fmt::format("switch {} is below several; the first counts", name));
+                fmt::format("switch {} is below several switches; the first one is used", name));
           continue;
         }
         child.parent = static_cast<int>(i);

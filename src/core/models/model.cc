@@ -85,8 +85,9 @@ Result<void> check(const Model& model) {
   if (model.moe.experts > 0 &&
       (model.moe.active < 1 || model.moe.active > model.moe.experts || model.moe.expert_ffn < 1))
     return Error(fmt::format(
-        "model {}: of {} experts {} are active with an inner width of {}; 1 to {} and at least 1 are possible",
-        model.name, model.moe.experts, model.moe.active, model.moe.expert_ffn, model.moe.experts));
+        "model {}: {} of {} experts are active, with an inner width of {}; give 1 to {} active experts "
+        "and a width of at least 1",
+        model.name, model.moe.active, model.moe.experts, model.moe.expert_ffn, model.moe.experts));
   if (model.cp < 1 || model.cp > kMostCp)
     return Error(fmt::format("model {}: \"cp\" is {}; it must be from 1 to {}", model.name,
                              model.cp, kMostCp));

@@ -75,7 +75,7 @@ Result<void> read_plan(const Json& json, NamedRow& row) {
   if (!summary) return summary.error();
   row.summary = *std::move(summary);
   if (row.peak_bytes.size() != 1)
-    return Error("\"peak_bytes\" is a list, and its plan is not whole; one number is wanted");
+    return Error("\"peak_bytes\" is a list, and \"plan\" is a text; give one number");
   if (json.has("schedule")) {
     auto schedule = json.string_at("schedule");
     if (!schedule) return schedule.error();

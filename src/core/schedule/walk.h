@@ -61,7 +61,7 @@ Result<void> walk(const Schedule& schedule, const Visit& visit) {
   const Need need = need_of(shape, static_cast<int>(s), one);
   return Error(
       fmt::format("the schedule deadlocks: stage {} waits at its operation {}, {}, for {} "
-                  "on stage {}, which never comes; move that one forward",
+                  "on stage {}, which never comes; move that operation forward",
                   s, at[s], to_string(one), to_string(need.operation), need.stage));
 }
 

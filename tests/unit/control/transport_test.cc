@@ -224,7 +224,7 @@ Test(transport, garbage_is_refused, .timeout = 120) {
   RawPeer peer(host, munge);
   peer.send(framed("GET / HTTP/1.0\r\n\r\n"));
   cr_assert(peer.closed());
-  host.expect_log("what it said is not a munge credential");
+  host.expect_log("the frame is not a munge credential");
   RawPeer no_credential(host, munge);
   no_credential.greet();
   no_credential.send(framed("MUNGE:nothing:"));

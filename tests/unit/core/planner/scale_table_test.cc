@@ -184,7 +184,7 @@ Test(scale_table, one_sentence_names_what_is_wrong) {
   has(said_with({{"modelled_samples_per_s", -0.5}}), "\"modelled_samples_per_s\"");
   has(said_with({{"peak_bytes", -5}}), "\"peak_bytes\"");
   has(said_with({{"peak_bytes", 1e30}}), "\"peak_bytes\"");
-  has(said_with({{"peak_bytes", Json::array({1, 2})}}), "one number is wanted");
+  has(said_with({{"peak_bytes", Json::array({1, 2})}}), "give one number");
   has(said_with({{"plan", 7}}), "\"plan\"");
   has(said_with({{"plan", Json::object()}}), "row 1 of the scale table: \"plan\"");
   has(said_with({{"omitted", "dull"}}),
